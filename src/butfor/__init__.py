@@ -1,0 +1,77 @@
+"""But for what was done: exact counterfactual evaluation of policies on logged decisions.
+
+The names below load when first used, so that `import butfor` stays quick.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from butfor import sepsis
+    from butfor.counterfactual import (
+        Counterfactuals,
+        Draws,
+        counterfactual_outcomes,
+        sample_counterfactuals,
+    )
+    from butfor.episodes import Episodes, Outcome, Variable
+    from butfor.fit import fit_mdp
+    from butfor.mdp import TabularMDP
+    from butfor.planning import policy_iteration, policy_value, state_values
+    from butfor.policy import estimate_behavior, greedy, soften
+    from butfor.scm.gumbel_max import GumbelMax, counterfactual_distribution
+
+_HOMES = {
+    "Counterfactuals": "counterfactual",
+    "Draws": "counterfactual",
+    "counterfactual_outcomes": "counterfactual",
+    "sample_counterfactuals": "counterfactual",
+    "Episodes": "episodes",
+    "Outcome": "episodes",
+    "Variable": "episodes",
+    "fit_mdp": "fit",
+    "TabularMDP": "mdp",
+    "policy_iteration": "planning",
+    "policy_value": "planning",
+    "state_values": "planning",
+    "estimate_behavior": "policy",
+    "greedy": "policy",
+    "soften": "policy",
+    "GumbelMax": "scm.gumbel_max",
+    "counterfactual_distribution": "scm.gumbel_max",
+}
+
+__all__ = [
+    "Counterfactuals",
+    "Draws",
+    "Episodes",
+    "GumbelMax",
+    "Outcome",
+    "TabularMDP",
+    "Variable",
+    "counterfactual_distribution",
+    "counterfactual_outcomes",
+    "estimate_behavior",
+    "fit_mdp",
+    "greedy",
+    "policy_iteration",
+    "policy_value",
+    "sample_counterfactuals",
+    "sepsis",
+    "soften",
+    "state_values",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "sepsis":
+        return import_module("butfor.sepsis")
+    if name in _HOMES:
+        return getattr(import_module(f"butfor.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'butfor' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

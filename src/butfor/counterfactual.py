@@ -1,0 +1,351 @@
+"""Counterfactuals of whole episodes: exact outcome probabilities, and trajectories to look at.
+
+Given an observed episode the noises of its steps are independent, so that under another policy
+the states form a Markov chain that changes with time: at step t each row P(.|s, a) is replaced
+by its counterfactual given the transition seen at t, and past the observed end it is P itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from butfor import kernels
+from butfor.episodes import Episodes, Floats, Integers, Offsets
+from butfor.fit import destinations
+from butfor.mdp import TabularMDP
+from butfor.planning import check_discount, check_horizon, value_tables
+from butfor.policy import check_policy, estimate_behavior
+from butfor.scm.gumbel_max import GumbelMax
+from butfor.streams import Progress, episode_keys, in_blocks
+
+TIE = 1e-12  # outcomes whose probabilities differ by less are tied
+
+
+@dataclass(frozen=True)
+class Counterfactuals:
+    """What would have happened to each of n episodes under the target, exactly."""
+
+    episodes: Episodes  # cut to the horizon where they were longer
+    probability: Floats  # [n, O + 1] of each outcome; the last column is that of none
+    expected_return: Floats  # [n]
+    observed_return: Floats  # [n]
+    horizon: int
+    discount: float
+    action_noise: str
+
+    @property
+    def difference(self) -> Floats:
+        """Expected return under the target less the observed return, [n]."""
+        return self.expected_return - self.observed_return
+
+    @property
+    def most_likely(self) -> NDArray[np.int64]:
+        """Most likely outcome of each episode, -1 for none, [n]; a tie goes to the earlier one."""
+        best = self.probability.max(axis=1, keepdims=True)
+        first = (self.probability >= best - TIE).argmax(axis=1)
+        return np.where(first == self.probability.shape[1] - 1, -1, first)
+
+    @property
+    def outcome_names(self) -> list[str]:
+        """Names of the outcomes in the order of the columns, none last."""
+        return [*(outcome.name for outcome in self.episodes.outcomes), self.episodes.none_name]
+
+    def frame(self) -> pd.DataFrame:
+        """Return a row an episode: what was observed, what would have been, the difference."""
+        names = np.array(self.outcome_names, dtype=object)
+        columns = {
+            "id": self.episodes.id,
+            "length": self.episodes.lengths,
+            "observed_outcome": names[self.episodes.outcome],
+            "observed_return": self.observed_return,
+        }
+        for column, name in enumerate(self.outcome_names[:-1]):
+            columns[f"p_{name}"] = self.probability[:, column]
+        columns["p_none"] = self.probability[:, -1]
+        return pd.DataFrame(
+            columns
+            | {
+                "expected_return": self.expected_return,
+                "difference": self.difference,
+                "most_likely": names[self.most_likely],
+            }
+        )
+
+    def table(self, *, expected: bool = False) -> pd.DataFrame:
+        """Count episodes by observed (rows) and counterfactual outcome (columns).
+
+        By most likely outcome, or with `expected` by probability; none stands last.
+        """
+        size = len(self.outcome_names)
+        counts = np.zeros((size, size), dtype=np.float64 if expected else np.int64)
+        if expected:
+            np.add.at(counts, self.episodes.outcome, self.probability)
+        else:
+            np.add.at(counts, (self.episodes.outcome, self.most_likely), 1)
+        return pd.DataFrame(
+            counts,
+            index=pd.Index(self.outcome_names, name="observed"),
+            columns=pd.Index(self.outcome_names, name="under the target"),
+        )
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Counterfactual trajectories of n episodes, `draws` of each, over at most `horizon` steps.
+
+    States S + o are outcomes; -1 stands for what lies beyond an end.
+    """
+
+    episodes: Episodes
+    state: Integers  # [n, draws, horizon + 1]
+    action: Integers  # [n, draws, horizon]
+    reward: Floats  # [n, draws, horizon]
+
+    @property
+    def outcome(self) -> Integers:
+        """Outcome of each draw, -1 for none, [n, draws]."""
+        last = self.state.max(axis=2)
+        return np.where(last >= self.episodes.n_states, last - self.episodes.n_states, -1)
+
+    def returns(self, discount: float = 1.0) -> Floats:
+        """Discounted sum of rewards of each draw, [n, draws]."""
+        return np.asarray(self.reward @ discount ** np.arange(self.reward.shape[2]))
+
+
+def counterfactual_outcomes(
+    episodes: Episodes,
+    model: TabularMDP,
+    target: ArrayLike,
+    *,
+    behavior: ArrayLike | None = None,
+    mechanism: GumbelMax | None = None,
+    action_noise: str = "shared",
+    horizon: int | None = None,
+    discount: float = 1.0,
+    continuation: bool = True,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Counterfactuals:
+    """Say for each episode, exactly, how it would have ended under the target policy.
+
+    Parameters
+    ----------
+    target : [S, A]
+        The policy to judge.
+    behavior : [S, A], optional
+        The policy that made the log; by default estimated from it. It matters where the target
+        is random and `action_noise` is shared.
+    mechanism
+        `GumbelMax()`, the default.
+    action_noise : "shared" or "fresh"
+        Shared: what made the observed action come about is part of the patient, so that a target
+        equal to the behaviour gives back every episode. Fresh: actions are drawn anew.
+    horizon : optional
+        Steps to look at; by default that of the episodes. Longer episodes are cut there.
+    continuation
+        Whether an episode that ended goes on, by the model alone, up to the horizon where the
+        target would not have ended it. Otherwise it stops after as many steps as were observed.
+    progress : optional
+        Called with (episodes done, episodes in all).
+
+    Notes
+    -----
+    Causal if the model is right, the state holds what moved both treatment and course, and
+    transitions come about by the mechanism: none of these can be seen in the data.
+    """
+    task = _prepare(episodes, model, target, behavior, mechanism, action_noise, horizon)
+    check_discount(discount)
+    log = task.episodes
+    values, outcomes = value_tables(model, task.policy, horizon=task.horizon, discount=discount)
+    probability = np.zeros((len(log), len(model.outcomes) + 1))
+    expected_return = np.zeros(len(log))
+
+    def work(first: int, last: int) -> None:
+        kernels.exact_outcomes(
+            first,
+            last,
+            task.observed,
+            task.behavior,
+            task.target,
+            task.dynamics,
+            task.shared,
+            float(discount),
+            task.horizon if continuation else 0,
+            values,
+            outcomes,
+            probability,
+            expected_return,
+        )
+
+    in_blocks(work, len(log), threads=threads, progress=progress)
+    return Counterfactuals(
+        episodes=log,
+        probability=probability,
+        expected_return=expected_return,
+        observed_return=log.returns(discount),
+        horizon=task.horizon,
+        discount=float(discount),
+        action_noise=action_noise,
+    )
+
+
+def sample_counterfactuals(
+    episodes: Episodes,
+    model: TabularMDP,
+    target: ArrayLike,
+    *,
+    draws: int = 5,
+    seed: int = 0,
+    behavior: ArrayLike | None = None,
+    mechanism: GumbelMax | None = None,
+    action_noise: str = "shared",
+    horizon: int | None = None,
+    continuation: bool = True,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Draws:
+    """Draw trajectories that each episode could have taken under the target policy.
+
+    They come from the same chain as `counterfactual_outcomes`, one uniform number a decision, and
+    depend on the seed and the episode's id only: not on threads, nor on the other episodes. Up to
+    the first action that differs, every draw is the observed episode.
+    """
+    if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 1:
+        raise ValueError(f"draws {draws!r}: give a whole number, at least 1")
+    task = _prepare(episodes, model, target, behavior, mechanism, action_noise, horizon)
+    log = task.episodes
+    keys = episode_keys(seed, log.id, "counterfactual")
+    state = np.full((len(log), draws, task.horizon + 1), -1, dtype=np.int32)
+    action = np.full((len(log), draws, task.horizon), -1, dtype=np.int32)
+    reward = np.zeros((len(log), draws, task.horizon))
+
+    def work(first: int, last: int) -> None:
+        kernels.draw_counterfactuals(
+            first,
+            last,
+            task.observed,
+            task.behavior,
+            task.target,
+            task.dynamics,
+            task.shared,
+            keys,
+            task.horizon if continuation else 0,
+            state,
+            action,
+            reward,
+        )
+
+    in_blocks(work, len(log), threads=threads, progress=progress)
+    return Draws(episodes=log, state=state, action=action, reward=reward)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """Checked inputs, as kernels take them."""
+
+    episodes: Episodes
+    horizon: int
+    policy: Floats  # [S, A]
+    target: kernels.Rows
+    behavior: kernels.Rows
+    dynamics: kernels.Dynamics
+    observed: kernels.Observed
+    shared: bool
+
+
+def _prepare(
+    episodes: Episodes,
+    model: TabularMDP,
+    target: ArrayLike,
+    behavior: ArrayLike | None,
+    mechanism: GumbelMax | None,
+    action_noise: str,
+    horizon: int | None,
+) -> _Task:
+    if mechanism is not None and not isinstance(mechanism, GumbelMax):
+        raise ValueError(f"mechanism {mechanism!r}: episodes take GumbelMax() only")
+    if action_noise not in ("shared", "fresh"):
+        raise ValueError(f"action_noise {action_noise!r}: give 'shared' or 'fresh'")
+    states, actions = model.n_states, model.n_actions
+    if (episodes.n_states, episodes.n_actions) != (states, actions):
+        raise ValueError(
+            f"the episodes have {episodes.n_states} states and {episodes.n_actions} actions, the "
+            f"model {states} and {actions}; fit the model to episodes of the same kind"
+        )
+    if len(episodes.outcomes) != len(model.outcomes):
+        raise ValueError(
+            f"the episodes know {len(episodes.outcomes)} outcomes, the model {len(model.outcomes)}"
+        )
+    steps = episodes.horizon if horizon is None else horizon
+    check_horizon(steps)
+    log = episodes.truncate(int(steps))
+    policy = check_policy(target, states, actions, "target")
+    if behavior is None:
+        known = estimate_behavior(episodes, terminal=model.terminal)
+    else:
+        known = check_policy(behavior, states, actions, "behavior")
+    dynamics = kernels.Dynamics(
+        kernels.Rows(model.start, model.entry_label, model.probability),
+        model.next_state,
+        model.reward,
+        int(model.labels.max()) + 1,
+        actions,
+    )
+    behavior_rows = _policy_rows(known)
+    return _Task(
+        episodes=log,
+        horizon=int(steps),
+        policy=policy,
+        target=_policy_rows(policy),
+        behavior=behavior_rows,
+        dynamics=dynamics,
+        observed=_observe(log, model, dynamics.rows, behavior_rows),
+        shared=action_noise == "shared",
+    )
+
+
+def _policy_rows(policy: Floats) -> kernels.Rows:
+    state, action = np.nonzero(policy)
+    start = np.concatenate([[0], np.cumsum(np.bincount(state, minlength=len(policy)))])
+    return kernels.Rows(start, action.astype(np.int32), policy[state, action])
+
+
+def _observe(
+    log: Episodes, model: TabularMDP, rows: kernels.Rows, behavior: kernels.Rows
+) -> kernels.Observed:
+    """Find each logged step among the rows of the model and of the behaviour."""
+    row = log.state.astype(np.int64) * model.n_actions + log.action
+    reached = destinations(log, model.terminal)
+    entry = kernels.find_entries(rows, row, model.labels[reached])
+    missing = (entry < 0) | (model.next_state[entry] != reached)
+    if missing.any():
+        raise ValueError(
+            f"{_step(log, missing)} goes from state {log.state[missing][0]} by action "
+            f"{log.action[missing][0]} to {_name(reached[missing][0], log)}, which the model gives "
+            "probability 0; fit the model to these episodes, or use fit_mdp(prior=...)"
+        )
+    action_entry = kernels.find_entries(behavior, log.state.astype(np.int64), log.action)
+    if (action_entry < 0).any():
+        missing = action_entry < 0
+        raise ValueError(
+            f"{_step(log, missing)} takes action {log.action[missing][0]} in state "
+            f"{log.state[missing][0]}, which the behavior policy gives probability 0; "
+            "leave behavior out to estimate it from the log"
+        )
+    return kernels.Observed(log.offsets, log.state, row, entry, action_entry)
+
+
+def _step(log: Episodes, where: NDArray[np.bool_]) -> str:
+    row = int(where.argmax())
+    episode = int(np.searchsorted(log.offsets, row, side="right")) - 1
+    return f"episode {log.id[episode]}, step {row - log.offsets[episode]}"
+
+
+def _name(reached: np.int64, log: Episodes) -> str:
+    if reached >= log.n_states:
+        return f"outcome {log.outcomes[reached - log.n_states].name!r}"
+    return f"state {reached}"

@@ -1,0 +1,160 @@
+"""Planning and evaluation in a model: policy iteration, and values for a horizon or a discount."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sparse
+from numpy.typing import ArrayLike
+from scipy.sparse.linalg import splu
+
+from butfor.episodes import Floats
+from butfor.mdp import TabularMDP
+from butfor.policy import check_policy, greedy
+
+TIE = 1e-9  # actions whose values differ by less are tied
+MOST_SWEEPS = 1000
+
+
+def policy_iteration(model: TabularMDP, *, discount: float = 0.99) -> Floats:
+    """Return the deterministic policy of highest discounted value, [S, A].
+
+    Among actions within 1e-9 of the best, those seen in the log in that state come first, then
+    the lowest index.
+    """
+    if not 0 <= discount < 1:
+        raise ValueError(f"discount {discount}: planning needs a number from 0 to below 1")
+    moves, earned = _transition_matrix(model), expected_rewards(model)
+    seen = model.counts > 0
+    policy = greedy(earned.reshape(seen.shape), prefer=seen, tolerance=TIE)
+    before = np.full(model.n_states, -np.inf)
+    for _ in range(MOST_SWEEPS):
+        values = _solve(moves, earned, policy, discount)
+        actions = (earned + discount * (moves @ values)).reshape(seen.shape)
+        better = greedy(actions, prefer=seen, tolerance=TIE)
+        # ties may hand a policy back and forth: stop when no value rises by more than a tie
+        if (better == policy).all() or (values - before).max() <= TIE:
+            return better
+        policy, before = better, values
+    raise RuntimeError(f"policy iteration did not settle in {MOST_SWEEPS} sweeps")
+
+
+def policy_value(
+    model: TabularMDP,
+    policy: ArrayLike,
+    *,
+    horizon: int | None = None,
+    discount: float = 1.0,
+    initial: ArrayLike | None = None,
+) -> float:
+    """Expected (discounted) return of a policy in the model, over `horizon` steps or without end.
+
+    `initial` [S] is the distribution of the first state, by default the model's.
+    """
+    start = model if initial is None else model.with_initial(initial)
+    values = state_values(model, policy, horizon=horizon, discount=discount)
+    return float(start.initial @ values)
+
+
+def state_values(
+    model: TabularMDP, policy: ArrayLike, *, horizon: int | None = None, discount: float = 1.0
+) -> Floats:
+    """Expected (discounted) return of a policy from each state, [S]."""
+    if horizon is not None:
+        return value_tables(model, policy, horizon=horizon, discount=discount)[0][-1]
+    check_discount(discount)
+    chosen = check_policy(policy, model.n_states, model.n_actions)
+    moves = _transition_matrix(model)
+    if discount == 1:
+        _check_that_it_ends(_policy_matrix(chosen) @ moves, model)
+    return _solve(moves, expected_rewards(model), chosen, discount)
+
+
+def value_tables(
+    model: TabularMDP, policy: ArrayLike, *, horizon: int, discount: float = 1.0
+) -> tuple[Floats, Floats]:
+    """Values and outcome probabilities by steps left and state.
+
+    Returns the expected return [horizon + 1, S] and the probability of each outcome
+    [horizon + 1, S, O + 1], the last column being that of none.
+    """
+    check_discount(discount)
+    check_horizon(horizon)
+    chosen = check_policy(policy, model.n_states, model.n_actions)
+    average = _policy_matrix(chosen)
+    moves = average @ _transition_matrix(model)
+    earned = average @ expected_rewards(model)
+    ended = average @ _outcome_matrix(model)
+    values = np.zeros((horizon + 1, model.n_states))
+    outcomes = np.zeros((horizon + 1, model.n_states, len(model.outcomes) + 1))
+    outcomes[0, :, -1] = 1.0
+    for left in range(1, horizon + 1):
+        values[left] = earned + discount * (moves @ values[left - 1])
+        outcomes[left] = moves @ outcomes[left - 1]
+        outcomes[left, :, :-1] += ended
+    return values, outcomes
+
+
+def expected_rewards(model: TabularMDP) -> Floats:
+    """Expected reward of each state-action pair, row s A + a, [S A]."""
+    rows = len(model.start) - 1
+    return np.bincount(model.entry_row, model.probability * model.reward, rows)
+
+
+def check_discount(discount: float) -> None:
+    """Refuse a discount outside 0 .. 1."""
+    if not 0 <= discount <= 1:
+        raise ValueError(f"discount {discount}: give a number from 0 to 1")
+
+
+def check_horizon(horizon: int) -> None:
+    """Refuse a horizon that is not a number of steps."""
+    if isinstance(horizon, bool) or not isinstance(horizon, int | np.integer) or horizon < 1:
+        raise ValueError(f"horizon {horizon!r}: give a number of steps, at least 1")
+
+
+def _transition_matrix(model: TabularMDP) -> sparse.csr_array:
+    """Sparse [S A, S]: the moves that do not end in an outcome."""
+    stays = model.next_state < model.n_states
+    entries = (model.entry_row[stays], model.next_state[stays])
+    shape = (len(model.start) - 1, model.n_states)
+    return sparse.csr_array((model.probability[stays], entries), shape)
+
+
+def _outcome_matrix(model: TabularMDP) -> Floats:
+    """Probability of ending in each outcome at once, [S A, O]."""
+    ends = model.next_state >= model.n_states
+    table = np.zeros((len(model.start) - 1, len(model.outcomes)))
+    table[model.entry_row[ends], model.next_state[ends] - model.n_states] = model.probability[ends]
+    return table
+
+
+def _policy_matrix(policy: Floats) -> sparse.csr_array:
+    """Sparse [S, S A] that averages rows over a policy's actions."""
+    state, action = np.nonzero(policy)
+    states, actions = policy.shape
+    entries = (state, state * actions + action)
+    return sparse.csr_array((policy[state, action], entries), (states, states * actions))
+
+
+def _solve(moves: sparse.csr_array, earned: Floats, policy: Floats, discount: float) -> Floats:
+    """Solve V = R + discount P V for a policy."""
+    average = _policy_matrix(policy)
+    system = sparse.eye_array(len(policy), format="csc") - discount * (average @ moves).tocsc()
+    return np.asarray(splu(system).solve(average @ earned))
+
+
+def _check_that_it_ends(moves: sparse.csr_array, model: TabularMDP) -> None:
+    """Without discount and horizon a value exists only if every state can reach an outcome."""
+    leaves = moves.sum(axis=1) < 1 - 1e-12
+    reaches = leaves
+    for _ in range(model.n_states):
+        wider = reaches | (moves @ reaches.astype(np.float64) > 0)
+        if (wider == reaches).all():
+            break
+        reaches = wider
+    if not reaches.all():
+        state = int(np.flatnonzero(~reaches)[0])
+        raise ValueError(
+            f"from state {state} the policy never reaches an outcome, so its return has no end; "
+            "give a horizon, or a discount below 1"
+        )

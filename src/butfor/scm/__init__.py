@@ -1,0 +1,1 @@
+"""Structural causal mechanisms: how noise decides which outcome of a row happens."""

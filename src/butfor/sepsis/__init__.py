@@ -1,0 +1,37 @@
+"""The sepsis simulator of Oberst & Sontag (2019): exact dynamics, compiled simulation.
+
+`butfor.sepsis.env` has it as a Gymnasium environment, `butfor/Sepsis-v0`.
+"""
+
+from butfor.sepsis.dynamics import (
+    ACTIONS,
+    OUTCOMES,
+    STATES,
+    VERSIONS,
+    VITAL_SIGNS,
+    behavior_policy,
+    full_policy,
+    initial_distribution,
+    model,
+    outcome_of,
+    step,
+    transition_tensor,
+)
+from butfor.sepsis.simulate import simulate, simulation_noise
+
+__all__ = [
+    "ACTIONS",
+    "OUTCOMES",
+    "STATES",
+    "VERSIONS",
+    "VITAL_SIGNS",
+    "behavior_policy",
+    "full_policy",
+    "initial_distribution",
+    "model",
+    "outcome_of",
+    "simulate",
+    "simulation_noise",
+    "step",
+    "transition_tensor",
+]

@@ -1,0 +1,234 @@
+"""The sepsis environment, exactly: its states, one step from explicit noise, the model.
+
+There are 1440 full states: mixed-radix over `STATES`, most significant first; the 720 without
+diabetes and the 144 without glucose too are what a log may show. An action says which of three
+treatments run from now on.
+"""
+
+from __future__ import annotations
+
+import itertools
+from functools import cache
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sparse
+from numpy.typing import ArrayLike, NDArray
+
+from butfor import kernels
+from butfor.episodes import Floats, Integers, Outcome, Variable, project
+from butfor.mdp import TabularMDP
+from butfor.planning import policy_iteration
+from butfor.policy import check_policy, soften
+
+THREE, SWITCH = ("low", "normal", "high"), ("off", "on")
+STATES = (
+    Variable("diabetes", ("no", "yes"), static=True),
+    Variable("heart rate", THREE, normal=("normal",)),
+    Variable("blood pressure", THREE, normal=("normal",)),
+    Variable("oxygen", THREE[:2], normal=("normal",)),
+    Variable("glucose", ("very low", "low", "normal", "high", "very high"), normal=("normal",)),
+    Variable("antibiotics", SWITCH),
+    Variable("vasopressors", SWITCH),
+    Variable("ventilation", SWITCH),
+)
+ACTIONS = (
+    Variable("antibiotics", SWITCH),
+    Variable("ventilation", SWITCH),
+    Variable("vasopressors", SWITCH),
+)
+VITAL_SIGNS = ("heart rate", "blood pressure", "oxygen", "glucose")
+OUTCOMES = (Outcome("died", -1.0, bad=True), Outcome("discharged", 1.0))
+VERSIONS = ("corrected", "icml2019")
+SIZES = tuple(len(variable.levels) for variable in STATES)
+N_STATES, N_ACTIONS = 1440, 8
+
+# Where each of the thirteen uniforms of a step decides something, and the vital sign it decides
+NOISE: tuple[tuple[str, tuple[float, ...]], ...] = (
+    ("heart rate", (0.5,)),  # antibiotics on
+    ("blood pressure", (0.5,)),
+    ("heart rate", (0.1,)),  # antibiotics withdrawn
+    ("blood pressure", (0.1,)),
+    ("oxygen", (0.7,)),  # ventilation on
+    ("oxygen", (0.1,)),  # ventilation withdrawn
+    ("blood pressure", (0.5, 0.7, 0.9)),  # vasopressors on
+    ("glucose", (0.5,)),
+    ("blood pressure", (0.05, 0.1)),  # vasopressors withdrawn
+    ("heart rate", (0.1, 0.2)),  # fluctuation
+    ("blood pressure", (0.1, 0.2)),
+    ("oxygen", (0.1, 0.2)),
+    ("glucose", (0.1, 0.2, 0.3, 0.6)),
+)
+
+
+def step(state: ArrayLike, action: ArrayLike, noise: ArrayLike, *, version: str = "corrected") -> Integers:
+    """Return the next full state, a function of the state, the action and thirteen uniforms.
+
+    Replaying the same noise under other actions is the simulator's own counterfactual. Takes one
+    state, action and [13], or m of each and [m, 13].
+    """
+    corrected = check_version(version)
+    states, actions, uniforms = np.asarray(state), np.asarray(action), np.asarray(noise, float)
+    if uniforms.shape[-1:] != (kernels.NOISE_SIZE,):
+        raise ValueError(f"noise has shape {uniforms.shape}, expected 13 uniforms for each step")
+    for name, values, size in (("state", states, N_STATES), ("action", actions, N_ACTIONS)):
+        if values.dtype.kind not in "iu" or ((values < 0) | (values >= size)).any():
+            raise ValueError(f"{name} {values[()]!r} outside 0..{size - 1}")
+    if not ((uniforms >= 0) & (uniforms < 1)).all():
+        raise ValueError("noise must lie in [0, 1)")
+    shape = np.broadcast_shapes(states.shape, actions.shape, uniforms.shape[:-1])
+    flat = [
+        np.ascontiguousarray(np.broadcast_to(values, shape), dtype=np.int32).reshape(-1)
+        for values in (states, actions)
+    ]
+    drawn = np.broadcast_to(uniforms, (*shape, kernels.NOISE_SIZE)).reshape(-1, kernels.NOISE_SIZE)
+    result = kernels.sepsis_steps(*flat, np.ascontiguousarray(drawn), corrected)
+    return np.asarray(result).reshape(shape)[()]
+
+
+@cache
+def outcome_of() -> Integers:
+    """Outcome of each full state: -1 none, 0 died, 1 discharged, [1440]."""
+    levels = dict(zip((v.name for v in STATES), np.unravel_index(np.arange(N_STATES), SIZES), strict=True))
+    abnormal = sum((levels[name] != _level(name, "normal")).astype(int) for name in VITAL_SIGNS)
+    treated = sum(levels[variable.name] for variable in ACTIONS)
+    outcome = np.where(abnormal >= 3, 0, np.where((abnormal == 0) & (treated == 0), 1, -1))
+    return _frozen(outcome.astype(np.int32))
+
+
+def initial_distribution(prevalence: float = 0.2) -> Floats:
+    """Distribution of the first full state, [1440].
+
+    Nobody starts dead or discharged, and nobody under treatment. `prevalence` is that of diabetes
+    before those who would start at an end are left out.
+    """
+    if not 0 <= prevalence <= 1:
+        raise ValueError(f"prevalence {prevalence}: give a probability")
+    three = np.array([0.25, 0.5, 0.25])
+    glucose = np.array([[0.05, 0.15, 0.6, 0.15, 0.05], [0.01, 0.05, 0.15, 0.6, 0.19]])
+    joint = np.einsum(
+        "d,h,b,o,dg->dhbog", [1 - prevalence, prevalence], three, three, [0.2, 0.8], glucose
+    )
+    full = np.zeros(SIZES)
+    full[..., 0, 0, 0] = joint
+    distribution = np.where(outcome_of() < 0, full.reshape(-1), 0.0)
+    return np.asarray(distribution / distribution.sum())
+
+
+@cache
+def _transition_rows(version: str) -> sparse.csr_array:
+    """Exact sparse [1440 * 8, 1440] matrix; ends are states like others here.
+
+    Given state and action the four vital signs move independently, each by its own uniforms, so
+    each one's distribution follows from `step` on every cell between the points where those decide.
+    """
+    corrected = check_version(version)
+    state, action = (rows.reshape(-1) for rows in np.indices((N_STATES, N_ACTIONS), dtype=np.int32))
+    tables = {}
+    for name in VITAL_SIGNS:
+        position = [variable.name for variable in STATES].index(name)
+        table = np.zeros((len(state), SIZES[position]))
+        mine = [index for index, (sign, _) in enumerate(NOISE) if sign == name]
+        for cells in itertools.product(*(_cells(NOISE[index][1]) for index in mine)):
+            noise = np.full((1, kernels.NOISE_SIZE), 0.5)
+            noise[0, mine] = [middle for middle, _ in cells]
+            shared = np.broadcast_to(noise, (len(state), kernels.NOISE_SIZE))
+            reached = kernels.sepsis_steps(state, action, np.ascontiguousarray(shared), corrected)
+            level = np.unravel_index(reached, SIZES)[position]
+            table[np.arange(len(state)), level] += np.prod([width for _, width in cells])
+        tables[name] = table
+    vitals = np.einsum("rh,rb,ro,rg->rhbog", *(tables[name] for name in VITAL_SIGNS))
+    row, *levels = np.nonzero(vitals)
+    antibiotics, ventilation, vasopressors = np.unravel_index(action[row], (2, 2, 2))
+    column = np.ravel_multi_index(
+        (state[row] // 720, *levels, antibiotics, vasopressors, ventilation), SIZES
+    )
+    return sparse.csr_array(
+        (vitals[(row, *levels)], (row, column)), (N_STATES * N_ACTIONS, N_STATES)
+    )
+
+
+def transition_tensor(version: str = "corrected") -> Floats:
+    """Exact probabilities, [2, 8, 720, 720]: diabetes, action, state, next state.
+
+    Raw: ends are states like others. For inspection; planning uses `model`, which is sparse.
+    """
+    rows = _transition_rows(version).tocoo()
+    tensor = np.zeros((2, N_ACTIONS, 720, 720))
+    state, action = np.divmod(rows.row, N_ACTIONS)
+    tensor[state // 720, action, state % 720, rows.col % 720] = rows.data
+    return tensor
+
+
+def model(version: str = "corrected", *, absorbing: bool = True, prevalence: float = 0.2) -> TabularMDP:
+    """Return the true model on the 1440 full states, with death and discharge as outcomes.
+
+    With `absorbing=False` there are no outcomes: ends are states like others, whose reward is
+    earned on every visit (what the published code plans on).
+    """
+    ends = outcome_of()
+    if absorbing:
+        rows = sparse.hstack([_transition_rows(version), sparse.csr_array((N_STATES * N_ACTIONS, 2))])
+        return TabularMDP.from_arrays(
+            rows,
+            actions=N_ACTIONS,
+            outcomes=OUTCOMES,
+            absorbing={int(state): int(ends[state]) for state in np.flatnonzero(ends >= 0)},
+            initial=initial_distribution(prevalence),
+        )
+    arrival = np.array([outcome.reward for outcome in OUTCOMES] + [0.0])[ends]
+    return TabularMDP.from_arrays(
+        _transition_rows(version),
+        actions=N_ACTIONS,
+        reward=arrival,
+        initial=initial_distribution(prevalence),
+    )
+
+
+@cache
+def behavior_policy(
+    version: str = "corrected", *, absorbing: bool = False, epsilon: float = 0.05
+) -> Floats:
+    """Return the physician of the paper, who knows the full state, [1440, 8].
+
+    Policy iteration at discount .99; with probability `epsilon` another action instead. As in the
+    published code ends are not absorbing for this planner unless `absorbing`.
+    """
+    planned = policy_iteration(model(version, absorbing=absorbing), discount=0.99)
+    return _frozen(soften(planned, epsilon))
+
+
+def full_policy(policy: ArrayLike) -> Floats:
+    """Extend a policy to the 1440 full states; one on 720 states ignores diabetes, on 144 glucose too."""
+    array = np.asarray(policy, dtype=np.float64)
+    hidden: dict[int, tuple[str, ...]] = {1440: (), 720: ("diabetes",), 144: ("diabetes", "glucose")}
+    if array.ndim != 2 or array.shape[0] not in hidden:
+        raise ValueError(
+            f"policy has shape {array.shape}, expected (1440, 8) on full states, (720, 8) without "
+            "diabetes or (144, 8) without diabetes and glucose"
+        )
+    array = check_policy(array, array.shape[0], N_ACTIONS)
+    seen = [variable.name for variable in STATES if variable.name not in hidden[len(array)]]
+    return array[project(STATES, *seen)]
+
+
+def _cells(points: tuple[float, ...]) -> list[tuple[float, float]]:
+    """Middle and width of each cell of [0, 1] between the points."""
+    edges = (0.0, *points, 1.0)
+    return [((low + high) / 2, high - low) for low, high in itertools.pairwise(edges)]
+
+
+def _level(name: str, level: str) -> int:
+    return next(variable.levels.index(level) for variable in STATES if variable.name == name)
+
+
+def check_version(version: str) -> bool:
+    """Return whether this is the corrected version, or say which there are."""
+    if version not in VERSIONS:
+        raise ValueError(f"version {version!r}: give one of {', '.join(VERSIONS)}")
+    return version == "corrected"
+
+
+def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+    array.setflags(write=False)
+    return array

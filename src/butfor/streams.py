@@ -1,0 +1,83 @@
+"""Random numbers that depend on a seed and an episode only, and work split over threads.
+
+Every episode has a 64-bit key; `kernels.uniform(key, counter)` turns a key and a position into
+a number. So no result depends on the number of threads or on which other episodes were there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, as_completed, wait
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Keys = NDArray[np.uint64]
+Progress = Callable[[int, int], None]  # (episodes done, episodes in all)
+
+
+def episode_keys(seed: int, ids: NDArray[Any], purpose: str) -> Keys:
+    """Key of each episode from the seed, its identifier and what the numbers are for, [n]."""
+    base = blake2b(f"{purpose}\0{check_seed(seed)}\0".encode(), digest_size=8)
+    keys = np.empty(len(ids), dtype=np.uint64)
+    for position, identifier in enumerate(ids.tolist()):
+        digest = base.copy()
+        digest.update(str(identifier).encode())
+        keys[position] = int.from_bytes(digest.digest(), "little")
+    return keys
+
+
+def numbered_keys(seed: int, count: int, purpose: str) -> Keys:
+    """Keys of episodes that are numbered 0 .. count - 1, [count]; quick for millions."""
+    digest = blake2b(f"{purpose}\0{check_seed(seed)}".encode(), digest_size=8).digest()
+    start = np.uint64(int.from_bytes(digest, "little"))
+    with np.errstate(over="ignore"):
+        mixed = start + (np.arange(count, dtype=np.uint64) + np.uint64(1)) * np.uint64(
+            0x9E3779B97F4A7C15
+        )
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+        return mixed ^ (mixed >> np.uint64(31))
+
+
+def check_seed(seed: int) -> int:
+    """Return a seed that is a whole number from 0 on, or say what is wrong with it."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise ValueError(f"seed {seed!r}: give a whole number, 0 or more")
+    return int(seed)
+
+
+def in_blocks(
+    work: Callable[[int, int], None],
+    count: int,
+    *,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    largest: int = 4096,
+) -> None:
+    """Call `work(start, stop)` over blocks of 0 .. count - 1 in threads.
+
+    The work must write to places of its own and release the interpreter lock, as kernels do.
+    """
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    workers = available if threads is None else threads
+    if not workers or workers < 1:
+        raise ValueError(f"threads {threads!r}: give at least 1")
+    size = max(1, min(largest, -(-count // (8 * workers))))
+    blocks = [(start, min(start + size, count)) for start in range(0, count, size)]
+    done = 0
+    with ThreadPoolExecutor(workers) as pool:
+        sizes = {pool.submit(work, start, stop): stop - start for start, stop in blocks}
+        try:
+            for future in as_completed(sizes):
+                future.result()
+                done += sizes[future]
+                if progress is not None:
+                    progress(done, count)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            wait(sizes, return_when=FIRST_EXCEPTION)
+            raise

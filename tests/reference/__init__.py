@@ -1,0 +1,1 @@
+"""Slow, plain-Python twins of the compiled kernels."""
