@@ -17,7 +17,7 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 MIX_2 = np.uint64(0x94D049BB133111EB)
 DRAW_STRIDE = 1 << 32  # numbers of an episode's stream that belong to one draw
-INSERTION_LIMIT = 48  # shorter lists are sorted by insertion, longer ones by quicksort
+INSERTION_LIMIT = 48  # shorter lists are sorted by insertion, longer ones by heap
 NOISE_SIZE = 13  # uniforms that one step of the sepsis simulator uses
 
 
@@ -85,14 +85,8 @@ def gumbel_max_row(rows, row, p, k, scratch):
     start, size = rows.start[row], rows.start[row + 1] - rows.start[row]
     label, q = rows.label, rows.probability
     mass, ratio, order = scratch
-    q_k = 0.0
-    at_k = -1
-    for i in range(size):
-        if label[start + i] == k:
-            q_k = q[start + i]
-            at_k = i
-            break
-    r_k = p[k] / q_k if at_k >= 0 else np.inf
+    at_k = find_label(rows, row, k) - start
+    r_k = p[k] / q[start + at_k] if at_k >= 0 else np.inf
 
     slope = 0.0  # of D: the sum of q over entries whose break has been passed
     breaks = 0
@@ -152,10 +146,27 @@ def sort_by_ratio(ratio, order, count):
                 j -= 1
             ratio[j + 1] = r
             order[j + 1] = o
-    else:
-        sorting = np.argsort(ratio[:count])
-        ratio[:count] = ratio[:count][sorting]
-        order[:count] = order[:count][sorting]
+        return
+    for top in range(count // 2 - 1, -1, -1):
+        sift_down(ratio, order, top, count)
+    for end in range(count - 1, 0, -1):
+        ratio[0], ratio[end] = ratio[end], ratio[0]
+        order[0], order[end] = order[end], order[0]
+        sift_down(ratio, order, 0, end)
+
+
+@compiled
+def sift_down(ratio, order, top, count):
+    """Let the entry at `top` sink to its place in the heap of the first `count`."""
+    while 2 * top + 1 < count:
+        child = 2 * top + 1
+        if child + 1 < count and ratio[child + 1] > ratio[child]:
+            child += 1
+        if ratio[top] >= ratio[child]:
+            return
+        ratio[top], ratio[child] = ratio[child], ratio[top]
+        order[top], order[child] = order[child], order[top]
+        top = child
 
 
 @compiled
@@ -191,19 +202,25 @@ def gumbel_max_rows(p, q, observed):
 
 
 @compiled
+def find_label(rows, row, label):
+    """Return the entry of a row that has this label, -1 if there is none."""
+    low, stop = rows.start[row], rows.start[row + 1]
+    high = stop
+    while low < high:
+        middle = (low + high) // 2
+        if rows.label[middle] < label:
+            low = middle + 1
+        else:
+            high = middle
+    return low if low < stop and rows.label[low] == label else -1
+
+
+@compiled
 def find_entries(rows, row, label):
-    """Find the entry of each given row that has the given label, -1 where there is none, [N]."""
+    """Apply `find_label` to each of N rows and labels."""
     found = np.empty(len(row), np.int64)
     for i in range(len(row)):
-        low, stop = rows.start[row[i]], rows.start[row[i] + 1]
-        high = stop
-        while low < high:
-            middle = (low + high) // 2
-            if rows.label[middle] < label[i]:
-                low = middle + 1
-            else:
-                high = middle
-        found[i] = low if low < stop and rows.label[low] == label[i] else -1
+        found[i] = find_label(rows, row[i], label[i])
     return found
 
 
@@ -288,6 +305,7 @@ def exact_outcomes(
         now[now_states[0]] = 1.0
         active = 1
         weight = 1.0  # discount ** t
+        earned = 0.0
         for i in range(observed.offsets[episode], observed.offsets[episode + 1]):
             scatter(rows, observed.row[i], p_state)
             k = rows.label[observed.entry[i]]
@@ -319,7 +337,7 @@ def exact_outcomes(
                         moved = share * moves.mass[e - low]
                         if moved == 0.0:
                             continue
-                        expected_return[episode] += weight * moved * reward[e]
+                        earned += weight * moved * reward[e]
                         x = next_state[e]
                         if x >= states:
                             outcome_mass[episode, x - states] += moved
@@ -340,9 +358,10 @@ def exact_outcomes(
             s = now_states[slot]
             here = now[s]
             now[s] = 0.0
-            expected_return[episode] += weight * here * values_after[left, s]
+            earned += weight * here * values_after[left, s]
             for o in range(outcomes):
                 outcome_mass[episode, o] += here * outcomes_after[left, s, o]
+        expected_return[episode] = earned
 
 
 @compiled
@@ -429,17 +448,13 @@ def sepsis_step(state, action, noise, corrected):
     Levels count from 0. Treatments that run or have just stopped act first; what they did not
     touch fluctuates.
     """
-    ventilated = state % 2
-    vasopressed = state // 2 % 2
-    medicated = state // 4 % 2
-    glucose = state // 8 % 5
-    oxygen = state // 40 % 2
-    pressure = state // 80 % 3
-    heart = state // 240 % 3
-    diabetes = state // 720
-    antibiotics = action // 4
-    ventilation = action // 2 % 2
-    vasopressors = action % 2
+    running, vitals = state & 7, state >> 3
+    ventilated, vasopressed, medicated = running & 1, running >> 1 & 1, running >> 2
+    glucose, vitals = vitals % 5, vitals // 5
+    oxygen, vitals = vitals & 1, vitals >> 1
+    pressure, vitals = vitals % 3, vitals // 3
+    heart, diabetes = vitals % 3, vitals // 3
+    antibiotics, ventilation, vasopressors = action >> 2, action >> 1 & 1, action & 1
 
     if antibiotics:
         if heart == 2 and noise[0] < 0.5:
@@ -512,38 +527,67 @@ def sepsis_steps(state, action, noise, corrected):
 
 
 @compiled
-def sepsis_noise(key, t, noise):
-    """Fill `noise` [13] with the uniforms of step t of the episode with this key."""
-    for j in range(NOISE_SIZE):
-        noise[j] = uniform(key, 2 + (NOISE_SIZE + 1) * t + j)
+def sepsis_uniform(key, t, j):
+    """Return uniform j of step t of the episode with this key."""
+    return uniform(key, 2 + (NOISE_SIZE + 1) * t + j)
 
 
 @compiled
-def simulate_sepsis(keys, initial, policy, outcome_of, corrected, horizon, state, action, outcome):
+def sepsis_noise(key, t, noise):
+    """Fill `noise` [13] with the uniforms of step t of the episode with this key."""
+    for j in range(NOISE_SIZE):
+        noise[j] = sepsis_uniform(key, t, j)
+
+
+@compiled
+def sepsis_noise_used(key, t, state, action, noise):
+    """Fill those of the thirteen uniforms that `sepsis_step` looks at in this state and action."""
+    ventilated, vasopressed, medicated = state & 1, state >> 1 & 1, state >> 2 & 1
+    antibiotics, ventilation, vasopressors = action >> 2, action >> 1 & 1, action & 1
+    if antibiotics or medicated:
+        first = 0 if antibiotics else 2
+        noise[first] = sepsis_uniform(key, t, first)
+        noise[first + 1] = sepsis_uniform(key, t, first + 1)
+    else:
+        noise[9] = sepsis_uniform(key, t, 9)
+    which = 4 if ventilation else (5 if ventilated else 11)
+    noise[which] = sepsis_uniform(key, t, which)
+    which = 6 if vasopressors else (8 if vasopressed else 10)
+    noise[which] = sepsis_uniform(key, t, which)
+    which = 7 if vasopressors else 12
+    noise[which] = sepsis_uniform(key, t, which)
+
+
+@compiled
+def simulate_sepsis(
+    keys, initial, policy, outcome_of, corrected, horizon, state, action, length, final, outcome
+):
     """Simulate one episode for each key; `initial` [S] and `policy` [S, A] are cumulative.
 
     Number 0 of an episode's stream draws the first state; step t takes the fourteen from
-    1 + 14 t on, for the action and then the noise. Writes `state` [n, horizon + 1], `action`
-    [n, horizon], `outcome` [n] and returns the lengths [n].
+    1 + 14 t on, for the action and then the noise. Writes `length`, `final` (the state reached)
+    and `outcome` [n] and, step after step, `state` and `action`; returns how many steps there were.
     """
-    length = np.empty(len(keys), np.int64)
     noise = np.empty(NOISE_SIZE)
+    total = 0
     for i in range(len(keys)):
         key = keys[i]
         s = np.searchsorted(initial, uniform(key, 0), side="right")
-        state[i, 0] = s
-        outcome[i] = -1
+        end = -1
         t = 0
-        while t < horizon and outcome[i] < 0:
+        while t < horizon and end < 0:
             u = uniform(key, 1 + (NOISE_SIZE + 1) * t)
             a = 0
-            while u >= policy[s, a]:
-                a += 1
-            sepsis_noise(key, t, noise)
+            for j in range(policy.shape[1] - 1):  # without a branch that depends on chance
+                a += u >= policy[s, j]
+            state[total] = s
+            action[total] = a
+            sepsis_noise_used(key, t, s, a, noise)
             s = sepsis_step(s, a, noise, corrected)
-            action[i, t] = a
-            state[i, t + 1] = s
-            outcome[i] = outcome_of[s]
+            end = outcome_of[s]
+            total += 1
             t += 1
         length[i] = t
-    return length
+        final[i] = s
+        outcome[i] = end
+    return total

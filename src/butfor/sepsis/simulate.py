@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from butfor import kernels
 from butfor.episodes import Episodes, Floats
@@ -43,29 +43,37 @@ def simulate(
     actions = _cumulative(full_policy(policy))
     first = _cumulative(initial_distribution(prevalence))
     keys = numbered_keys(seed, int(episodes), "sepsis")
-    parts: dict[int, tuple[np.ndarray, ...]] = {}
+    length = np.empty(int(episodes), np.int64)
+    final, outcome = np.empty((2, int(episodes)), np.int32)
+    parts: dict[int, tuple[NDArray[np.int16], NDArray[np.int8]]] = {}
 
     def work(start: int, stop: int) -> None:
-        count = stop - start
-        state = np.empty((count, horizon + 1), np.int16)
-        action = np.empty((count, horizon), np.int8)
-        outcome = np.empty(count, np.int32)
-        length = kernels.simulate_sepsis(
-            keys[start:stop], first, actions, outcome_of(), corrected, horizon, state, action, outcome
+        state = np.empty((stop - start) * horizon, np.int16)
+        action = np.empty((stop - start) * horizon, np.int8)
+        total = kernels.simulate_sepsis(
+            keys[start:stop],
+            first,
+            actions,
+            outcome_of(),
+            corrected,
+            horizon,
+            state,
+            action,
+            length[start:stop],
+            final[start:stop],
+            outcome[start:stop],
         )
-        taken = np.arange(horizon) < length[:, None]
-        parts[start] = (
-            state[:, :-1][taken].astype(np.int32),
-            action[taken].astype(np.int32),
-            state[:, 1:][taken].astype(np.int32),
-            length,
-            outcome,
-        )
+        parts[start] = state[:total].copy(), action[:total].copy()
 
     in_blocks(work, int(episodes), threads=threads, progress=progress)
-    columns = zip(*(parts[start] for start in sorted(parts)), strict=True)
-    state, action, next_state, length, outcome = map(np.concatenate, columns)
     offsets = np.concatenate([[0], np.cumsum(length)])
+    state, action, next_state = np.empty((3, offsets[-1]), np.int32)
+    for start in sorted(parts):
+        states, taken = parts.pop(start)
+        rows = slice(offsets[start], offsets[start] + len(states))
+        state[rows], action[rows] = states, taken
+    next_state[:-1] = state[1:]
+    next_state[offsets[1:] - 1] = final
     reward = np.zeros(len(state))
     reward[offsets[1:] - 1] = np.array([end.reward for end in OUTCOMES] + [0.0])[outcome]
     return Episodes(
@@ -76,7 +84,7 @@ def simulate(
         offsets=offsets,
         outcome=outcome,
         id=np.arange(episodes),
-        final_key=next_state[offsets[1:] - 1].astype(np.int64),
+        final_key=final.astype(np.int64),
         horizon=int(horizon),
         state_variables=STATES,
         action_variables=ACTIONS,
