@@ -1,0 +1,157 @@
+"""Counterfactuals of whole episodes, in plain Python: dictionaries, loops, no shortcuts."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from tests.reference.gumbel import counterfactual_distribution
+
+Distribution = dict[int, float]
+
+
+class Model(NamedTuple):
+    """Rows by (state, action): next state to (probability, reward); S + o is the outcome o."""
+
+    states: int
+    actions: int
+    outcomes: int
+    rows: dict[tuple[int, int], dict[int, tuple[float, float]]]
+    label: list[int]  # of each state and outcome
+
+
+class Episode(NamedTuple):
+    """The states in which decisions were made, the actions, and where each one led."""
+
+    states: list[int]
+    actions: list[int]
+    reached: list[int]
+
+
+def exact_outcomes(
+    model: Model,
+    episode: Episode,
+    behavior: Sequence[Sequence[float]],
+    target: Sequence[Sequence[float]],
+    *,
+    shared: bool,
+    horizon: int,
+    discount: float = 1.0,
+    continuation: bool = True,
+) -> tuple[list[float], float]:
+    """Push the state distribution through the episode's chain: outcome probabilities, return."""
+    present: Distribution = {episode.states[0]: 1.0}
+    ended = [0.0] * model.outcomes
+    expected = 0.0
+    for t in range(horizon if continuation else len(episode.states)):
+        following: Distribution = defaultdict(float)
+        for state, mass in present.items():
+            for action, chosen in action_law(episode, t, state, behavior, target, shared).items():
+                for reached, moved in next_law(model, episode, t, state, action).items():
+                    share = mass * chosen * moved
+                    expected += discount**t * share * model.rows[state, action][reached][1]
+                    if reached >= model.states:
+                        ended[reached - model.states] += share
+                    else:
+                        following[reached] += share
+        present = following
+    return [*ended, sum(present.values())], expected
+
+
+def action_law(
+    episode: Episode,
+    t: int,
+    state: int,
+    behavior: Sequence[Sequence[float]],
+    target: Sequence[Sequence[float]],
+    shared: bool,
+) -> Distribution:
+    """Distribution of the target's action: the counterfactual of the observed one if shared."""
+    row = list(target[state])
+    if shared and t < len(episode.actions):
+        factual = list(behavior[episode.states[t]])
+        row = counterfactual_distribution(factual, row, episode.actions[t])
+    return {action: p for action, p in enumerate(row) if p > 0}
+
+
+def next_law(model: Model, episode: Episode, t: int, state: int, action: int) -> Distribution:
+    """Distribution of the next state: the counterfactual of the observed transition, or P."""
+    row = model.rows[state, action]
+    if t >= len(episode.actions):
+        return {reached: p for reached, (p, _) in row.items()}
+    factual = model.rows[episode.states[t], episode.actions[t]]
+    labels = sorted({model.label[x] for x in (*factual, *row)})
+    p, q = ([0.0] * len(labels) for _ in range(2))
+    for vector, source in ((p, factual), (q, row)):
+        for reached, (probability, _) in source.items():
+            vector[labels.index(model.label[reached])] = probability
+    law = counterfactual_distribution(p, q, labels.index(model.label[episode.reached[t]]))
+    return {reached: law[labels.index(model.label[reached])] for reached in row}
+
+
+def draw(
+    model: Model,
+    episode: Episode,
+    behavior: Sequence[Sequence[float]],
+    target: Sequence[Sequence[float]],
+    *,
+    shared: bool,
+    horizon: int,
+    key: int,
+    number: int,
+) -> tuple[list[int], list[int]]:
+    """Draw number `number` of an episode: its states, an outcome at the end, and its actions."""
+    states, actions = [episode.states[0]], []
+    for t in range(horizon):
+        if states[-1] >= model.states:
+            break
+        state = states[-1]
+        counter = number * 2**32 + 2 * t
+        law = action_law(episode, t, state, behavior, target, shared)
+        action = pick(law, uniform(key, counter))
+        law = next_law(model, episode, t, state, action)
+        in_label_order = {x: law[x] for x in sorted(law, key=lambda x: model.label[x])}
+        actions.append(action)
+        states.append(pick(in_label_order, uniform(key, counter + 1)))
+    return states, actions
+
+
+def pick(law: Distribution, u: float) -> int:
+    """Return the outcome at which the running sum of probabilities passes u."""
+    total = 0.0
+    chosen = -1
+    for outcome, probability in law.items():
+        if probability > 0:
+            chosen = outcome
+            total += probability
+            if u < total:
+                break
+    return chosen
+
+
+def uniform(key: int, counter: int) -> float:
+    """Return the counter-th number of the SplitMix64 stream of a key, in [0, 1)."""
+    limit = 2**64
+    x = (key + (counter + 1) * 0x9E3779B97F4A7C15) % limit
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 % limit
+    x = (x ^ x >> 27) * 0x94D049BB133111EB % limit
+    x = x ^ x >> 31
+    return (x >> 11) / 2**53
+
+
+def every_episode(
+    model: Model, behavior: Sequence[Sequence[float]], start: int, horizon: int
+) -> Iterator[tuple[Episode, float]]:
+    """Go through all episodes from a state, with their probabilities under the behaviour."""
+    waiting = [(Episode([], [], []), start, 1.0)]
+    while waiting:
+        episode, state, probability = waiting.pop()
+        if state >= model.states or len(episode.states) == horizon:
+            yield episode, probability
+            continue
+        for action, chosen in enumerate(behavior[state]):
+            for reached, (p, _) in model.rows[state, action].items():
+                longer = Episode(
+                    [*episode.states, state], [*episode.actions, action], [*episode.reached, reached]
+                )
+                if chosen > 0:
+                    waiting.append((longer, reached, probability * chosen * p))
