@@ -91,9 +91,7 @@ def reference_model(model: bf.TabularMDP) -> Model:
             float(model.probability[entry]),
             float(model.reward[entry]),
         )
-    return Model(
-        model.n_states, model.n_actions, len(model.outcomes), rows, model.labels.tolist()
-    )
+    return Model(model.n_states, model.n_actions, len(model.outcomes), rows, model.labels.tolist())
 
 
 def reference_episodes(log: bf.Episodes, terminal: str = "visits") -> list[Episode]:
@@ -106,7 +104,7 @@ def reference_episodes(log: bf.Episodes, terminal: str = "visits") -> list[Episo
 def frequencies_agree(
     counts: NDArray[np.int64], probability: NDArray[np.float64], draws: NDArray[np.int64] | int
 ) -> bool:
-    """Whether counts fit a binomial law, each cell exactly, one false alarm in a million overall."""
+    """Whether counts fit a binomial law, each cell exactly, a false alarm in a million overall."""
     total, p = (np.broadcast_to(values, counts.shape) for values in (draws, probability))
     p = np.clip(p, 0.0, 1.0)
     tail = np.minimum(binom.cdf(counts, total, p), binom.sf(counts - 1, total, p))

@@ -26,7 +26,7 @@ def labelled_model(generator, labels):
     if labels is None:
         return model
     rows = np.zeros((4, 3, 6))
-    rows[np.unravel_index(model.entry_row, (4, 3)) + (model.next_state,)] = model.probability
+    rows[*np.unravel_index(model.entry_row, (4, 3)), model.next_state] = model.probability
     rows[:, 0, 0] = rows[:, 1, 1] = rows[:, 2, 1] = 0.0
     rows[..., -1] += 0.1
     rows /= rows.sum(axis=-1, keepdims=True)
@@ -67,9 +67,7 @@ def problem(request):
 @pytest.mark.parametrize("discount", [1.0, 0.9])
 def test_null_target_equal_to_behavior_gives_back_every_episode(problem, discount):
     model, behavior, _, log = problem
-    result = bf.counterfactual_outcomes(
-        log, model, behavior, behavior=behavior, discount=discount
-    )
+    result = bf.counterfactual_outcomes(log, model, behavior, behavior=behavior, discount=discount)
     observed = np.zeros_like(result.probability)
     observed[np.arange(len(log)), log.outcome] = 1.0  # -1, the last column, is none
     np.testing.assert_allclose(result.probability, observed, atol=1e-12)
@@ -289,7 +287,12 @@ def test_progress_reaches_the_number_of_episodes(sepsis):
     log, model, target = sepsis
     for function in (bf.counterfactual_outcomes, bf.sample_counterfactuals):
         calls = []
-        function(log, model, target, progress=lambda done, total, calls=calls: calls.append((done, total)))
+        function(
+            log,
+            model,
+            target,
+            progress=lambda done, total, calls=calls: calls.append((done, total)),
+        )
         assert calls[-1] == (200, 200)
         assert [done for done, _ in calls] == sorted(done for done, _ in calls)
 
@@ -374,9 +377,14 @@ def test_the_frame_has_a_row_for_each_episode(sepsis):
 
 def test_a_tie_goes_to_the_earlier_outcome_and_none_comes_last():
     log = bf.Episodes.from_arrays(
-        [0, 0], [0, 0], [0, 0], offsets=[0, 1, 2], outcomes=[bf.Outcome("bad", -1), bf.Outcome("good", 1)],
-        states=1, actions=1,
-    )  # fmt: skip
+        [0, 0],
+        [0, 0],
+        [0, 0],
+        offsets=[0, 1, 2],
+        outcomes=[bf.Outcome("bad", -1), bf.Outcome("good", 1)],
+        states=1,
+        actions=1,
+    )
     probability = np.array([[0.4, 0.4, 0.2], [0.3, 0.2, 0.5]])
     result = bf.Counterfactuals(log, probability, np.zeros(2), np.zeros(2), 1, 1.0, "shared")
     assert result.most_likely.tolist() == [0, -1]

@@ -59,9 +59,7 @@ def test_maximum_is_standard_gumbel_whatever_the_argmax(method, observed):
         noise = generator.gumbel(size=(4 * DRAWS, len(P)))
         noise = noise[winners(P, noise) == observed]
     else:
-        noise = bf.GumbelMax().sample_noise(
-            P, observed, size=DRAWS, seed=generator, method=method
-        )
+        noise = bf.GumbelMax().sample_noise(P, observed, size=DRAWS, seed=generator, method=method)
     possible = P > 0
     maximum = (np.log(P[possible]) + noise[:, possible]).max(axis=1)
     assert kstest(maximum, gumbel_r.cdf).pvalue > FALSE_ALARM

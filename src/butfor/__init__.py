@@ -6,7 +6,13 @@ The names below load when first used, so that `import butfor` stays quick.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import gymnasium
+
 __version__ = "0.1.0"
+
+gymnasium.register(
+    "butfor/Sepsis-v0", entry_point="butfor.sepsis.env:SepsisEnv", max_episode_steps=20
+)
 
 if TYPE_CHECKING:
     from butfor import sepsis

@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from butfor import kernels
-from butfor.episodes import Episodes, Floats, Integers, Offsets
+from butfor.episodes import Episodes, Floats, Integers
 from butfor.fit import destinations
 from butfor.mdp import TabularMDP
 from butfor.planning import check_discount, check_horizon, value_tables
@@ -165,10 +165,10 @@ def counterfactual_outcomes(
     expected_return = np.zeros(len(log))
 
     def work(first: int, last: int) -> None:
-        kernels.exact_outcomes(
+        impossible = kernels.exact_outcomes(
             first,
             last,
-            task.observed,
+            task.log,
             task.behavior,
             task.target,
             task.dynamics,
@@ -180,6 +180,7 @@ def counterfactual_outcomes(
             probability,
             expected_return,
         )
+        _refuse(impossible, log, model)
 
     in_blocks(work, len(log), threads=threads, progress=progress)
     return Counterfactuals(
@@ -224,10 +225,10 @@ def sample_counterfactuals(
     reward = np.zeros((len(log), draws, task.horizon))
 
     def work(first: int, last: int) -> None:
-        kernels.draw_counterfactuals(
+        impossible = kernels.draw_counterfactuals(
             first,
             last,
-            task.observed,
+            task.log,
             task.behavior,
             task.target,
             task.dynamics,
@@ -238,6 +239,7 @@ def sample_counterfactuals(
             action,
             reward,
         )
+        _refuse(impossible, log, model)
 
     in_blocks(work, len(log), threads=threads, progress=progress)
     return Draws(episodes=log, state=state, action=action, reward=reward)
@@ -253,7 +255,7 @@ class _Task:
     target: kernels.Rows
     behavior: kernels.Rows
     dynamics: kernels.Dynamics
-    observed: kernels.Observed
+    log: kernels.Log
     shared: bool
 
 
@@ -292,10 +294,13 @@ def _prepare(
         kernels.Rows(model.start, model.entry_label, model.probability),
         model.next_state,
         model.reward,
-        int(model.labels.max()) + 1,
+        model.labels,
+        states,
         actions,
+        model.terminal == "visits",
     )
     behavior_rows = _policy_rows(known)
+    columns = kernels.Log(log.offsets, log.state, log.action, log.next_state, log.outcome)
     return _Task(
         episodes=log,
         horizon=int(steps),
@@ -303,7 +308,7 @@ def _prepare(
         target=_policy_rows(policy),
         behavior=behavior_rows,
         dynamics=dynamics,
-        observed=_observe(log, model, dynamics.rows, behavior_rows),
+        log=columns,
         shared=action_noise == "shared",
     )
 
@@ -314,38 +319,21 @@ def _policy_rows(policy: Floats) -> kernels.Rows:
     return kernels.Rows(start, action.astype(np.int32), policy[state, action])
 
 
-def _observe(
-    log: Episodes, model: TabularMDP, rows: kernels.Rows, behavior: kernels.Rows
-) -> kernels.Observed:
-    """Find each logged step among the rows of the model and of the behaviour."""
-    row = log.state.astype(np.int64) * model.n_actions + log.action
-    reached = destinations(log, model.terminal)
-    entry = kernels.find_entries(rows, row, model.labels[reached])
-    missing = (entry < 0) | (model.next_state[entry] != reached)
-    if missing.any():
+def _refuse(step: int, log: Episodes, model: TabularMDP) -> None:
+    """Say what is wrong with a step that a kernel found to be impossible; -1: nothing."""
+    if step < 0:
+        return
+    state, action = int(log.state[step]), int(log.action[step])
+    reached = int(destinations(log, model.terminal)[step])
+    if reached not in model.row(state, action):
+        place = f"state {reached}"
+        if reached >= log.n_states:
+            place = f"outcome {log.outcomes[reached - log.n_states].name!r}"
         raise ValueError(
-            f"{_step(log, missing)} goes from state {log.state[missing][0]} by action "
-            f"{log.action[missing][0]} to {_name(reached[missing][0], log)}, which the model gives "
-            "probability 0; fit the model to these episodes, or use fit_mdp(prior=...)"
+            f"{log.place(step)} goes from state {state} by action {action} to {place}, which the "
+            "model gives probability 0; fit the model to these episodes, or use fit_mdp(prior=...)"
         )
-    action_entry = kernels.find_entries(behavior, log.state.astype(np.int64), log.action)
-    if (action_entry < 0).any():
-        missing = action_entry < 0
-        raise ValueError(
-            f"{_step(log, missing)} takes action {log.action[missing][0]} in state "
-            f"{log.state[missing][0]}, which the behavior policy gives probability 0; "
-            "leave behavior out to estimate it from the log"
-        )
-    return kernels.Observed(log.offsets, log.state, row, entry, action_entry)
-
-
-def _step(log: Episodes, where: NDArray[np.bool_]) -> str:
-    row = int(where.argmax())
-    episode = int(np.searchsorted(log.offsets, row, side="right")) - 1
-    return f"episode {log.id[episode]}, step {row - log.offsets[episode]}"
-
-
-def _name(reached: np.int64, log: Episodes) -> str:
-    if reached >= log.n_states:
-        return f"outcome {log.outcomes[reached - log.n_states].name!r}"
-    return f"state {reached}"
+    raise ValueError(
+        f"{log.place(step)} takes action {action} in state {state}, which the behavior policy "
+        "gives probability 0; leave behavior out to estimate it from the log"
+    )

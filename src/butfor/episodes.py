@@ -113,9 +113,7 @@ class Episodes:
         _check_offsets(starts, count)
         episodes = len(starts) - 1
         ids = np.arange(episodes) if id is None else np.asarray(id)
-        ends = (
-            np.full(episodes, -1, np.int32) if outcome is None else _integers(outcome, "outcome")
-        )
+        ends = np.full(episodes, -1, np.int32) if outcome is None else _integers(outcome, "outcome")
         earned = None if reward is None else np.asarray(reward, dtype=np.float64)
         for name, array, length in (
             ("action", rows["action"], count),
@@ -180,7 +178,9 @@ class Episodes:
                 "leave the horizon out, or cut the episodes with truncate()"
             )
         return cls(
-            **rows,
+            state=rows["state"],
+            action=rows["action"],
+            next_state=rows["next_state"],
             reward=earned,
             offsets=starts,
             outcome=ends,
@@ -273,7 +273,9 @@ class Episodes:
             offsets=np.concatenate([[0], np.cumsum(lengths)]),
             states=[Variable(str(state), state_labels)],
             actions=[Variable(str(action), action_labels)],
-            reward=None if reward is None else _rewards(table[reward], kept, last & ~decided, codes),
+            reward=None
+            if reward is None
+            else _rewards(table[reward], kept, last & ~decided, codes),
             outcome=end_codes[last],
             outcomes=outcomes if outcomes is not None else end_labels,
             id=np.asarray(ids),
@@ -309,8 +311,15 @@ class Episodes:
         """Step of each row within its episode, [N]."""
         return np.arange(len(self.state)) - np.repeat(self.offsets[:-1], self.lengths)
 
+    def place(self, row: int) -> str:
+        """Say where a row is, for messages: episode and step."""
+        episode = int(np.searchsorted(self.offsets, row, side="right")) - 1
+        return f"episode {self.id[episode]}, step {row - self.offsets[episode]}"
+
     def returns(self, discount: float = 1.0) -> Floats:
         """Discounted sum of the rewards of each episode, [n]."""
+        if discount == 1:
+            return np.add.reduceat(self.reward, self.offsets[:-1])
         return np.add.reduceat(self.reward * discount**self.time, self.offsets[:-1])
 
     def select(self, index: ArrayLike) -> Episodes:
@@ -361,7 +370,9 @@ class Episodes:
         side = self.side
         if side is not None:
             # the row after the cut, at offset + horizon, tells of the state reached
-            after = np.where(cut, self.offsets[:-1] + horizon, len(self.state) + np.arange(len(self)))
+            after = np.where(
+                cut, self.offsets[:-1] + horizon, len(self.state) + np.arange(len(self))
+            )
             side = side.iloc[np.concatenate([rows, after])].reset_index(drop=True)
         return replace(
             self,
@@ -442,6 +453,11 @@ def _ravel(variables: Sequence[Variable], codes: Sequence[NDArray[Any]]) -> NDAr
     for variable, code in zip(variables, codes, strict=True):
         index = index * len(variable.levels) + code
     return index
+
+
+def total_by(index: NDArray[Any], weight: Floats, size: int) -> Floats:
+    """Sum the weights that have each index, [size]."""
+    return np.bincount(index, weight, size).astype(np.float64, copy=False)
 
 
 def _size(variables: Sequence[Variable]) -> int:

@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from butfor.episodes import Episodes, Floats, Offsets, Outcome
+from butfor.episodes import Episodes, Floats, Offsets, Outcome, total_by
 from butfor.mdp import TabularMDP, assemble, coalesce
 from butfor.policy import action_counts, final_states
 
@@ -150,8 +150,8 @@ def _add_prior(
     into_ends = (visited[:, None] * columns + states + np.arange(len(ends))).ravel()
     pairs = np.union1d(followers, into_ends)
     pair_of_key = np.searchsorted(pairs, keys // columns // actions * columns + keys % columns)
-    total = np.bincount(pair_of_key, weight, len(pairs))
-    usual = np.bincount(pair_of_key, weight * reward, len(pairs)) / np.maximum(total, 1e-300)
+    total = total_by(pair_of_key, weight, len(pairs))
+    usual = total_by(pair_of_key, weight * reward, len(pairs)) / np.maximum(total, 1e-300)
     end = pairs % columns - states
     if ends:
         value = np.array([outcome.reward for outcome in ends])
@@ -159,7 +159,7 @@ def _add_prior(
     pair, action = np.nonzero(seen[pairs // columns])
     extra = (pairs[pair] // columns * actions + action) * columns + pairs[pair] % columns
     both, position = np.unique(np.concatenate([keys, extra]), return_inverse=True)
-    summed = np.bincount(position, np.concatenate([weight, np.full(len(extra), prior)]))
+    summed = total_by(position, np.concatenate([weight, np.full(len(extra), prior)]), len(both))
     earned = np.empty(len(both))
     earned[position[len(keys) :]] = usual[pair]
     earned[position[: len(keys)]] = reward

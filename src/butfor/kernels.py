@@ -38,18 +38,20 @@ class Dynamics(NamedTuple):
     rows: Rows
     next_state: NDArray[np.int32]  # [E] outcome o is S + o
     reward: NDArray[np.float64]  # [E]
-    labels: int  # how many labels there are
+    labels: NDArray[np.int32]  # [S + O]
+    states: int  # S
     actions: int  # A
+    visits: bool  # the last transition of an episode leads to its outcome, not to its next state
 
 
-class Observed(NamedTuple):
-    """What was seen at each step of a log, as places in the rows of the model and the behaviour."""
+class Log(NamedTuple):
+    """The columns of Episodes that kernels read."""
 
     offsets: NDArray[np.int64]  # [n + 1]
     state: NDArray[np.int32]  # [N]
-    row: NDArray[np.int64]  # [N] s A + a
-    entry: NDArray[np.int64]  # [N] of the model: the transition
-    action_entry: NDArray[np.int64]  # [N] of the behaviour's rows: the action
+    action: NDArray[np.int32]  # [N]
+    next_state: NDArray[np.int32]  # [N]
+    outcome: NDArray[np.int32]  # [n]
 
 
 class Scratch(NamedTuple):
@@ -216,15 +218,6 @@ def find_label(rows, row, label):
 
 
 @compiled
-def find_entries(rows, row, label):
-    """Apply `find_label` to each of N rows and labels."""
-    found = np.empty(len(row), np.int64)
-    for i in range(len(row)):
-        found[i] = find_label(rows, row[i], label[i])
-    return found
-
-
-@compiled
 def widest_row(rows):
     """Return the largest number of entries in a row."""
     widest = 0
@@ -265,10 +258,21 @@ def pick_by_mass(mass, start, stop, u):
 
 
 @compiled
+def observed_entry(log, dynamics, episode, i):
+    """Return the entry of the model that step i, of this episode, took; -1 if there is none."""
+    reached = log.next_state[i]
+    if dynamics.visits and i == log.offsets[episode + 1] - 1 and log.outcome[episode] >= 0:
+        reached = dynamics.states + log.outcome[episode]
+    row = log.state[i] * dynamics.actions + log.action[i]
+    entry = find_label(dynamics.rows, row, dynamics.labels[reached])
+    return entry if entry >= 0 and dynamics.next_state[entry] == reached else -1
+
+
+@compiled
 def exact_outcomes(
     first,
     last,
-    observed,
+    log,
     behavior,
     target,
     dynamics,
@@ -287,39 +291,44 @@ def exact_outcomes(
     end the rows are P and the target; what follows from a state with h steps left is known:
     `values_after` [H + 1, S], `outcomes_after` [H + 1, S, O + 1]. Episodes go on to `horizon`,
     or not at all if that is 0. Writes `outcome_mass` [n, O + 1] (last: none) and
-    `expected_return` [n].
+    `expected_return` [n]. Returns -1, or the first step that the model or the behaviour could not
+    have taken.
     """
-    rows, next_state, reward, labels, actions = dynamics
-    states = values_after.shape[1]
+    rows, next_state, reward, labels, states, actions, _ = dynamics
     outcomes = outcome_mass.shape[1]
     moves = make_scratch(widest_row(rows))
     choices = make_scratch(actions)
-    p_state = np.zeros(labels)
+    p_state = np.zeros(labels.max() + 1)
     p_action = np.zeros(actions)
     now, later = np.zeros(states), np.zeros(states)
     now_states, later_states = np.empty(states, np.int64), np.empty(states, np.int64)
 
     for episode in range(first, last):
-        length = observed.offsets[episode + 1] - observed.offsets[episode]
-        now_states[0] = observed.state[observed.offsets[episode]]
+        length = log.offsets[episode + 1] - log.offsets[episode]
+        now_states[0] = log.state[log.offsets[episode]]
         now[now_states[0]] = 1.0
         active = 1
         weight = 1.0  # discount ** t
         earned = 0.0
-        for i in range(observed.offsets[episode], observed.offsets[episode + 1]):
-            scatter(rows, observed.row[i], p_state)
-            k = rows.label[observed.entry[i]]
+        for i in range(log.offsets[episode], log.offsets[episode + 1]):
+            seen_row = log.state[i] * actions + log.action[i]
+            seen_entry = observed_entry(log, dynamics, episode, i)
+            if seen_entry < 0:
+                return i
+            k = rows.label[seen_entry]
+            scatter(rows, seen_row, p_state)
             if shared:
-                scatter(behavior, observed.state[i], p_action)
+                scatter(behavior, log.state[i], p_action)
+                if p_action[log.action[i]] == 0.0:
+                    return i
             reached = 0
             for slot in range(active):
                 s = now_states[slot]
                 here = now[s]
                 now[s] = 0.0
                 start, stop = target.start[s], target.start[s + 1]
-                if shared:
-                    done = behavior.label[observed.action_entry[i]]
-                    gumbel_max_row(target, s, p_action, done, choices)
+                if shared and stop - start > 1:
+                    gumbel_max_row(target, s, p_action, log.action[i], choices)
                 else:
                     choices.mass[: stop - start] = target.probability[start:stop]
                 for j in range(stop - start):
@@ -328,8 +337,8 @@ def exact_outcomes(
                         continue
                     row = s * actions + target.label[start + j]
                     low, high = rows.start[row], rows.start[row + 1]
-                    if row == observed.row[i]:  # consistency: what was seen happens again
-                        low, high = observed.entry[i], observed.entry[i] + 1
+                    if row == seen_row:  # consistency: what was seen happens again
+                        low, high = seen_entry, seen_entry + 1
                         moves.mass[0] = 1.0
                     else:
                         gumbel_max_row(rows, row, p_state, k, moves)
@@ -346,9 +355,9 @@ def exact_outcomes(
                                 later_states[reached] = x
                                 reached += 1
                             later[x] += moved
-            unscatter(rows, observed.row[i], p_state)
+            unscatter(rows, seen_row, p_state)
             if shared:
-                unscatter(behavior, observed.state[i], p_action)
+                unscatter(behavior, log.state[i], p_action)
             now, later = later, now
             now_states, later_states = later_states, now_states
             active = reached
@@ -362,13 +371,14 @@ def exact_outcomes(
             for o in range(outcomes):
                 outcome_mass[episode, o] += here * outcomes_after[left, s, o]
         expected_return[episode] = earned
+    return -1
 
 
 @compiled
 def draw_counterfactuals(
     first,
     last,
-    observed,
+    log,
     behavior,
     target,
     dynamics,
@@ -383,26 +393,32 @@ def draw_counterfactuals(
 
     Step t of draw d uses the numbers d 2^32 + 2 t (action) and the next one (state) of the
     episode's stream. Writes `drawn_state` [n, draws, H + 1] (outcome o is S + o), `drawn_action`
-    and `drawn_reward` [n, draws, H]; what lies beyond an end stays as it is.
+    and `drawn_reward` [n, draws, H]; what lies beyond an end stays as it is. Returns as
+    `exact_outcomes` does.
     """
-    rows, next_state, reward, labels, actions = dynamics
-    states = len(target.start) - 1
+    rows, next_state, reward, labels, states, actions, _ = dynamics
     draws = drawn_state.shape[1]
     moves = make_scratch(widest_row(rows))
     choices = make_scratch(actions)
-    p_state = np.zeros(labels)
+    p_state = np.zeros(labels.max() + 1)
     p_action = np.zeros(actions)
 
     for episode in range(first, last):
-        length = observed.offsets[episode + 1] - observed.offsets[episode]
-        drawn_state[episode, :, 0] = observed.state[observed.offsets[episode]]
+        length = log.offsets[episode + 1] - log.offsets[episode]
+        drawn_state[episode, :, 0] = log.state[log.offsets[episode]]
         for t in range(max(length, horizon)):
             seen = t < length
-            i = observed.offsets[episode] + min(t, length - 1)
+            i = log.offsets[episode] + min(t, length - 1)
+            seen_row = log.state[i] * actions + log.action[i]
+            seen_entry = observed_entry(log, dynamics, episode, i)
             if seen:
-                scatter(rows, observed.row[i], p_state)
+                if seen_entry < 0:
+                    return i
+                scatter(rows, seen_row, p_state)
                 if shared:
-                    scatter(behavior, observed.state[i], p_action)
+                    scatter(behavior, log.state[i], p_action)
+                    if p_action[log.action[i]] == 0.0:
+                        return i
             for d in range(draws):
                 s = drawn_state[episode, d, t]
                 if s < 0 or s >= states:
@@ -413,8 +429,7 @@ def draw_counterfactuals(
                 if stop - start > 1:
                     u = uniform(keys[episode], counter)
                     if seen and shared:
-                        done = behavior.label[observed.action_entry[i]]
-                        gumbel_max_row(target, s, p_action, done, choices)
+                        gumbel_max_row(target, s, p_action, log.action[i], choices)
                         pick = start + pick_by_mass(choices.mass, 0, stop - start, u)
                     else:
                         pick = pick_by_mass(target.probability, start, stop, u)
@@ -423,19 +438,19 @@ def draw_counterfactuals(
                 u = uniform(keys[episode], counter + 1)
                 if not seen:
                     e = pick_by_mass(rows.probability, low, high, u)
-                elif row == observed.row[i]:
-                    e = observed.entry[i]
+                elif row == seen_row:
+                    e = seen_entry
                 else:
-                    k = rows.label[observed.entry[i]]
-                    gumbel_max_row(rows, row, p_state, k, moves)
+                    gumbel_max_row(rows, row, p_state, rows.label[seen_entry], moves)
                     e = low + pick_by_mass(moves.mass, 0, high - low, u)
                 drawn_action[episode, d, t] = target.label[pick]
                 drawn_reward[episode, d, t] = reward[e]
                 drawn_state[episode, d, t + 1] = next_state[e]
             if seen:
-                unscatter(rows, observed.row[i], p_state)
+                unscatter(rows, seen_row, p_state)
                 if shared:
-                    unscatter(behavior, observed.state[i], p_action)
+                    unscatter(behavior, log.state[i], p_action)
+    return -1
 
 
 # -------------------------------------------------------------------------------------- sepsis

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
 
-from butfor.episodes import Floats, Integers, Offsets, Outcome
+from butfor.episodes import Floats, Integers, Offsets, Outcome, total_by
 from butfor.policy import ROW_TOLERANCE, check_distributions
 
 
@@ -160,13 +160,11 @@ class TabularMDP:
         return replace(self, initial=_check_initial(initial, self.n_states))
 
 
-def coalesce(
-    keys: Offsets, weight: Floats, reward: Floats
-) -> tuple[Offsets, Floats, Floats]:
+def coalesce(keys: Offsets, weight: Floats, reward: Floats) -> tuple[Offsets, Floats, Floats]:
     """Sum the weights of equal keys; their reward is the weighted mean. Keys come out sorted."""
     distinct, position = np.unique(keys, return_inverse=True)
-    total = np.bincount(position, weight, len(distinct))
-    earned = np.bincount(position, weight * reward, len(distinct))
+    total = total_by(position, weight, len(distinct))
+    earned = total_by(position, weight * reward, len(distinct))
     return distinct, total, earned / total
 
 
@@ -199,7 +197,7 @@ def assemble(
             f"states {next_state[first]} and {next_state[first + 1]} have one label; within a row "
             "every next state needs a label of its own"
         )
-    total = np.bincount(row, weight[order], states * actions)
+    total = total_by(row, weight[order], states * actions)
     return TabularMDP(
         start=np.concatenate([[0], np.cumsum(np.bincount(row, minlength=states * actions))]),
         next_state=next_state.astype(np.int32),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.sparse as sparse
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import splu
 
-from butfor.episodes import Floats
+from butfor.episodes import Floats, total_by
 from butfor.mdp import TabularMDP
 from butfor.policy import check_policy, greedy
 
@@ -28,7 +28,8 @@ def policy_iteration(model: TabularMDP, *, discount: float = 0.99) -> Floats:
     policy = greedy(earned.reshape(seen.shape), prefer=seen, tolerance=TIE)
     before = np.full(model.n_states, -np.inf)
     for _ in range(MOST_SWEEPS):
-        values = _solve(moves, earned, policy, discount)
+        average = _policy_matrix(policy)
+        values = _solve(average @ moves, average @ earned, discount)
         actions = (earned + discount * (moves @ values)).reshape(seen.shape)
         better = greedy(actions, prefer=seen, tolerance=TIE)
         # ties may hand a policy back and forth: stop when no value rises by more than a tie
@@ -50,9 +51,10 @@ def policy_value(
 
     `initial` [S] is the distribution of the first state, by default the model's.
     """
-    start = model if initial is None else model.with_initial(initial)
-    values = state_values(model, policy, horizon=horizon, discount=discount)
-    return float(start.initial @ values)
+    start = (model if initial is None else model.with_initial(initial)).initial
+    if horizon is None and discount == 1:
+        return float(start @ _without_end(*_policy_rows(model, policy), start > 0))
+    return float(start @ state_values(model, policy, horizon=horizon, discount=discount))
 
 
 def state_values(
@@ -62,11 +64,10 @@ def state_values(
     if horizon is not None:
         return value_tables(model, policy, horizon=horizon, discount=discount)[0][-1]
     check_discount(discount)
-    chosen = check_policy(policy, model.n_states, model.n_actions)
-    moves = _transition_matrix(model)
+    moves, earned = _policy_rows(model, policy)
     if discount == 1:
-        _check_that_it_ends(_policy_matrix(chosen) @ moves, model)
-    return _solve(moves, expected_rewards(model), chosen, discount)
+        return _without_end(moves, earned, np.ones(model.n_states, dtype=bool))
+    return _solve(moves, earned, discount)
 
 
 def value_tables(
@@ -84,20 +85,19 @@ def value_tables(
     moves = average @ _transition_matrix(model)
     earned = average @ expected_rewards(model)
     ended = average @ _outcome_matrix(model)
-    values = np.zeros((horizon + 1, model.n_states))
-    outcomes = np.zeros((horizon + 1, model.n_states, len(model.outcomes) + 1))
-    outcomes[0, :, -1] = 1.0
+    gained = np.column_stack([earned, ended, np.zeros(model.n_states)])
+    kept = np.array([discount] + [1.0] * (len(model.outcomes) + 1))
+    tables = np.zeros((horizon + 1, *gained.shape))
+    tables[0, :, -1] = 1.0  # with no step left there is no outcome
     for left in range(1, horizon + 1):
-        values[left] = earned + discount * (moves @ values[left - 1])
-        outcomes[left] = moves @ outcomes[left - 1]
-        outcomes[left, :, :-1] += ended
-    return values, outcomes
+        tables[left] = gained + kept * (moves @ tables[left - 1])
+    return np.ascontiguousarray(tables[:, :, 0]), np.ascontiguousarray(tables[:, :, 1:])
 
 
 def expected_rewards(model: TabularMDP) -> Floats:
     """Expected reward of each state-action pair, row s A + a, [S A]."""
     rows = len(model.start) - 1
-    return np.bincount(model.entry_row, model.probability * model.reward, rows)
+    return total_by(model.entry_row, model.probability * model.reward, rows)
 
 
 def check_discount(discount: float) -> None:
@@ -136,25 +136,38 @@ def _policy_matrix(policy: Floats) -> sparse.csr_array:
     return sparse.csr_array((policy[state, action], entries), (states, states * actions))
 
 
-def _solve(moves: sparse.csr_array, earned: Floats, policy: Floats, discount: float) -> Floats:
-    """Solve V = R + discount P V for a policy."""
-    average = _policy_matrix(policy)
-    system = sparse.eye_array(len(policy), format="csc") - discount * (average @ moves).tocsc()
-    return np.asarray(splu(system).solve(average @ earned))
+def _policy_rows(model: TabularMDP, policy: ArrayLike) -> tuple[sparse.csr_array, Floats]:
+    """Moves [S, S] and expected rewards [S] under a policy."""
+    average = _policy_matrix(check_policy(policy, model.n_states, model.n_actions))
+    return average @ _transition_matrix(model), average @ expected_rewards(model)
 
 
-def _check_that_it_ends(moves: sparse.csr_array, model: TabularMDP) -> None:
-    """Without discount and horizon a value exists only if every state can reach an outcome."""
-    leaves = moves.sum(axis=1) < 1 - 1e-12
-    reaches = leaves
-    for _ in range(model.n_states):
-        wider = reaches | (moves @ reaches.astype(np.float64) > 0)
-        if (wider == reaches).all():
-            break
-        reaches = wider
-    if not reaches.all():
-        state = int(np.flatnonzero(~reaches)[0])
+def _solve(moves: sparse.csr_array, earned: Floats, discount: float) -> Floats:
+    """Solve V = R + discount P V."""
+    system = sparse.eye_array(len(earned), format="csc") - discount * moves.tocsc()
+    return np.asarray(splu(system).solve(earned))
+
+
+def _without_end(moves: sparse.csr_array, earned: Floats, starts: NDArray[np.bool_]) -> Floats:
+    """Solve V = R + P V on what can be reached from `starts`; it must all reach an outcome."""
+    visited = _closure(moves.T.tocsr(), starts)
+    ends = _closure(moves, moves.sum(axis=1) < 1 - 1e-12)
+    stuck = visited & ~ends
+    if stuck.any():
+        state = int(np.flatnonzero(stuck)[0])
         raise ValueError(
             f"from state {state} the policy never reaches an outcome, so its return has no end; "
             "give a horizon, or a discount below 1"
         )
+    kept = sparse.diags_array(visited.astype(np.float64)).tocsr()
+    system = sparse.eye_array(len(earned), format="csc") - (kept @ moves).tocsc()
+    return np.asarray(splu(system).solve(kept @ earned))
+
+
+def _closure(links: sparse.csr_array, members: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return the members and all that is linked to one of them, however far."""
+    while True:
+        wider = members | (links @ members.astype(np.float64) > 0)
+        if (wider == members).all():
+            return members
+        members = wider

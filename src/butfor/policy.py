@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from butfor.episodes import Episodes, Floats
 
 ROW_TOLERANCE = 1e-6  # a row may miss 1 by this much and is then scaled; more is an error
+BLOCK = 1 << 20  # rows of a log that are looked at together
 
 
 def check_distributions(rows: ArrayLike, name: str, index: tuple[str, ...] = ("row",)) -> Floats:
@@ -20,8 +21,8 @@ def check_distributions(rows: ArrayLike, name: str, index: tuple[str, ...] = ("r
     if bad.any():
         *place, column = np.argwhere(bad)[0]
         raise ValueError(
-            f"{name}: {_place(index, place)} has probability {array[(*place, column)]} at {column}; "
-            "probabilities are numbers from 0 to 1"
+            f"{name}: {_place(index, place)} has probability {array[(*place, column)]} at "
+            f"{column}; probabilities are numbers from 0 to 1"
         )
     totals = array.sum(axis=-1)
     wrong = np.abs(totals - 1) > ROW_TOLERANCE
@@ -45,7 +46,9 @@ def check_policy(policy: ArrayLike, states: int, actions: int, name: str = "poli
     return check_distributions(array, name, ("state",))
 
 
-def estimate_behavior(episodes: Episodes, *, terminal: str = "visits", prior: float = 0.0) -> Floats:
+def estimate_behavior(
+    episodes: Episodes, *, terminal: str = "visits", prior: float = 0.0
+) -> Floats:
     """Estimate the policy that made the log from how often each action was taken, [S, A].
 
     `prior` is added to each action's count in visited states; states never visited get a
@@ -67,9 +70,13 @@ def estimate_behavior(episodes: Episodes, *, terminal: str = "visits", prior: fl
 
 def action_counts(episodes: Episodes) -> NDArray[np.int64]:
     """Count the logged decisions by state and action, [S, A]."""
-    size = episodes.n_states * episodes.n_actions
-    row = episodes.state.astype(np.int64) * episodes.n_actions + episodes.action
-    return np.bincount(row, minlength=size).reshape(episodes.n_states, episodes.n_actions)
+    states, actions = episodes.n_states, episodes.n_actions
+    counts = np.zeros(states * actions, dtype=np.int64)
+    for start in range(0, len(episodes.state), BLOCK):
+        rows = slice(start, start + BLOCK)
+        pair = episodes.state[rows].astype(np.int64) * actions + episodes.action[rows]
+        counts += np.bincount(pair, minlength=len(counts))
+    return counts.reshape(states, actions)
 
 
 def final_states(episodes: Episodes) -> NDArray[np.int64]:

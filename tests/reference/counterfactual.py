@@ -151,7 +151,9 @@ def every_episode(
         for action, chosen in enumerate(behavior[state]):
             for reached, (p, _) in model.rows[state, action].items():
                 longer = Episode(
-                    [*episode.states, state], [*episode.actions, action], [*episode.reached, reached]
+                    [*episode.states, state],
+                    [*episode.actions, action],
+                    [*episode.reached, reached],
                 )
                 if chosen > 0:
                     waiting.append((longer, reached, probability * chosen * p))

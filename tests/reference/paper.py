@@ -49,8 +49,6 @@ def posterior_noise(
     noise = generator.gumbel(size=(NOISE_DRAWS, len(p)))
     possible = p > 0
     location = np.log(p[possible])
-    noise[:, possible] = (
-        -np.log(np.exp(-top) + np.exp(-noise[:, possible] - location)) - location
-    )
+    noise[:, possible] = -np.log(np.exp(-top) + np.exp(-noise[:, possible] - location)) - location
     noise[:, observed] = top[:, 0] - np.log(p[observed])
     return noise

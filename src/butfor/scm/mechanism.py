@@ -29,7 +29,9 @@ def counterfactual_rows(
     q = check_distributions(counterfactual, "counterfactual row")
     seen = np.asarray(observed)
     if seen.dtype.kind not in "iu":
-        raise ValueError(f"observed {observed!r}: give the position of what happened, counted from 0")
+        raise ValueError(
+            f"observed {observed!r}: give the position of what happened, counted from 0"
+        )
     if p.ndim not in (1, 2) or q.ndim not in (1, 2) or p.shape[-1] != q.shape[-1]:
         raise ValueError(
             f"rows of shapes {p.shape} and {q.shape}: both must list the same outcomes, "

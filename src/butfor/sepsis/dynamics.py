@@ -61,7 +61,9 @@ NOISE: tuple[tuple[str, tuple[float, ...]], ...] = (
 )
 
 
-def step(state: ArrayLike, action: ArrayLike, noise: ArrayLike, *, version: str = "corrected") -> Integers:
+def step(
+    state: ArrayLike, action: ArrayLike, noise: ArrayLike, *, version: str = "corrected"
+) -> Integers:
     """Return the next full state, a function of the state, the action and thirteen uniforms.
 
     Replaying the same noise under other actions is the simulator's own counterfactual. Takes one
@@ -89,7 +91,9 @@ def step(state: ArrayLike, action: ArrayLike, noise: ArrayLike, *, version: str 
 @cache
 def outcome_of() -> Integers:
     """Outcome of each full state: -1 none, 0 died, 1 discharged, [1440]."""
-    levels = dict(zip((v.name for v in STATES), np.unravel_index(np.arange(N_STATES), SIZES), strict=True))
+    levels = dict(
+        zip((v.name for v in STATES), np.unravel_index(np.arange(N_STATES), SIZES), strict=True)
+    )
     abnormal = sum((levels[name] != _level(name, "normal")).astype(int) for name in VITAL_SIGNS)
     treated = sum(levels[variable.name] for variable in ACTIONS)
     outcome = np.where(abnormal >= 3, 0, np.where((abnormal == 0) & (treated == 0), 1, -1))
@@ -160,7 +164,9 @@ def transition_tensor(version: str = "corrected") -> Floats:
     return tensor
 
 
-def model(version: str = "corrected", *, absorbing: bool = True, prevalence: float = 0.2) -> TabularMDP:
+def model(
+    version: str = "corrected", *, absorbing: bool = True, prevalence: float = 0.2
+) -> TabularMDP:
     """Return the true model on the 1440 full states, with death and discharge as outcomes.
 
     With `absorbing=False` there are no outcomes: ends are states like others, whose reward is
@@ -168,7 +174,9 @@ def model(version: str = "corrected", *, absorbing: bool = True, prevalence: flo
     """
     ends = outcome_of()
     if absorbing:
-        rows = sparse.hstack([_transition_rows(version), sparse.csr_array((N_STATES * N_ACTIONS, 2))])
+        rows = sparse.hstack(
+            [_transition_rows(version), sparse.csr_array((N_STATES * N_ACTIONS, 2))]
+        )
         return TabularMDP.from_arrays(
             rows,
             actions=N_ACTIONS,
@@ -199,9 +207,13 @@ def behavior_policy(
 
 
 def full_policy(policy: ArrayLike) -> Floats:
-    """Extend a policy to the 1440 full states; one on 720 states ignores diabetes, on 144 glucose too."""
+    """Extend a policy to the 1440 full states: from 720 (no diabetes) or 144 (nor glucose)."""
     array = np.asarray(policy, dtype=np.float64)
-    hidden: dict[int, tuple[str, ...]] = {1440: (), 720: ("diabetes",), 144: ("diabetes", "glucose")}
+    hidden: dict[int, tuple[str, ...]] = {
+        1440: (),
+        720: ("diabetes",),
+        144: ("diabetes", "glucose"),
+    }
     if array.ndim != 2 or array.shape[0] not in hidden:
         raise ValueError(
             f"policy has shape {array.shape}, expected (1440, 8) on full states, (720, 8) without "
