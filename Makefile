@@ -1,0 +1,51 @@
+# Everything sets itself up: a Python of at least 3.11 and make are enough.
+#   make demo    what butfor does, on a simulated log
+#   make test    the tests            make lint    format, style and types
+#   make bench   speed, as a table    make verify  slow checks against theory and published numbers
+
+PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& echo $$python && break; done)
+INSTALL = .venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+RUN = .venv/bin/python -m
+
+.PHONY: demo test lint format bench verify clean
+
+demo: .venv/installed
+	.venv/bin/butfor demo
+
+test: .venv/installed-dev
+	$(RUN) pytest
+
+lint: .venv/installed-dev
+	$(RUN) ruff format --check .
+	$(RUN) ruff check .
+	$(RUN) mypy
+
+format: .venv/installed-dev
+	$(RUN) ruff format .
+	$(RUN) ruff check --fix .
+
+bench: .venv/installed-dev
+	$(RUN) benchmarks.run
+
+verify: .venv/installed-dev
+	$(RUN) pytest verification
+
+clean:
+	rm -rf .venv build src/*.egg-info
+	find . -name __pycache__ -prune -exec rm -rf {} +
+
+.venv/created:
+	@test -n "$(PYTHON)" || { echo "butfor needs Python 3.11 or newer: install it, or make PYTHON=/path/to/python"; exit 1; }
+	@echo "Setting up .venv with $(PYTHON), once; this takes a minute."
+	$(PYTHON) -m venv .venv
+	touch $@
+
+.venv/installed: .venv/created pyproject.toml constraints.txt
+	$(INSTALL) --editable .
+	touch $@
+
+.venv/installed-dev: .venv/installed
+	$(INSTALL) --editable '.[dev]'
+	touch $@

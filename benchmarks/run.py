@@ -1,0 +1,284 @@
+"""Measure every promise about speed, print a table and write `benchmarks/results.json`.
+
+Times are the best of several warm runs on this machine; ratios compare with the slow twin's time
+in the same run, which is measured on a part of the work and scaled up where the whole would take
+minutes (the table says which part).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sparse
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+import butfor as bf
+from butfor.fit import destinations
+from butfor.sepsis import dynamics
+from tests.reference import paper
+from tests.reference import sepsis as plain_sepsis
+
+RESULTS = Path(__file__).parent / "results.json"
+TWIN_EPISODES = 20
+TWIN_DRAWS = 5
+PLAIN_EPISODES = 4000
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One line of the table: what was measured, what came out, what was promised."""
+
+    work: str
+    seconds: float | None
+    promise: str
+    ratio: float | None = None
+    note: str = ""
+    kept: bool | None = None  # whether a promised ratio or size was reached; None: a time, "about"
+
+
+def best_of(runs: int, work: Callable[[], object]) -> float:
+    """Return the shortest time of several runs, after one to warm up."""
+    work()
+    times = []
+    for _ in range(runs):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def sepsis_problem() -> tuple[bf.Episodes, bf.TabularMDP, np.ndarray]:
+    """The paper's experiment: 1000 reduced episodes, the model learned and the target planned."""
+    log = bf.sepsis.simulate(bf.sepsis.behavior_policy("icml2019"), 1000, version="icml2019")
+    log = log.hide("glucose", "diabetes")
+    model = bf.fit_mdp(log)
+    return log, model, bf.policy_iteration(model)
+
+
+def measure_exact_outcomes() -> list[Measurement]:
+    log, model, target = sepsis_problem()
+    seconds = best_of(20, lambda: bf.counterfactual_outcomes(log, model, target))
+    twin = paper_seconds(log, model, target)
+    note = f"twin: {twin:.0f} s, from {TWIN_EPISODES} episodes x {TWIN_DRAWS} draws"
+    ratio = twin / seconds
+    promise = "5000 x, about 15 ms"
+    work = "exact outcomes, 1000 sepsis episodes"
+    return [Measurement(work, seconds, promise, ratio, note, ratio >= 5000)]
+
+
+def paper_seconds(log: bf.Episodes, model: bf.TabularMDP, target: np.ndarray) -> float:
+    """Time of the paper's procedure for five draws of every episode, from every 50th of them."""
+    rows = np.zeros((model.n_states, model.n_actions, model.n_states + len(model.outcomes)))
+    state, action = np.divmod(model.entry_row, model.n_actions)
+    rows[state, action, model.next_state] = model.probability
+    reached = destinations(log, model.terminal)
+    generator = np.random.default_rng(0)
+    chosen = range(0, len(log), len(log) // TWIN_EPISODES)
+    start = time.perf_counter()
+    for episode in chosen:
+        steps = range(log.offsets[episode], log.offsets[episode + 1])
+        observed = [(int(log.state[i]), int(log.action[i]), int(reached[i])) for i in steps]
+        for _ in range(TWIN_DRAWS):
+            paper.draw_counterfactual(rows, observed, target, log.horizon, generator)
+    return (time.perf_counter() - start) * len(log) / len(chosen)
+
+
+def icu_problem() -> tuple[bf.Episodes, bf.TabularMDP, np.ndarray, np.ndarray]:
+    """A random model of the size of ICU-Sepsis: 716 states, 25 actions, 86 next states a row."""
+    generator = np.random.default_rng(0)
+    states, actions, width = 716, 25, 86
+    columns = np.argsort(generator.random((states * actions, states)), axis=1)[:, : width - 2]
+    ends = np.tile([states, states + 1], (states * actions, 1))
+    columns = np.concatenate([columns, ends], axis=1)
+    weights = generator.dirichlet(np.full(width, 0.3), states * actions)
+    weights = 0.9 * weights
+    weights[:, -2:] += 0.05  # an end with chance .1 a step, as there: nine steps an episode
+    shape = (states * actions, states + 2)
+    matrix = sparse.csr_array(
+        (weights.ravel(), (np.repeat(np.arange(shape[0]), width), columns.ravel())), shape
+    )
+    outcomes = [bf.Outcome("died", -1.0, bad=True), bf.Outcome("survived", 1.0)]
+    model = bf.TabularMDP.from_arrays(matrix, actions=actions, outcomes=outcomes)
+    behavior = generator.dirichlet(np.ones(actions), states)
+    state, action, reached, lengths, outcome = [], [], [], [], []
+    for _ in range(200):
+        here, end = int(generator.integers(states)), -1
+        for _step in range(20):
+            act = int(generator.choice(actions, p=behavior[here]))
+            row = model.row(here, act)
+            following = int(generator.choice(list(row), p=np.array(list(row.values()))))
+            state.append(here)
+            action.append(act)
+            reached.append(here if following >= states else following)
+            if following >= states:
+                end = following - states
+                break
+            here = following
+        lengths.append(_step + 1)
+        outcome.append(end)
+    log = bf.Episodes.from_arrays(
+        state,
+        action,
+        reached,
+        offsets=np.concatenate([[0], np.cumsum(lengths)]),
+        outcome=outcome,
+        outcomes=outcomes,
+        states=states,
+        actions=actions,
+        horizon=20,
+    )
+    return log, model, bf.policy_iteration(model), behavior
+
+
+def measure_icu_size() -> list[Measurement]:
+    log, model, target, behavior = icu_problem()
+    seconds = best_of(
+        3, lambda: bf.counterfactual_outcomes(log, model, target, behavior=behavior)
+    ) / len(log)
+    note = f"{log.lengths.mean():.1f} steps an episode"
+    work = "exact outcomes, one episode, 716 states, 25 actions"
+    return [Measurement(work, seconds, "about 4 ms", None, note)]
+
+
+def measure_draws() -> list[Measurement]:
+    log, model, target = sepsis_problem()
+    drawn = bf.sample_counterfactuals(log, model, target, draws=100)
+    steps = int((drawn.action >= 0).sum())
+    seconds = best_of(5, lambda: bf.sample_counterfactuals(log, model, target, draws=100))
+    rate = steps / seconds
+    note = f"{rate / 1e6:.1f} million steps a second"
+    work = "draws, 1000 episodes x 100"
+    return [Measurement(work, seconds, "3 million steps/s", None, note, rate >= 3e6)]
+
+
+def measure_simulation() -> list[Measurement]:
+    policy = bf.sepsis.behavior_policy("icml2019")
+    seconds = best_of(5, lambda: bf.sepsis.simulate(policy, 1_000_000, version="icml2019"))
+    rows = policy.tolist()
+    start = time.perf_counter()
+    plain_sepsis.simulate(rows, PLAIN_EPISODES, random.Random(0), "icml2019")
+    twin = (time.perf_counter() - start) * 1_000_000 / PLAIN_EPISODES
+    ratio = twin / seconds
+    note = f"plain Python: {twin:.0f} s, from {PLAIN_EPISODES} episodes"
+    work = "simulate one million sepsis episodes"
+    return [Measurement(work, seconds, "300 x, about 5 s", ratio, note, ratio >= 300)]
+
+
+def measure_planning() -> list[Measurement]:
+    model = bf.sepsis.model()
+    seconds = best_of(3, lambda: bf.policy_iteration(model))
+    return [Measurement("plan on the full 1440 states", seconds, "about 0.4 s")]
+
+
+def measure_tensor() -> list[Measurement]:
+    def tensor() -> None:
+        dynamics._transition_rows.cache_clear()
+        bf.sepsis.transition_tensor()
+
+    return [Measurement("exact tensor", best_of(3, tensor), "about 1 s")]
+
+
+MEMORY_CODE = """
+import numpy as np, butfor as bf
+from benchmarks.run import sepsis_problem
+log, model, target = sepsis_problem()
+bf.counterfactual_outcomes(log, model, target)
+log = log.select(np.tile(np.arange(1000), {times}))
+def status(field):
+    lines = open("/proc/self/status").read().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
+open("/proc/self/clear_refs", "w").write("5")  # the peak starts anew
+before = status("VmRSS")
+result = bf.counterfactual_outcomes(log, model, target)
+parts = result.probability, result.expected_return, result.observed_return
+print(max(0, status("VmHWM") - before - sum(part.nbytes for part in parts)))
+"""
+
+
+def measure_memory() -> list[Measurement]:
+    """Memory that the exact pass takes beyond its input and its results, few and many episodes."""
+
+    def beyond(times: int) -> int:
+        code = MEMORY_CODE.format(times=times)
+        return int(subprocess.check_output([sys.executable, "-c", code]))
+
+    few, many = beyond(10), beyond(500)
+    note = f"{few / 1e6:.1f} MB for 10,000 episodes, {many / 1e6:.1f} MB for 500,000"
+    work = "memory of the exact pass beyond input and results"
+    kept = many < few + 50e6  # 100 bytes an episode would be 50 MB
+    return [Measurement(work, None, "not by episodes", None, note, kept)]
+
+
+def measure_import() -> list[Measurement]:
+    code = "import time; t = time.perf_counter(); import butfor; print(time.perf_counter() - t)"
+
+    def load() -> float:
+        return float(subprocess.check_output([sys.executable, "-c", code]))
+
+    load()
+    seconds = min(load() for _ in range(5))
+    return [Measurement("import butfor", seconds, "under 0.5 s", None, "", seconds < 0.5)]
+
+
+MEASURES = [
+    measure_exact_outcomes,
+    measure_icu_size,
+    measure_draws,
+    measure_simulation,
+    measure_planning,
+    measure_tensor,
+    measure_memory,
+    measure_import,
+]
+
+
+def as_time(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    return f"{seconds * 1000:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
+
+
+def main() -> int:
+    """Run all measures; the exit code tells whether every promised ratio was reached."""
+    console = Console()
+    measured = []
+    with console.status("measuring") as status:
+        for measure in MEASURES:
+            status.update(measure.__name__.replace("_", " "))
+            measured += measure()
+    table = Table("work", "time", "ratio", "promise", "kept", box=box.SIMPLE_HEAD)
+    for line in measured:
+        table.add_row(
+            line.work + (f"\n[dim]{line.note}[/dim]" if line.note else ""),
+            as_time(line.seconds),
+            "" if line.ratio is None else f"{line.ratio:,.0f} x",
+            line.promise,
+            {None: "", True: "yes", False: "NO"}[line.kept],
+        )
+    console.print(table)
+    machine = {
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "butfor": bf.__version__,
+        "numpy": np.__version__,
+    }
+    results = {"machine": machine, "measurements": [asdict(line) for line in measured]}
+    RESULTS.write_text(json.dumps(results, indent=2) + "\n")
+    console.print(f"Written to {RESULTS.relative_to(Path.cwd())}")
+    return int(any(line.kept is False for line in measured))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,160 @@
+"""The package as a whole: imports, public names, the documentation's code, the commands."""
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import butfor as bf
+from butfor.cli import app
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "butfor"
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md"]
+
+# who may import whom: a module may use those of its own and of earlier lines
+LAYERS = [
+    ["episodes", "streams", "kernels"],
+    ["policy"],
+    ["mdp"],
+    ["fit", "planning", "scm"],
+    ["counterfactual", "sepsis"],
+    ["demo"],
+    ["cli"],
+]
+HOMES = {
+    "numba": {"kernels"},
+    "gymnasium": {"sepsis", "__init__"},
+    "typer": {"cli"},
+    "rich": {"cli"},
+}
+
+
+def modules():
+    for path in sorted(SOURCE.rglob("*.py")):
+        name = path.relative_to(SOURCE).with_suffix("").parts[0]
+        yield name, path
+
+
+def imported(path):
+    """Names that a file imports, as written, whether at its top or not."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            yield node.module if node.module != "butfor" else f"butfor.{node.names[0].name}"
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def test_every_module_has_a_place_in_the_order_of_imports():
+    placed = {name for layer in LAYERS for name in layer}
+    assert {name for name, _ in modules()} == placed | {"__init__"}
+
+
+def test_imports_go_one_way():
+    level = {name: i for i, layer in enumerate(LAYERS) for name in layer}
+    for name, path in modules():
+        if name == "__init__":
+            continue
+        for target in imported(path):
+            parts = target.split(".")
+            if parts[0] == "butfor" and len(parts) > 1:
+                assert level[parts[1]] <= level[name], f"{path.name} imports {target}"
+
+
+def test_heavy_libraries_stay_at_home():
+    for name, path in modules():
+        for target in imported(path):
+            library = target.split(".")[0]
+            assert name in HOMES.get(library, {name}), f"{path.name} imports {target}"
+
+
+def test_importing_butfor_loads_nothing_heavy():
+    code = (
+        "import sys, butfor; "
+        "print([m for m in ('numba', 'scipy', 'pandas', 'typer', 'rich') if m in sys.modules])"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
+
+
+def test_public_names_exist_and_are_documented():
+    for name in bf.__all__:
+        assert getattr(bf, name).__doc__, name
+    assert set(bf.__all__) <= set(dir(bf))
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = bf.nonsense
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_code_in_the_documentation_runs(page, capsys):
+    for code in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
+        exec(compile(code, page.name, "exec"), {})  # its own fresh names, as a reader would have
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_of_the_documentation_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+def test_commands_in_the_readme_are_targets_of_make():
+    makefile = (ROOT / "Makefile").read_text()
+    commands = set(re.findall(r"make (\w+)", (ROOT / "README.md").read_text()))
+    assert {"demo", "test"} <= commands
+    for command in commands:
+        assert re.search(rf"^{command}:", makefile, re.MULTILINE), command
+
+
+def test_constraints_name_versions_only():
+    for line in (ROOT / "constraints.txt").read_text().splitlines():
+        assert re.fullmatch(r"[A-Za-z0-9_.-]+==[0-9][A-Za-z0-9.]*", line), line
+
+
+# ------------------------------------------------------------------------------- the command line
+
+
+def test_demo_prints_estimates_outcomes_and_ten_patients():
+    result = CliRunner().invoke(app, ["demo", "--episodes", "300", "--seed", "2"])
+    assert result.exit_code == 0
+    for words in ("Observed", "Model-based", "Counterfactual", "True", "discharged", "no change"):
+        assert words in result.output
+    assert "The 10 patients for whom it would differ most" in result.output
+
+
+def test_demo_as_json_agrees_with_the_library():
+    result = CliRunner().invoke(app, ["demo", "--episodes", "200", "--seed", "1", "--json"])
+    printed = json.loads(result.stdout)
+    log = bf.sepsis.simulate(
+        bf.sepsis.behavior_policy("icml2019"), 200, seed=1, version="icml2019"
+    ).hide("glucose", "diabetes")
+    model = bf.fit_mdp(log)
+    target = bf.policy_iteration(model)
+    exact = bf.counterfactual_outcomes(log, model, target)
+    assert printed["estimates"]["Observed"] == pytest.approx(log.returns().mean())
+    assert printed["estimates"]["Counterfactual"] == pytest.approx(exact.expected_return.mean())
+    assert printed["outcomes"]["died"]["discharged"] == exact.table().loc["died", "discharged"]
+    first = printed["largest_differences"][0]
+    assert abs(first["difference"]) == pytest.approx(abs(exact.difference).max())
+    row = log.offsets[first["id"]] + first["first_change"] - 1
+    assert target[log.state[row], log.action[row]] == 0
+    assert len(printed["largest_differences"]) == 10
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["demo", "--episodes", "0"], ["demo", "--seed", "-1"], ["nonsense"], ["demo", "-x"]],
+)
+def test_bad_commands_end_with_exit_code_2(arguments):
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 2
+    assert "Traceback" not in result.output
+
+
+def test_version_and_help():
+    assert CliRunner().invoke(app, ["--version"]).output.strip() == f"butfor {bf.__version__}"
+    assert "demo" in CliRunner().invoke(app, ["--help"]).output

@@ -1,0 +1,1 @@
+"""Slow checks against theory and published numbers: `make verify`."""
