@@ -410,7 +410,7 @@ def test_an_action_that_the_behavior_never_takes_is_refused(sepsis):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"action_noise": "new"}, "'new'.*'shared' or 'fresh'"),
+        ({"action_noise": "new"}, "'new'.*'shared', 'fresh'"),
         ({"horizon": 0}, "horizon 0"),
         ({"threads": 0}, "threads 0"),
         ({"target": np.full((143, 8), 1 / 8)}, r"\(143, 8\), expected \(144, 8\)"),

@@ -19,7 +19,9 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "CONT
 
 # who may import whom: a module may use those of its own and of earlier lines
 LAYERS = [
-    ["episodes", "streams", "kernels"],
+    ["checks", "variables", "kernels"],
+    ["frames", "streams"],
+    ["episodes"],
     ["policy"],
     ["mdp"],
     ["fit", "planning", "scm"],

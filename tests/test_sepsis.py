@@ -236,7 +236,7 @@ def test_prevalence_is_an_option():
     [
         ({"episodes": 0}, "episodes 0"),
         ({"horizon": 0}, "horizon 0"),
-        ({"version": "new"}, "'new'.*corrected, icml2019"),
+        ({"version": "new"}, "'new'.*'corrected', 'icml2019'"),
         ({"seed": -3}, "seed -3"),
         ({"prevalence": 2.0}, r"prevalence 2\.0"),
         ({"policy": np.full((100, 8), 1 / 8)}, r"\(100, 8\).*\(144, 8\)"),

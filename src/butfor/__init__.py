@@ -22,12 +22,13 @@ if TYPE_CHECKING:
         counterfactual_outcomes,
         sample_counterfactuals,
     )
-    from butfor.episodes import Episodes, Outcome, Variable
+    from butfor.episodes import Episodes
     from butfor.fit import fit_mdp
     from butfor.mdp import TabularMDP
     from butfor.planning import policy_iteration, policy_value, state_values
     from butfor.policy import estimate_behavior, greedy, soften
     from butfor.scm.gumbel_max import GumbelMax, counterfactual_distribution
+    from butfor.variables import Outcome, Variable
 
 _HOMES = {
     "Counterfactuals": "counterfactual",
@@ -35,8 +36,8 @@ _HOMES = {
     "counterfactual_outcomes": "counterfactual",
     "sample_counterfactuals": "counterfactual",
     "Episodes": "episodes",
-    "Outcome": "episodes",
-    "Variable": "episodes",
+    "Outcome": "variables",
+    "Variable": "variables",
     "fit_mdp": "fit",
     "TabularMDP": "mdp",
     "policy_iteration": "planning",

@@ -14,18 +14,20 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from butfor import kernels
-from butfor.episodes import Episodes, Floats, Integers
+from butfor.checks import check_choice, check_discount, check_horizon, check_policy, check_whole
+from butfor.episodes import Episodes
 from butfor.fit import destinations
 from butfor.mdp import TabularMDP
-from butfor.planning import check_discount, check_horizon, value_tables
-from butfor.policy import check_policy, estimate_behavior
+from butfor.planning import value_tables
+from butfor.policy import estimate_behavior
 from butfor.scm.gumbel_max import GumbelMax
 from butfor.streams import Progress, episode_keys, in_blocks
+from butfor.variables import Floats, Integers
 
 TIE = 1e-12  # outcomes whose probabilities differ by less are tied
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Counterfactuals:
     """What would have happened to each of n episodes under the target, exactly."""
 
@@ -93,7 +95,7 @@ class Counterfactuals:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Draws:
     """Counterfactual trajectories of n episodes, `draws` of each, over at most `horizon` steps.
 
@@ -215,8 +217,7 @@ def sample_counterfactuals(
     depend on the seed and the episode's id only: not on threads, nor on the other episodes. Up to
     the first action that differs, every draw is the observed episode.
     """
-    if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 1:
-        raise ValueError(f"draws {draws!r}: give a whole number, at least 1")
+    check_whole(draws, "draws", 1, "a whole number")
     task = _prepare(episodes, model, target, behavior, mechanism, action_noise, horizon)
     log = task.episodes
     keys = episode_keys(seed, log.id, "counterfactual")
@@ -245,7 +246,7 @@ def sample_counterfactuals(
     return Draws(episodes=log, state=state, action=action, reward=reward)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Task:
     """Checked inputs, as kernels take them."""
 
@@ -270,8 +271,7 @@ def _prepare(
 ) -> _Task:
     if mechanism is not None and not isinstance(mechanism, GumbelMax):
         raise ValueError(f"mechanism {mechanism!r}: episodes take GumbelMax() only")
-    if action_noise not in ("shared", "fresh"):
-        raise ValueError(f"action_noise {action_noise!r}: give 'shared' or 'fresh'")
+    check_choice(action_noise, "action_noise", ("shared", "fresh"))
     states, actions = model.n_states, model.n_actions
     if (episodes.n_states, episodes.n_actions) != (states, actions):
         raise ValueError(
@@ -282,9 +282,8 @@ def _prepare(
         raise ValueError(
             f"the episodes know {len(episodes.outcomes)} outcomes, the model {len(model.outcomes)}"
         )
-    steps = episodes.horizon if horizon is None else horizon
-    check_horizon(steps)
-    log = episodes.truncate(int(steps))
+    steps = episodes.horizon if horizon is None else check_horizon(horizon)
+    log = episodes.truncate(steps)
     policy = check_policy(target, states, actions, "target")
     if behavior is None:
         known = estimate_behavior(episodes, terminal=model.terminal)
@@ -303,7 +302,7 @@ def _prepare(
     columns = kernels.Log(log.offsets, log.state, log.action, log.next_state, log.outcome)
     return _Task(
         episodes=log,
-        horizon=int(steps),
+        horizon=steps,
         policy=policy,
         target=_policy_rows(policy),
         behavior=behavior_rows,

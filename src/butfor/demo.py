@@ -8,16 +8,17 @@ import pandas as pd
 
 from butfor import sepsis
 from butfor.counterfactual import Counterfactuals, counterfactual_outcomes
-from butfor.episodes import Episodes, Floats
+from butfor.episodes import Episodes
 from butfor.fit import fit_mdp
 from butfor.mdp import TabularMDP
 from butfor.planning import policy_iteration, policy_value
 from butfor.streams import Progress
+from butfor.variables import Floats
 
 VERSION = "icml2019"  # the simulator of the paper, whose failure the demonstration shows
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Demonstration:
     """A log in which glucose and diabetes are hidden, its model, the target and the result."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,31 +10,26 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-Integers = NDArray[np.int32]
+from butfor.checks import check_discount, check_horizon, check_integers
+from butfor.frames import read_frame
+from butfor.variables import (
+    Floats,
+    Integers,
+    Outcome,
+    Variable,
+    check_distinct,
+    check_outcomes,
+    check_variables,
+    count_levels,
+    project,
+    ravel,
+    unravel,
+)
+
 Offsets = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Variable:
-    """One named variable of a state or an action, with its levels in order."""
-
-    name: str
-    levels: tuple[str, ...]
-    normal: tuple[str, ...] = ()  # the levels that count as normal, for people who read charts
-    static: bool = False  # never changes within an episode, so no part of "the final state"
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """One way in which an episode can end."""
-
-    name: str
-    reward: float
-    bad: bool = False
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Episodes:
     """A log: N transitions of n episodes.
 
@@ -101,83 +95,40 @@ class Episodes:
         horizon : optional
             Most steps that an episode can have; by default the longest episode's.
         """
-        state_variables = _variables(states, "state")
-        action_variables = _variables(actions, "action")
-        starts = np.asarray(offsets, dtype=np.int64)
+        starts = check_integers(offsets, "offsets")
         rows = {
-            "state": _integers(state, "state"),
-            "action": _integers(action, "action"),
-            "next_state": _integers(next_state, "next_state"),
+            "state": _codes(state, "state"),
+            "action": _codes(action, "action"),
+            "next_state": _codes(next_state, "next_state"),
         }
         count = len(rows["state"])
         _check_offsets(starts, count)
         episodes = len(starts) - 1
         ids = np.arange(episodes) if id is None else np.asarray(id)
-        ends = np.full(episodes, -1, np.int32) if outcome is None else _integers(outcome, "outcome")
+        ends = np.full(episodes, -1, np.int32) if outcome is None else _codes(outcome, "outcome")
         earned = None if reward is None else np.asarray(reward, dtype=np.float64)
-        for name, array, length in (
+        key = None if final_key is None else check_integers(final_key, "final_key")
+        for name, array, expected in (
             ("action", rows["action"], count),
             ("next_state", rows["next_state"], count),
             ("reward", earned, count),
             ("outcome", ends, episodes),
             ("id", ids, episodes),
-            ("final_key", final_key, episodes),
-            ("side", side, count + episodes),
+            ("final_key", key, episodes),
         ):
-            if array is not None and len(array) != length:  # type: ignore[arg-type]
-                raise ValueError(f"{name} has {len(array)} entries, expected {length}")  # type: ignore[arg-type]
-
-        def place(row: int) -> str:
-            episode = int(np.searchsorted(starts, row, side="right")) - 1
-            return f"row {row} (episode {ids[episode]}, step {row - starts[episode]})"
-
-        last = np.zeros(count, dtype=bool)
-        last[starts[1:] - 1] = True
-        unknown = np.zeros(count, dtype=bool)
-        unknown[starts[1:] - 1] = ends >= 0
-        sizes = {"state": _size(state_variables), "action": _size(action_variables)}
-        for name in ("state", "action", "next_state"):
-            array, size = rows[name], sizes["action" if name == "action" else "state"]
-            wrong = (array < 0) | (array >= size)
-            if name == "next_state":
-                wrong &= ~(unknown & (array == -1))
-            if wrong.any():
-                row = int(np.flatnonzero(wrong)[0])
-                noun = name.replace("_", " ")
-                raise ValueError(
-                    f"{place(row)}: {noun} {array[row]} outside 0..{size - 1}; "
-                    f"relabel it, or give the right number of {name.split('_')[-1]}s"
-                )
-        broken = ~last[:-1] & (rows["next_state"][:-1] != rows["state"][1:])
-        if broken.any():
-            row = int(np.flatnonzero(broken)[0])
-            raise ValueError(
-                f"{place(row)}: next state {rows['next_state'][row]} but the following row "
-                f"starts in state {rows['state'][row + 1]}; sort the rows by time, or check offsets"
-            )
-        wrong = (ends < -1) | (ends >= len(outcomes))
-        if wrong.any():
-            episode = int(np.flatnonzero(wrong)[0])
-            raise ValueError(
-                f"episode {ids[episode]}: outcome {ends[episode]} but there are "
-                f"{len(outcomes)} outcomes (0..{len(outcomes) - 1}, -1 for none)"
-            )
-        if earned is not None and not np.isfinite(earned).all():
-            row = int(np.flatnonzero(~np.isfinite(earned))[0])
-            raise ValueError(f"{place(row)}: reward {earned[row]} is not a number; fill or drop it")
+            if array is not None and array.shape != (expected,):
+                raise ValueError(f"{name} has shape {array.shape}, expected ({expected},)")
+        if side is not None and len(side) != count + episodes:
+            raise ValueError(f"side has {len(side)} entries, expected {count + episodes}")
+        check_distinct(ids.tolist(), "id")
+        _check_rewards(earned, starts, ids)
+        _check_ends(ends, ids, len(outcomes))
         named = _outcomes(outcomes, ends, earned, starts)
         if earned is None:
             earned = np.zeros(count)
             value = np.array([outcome.reward for outcome in named] + [0.0])
             earned[starts[1:] - 1] = value[ends]
-        longest = int(np.diff(starts).max())
-        if horizon is not None and horizon < longest:
-            episode = int(np.diff(starts).argmax())
-            raise ValueError(
-                f"episode {ids[episode]} has {longest} steps, more than the horizon {horizon}; "
-                "leave the horizon out, or cut the episodes with truncate()"
-            )
-        return cls(
+        log = cls(
             state=rows["state"],
             action=rows["action"],
             next_state=rows["next_state"],
@@ -185,18 +136,16 @@ class Episodes:
             offsets=starts,
             outcome=ends,
             id=ids,
-            final_key=(
-                rows["next_state"][starts[1:] - 1].astype(np.int64)
-                if final_key is None
-                else np.asarray(final_key, dtype=np.int64)
-            ),
-            horizon=longest if horizon is None else int(horizon),
-            state_variables=state_variables,
-            action_variables=action_variables,
+            final_key=rows["next_state"][starts[1:] - 1].astype(np.int64) if key is None else key,
+            horizon=int(np.diff(starts).max()) if horizon is None else check_horizon(horizon),
+            state_variables=check_variables(states, "state"),
+            action_variables=check_variables(actions, "action"),
             outcomes=named,
             none_name=none_name,
             side=None if side is None else side.reset_index(drop=True),
         )
+        _check_rows(log)
+        return log
 
     @classmethod
     def from_frame(
@@ -222,63 +171,23 @@ class Episodes:
         `states` and `actions` list the labels in order (default: the sorted ones of the column);
         `time` sorts the rows of an episode, otherwise they stay in the order of the frame.
         """
-        wanted = [episode, state, action] + [c for c in (time, reward, outcome) if c is not None]
-        missing = [column for column in wanted if column not in frame.columns]
-        if missing:
-            raise ValueError(
-                f"the frame has no column {missing[0]!r}; it has {', '.join(map(str, frame))}"
-            )
-        codes, ids = pd.factorize(frame[episode])
-        if (codes < 0).any():
-            raise ValueError(f"row {int((codes < 0).argmax())}: no {episode}; fill or drop the row")
-        keys = (codes,) if time is None else (frame[time].to_numpy(), codes)
-        order = np.lexsort(keys)
-        table, codes = frame.iloc[order].reset_index(drop=True), codes[order]
-        last = np.append(codes[1:] != codes[:-1], True)
-
-        decided = table[action].notna().to_numpy()
-        if (~decided & ~last).any():
-            row = int((~decided & ~last).argmax())
-            raise ValueError(
-                f"row {order[row]} (episode {ids[codes[row]]}): no {action}; only the last row of "
-                "an episode, which gives the final state, may be without one"
-            )
-        state_codes, state_labels = _codes(table[state], states, "states")
-        action_codes, action_labels = _codes(table[action].where(decided), actions, "actions")
-        ends = table[outcome] if outcome is not None else pd.Series(None, table.index, object)
-        early = ends.notna().to_numpy() & ~last
-        if early.any():
-            row = int(early.argmax())
-            raise ValueError(
-                f"row {order[row]} (episode {ids[codes[row]]}): outcome {ends[row]!r} before the "
-                "last row; an episode ends with its outcome"
-            )
-        names = None if outcomes is None else [getattr(o, "name", o) for o in outcomes]
-        end_codes, end_labels = _codes(ends, names, "outcomes", missing=-1)
-
-        kept = decided & ~(last & (end_codes < 0))
-        lengths = np.bincount(codes[kept], minlength=len(ids))
-        if (lengths == 0).any():
-            empty = int((lengths == 0).argmax())
-            raise ValueError(
-                f"episode {ids[empty]}: no transition (one decision, with neither a final state "
-                "nor an outcome after it); drop the episode"
-            )
-        following = np.append(state_codes[1:], -1)
-        following[last] = -1
+        arrays, state_column, action_column, end_column = read_frame(
+            frame,
+            episode=episode,
+            time=time,
+            state=state,
+            action=action,
+            reward=reward,
+            outcome=outcome,
+            states=states,
+            actions=actions,
+            outcomes=None if outcomes is None else [getattr(o, "name", o) for o in outcomes],
+        )
         return cls.from_arrays(
-            state_codes[kept],
-            action_codes[kept],
-            following[kept],
-            offsets=np.concatenate([[0], np.cumsum(lengths)]),
-            states=[Variable(str(state), state_labels)],
-            actions=[Variable(str(action), action_labels)],
-            reward=None
-            if reward is None
-            else _rewards(table[reward], kept, last & ~decided, codes),
-            outcome=end_codes[last],
-            outcomes=outcomes if outcomes is not None else end_labels,
-            id=np.asarray(ids),
+            **arrays,
+            states=[Variable(str(state), state_column.labels)],
+            actions=[Variable(str(action), action_column.labels)],
+            outcomes=end_column.labels if outcomes is None else outcomes,
             horizon=horizon,
             none_name=none_name,
         )
@@ -289,12 +198,12 @@ class Episodes:
     @property
     def n_states(self) -> int:
         """Number of states S."""
-        return _size(self.state_variables)
+        return count_levels(self.state_variables)
 
     @property
     def n_actions(self) -> int:
         """Number of actions A."""
-        return _size(self.action_variables)
+        return count_levels(self.action_variables)
 
     @property
     def lengths(self) -> Offsets:
@@ -313,12 +222,11 @@ class Episodes:
 
     def place(self, row: int) -> str:
         """Say where a row is, for messages: episode and step."""
-        episode = int(np.searchsorted(self.offsets, row, side="right")) - 1
-        return f"episode {self.id[episode]}, step {row - self.offsets[episode]}"
+        return _place(row, self.offsets, self.id)
 
     def returns(self, discount: float = 1.0) -> Floats:
         """Discounted sum of the rewards of each episode, [n]."""
-        if discount == 1:
+        if check_discount(discount) == 1:
             return np.add.reduceat(self.reward, self.offsets[:-1])
         return np.add.reduceat(self.reward * discount**self.time, self.offsets[:-1])
 
@@ -327,13 +235,17 @@ class Episodes:
         chosen = np.asarray(index)
         if chosen.dtype == bool:
             if len(chosen) != len(self):
-                raise ValueError(f"a mask of {len(chosen)} for {len(self)} episodes")
+                raise ValueError(f"a mask of {len(chosen)}, expected {len(self)}, one an episode")
             chosen = np.flatnonzero(chosen)
         chosen = chosen.reshape(-1)
         if len(chosen) == 0:
-            raise ValueError("no episode selected")
-        if chosen.min() < -len(self) or chosen.max() >= len(self):
-            raise ValueError(f"episode {chosen.max()} of {len(self)}: positions start at 0")
+            raise ValueError("no episode selected; name at least one")
+        chosen = check_integers(chosen, "position")
+        outside = (chosen < -len(self)) | (chosen >= len(self))
+        if outside.any():
+            raise ValueError(
+                f"position {chosen[outside][0]} outside 0..{len(self) - 1}; count from 0"
+            )
         chosen = chosen % len(self)
         lengths = self.lengths[chosen]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -357,9 +269,11 @@ class Episodes:
         )
 
     def truncate(self, horizon: int) -> Episodes:
-        """Cut every episode after `horizon` steps; one that is cut loses its outcome."""
-        if horizon < 1:
-            raise ValueError(f"horizon {horizon}: at least one step must remain")
+        """Cut every episode after `horizon` steps, the new horizon, which may also be longer.
+
+        An episode that is cut loses its outcome and its unreduced final state.
+        """
+        horizon = check_horizon(horizon)
         if horizon >= self.horizon:
             return replace(self, horizon=horizon)
         lengths = np.minimum(self.lengths, horizon)
@@ -382,7 +296,7 @@ class Episodes:
             reward=self.reward[rows],
             offsets=offsets,
             outcome=np.where(cut, -1, self.outcome).astype(np.int32),
-            final_key=np.where(cut, next_state[offsets[1:] - 1], self.final_key),
+            final_key=np.where(cut, -1, self.final_key),
             horizon=horizon,
             side=side,
         )
@@ -390,18 +304,25 @@ class Episodes:
     def hide(self, *names: str) -> Episodes:
         """Take variables out of the state; they become side columns that no model sees.
 
-        `final_key` keeps what is hidden of the final state, except for static variables.
+        `final_key` stays what it was, unless a static variable is hidden: then it is the final
+        state without static variables.
         """
         known = [variable.name for variable in self.state_variables]
         for name in names:
             if name not in known:
-                raise ValueError(f"no state variable {name!r} to hide; there are {known}")
+                raise ValueError(
+                    f"no state variable {name!r} to hide; there are {', '.join(map(repr, known))}"
+                )
         if len(set(names)) == len(known):
-            raise ValueError("hiding every state variable leaves no state")
-        if (self.next_state < 0).any():
-            raise ValueError("some final states are unknown (-1), so nothing can be hidden")
+            raise ValueError("hiding every state variable leaves no state; leave at least one")
         finals = self.next_state[self.offsets[1:] - 1]
-        codes = dict(zip(known, self._unravel(np.concatenate([self.state, finals])), strict=True))
+        if (finals < 0).any():
+            first = self.id[int((finals < 0).argmax())]
+            raise ValueError(
+                f"episode {first}: its final state is unknown (-1), so nothing can be hidden; "
+                "give every episode's final state"
+            )
+        codes = unravel(self.state_variables, np.concatenate([self.state, finals]))
         seen = tuple(v for v in self.state_variables if v.name not in names)
         hidden = tuple(v for v in self.state_variables if v.name in names)
 
@@ -409,20 +330,26 @@ class Episodes:
         if self.side is not None:
             side = self.side.copy()
         for variable in hidden:
+            if variable.name in side:
+                raise ValueError(
+                    f"there is a side column {variable.name!r} already; rename it before hiding"
+                )
             side[variable.name] = pd.Categorical.from_codes(
                 codes[variable.name], list(variable.levels), ordered=True
             )
         side_variables = self.side_variables + hidden
-        key_variables = seen + tuple(v for v in side_variables if not v.static)
-        for variable in side_variables:
-            codes[variable.name] = side[variable.name].cat.codes.to_numpy()
-        final = slice(len(self.state), None)
+        final_key = self.final_key
+        if any(variable.static for variable in hidden):
+            kept = seen + tuple(v for v in side_variables if not v.static)
+            for variable in self.side_variables:
+                codes[variable.name] = side[variable.name].cat.codes.to_numpy()
+            final_key = ravel(kept, [codes[v.name][len(self.state) :] for v in kept])
         reduced = project(self.state_variables, *(v.name for v in seen))
         return replace(
             self,
             state=reduced[self.state],
             next_state=reduced[self.next_state],
-            final_key=_ravel(key_variables, [codes[v.name][final] for v in key_variables]),
+            final_key=final_key,
             state_variables=seen,
             side=side,
             side_variables=side_variables,
@@ -432,69 +359,18 @@ class Episodes:
         """Map each state to the combination of these variables' levels, [S]: for `labels=`."""
         return project(self.state_variables, *names)
 
-    def _unravel(self, index: Integers) -> tuple[NDArray[np.intp], ...]:
-        return np.unravel_index(index, tuple(len(v.levels) for v in self.state_variables))
 
-
-def project(variables: Sequence[Variable], *names: str) -> Integers:
-    """Map each index over `variables` to the index over the named ones, in the order of both."""
-    known = [variable.name for variable in variables]
-    for name in names:
-        if name not in known:
-            raise ValueError(f"no variable {name!r}; there are {known}")
-    kept = [variable for variable in variables if variable.name in names]
-    sizes = tuple(len(variable.levels) for variable in variables)
-    codes = dict(zip(known, np.unravel_index(np.arange(math.prod(sizes)), sizes), strict=True))
-    return _ravel(kept, [codes[variable.name] for variable in kept]).astype(np.int32)
-
-
-def _ravel(variables: Sequence[Variable], codes: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
-    index = np.zeros(len(codes[0]), dtype=np.int64)
-    for variable, code in zip(variables, codes, strict=True):
-        index = index * len(variable.levels) + code
-    return index
-
-
-def total_by(index: NDArray[Any], weight: Floats, size: int) -> Floats:
-    """Sum the weights that have each index, [size]."""
-    return np.bincount(index, weight, size).astype(np.float64, copy=False)
-
-
-def _size(variables: Sequence[Variable]) -> int:
-    return math.prod(len(variable.levels) for variable in variables)
-
-
-def _variables(given: int | Sequence[Variable], name: str) -> tuple[Variable, ...]:
-    if isinstance(given, int | np.integer):
-        if given < 1:
-            raise ValueError(f"{given} {name}s: there must be at least one")
-        return (Variable(name, tuple(str(level) for level in range(int(given)))),)
-    variables = tuple(given)
-    if not variables or any(len(variable.levels) == 0 for variable in variables):
-        raise ValueError(f"{name} variables: at least one, each with at least one level")
-    return variables
-
-
-def _integers(values: ArrayLike, name: str) -> Integers:
-    array = np.asarray(values)
-    if array.ndim != 1:
-        raise ValueError(f"{name} has shape {array.shape}, expected one dimension")
-    if array.dtype.kind not in "iu":
-        whole = np.zeros(len(array), dtype=bool)
-        if array.dtype.kind == "f":
-            whole = np.isfinite(array) & (array == np.floor(array))
-        if not whole.all():
-            row = int(np.flatnonzero(~whole)[0])
-            raise ValueError(f"{name} at {row} is {array[row]!r}, expected a whole number")
+def _codes(values: ArrayLike, name: str) -> Integers:
+    whole = check_integers(values, name)
     limit = np.iinfo(np.int32).max
-    if len(array) and (array.max() > limit or array.min() < -limit):
-        row = int(np.abs(array.astype(np.float64)).argmax())
-        raise ValueError(f"{name} at {row} is {array[row]}, too large; relabel from 0")
-    return np.ascontiguousarray(array, dtype=np.int32)
+    if len(whole) and np.abs(whole).max() > limit:
+        place = int(np.abs(whole).argmax())
+        raise ValueError(f"{name} at {place} is {whole[place]}, too large; relabel from 0")
+    return whole.astype(np.int32)
 
 
 def _check_offsets(offsets: Offsets, rows: int) -> None:
-    if offsets.ndim != 1 or len(offsets) < 2:
+    if len(offsets) < 2:
         raise ValueError("no episodes: offsets need at least two entries, 0 and the number of rows")
     if offsets[0] != 0 or offsets[-1] != rows:
         raise ValueError(
@@ -509,52 +385,71 @@ def _check_offsets(offsets: Offsets, rows: int) -> None:
         )
 
 
+def _check_ends(ends: Integers, ids: NDArray[Any], outcomes: int) -> None:
+    wrong = (ends < -1) | (ends >= outcomes)
+    if wrong.any():
+        episode = int(np.flatnonzero(wrong)[0])
+        known = f"outcomes=[...] lists 0..{outcomes - 1}" if outcomes else "outcomes=[...] is empty"
+        raise ValueError(
+            f"episode {ids[episode]}: outcome {ends[episode]}, but {known}; list it there, "
+            "or give -1 for none"
+        )
+
+
+def _check_rewards(reward: Floats | None, offsets: Offsets, ids: NDArray[Any]) -> None:
+    if reward is not None and not np.isfinite(reward).all():
+        row = int(np.flatnonzero(~np.isfinite(reward))[0])
+        raise ValueError(
+            f"row {row} ({_place(row, offsets, ids)}): reward {reward[row]} is not a number; "
+            "fill or drop it"
+        )
+
+
+def _place(row: int, offsets: Offsets, ids: NDArray[Any]) -> str:
+    episode = int(np.searchsorted(offsets, row, side="right")) - 1
+    return f"episode {ids[episode]}, step {row - offsets[episode]}"
+
+
 def _outcomes(
     given: Sequence[Outcome | str], ends: Integers, reward: Floats | None, offsets: Offsets
 ) -> tuple[Outcome, ...]:
-    named = []
+    """Give outcomes that came as names the mean last reward of their episodes."""
+    named: list[Any] = list(given)
     for index, outcome in enumerate(given):
-        if isinstance(outcome, Outcome):
-            named.append(outcome)
-            continue
-        if reward is None:
+        if not isinstance(outcome, Outcome) and reward is not None:
+            mine = reward[offsets[1:] - 1][ends == index]
+            named[index] = Outcome(str(outcome), float(mine.mean()) if len(mine) else 0.0)
+    return check_outcomes(named)
+
+
+def _check_rows(log: Episodes) -> None:
+    """Refuse states or actions out of range, broken chains, episodes beyond the horizon."""
+    last = log.offsets[1:] - 1
+    for name, array, size, noun in (
+        ("state", log.state, log.n_states, "states"),
+        ("action", log.action, log.n_actions, "actions"),
+        ("next state", log.next_state, log.n_states, "states"),
+    ):
+        wrong = (array < 0) | (array >= size)
+        if name == "next state":  # the log may not tell it where there is an outcome
+            wrong[last] &= (array[last] != -1) | (log.outcome < 0)
+        if wrong.any():
+            row = int(np.flatnonzero(wrong)[0])
             raise ValueError(
-                f"outcome {outcome!r} has no reward: give Outcome({outcome!r}, reward), "
-                "or the reward of each row"
+                f"row {row} ({log.place(row)}): {name} {array[row]} outside 0..{size - 1}; "
+                f"relabel it, or give the right number of {noun}"
             )
-        mine = reward[offsets[1:] - 1][ends == index]
-        named.append(Outcome(str(outcome), float(mine.mean()) if len(mine) else 0.0))
-    names = [outcome.name for outcome in named]
-    if len(set(names)) != len(names):
-        raise ValueError(f"outcomes must have different names, got {names}")
-    return tuple(named)
-
-
-def _codes(
-    column: pd.Series[Any], labels: Sequence[Any] | None, name: str, missing: int | None = None
-) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    present = column.dropna()
-    levels = list(labels) if labels is not None else sorted(present.unique())
-    codes = pd.Index(levels).get_indexer(column)
-    lost = (codes < 0) & column.notna().to_numpy()
-    if lost.any():
-        row = int(lost.argmax())
-        raise ValueError(f"{column[row]!r} is not among the {name} given: {levels[:8]}")
-    if missing is None and name == "states" and column.isna().any():
-        row = int(column.isna().to_numpy().argmax())
-        raise ValueError(f"row {row} of the sorted log has no state; fill or drop it")
-    return codes.astype(np.int64), tuple(str(level) for level in levels)
-
-
-def _rewards(
-    column: pd.Series[Any],
-    kept: NDArray[np.bool_],
-    final: NDArray[np.bool_],
-    codes: NDArray[np.intp],
-) -> Floats:
-    """Rewards of the kept rows; what a final row earns belongs to the transition before it."""
-    values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-    reward = values[kept]
-    ends = np.cumsum(np.bincount(codes[kept])) - 1
-    reward[ends[codes[final]]] += np.nan_to_num(values[final])
-    return reward
+    broken = log.next_state[:-1] != log.state[1:]
+    broken[last[:-1]] = False
+    if broken.any():
+        row = int(np.flatnonzero(broken)[0])
+        raise ValueError(
+            f"row {row} ({log.place(row)}): next state {log.next_state[row]} but the following row "
+            f"starts in state {log.state[row + 1]}; sort the rows by time, or check offsets"
+        )
+    if log.lengths.max() > log.horizon:
+        episode = int(log.lengths.argmax())
+        raise ValueError(
+            f"episode {log.id[episode]} has {log.lengths[episode]} steps, more than the horizon "
+            f"{log.horizon}; leave the horizon out, or cut the episodes with truncate()"
+        )

@@ -7,11 +7,11 @@ import warnings
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from butfor.episodes import Episodes, Floats, Offsets, Outcome, total_by
-from butfor.mdp import TabularMDP, assemble, coalesce
-from butfor.policy import action_counts, final_states
-
-TERMINALS = ("visits", "icml2019")
+from butfor.checks import check_choice
+from butfor.episodes import Episodes, Offsets
+from butfor.mdp import TabularMDP, assemble, coalesce, total_by
+from butfor.policy import TERMINALS, action_counts, check_final_states, final_states
+from butfor.variables import Floats, Outcome
 
 
 def fit_mdp(
@@ -46,8 +46,12 @@ def fit_mdp(
     The reward of a transition is the mean of those logged, with a warning where they vary. The
     model is causal only as far as the log's states hold all that moved both treatment and course.
     """
-    if terminal not in TERMINALS:
-        raise ValueError(f"terminal {terminal!r}: give one of {', '.join(TERMINALS)}")
+    check_choice(terminal, "terminal", TERMINALS)
+    names = [outcome.name for outcome in episodes.outcomes]
+    if unseen is not None and unseen not in ("uniform", "self-loop", *names):
+        raise ValueError(
+            f"unseen {unseen!r}: give an outcome ({', '.join(names)}), 'uniform' or 'self-loop'"
+        )
     if not np.isfinite(prior) or prior < 0:
         raise ValueError(f"prior {prior}: give a number, 0 or more")
     states, actions, ends = episodes.n_states, episodes.n_actions, episodes.outcomes
@@ -55,8 +59,9 @@ def fit_mdp(
     counts = action_counts(episodes)
     row = episodes.state.astype(np.int64) * actions + episodes.action
     logged = row * columns + destinations(episodes, terminal)
-    keys, weight, reward = coalesce(logged, np.ones(len(row)), _step_rewards(episodes, terminal))
-    _warn_of_varying_rewards(episodes, logged, keys, reward, terminal)
+    earned = _step_rewards(episodes, terminal)
+    keys, weight, reward = coalesce(logged, np.ones(len(row)), earned)
+    _warn_of_varying_rewards(episodes, logged, earned, reward[np.searchsorted(keys, logged)])
 
     if terminal == "icml2019":
         finals = final_states(episodes)
@@ -72,29 +77,43 @@ def fit_mdp(
         )
     made_up = np.ones(states * actions, dtype=bool)
     made_up[keys // columns] = False
-    followers = np.unique(keys // columns // actions * columns + keys % columns)  # (state, next)
+    # what followed each state under any action, and what that move earned
+    pairs, _, usual = coalesce(
+        keys // columns // actions * columns + keys % columns, weight, reward
+    )
     if prior > 0:
-        keys, weight, reward = _add_prior(
-            keys, weight, reward, prior, followers, ~made_up.reshape(states, actions), ends
-        )
+        seen = ~made_up.reshape(states, actions)
+        keys, weight, reward = _add_prior(keys, weight, reward, prior, pairs, usual, seen, ends)
     if made_up.any():
-        filled = _fill_unseen(np.flatnonzero(made_up), unseen, followers, actions, columns, ends)
+        rows = np.flatnonzero(made_up)
+        filled = _fill_unseen(rows, unseen, pairs, usual, actions, columns, ends)
         keys, weight, reward = (
-            np.concatenate(pair) for pair in zip((keys, weight, reward), filled, strict=True)
+            np.concatenate(both) for both in zip((keys, weight, reward), filled, strict=True)
         )
-    return assemble(
+    model = assemble(
         keys,
         weight,
         reward,
         states=states,
         actions=actions,
         outcomes=ends,
-        labels=labels,
+        labels=None,
         initial=np.bincount(episodes.first_state, minlength=states) / len(episodes),
         counts=counts,
         unseen=made_up.reshape(states, actions),
         terminal=terminal,
     )
+    if labels is None:
+        return model
+    try:
+        return model.with_labels(labels)
+    except ValueError as error:
+        if prior > 0 or unseen == "uniform":
+            error.add_note(
+                "A prior and unseen='uniform' put next states of all actions into one row; with "
+                "these labels use neither."
+            )
+        raise
 
 
 def destinations(episodes: Episodes, terminal: str) -> NDArray[np.int64]:
@@ -104,8 +123,8 @@ def destinations(episodes: Episodes, terminal: str) -> NDArray[np.int64]:
     if terminal == "visits":
         ended = episodes.outcome >= 0
         reached[last[ended]] = episodes.n_states + episodes.outcome[ended]
-    elif (reached[last] < 0).any():
-        final_states(episodes)  # says which episode's final state is missing
+    else:
+        check_final_states(episodes)
     return reached
 
 
@@ -120,13 +139,13 @@ def _step_rewards(episodes: Episodes, terminal: str) -> Floats:
 
 
 def _warn_of_varying_rewards(
-    episodes: Episodes, logged: Offsets, keys: Offsets, mean: Floats, terminal: str
+    episodes: Episodes, logged: Offsets, earned: Floats, mean: Floats
 ) -> None:
-    gap = np.abs(_step_rewards(episodes, terminal) - mean[np.searchsorted(keys, logged)])
-    if (gap > 1e-9).any():
-        first = int(np.flatnonzero(gap > 1e-9)[0])
+    varies = np.abs(earned - mean) > 1e-9 * np.maximum(1.0, np.abs(mean))
+    if varies.any():
+        first = int(np.flatnonzero(varies)[0])
         warnings.warn(
-            f"the reward of {len(np.unique(logged[gap > 1e-9]))} transitions varies for the same "
+            f"the reward of {len(np.unique(logged[varies]))} transitions varies for the same "
             f"state, action and next state (first at row {first}: state {episodes.state[first]}, "
             f"action {episodes.action[first]}); the model uses the mean, so that expected returns "
             "differ from observed ones even where nothing else does",
@@ -139,23 +158,20 @@ def _add_prior(
     weight: Floats,
     reward: Floats,
     prior: float,
-    followers: Offsets,
+    pairs: Offsets,
+    usual: Floats,
     seen: NDArray[np.bool_],
     ends: tuple[Outcome, ...],
 ) -> tuple[Offsets, Floats, Floats]:
-    """Add the prior to seen rows; a transition never logged earns what others to there earn."""
+    """Add the prior to seen rows; a transition never logged earns what such a move earned."""
     states, actions = seen.shape
     columns = states + len(ends)
     visited = np.flatnonzero(seen.any(axis=1))
     into_ends = (visited[:, None] * columns + states + np.arange(len(ends))).ravel()
-    pairs = np.union1d(followers, into_ends)
-    pair_of_key = np.searchsorted(pairs, keys // columns // actions * columns + keys % columns)
-    total = total_by(pair_of_key, weight, len(pairs))
-    usual = total_by(pair_of_key, weight * reward, len(pairs)) / np.maximum(total, 1e-300)
-    end = pairs % columns - states
-    if ends:
-        value = np.array([outcome.reward for outcome in ends])
-        usual = np.where((total == 0) & (end >= 0), value[np.maximum(end, 0)], usual)
+    missing = np.setdiff1d(into_ends, pairs)
+    value = np.array([outcome.reward for outcome in ends])
+    usual = np.concatenate([usual, value[missing % columns - states]])
+    pairs = np.concatenate([pairs, missing])
     pair, action = np.nonzero(seen[pairs // columns])
     extra = (pairs[pair] // columns * actions + action) * columns + pairs[pair] % columns
     both, position = np.unique(np.concatenate([keys, extra]), return_inverse=True)
@@ -169,7 +185,8 @@ def _add_prior(
 def _fill_unseen(
     rows: Offsets,
     rule: str | None,
-    followers: Offsets,
+    pairs: Offsets,
+    usual: Floats,
     actions: int,
     columns: int,
     ends: tuple[Outcome, ...],
@@ -186,19 +203,13 @@ def _fill_unseen(
         value = np.array([outcome.reward for outcome in ends])
         end = int(value.argmin()) if rule is None else names.index(rule)
         return rows * columns + states + end, np.ones(len(rows)), np.full(len(rows), value[end])
-    if rule not in ("uniform", "self-loop"):
-        raise ValueError(
-            f"unseen {rule!r}: give an outcome ({', '.join(names)}), 'uniform' or 'self-loop'"
-        )
     loops = rows * columns + rows // actions
     if rule == "self-loop":
         return loops, np.ones(len(rows)), np.zeros(len(rows))
-    bounds = np.searchsorted(followers, np.arange(states + 1) * columns)
+    bounds = np.searchsorted(pairs, np.arange(states + 1) * columns)
     count = np.diff(bounds)[rows // actions]
     alone = count == 0
     within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-    column = followers[np.repeat(bounds[rows // actions], count) + within] % columns
-    value = np.array([0.0] * states + [outcome.reward for outcome in ends])
-    keys = np.concatenate([np.repeat(rows, count) * columns + column, loops[alone]])
-    reward = np.concatenate([value[column], np.zeros(alone.sum())])
-    return keys, np.ones(len(keys)), reward
+    pair = np.repeat(bounds[rows // actions], count) + within
+    keys = np.concatenate([np.repeat(rows, count) * columns + pairs[pair] % columns, loops[alone]])
+    return keys, np.ones(len(keys)), np.concatenate([usual[pair], np.zeros(alone.sum())])

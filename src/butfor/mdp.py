@@ -10,11 +10,12 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
 
-from butfor.episodes import Floats, Integers, Offsets, Outcome, total_by
-from butfor.policy import ROW_TOLERANCE, check_distributions
+from butfor.checks import ROW_TOLERANCE, check_distributions
+from butfor.episodes import Offsets
+from butfor.variables import Floats, Integers, Outcome, check_outcomes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TabularMDP:
     """P(next | state, action) as sparse rows; row s A + a; next S + o is the outcome o.
 
@@ -66,7 +67,7 @@ class TabularMDP:
         labels : [S] or [S + O], optional
             See `with_labels`.
         """
-        ends = tuple(outcomes)
+        ends = check_outcomes(outcomes)
         matrix, states, actions = _matrix(transition, len(ends), actions)
         columns = states + len(ends)
         entries = matrix.tocoo()
@@ -140,24 +141,35 @@ class TabularMDP:
         Within each row two next states must not share a label: they would share their noise and
         one of them could never happen. An outcome is its own label.
         """
-        keys = self.entry_row * (self.n_states + len(self.outcomes)) + self.next_state
-        return assemble(
-            keys,
-            self.probability,
-            self.reward,
-            states=self.n_states,
-            actions=self.n_actions,
-            outcomes=self.outcomes,
-            labels=labels,
-            initial=self.initial,
-            counts=self.counts,
-            unseen=self.unseen,
-            terminal=self.terminal,
+        label_of = _check_labels(labels, self.n_states, len(self.outcomes))
+        order = np.lexsort((label_of[self.next_state], self.entry_row))
+        row, next_state = self.entry_row[order], self.next_state[order]
+        label = label_of[next_state]
+        twice = (row[1:] == row[:-1]) & (label[1:] == label[:-1])
+        if twice.any():
+            first = int(np.flatnonzero(twice)[0])
+            state, action = divmod(int(row[first]), self.n_actions)
+            raise ValueError(
+                f"labels: after state {state}, action {action} the next states "
+                f"{next_state[first]} and {next_state[first + 1]} have one label; within a row "
+                "every next state needs a label of its own"
+            )
+        return replace(
+            self,
+            next_state=next_state,
+            probability=self.probability[order],
+            reward=self.reward[order],
+            labels=label_of,
         )
 
     def with_initial(self, initial: ArrayLike) -> TabularMDP:
         """Return the model with another distribution of the first state, [S]."""
         return replace(self, initial=_check_initial(initial, self.n_states))
+
+
+def total_by(index: NDArray[np.integer], weight: Floats, size: int) -> Floats:
+    """Sum the weights that have each index, [size]."""
+    return np.bincount(index, weight, size).astype(np.float64, copy=False)
 
 
 def coalesce(keys: Offsets, weight: Floats, reward: Floats) -> tuple[Offsets, Floats, Floats]:
@@ -182,34 +194,23 @@ def assemble(
     unseen: NDArray[np.bool_],
     terminal: str,
 ) -> TabularMDP:
-    """Sort entries by row and label, and scale each row to one."""
-    columns = states + len(outcomes)
-    label_of = _check_labels(labels, states, len(outcomes))
-    row, next_state = np.divmod(keys, columns)
-    order = np.lexsort((label_of[next_state], row))
-    row, next_state = row[order], next_state[order]
-    label = label_of[next_state]
-    twice = (row[1:] == row[:-1]) & (label[1:] == label[:-1])
-    if twice.any():
-        first = int(np.flatnonzero(twice)[0])
-        raise ValueError(
-            f"labels: after state {row[first] // actions}, action {row[first] % actions} the next "
-            f"states {next_state[first]} and {next_state[first + 1]} have one label; within a row "
-            "every next state needs a label of its own"
-        )
+    """Make a model of entries with distinct keys row * (S + O) + next; rows are scaled to one."""
+    order = np.argsort(keys)
+    row, next_state = np.divmod(keys[order], states + len(outcomes))
     total = total_by(row, weight[order], states * actions)
-    return TabularMDP(
+    model = TabularMDP(
         start=np.concatenate([[0], np.cumsum(np.bincount(row, minlength=states * actions))]),
         next_state=next_state.astype(np.int32),
         probability=weight[order] / total[row],
         reward=np.ascontiguousarray(reward[order], dtype=np.float64),
-        labels=label_of,
+        labels=_check_labels(None, states, len(outcomes)),
         initial=initial,
         counts=counts,
         unseen=unseen,
         outcomes=outcomes,
         terminal=terminal,
     )
+    return model if labels is None else model.with_labels(labels)
 
 
 def _check_labels(labels: ArrayLike | None, states: int, ends: int) -> Integers:
@@ -224,8 +225,12 @@ def _check_labels(labels: ArrayLike | None, states: int, ends: int) -> Integers:
     codes = np.unique(given[:states], return_inverse=True)[1]
     if len(given) > states:
         last = given[states:]
-        if np.isin(last, given[:states]).any() or len(np.unique(last)) < ends:
-            raise ValueError("labels: an outcome needs a label that nothing else has")
+        for outcome, label in enumerate(last.tolist()):
+            if (given == label).sum() > 1:
+                raise ValueError(
+                    f"labels: outcome {outcome} has the label {label!r}, which something else has "
+                    "too; give each outcome a label of its own, or give labels of states only"
+                )
     return np.concatenate([codes, codes.max() + 1 + np.arange(ends)]).astype(np.int32)
 
 
@@ -236,7 +241,7 @@ def _matrix(
     if sparse.issparse(transition):
         if actions is None or actions < 1:
             raise ValueError("a sparse transition matrix [S A, S + O] needs actions=A")
-        matrix = sparse.csr_array(transition, dtype=np.float64)
+        matrix = sparse.csr_array(transition, dtype=np.float64, copy=True)
         states = matrix.shape[1] - ends
         if matrix.shape[0] != states * actions:
             raise ValueError(
@@ -289,7 +294,10 @@ def _reward_of_entries(
     if sparse.issparse(reward):
         matrix = sparse.csr_array(reward, dtype=np.float64)
         if matrix.shape != (states * actions, columns):
-            raise ValueError(f"reward has shape {matrix.shape}, unlike transition")
+            raise ValueError(
+                f"reward has shape {matrix.shape}, expected that of transition, "
+                f"({states * actions}, {columns})"
+            )
         earned = np.asarray(matrix[row, column], dtype=np.float64).reshape(-1)
     else:
         table = np.asarray(reward, dtype=np.float64)
@@ -341,9 +349,15 @@ def _check_counts(counts: ArrayLike | None, states: int, actions: int) -> NDArra
     if counts is None:
         return np.zeros((states, actions), dtype=np.int64)
     given = np.asarray(counts)
-    if given.shape != (states, actions) or given.dtype.kind not in "iu" or (given < 0).any():
+    if given.shape != (states, actions) or given.dtype.kind not in "iu":
         raise ValueError(
-            f"counts: expected whole numbers from 0 on of shape ({states}, {actions}), "
+            f"counts: expected whole numbers of shape ({states}, {actions}), "
             f"got {given.dtype} of shape {given.shape}"
+        )
+    if (given < 0).any():
+        state, action = np.argwhere(given < 0)[0]
+        raise ValueError(
+            f"counts: {given[state, action]} at state {state}, action {action}; "
+            "counts are whole numbers from 0 on"
         )
     return given.astype(np.int64)

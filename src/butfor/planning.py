@@ -7,9 +7,10 @@ import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import splu
 
-from butfor.episodes import Floats, total_by
-from butfor.mdp import TabularMDP
-from butfor.policy import check_policy, greedy
+from butfor.checks import check_discount, check_horizon, check_policy
+from butfor.mdp import TabularMDP, total_by
+from butfor.policy import greedy
+from butfor.variables import Floats
 
 TIE = 1e-9  # actions whose values differ by less are tied
 MOST_SWEEPS = 1000
@@ -33,7 +34,8 @@ def policy_iteration(model: TabularMDP, *, discount: float = 0.99) -> Floats:
         actions = (earned + discount * (moves @ values)).reshape(seen.shape)
         better = greedy(actions, prefer=seen, tolerance=TIE)
         # ties may hand a policy back and forth: stop when no value rises by more than a tie
-        if (better == policy).all() or (values - before).max() <= TIE:
+        tie = TIE * max(1.0, float(np.abs(values).max()))
+        if (better == policy).all() or (values - before).max() <= tie:
             return better
         policy, before = better, values
     raise RuntimeError(f"policy iteration did not settle in {MOST_SWEEPS} sweeps")
@@ -98,18 +100,6 @@ def expected_rewards(model: TabularMDP) -> Floats:
     """Expected reward of each state-action pair, row s A + a, [S A]."""
     rows = len(model.start) - 1
     return total_by(model.entry_row, model.probability * model.reward, rows)
-
-
-def check_discount(discount: float) -> None:
-    """Refuse a discount outside 0 .. 1."""
-    if not 0 <= discount <= 1:
-        raise ValueError(f"discount {discount}: give a number from 0 to 1")
-
-
-def check_horizon(horizon: int) -> None:
-    """Refuse a horizon that is not a number of steps."""
-    if isinstance(horizon, bool) or not isinstance(horizon, int | np.integer) or horizon < 1:
-        raise ValueError(f"horizon {horizon!r}: give a number of steps, at least 1")
 
 
 def _transition_matrix(model: TabularMDP) -> sparse.csr_array:

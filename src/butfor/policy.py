@@ -5,45 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from butfor.episodes import Episodes, Floats
+from butfor.checks import check_choice, check_distributions
+from butfor.episodes import Episodes
+from butfor.variables import Floats
 
-ROW_TOLERANCE = 1e-6  # a row may miss 1 by this much and is then scaled; more is an error
+TERMINALS = ("visits", "icml2019")
+
 BLOCK = 1 << 20  # rows of a log that are looked at together
-
-
-def check_distributions(rows: ArrayLike, name: str, index: tuple[str, ...] = ("row",)) -> Floats:
-    """Return distributions along the last axis as floats that sum to one, or say what is wrong.
-
-    `index` names the leading axes, so that a message can say where the bad row is.
-    """
-    array = np.array(rows, dtype=np.float64)
-    bad = ~np.isfinite(array) | (array < 0)
-    if bad.any():
-        *place, column = np.argwhere(bad)[0]
-        raise ValueError(
-            f"{name}: {_place(index, place)} has probability {array[(*place, column)]} at "
-            f"{column}; probabilities are numbers from 0 to 1"
-        )
-    totals = array.sum(axis=-1)
-    wrong = np.abs(totals - 1) > ROW_TOLERANCE
-    if wrong.any():
-        place = list(np.argwhere(wrong)[0])
-        raise ValueError(
-            f"{name}: {_place(index, place)} sums to {totals[tuple(place)]:.9g}, not to 1; "
-            "divide each row by its sum if that is what is meant"
-        )
-    return array / totals[..., None]
-
-
-def check_policy(policy: ArrayLike, states: int, actions: int, name: str = "policy") -> Floats:
-    """Return a policy as an [S, A] array of floats, or say what is wrong with it."""
-    array = np.asarray(policy, dtype=np.float64)
-    if array.shape != (states, actions):
-        raise ValueError(
-            f"{name} has shape {array.shape}, expected ({states}, {actions}): "
-            "a row for each state, a column for each action"
-        )
-    return check_distributions(array, name, ("state",))
 
 
 def estimate_behavior(
@@ -58,12 +26,10 @@ def estimate_behavior(
     if not np.isfinite(prior) or prior < 0:
         raise ValueError(f"prior {prior}: give a number, 0 or more")
     counts = action_counts(episodes).astype(np.float64)
-    if terminal == "icml2019":
+    if check_choice(terminal, "terminal", TERMINALS) == "icml2019":
         counts += final_states(episodes).sum(axis=1, keepdims=True)
-    elif terminal != "visits":
-        raise ValueError(f"terminal {terminal!r}: give 'visits' or 'icml2019'")
     visited = counts.sum(axis=1) > 0
-    counts[visited] += prior
+    counts += prior
     counts[~visited] = 1.0
     return np.asarray(counts / counts.sum(axis=1, keepdims=True))
 
@@ -84,20 +50,26 @@ def final_states(episodes: Episodes) -> NDArray[np.int64]:
 
     However often a final state was visited, it counts once: the published experiment's way.
     """
+    check_final_states(episodes)
     ended = np.flatnonzero(episodes.outcome >= 0)
     final = episodes.next_state[episodes.offsets[1:] - 1][ended]
-    if (final < 0).any():
-        first = episodes.id[ended[final < 0][0]]
-        raise ValueError(
-            f"episode {first}: its final state is unknown, which terminal='icml2019' needs; "
-            "add a last row without action to the log, or use terminal='visits'"
-        )
     distinct = np.unique(
         np.stack([episodes.final_key[ended], final, episodes.outcome[ended]]), axis=1
     )
     counts = np.zeros((episodes.n_states, len(episodes.outcomes)), dtype=np.int64)
     np.add.at(counts, (distinct[1], distinct[2]), 1)
     return counts
+
+
+def check_final_states(episodes: Episodes) -> None:
+    """Refuse a log in which a final state is unknown, for what needs it."""
+    unknown = episodes.next_state[episodes.offsets[1:] - 1] < 0
+    if unknown.any():
+        raise ValueError(
+            f"episode {episodes.id[int(unknown.argmax())]}: its final state is unknown, which "
+            "terminal='icml2019' needs; add a last row without action to the log, or use "
+            "terminal='visits'"
+        )
 
 
 def greedy(
@@ -109,8 +81,17 @@ def greedy(
     then the lowest index.
     """
     table = np.asarray(values, dtype=np.float64)
+    if table.ndim != 2 or 0 in table.shape:
+        raise ValueError(f"values has shape {table.shape}, expected [states, actions]")
+    if np.isnan(table).any():
+        state, action = np.argwhere(np.isnan(table))[0]
+        raise ValueError(
+            f"the value of state {state}, action {action} is nan; every action needs a number"
+        )
     best = table >= table.max(axis=1, keepdims=True) - tolerance
     if prefer is not None:
+        if np.shape(prefer) != table.shape:
+            raise ValueError(f"prefer has shape {np.shape(prefer)}, expected {table.shape}")
         liked = best & np.asarray(prefer, dtype=bool)
         best = np.where(liked.any(axis=1, keepdims=True), liked, best)
     policy = np.zeros_like(table)
@@ -127,7 +108,3 @@ def soften(policy: ArrayLike, epsilon: float) -> Floats:
         raise ValueError(f"policy has shape {array.shape}: softening needs at least two actions")
     array = check_distributions(array, "policy", ("state",))
     return (1 - epsilon) * array + epsilon * (1 - array) / (array.shape[1] - 1)
-
-
-def _place(index: tuple[str, ...], place: list[int]) -> str:
-    return ", ".join(f"{name} {at}" for name, at in zip(index, place, strict=False)) or "the row"

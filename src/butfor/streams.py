@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, as_completed, wait
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from butfor.checks import check_whole
 
 Keys = NDArray[np.uint64]
 Progress = Callable[[int, int], None]  # (episodes done, episodes in all)
@@ -45,9 +47,7 @@ def numbered_keys(seed: int, count: int, purpose: str) -> Keys:
 
 def check_seed(seed: int) -> int:
     """Return a seed that is a whole number from 0 on, or say what is wrong with it."""
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise ValueError(f"seed {seed!r}: give a whole number, 0 or more")
-    return int(seed)
+    return check_whole(seed, "seed", 0, "a whole number")
 
 
 def in_blocks(
@@ -63,9 +63,8 @@ def in_blocks(
     The work must write to places of its own and release the interpreter lock, as kernels do.
     """
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    workers = available if threads is None else threads
-    if not workers or workers < 1:
-        raise ValueError(f"threads {threads!r}: give at least 1")
+    given = (available or 1) if threads is None else threads
+    workers = check_whole(given, "threads", 1, "a whole number")
     size = max(1, min(largest, -(-count // (8 * workers))))
     blocks = [(start, min(start + size, count)) for start in range(0, count, size)]
     done = 0
@@ -78,6 +77,5 @@ def in_blocks(
                 if progress is not None:
                     progress(done, count)
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            wait(sizes, return_when=FIRST_EXCEPTION)
+            pool.shutdown(wait=True, cancel_futures=True)  # what runs ends, nothing else starts
             raise

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from butfor import kernels
-from butfor.episodes import Floats
-from butfor.policy import check_distributions
+from butfor.checks import check_distributions
 from butfor.scm.mechanism import Mechanism, counterfactual_rows
+from butfor.variables import Floats
 
 Sampler = Callable[[Floats, int, int, np.random.Generator], Floats]
 MOST_REJECTED = 10_000_000  # prior draws after which rejection gives up

@@ -7,8 +7,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from butfor.episodes import Floats
-from butfor.policy import check_distributions
+from butfor.checks import check_distributions
+from butfor.variables import Floats
 
 
 class Mechanism(Protocol):

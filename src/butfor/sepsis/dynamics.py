@@ -16,10 +16,11 @@ import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
 
 from butfor import kernels
-from butfor.episodes import Floats, Integers, Outcome, Variable, project
+from butfor.checks import check_choice, check_policy
 from butfor.mdp import TabularMDP
 from butfor.planning import policy_iteration
-from butfor.policy import check_policy, soften
+from butfor.policy import soften
+from butfor.variables import Floats, Integers, Outcome, Variable, project
 
 THREE, SWITCH = ("low", "normal", "high"), ("off", "on")
 STATES = (
@@ -236,9 +237,7 @@ def _level(name: str, level: str) -> int:
 
 def check_version(version: str) -> bool:
     """Return whether this is the corrected version, or say which there are."""
-    if version not in VERSIONS:
-        raise ValueError(f"version {version!r}: give one of {', '.join(VERSIONS)}")
-    return version == "corrected"
+    return check_choice(version, "version", VERSIONS) == "corrected"
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:

@@ -12,7 +12,6 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Discrete
 
-from butfor.episodes import project
 from butfor.kernels import NOISE_SIZE
 from butfor.sepsis.dynamics import (
     N_ACTIONS,
@@ -25,6 +24,7 @@ from butfor.sepsis.dynamics import (
     outcome_of,
     step,
 )
+from butfor.variables import project
 
 
 class SepsisEnv(gymnasium.Env[np.int64, np.int64]):

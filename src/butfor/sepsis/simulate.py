@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from butfor import kernels
-from butfor.episodes import Episodes, Floats
-from butfor.planning import check_horizon
+from butfor.checks import check_horizon, check_whole
+from butfor.episodes import Episodes
 from butfor.sepsis.dynamics import (
     ACTIONS,
     OUTCOMES,
@@ -18,6 +18,7 @@ from butfor.sepsis.dynamics import (
     outcome_of,
 )
 from butfor.streams import Progress, in_blocks, numbered_keys
+from butfor.variables import Floats
 
 
 def simulate(
@@ -38,13 +39,12 @@ def simulate(
     """
     corrected = check_version(version)
     check_horizon(horizon)
-    if isinstance(episodes, bool) or not isinstance(episodes, int | np.integer) or episodes < 1:
-        raise ValueError(f"episodes {episodes!r}: give a whole number, at least 1")
+    count = check_whole(episodes, "episodes", 1, "a whole number")
     actions = _cumulative(full_policy(policy))
     first = _cumulative(initial_distribution(prevalence))
-    keys = numbered_keys(seed, int(episodes), "sepsis")
-    length = np.empty(int(episodes), np.int64)
-    final, outcome = np.empty((2, int(episodes)), np.int32)
+    keys = numbered_keys(seed, count, "sepsis")
+    length = np.empty(count, np.int64)
+    final, outcome = np.empty((2, count), np.int32)
     parts: dict[int, tuple[NDArray[np.int16], NDArray[np.int8]]] = {}
 
     def work(start: int, stop: int) -> None:
@@ -65,7 +65,7 @@ def simulate(
         )
         parts[start] = state[:total].copy(), action[:total].copy()
 
-    in_blocks(work, int(episodes), threads=threads, progress=progress)
+    in_blocks(work, count, threads=threads, progress=progress)
     offsets = np.concatenate([[0], np.cumsum(length)])
     state, action, next_state = np.empty((3, offsets[-1]), np.int32)
     for start in sorted(parts):
@@ -83,7 +83,7 @@ def simulate(
         reward=reward,
         offsets=offsets,
         outcome=outcome,
-        id=np.arange(episodes),
+        id=np.arange(count),
         final_key=final.astype(np.int64),
         horizon=int(horizon),
         state_variables=STATES,

@@ -1,0 +1,99 @@
+"""Checks at the boundary: each returns the value in order, or says what is wrong and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+ROW_TOLERANCE = 1e-6  # a row may miss 1 by this much and is then scaled; more is an error
+
+
+def check_whole(value: Any, name: str, least: int, what: str) -> int:
+    """Return a whole number that is at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(f"{name} {value!r}: give {what}, at least {least}")
+    return int(value)
+
+
+def check_horizon(horizon: Any) -> int:
+    """Return a horizon that is a number of steps."""
+    return check_whole(horizon, "horizon", 1, "a whole number of steps")
+
+
+def check_discount(discount: float) -> float:
+    """Return a discount from 0 to 1."""
+    if not 0 <= discount <= 1:
+        raise ValueError(f"discount {discount}: give a number from 0 to 1")
+    return float(discount)
+
+
+def check_integers(values: ArrayLike, name: str) -> NDArray[np.int64]:
+    """Return whole numbers along one axis."""
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise ValueError(f"{name} has shape {array.shape}, expected one dimension")
+    if array.dtype.kind not in "iu":
+        whole = np.zeros(len(array), dtype=bool)
+        if array.dtype.kind == "f":
+            whole = np.isfinite(array) & (array == np.floor(array)) & (np.abs(array) < 2**53)
+        elif array.dtype.kind == "O":
+            whole = np.array([type(value) is int for value in array.tolist()], dtype=bool)
+        if not whole.all():
+            place = int(np.flatnonzero(~whole)[0])
+            raise ValueError(
+                f"{name} at {place} is {array.tolist()[place]!r}, expected a whole number"
+            )
+    return array.astype(np.int64)
+
+
+def check_distributions(
+    rows: ArrayLike, name: str, index: tuple[str, ...] = ("row",)
+) -> NDArray[np.float64]:
+    """Return distributions along the last axis, scaled to sum to one.
+
+    `index` names the leading axes, so that a message can say where the bad row is.
+    """
+    array = np.array(rows, dtype=np.float64)
+    bad = ~np.isfinite(array) | (array < 0)
+    if bad.any():
+        *place, column = np.argwhere(bad)[0].tolist()
+        raise ValueError(
+            f"{name}: {_place(index, place)} has probability {array[(*place, column)]} at "
+            f"{column}; probabilities are numbers from 0 to 1"
+        )
+    totals = array.sum(axis=-1)
+    wrong = np.abs(totals - 1) > ROW_TOLERANCE
+    if wrong.any():
+        place = np.argwhere(wrong)[0].tolist()
+        raise ValueError(
+            f"{name}: {_place(index, place)} sums to {totals[tuple(place)]:.9g}, not to 1; "
+            "divide each row by its sum if that is what is meant"
+        )
+    return array / totals[..., None]
+
+
+def check_policy(
+    policy: ArrayLike, states: int, actions: int, name: str = "policy"
+) -> NDArray[np.float64]:
+    """Return a policy as an [S, A] array of floats."""
+    array = np.asarray(policy, dtype=np.float64)
+    if array.shape != (states, actions):
+        raise ValueError(
+            f"{name} has shape {array.shape}, expected ({states}, {actions}): "
+            "a row for each state, a column for each action"
+        )
+    return check_distributions(array, name, ("state",))
+
+
+def check_choice(value: Any, name: str, choices: Sequence[str]) -> str:
+    """Return one of the words that are allowed."""
+    if value not in choices:
+        raise ValueError(f"{name} {value!r}: give one of {', '.join(map(repr, choices))}")
+    return str(value)
+
+
+def _place(index: tuple[str, ...], place: list[int]) -> str:
+    return ", ".join(f"{name} {at}" for name, at in zip(index, place, strict=False)) or "the row"
