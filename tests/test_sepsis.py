@@ -9,7 +9,9 @@ from gymnasium.utils.env_checker import check_env
 
 import butfor as bf
 from butfor import sepsis
+from butfor.streams import numbered_keys
 from tests.reference import sepsis as reference
+from tests.reference.counterfactual import uniform
 from tests.support import frequencies_agree
 
 VERSIONS = ["corrected", "icml2019"]
@@ -138,6 +140,25 @@ def test_simulate_is_step_on_its_own_noise(version):
         replayed = sepsis.step(log.state[rows], log.action[rows], noise, version=version)
         assert replayed.tolist() == log.next_state[rows].tolist()
         assert log.outcome[episode] == sepsis.outcome_of()[log.next_state[rows][-1]]
+
+
+def test_simulate_equals_a_plain_replay_of_its_random_numbers():
+    policy = sepsis.behavior_policy()
+    log = sepsis.simulate(policy, 40, seed=9)
+    keys = numbered_keys(9, 40, "sepsis")
+    first = np.cumsum(sepsis.initial_distribution())
+    for episode in range(40):
+        key = int(keys[episode])
+        state = int((first <= uniform(key, 0)).sum())
+        for t in range(log.lengths[episode]):
+            row = log.offsets[episode] + t
+            action = int((np.cumsum(policy[state]) <= uniform(key, 1 + 14 * t)).sum())
+            noise = [uniform(key, 2 + 14 * t + j) for j in range(13)]
+            assert (log.state[row], log.action[row]) == (state, action)
+            state = reference.step(state, action, noise, "corrected")
+            assert log.next_state[row] == state
+        assert log.outcome[episode] == reference.outcome(state)
+        assert reference.outcome(state) >= 0 or log.lengths[episode] == 20
 
 
 @pytest.mark.parametrize("version", VERSIONS)
