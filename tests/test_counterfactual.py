@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import butfor as bf
+from butfor.counterfactual import step_contributions
 from butfor.planning import value_tables
 from butfor.streams import episode_keys
 from tests.reference import counterfactual as reference
@@ -444,3 +445,44 @@ def test_episodes_of_another_kind_than_the_model_are_refused(sepsis):
     full = bf.sepsis.simulate(bf.sepsis.behavior_policy(), 5)
     with pytest.raises(ValueError, match="1440 states"):
         bf.counterfactual_outcomes(full, model, target)
+
+
+# ------------------------------------------------------------------------- the step that matters
+
+
+@pytest.mark.parametrize("discount", [1.0, 0.9])
+def test_contributions_of_steps_add_up_to_the_difference(problem, discount):
+    model, behavior, target, log = problem
+    contribution = step_contributions(log, model, target, behavior=behavior, discount=discount)
+    exact = bf.counterfactual_outcomes(log, model, target, behavior=behavior, discount=discount)
+    sums = np.add.reduceat(contribution, log.offsets[:-1])
+    np.testing.assert_allclose(sums, exact.difference, atol=1e-12)
+
+
+def test_a_contribution_is_the_value_of_taking_over_one_step_earlier(problem):
+    model, behavior, target, log = problem
+    contribution = step_contributions(log, model, target, behavior=behavior, horizon=9)
+    plain, plain_model = reference_episodes(log), reference_model(model)
+    for position in (0, 5, 11):
+        steps = plain[position]
+        values = []
+        for t in range(len(steps.states)):
+            rest = reference.Episode(*(column[t:] for column in steps))
+            _, value = reference.exact_outcomes(
+                plain_model, rest, behavior.tolist(), target.tolist(), shared=True, horizon=9 - t
+            )
+            values.append(value)
+        final = steps.reached[-1]
+        after = 0.0
+        if final < model.n_states:
+            left = 9 - len(steps.states)
+            after = bf.state_values(model, target, horizon=left)[final]
+        rows = slice(log.offsets[position], log.offsets[position + 1])
+        expected = np.array(values) - log.reward[rows] - np.array([*values[1:], after])
+        np.testing.assert_allclose(contribution[rows], expected, atol=1e-12)
+
+
+def test_steps_at_which_nothing_differs_contribute_nothing(problem):
+    model, behavior, _, log = problem
+    contribution = step_contributions(log, model, behavior, behavior=behavior)
+    np.testing.assert_allclose(contribution, 0.0, atol=1e-12)

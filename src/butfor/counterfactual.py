@@ -159,7 +159,9 @@ def counterfactual_outcomes(
     Causal if the model is right, the state holds what moved both treatment and course, and
     transitions come about by the mechanism: none of these can be seen in the data.
     """
-    task = _prepare(episodes, model, target, behavior, mechanism, action_noise, horizon)
+    task = _prepare(
+        episodes, model, target, behavior, mechanism, action_noise, horizon, continuation
+    )
     check_discount(discount)
     log = task.episodes
     values, outcomes = value_tables(model, task.policy, horizon=task.horizon, discount=discount)
@@ -176,7 +178,6 @@ def counterfactual_outcomes(
             task.dynamics,
             task.shared,
             float(discount),
-            task.horizon if continuation else 0,
             values,
             outcomes,
             probability,
@@ -218,7 +219,9 @@ def sample_counterfactuals(
     the first action that differs, every draw is the observed episode.
     """
     check_whole(draws, "draws", 1, "a whole number")
-    task = _prepare(episodes, model, target, behavior, mechanism, action_noise, horizon)
+    task = _prepare(
+        episodes, model, target, behavior, mechanism, action_noise, horizon, continuation
+    )
     log = task.episodes
     keys = episode_keys(seed, log.id, "counterfactual")
     state = np.full((len(log), draws, task.horizon + 1), -1, dtype=np.int32)
@@ -235,7 +238,6 @@ def sample_counterfactuals(
             task.dynamics,
             task.shared,
             keys,
-            task.horizon if continuation else 0,
             state,
             action,
             reward,
@@ -244,6 +246,66 @@ def sample_counterfactuals(
 
     in_blocks(work, len(log), threads=threads, progress=progress)
     return Draws(episodes=log, state=state, action=action, reward=reward)
+
+
+def step_contributions(
+    episodes: Episodes,
+    model: TabularMDP,
+    target: ArrayLike,
+    *,
+    behavior: ArrayLike | None = None,
+    mechanism: GumbelMax | None = None,
+    action_noise: str = "shared",
+    horizon: int | None = None,
+    discount: float = 1.0,
+    threads: int | None = None,
+) -> Floats:
+    """Say how much each observed step adds to its episode's difference, [N].
+
+    With V_t the counterfactual value under the target from step t on, step t adds
+    discount^t (V_t(s_t) - r_t - discount V_{t+1}(s_{t+1})): what the target would have gained had
+    it taken over here rather than one step later. The terms of an episode add up to its difference,
+    less what the model lets follow after the observed end.
+    """
+    task = _prepare(episodes, model, target, behavior, mechanism, action_noise, horizon, True)
+    log = task.episodes
+    values, outcomes = value_tables(
+        model, task.policy, horizon=task.horizon, discount=check_discount(discount)
+    )
+    # the rest of an episode from each of its steps on, as an episode of its own
+    of_row = np.repeat(np.arange(len(log)), log.lengths)
+    rest = task.log._replace(
+        start=np.arange(len(log.state)),
+        stop=log.offsets[1:][of_row],
+        left=task.log.left[of_row],
+        outcome=log.outcome[of_row],
+    )
+    here = np.zeros(len(log.state))
+    mass = np.zeros((len(log.state), outcomes.shape[2]))
+
+    def work(first: int, last: int) -> None:
+        impossible = kernels.exact_outcomes(
+            first,
+            last,
+            rest,
+            task.behavior,
+            task.target,
+            task.dynamics,
+            task.shared,
+            float(discount),
+            values,
+            outcomes,
+            mass,
+            here,
+        )
+        _refuse(impossible, log, model)
+
+    in_blocks(work, len(here), threads=threads)
+    ends = log.offsets[1:] - 1
+    following = np.append(here[1:], 0.0)
+    over = (log.outcome >= 0) & (model.terminal == "visits")
+    following[ends] = np.where(over, 0.0, values[task.log.left, log.next_state[ends]])
+    return np.asarray(discount**log.time * (here - log.reward - discount * following))
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,6 +330,7 @@ def _prepare(
     mechanism: GumbelMax | None,
     action_noise: str,
     horizon: int | None,
+    continuation: bool,
 ) -> _Task:
     if mechanism is not None and not isinstance(mechanism, GumbelMax):
         raise ValueError(f"mechanism {mechanism!r}: episodes take GumbelMax() only")
@@ -299,7 +362,15 @@ def _prepare(
         model.terminal == "visits",
     )
     behavior_rows = _policy_rows(known)
-    columns = kernels.Log(log.offsets, log.state, log.action, log.next_state, log.outcome)
+    columns = kernels.Log(
+        log.offsets[:-1],
+        log.offsets[1:],
+        steps - log.lengths if continuation else np.zeros(len(log), dtype=np.int64),
+        log.state,
+        log.action,
+        log.next_state,
+        log.outcome,
+    )
     return _Task(
         episodes=log,
         horizon=steps,

@@ -45,9 +45,11 @@ class Dynamics(NamedTuple):
 
 
 class Log(NamedTuple):
-    """The columns of Episodes that kernels read."""
+    """The columns of Episodes that kernels read; episode i is the rows start[i] .. stop[i] - 1."""
 
-    offsets: NDArray[np.int64]  # [n + 1]
+    start: NDArray[np.int64]  # [n]
+    stop: NDArray[np.int64]  # [n]
+    left: NDArray[np.int64]  # [n] steps that may follow after the observed end
     state: NDArray[np.int32]  # [N]
     action: NDArray[np.int32]  # [N]
     next_state: NDArray[np.int32]  # [N]
@@ -261,7 +263,7 @@ def pick_by_mass(mass, start, stop, u):
 def observed_entry(log, dynamics, episode, i):
     """Return the entry of the model that step i, of this episode, took; -1 if there is none."""
     reached = log.next_state[i]
-    if dynamics.visits and i == log.offsets[episode + 1] - 1 and log.outcome[episode] >= 0:
+    if dynamics.visits and i == log.stop[episode] - 1 and log.outcome[episode] >= 0:
         reached = dynamics.states + log.outcome[episode]
     row = log.state[i] * dynamics.actions + log.action[i]
     entry = find_label(dynamics.rows, row, dynamics.labels[reached])
@@ -278,7 +280,6 @@ def exact_outcomes(
     dynamics,
     shared,
     discount,
-    horizon,
     values_after,
     outcomes_after,
     outcome_mass,
@@ -289,9 +290,8 @@ def exact_outcomes(
     At step t the row P(.|s, a) becomes its counterfactual given the observed transition, and
     with `shared` the target's row its counterfactual given the observed action. Past the observed
     end the rows are P and the target; what follows from a state with h steps left is known:
-    `values_after` [H + 1, S], `outcomes_after` [H + 1, S, O + 1]. Episodes go on to `horizon`,
-    or not at all if that is 0. Writes `outcome_mass` [n, O + 1] (last: none) and
-    `expected_return` [n]. Returns -1, or the first step that the model or the behaviour could not
+    `values_after` [H + 1, S], `outcomes_after` [H + 1, S, O + 1]. Writes `outcome_mass`
+    [n, O + 1] (last: none) and `expected_return` [n]. Returns -1, or the first step that the model or the behaviour could not
     have taken.
     """
     rows, next_state, reward, labels, states, actions, _ = dynamics
@@ -304,13 +304,12 @@ def exact_outcomes(
     now_states, later_states = np.empty(states, np.int64), np.empty(states, np.int64)
 
     for episode in range(first, last):
-        length = log.offsets[episode + 1] - log.offsets[episode]
-        now_states[0] = log.state[log.offsets[episode]]
+        now_states[0] = log.state[log.start[episode]]
         now[now_states[0]] = 1.0
         active = 1
         weight = 1.0  # discount ** t
         earned = 0.0
-        for i in range(log.offsets[episode], log.offsets[episode + 1]):
+        for i in range(log.start[episode], log.stop[episode]):
             seen_row = log.state[i] * actions + log.action[i]
             seen_entry = observed_entry(log, dynamics, episode, i)
             if seen_entry < 0:
@@ -362,7 +361,7 @@ def exact_outcomes(
             now_states, later_states = later_states, now_states
             active = reached
             weight *= discount
-        left = max(horizon - length, 0)
+        left = log.left[episode]
         for slot in range(active):
             s = now_states[slot]
             here = now[s]
@@ -384,7 +383,6 @@ def draw_counterfactuals(
     dynamics,
     shared,
     keys,
-    horizon,
     drawn_state,
     drawn_action,
     drawn_reward,
@@ -404,11 +402,11 @@ def draw_counterfactuals(
     p_action = np.zeros(actions)
 
     for episode in range(first, last):
-        length = log.offsets[episode + 1] - log.offsets[episode]
-        drawn_state[episode, :, 0] = log.state[log.offsets[episode]]
-        for t in range(max(length, horizon)):
+        length = log.stop[episode] - log.start[episode]
+        drawn_state[episode, :, 0] = log.state[log.start[episode]]
+        for t in range(length + log.left[episode]):
             seen = t < length
-            i = log.offsets[episode] + min(t, length - 1)
+            i = log.start[episode] + min(t, length - 1)
             seen_row = log.state[i] * actions + log.action[i]
             seen_entry = observed_entry(log, dynamics, episode, i)
             if seen:
