@@ -1,0 +1,25 @@
+"""Estimators that average what would have happened to each logged episode under the target.
+
+Causal if the model is right, the states hold all that moved both treatment and course, and
+transitions come about by the mechanism.
+"""
+
+from __future__ import annotations
+
+from butfor.ope.importance import average
+from butfor.ope.problem import Problem
+from butfor.variables import Floats
+
+
+def counterfactual(problem: Problem, weights: Floats) -> Floats:
+    """CF: mean over the episodes of their exact expected counterfactual returns, [B]."""
+    return average(problem.counterfactuals.expected_return, weights)
+
+
+def counterfactual_draws(problem: Problem, weights: Floats) -> Floats:
+    """CF from draws: mean over the episodes of the mean return of their drawn trajectories, [B]."""
+    if problem.draws is None:
+        raise ValueError(
+            "no draws to average: make them with sample_counterfactuals and give draws=..."
+        )
+    return average(problem.draws.returns(problem.discount).mean(axis=1), weights)

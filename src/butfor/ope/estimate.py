@@ -1,0 +1,215 @@
+"""estimate_values: every estimator in one call, with intervals and warnings in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from butfor.checks import check_choice, check_whole
+from butfor.counterfactual import Counterfactuals, Draws
+from butfor.episodes import Episodes
+from butfor.mdp import TabularMDP
+from butfor.ope import words
+from butfor.ope.bootstrap import (
+    INTERVALS,
+    Evaluate,
+    Found,
+    check_confidence,
+    resampled_values,
+    value_and_interval,
+)
+from butfor.ope.counterfactual import counterfactual, counterfactual_draws
+from butfor.ope.crossfit import CrossFitted, Learn, cross_fitted
+from butfor.ope.doubly_robust import doubly_robust, magic, weighted_doubly_robust
+from butfor.ope.importance import (
+    average,
+    importance_sampling,
+    observed,
+    per_decision,
+    per_decision_weighted,
+    weighted,
+)
+from butfor.ope.model_based import fitted_q, model_based, model_sampled
+from butfor.ope.problem import Estimator, Problem, make_problem
+from butfor.ope.relearn import relearn_values
+from butfor.streams import Progress
+
+ESTIMATORS: dict[str, Estimator] = {
+    "Observed": observed,
+    "IS": importance_sampling,
+    "WIS": weighted,
+    "PDIS": per_decision,
+    "PDWIS": per_decision_weighted,
+    "DR": doubly_robust,
+    "WDR": weighted_doubly_robust,
+    "MAGIC": magic,
+    "FQE": fitted_q,
+    "MB": model_based,
+    "MB (sampled)": model_sampled,
+    "CF": counterfactual,
+    "CF (draws)": counterfactual_draws,
+}
+CROSS_FITTED = ("MB (cross-fitted)", "CF (cross-fitted)")
+NEEDS = {"CF (draws)": "draws", **dict.fromkeys(CROSS_FITTED, "learn"), "True": "truth"}
+NAMES = (*ESTIMATORS, *CROSS_FITTED, "True")
+DEFAULT = tuple(name for name in ESTIMATORS if name not in ("MB (sampled)", "CF (draws)"))
+COLUMNS = ["estimator", "value", "low", "high", "episodes", "effective", "warning"]
+RESAMPLES = 1000
+RESAMPLES_LEARNED = 100  # with model and target learned anew
+MOST_RESAMPLES = {"MAGIC": 200}  # it has a bootstrap inside
+
+
+def estimate_values(
+    episodes: Episodes,
+    model: TabularMDP,
+    target: ArrayLike,
+    *,
+    estimators: Sequence[str] | None = None,
+    behavior: ArrayLike | None = None,
+    behavior_probability: ArrayLike | None = None,
+    horizon: int | None = None,
+    discount: float = 1.0,
+    interval: str = "percentile",
+    resamples: int | None = None,
+    confidence: float = 0.95,
+    seed: int = 0,
+    learn: Learn | None = None,
+    relearn: bool = False,
+    truth: Episodes | float | None = None,
+    draws: Draws | None = None,
+    counterfactuals: Counterfactuals | None = None,
+    progress: Progress | None = None,
+) -> pd.DataFrame:
+    """Estimate what the target policy would have earned, in every way that was asked for.
+
+    Parameters
+    ----------
+    estimators : optional
+        Of NAMES; by default DEFAULT and what `draws`, `learn` and `truth` make possible.
+    behavior, behavior_probability, horizon, discount, draws, counterfactuals
+        See `make_problem`.
+    interval : "percentile" or "bca"
+        Bootstrap over episodes, with model and target as given.
+    resamples : optional
+        1000 by default, 100 with `relearn`; MAGIC takes 200 at most.
+    learn : optional
+        The function that made model and target of a log, for cross-fitting and `relearn`.
+    relearn
+        Whether to learn model and target anew on every resample: the interval then covers them
+        (the acceleration of `bca` still has them fixed).
+    truth : Episodes or number, optional
+        Episodes under the target in the world that made the log, or its exact value there.
+    progress : optional
+        Called with (resamples done, resamples in all).
+
+    Returns
+    -------
+    DataFrame
+        estimator, value, low, high, episodes (with weight), effective (sample size), warning.
+    """
+    names = _check_names(estimators, {"draws": draws, "learn": learn, "truth": truth})
+    check_choice(interval, "interval", INTERVALS)
+    check_confidence(confidence)
+    if relearn and learn is None:
+        raise ValueError("relearn=True needs learn=..., the function that made model and target")
+    usual = RESAMPLES_LEARNED if relearn else RESAMPLES
+    count = check_whole(usual if resamples is None else resamples, "resamples", 1, "a whole number")
+    problem = make_problem(
+        episodes,
+        model,
+        target,
+        behavior=behavior,
+        behavior_probability=behavior_probability,
+        horizon=horizon,
+        discount=discount,
+        seed=seed,
+        draws=draws,
+        counterfactuals=counterfactuals,
+    )
+    functions = {name: ESTIMATORS[name] for name in names if name in ESTIMATORS}
+    evaluate: dict[str, Evaluate] = {name: partial(f, problem) for name, f in functions.items()}
+    crossed = None
+    if learn is not None and set(CROSS_FITTED) & set(names):
+        crossed = _cross_fit(episodes, problem, learn, behavior, seed)
+        evaluate["MB (cross-fitted)"] = partial(average, crossed.model_based)
+        evaluate["CF (cross-fitted)"] = partial(average, crossed.counterfactual)
+    if relearn and learn is not None:
+        resampled = relearn_values(
+            functions,
+            problem,
+            episodes,
+            learn,
+            resamples=count,
+            seed=seed,
+            behavior=behavior,
+            behavior_probability=behavior_probability,
+            crossed=crossed is not None,
+            progress=progress,
+        )
+    else:
+        resampled = resampled_values(
+            evaluate, len(problem), count, seed, most=MOST_RESAMPLES, progress=progress
+        )
+    found = {
+        name: value_and_interval(f, resampled[name], len(problem), interval, confidence)
+        for name, f in evaluate.items()
+    }
+    if truth is not None and "True" in names:
+        found["True"] = _true_interval(truth, problem, count, seed, interval, confidence)
+    warnings = words.explain(problem, found, resampled, crossed)
+    rows = [
+        (name, *found[name], *words.sizes(name, problem, truth), warnings[name]) for name in names
+    ]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def _check_names(
+    estimators: Sequence[str] | None, given: Mapping[str, object | None]
+) -> tuple[str, ...]:
+    if estimators is None:
+        possible = (name for name, need in NEEDS.items() if given[need] is not None)
+        return (*DEFAULT, *possible)
+    names = (estimators,) if isinstance(estimators, str) else tuple(estimators)
+    if not names:
+        raise ValueError(f"no estimator named; give some of {', '.join(map(repr, NAMES))}")
+    for name in names:
+        check_choice(name, "estimator", NAMES)
+        if name in NEEDS and given[NEEDS[name]] is None:
+            raise ValueError(f"estimator {name!r} needs {NEEDS[name]}=...; see estimate_values")
+    return tuple(dict.fromkeys(names))
+
+
+def _cross_fit(
+    episodes: Episodes, problem: Problem, learn: Learn, behavior: ArrayLike | None, seed: int
+) -> CrossFitted:
+    if (episodes.id == episodes.id[0]).all():
+        return CrossFitted(*np.full((4, len(episodes)), np.nan))
+    return cross_fitted(
+        episodes,
+        learn,
+        seed=seed,
+        behavior=behavior,
+        action_noise=problem.action_noise,
+        horizon=problem.horizon,
+        discount=problem.discount,
+    )
+
+
+def _true_interval(
+    truth: Episodes | float,
+    problem: Problem,
+    count: int,
+    seed: int,
+    interval: str,
+    confidence: float,
+) -> Found:
+    if not isinstance(truth, Episodes):
+        return float(truth), float(truth), float(truth)
+    returns = truth.truncate(problem.horizon).returns(problem.discount)
+    evaluate = {"True": partial(average, returns)}
+    resampled = resampled_values(evaluate, len(truth), count, seed)["True"]
+    return value_and_interval(evaluate["True"], resampled, len(truth), interval, confidence)

@@ -1,0 +1,175 @@
+"""What a reader should know before trusting an estimate, in words; "" where nothing is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor.episodes import Episodes
+from butfor.ope.bootstrap import Found
+from butfor.ope.crossfit import CrossFitted
+from butfor.ope.problem import Problem
+from butfor.ope.support import overlap_problems, unsupported_mass, unsupported_model_mass
+from butfor.variables import Floats
+
+WEIGHTED = ("IS", "WIS", "PDIS", "PDWIS", "DR", "WDR", "MAGIC")  # use importance weights
+UNDEFINED = ("WIS", "PDWIS")  # without an episode that follows the policy
+NEED_OVERLAP = (*WEIGHTED, "FQE")
+FEW = 50  # an effective sample size below this is told
+SMALL_MASS = 0.01  # a share of probability below this is not
+FAR = 0.1  # standard deviations of the return by which cross-fitting must differ to be told
+LISTED = 3  # states that a message names
+
+NOBODY = {
+    "IS": "so that every weight is 0, and the estimate with them",
+    "WIS": "undefined",
+    "PDIS": "only rewards before they left it count",
+    "PDWIS": "undefined",
+    "DR": "the model alone speaks for the rest",
+    "WDR": "the model alone speaks for the rest",
+    "MAGIC": "the model alone speaks for the rest",
+}
+LEFT_OUT = {
+    "DR": "of these only the model tells",
+    "WDR": "of these only the model tells",
+    "MAGIC": "of these only the model tells",
+    "FQE": "these count as 0",
+}
+
+
+def explain(
+    problem: Problem,
+    found: Mapping[str, Found],
+    resampled: Mapping[str, Floats],
+    crossed: CrossFitted | None,
+) -> dict[str, str]:
+    """Say what is doubtful about each estimate (value, low, high)."""
+    missing = overlap_problems(problem)
+    spread = float(problem.returns.std())
+    explained = {}
+    for name in found:
+        said = []
+        if name != "True":
+            said = [
+                "one episode: no interval" if len(problem) == 1 else "",
+                of_weights(name, problem),
+                of_overlap(name, missing),
+                of_undefined(resampled[name]) if name in UNDEFINED else "",
+                of_unsupported(name, problem, crossed),
+                of_outside(found[name]),
+            ]
+        plain = name.removesuffix(" (cross-fitted)")
+        if plain != name and plain in found:
+            said.append(of_luck(found[name], found[plain], spread))
+        explained[name] = "; ".join(sentence for sentence in said if sentence)
+    return explained
+
+
+def sizes(name: str, problem: Problem, truth: Episodes | float | None) -> tuple[int, float]:
+    """Episodes that count, and the effective sample size (sum w)^2 / sum w^2."""
+    if name == "True":
+        count = len(truth) if isinstance(truth, Episodes) else 0
+        return count, float(count) if count else float("nan")
+    if name not in WEIGHTED:
+        return len(problem), float(len(problem))
+    ratio = problem.ratio[:, -1]
+    followers = int((ratio > 0).sum())
+    if followers == 0:
+        return 0, 0.0
+    scaled = ratio / ratio.max()
+    return followers, float(scaled.sum() ** 2 / (scaled**2).sum())
+
+
+def of_weights(name: str, problem: Problem) -> str:
+    """Say how few episodes carry an estimate."""
+    if name not in WEIGHTED:
+        return ""
+    n = len(problem)
+    followers, effective = sizes(name, problem, None)
+    if followers == 0:
+        return f"no episode follows the policy to its end: {NOBODY[name]}"
+    if effective >= min(FEW, n / 2):
+        return ""
+    return (
+        f"{followers} of {n} episodes follow the policy to their end; the estimate rests on them "
+        f"(effective sample size {effective:.1f})"
+    )
+
+
+def of_overlap(name: str, states: NDArray[np.int64]) -> str:
+    """Say in which states the target does what the behaviour never did."""
+    if name not in NEED_OVERLAP or len(states) == 0:
+        return ""
+    listed = ", ".join(str(state) for state in states[:LISTED])
+    more = ", …" if len(states) > LISTED else ""
+    return (
+        f"the policy takes actions never seen in {len(states)} visited "
+        f"state{'s' if len(states) > 1 else ''} ({listed}{more}): "
+        f"{LEFT_OUT.get(name, 'this estimate leaves them out')}"
+    )
+
+
+def of_undefined(resampled: Floats) -> str:
+    """Say in how many resamples there was no value."""
+    undefined = int((~np.isfinite(resampled)).sum())
+    if undefined in (0, len(resampled)):
+        return ""
+    return (
+        f"in {undefined} of {len(resampled)} resamples no episode follows the policy; the interval "
+        "leaves them out"
+    )
+
+
+def of_outside(found: Found) -> str:
+    """Say that the value (value, low, high) is not between the bounds."""
+    value, low, high = found
+    slack = 1e-9 * max(abs(low), abs(high))
+    if not (value < low - slack or value > high + slack):
+        return ""
+    return (
+        "the value lies outside its interval: it rests on steps seen so seldom that resamples lose "
+        "them"
+    )
+
+
+def of_unsupported(name: str, problem: Problem, crossed: CrossFitted | None) -> str:
+    """Say how much of the probability runs through pairs never seen."""
+    crossing = name.endswith("(cross-fitted)")
+    if crossing and crossed is not None:
+        by_model, by_path = crossed.unsupported_model_based, crossed.unsupported_counterfactual
+        mass = by_model if name.startswith("MB") else by_path
+    elif name.startswith("MB"):
+        mass = unsupported_model_mass(
+            problem.episodes, problem.model, problem.target, horizon=problem.horizon
+        )
+    elif name.startswith("CF"):
+        mass = unsupported_mass(
+            problem.episodes,
+            problem.model,
+            problem.target,
+            behavior=problem.behavior,
+            action_noise=problem.action_noise,
+            horizon=problem.horizon,
+        )
+    else:
+        return ""
+    share = float(mass.mean())
+    if not share >= SMALL_MASS:
+        return "" if np.isfinite(share) else "one episode cannot be split into halves"
+    where = "half that judges" if crossing else "log"
+    return (
+        f"{100 * share:.0f} % of the probability runs through state-action pairs never seen in the "
+        f"{where}, which are made up (by default they lead to the worst outcome: pessimistic)"
+    )
+
+
+def of_luck(crossed: Found, plain: Found, spread: float) -> str:
+    """Say that the cross-fitted estimate (value, low, high) is far below the plain one."""
+    if not (crossed[2] < plain[1] and plain[0] - crossed[0] > FAR * spread):
+        return ""
+    return (
+        f"on models of the other half the policy scores {crossed[0]:+.2f} instead of "
+        f"{plain[0]:+.2f}: it picked the model's luck"
+    )
