@@ -1,0 +1,19 @@
+"""Pictures, one function each: plain data in, an Altair chart out; the only home of altair."""
+
+from butfor.figures.boxplot import boxplot_chart
+from butfor.figures.diagrams import scm_diagrams
+from butfor.figures.estimates import estimates_chart
+from butfor.figures.nonidentifiability import nonidentifiability_chart
+from butfor.figures.outcome_table import outcome_table_chart
+from butfor.figures.save import save_figure
+from butfor.figures.trajectory import trajectory_chart
+
+__all__ = [
+    "boxplot_chart",
+    "estimates_chart",
+    "nonidentifiability_chart",
+    "outcome_table_chart",
+    "save_figure",
+    "scm_diagrams",
+    "trajectory_chart",
+]
