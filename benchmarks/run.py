@@ -13,6 +13,7 @@ import platform
 import random
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -27,6 +28,8 @@ from rich.table import Table
 import butfor as bf
 from butfor.fit import destinations
 from butfor.sepsis import dynamics
+from butfor.studies.oberst2019 import Settings, repeat_logs
+from butfor.studies.oberst2019_article import write_study
 from tests.reference import paper
 from tests.reference import sepsis as plain_sepsis
 
@@ -190,6 +193,42 @@ def measure_tensor() -> list[Measurement]:
     return [Measurement("exact tensor", best_of(3, tensor), "about 1 s")]
 
 
+def measure_study() -> list[Measurement]:
+    """The 2 x 100 logs of the study, against the slow twins' time for one log, times 200."""
+    settings = Settings()
+
+    def run() -> None:
+        repeat_logs(settings, hidden=True)
+        repeat_logs(settings, hidden=False)
+
+    repeat_logs(Settings(repeats=2), hidden=True)
+    start = time.perf_counter()
+    run()
+    seconds = time.perf_counter() - start
+    twin = 200 * plain_log_seconds()
+    note = f"twin: {twin / 60:.0f} min, from one log simulated and replayed in plain Python"
+    return [Measurement("study, 2 x 100 logs", seconds, "", twin / seconds, note)]
+
+
+def plain_log_seconds() -> float:
+    """Time of one log by the slow twins: simulate train, held-out and truth, five draws each."""
+    policy = bf.sepsis.behavior_policy("icml2019").tolist()
+    start = time.perf_counter()
+    plain_sepsis.simulate(policy, 300, random.Random(0), "icml2019")
+    simulated = (time.perf_counter() - start) * 1000 / 300
+    return 3 * simulated + paper_seconds(*sepsis_problem())
+
+
+def measure_whole_study() -> list[Measurement]:
+    """The article with all its figures, as the command writes it."""
+    with tempfile.TemporaryDirectory() as folder:
+        start = time.perf_counter()
+        write_study(Settings(), Path(folder) / "study")
+        seconds = time.perf_counter() - start
+    work = "the whole study, article and figures"
+    return [Measurement(work, seconds, "under 60 s", None, "", seconds < 60)]
+
+
 MEMORY_CODE = """
 import numpy as np, butfor as bf
 from benchmarks.run import sepsis_problem
@@ -239,6 +278,8 @@ MEASURES = [
     measure_simulation,
     measure_planning,
     measure_tensor,
+    measure_study,
+    measure_whole_study,
     measure_memory,
     measure_import,
 ]

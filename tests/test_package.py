@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import butfor as bf
+from butfor.audit import Audit
 from butfor.cli import app
 
 ROOT = Path(__file__).parent.parent
@@ -19,14 +20,16 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "CONT
 
 # who may import whom: a module may use those of its own and of earlier lines
 LAYERS = [
-    ["checks", "variables", "kernels"],
+    ["checks", "variables", "words", "kernels"],
     ["frames", "streams"],
     ["episodes"],
     ["policy"],
     ["mdp"],
     ["fit", "planning", "scm"],
     ["counterfactual", "sepsis"],
-    ["demo"],
+    ["decomposition", "flags", "ope", "folders", "figures"],
+    ["audit"],
+    ["demo", "studies"],
     ["cli"],
 ]
 HOMES = {
@@ -34,6 +37,9 @@ HOMES = {
     "gymnasium": {"sepsis", "__init__"},
     "typer": {"cli"},
     "rich": {"cli"},
+    "altair": {"figures"},
+    "vl_convert": {"figures"},
+    "jinja2": {"studies"},
 }
 
 
@@ -78,7 +84,8 @@ def test_heavy_libraries_stay_at_home():
 def test_importing_butfor_loads_nothing_heavy():
     code = (
         "import sys, butfor; "
-        "print([m for m in ('numba', 'scipy', 'pandas', 'typer', 'rich') if m in sys.modules])"
+        "heavy = 'numba', 'scipy', 'pandas', 'altair', 'typer', 'rich'; "
+        "print([name for name in heavy if name in sys.modules])"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
 
@@ -120,16 +127,26 @@ def test_constraints_name_versions_only():
 # ------------------------------------------------------------------------------- the command line
 
 
-def test_demo_prints_estimates_outcomes_and_ten_patients():
-    result = CliRunner().invoke(app, ["demo", "--episodes", "300", "--seed", "2"])
-    assert result.exit_code == 0
-    for words in ("Observed", "Model-based", "Counterfactual", "True", "discharged", "no change"):
+def test_demo_prints_estimates_outcomes_and_patients_and_says_where_files_are(tmp_path):
+    out = tmp_path / "demo"
+    arguments = ["demo", "--episodes", "300", "--seed", "2", "--out", str(out)]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    for words in ("Observed", "WIS", "MB", "CF", "True", "discharged", "no change"):
         assert words in result.output
     assert "The 10 patients for whom it would differ most" in result.output
+    assert "The audit folder:" in result.output
+    assert "The figures:" in result.output
+    assert len(Audit.load(out / "audit").episodes) == 300
+    assert {path.name for path in (out / "figures").iterdir()} >= {"estimates.png", "outcomes.svg"}
+    assert CliRunner().invoke(app, arguments).exit_code == 0  # again, over the first one
 
 
-def test_demo_as_json_agrees_with_the_library():
-    result = CliRunner().invoke(app, ["demo", "--episodes", "200", "--seed", "1", "--json"])
+def test_demo_as_json_agrees_with_the_library(tmp_path):
+    result = CliRunner().invoke(
+        app,
+        ["demo", "--episodes", "200", "--seed", "1", "--json", "--out", str(tmp_path / "demo")],
+    )
     printed = json.loads(result.stdout)
     log = bf.sepsis.simulate(
         bf.sepsis.behavior_policy("icml2019"), 200, seed=1, version="icml2019"
@@ -137,14 +154,21 @@ def test_demo_as_json_agrees_with_the_library():
     model = bf.fit_mdp(log)
     target = bf.policy_iteration(model)
     exact = bf.counterfactual_outcomes(log, model, target)
-    assert printed["estimates"]["Observed"] == pytest.approx(log.returns().mean())
-    assert printed["estimates"]["Counterfactual"] == pytest.approx(exact.expected_return.mean())
+    value = {row["estimator"]: row["value"] for row in printed["estimates"]}
+    assert value["Observed"] == pytest.approx(log.returns().mean())
+    assert value["CF"] == pytest.approx(exact.expected_return.mean())
     assert printed["outcomes"]["died"]["discharged"] == exact.table().loc["died", "discharged"]
-    first = printed["largest_differences"][0]
-    assert abs(first["difference"]) == pytest.approx(abs(exact.difference).max())
-    row = log.offsets[first["id"]] + first["first_change"] - 1
+    first = printed["flagged"][0]
+    row = log.offsets[first["id"]] + first["first_change"]
     assert target[log.state[row], log.action[row]] == 0
-    assert len(printed["largest_differences"]) == 10
+
+
+def test_demo_does_not_replace_a_folder_of_somebody_else(tmp_path):
+    (tmp_path / "letters.txt").write_text("dear all")
+    result = CliRunner().invoke(app, ["demo", "--episodes", "50", "--out", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "will not be replaced" in result.stderr
+    assert (tmp_path / "letters.txt").exists()
 
 
 @pytest.mark.parametrize(

@@ -15,31 +15,40 @@ gymnasium.register(
 )
 
 if TYPE_CHECKING:
-    from butfor import sepsis
+    from butfor import figures, sepsis
+    from butfor.audit import Audit, run_audit
     from butfor.counterfactual import (
         Counterfactuals,
         Draws,
         counterfactual_outcomes,
+        draws_needed,
         sample_counterfactuals,
+        step_contributions,
     )
     from butfor.episodes import Episodes
     from butfor.fit import fit_mdp
     from butfor.mdp import TabularMDP
+    from butfor.ope.estimate import estimate_values
     from butfor.planning import policy_iteration, policy_value, state_values
     from butfor.policy import estimate_behavior, greedy, soften
     from butfor.scm.gumbel_max import GumbelMax, counterfactual_distribution
     from butfor.variables import Outcome, Variable
 
 _HOMES = {
+    "Audit": "audit",
+    "run_audit": "audit",
     "Counterfactuals": "counterfactual",
     "Draws": "counterfactual",
     "counterfactual_outcomes": "counterfactual",
+    "draws_needed": "counterfactual",
     "sample_counterfactuals": "counterfactual",
+    "step_contributions": "counterfactual",
     "Episodes": "episodes",
     "Outcome": "variables",
     "Variable": "variables",
     "fit_mdp": "fit",
     "TabularMDP": "mdp",
+    "estimate_values": "ope.estimate",
     "policy_iteration": "planning",
     "policy_value": "planning",
     "state_values": "planning",
@@ -51,6 +60,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Audit",
     "Counterfactuals",
     "Draws",
     "Episodes",
@@ -60,21 +70,26 @@ __all__ = [
     "Variable",
     "counterfactual_distribution",
     "counterfactual_outcomes",
+    "draws_needed",
     "estimate_behavior",
+    "estimate_values",
+    "figures",
     "fit_mdp",
     "greedy",
     "policy_iteration",
     "policy_value",
+    "run_audit",
     "sample_counterfactuals",
     "sepsis",
     "soften",
     "state_values",
+    "step_contributions",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "sepsis":
-        return import_module("butfor.sepsis")
+    if name in ("figures", "sepsis"):
+        return import_module(f"butfor.{name}")
     if name in _HOMES:
         return getattr(import_module(f"butfor.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'butfor' has no attribute {name!r}")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated
 
 import pandas as pd
@@ -13,7 +16,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 import butfor
-from butfor.demo import Demonstration, run_demonstration
+from butfor.audit import Audit
+from butfor.checks import check_choice
+from butfor.demo import MARKER as DEMO_MARKER
+from butfor.demo import SHOWN, run_demonstration, write_demonstration
+from butfor.folders import check_free
+from butfor.studies.oberst2019 import Settings
+from butfor.studies.oberst2019_article import write_study
+from butfor.words import percent
 
 app = typer.Typer(
     help="But for what was done: what would have happened under another policy?",
@@ -43,12 +53,72 @@ def main(
 
 @app.command()
 def demo(
-    episodes: Annotated[int, typer.Option(min=1, help="Patients to simulate.")] = 1000,
+    episodes: Annotated[int, typer.Option(min=10, help="Patients to simulate.")] = 1000,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the simulation.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for the audit and the figures.")] = Path("demo"),
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Simulate a sepsis log, learn a policy from it, and ask what it would have changed."""
     console = Console(stderr=as_json)
+    with _problems_in_words(), _progress(console, "Simulating, learning, planning") as show:
+        check_free(out, marker=DEMO_MARKER, overwrite=True)
+        audit = run_demonstration(episodes=episodes, seed=seed, progress=show)
+        written = write_demonstration(audit, out)
+    if as_json:
+        typer.echo(json.dumps(_audit_as_json(audit, written)))
+        return
+    _print_audit(console, audit)
+    console.print(
+        "Model estimates, not facts: to the model the policy looks excellent, in the simulator it "
+        "does harm, because the model never saw what the physician saw. Such cases are for experts "
+        "to read.\n"
+    )
+    for path, what in zip(written, ("The audit folder", "The figures"), strict=True):
+        console.print(f"{what}: {path}")
+
+
+@app.command()
+def study(
+    name: Annotated[str, typer.Argument(help="Which study: oberst2019.")],
+    out: Annotated[Path, typer.Option(help="Folder for the article.")],
+    repeats: Annotated[int, typer.Option(min=2, help="Fresh logs.")] = 100,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of everything.")] = 0,
+    simulator: Annotated[str, typer.Option(help="icml2019 or corrected.")] = "icml2019",
+    terminal: Annotated[str, typer.Option(help="How ends count: icml2019 or visits.")] = "icml2019",
+    behavior: Annotated[
+        str, typer.Option(help="Physician planned on the estimated or the exact tensor.")
+    ] = "estimated",
+    overwrite: Annotated[bool, typer.Option(help="Replace a study that is there.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Run a published experiment again and write it as an article."""
+    console = Console(stderr=True)
+    with _problems_in_words():
+        check_choice(name, "study", ("oberst2019",))
+        settings = Settings(
+            repeats=repeats, seed=seed, simulator=simulator, terminal=terminal, behavior=behavior
+        )
+        with _progress(console, "Logs") as show:
+            folder = write_study(settings, out, overwrite=overwrite, progress=show)
+    if as_json:
+        typer.echo((folder / "results.json").read_text())
+    else:
+        typer.echo(f"The article: {folder / 'index.html'}")
+
+
+@contextmanager
+def _problems_in_words() -> Iterator[None]:
+    """End with exit code 2 and one sentence where input is wrong or a folder is in the way."""
+    try:
+        yield
+    except (ValueError, OSError) as problem:
+        typer.echo(f"Error: {problem}", err=True)
+        raise typer.Exit(2) from None
+
+
+@contextmanager
+def _progress(console: Console, words: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar while something long runs."""
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -57,79 +127,84 @@ def demo(
         console=console,
         transient=True,
     ) as bar:
-        task = bar.add_task("Simulating, learning, planning", total=None)
+        task = bar.add_task(words, total=None)
 
         def show(done: int, total: int) -> None:
-            bar.update(task, description="Episodes", completed=done, total=total)
+            bar.update(task, completed=done, total=total)
 
-        result = run_demonstration(episodes=episodes, seed=seed, progress=show)
-    if as_json:
-        typer.echo(json.dumps(_demonstration_as_json(result)))
-    else:
-        _print_demonstration(console, result)
+        yield show
 
 
-def _demonstration_as_json(demonstration: Demonstration) -> dict[str, object]:
+def _audit_as_json(audit: Audit, written: list[Path]) -> dict[str, object]:
     return {
-        "estimates": dict(
-            zip(demonstration.estimates["estimator"], demonstration.estimates["value"], strict=True)
-        ),
-        "outcomes": demonstration.result.table().to_dict("index"),
-        "largest_differences": demonstration.largest_differences().to_dict("records"),
+        "estimates": audit.estimates.astype(object)
+        .where(audit.estimates.notna(), None)
+        .to_dict("records"),
+        "outcomes": audit.outcome_table().to_dict("index"),
+        "flagged": audit.flagged.head(10).to_dict("records"),
+        "written": [str(path) for path in written],
     }
 
 
-def _print_demonstration(console: Console, demonstration: Demonstration) -> None:
-    log, model = demonstration.log, demonstration.model
+def _print_audit(console: Console, audit: Audit) -> None:
+    counts = audit.meta["counts"]
+    seen = int((audit.model.counts > 0).sum())
     console.print(
-        f"\n[bold]Would the policy have changed what happened?[/bold] {len(log)} simulated "
-        f"patients, {len(log.state)} decisions. The policy was learned from this log, which hides "
-        f"glucose and diabetes. {int((model.counts > 0).sum())} of {model.counts.size} pairs of "
-        "state and treatment were ever seen; the others are taken to be fatal.\n"
+        "\n[bold]Would the policy have changed what happened?[/bold] "
+        f"{counts['episodes']} simulated patients, {counts['steps']} decisions. The policy was "
+        f"learned from this log, which hides glucose and diabetes. {seen} of "
+        f"{audit.model.counts.size} pairs of state and treatment were ever seen; the others are "
+        "taken to be fatal.\n"
     )
-    estimates = _table("", ">Mean return", "")
-    for _, row in demonstration.estimates.iterrows():
-        estimates.add_row(row["estimator"], f"{row['value']:+.3f}", row["note"])
+    estimates = _table("", ">Mean return", "95% interval", ">Patients that count")
+    for _, row in audit.estimates[audit.estimates["estimator"].isin(SHOWN)].iterrows():
+        known = row["low"] == row["low"]
+        estimates.add_row(
+            row["estimator"],
+            f"{row['value']:+.3f}",
+            f"{row['low']:+.3f} to {row['high']:+.3f}" if known else "",
+            "" if row["estimator"] == "True" else str(row["episodes"]),
+        )
     console.print("[bold]How well would the policy do?[/bold]", estimates)
+    for warning in audit.estimates.loc[
+        audit.estimates["estimator"].isin(("WIS", "CF (cross-fitted)")), ["estimator", "warning"]
+    ].itertuples():
+        if warning.warning:
+            console.print(f"{warning.estimator}: {warning.warning}.")
 
-    counts = demonstration.result.table()
-    outcomes = _table("", *(f">{name}" for name in counts.columns))
-    for name, numbers in counts.iterrows():
+    table = audit.outcome_table()
+    outcomes = _table("", *(f">{name}" for name in table.columns))
+    for name, numbers in table.iterrows():
         outcomes.add_row(str(name), *(str(number) for number in numbers))
     console.print(
-        "[bold]Patients by what happened (rows) and likeliest outcome under the policy[/bold]",
+        "\n[bold]Patients by what happened (rows) and likeliest outcome under the policy[/bold]",
         outcomes,
     )
-    frame = demonstration.largest_differences()
+    frame = audit.flagged.head(10)
     console.print(
         f"[bold]The {len(frame)} patients for whom it would differ most[/bold]: what happened, the "
         "chance of each outcome under the policy, by how much the expected return differs, and the "
         "first step at which the policy would have done something else",
-        _largest_differences(frame, counts.columns),
-    )
-    console.print(
-        "Model estimates, not facts: to the model the policy looks excellent, in the simulator it "
-        "does harm, because the model never saw what the physician saw. Such cases are for experts "
-        "to read."
+        _flagged_table(frame, audit.meta["outcomes"], audit.meta["none"]),
     )
 
 
-def _largest_differences(frame: pd.DataFrame, outcomes: pd.Index[str]) -> Table:
+def _flagged_table(frame: pd.DataFrame, outcomes: list[str], none: str) -> Table:
     table = _table(
         ">Patient",
         ">Steps",
         "Happened",
-        *(f">{name}" for name in outcomes),
+        *(f">{name}" for name in [*outcomes, none]),
         ">Differs by",
         ">Step",
     )
-    columns = [f"p_{name}" for name in outcomes[:-1]] + ["p_none"]
+    columns = [f"p_{name}" for name in outcomes] + ["p_none"]
     for _, row in frame.iterrows():
         table.add_row(
             str(row["id"]),
             str(row["length"]),
             row["observed_outcome"],
-            *(_percent(row[column]) for column in columns),
+            *(_short_percent(row[column]) for column in columns),
             f"{row['difference']:+.2f}",
             "never" if row["first_change"] < 0 else str(row["first_change"]),
         )
@@ -144,8 +219,5 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def _percent(probability: float) -> str:
-    """Return a percentage; never 0 or 100, which no model can know."""
-    if probability < 0.001:
-        return "<0.1%"
-    return ">99.9%" if probability > 0.999 else f"{probability:.1%}"
+def _short_percent(probability: float) -> str:
+    return percent(probability).replace("under ", "<").replace("over ", ">")

@@ -162,30 +162,8 @@ def counterfactual_outcomes(
     task = _prepare(
         episodes, model, target, behavior, mechanism, action_noise, horizon, continuation
     )
-    check_discount(discount)
     log = task.episodes
-    values, outcomes = value_tables(model, task.policy, horizon=task.horizon, discount=discount)
-    probability = np.zeros((len(log), len(model.outcomes) + 1))
-    expected_return = np.zeros(len(log))
-
-    def work(first: int, last: int) -> None:
-        impossible = kernels.exact_outcomes(
-            first,
-            last,
-            task.log,
-            task.behavior,
-            task.target,
-            task.dynamics,
-            task.shared,
-            float(discount),
-            values,
-            outcomes,
-            probability,
-            expected_return,
-        )
-        _refuse(impossible, log, model)
-
-    in_blocks(work, len(log), threads=threads, progress=progress)
+    probability, expected_return, _ = _push(task, task.log, model, discount, threads, progress)
     return Counterfactuals(
         episodes=log,
         probability=probability,
@@ -248,6 +226,19 @@ def sample_counterfactuals(
     return Draws(episodes=log, state=state, action=action, reward=reward)
 
 
+def draws_needed(precision: float, confidence: float = 0.95) -> int:
+    """Draws that estimate any probability to within `precision`, with this confidence.
+
+    Hoeffding: 2 exp(-2 n precision^2) <= 1 - confidence. The paper's footnote asks for it; the
+    exact answer needs none.
+    """
+    if not 0 < precision < 1:
+        raise ValueError(f"precision {precision}: give a number between 0 and 1")
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence {confidence}: give a number between 0 and 1")
+    return int(np.ceil(np.log(2 / (1 - confidence)) / (2 * precision**2)))
+
+
 def step_contributions(
     episodes: Episodes,
     model: TabularMDP,
@@ -269,9 +260,6 @@ def step_contributions(
     """
     task = _prepare(episodes, model, target, behavior, mechanism, action_noise, horizon, True)
     log = task.episodes
-    values, outcomes = value_tables(
-        model, task.policy, horizon=task.horizon, discount=check_discount(discount)
-    )
     # the rest of an episode from each of its steps on, as an episode of its own
     of_row = np.repeat(np.arange(len(log)), log.lengths)
     rest = task.log._replace(
@@ -280,31 +268,11 @@ def step_contributions(
         left=task.log.left[of_row],
         outcome=log.outcome[of_row],
     )
-    here = np.zeros(len(log.state))
-    mass = np.zeros((len(log.state), outcomes.shape[2]))
-
-    def work(first: int, last: int) -> None:
-        impossible = kernels.exact_outcomes(
-            first,
-            last,
-            rest,
-            task.behavior,
-            task.target,
-            task.dynamics,
-            task.shared,
-            float(discount),
-            values,
-            outcomes,
-            mass,
-            here,
-        )
-        _refuse(impossible, log, model)
-
-    in_blocks(work, len(here), threads=threads)
+    _, here, after = _push(task, rest, model, discount, threads, None)
     ends = log.offsets[1:] - 1
     following = np.append(here[1:], 0.0)
     over = (log.outcome >= 0) & (model.terminal == "visits")
-    following[ends] = np.where(over, 0.0, values[task.log.left, log.next_state[ends]])
+    following[ends] = np.where(over, 0.0, after[task.log.left, log.next_state[ends]])
     return np.asarray(discount**log.time * (here - log.reward - discount * following))
 
 
@@ -381,6 +349,46 @@ def _prepare(
         log=columns,
         shared=action_noise == "shared",
     )
+
+
+def _push(
+    task: _Task,
+    log: kernels.Log,
+    model: TabularMDP,
+    discount: float,
+    threads: int | None,
+    progress: Progress | None,
+) -> tuple[Floats, Floats, Floats]:
+    """Push each episode of `log` through its chain.
+
+    Returns outcome probabilities [n, O + 1], expected returns [n], and what the model alone gives
+    by steps left and state [H + 1, S].
+    """
+    values, outcomes = value_tables(
+        model, task.policy, horizon=task.horizon, discount=check_discount(discount)
+    )
+    probability = np.zeros((len(log.start), outcomes.shape[2]))
+    expected_return = np.zeros(len(log.start))
+
+    def work(first: int, last: int) -> None:
+        impossible = kernels.exact_outcomes(
+            first,
+            last,
+            log,
+            task.behavior,
+            task.target,
+            task.dynamics,
+            task.shared,
+            float(discount),
+            values,
+            outcomes,
+            probability,
+            expected_return,
+        )
+        _refuse(impossible, task.episodes, model)
+
+    in_blocks(work, len(expected_return), threads=threads, progress=progress)
+    return probability, expected_return, values
 
 
 def _policy_rows(policy: Floats) -> kernels.Rows:

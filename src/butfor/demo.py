@@ -2,74 +2,58 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import pandas as pd
+from pathlib import Path
 
 from butfor import sepsis
-from butfor.counterfactual import Counterfactuals, counterfactual_outcomes
+from butfor.audit import Audit, run_audit
 from butfor.episodes import Episodes
+from butfor.figures import estimates_chart, outcome_table_chart, save_figure, trajectory_chart
 from butfor.fit import fit_mdp
+from butfor.folders import whole_folder
 from butfor.mdp import TabularMDP
 from butfor.planning import policy_iteration, policy_value
 from butfor.streams import Progress
 from butfor.variables import Floats
 
 VERSION = "icml2019"  # the simulator of the paper, whose failure the demonstration shows
+MARKER = "audit/meta.json"
+# what a first look needs; the audit has all of them
+SHOWN = ("Observed", "WIS", "MB", "CF", "MB (cross-fitted)", "CF (cross-fitted)", "True")
 
 
-@dataclass(frozen=True, eq=False)
-class Demonstration:
-    """A log in which glucose and diabetes are hidden, its model, the target and the result."""
-
-    log: Episodes
-    model: TabularMDP
-    target: Floats
-    result: Counterfactuals
-    estimates: pd.DataFrame  # estimator, value, what it says
-
-    def largest_differences(self, count: int = 10) -> pd.DataFrame:
-        """Return the episodes that the target would have changed most, in either direction."""
-        frame = self.result.frame()
-        order = frame["difference"].abs().sort_values(ascending=False, kind="stable").index
-        chosen = frame.loc[order[:count]].copy()
-        chosen["first_change"] = first_changes(self.log, self.target)[order[:count]]
-        return chosen
+def learn(log: Episodes) -> tuple[TabularMDP, Floats]:
+    """Learn a model from a log and plan a policy on it."""
+    model = fit_mdp(log)
+    return model, policy_iteration(model, discount=0.99)
 
 
 def run_demonstration(
     *, episodes: int = 1000, seed: int = 0, progress: Progress | None = None
-) -> Demonstration:
-    """Simulate, hide, learn, plan, and ask what would have happened to each patient."""
-    behavior = sepsis.behavior_policy(VERSION)
-    full = sepsis.simulate(behavior, episodes, seed=seed, version=VERSION)
+) -> Audit:
+    """Simulate patients, hide what the physician saw, learn a policy, and audit it."""
+    physician = sepsis.behavior_policy(VERSION)
+    full = sepsis.simulate(physician, episodes, seed=seed, version=VERSION)
     log = full.hide("glucose", "diabetes")
-    model = fit_mdp(log)
-    target = policy_iteration(model, discount=0.99)
-    result = counterfactual_outcomes(log, model, target, progress=progress)
-    truth = policy_value(sepsis.model(VERSION), sepsis.full_policy(target), horizon=result.horizon)
-    estimates = pd.DataFrame(
-        [
-            ("Observed", log.returns().mean(), "mean of the log"),
-            (
-                "Model-based",
-                policy_value(model, target, horizon=result.horizon),
-                "new patients in the model",
+    model, target = learn(log)
+    truth = policy_value(sepsis.model(VERSION), sepsis.full_policy(target), horizon=log.horizon)
+    return run_audit(log, model, target, learn=learn, truth=truth, seed=seed, progress=progress)
+
+
+def write_demonstration(audit: Audit, folder: str | Path) -> list[Path]:
+    """Write the audit folder and its figures; a demonstration that is there is replaced."""
+    goal = Path(folder)
+    with whole_folder(goal, marker=MARKER, overwrite=True) as new:
+        audit.save(new / "audit")
+        shown = audit.estimates[audit.estimates["estimator"].isin(SHOWN)]
+        charts = {
+            "estimates": estimates_chart(shown, domain=(-1, 1)),
+            "outcomes": outcome_table_chart(
+                audit.outcome_table(), expected=audit.outcome_table(expected=True)
             ),
-            ("Counterfactual", result.expected_return.mean(), "mean over these patients, exact"),
-            ("True", truth, "known only because this is a simulator"),
-        ],
-        columns=["estimator", "value", "note"],
-    )
-    return Demonstration(log, model, target, result, estimates)
-
-
-def first_changes(log: Episodes, target: Floats) -> pd.Series[int]:
-    """Return the first step at which the target would not surely have done what was done; -1: none.
-
-    Counted from 1.
-    """
-    differs = target[log.state, log.action] < 1
-    steps = pd.Series(log.time + 1).where(differs)
-    first = steps.groupby(pd.Series(range(len(log))).repeat(log.lengths).to_numpy()).min()
-    return first.fillna(-1).astype(int)
+        }
+        for identifier in audit.flagged["id"].tolist()[:1]:
+            one, draws = audit.trajectory(identifier)
+            charts[f"patient_{identifier}"] = trajectory_chart(one, 0, draws)
+        for name, chart in charts.items():
+            save_figure(chart, new / "figures" / name, ("png", "svg", "pdf"))
+    return [goal / "audit", goal / "figures"]

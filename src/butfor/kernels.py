@@ -290,9 +290,9 @@ def exact_outcomes(
     At step t the row P(.|s, a) becomes its counterfactual given the observed transition, and
     with `shared` the target's row its counterfactual given the observed action. Past the observed
     end the rows are P and the target; what follows from a state with h steps left is known:
-    `values_after` [H + 1, S], `outcomes_after` [H + 1, S, O + 1]. Writes `outcome_mass`
-    [n, O + 1] (last: none) and `expected_return` [n]. Returns -1, or the first step that the model or the behaviour could not
-    have taken.
+    `values_after` [H + 1, S], `outcomes_after` [H + 1, S, O + 1]. Writes `outcome_mass` [n, O + 1]
+    (last: none) and `expected_return` [n]. Returns -1, or the first step that the model or the
+    behaviour could not have taken.
     """
     rows, next_state, reward, labels, states, actions, _ = dynamics
     outcomes = outcome_mass.shape[1]

@@ -8,6 +8,7 @@ treatments run from now on.
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -16,10 +17,11 @@ import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
 
 from butfor import kernels
-from butfor.checks import check_choice, check_policy
+from butfor.checks import check_choice, check_policy, check_whole
 from butfor.mdp import TabularMDP
 from butfor.planning import policy_iteration
 from butfor.policy import soften
+from butfor.streams import check_seed
 from butfor.variables import Floats, Integers, Outcome, Variable, project
 
 THREE, SWITCH = ("low", "normal", "high"), ("off", "on")
@@ -196,15 +198,44 @@ def model(
 
 @cache
 def behavior_policy(
-    version: str = "corrected", *, absorbing: bool = False, epsilon: float = 0.05
+    version: str = "corrected",
+    *,
+    absorbing: bool = False,
+    epsilon: float = 0.05,
+    tensor_draws: int | None = None,
+    seed: int = 0,
 ) -> Floats:
     """Return the physician of the paper, who knows the full state, [1440, 8].
 
     Policy iteration at discount .99; with probability `epsilon` another action instead. As in the
-    published code ends are not absorbing for this planner unless `absorbing`.
+    published code ends are not absorbing for this planner unless `absorbing`. The published one
+    planned on probabilities estimated from 10,000 draws a state and action: `tensor_draws`, with
+    `seed`.
     """
-    planned = policy_iteration(model(version, absorbing=absorbing), discount=0.99)
-    return _frozen(soften(planned, epsilon))
+    known = model(version, absorbing=absorbing)
+    if tensor_draws is not None:
+        check_whole(tensor_draws, "tensor_draws", 1, "a whole number")
+        known = resample_rows(known, tensor_draws, np.random.default_rng(check_seed(seed)))
+    return _frozen(soften(policy_iteration(known, discount=0.99), epsilon))
+
+
+def resample_rows(known: TabularMDP, draws: int, generator: np.random.Generator) -> TabularMDP:
+    """Estimate the rows of a model anew from so many draws of each."""
+    size = np.diff(known.start)
+    place = np.arange(len(known.probability)) - known.start[known.entry_row]
+    table = np.zeros((len(size), size.max()))
+    table[known.entry_row, place] = known.probability
+    counts = generator.multinomial(draws, table)[known.entry_row, place]
+    seen = counts > 0
+    return replace(
+        known,
+        start=np.concatenate(
+            [[0], np.cumsum(np.bincount(known.entry_row[seen], minlength=len(size)))]
+        ),
+        next_state=known.next_state[seen],
+        probability=counts[seen] / draws,
+        reward=known.reward[seen],
+    )
 
 
 def full_policy(policy: ArrayLike) -> Floats:

@@ -1,0 +1,482 @@
+"""The audit: everything that is known about a policy on a log, in one object and one folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+import butfor
+from butfor.checks import check_policy, check_whole
+from butfor.counterfactual import (
+    Counterfactuals,
+    Draws,
+    counterfactual_outcomes,
+    sample_counterfactuals,
+    step_contributions,
+)
+from butfor.decomposition import check_decomposition, decompose
+from butfor.episodes import Episodes
+from butfor.flags import describe_flag, first_changes, rank_flags
+from butfor.folders import whole_folder
+from butfor.mdp import TabularMDP
+from butfor.ope.crossfit import Learn
+from butfor.ope.estimate import estimate_values
+from butfor.ope.support import unsupported_mass
+from butfor.policy import estimate_behavior
+from butfor.scm.gumbel_max import GumbelMax
+from butfor.streams import Progress, check_seed
+from butfor.variables import Floats, Outcome, Variable, unravel
+
+TABLES = ("estimates", "episodes", "decomposition", "steps", "draws")
+REVIEWS = "reviews.sqlite"  # written by reviewers: survives when an audit is written again
+
+
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """Estimates, outcomes of every episode, decomposition and flags of a target policy."""
+
+    meta: dict[str, Any]  # version, parameters, seed, digest of the inputs, counts, timings
+    estimates: pd.DataFrame  # a row an estimator
+    episodes: pd.DataFrame  # a row an episode
+    decomposition: pd.DataFrame  # pieces that add up to the difference
+    steps: pd.DataFrame  # a row an observed step, and one for each final state
+    draws: pd.DataFrame  # steps of drawn trajectories of flagged episodes
+    model: TabularMDP
+    behavior: Floats  # [S, A]
+    target: Floats  # [S, A]
+
+    @property
+    def flagged(self) -> pd.DataFrame:
+        """The flagged episodes, by rank."""
+        return self.episodes[self.episodes["rank"] > 0].sort_values("rank")
+
+    def outcome_table(self, *, expected: bool = False) -> pd.DataFrame:
+        """Episodes by observed (rows) and counterfactual outcome (columns), none last."""
+        cells = self.decomposition[self.decomposition["by"] == "outcome"]
+        names = self.meta["outcomes"] + [self.meta["none"]]
+        value = "expected_episodes" if expected else "episodes"
+        table = cells.pivot(index="observed", columns="counterfactual", values=value)
+        return table.loc[names, names].rename_axis(index="observed", columns="under the target")
+
+    def log(self) -> Episodes:
+        """Return the log that was audited, from the table of steps."""
+        codes = pd.factorize(self.steps["id"])[0]
+        final = (self.steps["action"] < 0).to_numpy()
+        rows = np.flatnonzero(~final)
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(codes[rows]))])
+        columns = [name for name in self.steps if name.startswith("side.")]
+        side = self.steps[columns].rename(columns=lambda name: name.removeprefix("side."))
+        variables = {
+            key: tuple(_variable(entry) for entry in self.meta["variables"][key])
+            for key in ("state", "action", "side")
+        }
+        order = np.concatenate([rows, np.flatnonzero(final)])
+        frame = side.iloc[order].reset_index(drop=True)
+        for variable in variables["side"]:
+            frame[variable.name] = pd.Categorical(
+                frame[variable.name], list(variable.levels), ordered=True
+            )
+        names = self.meta["outcomes"] + [self.meta["none"]]
+        state = self.steps["state"].to_numpy(dtype=np.int32)
+        outcome = self.episodes["observed_outcome"].map({n: i for i, n in enumerate(names)})
+        return Episodes(
+            state=state[rows],
+            action=self.steps["action"].to_numpy(dtype=np.int32)[rows],
+            next_state=state[rows + 1],
+            reward=self.steps["reward"].to_numpy(dtype=np.float64)[rows],
+            offsets=offsets,
+            outcome=np.where(outcome == len(names) - 1, -1, outcome).astype(np.int32),
+            id=self.episodes["id"].to_numpy(),
+            final_key=state[final].astype(np.int64),
+            horizon=self.meta["parameters"]["horizon"],
+            state_variables=variables["state"],
+            action_variables=variables["action"],
+            outcomes=self.model.outcomes,
+            none_name=self.meta["none"],
+            side=frame if len(frame.columns) else None,
+            side_variables=variables["side"],
+        )
+
+    def trajectory(self, identifier: Any) -> tuple[Episodes, Draws]:
+        """Return one flagged episode and its drawn trajectories, to look at."""
+        mine = self.draws[self.draws["id"] == identifier]
+        if len(mine) == 0:
+            raise ValueError(
+                f"episode {identifier!r} has no drawn trajectories; flagged episodes have: "
+                f"{', '.join(map(str, self.flagged['id'].tolist()[:8]))} …"
+            )
+        log = self.log()
+        one = log.select([int((log.id == identifier).argmax())])
+        count, horizon = int(mine["draw"].max()) + 1, log.horizon
+        state = np.full((1, count, horizon + 1), -1, dtype=np.int32)
+        action = np.full((1, count, horizon), -1, dtype=np.int32)
+        reward = np.zeros((1, count, horizon))
+        draw, step = mine["draw"].to_numpy(), mine["step"].to_numpy()
+        state[0, draw, step] = mine["state"]
+        decided = (mine["action"] >= 0).to_numpy()
+        action[0, draw[decided], step[decided]] = mine["action"][decided]
+        reward[0, draw[decided], step[decided]] = mine["reward"][decided]
+        return one, Draws(episodes=one, state=state, action=action, reward=reward)
+
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
+        """Write the audit as a folder, whole or not at all.
+
+        An existing audit is only replaced with `overwrite`, and its reviews are kept.
+        """
+        with whole_folder(folder, marker="meta.json", overwrite=overwrite, keep=[REVIEWS]) as new:
+            for name in TABLES:
+                getattr(self, name).to_parquet(new / f"{name}.parquet", index=False)
+            np.savez(new / "model.npz", allow_pickle=False, **_arrays(self))
+            (new / "meta.json").write_text(json.dumps(self.meta, indent=2) + "\n")
+        return Path(folder)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Audit:
+        """Read an audit folder."""
+        path = Path(folder)
+        missing = [
+            name
+            for name in ("meta.json", "model.npz", *(f"{table}.parquet" for table in TABLES))
+            if not (path / name).is_file()
+        ]
+        if missing:
+            raise FileNotFoundError(
+                f"{path} is no audit: it has no {', '.join(missing)}; "
+                "give a folder that Audit.save or `butfor` wrote"
+            )
+        meta = json.loads((path / "meta.json").read_text())
+        tables = {name: pd.read_parquet(path / f"{name}.parquet") for name in TABLES}
+        with np.load(path / "model.npz", allow_pickle=False) as arrays:
+            stored = {name: arrays[name] for name in arrays.files}
+        behavior, target = stored.pop("behavior"), stored.pop("target")
+        outcomes = tuple(Outcome(**entry) for entry in meta["outcome_details"])
+        model = TabularMDP(**stored, outcomes=outcomes, terminal=meta["parameters"]["terminal"])
+        return cls(meta=meta, **tables, model=model, behavior=behavior, target=target)
+
+
+def run_audit(
+    episodes: Episodes,
+    model: TabularMDP,
+    target: ArrayLike,
+    *,
+    behavior: ArrayLike | None = None,
+    mechanism: GumbelMax | None = None,
+    action_noise: str = "shared",
+    horizon: int | None = None,
+    discount: float = 1.0,
+    estimators: Sequence[str] | None = None,
+    flags: int = 60,
+    draws: int = 5,
+    seed: int = 0,
+    learn: Learn | None = None,
+    truth: Episodes | float | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Audit:
+    """Judge a target policy on a log: estimates, every episode's outcome, decomposition, flags.
+
+    Parameters
+    ----------
+    behavior, mechanism, action_noise, horizon, discount
+        See `counterfactual_outcomes`.
+    estimators
+        See `estimate_values`.
+    flags : int
+        How many episodes to flag at most.
+    draws : int
+        Trajectories to draw for each flagged episode.
+    learn : optional
+        The function that made model and target of this log, log → (model, target). With it the
+        estimates include cross-fitted ones: a target judged on the log that it was learned from
+        has picked the luck of its model.
+    truth : optional
+        Episodes under the target in the world that made the log, or its value there: simulators
+        only.
+    """
+    started = time.perf_counter()
+    check_whole(flags, "flags", 0, "a whole number")
+    check_seed(seed)
+    policy = check_policy(target, model.n_states, model.n_actions, "target")
+    if behavior is None:
+        known = estimate_behavior(episodes, terminal=model.terminal)
+    else:
+        known = check_policy(behavior, model.n_states, model.n_actions, "behavior")
+    result = counterfactual_outcomes(
+        episodes,
+        model,
+        policy,
+        behavior=known,
+        mechanism=mechanism,
+        action_noise=action_noise,
+        horizon=horizon,
+        discount=discount,
+        threads=threads,
+        progress=progress,
+    )
+    outcomes_done = time.perf_counter()
+    log = result.episodes
+    options: dict[str, Any] = {
+        "behavior": known,
+        "action_noise": action_noise,
+        "horizon": result.horizon,
+    }
+    unsupported = unsupported_mass(log, model, policy, **options)
+    rank = rank_flags(result, flags)
+    table = _episode_table(result, policy, rank, unsupported, model, options)
+    estimates = estimate_values(
+        log,
+        model,
+        policy,
+        estimators=estimators,
+        behavior=known,
+        horizon=result.horizon,
+        discount=discount,
+        seed=seed,
+        learn=learn,
+        truth=truth,
+        counterfactuals=result,
+    )
+    decomposition = decompose(result)
+    gap = check_decomposition(decomposition)
+    estimated = time.perf_counter()
+    drawn = _draw_table(log, model, policy, rank, draws, seed, options)
+    meta = {
+        "butfor": butfor.__version__,
+        "parameters": {
+            "action_noise": action_noise,
+            "mechanism": "GumbelMax",
+            "horizon": result.horizon,
+            "discount": float(discount),
+            "terminal": model.terminal,
+            "flags": int(flags),
+            "draws": int(draws),
+        },
+        "seed": int(seed),
+        "digest": _digest(episodes, model, policy, known),
+        "counts": _counts(result, model, policy, rank),
+        "outcomes": result.outcome_names[:-1],
+        "none": result.outcome_names[-1],
+        "outcome_details": [asdict(outcome) for outcome in model.outcomes],
+        "variables": {
+            "state": [asdict(variable) for variable in log.state_variables],
+            "action": [asdict(variable) for variable in log.action_variables],
+            "side": [asdict(variable) for variable in log.side_variables],
+        },
+        "warnings": _warnings(result, model, policy),
+        "decomposition_gap": gap,
+        "seconds": {
+            "outcomes": round(outcomes_done - started, 4),
+            "estimates": round(estimated - outcomes_done, 4),
+            "all": round(time.perf_counter() - started, 4),
+        },
+    }
+    return Audit(
+        meta=json.loads(json.dumps(meta)),  # as it is read back from a folder
+        estimates=estimates,
+        episodes=table,
+        decomposition=decomposition,
+        steps=_step_table(log, policy),
+        draws=drawn,
+        model=model,
+        behavior=known,
+        target=policy,
+    )
+
+
+def _episode_table(
+    result: Counterfactuals,
+    target: Floats,
+    rank: NDArray[np.int64],
+    unsupported: Floats,
+    model: TabularMDP,
+    options: dict[str, Any],
+) -> pd.DataFrame:
+    log = result.episodes
+    table = result.frame()
+    table["first_change"] = first_changes(log, target)
+    table["unsupported"] = unsupported
+    table["rank"] = rank
+    reasons = np.full(len(log), "", dtype=object)
+    table["step_that_matters"] = -1
+    flagged = np.flatnonzero(rank)
+    if len(flagged):
+        chosen = log.select(flagged)
+        contribution = step_contributions(
+            chosen, model, target, discount=result.discount, **options
+        )
+        for i, position in enumerate(flagged):
+            mine = contribution[chosen.offsets[i] : chosen.offsets[i + 1]]
+            table.loc[position, "step_that_matters"] = int(np.abs(mine).argmax())
+            reasons[position] = describe_flag(
+                result, target, int(position), mine, float(unsupported[position])
+            )
+    table["reason"] = reasons
+    return table
+
+
+def _step_table(log: Episodes, target: Floats) -> pd.DataFrame:
+    """A row an observed step and one, without action, for each final state."""
+    n = len(log)
+    finals = log.next_state[log.offsets[1:] - 1]
+    state = np.concatenate([log.state, finals])  # -1: a final state that the log does not tell
+    action = np.concatenate([log.action, np.full(n, -1, np.int32)])
+    best = target.argmax(axis=1)[state]
+    columns: dict[str, Any] = {
+        "id": np.concatenate([np.repeat(log.id, log.lengths), log.id]),
+        "step": np.concatenate([log.time, log.lengths]),
+        "state": state,
+        "action": action,
+        "target_action": np.where(action < 0, -1, best),
+        "reward": np.concatenate([log.reward, np.full(n, np.nan)]),
+    }
+    for name, codes in unravel(log.state_variables, np.maximum(state, 0)).items():
+        known = np.where(state < 0, -1, codes)
+        columns[f"state.{name}"] = _labels(log.state_variables, name, known)
+    for prefix, chosen in (("action", action), ("target", best)):
+        decided = unravel(log.action_variables, np.maximum(chosen, 0))
+        for name, codes in decided.items():
+            known = np.where(action < 0, -1, codes)
+            columns[f"{prefix}.{name}"] = _labels(log.action_variables, name, known)
+    table = pd.DataFrame(columns)
+    if log.side is not None:
+        table = pd.concat([table, log.side.add_prefix("side.")], axis=1)
+    # in order: each episode's final state right after its last step
+    episode = np.concatenate([np.repeat(np.arange(n), log.lengths), np.arange(n)])
+    order = np.lexsort([columns["step"], episode])
+    return table.iloc[order].reset_index(drop=True)
+
+
+def _labels(variables: Sequence[Variable], name: str, codes: NDArray[Any]) -> pd.Categorical:
+    levels = next(variable.levels for variable in variables if variable.name == name)
+    return pd.Categorical.from_codes(codes, list(levels), ordered=True)
+
+
+def _draw_table(
+    log: Episodes,
+    model: TabularMDP,
+    target: Floats,
+    rank: NDArray[np.int64],
+    draws: int,
+    seed: int,
+    options: dict[str, Any],
+) -> pd.DataFrame:
+    """Drawn steps of flagged episodes; the last row of a draw, without action, is its end."""
+    flagged = np.flatnonzero(rank)
+    if len(flagged) == 0 or draws == 0:
+        names = ["id", "draw", "step", "state", "action", "reward"]
+        return pd.DataFrame({name: np.empty(0, dtype=np.int64) for name in names})
+    chosen = log.select(flagged)
+    drawn = sample_counterfactuals(chosen, model, target, draws=draws, seed=seed, **options)
+    episode, draw, step = np.nonzero(drawn.state >= 0)
+    padded = np.pad(drawn.action, ((0, 0), (0, 0), (0, 1)), constant_values=-1)
+    earned = np.pad(drawn.reward, ((0, 0), (0, 0), (0, 1)))
+    return pd.DataFrame(
+        {
+            "id": chosen.id[episode],
+            "draw": draw,
+            "step": step,
+            "state": drawn.state[episode, draw, step],
+            "action": padded[episode, draw, step],
+            "reward": earned[episode, draw, step],
+        }
+    )
+
+
+def _counts(
+    result: Counterfactuals, model: TabularMDP, target: Floats, rank: NDArray[np.int64]
+) -> dict[str, int]:
+    log = result.episodes
+    visited = model.counts.sum(axis=1) > 0
+    best = target.argmax(axis=1)
+    unseen = model.unseen[np.arange(model.n_states), best]
+    return {
+        "episodes": len(log),
+        "steps": len(log.state),
+        "censored": int(((log.outcome < 0) & (log.lengths < result.horizon)).sum()),
+        "flagged": int((rank > 0).sum()),
+        "states": model.n_states,
+        "actions": model.n_actions,
+        "visited_states": int(visited.sum()),
+        "unseen_pairs": int(model.unseen.sum()),
+        "visited_states_with_unseen_target_action": int((visited & unseen).sum()),
+    }
+
+
+def _warnings(result: Counterfactuals, model: TabularMDP, target: Floats) -> list[str]:
+    counts = _counts(result, model, target, np.zeros(len(result.episodes), dtype=np.int64))
+    found = []
+    if counts["censored"]:
+        found.append(
+            f"{counts['censored']} of {counts['episodes']} episodes stop before the horizon "
+            "without an outcome; what would have followed comes from the model alone."
+        )
+    if counts["visited_states_with_unseen_target_action"]:
+        found.append(
+            "In "
+            f"{counts['visited_states_with_unseen_target_action']} of {counts['visited_states']} "
+            "visited states the policy takes an action that was never seen there."
+        )
+    if model.terminal == "icml2019":
+        found.append(
+            "Ends are counted as in the published code (icml2019): outcomes come one step late, "
+            "and the identities of null and decomposition are not claimed."
+        )
+    return found
+
+
+def _digest(episodes: Episodes, model: TabularMDP, target: Floats, behavior: Floats) -> str:
+    """Hash of all numbers that went in: equal inputs, equal digest."""
+    digest = hashlib.sha256()
+    for array in (
+        episodes.state,
+        episodes.action,
+        episodes.next_state,
+        episodes.reward,
+        episodes.offsets,
+        episodes.outcome,
+        model.start,
+        model.next_state,
+        model.probability,
+        model.reward,
+        model.labels,
+        target,
+        behavior,
+    ):
+        digest.update(f"{array.dtype.str}{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    digest.update("\0".join(map(str, episodes.id.tolist())).encode())
+    return digest.hexdigest()
+
+
+def _arrays(audit: Audit) -> dict[str, NDArray[Any]]:
+    model = audit.model
+    names = (
+        "start",
+        "next_state",
+        "probability",
+        "reward",
+        "labels",
+        "initial",
+        "counts",
+        "unseen",
+    )
+    stored = {name: getattr(model, name) for name in names}
+    return {**stored, "behavior": audit.behavior, "target": audit.target}
+
+
+def _variable(entry: dict[str, Any]) -> Variable:
+    return Variable(
+        name=entry["name"],
+        levels=tuple(entry["levels"]),
+        normal=tuple(entry["normal"]),
+        static=entry["static"],
+    )

@@ -1,0 +1,37 @@
+"""Numbers that Oberst & Sontag (2019) and its published run report, to stand beside ours."""
+
+from __future__ import annotations
+
+# Figure 3 of the paper, published run: mean, low, high
+FIGURE_3 = {
+    "Obs": (0.324, 0.289, 0.369),
+    "WIS": (0.629, 0.068, 0.946),
+    "MB": (0.916, 0.895, 0.937),
+    "CF": (0.953, 0.946, 0.960),
+    "True": (-0.491, -0.541, -0.445),
+}
+# patients of 1000 who died and "would have been discharged": the paper's 10 %
+WOULD_HAVE_LIVED = 103
+# the appendix's table, 100 fresh logs: mean, low, high
+TABLE = {
+    "hidden": {
+        "Observed": (0.3097, 0.2694, 0.3510),
+        "WIS (train)": (0.6074, -0.4217, 0.9903),
+        "WIS (held-out)": (0.3153, -0.9243, 0.9879),
+        "MB": (0.8128, 0.5700, 0.9625),
+        "True": (-0.2743, -0.5850, 0.0549),
+    },
+    "full": {
+        "Observed": (0.3097, 0.2694, 0.3510),
+        "WIS (train)": (0.5804, -0.2336, 0.9235),
+        "WIS (held-out)": (-0.0372, -0.9379, 0.7991),
+        "MB": (0.5779, 0.3738, 0.7270),
+        "True": (-0.1930, -0.4051, -0.0004),
+    },
+}
+LOGS = 100
+
+
+def standard_error(low: float, high: float, logs: int = LOGS) -> float:
+    """Standard error of a published mean from the 95 % range of its logs."""
+    return float((high - low) / (2 * 1.959964) / logs**0.5)

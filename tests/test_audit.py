@@ -1,0 +1,330 @@
+"""The audit: decomposition, flags and their reasons, and the folder that it is saved as."""
+
+import json
+import os
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import butfor as bf
+from butfor.audit import TABLES, Audit, run_audit
+from butfor.counterfactual import Counterfactuals, step_contributions
+from butfor.decomposition import check_decomposition, decompose
+from butfor.flags import describe_action, describe_flag, first_changes, rank_flags
+from butfor.folders import whole_folder
+from butfor.ope.support import unsupported_mass
+from butfor.words import percent
+
+
+@pytest.fixture(scope="module")
+def problem():
+    """A reduced sepsis log, its model and a target planned on it."""
+    log = bf.sepsis.simulate(bf.sepsis.behavior_policy("icml2019"), 300, version="icml2019", seed=4)
+    log = log.hide("glucose", "diabetes")
+    model = bf.fit_mdp(log)
+    return log, model, bf.policy_iteration(model)
+
+
+@pytest.fixture(scope="module")
+def audit(problem):
+    return run_audit(*problem, flags=12, draws=3, seed=1)
+
+
+@pytest.fixture(scope="module")
+def exact(problem):
+    return bf.counterfactual_outcomes(*problem)
+
+
+# ------------------------------------------------------------------------------- decomposition
+
+
+def test_the_pieces_add_up_to_the_difference_of_the_estimates(audit):
+    estimates = audit.estimates.set_index("estimator")["value"]
+    difference = estimates["CF"] - estimates["Observed"]
+    sums = audit.decomposition.groupby("by")["share"].sum()
+    assert set(sums.index) == {"all", "outcome", "first state"}
+    np.testing.assert_allclose(sums, difference, atol=1e-10)
+    assert audit.meta["decomposition_gap"] < 1e-10
+
+
+def test_cells_count_episodes_by_most_likely_outcome_and_by_probability(audit, exact):
+    for expected in (False, True):
+        table, cells = audit.outcome_table(expected=expected), exact.table(expected=expected)
+        assert list(table.index) == list(table.columns) == list(cells.index)
+        np.testing.assert_allclose(table, cells, rtol=1e-14)
+
+
+def test_a_cell_has_the_mean_difference_of_its_episodes(exact):
+    table = decompose(exact)
+    mine = (exact.episodes.outcome == 0) & (exact.most_likely == 1)
+    cell = table[(table["observed"] == "died") & (table["counterfactual"] == "discharged")].iloc[0]
+    assert cell["episodes"] == mine.sum()
+    np.testing.assert_allclose(cell["difference"], exact.difference[mine].mean())
+    np.testing.assert_allclose(cell["share"], exact.difference[mine].sum() / len(mine))
+
+
+def test_differences_by_first_state_are_conditional_means(exact):
+    table = decompose(exact)
+    by_state = table[table["by"] == "first state"].set_index("first_state")
+    for state in np.unique(exact.episodes.first_state)[:5]:
+        mine = exact.episodes.first_state == state
+        np.testing.assert_allclose(by_state.loc[state, "difference"], exact.difference[mine].mean())
+
+
+def test_pieces_that_do_not_add_up_are_an_error(exact):
+    table = decompose(exact)
+    table.loc[3, "share"] += 1e-6
+    with pytest.raises(ArithmeticError, match="1e-06"):
+        check_decomposition(table)
+
+
+# --------------------------------------------------------------------------------------- flags
+
+
+def small_result(difference, outcome, likely):
+    """A result of four one-step episodes with two outcomes."""
+    log = bf.Episodes.from_arrays(
+        [0] * 4,
+        [0] * 4,
+        [0] * 4,
+        offsets=range(5),
+        outcome=outcome,
+        outcomes=[bf.Outcome("died", -1, bad=True), bf.Outcome("home", 1)],
+        states=1,
+        actions=2,
+    )
+    probability = np.eye(3)[likely]
+    return Counterfactuals(log, probability, np.array(difference), np.zeros(4), 1, 1.0, "shared")
+
+
+def test_flags_are_the_largest_differences_in_either_direction_where_outcomes_differ():
+    # episode 2 has the largest difference, but its likeliest outcome is what happened
+    result = small_result([0.5, -1.5, 9.0, 0.5], outcome=[0, 1, 1, 0], likely=[1, 0, 1, 1])
+    assert rank_flags(result, 60).tolist() == [2, 1, 0, 3]  # a tie goes to the earlier one
+    assert rank_flags(result, 1).tolist() == [0, 1, 0, 0]
+    assert rank_flags(result, 0).tolist() == [0, 0, 0, 0]
+
+
+def test_the_first_change_is_where_the_policy_would_act_otherwise(problem):
+    log, _, target = problem
+    first = first_changes(log, target)
+    best = target.argmax(axis=1)
+    for episode in range(0, 300, 11):
+        rows = range(log.offsets[episode], log.offsets[episode + 1])
+        differs = [best[log.state[i]] != log.action[i] for i in rows]
+        assert first[episode] == (differs.index(True) if any(differs) else -1)
+
+
+def test_a_reason_tells_outcome_chances_first_change_and_the_step_that_matters():
+    # One state; action 0 keeps the patient, action 1 ends at home. Observed: 0, then death.
+    rows = np.array([[[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]]])
+    outcomes = [bf.Outcome("died", -1, bad=True), bf.Outcome("home", 1)]
+    model = bf.TabularMDP.from_arrays(rows, outcomes=outcomes)
+    log = bf.Episodes.from_arrays(
+        [0, 0], [0, 0], [0, 0], offsets=[0, 2], outcome=[0], outcomes=outcomes, states=1, actions=2
+    )
+    target = np.array([[0.0, 1.0]])
+    known = {"behavior": np.array([[0.5, 0.5]])}
+    result = bf.counterfactual_outcomes(log, model, target, **known)
+    contribution = step_contributions(log, model, target, **known)
+    # the policy would send home at once (+1); taking over at step 1 would do so too, so that all of
+    # the difference, +2, comes from step 1
+    np.testing.assert_allclose(contribution, [0.0, 2.0], atol=1e-15)
+    reason = describe_flag(result, target, 0, contribution, unsupported=0.25)
+    assert reason == (
+        "What happened: died after 2 steps. The model says, under the policy: home over 99.9%, "
+        "died under 0.1%, none under 0.1%. First difference at step 0: the policy would give "
+        "action 1; given was action 0. Step 1 matters most: +2.00 of +2.00. 25% of its path "
+        "under the policy goes through states and treatments never seen together."
+    )
+
+
+def test_actions_are_named_by_what_is_on():
+    assert describe_action(bf.sepsis.ACTIONS, 0) == "nothing"
+    assert describe_action(bf.sepsis.ACTIONS, 5) == "antibiotics and vasopressors"
+    doses = [bf.Variable("fluid", ("none", "much")), bf.Variable("drug", ("none", "half", "full"))]
+    assert describe_action(doses, 5) == "fluid much, drug full"
+
+
+def test_no_probability_reads_as_certain():
+    assert [percent(p) for p in (0.0, 0.5, 1.0)] == ["under 0.1%", "50%", "over 99.9%"]
+
+
+# -------------------------------------------------------------------------------- the whole audit
+
+
+def test_tables_hold_what_the_functions_say(audit, problem, exact):
+    log, model, target = problem
+    assert audit.episodes["id"].tolist() == log.id.tolist()
+    np.testing.assert_array_equal(audit.episodes["p_died"], exact.probability[:, 0])
+    np.testing.assert_allclose(
+        audit.episodes["unsupported"], unsupported_mass(log, model, target), atol=1e-15
+    )
+    assert audit.flagged["rank"].tolist() == list(range(1, 13))
+    assert (audit.flagged["reason"].str.len() > 50).all()
+    assert (audit.episodes.loc[audit.episodes["rank"] == 0, "reason"] == "").all()
+    assert len(audit.steps) == len(log.state) + len(log)
+    first = audit.steps[audit.steps["id"] == 0]
+    assert first["step"].tolist() == list(range(log.lengths[0] + 1))
+    assert first["action"].tolist() == [*log.action[: log.lengths[0]].tolist(), -1]
+    assert {"state.heart rate", "action.ventilation", "target.ventilation", "side.glucose"} <= set(
+        audit.steps
+    )
+
+
+def test_draws_are_those_of_flagged_episodes(audit, problem):
+    log, model, target = problem
+    assert set(audit.draws["id"]) == set(audit.flagged["id"])
+    identifier = audit.flagged["id"].iloc[3]
+    one, draws = audit.trajectory(identifier)
+    alone = bf.sample_counterfactuals(
+        log.select([int(identifier)]),
+        model,
+        target,
+        behavior=audit.behavior,
+        draws=3,
+        seed=1,
+    )
+    np.testing.assert_array_equal(draws.state, alone.state)
+    np.testing.assert_array_equal(draws.action, alone.action)
+    np.testing.assert_array_equal(draws.reward, alone.reward)
+    assert one.side["glucose"].tolist() == log.select([int(identifier)]).side["glucose"].tolist()
+
+
+def test_the_digest_depends_on_the_inputs_only(problem, audit):
+    again = run_audit(*problem, flags=3, estimators=["Observed"])
+    assert again.meta["digest"] == audit.meta["digest"]
+    log, model, target = problem
+    other = target.copy()
+    other[5] = np.roll(other[5], 1)
+    assert (
+        run_audit(log, model, other, flags=0, estimators=["Observed"]).meta["digest"]
+        != (audit.meta["digest"])
+    )
+
+
+def test_the_same_seed_gives_the_same_audit(problem, audit):
+    again = run_audit(*problem, flags=12, draws=3, seed=1, threads=1)
+    for name in TABLES:
+        pd.testing.assert_frame_equal(getattr(again, name), getattr(audit, name))
+
+
+def test_censored_episodes_and_unseen_actions_are_counted_and_told(problem):
+    log, model, target = problem
+    cut = log.truncate(3).truncate(20)  # three steps each, the horizon twenty
+    found = run_audit(cut, model, np.roll(target, 1, axis=1), flags=0, estimators=["Observed"])
+    assert found.meta["counts"]["censored"] == int((cut.outcome < 0).sum())
+    assert "stop before the horizon" in found.meta["warnings"][0]
+    assert "never seen there" in found.meta["warnings"][1]
+
+
+def test_an_audit_without_flags_has_no_draws(problem):
+    found = run_audit(*problem, flags=0, estimators=["Observed"])
+    assert len(found.draws) == 0
+    assert len(found.flagged) == 0
+    with pytest.raises(ValueError, match="no drawn trajectories"):
+        found.trajectory(5)
+
+
+# ------------------------------------------------------------------------------------- the folder
+
+
+def test_an_audit_comes_back_from_its_folder(audit, problem, tmp_path):
+    folder = audit.save(tmp_path / "audit")
+    assert sorted(path.name for path in folder.iterdir()) == sorted(
+        ["meta.json", "model.npz", *(f"{name}.parquet" for name in TABLES)]
+    )
+    loaded = Audit.load(folder)
+    assert loaded.meta == audit.meta
+    for name in TABLES:
+        pd.testing.assert_frame_equal(
+            getattr(loaded, name), getattr(audit, name), check_dtype=False, check_categorical=False
+        )
+    np.testing.assert_array_equal(loaded.model.probability, audit.model.probability)
+    assert loaded.model.outcomes == audit.model.outcomes
+    log = problem[0]
+    for column in ("state", "action", "next_state", "reward", "offsets", "outcome"):
+        np.testing.assert_array_equal(getattr(loaded.log(), column), getattr(log, column))
+    pd.testing.assert_frame_equal(loaded.log().side, log.side)
+    assert loaded.log().state_variables == log.state_variables
+
+
+def test_identifiers_and_labels_stay_text(tmp_path):
+    names = ["=1+1", '<script>"x"</script>', "ü" * 50]
+    log = bf.Episodes.from_arrays(
+        [0, 1, 0],
+        [0, 1, 1],
+        [1, 0, 1],
+        offsets=[0, 1, 2, 3],
+        outcome=[0, 1, 0],
+        outcomes=[bf.Outcome("<b>died</b>", -1), bf.Outcome("home", 1)],
+        states=[bf.Variable("a'b", ("<x>", "=y"))],
+        actions=2,
+        id=names,
+    )
+    model = bf.fit_mdp(log)
+    run_audit(log, model, bf.policy_iteration(model), draws=1).save(tmp_path / "audit")
+    loaded = Audit.load(tmp_path / "audit")
+    assert loaded.episodes["id"].tolist() == names
+    assert loaded.episodes["observed_outcome"].tolist() == ["<b>died</b>", "home", "<b>died</b>"]
+    assert loaded.steps["state.a'b"].tolist()[:2] == ["<x>", "=y"]
+
+
+def test_an_audit_is_not_overwritten_unless_asked_and_reviews_stay(audit, tmp_path):
+    folder = audit.save(tmp_path / "audit")
+    (folder / "reviews.sqlite").write_bytes(b"verdicts")
+    with pytest.raises(FileExistsError, match="there already"):
+        audit.save(folder)
+    audit.save(folder, overwrite=True)
+    assert (folder / "reviews.sqlite").read_bytes() == b"verdicts"
+    assert [path.name for path in tmp_path.iterdir()] == ["audit"]
+
+
+def test_a_folder_that_is_no_audit_is_never_replaced(audit, tmp_path):
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.txt").write_text("years of work")
+    with pytest.raises(FileExistsError, match=r"without meta\.json"):
+        audit.save(tmp_path / "thesis", overwrite=True)
+    assert (tmp_path / "thesis" / "chapter.txt").exists()
+
+
+def test_nothing_is_left_behind_when_writing_fails(tmp_path):
+    def write_half():
+        with whole_folder(tmp_path / "new", marker="x") as new:
+            (new / "half").write_text("half")
+            raise RuntimeError("disk full")
+
+    with pytest.raises(RuntimeError, match="disk full"):
+        write_half()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_loading_says_what_is_missing(audit, tmp_path):
+    folder = audit.save(tmp_path / "audit")
+    os.remove(folder / "draws.parquet")
+    with pytest.raises(FileNotFoundError, match=r"no draws\.parquet"):
+        Audit.load(folder)
+    with pytest.raises(FileNotFoundError, match="is no audit"):
+        Audit.load(tmp_path / "nowhere")
+
+
+def test_meta_is_plain_json(audit):
+    assert json.loads(json.dumps(audit.meta)) == audit.meta
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"flags": -1}, "flags -1"),
+        ({"seed": -1}, "seed -1"),
+        ({"estimators": ["magic wand"]}, "magic wand"),
+        ({"target": np.ones((3, 8))}, r"\(3, 8\), expected \(144, 8\)"),
+        ({"behavior": np.full((144, 8), 0.5)}, "behavior: state 0 sums to 4"),
+        ({"draws": -2}, "draws -2"),
+    ],
+)
+def test_bad_requests_are_refused(problem, arguments, message):
+    log, model, target = problem
+    with pytest.raises(ValueError, match=message):
+        run_audit(log, model, **({"target": target} | arguments))
