@@ -55,5 +55,5 @@ def write_demonstration(audit: Audit, folder: str | Path) -> list[Path]:
             one, draws = audit.trajectory(identifier)
             charts[f"patient_{identifier}"] = trajectory_chart(one, 0, draws)
         for name, chart in charts.items():
-            save_figure(chart, new / "figures" / name, ("png", "svg", "pdf"))
+            save_figure(chart, new / "figures" / name, ("png", "svg"))
     return [goal / "audit", goal / "figures"]
