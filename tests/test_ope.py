@@ -775,15 +775,10 @@ def test_equal_returns_give_intervals_of_width_zero(reward, interval):
     assert np.isfinite(frame[["value", "low", "high"]]).all(axis=None)
 
 
-def test_an_exact_truth_has_no_episodes_and_an_interval_of_width_zero(sepsis):
-    frame = estimate_values(*sepsis, estimators=["True"], truth=-0.25)
-    assert frame.loc[0, ["value", "low", "high", "episodes", "warning"]].tolist() == [
-        -0.25,
-        -0.25,
-        -0.25,
-        0,
-        "",
-    ]
+def test_an_exact_truth_has_neither_episodes_nor_an_interval(sepsis):
+    row = estimate_values(*sepsis, estimators=["True"], truth=-0.25).iloc[0]
+    assert row[["value", "episodes", "warning"]].tolist() == [-0.25, 0, ""]
+    assert row[["low", "high"]].isna().all()
 
 
 # --------------------------------------------------------------------------------- bad input
