@@ -194,7 +194,7 @@ def measure_tensor() -> list[Measurement]:
 
 
 def measure_study() -> list[Measurement]:
-    """The 2 x 100 logs of the study, against the slow twins' time for one log, times 200."""
+    """The 2 x 100 logs of the study, against the slow twins' time for one log of each kind."""
     settings = Settings()
 
     def run() -> None:
@@ -205,18 +205,20 @@ def measure_study() -> list[Measurement]:
     start = time.perf_counter()
     run()
     seconds = time.perf_counter() - start
-    twin = 200 * plain_log_seconds()
-    note = f"twin: {twin / 60:.0f} min, from one log simulated and replayed in plain Python"
-    return [Measurement("study, 2 x 100 logs", seconds, "", twin / seconds, note)]
+    simulated, replayed = plain_log_seconds()
+    twin = 200 * simulated + 100 * replayed  # counterfactuals are computed for the hidden state
+    ratio = twin / seconds
+    note = f"twin: {twin / 60:.0f} min, three logs simulated, one of two replayed with five draws"
+    return [Measurement("study, 2 x 100 logs", seconds, "100 x", ratio, note, ratio >= 100)]
 
 
-def plain_log_seconds() -> float:
-    """Time of one log by the slow twins: simulate train, held-out and truth, five draws each."""
+def plain_log_seconds() -> tuple[float, float]:
+    """Time of the slow twins for one log: simulate train, held-out and truth; replay the first."""
     policy = bf.sepsis.behavior_policy("icml2019").tolist()
     start = time.perf_counter()
     plain_sepsis.simulate(policy, 300, random.Random(0), "icml2019")
     simulated = (time.perf_counter() - start) * 1000 / 300
-    return 3 * simulated + paper_seconds(*sepsis_problem())
+    return 3 * simulated, paper_seconds(*sepsis_problem())
 
 
 def measure_whole_study() -> list[Measurement]:

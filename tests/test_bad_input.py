@@ -279,6 +279,20 @@ ARRAYS = [
         remedy="fill or drop",
     ),
     case(
+        "outcome called none",
+        lambda: ward_log(outcomes=[Outcome("none", -1.0), HOME]),
+        value="'none'",
+        where="outcome",
+        remedy="otherwise",
+    ),
+    case(
+        "identifiers of several kinds",
+        lambda: ward_log(id=np.array(["w", 1, 2, 3], dtype=object)),
+        value="int, str",
+        where="id",
+        remedy="one kind",
+    ),
+    case(
         "horizon shorter than an episode",
         lambda: ward_log(horizon=2, id=ID),
         value="horizon 2",

@@ -703,8 +703,8 @@ def test_the_models_luck_is_told_where_cross_fitting_parts_from_the_plain_estima
     for plain in ("MB", "CF"):
         crossed = f"{plain} (cross-fitted)"
         assert (
-            f"on models of the other half the policy scores {value[crossed]:+.2f} instead of "
-            f"{value[plain]:+.2f}: it picked the model's luck"
+            f"policies learned the same way on half of the log score {value[crossed]:+.2f} by the "
+            f"model of the other half, against {value[plain]:+.2f}"
         ) in told[crossed]
         assert "never seen in the half that judges" in told[crossed]
         assert "luck" not in told[plain]
@@ -721,7 +721,17 @@ def test_the_models_luck_is_told_where_cross_fitting_parts_from_the_plain_estima
     ],
 )
 def test_luck_is_told_only_where_the_estimates_are_far_apart(crossed, told):
-    assert bool(words.of_luck(crossed, (0.6, 0.5, 0.7), spread=2.0)) == told
+    assert bool(words.of_luck(crossed, (0.6, 0.5, 0.7), spread=2.0, rule=0.1)) == told
+
+
+def test_luck_is_claimed_only_where_the_rule_for_unseen_pairs_cannot_explain_the_gap():
+    crossed, plain = (-0.6, -0.7, -0.5), (0.9, 0.8, 1.0)
+    assert "+0.20 even if all that was never seen ended well" in words.of_luck(
+        crossed, plain, spread=1.0, rule=0.8
+    )
+    assert "luck and rule cannot be told apart" in words.of_luck(
+        crossed, plain, spread=1.0, rule=1.6
+    )
 
 
 def test_a_value_outside_its_interval_is_told():
@@ -856,3 +866,60 @@ def test_what_cannot_be_split_or_simulated_is_refused(sepsis):
     ):
         with pytest.raises(ValueError, match=message):
             simulate_model(model, target, **({"horizon": 5} | arguments))
+
+
+# ------------------------------------------------------------------------- logs that break off
+
+
+def test_episodes_that_break_off_do_not_bias_estimates_that_have_a_model():
+    # one state, one action, the end with chance .5 a step, four steps: the value is 1 - .5^4. Half
+    # of the episodes are cut after one step; what the model knows makes up for it.
+    rows = np.array([[[0.5, 0.5]]])
+    model = bf.TabularMDP.from_arrays(rows, outcomes=[bf.Outcome("home", 1.0)])
+    generator = np.random.default_rng(0)
+    length = np.minimum(generator.geometric(0.5, size=4000), 4)
+    ended = generator.random(4000) < np.where(length < 4, 1.0, 0.5)
+    cut = (np.arange(4000) % 2 == 0) & (length > 1)
+    length[cut] = 1
+    ended[cut] = False
+    log = bf.Episodes.from_arrays(
+        np.zeros(length.sum(), int),
+        np.zeros(length.sum(), int),
+        np.zeros(length.sum(), int),
+        offsets=np.concatenate([[0], np.cumsum(length)]),
+        outcome=np.where(ended, 0, -1),
+        outcomes=model.outcomes,
+        states=1,
+        actions=1,
+        horizon=4,
+    )
+    found = estimate_values(log, model, np.ones((1, 1)), resamples=20).set_index("estimator")
+    exact = 1 - 0.5**4
+    # returns lie in 0..1: five standard errors of a mean of 4000
+    for name in ("DR", "WDR", "MAGIC", "MB", "CF"):
+        assert abs(found.loc[name, "value"] - exact) < 5 * 0.5 / 4000**0.5, name
+        assert "without an outcome" not in found.loc[name, "warning"]
+    for name in ("Observed", "IS", "WIS", "PDIS", "PDWIS"):
+        assert f"{cut.sum()} episodes stop before the horizon" in found.loc[name, "warning"]
+
+
+def test_fitted_q_tells_what_was_never_logged_even_if_the_behavior_is_given():
+    log = bf.Episodes.from_arrays(
+        [0, 0, 0],
+        [0, 0, 0],
+        [0, 0, 0],
+        offsets=[0, 1, 2, 3],
+        outcome=[0, 0, 0],
+        outcomes=[bf.Outcome("died", -1.0)],
+        states=1,
+        actions=2,
+    )
+    found = estimate_values(
+        log,
+        bf.fit_mdp(log),
+        [[0.0, 1.0]],
+        behavior=[[0.5, 0.5]],
+        estimators=["FQE"],
+        resamples=5,
+    )
+    assert "actions never seen in 1 visited state (0): these count as 0" in found.loc[0, "warning"]

@@ -27,8 +27,8 @@ LAYERS = [
     ["mdp"],
     ["fit", "planning", "scm"],
     ["counterfactual", "sepsis"],
-    ["decomposition", "flags", "ope", "folders", "figures"],
-    ["audit"],
+    ["decomposition", "flags", "ope", "folders", "figures", "influence", "targets", "io"],
+    ["audit", "diagnostics"],
     ["demo", "studies"],
     ["cli"],
 ]
@@ -134,12 +134,21 @@ def test_demo_prints_estimates_outcomes_and_patients_and_says_where_files_are(tm
     assert result.exit_code == 0, result.output
     for words in ("Observed", "WIS", "MB", "CF", "True", "discharged", "no change"):
         assert words in result.output
-    assert "The 10 patients for whom it would differ most" in result.output
+    assert "The 10 patients for whom it would differ most" in " ".join(result.output.split())
     assert "The audit folder:" in result.output
     assert "The figures:" in result.output
     assert len(Audit.load(out / "audit").episodes) == 300
     assert {path.name for path in (out / "figures").iterdir()} >= {"estimates.png", "outcomes.svg"}
+    (out / "audit" / "reviews.sqlite").write_bytes(b"verdicts")
     assert CliRunner().invoke(app, arguments).exit_code == 0  # again, over the first one
+    assert (out / "audit" / "reviews.sqlite").read_bytes() == b"verdicts"
+
+
+def test_a_folder_that_cannot_be_written_is_found_at_once(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "file" / "demo")])
+    assert result.exit_code == 2
+    assert "cannot write to" in result.stderr
 
 
 def test_demo_as_json_agrees_with_the_library(tmp_path):

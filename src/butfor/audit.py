@@ -25,7 +25,13 @@ from butfor.counterfactual import (
 )
 from butfor.decomposition import check_decomposition, decompose
 from butfor.episodes import Episodes
-from butfor.flags import describe_flag, first_changes, rank_flags
+from butfor.flags import (
+    describe_flag,
+    first_changes,
+    heaviest_step,
+    rank_flags,
+    target_actions,
+)
 from butfor.folders import whole_folder
 from butfor.mdp import TabularMDP
 from butfor.ope.crossfit import Learn
@@ -69,7 +75,7 @@ class Audit:
 
     def log(self) -> Episodes:
         """Return the log that was audited, from the table of steps."""
-        codes = pd.factorize(self.steps["id"])[0]
+        codes = self.steps["episode"].to_numpy()
         final = (self.steps["action"] < 0).to_numpy()
         rows = np.flatnonzero(~final)
         offsets = np.concatenate([[0], np.cumsum(np.bincount(codes[rows]))])
@@ -96,7 +102,7 @@ class Audit:
             offsets=offsets,
             outcome=np.where(outcome == len(names) - 1, -1, outcome).astype(np.int32),
             id=self.episodes["id"].to_numpy(),
-            final_key=state[final].astype(np.int64),
+            final_key=self.episodes["final_key"].to_numpy(dtype=np.int64),
             horizon=self.meta["parameters"]["horizon"],
             state_variables=variables["state"],
             action_variables=variables["action"],
@@ -179,6 +185,9 @@ def run_audit(
     seed: int = 0,
     learn: Learn | None = None,
     truth: Episodes | float | None = None,
+    interval: str = "percentile",
+    resamples: int | None = None,
+    relearn: bool = False,
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Audit:
@@ -201,6 +210,11 @@ def run_audit(
     truth : optional
         Episodes under the target in the world that made the log, or its value there: simulators
         only.
+    interval, resamples, relearn
+        See `estimate_values`. Without `relearn` intervals keep model and policy as they are, which
+        is too narrow for a policy that was learned from the log.
+    progress : optional
+        Called with (done, in all), first of the episodes, then of the resamples.
     """
     started = time.perf_counter()
     check_whole(flags, "flags", 0, "a whole number")
@@ -233,20 +247,26 @@ def run_audit(
     rank = rank_flags(result, flags)
     table = _episode_table(result, policy, rank, unsupported, model, options)
     estimates = estimate_values(
-        log,
+        episodes,
         model,
         policy,
         estimators=estimators,
         behavior=known,
         horizon=result.horizon,
         discount=discount,
+        interval=interval,
+        resamples=resamples,
         seed=seed,
         learn=learn,
+        relearn=relearn,
         truth=truth,
         counterfactuals=result,
+        progress=progress,
     )
     decomposition = decompose(result)
-    gap = check_decomposition(decomposition)
+    whole = result.expected_return.mean() - result.observed_return.mean()
+    gap = check_decomposition(decomposition, float(whole))
+    counts = _counts(result, model, policy, rank)
     estimated = time.perf_counter()
     drawn = _draw_table(log, model, policy, rank, draws, seed, options)
     meta = {
@@ -262,7 +282,7 @@ def run_audit(
         },
         "seed": int(seed),
         "digest": _digest(episodes, model, policy, known),
-        "counts": _counts(result, model, policy, rank),
+        "counts": counts,
         "outcomes": result.outcome_names[:-1],
         "none": result.outcome_names[-1],
         "outcome_details": [asdict(outcome) for outcome in model.outcomes],
@@ -271,7 +291,7 @@ def run_audit(
             "action": [asdict(variable) for variable in log.action_variables],
             "side": [asdict(variable) for variable in log.side_variables],
         },
-        "warnings": _warnings(result, model, policy),
+        "warnings": _warnings(counts, model.terminal),
         "decomposition_gap": gap,
         "seconds": {
             "outcomes": round(outcomes_done - started, 4),
@@ -302,7 +322,10 @@ def _episode_table(
 ) -> pd.DataFrame:
     log = result.episodes
     table = result.frame()
-    table["first_change"] = first_changes(log, target)
+    actions = target_actions(
+        log, target, options["behavior"], shared=options["action_noise"] == "shared"
+    )
+    table["first_change"] = first_changes(log, actions)
     table["unsupported"] = unsupported
     table["rank"] = rank
     reasons = np.full(len(log), "", dtype=object)
@@ -315,11 +338,16 @@ def _episode_table(
         )
         for i, position in enumerate(flagged):
             mine = contribution[chosen.offsets[i] : chosen.offsets[i + 1]]
-            table.loc[position, "step_that_matters"] = int(np.abs(mine).argmax())
+            table.loc[position, "step_that_matters"] = heaviest_step(mine, result.discount)
             reasons[position] = describe_flag(
-                result, target, int(position), mine, float(unsupported[position])
+                result,
+                int(position),
+                actions=actions[log.offsets[position] : log.offsets[position + 1]],
+                contribution=mine,
+                unsupported=float(unsupported[position]),
             )
     table["reason"] = reasons
+    table["final_key"] = log.final_key
     return table
 
 
@@ -330,7 +358,9 @@ def _step_table(log: Episodes, target: Floats) -> pd.DataFrame:
     state = np.concatenate([log.state, finals])  # -1: a final state that the log does not tell
     action = np.concatenate([log.action, np.full(n, -1, np.int32)])
     best = target.argmax(axis=1)[state]
+    episode = np.concatenate([np.repeat(np.arange(n), log.lengths), np.arange(n)])
     columns: dict[str, Any] = {
+        "episode": episode,
         "id": np.concatenate([np.repeat(log.id, log.lengths), log.id]),
         "step": np.concatenate([log.time, log.lengths]),
         "state": state,
@@ -350,7 +380,6 @@ def _step_table(log: Episodes, target: Floats) -> pd.DataFrame:
     if log.side is not None:
         table = pd.concat([table, log.side.add_prefix("side.")], axis=1)
     # in order: each episode's final state right after its last step
-    episode = np.concatenate([np.repeat(np.arange(n), log.lengths), np.arange(n)])
     order = np.lexsort([columns["step"], episode])
     return table.iloc[order].reset_index(drop=True)
 
@@ -396,8 +425,7 @@ def _counts(
 ) -> dict[str, int]:
     log = result.episodes
     visited = model.counts.sum(axis=1) > 0
-    best = target.argmax(axis=1)
-    unseen = model.unseen[np.arange(model.n_states), best]
+    unseen = ((target > 0) & model.unseen).any(axis=1)
     return {
         "episodes": len(log),
         "steps": len(log.state),
@@ -411,21 +439,21 @@ def _counts(
     }
 
 
-def _warnings(result: Counterfactuals, model: TabularMDP, target: Floats) -> list[str]:
-    counts = _counts(result, model, target, np.zeros(len(result.episodes), dtype=np.int64))
+def _warnings(counts: dict[str, int], terminal: str) -> list[str]:
     found = []
     if counts["censored"]:
         found.append(
             f"{counts['censored']} of {counts['episodes']} episodes stop before the horizon "
-            "without an outcome; what would have followed comes from the model alone."
+            "without an outcome; for estimates by a model it tells what would have followed, for "
+            "the others nothing does."
         )
     if counts["visited_states_with_unseen_target_action"]:
         found.append(
             "In "
             f"{counts['visited_states_with_unseen_target_action']} of {counts['visited_states']} "
-            "visited states the policy takes an action that was never seen there."
+            "visited states the policy may take an action that was never seen there."
         )
-    if model.terminal == "icml2019":
+    if terminal == "icml2019":
         found.append(
             "Ends are counted as in the published code (icml2019): outcomes come one step late, "
             "and the identities of null and decomposition are not claimed."

@@ -68,11 +68,7 @@ def demo(
         typer.echo(json.dumps(_audit_as_json(audit, written)))
         return
     _print_audit(console, audit)
-    console.print(
-        "Model estimates, not facts: to the model the policy looks excellent, in the simulator it "
-        "does harm, because the model never saw what the physician saw. Such cases are for experts "
-        "to read.\n"
-    )
+    console.print(f"{_moral(audit)}\n")
     for path, what in zip(written, ("The audit folder", "The figures"), strict=True):
         console.print(f"{what}: {path}")
 
@@ -114,6 +110,9 @@ def _problems_in_words() -> Iterator[None]:
     except (ValueError, OSError) as problem:
         typer.echo(f"Error: {problem}", err=True)
         raise typer.Exit(2) from None
+    except KeyboardInterrupt:
+        typer.echo("Stopped; nothing was written.", err=True)
+        raise typer.Exit(130) from None
 
 
 @contextmanager
@@ -156,16 +155,20 @@ def _print_audit(console: Console, audit: Audit) -> None:
         f"{audit.model.counts.size} pairs of state and treatment were ever seen; the others are "
         "taken to be fatal.\n"
     )
-    estimates = _table("", ">Mean return", "95% interval", ">Patients that count")
+    estimates = _table("", ">Mean return", "95% interval*", ">Patients that count")
     for _, row in audit.estimates[audit.estimates["estimator"].isin(SHOWN)].iterrows():
         known = row["low"] == row["low"]
         estimates.add_row(
             row["estimator"],
             f"{row['value']:+.3f}",
             f"{row['low']:+.3f} to {row['high']:+.3f}" if known else "",
-            "" if row["estimator"] == "True" else str(row["episodes"]),
+            str(row["episodes"]) if row["estimator"] in ("Observed", "WIS") else "",
         )
     console.print("[bold]How well would the policy do?[/bold]", estimates)
+    console.print(
+        "* Chance in the sample, with model and policy kept; not errors in the model, nor the luck "
+        "in learning the policy. True: known only because this is a simulator."
+    )
     for warning in audit.estimates.loc[
         audit.estimates["estimator"].isin(("WIS", "CF (cross-fitted)")), ["estimator", "warning"]
     ].itertuples():
@@ -182,11 +185,27 @@ def _print_audit(console: Console, audit: Audit) -> None:
     )
     frame = audit.flagged.head(10)
     console.print(
-        f"[bold]The {len(frame)} patients for whom it would differ most[/bold]: what happened, the "
+        f"[bold]The {len(frame)} patient{'s' if len(frame) != 1 else ''} for whom it would differ "
+        "most[/bold]: what happened, the "
         "chance of each outcome under the policy, by how much the expected return differs, and the "
-        "first step at which the policy would have done something else",
+        "first step, counted from 0, at which the policy would have done something else",
         _flagged_table(frame, audit.meta["outcomes"], audit.meta["none"]),
     )
+
+
+def _moral(audit: Audit) -> str:
+    """Say what the estimates of the demonstration come to."""
+    value = audit.estimates.set_index("estimator")["value"]
+    better = value["MB"] > value["Observed"] and value["CF"] > value["Observed"]
+    worse = value["True"] < value["Observed"]
+    told = "Model estimates, not facts."
+    if better and worse:
+        told += (
+            " To the model the policy looks better than the care given; in the simulator it is "
+            "worse. The physician saw what the model did not, and the policy was picked on the "
+            "same log that judges it."
+        )
+    return f"{told} Such cases are for experts to read."
 
 
 def _flagged_table(frame: pd.DataFrame, outcomes: list[str], none: str) -> Table:

@@ -18,7 +18,7 @@ COLUMNS = [
     "observed_mean",
     "counterfactual_mean",
     "difference",  # between the two means
-    "share",  # of the overall difference: the shares of one split add up to it
+    "contribution",  # to the overall difference: those of one split add up to it
 ]
 
 
@@ -33,11 +33,10 @@ def decompose(result: Counterfactuals) -> pd.DataFrame:
     )[COLUMNS]
 
 
-def check_decomposition(table: pd.DataFrame, tolerance: float = 1e-10) -> float:
-    """Return by how much the pieces of any split miss the whole; too much is an error."""
-    whole = float(table.loc[table["by"] == "all", "share"].iloc[0])
-    sums = table.groupby("by")["share"].sum()
-    gap = float(np.abs(sums - whole).max())
+def check_decomposition(table: pd.DataFrame, difference: float, tolerance: float = 1e-10) -> float:
+    """Return by how much the pieces of a split miss the whole difference; too much is an error."""
+    sums = table.groupby("by")["contribution"].sum()
+    gap = float(np.abs(sums - difference).max())
     if gap > tolerance:
         raise ArithmeticError(f"the pieces of the decomposition miss the whole by {gap:.3g}")
     return gap
@@ -86,6 +85,6 @@ def _pieces(result: Counterfactuals, piece: np.ndarray, size: int) -> pd.DataFra
                 "observed_mean": observed / episodes,
                 "counterfactual_mean": counterfactual / episodes,
                 "difference": difference / episodes,
-                "share": difference / len(piece),
+                "contribution": difference / len(piece),
             }
         )

@@ -124,6 +124,15 @@ class Episodes:
         _check_rewards(earned, starts, ids)
         _check_ends(ends, ids, len(outcomes))
         named = _outcomes(outcomes, ends, earned, starts)
+        for outcome in named:
+            if outcome.name in (none_name, "none"):
+                raise ValueError(
+                    f"an outcome is called {outcome.name!r}, which stands for no outcome; "
+                    "call one of them otherwise"
+                )
+        kinds = {type(identifier).__name__ for identifier in ids.tolist()}
+        if len(kinds) > 1:
+            raise ValueError(f"id: of several kinds ({', '.join(sorted(kinds))}); give one kind")
         if earned is None:
             earned = np.zeros(count)
             value = np.array([outcome.reward for outcome in named] + [0.0])

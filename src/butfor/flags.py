@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from butfor.counterfactual import Counterfactuals
 from butfor.episodes import Episodes
+from butfor.scm.gumbel_max import counterfactual_distribution
 from butfor.variables import Floats, Variable, unravel
 from butfor.words import percent
 
@@ -28,33 +29,53 @@ def rank_flags(result: Counterfactuals, count: int) -> NDArray[np.int64]:
     return rank
 
 
-def first_changes(log: Episodes, target: Floats) -> NDArray[np.int64]:
-    """First step of each episode at which the target would most likely do something else, [n].
+def target_actions(log: Episodes, target: Floats, behavior: Floats, *, shared: bool) -> Floats:
+    """Distribution of the target's action at each logged step in the state logged there, [N, A].
 
-    Counted from 0; -1 where it never would.
+    With shared action noise the counterfactual of the action taken, else the target's own row.
     """
-    differs = target.argmax(axis=1)[log.state] != log.action
-    step = np.where(differs, log.time, np.iinfo(np.int64).max)
-    first = np.minimum.reduceat(step, log.offsets[:-1])
-    return np.where(first == np.iinfo(np.int64).max, -1, first)
+    rows = target[log.state]
+    if not shared:
+        return rows
+    return counterfactual_distribution(behavior[log.state], rows, log.action.astype(np.int64))
+
+
+def first_changes(log: Episodes, actions: Floats) -> NDArray[np.int64]:
+    """First step of each episode at which the target would rather do something else, [n].
+
+    `actions` [N, A] is what `target_actions` returns; something else must be likelier than what was
+    done. Counted from 0; -1 where that never happens.
+    """
+    kept = actions[np.arange(len(log.state)), log.action]
+    never = np.iinfo(np.int64).max
+    first = np.minimum.reduceat(np.where(kept < 0.5, log.time, never), log.offsets[:-1])
+    return np.where(first == never, -1, first)
+
+
+def heaviest_step(contribution: Floats, discount: float) -> int:
+    """Step with the largest |V_t(s_t) - r_t - discount V_{t+1}(s_{t+1})|, in its own units."""
+    weight = discount ** np.arange(len(contribution))
+    return int(np.abs(contribution / np.where(weight > 0, weight, 1.0)).argmax())
 
 
 def describe_flag(
     result: Counterfactuals,
-    target: Floats,
     position: int,
+    *,
+    actions: Floats,
     contribution: Floats,
     unsupported: float,
 ) -> str:
-    """Say in plain words why an episode is flagged.
+    """Say in plain words why an episode is flagged; steps count from 0.
 
-    `contribution` holds those of the episode's own steps; `unsupported` is the probability that its
-    path under the target uses a state and action never seen together.
+    `actions` [T, A] and `contribution` [T] belong to the episode's own steps (`target_actions`,
+    `step_contributions`); `unsupported` is the probability that its path under the target ever uses
+    a state and action never seen together.
     """
-    log = result.episodes
+    one = result.episodes.select([position])
     names = result.outcome_names
-    length = int(log.lengths[position])
-    happened = names[log.outcome[position]]
+    length = int(one.lengths[0])
+    happened = names[one.outcome[0]]
     order = np.argsort(-result.probability[position], kind="stable")
     chances = ", ".join(
         f"{names[outcome]} {percent(result.probability[position, outcome])}" for outcome in order
@@ -63,24 +84,25 @@ def describe_flag(
         f"What happened: {happened} after {length} step{'s' if length > 1 else ''}.",
         f"The model says, under the policy: {chances}.",
     ]
-    first = int(first_changes(log.select([position]), target)[0])
+    first = int(first_changes(one, actions)[0])
     if first >= 0:
-        row = int(log.offsets[position]) + first
-        policy, given = int(target[log.state[row]].argmax()), int(log.action[row])
+        policy = int(actions[first].argmax())
+        likely = float(actions[first, policy])
+        sure = "" if likely > 0.999 else f", with probability {percent(likely)},"
         sentences.append(
-            f"First difference at step {first}: the policy would give "
-            f"{describe_action(log.action_variables, policy)}; given was "
-            f"{describe_action(log.action_variables, given)}."
+            f"First difference, at step {first} (counted from 0): the policy would give{sure} "
+            f"{describe_action(one.action_variables, policy)}; given was "
+            f"{describe_action(one.action_variables, int(one.action[first]))}."
         )
-    heaviest = int(np.abs(contribution).argmax())
+    heaviest = heaviest_step(contribution, result.discount)
     sentences.append(
         f"Step {heaviest} matters most: {contribution[heaviest]:+.2f} of "
         f"{result.difference[position]:+.2f}."
     )
     if unsupported > 0:
         sentences.append(
-            f"{percent(unsupported)} of its path under the policy goes through states and "
-            "treatments never seen together."
+            f"With probability {percent(unsupported)} its path under the policy meets a state and "
+            "treatment never seen together; from there on the model is made up."
         )
     return " ".join(sentences)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -27,11 +28,17 @@ def whole_folder(
         new.chmod(0o755)
         for name in keep:
             if (goal / name).exists():
+                (new / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(goal / name, new / name)
         old = new.with_name(f"{new.name}-old")
         if goal.exists():
             goal.rename(old)
-        new.rename(goal)
+        try:
+            new.rename(goal)
+        except OSError:
+            if old.exists():
+                old.rename(goal)
+            raise
         shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(new, ignore_errors=True)
@@ -40,14 +47,20 @@ def whole_folder(
 def check_free(folder: str | Path, *, marker: str, overwrite: bool = False) -> None:
     """Refuse a folder that exists, unless it may be replaced."""
     goal = Path(folder)
+    parent = goal.absolute().parent
+    while not parent.exists():
+        parent = parent.parent
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise PermissionError(f"cannot write to {parent}; give a folder elsewhere")
     if not goal.exists() or (goal.is_dir() and not any(goal.iterdir())):
         return
     same = (goal / marker).is_file()
     if same and overwrite:
         return
     remedy = (
-        "give another one, or ask for it to be replaced"
+        "give another one, or replace it with overwrite=True (--overwrite)"
         if same
         else f"without {marker}, so it will not be replaced; give another one"
     )
-    raise FileExistsError(f"the folder {goal} is there already, {remedy}")
+    kind = "folder" if goal.is_dir() else "file"
+    raise FileExistsError(f"the {kind} {goal} is there already, {remedy}")

@@ -123,12 +123,22 @@ def model_based(world: World, log: Log, counts: Sequence[float]) -> float:
     return total / sum(counts)
 
 
+def value_at(world: World, episode: list[Step], t: int, memory: Table) -> float:
+    """Model value at step t of an episode; past its end only if it broke off in some state."""
+    if t < len(episode):
+        return state_value(world, episode[t].state, world.horizon - t, memory)
+    reached = episode[-1].reached
+    if t > len(episode) or reached is None or t >= world.horizon:
+        return 0.0
+    return state_value(world, reached, world.horizon - t, memory)
+
+
 def doubly_robust(world: World, log: Log, counts: Sequence[float]) -> float:
     """Jiang & Li's recursion, from the last step back."""
     memory: Table = {}
     total = 0.0
     for count, episode in zip(counts, log, strict=True):
-        value = 0.0
+        value = value_at(world, episode, len(episode), memory)
         for t in reversed(range(len(episode))):
             step, left = episode[t], world.horizon - t
             ratio = world.target[step.state][step.action] / world.behavior[step.state][step.action]
@@ -151,21 +161,22 @@ def partial_returns(
         total = sum(c * weight(world, e, t) for c, e in zip(counts, log, strict=True))
         return weight(world, log[i], t) / total if total else 0.0
 
-    def v(i: int, t: int) -> float:
-        if t >= len(log[i]):
-            return 0.0
-        return state_value(world, log[i][t].state, world.horizon - t, memory)
-
     shares = []
     for i, episode in enumerate(log):
         mine = []
         for j in range(-1, world.horizon):
-            share = world.discount ** (j + 1) * normalised(i, j) * v(i, j + 1)
-            for t in range(min(j + 1, len(episode))):
-                step = episode[t]
-                q = pair_value(world, step.state, step.action, world.horizon - t, memory)
-                share += world.discount**t * normalised(i, t) * (step.reward - q)
-                share += world.discount**t * normalised(i, t - 1) * v(i, t)
+            share = (
+                world.discount ** (j + 1)
+                * normalised(i, j)
+                * value_at(world, episode, j + 1, memory)
+            )
+            for t in range(j + 1):
+                base = value_at(world, episode, t, memory)
+                share += world.discount**t * normalised(i, t - 1) * base
+                if t < len(episode):
+                    step = episode[t]
+                    q = pair_value(world, step.state, step.action, world.horizon - t, memory)
+                    share += world.discount**t * normalised(i, t) * (step.reward - q)
             mine.append(share)
         shares.append(mine)
     sums = [

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from butfor.checks import check_horizon, check_whole
+from butfor.checks import check_horizon, check_policy, check_whole
 from butfor.counterfactual import counterfactual_outcomes
 from butfor.episodes import Episodes
 from butfor.mdp import TabularMDP
@@ -39,6 +39,22 @@ class CrossFitted:
     counterfactual: Floats  # [n] expected counterfactual return
     unsupported_model_based: Floats  # [n]
     unsupported_counterfactual: Floats  # [n]
+
+
+def learn_from(learn: Learn, log: Episodes) -> tuple[TabularMDP, Floats]:
+    """Call what the user gave for learning, and check what it returns."""
+    learned = learn(log)
+    if not isinstance(learned, tuple | list) or len(learned) != 2:
+        raise ValueError(
+            f"learn returned {type(learned).__name__}; it takes episodes and returns two things, "
+            "their model and the target policy"
+        )
+    model, target = learned
+    if not isinstance(model, TabularMDP):
+        raise ValueError(
+            f"learn returned {type(model).__name__} first; give a TabularMDP, then the target"
+        )
+    return model, check_policy(target, model.n_states, model.n_actions, "the target of learn")
 
 
 def cross_fitted(
@@ -67,7 +83,7 @@ def cross_fitted(
     for key in numbered_keys(seed, splits, "crossfit").tolist():
         halves = split_halves(episodes, key)
         logs = [episodes.select(half) for half in halves]
-        learned = [learn(log) for log in logs]
+        learned = [learn_from(learn, log) for log in logs]
         for mine, other in ((0, 1), (1, 0)):
             log, model, target = logs[mine], learned[mine][0], learned[other][1]
             values = state_values(model, target, horizon=steps, discount=discount)

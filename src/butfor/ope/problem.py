@@ -83,9 +83,22 @@ class Problem:
 
     @cached_property
     def value(self) -> Floats:
-        """V_{H - t}(s_t) at the logged states, 0 past the end, [n, H]."""
-        left = self.horizon - self.episodes.time
-        return self._padded(self.values[left, self.episodes.state], 0.0)
+        """V_{H - t}(s_t) at the logged states, 0 past the end, [n, H].
+
+        An episode that stops early without an outcome has one more: the model tells what its last
+        state was worth.
+        """
+        log = self.episodes
+        table = self._padded(self.values[self.horizon - log.time, log.state], 0.0)
+        length, final = log.lengths[self.censored], log.next_state[log.offsets[1:] - 1]
+        left = self.horizon - length
+        table[self.censored, length] = self.values[left, final[self.censored]]
+        return table
+
+    @cached_property
+    def censored(self) -> NDArray[np.bool_]:
+        """Episodes that stop before the horizon without an outcome, [n]."""
+        return (self.episodes.outcome < 0) & (self.episodes.lengths < self.horizon)
 
     @cached_property
     def action_value(self) -> Floats:

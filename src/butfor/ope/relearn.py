@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from butfor.counterfactual import counterfactual_outcomes, sample_counterfactuals
 from butfor.episodes import Episodes
 from butfor.ope.bootstrap import weight_blocks
-from butfor.ope.crossfit import Learn, cross_fitted
+from butfor.ope.crossfit import Learn, cross_fitted, learn_from
 from butfor.ope.importance import average
 from butfor.ope.problem import Estimator, Problem, make_problem
 from butfor.streams import Progress
@@ -87,7 +87,7 @@ def _learn_again(
     probability: Floats | None,
 ) -> Problem:
     """Return the problem of a resample, with a model and a target of its own."""
-    model, target = learn(log)
+    model, target = learn_from(learn, log)
     draws = counterfactuals = None
     if problem.known is not None:
         counterfactuals = counterfactual_outcomes(

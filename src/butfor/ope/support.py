@@ -49,12 +49,15 @@ def unsupported_model_mass(
     return np.asarray(ends[-1, episodes.first_state, -2])
 
 
-def overlap_problems(problem: Problem) -> NDArray[np.int64]:
-    """Visited states in which the target may take an action that the behaviour never takes."""
+def overlap_problems(problem: Problem, taken: ArrayLike | None = None) -> NDArray[np.int64]:
+    """Visited states in which the target may take an action that was never taken there.
+
+    `taken` [S, A] says how often; by default with which probability the behaviour does.
+    """
     visited = np.zeros(problem.model.n_states, dtype=bool)
     visited[problem.episodes.state] = True
-    missing = ((problem.target > 0) & (problem.behavior == 0)).any(axis=1)
-    return np.flatnonzero(visited & missing)
+    known = problem.behavior if taken is None else np.asarray(taken)
+    return np.flatnonzero(visited & ((problem.target > 0) & (known == 0)).any(axis=1))
 
 
 def _mark_unseen(episodes: Episodes, model: TabularMDP) -> TabularMDP:

@@ -12,11 +12,13 @@ from butfor.ope.bootstrap import Found
 from butfor.ope.crossfit import CrossFitted
 from butfor.ope.problem import Problem
 from butfor.ope.support import overlap_problems, unsupported_mass, unsupported_model_mass
+from butfor.policy import action_counts
 from butfor.variables import Floats
 
 WEIGHTED = ("IS", "WIS", "PDIS", "PDWIS", "DR", "WDR", "MAGIC")  # use importance weights
 UNDEFINED = ("WIS", "PDWIS")  # without an episode that follows the policy
 NEED_OVERLAP = (*WEIGHTED, "FQE")
+BROKEN_OFF = ("Observed", "IS", "WIS", "PDIS", "PDWIS")  # know only what the log tells
 FEW = 50  # an effective sample size below this is told
 SMALL_MASS = 0.01  # a share of probability below this is not
 FAR = 0.1  # standard deviations of the return by which cross-fitting must differ to be told
@@ -47,6 +49,7 @@ def explain(
 ) -> dict[str, str]:
     """Say what is doubtful about each estimate (value, low, high)."""
     missing = overlap_problems(problem)
+    unlogged = overlap_problems(problem, action_counts(problem.episodes))
     spread = float(problem.returns.std())
     explained = {}
     for name in found:
@@ -55,14 +58,18 @@ def explain(
             said = [
                 "one episode: no interval" if len(problem) == 1 else "",
                 of_weights(name, problem),
-                of_overlap(name, missing),
+                of_overlap(name, unlogged if name == "FQE" else missing),
+                of_censored(name, int(problem.censored.sum())),
                 of_undefined(resampled[name]) if name in UNDEFINED else "",
                 of_unsupported(name, problem, crossed),
                 of_outside(found[name]),
             ]
         plain = name.removesuffix(" (cross-fitted)")
         if plain != name and plain in found:
-            said.append(of_luck(found[name], found[plain], spread))
+            mass = _unsupported(name, problem, crossed)
+            rewards = [outcome.reward for outcome in problem.model.outcomes]
+            rule = mass * (max(rewards) - min(rewards)) if rewards else 0.0
+            said.append(of_luck(found[name], found[plain], spread, rule))
         explained[name] = "; ".join(sentence for sentence in said if sentence)
     return explained
 
@@ -111,6 +118,16 @@ def of_overlap(name: str, states: NDArray[np.int64]) -> str:
     )
 
 
+def of_censored(name: str, count: int) -> str:
+    """Say that what would have followed after a log broke off is left out."""
+    if name not in BROKEN_OFF or count == 0:
+        return ""
+    return (
+        f"{count} episode{'s' if count > 1 else ''} stop{'s' if count == 1 else ''} before the "
+        "horizon without an outcome: what would have followed counts as nothing"
+    )
+
+
 def of_undefined(resampled: Floats) -> str:
     """Say in how many resamples there was no value."""
     undefined = int((~np.isfinite(resampled)).sum())
@@ -129,22 +146,35 @@ def of_outside(found: Found) -> str:
     if not (value < low - slack or value > high + slack):
         return ""
     return (
-        "the value lies outside its interval: it rests on steps seen so seldom that resamples lose "
-        "them"
+        "the value lies outside its interval: resamples hold fewer different episodes, so that "
+        "pairs seen seldom are lost in them"
     )
 
 
 def of_unsupported(name: str, problem: Problem, crossed: CrossFitted | None) -> str:
     """Say how much of the probability runs through pairs never seen."""
-    crossing = name.endswith("(cross-fitted)")
-    if crossing and crossed is not None:
+    if not name.startswith(("MB", "CF")):
+        return ""
+    share = _unsupported(name, problem, crossed)
+    if not share >= SMALL_MASS:
+        return "" if np.isfinite(share) else "one episode cannot be split into halves"
+    where = "half that judges" if name.endswith("(cross-fitted)") else "log"
+    return (
+        f"{100 * share:.0f} % of the probability runs through state-action pairs never seen in the "
+        f"{where}, which are made up (by default they lead to the worst outcome: pessimistic)"
+    )
+
+
+def _unsupported(name: str, problem: Problem, crossed: CrossFitted | None) -> float:
+    """Mean probability of ever using a pair never seen, for an estimate by MB or CF."""
+    if name.endswith("(cross-fitted)") and crossed is not None:
         by_model, by_path = crossed.unsupported_model_based, crossed.unsupported_counterfactual
         mass = by_model if name.startswith("MB") else by_path
     elif name.startswith("MB"):
         mass = unsupported_model_mass(
             problem.episodes, problem.model, problem.target, horizon=problem.horizon
         )
-    elif name.startswith("CF"):
+    else:
         mass = unsupported_mass(
             problem.episodes,
             problem.model,
@@ -153,23 +183,26 @@ def of_unsupported(name: str, problem: Problem, crossed: CrossFitted | None) -> 
             action_noise=problem.action_noise,
             horizon=problem.horizon,
         )
-    else:
-        return ""
-    share = float(mass.mean())
-    if not share >= SMALL_MASS:
-        return "" if np.isfinite(share) else "one episode cannot be split into halves"
-    where = "half that judges" if crossing else "log"
-    return (
-        f"{100 * share:.0f} % of the probability runs through state-action pairs never seen in the "
-        f"{where}, which are made up (by default they lead to the worst outcome: pessimistic)"
-    )
+    return float(mass.mean())
 
 
-def of_luck(crossed: Found, plain: Found, spread: float) -> str:
-    """Say that the cross-fitted estimate (value, low, high) is far below the plain one."""
+def of_luck(crossed: Found, plain: Found, spread: float, rule: float) -> str:
+    """Say that the cross-fitted estimate (value, low, high) is far below the plain one.
+
+    `rule` is by how much the cross-fitted one could rise if pairs never seen ended well.
+    """
     if not (crossed[2] < plain[1] and plain[0] - crossed[0] > FAR * spread):
         return ""
+    told = (
+        f"policies learned the same way on half of the log score {crossed[0]:+.2f} by the model of "
+        f"the other half, against {plain[0]:+.2f}"
+    )
+    if crossed[0] + rule < plain[1]:
+        return (
+            f"{told}, and {crossed[0] + rule:+.2f} even if all that was never seen ended well: "
+            "part of the plain estimate is the luck of its model"
+        )
     return (
-        f"on models of the other half the policy scores {crossed[0]:+.2f} instead of "
-        f"{plain[0]:+.2f}: it picked the model's luck"
+        f"{told}; up to {rule:.2f} of that is the rule for pairs never seen, so that luck and rule "
+        "cannot be told apart"
     )

@@ -24,13 +24,14 @@ from butfor.episodes import Episodes
 from butfor.fit import fit_mdp
 from butfor.mdp import TabularMDP
 from butfor.ope.bootstrap import resample_weights
+from butfor.ope.crossfit import CrossFitted, cross_fitted
 from butfor.ope.importance import weighted
 from butfor.ope.model_based import simulate_model
 from butfor.ope.problem import make_problem
 from butfor.planning import policy_iteration, policy_value, value_tables
 from butfor.policy import TERMINALS, estimate_behavior
 from butfor.streams import Progress, check_seed
-from butfor.variables import Floats, Variable, count_levels, project, unravel
+from butfor.variables import Floats, Variable, count_levels, project, ravel, unravel
 
 HIDDEN = ("glucose", "diabetes")
 HORIZON = 20
@@ -40,6 +41,7 @@ BOOTSTRAPS = 100
 DRAWS = 5
 ESTIMATORS = ("Observed", "WIS (train)", "WIS (held-out)", "MB", "True")
 BEHAVIORS = ("estimated", "exact")
+FEW_LOGS = 40  # of fewer, 2.5 % is less than one log
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,7 @@ class OneLog:
     figure3_exact: pd.DataFrame  # the exact counterparts
     sampled_table: pd.DataFrame  # Figure 4: most common of five draws, counts
     patient: int  # position of the patient of Figure 5; -1 if no one fits the rule
+    crossed: CrossFitted  # policies learned the same way on halves of the log
 
 
 def seeds(settings: Settings, repeat: int) -> dict[str, int]:
@@ -173,13 +176,17 @@ def _evaluate(settings: Settings, repeat: int, hidden: bool) -> dict[str, float]
 
 
 def summarize(repeats: pd.DataFrame) -> pd.DataFrame:
-    """Mean, 95 % range over logs and standard error of each column; undefined logs are left out."""
+    """Mean, range over logs and standard error of each column; undefined logs are left out.
+
+    The range holds 95 % of the logs; of fewer than FEW_LOGS it is the least and the largest.
+    """
     values = repeats.astype(float)
+    tail = 0.025 if len(values) >= FEW_LOGS else 0.0
     return pd.DataFrame(
         {
             "mean": values.mean(),
-            "low": values.quantile(0.025),
-            "high": values.quantile(0.975),
+            "low": values.quantile(tail),
+            "high": values.quantile(1 - tail),
             "se": values.std(ddof=1) / values.count() ** 0.5,
             "logs": values.count(),
         }
@@ -233,7 +240,14 @@ def run_one_log(settings: Settings) -> OneLog:
         figure3_exact=exactly,
         sampled_table=common_outcome_table(draws),
         patient=choose_patient(exact),
+        crossed=cross_fitted(
+            log, lambda half: _pair(learn(half, settings.terminal)), seed=seed["bootstrap"]
+        ),
     )
+
+
+def _pair(learned: Learned) -> tuple[TabularMDP, Floats]:
+    return learned.model, learned.target
 
 
 def _with_point(weights: Floats) -> Floats:
@@ -316,6 +330,10 @@ def discharge_when_treatment_stops(learned: Learned, settings: Settings) -> pd.D
             chances = _chances(truth, None, full), _chances(truth, policy, full)
             case = f"true, glucose {name}, {who}"
             rows.append((case, weights @ chances[0], weights @ chances[1]))
+    for who, rows_of in stopping_decisions(learned).items():
+        full = full_states(log, rows_of)
+        chances = _chances(truth, None, full), _chances(truth, policy, full)
+        rows.append((f"true, where {who}", chances[0].mean(), chances[1].mean()))
     return pd.DataFrame(rows, columns=["case", "at the next step", "within 20 steps"])
 
 
@@ -329,16 +347,38 @@ def who_stops_when(learned: Learned) -> dict[str, float]:
     assert log.side is not None
     abnormal = log.side["glucose"].iloc[: len(log.state)].to_numpy() != "normal"
     stable = _stable_under_treatment(log.state_variables)[log.state]
-    physician = stable & (log.action == 0)
-    policy = stable & (learned.target[log.state, 0] == 1)
+    physician, policy = stopping_decisions(learned).values()
     return {
         "decisions": int(stable.sum()),
         "abnormal": float(abnormal[stable].mean()),
-        "physician": int(physician.sum()),
+        "physician": len(physician),
         "physician_abnormal": float(abnormal[physician].mean()),
-        "policy": int(policy.sum()),
-        "policy_abnormal": float(abnormal[policy].mean()) if policy.any() else float("nan"),
+        "policy": len(policy),
+        "policy_abnormal": float(abnormal[policy].mean()),
     }
+
+
+def stopping_decisions(learned: Learned) -> dict[str, NDArray[np.intp]]:
+    """Rows of the log, three vital signs normal under treatment, where all of it (would) stop."""
+    log = learned.log
+    stable = _stable_under_treatment(log.state_variables)[log.state]
+    return {
+        "the physician stopped": np.flatnonzero(stable & (log.action == 0)),
+        "the policy would stop": np.flatnonzero(stable & (learned.target[log.state, 0] == 1)),
+    }
+
+
+def full_states(log: Episodes, rows: NDArray[np.intp]) -> NDArray[np.int64]:
+    """Full states of rows of a reduced log, from its side columns."""
+    assert log.side is not None
+    seen = unravel(log.state_variables, log.state[rows])
+    codes = [
+        seen[variable.name]
+        if variable.name in seen
+        else log.side[variable.name].cat.codes.to_numpy()[rows]
+        for variable in sepsis.STATES
+    ]
+    return ravel(sepsis.STATES, codes)
 
 
 def _stable_under_treatment(variables: Sequence[Variable]) -> NDArray[np.bool_]:

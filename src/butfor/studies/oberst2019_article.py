@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from numpy.typing import NDArray
 
 import butfor
 from butfor import sepsis
 from butfor.counterfactual import draws_needed
+from butfor.episodes import Episodes
 from butfor.figures import (
     boxplot_chart,
     estimates_chart,
@@ -31,6 +34,7 @@ from butfor.studies import published
 from butfor.studies.oberst2019 import (
     DRAWS,
     ESTIMATORS,
+    FEW_LOGS,
     OneLog,
     Settings,
     discharge_when_treatment_stops,
@@ -40,8 +44,11 @@ from butfor.studies.oberst2019 import (
     summarize,
     who_stops_when,
 )
+from butfor.variables import unravel
+from butfor.words import percent
 
 MARKER = "results.json"
+FIGURES = 8
 NOTES = {
     "Obs": "what happened to these patients",
     "WIS": "reweighted records: few patients match",
@@ -66,28 +73,16 @@ class Study:
         return summarize(self.repeats[which])
 
 
-def run_study(settings: Settings, *, progress: Progress | None = None) -> Study:
+def run_study(settings: Settings, *, one_more: Callable[[], None]) -> Study:
     """Run the whole experiment: one log in detail, fresh logs, and what other choices change."""
-    others = [
-        replace(settings, simulator=simulator, terminal=terminal, repeats=_fewer(settings))
-        for simulator in sepsis.VERSIONS[::-1]
-        for terminal in TERMINALS[::-1]
-    ]
-    total = 2 * settings.repeats + len(others) * _fewer(settings)
-    one_more = report_progress(progress, total)
-    one = run_one_log(settings)
     repeats = {
         name: repeat_logs(settings, hidden=name == "hidden", progress=one_more)
         for name in ("hidden", "full")
     }
-    variants = [
-        {
-            "simulator": other.simulator,
-            "ends": other.terminal,
-            **repeat_logs(other, hidden=True, progress=one_more).mean(),
-        }
-        for other in others
-    ]
+    one = run_one_log(settings)
+    variants = [_variant(settings, repeats["hidden"])]
+    for other in _others(settings):
+        variants.append(_variant(other, repeat_logs(other, hidden=True, progress=one_more)))
     return Study(
         settings=settings,
         one=one,
@@ -95,6 +90,31 @@ def run_study(settings: Settings, *, progress: Progress | None = None) -> Study:
         variants=pd.DataFrame(variants),
         discharge=discharge_when_treatment_stops(one.learned, settings),
     )
+
+
+def _others(settings: Settings) -> list[Settings]:
+    """The same experiment with the other simulator, the other ends, or both; on fewer logs."""
+    made = [
+        replace(settings, simulator=simulator, terminal=terminal, repeats=_fewer(settings))
+        for simulator in sepsis.VERSIONS[::-1]
+        for terminal in TERMINALS[::-1]
+    ]
+    same = settings.simulator, settings.terminal
+    return [other for other in made if (other.simulator, other.terminal) != same]
+
+
+def _variant(settings: Settings, logs: pd.DataFrame) -> dict[str, Any]:
+    """Means and standard errors of one choice of simulator and ends."""
+    row: dict[str, Any] = {
+        "simulator": settings.simulator,
+        "ends": settings.terminal,
+        "logs": len(logs),
+    }
+    for name in ("Observed", "WIS (train)", "MB (exact)", "CF (exact)", "True (exact)"):
+        row[name] = float(logs[name].mean())
+        row[f"{name} se"] = float(logs[name].std(ddof=1) / logs[name].count() ** 0.5)
+    row["would have lived"] = float(logs["would have lived"].mean())
+    return row
 
 
 def write_study(
@@ -106,15 +126,28 @@ def write_study(
 ) -> Path:
     """Run the study and write its article: index.html, results.json, CSV and every figure."""
     check_free(folder, marker=MARKER, overwrite=overwrite)
-    study = run_study(settings, progress=progress)
+    logs = 2 * settings.repeats + len(_others(settings)) * _fewer(settings)
+    one_more = report_progress(progress, logs + FIGURES)
+    study = run_study(settings, one_more=one_more)
     with whole_folder(folder, marker=MARKER, overwrite=overwrite) as new:
         for name, chart in charts(study).items():
             save_figure(chart, new / "figures" / name)
+            one_more()
         for name, table in tables(study).items():
             table.to_csv(new / f"{name}.csv", index=False)
-        (new / MARKER).write_text(json.dumps(results(study), indent=2) + "\n")
+        numbers = json.dumps(_without_nan(results(study)), indent=2, allow_nan=False)
+        (new / MARKER).write_text(numbers + "\n")
         (new / "index.html").write_text(article(study), encoding="utf-8")
     return Path(folder)
+
+
+def _without_nan(value: Any) -> Any:
+    """Write null for what is undefined: JSON has no word for nan."""
+    if isinstance(value, dict):
+        return {key: _without_nan(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(entry) for entry in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
 def charts(study: Study) -> dict[str, Any]:
@@ -245,8 +278,10 @@ def article(study: Study) -> str:
     environment = Environment(
         loader=PackageLoader("butfor.studies"), autoescape=True, undefined=StrictUndefined
     )
-    environment.filters["signed"] = lambda value: f"{value:+.3f}".replace("-", "\N{MINUS SIGN}")
-    environment.filters["percent"] = lambda value: f"{100 * value:.0f} %"
+    environment.filters["signed"] = lambda value: _signed(value, 3)
+    environment.filters["signed1"] = lambda value: _signed(value, 1)
+    environment.filters["share"] = lambda value: f"{100 * value:.0f} %"
+    environment.filters["chance"] = percent
     return environment.get_template("oberst2019.html").render(
         settings=study.settings,
         version=butfor.__version__,
@@ -254,7 +289,18 @@ def article(study: Study) -> str:
         table=compared_table(study).to_dict("records"),
         shape=shape(study),
         widths=_widths(study),
-        undefined=int(study.repeats["hidden"]["WIS (held-out)"].isna().sum()),
+        undefined={
+            which: {
+                name: int(study.repeats[which][name].isna().sum())
+                for name in ("WIS (train)", "WIS (held-out)")
+            }
+            for which in ("hidden", "full")
+        },
+        few=study.settings.repeats < FEW_LOGS,
+        full=study.table("full")["mean"].to_dict(),
+        hidden=study.table("hidden")["mean"].to_dict(),
+        crossed=_crossed(study.one),
+        holds=_holds(study.variants),
         would_have_lived=int(study.one.sampled_table.loc["died", "discharged"]),
         would_have_lived_exact=int(study.one.exact.table().loc["died", "discharged"]),
         published_would_have_lived=published.WOULD_HAVE_LIVED,
@@ -270,6 +316,26 @@ def article(study: Study) -> str:
         needed=[(p, draws_needed(p)) for p in (0.1, 0.05, 0.01)],
         published_settings=_is_published(study.settings),
     )
+
+
+def _crossed(one: OneLog) -> dict[str, float]:
+    """What policies learned the same way on halves of the log score on the other half."""
+    return {
+        "model_based": float(one.crossed.model_based.mean()),
+        "counterfactual": float(one.crossed.counterfactual.mean()),
+        "unsupported": float(one.crossed.unsupported_model_based.mean()),
+    }
+
+
+def _holds(variants: pd.DataFrame) -> int:
+    """In how many of the choices MB lies above what was observed and the truth below it."""
+    above = variants["MB (exact)"] > variants["Observed"]
+    below = variants["True (exact)"] < variants["Observed"]
+    return int((above & below).sum())
+
+
+def _signed(value: float, digits: int) -> str:
+    return f"{value:+.{digits}f}".replace("-", "\N{MINUS SIGN}")
 
 
 def _figure3_rows(study: Study) -> list[dict[str, Any]]:
@@ -315,7 +381,9 @@ def _patient(one: OneLog) -> dict[str, Any] | None:
     rows = slice(log.offsets[one.patient], log.offsets[one.patient + 1])
     assert log.side is not None
     glucose = log.side["glucose"].iloc[rows].to_numpy()
-    stops = (one.draws.action[one.patient, :, : len(glucose)] == 0).sum(axis=0)
+    states = one.draws.state[one.patient, :, : len(glucose)]
+    running = _treated(log)[np.clip(states, 0, log.n_states - 1)] & (states >= 0)
+    stops = (running & (one.draws.action[one.patient, :, : len(glucose)] == 0)).sum(axis=0)
     care = log.action[rows]
     probability = one.exact.probability[one.patient]
     return {
@@ -335,6 +403,12 @@ def _patient(one: OneLog) -> dict[str, Any] | None:
             if stops[t] > 0 and glucose[t] in ("low", "very low")
         ],
     }
+
+
+def _treated(log: Episodes) -> NDArray[np.bool_]:
+    """States in which a treatment runs, [S]."""
+    levels = unravel(log.state_variables, np.arange(log.n_states))
+    return np.any([levels[variable.name] > 0 for variable in log.action_variables], axis=0)
 
 
 def _draws(one: OneLog) -> dict[str, float]:
