@@ -27,8 +27,9 @@ LAYERS = [
     ["mdp"],
     ["fit", "planning", "scm"],
     ["counterfactual", "sepsis"],
-    ["decomposition", "flags", "ope", "folders", "figures", "influence", "targets", "io"],
-    ["audit", "diagnostics"],
+    ["decomposition", "flags", "ope", "folders", "figures", "carryover"],
+    ["diagnostics"],
+    ["audit"],
     ["demo", "studies"],
     ["cli"],
 ]

@@ -17,6 +17,7 @@ gymnasium.register(
 if TYPE_CHECKING:
     from butfor import figures, sepsis
     from butfor.audit import Audit, run_audit
+    from butfor.carryover import influence
     from butfor.counterfactual import (
         Counterfactuals,
         Draws,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         sample_counterfactuals,
         step_contributions,
     )
+    from butfor.diagnostics import diagnose
     from butfor.episodes import Episodes
     from butfor.fit import fit_mdp
     from butfor.mdp import TabularMDP
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "Audit": "audit",
     "run_audit": "audit",
+    "influence": "carryover",
+    "diagnose": "diagnostics",
     "Counterfactuals": "counterfactual",
     "Draws": "counterfactual",
     "counterfactual_outcomes": "counterfactual",
@@ -70,12 +74,14 @@ __all__ = [
     "Variable",
     "counterfactual_distribution",
     "counterfactual_outcomes",
+    "diagnose",
     "draws_needed",
     "estimate_behavior",
     "estimate_values",
     "figures",
     "fit_mdp",
     "greedy",
+    "influence",
     "policy_iteration",
     "policy_value",
     "run_audit",

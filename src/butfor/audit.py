@@ -24,6 +24,7 @@ from butfor.counterfactual import (
     step_contributions,
 )
 from butfor.decomposition import check_decomposition, decompose
+from butfor.diagnostics import diagnose
 from butfor.episodes import Episodes
 from butfor.flags import (
     describe_flag,
@@ -42,7 +43,7 @@ from butfor.scm.gumbel_max import GumbelMax
 from butfor.streams import Progress, check_seed
 from butfor.variables import Floats, Outcome, Variable, unravel
 
-TABLES = ("estimates", "episodes", "decomposition", "steps", "draws")
+TABLES = ("estimates", "diagnostics", "episodes", "decomposition", "steps", "draws")
 REVIEWS = "reviews.sqlite"  # written by reviewers: survives when an audit is written again
 
 
@@ -52,6 +53,7 @@ class Audit:
 
     meta: dict[str, Any]  # version, parameters, seed, digest of the inputs, counts, timings
     estimates: pd.DataFrame  # a row an estimator
+    diagnostics: pd.DataFrame  # a row a check: what to know before believing any of it
     episodes: pd.DataFrame  # a row an episode
     decomposition: pd.DataFrame  # pieces that add up to the difference
     steps: pd.DataFrame  # a row an observed step, and one for each final state
@@ -302,6 +304,16 @@ def run_audit(
     return Audit(
         meta=json.loads(json.dumps(meta)),  # as it is read back from a folder
         estimates=estimates,
+        diagnostics=diagnose(
+            episodes,
+            model,
+            policy,
+            behavior=known,
+            horizon=result.horizon,
+            discount=discount,
+            learn=learn,
+            seed=seed,
+        ),
         episodes=table,
         decomposition=decomposition,
         steps=_step_table(log, policy),

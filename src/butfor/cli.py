@@ -12,6 +12,7 @@ import pandas as pd
 import typer
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -174,6 +175,13 @@ def _print_audit(console: Console, audit: Audit) -> None:
     ].itertuples():
         if warning.warning:
             console.print(f"{warning.estimator}: {warning.warning}.")
+
+    lights = _table("", "", "")
+    lights.show_header = False
+    for check in audit.diagnostics.itertuples():
+        color = {"green": "green", "amber": "yellow", "red": "red"}[check.light]
+        lights.add_row(f"[{color}]{check.light}[/{color}]", check.check, escape(check.sentence))
+    console.print("\n[bold]What to know before believing it[/bold]", lights)
 
     table = audit.outcome_table()
     outcomes = _table("", *(f">{name}" for name in table.columns))

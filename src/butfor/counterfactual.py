@@ -159,7 +159,7 @@ def counterfactual_outcomes(
     Causal if the model is right, the state holds what moved both treatment and course, and
     transitions come about by the mechanism: none of these can be seen in the data.
     """
-    task = _prepare(
+    task = prepare_task(
         episodes, model, target, behavior, mechanism, action_noise, horizon, continuation
     )
     log = task.episodes
@@ -197,7 +197,7 @@ def sample_counterfactuals(
     the first action that differs, every draw is the observed episode.
     """
     check_whole(draws, "draws", 1, "a whole number")
-    task = _prepare(
+    task = prepare_task(
         episodes, model, target, behavior, mechanism, action_noise, horizon, continuation
     )
     log = task.episodes
@@ -220,7 +220,7 @@ def sample_counterfactuals(
             action,
             reward,
         )
-        _refuse(impossible, log, model)
+        refuse_impossible(impossible, log, model)
 
     in_blocks(work, len(log), threads=threads, progress=progress)
     return Draws(episodes=log, state=state, action=action, reward=reward)
@@ -258,7 +258,7 @@ def step_contributions(
     it taken over here rather than one step later. The terms of an episode add up to its difference,
     less what the model lets follow after the observed end.
     """
-    task = _prepare(episodes, model, target, behavior, mechanism, action_noise, horizon, True)
+    task = prepare_task(episodes, model, target, behavior, mechanism, action_noise, horizon, True)
     log = task.episodes
     # the rest of an episode from each of its steps on, as an episode of its own
     of_row = np.repeat(np.arange(len(log)), log.lengths)
@@ -277,7 +277,7 @@ def step_contributions(
 
 
 @dataclass(frozen=True, eq=False)
-class _Task:
+class Task:
     """Checked inputs, as kernels take them."""
 
     episodes: Episodes
@@ -290,7 +290,7 @@ class _Task:
     shared: bool
 
 
-def _prepare(
+def prepare_task(
     episodes: Episodes,
     model: TabularMDP,
     target: ArrayLike,
@@ -299,7 +299,8 @@ def _prepare(
     action_noise: str,
     horizon: int | None,
     continuation: bool,
-) -> _Task:
+) -> Task:
+    """Check what counterfactuals of episodes need, and turn it into what kernels take."""
     if mechanism is not None and not isinstance(mechanism, GumbelMax):
         raise ValueError(f"mechanism {mechanism!r}: episodes take GumbelMax() only")
     check_choice(action_noise, "action_noise", ("shared", "fresh"))
@@ -339,7 +340,7 @@ def _prepare(
         log.next_state,
         log.outcome,
     )
-    return _Task(
+    return Task(
         episodes=log,
         horizon=steps,
         policy=policy,
@@ -352,7 +353,7 @@ def _prepare(
 
 
 def _push(
-    task: _Task,
+    task: Task,
     log: kernels.Log,
     model: TabularMDP,
     discount: float,
@@ -385,7 +386,7 @@ def _push(
             probability,
             expected_return,
         )
-        _refuse(impossible, task.episodes, model)
+        refuse_impossible(impossible, task.episodes, model)
 
     in_blocks(work, len(expected_return), threads=threads, progress=progress)
     return probability, expected_return, values
@@ -397,7 +398,7 @@ def _policy_rows(policy: Floats) -> kernels.Rows:
     return kernels.Rows(start, action.astype(np.int32), policy[state, action])
 
 
-def _refuse(step: int, log: Episodes, model: TabularMDP) -> None:
+def refuse_impossible(step: int, log: Episodes, model: TabularMDP) -> None:
     """Say what is wrong with a step that a kernel found to be impossible; -1: nothing."""
     if step < 0:
         return

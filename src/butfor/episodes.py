@@ -124,10 +124,10 @@ class Episodes:
         _check_rewards(earned, starts, ids)
         _check_ends(ends, ids, len(outcomes))
         named = _outcomes(outcomes, ends, earned, starts)
-        for outcome in named:
-            if outcome.name in (none_name, "none"):
+        for end in named:
+            if end.name in (none_name, "none"):
                 raise ValueError(
-                    f"an outcome is called {outcome.name!r}, which stands for no outcome; "
+                    f"an outcome is called {end.name!r}, which stands for no outcome; "
                     "call one of them otherwise"
                 )
         kinds = {type(identifier).__name__ for identifier in ids.tolist()}

@@ -604,3 +604,112 @@ def simulate_sepsis(
         final[i] = s
         outcome[i] = end
     return total
+
+
+# ----------------------------------------------------------------------------------- influence
+
+
+@compiled
+def episode_influence(
+    first,
+    last,
+    log,
+    behavior,
+    target,
+    dynamics,
+    shared,
+    going_after,
+    earned_after,
+    by_step,
+    mass,
+    earned,
+):
+    """Measure how far the chains of `exact_outcomes` are from the model, step by step.
+
+    At step t of episodes first .. last - 1, over the mass that has no outcome yet: `mass` [n, H],
+    the mean of TV(K_t(.|s, a), P(.|s, a)) as `by_step` [n, H], and the expected absolute reward as
+    `earned` [n, H]. Past the observed end K = P; what then follows h steps later is known from the
+    state: the probability of no outcome yet `going_after` [H, S] and the expected absolute reward
+    `earned_after` [H, S]. Returns as `exact_outcomes` does.
+    """
+    rows, next_state, reward, labels, states, actions, _ = dynamics
+    moves = make_scratch(widest_row(rows))
+    choices = make_scratch(actions)
+    p_state = np.zeros(labels.max() + 1)
+    p_action = np.zeros(actions)
+    now, later = np.zeros(states), np.zeros(states)
+    now_states, later_states = np.empty(states, np.int64), np.empty(states, np.int64)
+
+    for episode in range(first, last):
+        now_states[0] = log.state[log.start[episode]]
+        now[now_states[0]] = 1.0
+        active = 1
+        length = log.stop[episode] - log.start[episode]
+        for t in range(length):
+            i = log.start[episode] + t
+            seen_row = log.state[i] * actions + log.action[i]
+            seen_entry = observed_entry(log, dynamics, episode, i)
+            if seen_entry < 0:
+                return i
+            k = rows.label[seen_entry]
+            scatter(rows, seen_row, p_state)
+            if shared:
+                scatter(behavior, log.state[i], p_action)
+                if p_action[log.action[i]] == 0.0:
+                    return i
+            reached = 0
+            going, moved_by = 0.0, 0.0
+            for slot in range(active):
+                s = now_states[slot]
+                here = now[s]
+                now[s] = 0.0
+                going += here
+                start, stop = target.start[s], target.start[s + 1]
+                if shared and stop - start > 1:
+                    gumbel_max_row(target, s, p_action, log.action[i], choices)
+                else:
+                    choices.mass[: stop - start] = target.probability[start:stop]
+                for j in range(stop - start):
+                    share = here * choices.mass[j]
+                    if share == 0.0:
+                        continue
+                    row = s * actions + target.label[start + j]
+                    low, high = rows.start[row], rows.start[row + 1]
+                    if row == seen_row:  # K is certain of what was seen
+                        moved_by += share * (1.0 - rows.probability[seen_entry])
+                        low, high = seen_entry, seen_entry + 1
+                        moves.mass[0] = 1.0
+                    else:
+                        gumbel_max_row(rows, row, p_state, k, moves)
+                        distance = 0.0
+                        for e in range(low, high):
+                            distance += abs(moves.mass[e - low] - rows.probability[e])
+                        moved_by += share * distance / 2.0
+                    for e in range(low, high):
+                        moved = share * moves.mass[e - low]
+                        if moved == 0.0:
+                            continue
+                        earned[episode, t] += moved * abs(reward[e])
+                        x = next_state[e]
+                        if x < states:
+                            if later[x] == 0.0:
+                                later_states[reached] = x
+                                reached += 1
+                            later[x] += moved
+            if going > 0.0:
+                by_step[episode, t] = moved_by / going
+            mass[episode, t] = going
+            unscatter(rows, seen_row, p_state)
+            if shared:
+                unscatter(behavior, log.state[i], p_action)
+            now, later = later, now
+            now_states, later_states = later_states, now_states
+            active = reached
+        for slot in range(active):
+            s = now_states[slot]
+            here = now[s]
+            now[s] = 0.0
+            for h in range(log.left[episode]):
+                mass[episode, length + h] += here * going_after[h, s]
+                earned[episode, length + h] += here * earned_after[h, s]
+    return -1

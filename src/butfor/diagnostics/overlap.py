@@ -1,0 +1,67 @@
+"""Overlap: whether what the target would do was ever done."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from butfor.checks import check_policy
+from butfor.diagnostics.lights import Row, at_least
+from butfor.episodes import Episodes
+from butfor.flags import describe_action
+from butfor.policy import action_counts
+from butfor.variables import unravel
+from butfor.words import percent
+
+OVERLAP = (0.95, 0.80)  # at least: one choice in twenty without precedent, one in five
+
+
+def overlap_by_state(episodes: Episodes, target: ArrayLike) -> pd.DataFrame:
+    """Say, for each visited state, how often the target's action was taken there.
+
+    Returns
+    -------
+    DataFrame
+        state, a column `state.<name>` for each variable, visits, policy (its likeliest action in
+        words), taken (share of the visits with the target's action, averaged over its choices),
+        precedent (probability that the target chooses what was done there at least once).
+    """
+    policy = check_policy(target, episodes.n_states, episodes.n_actions, "target")
+    counts = action_counts(episodes)
+    visits = counts.sum(axis=1)
+    state = np.flatnonzero(visits)
+    codes = unravel(episodes.state_variables, state)
+    labels = {
+        f"state.{variable.name}": pd.Categorical.from_codes(
+            codes[variable.name], list(variable.levels), ordered=True
+        )
+        for variable in episodes.state_variables
+    }
+    words = [describe_action(episodes.action_variables, a) for a in range(episodes.n_actions)]
+    return pd.DataFrame(
+        {
+            "state": state,
+            **labels,
+            "visits": visits[state],
+            "policy": [words[action] for action in policy[state].argmax(axis=1)],
+            "taken": (policy * counts).sum(axis=1)[state] / visits[state],
+            "precedent": 1.0 - (policy * (counts == 0)).sum(axis=1)[state],
+        }
+    )
+
+
+def check_overlap(episodes: Episodes, target: ArrayLike) -> Row:
+    """Judge the share of the target's choices in logged states that have a precedent there."""
+    table = overlap_by_state(episodes, target)
+    visits, precedent = table["visits"].to_numpy(), table["precedent"].to_numpy()
+    value = float(visits @ precedent / visits.sum())
+    without = int((precedent < 1).sum())
+    sentence = "Whatever the policy would do in a logged state was done there at least once."
+    if without:
+        sentence = (
+            f"{percent(value).capitalize()} of what the policy would do in the logged states was "
+            f"done there at least once; in {without} of {len(table)} visited states it would do "
+            "something that nobody did."
+        )
+    return "overlap", value, at_least(value, OVERLAP), sentence

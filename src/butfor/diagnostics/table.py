@@ -1,0 +1,174 @@
+"""diagnose: every check in one call, with a light and a sentence each."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from butfor.carryover import influence
+from butfor.diagnostics.calibration import check_calibration
+from butfor.diagnostics.lights import Row, at_least, at_most, worst_light
+from butfor.diagnostics.overlap import check_overlap
+from butfor.episodes import Episodes
+from butfor.mdp import TabularMDP, total_by
+from butfor.ope.crossfit import Learn
+from butfor.ope.problem import Problem, make_problem
+from butfor.ope.support import unsupported_mass
+from butfor.ope.words import FEW, sizes
+from butfor.policy import action_counts
+from butfor.variables import Floats
+from butfor.words import percent
+
+COLUMNS = ["check", "value", "light", "sentence"]
+RARE = 10  # a probability found from fewer transitions is off by up to .16 (a standard error)
+
+# Limits are (green, amber): a light is green up to the first, amber up to the second, else red.
+# At least: a share found from 400 episodes has a 95 % interval of ± 5 points, from 50 of ± 14.
+EPISODES = (400, FEW)
+# At least: where an episode of ten (of a hundred) speaks for all of them, an error in what is known
+# of the behaviour is multiplied as often.
+EFFECTIVE = (0.10, 0.01)
+RARE_ROWS = (0.05, 0.20)  # at most: one decision in twenty, one in five
+# At most: by default pairs never seen lead to the worst outcome, so this is by how much its
+# probability may be made up; one point is lost in the noise of any log, ten are not.
+UNSUPPORTED = (0.01, 0.10)
+ABOUT = (0.50, 0.20)  # at least: half of the steps, one in five
+
+
+def diagnose(
+    episodes: Episodes,
+    model: TabularMDP,
+    target: ArrayLike,
+    *,
+    behavior: ArrayLike | None = None,
+    horizon: int | None = None,
+    discount: float = 1.0,
+    learn: Learn | None = None,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Check whether log and model can carry a conclusion about the target: a row a check.
+
+    Parameters
+    ----------
+    behavior, horizon, discount
+        See `counterfactual_outcomes`.
+    learn, seed
+        See `calibration_table`.
+
+    Returns
+    -------
+    DataFrame
+        check, value, light ("green", "amber" or "red"), sentence. The checks, in this order:
+
+        - *overlap*: share of the target's choices in logged states that were made there at least
+          once;
+        - *effective sample size*: (sum w)^2 / sum w^2 of the importance weights, over n;
+        - *episodes left*: share of the episodes with any weight;
+        - *rare rows*: share of the target's decisions, in the model from the log's first states
+          on, that rest on fewer than 10 logged transitions;
+        - *unsupported mass*: mean probability that a counterfactual uses a pair never seen;
+        - *calibration*: mean gap between the predicted and the observed share of the bad outcome,
+          held out, by decile of the prediction (nan where it cannot be told);
+        - *influence*: median share of the counterfactual's steps that are still about the patient.
+
+    Notes
+    -----
+    Green lights are necessary, not sufficient: no check sees a cause of both treatment and course
+    that the log does not hold.
+    """
+    problem = make_problem(
+        episodes, model, target, behavior=behavior, horizon=horizon, discount=discount, seed=seed
+    )
+    rows = [
+        check_overlap(episodes, problem.target),
+        _check_effective(problem),
+        _check_left(problem),
+        _check_rare(problem),
+        _check_unsupported(problem),
+        check_calibration(episodes, model, problem.horizon, learn, seed),
+        _check_influence(problem),
+    ]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def _check_effective(problem: Problem) -> Row:
+    n = len(problem)
+    effective = sizes("WIS", problem, None)[1]
+    light = worst_light([at_least(effective, EPISODES), at_least(effective / n, EFFECTIVE)])
+    sentence = (
+        f"Weighted by how likely the policy makes them, the {n} episodes say as much about it as "
+        f"{effective:.1f} episodes of its own (effective sample size)."
+    )
+    return "effective sample size", effective / n, light, sentence
+
+
+def _check_left(problem: Problem) -> Row:
+    n = len(problem)
+    followers = sizes("WIS", problem, None)[0]
+    sentence = f"In all {n} episodes the policy might have done, to the end, what was done."
+    if followers < n:
+        sentence = (
+            f"{followers} of {n} episodes follow the policy to their end; in the others something "
+            "was done that it never does, and estimates by weighting leave them out."
+        )
+    return "episodes left", followers / n, at_least(followers, EPISODES), sentence
+
+
+def _check_rare(problem: Problem) -> Row:
+    occupancy = _occupancy(problem)
+    known = np.maximum(problem.model.counts, action_counts(problem.episodes))
+    value = float(occupancy[known < RARE].sum() / occupancy.sum())
+    sentence = (
+        f"{percent(value).capitalize()} of the decisions that the policy would face, in the model, "
+        f"rest on fewer than {RARE} logged transitions."
+    )
+    return "rare rows", value, at_most(value, RARE_ROWS), sentence
+
+
+def _occupancy(problem: Problem) -> Floats:
+    """Expected number of uses of each state and action by the target in the model, [S, A]."""
+    model = problem.model
+    first = problem.episodes.first_state
+    here = np.bincount(first, minlength=model.n_states) / len(first)
+    total = np.zeros_like(problem.target)
+    for _ in range(problem.horizon):
+        used = here[:, None] * problem.target
+        total += used
+        moved = used.ravel()[model.entry_row] * model.probability
+        reached = total_by(model.next_state, moved, model.n_states + len(model.outcomes))
+        here = reached[: model.n_states]
+    return total
+
+
+def _check_unsupported(problem: Problem) -> Row:
+    mass = unsupported_mass(
+        problem.episodes,
+        problem.model,
+        problem.target,
+        behavior=problem.behavior,
+        horizon=problem.horizon,
+    )
+    value = float(mass.mean())
+    sentence = (
+        f"{percent(value).capitalize()} of the probability, on average over the episodes, runs "
+        "through states and actions never seen together; what follows there is a rule, not data."
+    )
+    return "unsupported mass", value, at_most(value, UNSUPPORTED), sentence
+
+
+def _check_influence(problem: Problem) -> Row:
+    found = influence(
+        problem.episodes,
+        problem.model,
+        problem.target,
+        behavior=problem.behavior,
+        horizon=problem.horizon,
+    )
+    value, after = float(np.median(found.share_about)), float(np.median(found.share_after))
+    sentence = (
+        f"In the median episode {percent(value)} of the steps under the policy are still about "
+        f"that patient, and {percent(after)} of what is earned comes when none is any more: that "
+        "is what the model expects of anyone."
+    )
+    return "influence", value, at_least(value, ABOUT), sentence

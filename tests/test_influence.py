@@ -1,0 +1,243 @@
+"""Influence: hand values, invariants, the slow twin, threads, bad input."""
+
+import numpy as np
+import pytest
+
+import butfor as bf
+from butfor.carryover import Influence, influence
+from tests.reference import influence as reference
+from tests.support import (
+    random_model,
+    random_policy,
+    reference_episodes,
+    reference_model,
+    simulate_log,
+)
+
+
+@pytest.fixture(scope="module", params=range(4))
+def problem(request):
+    """A model, with plain or mixed labels, a behaviour, a target and a log."""
+    generator = np.random.default_rng(50 + request.param)
+    model = random_model(generator, labels=[None, np.array([2, 0, 3, 1])][request.param % 2])
+    behavior, target = random_policy(generator, model), random_policy(generator, model)
+    target[0] = np.eye(3)[1]  # deterministic in one state
+    return model, behavior, target, simulate_log(generator, model, behavior, 30, 6)
+
+
+@pytest.fixture(scope="module")
+def sepsis():
+    """A reduced sepsis log, its model and the target planned on it."""
+    log = bf.sepsis.simulate(bf.sepsis.behavior_policy(), 200, seed=21).hide("glucose", "diabetes")
+    model = bf.fit_mdp(log)
+    return log, model, bf.policy_iteration(model)
+
+
+def one_step(rows, *, seen, action=0, horizon=1):
+    """One state and two actions with these rows over (state, end 0, end 1); one observed step."""
+    model = bf.TabularMDP.from_arrays(
+        np.array([rows]), outcomes=[bf.Outcome("bad", -1.0), bf.Outcome("good", 1.0)]
+    )
+    log = bf.Episodes.from_arrays(
+        [0],
+        [action],
+        [0],
+        offsets=[0, 1],
+        outcome=[seen - 1],
+        outcomes=model.outcomes,
+        states=1,
+        actions=2,
+        horizon=horizon,
+    )
+    return log, model
+
+
+EVEN = np.array([[0.5, 0.5]])
+
+
+# ------------------------------------------------------------------------------------ hand values
+
+
+def test_one_step_under_another_action_has_the_total_variation_of_its_rows():
+    # MATH 2: p = (.5, .4, .1), q = (.1, .4, .5), the first seen: K = (.2, .229, .571), so that
+    # TV(K, q) = (|.2 - .1| + |.229 - .4| + |.571 - .5|) / 2 = .171 = .4 - .229, all of it one way.
+    log, model = one_step([[0.5, 0.4, 0.1], [0.1, 0.4, 0.5]], seen=0)
+    result = influence(log, model, [[0.0, 1.0]], behavior=EVEN)
+    law = bf.counterfactual_distribution([0.5, 0.4, 0.1], [0.1, 0.4, 0.5], observed=0)
+    np.testing.assert_allclose(result.by_step, [[0.4 - law[1]]], atol=1e-14)
+    np.testing.assert_allclose(result.by_step, [[0.171]], atol=5e-4)
+
+
+def test_the_same_action_in_the_same_state_has_influence_one_less_its_probability():
+    log, model = one_step([[0.5, 0.4, 0.1], [0.1, 0.4, 0.5]], seen=2)
+    result = influence(log, model, [[1.0, 0.0]], behavior=EVEN)
+    np.testing.assert_allclose(result.by_step, [[0.9]], atol=1e-15)
+
+
+def test_mass_and_earnings_go_on_by_the_model_past_the_observed_end():
+    # Seen: action 0 leads to end 0. Under action 1, q = (.5, .25, .25); p is certain, so K = q and
+    # the influence is 0. The state is left with chance .5 a step: mass 1, .5, .25, and each step
+    # earns |-1| or |+1| with chance .5 of that mass.
+    log, model = one_step([[0.0, 1.0, 0.0], [0.5, 0.25, 0.25]], seen=1, horizon=3)
+    result = influence(log, model, [[0.0, 1.0]], behavior=EVEN)
+    np.testing.assert_allclose(result.by_step, [[0, 0, 0]], atol=1e-15)
+    np.testing.assert_allclose(result.mass, [[1, 0.5, 0.25]], atol=1e-15)
+    np.testing.assert_allclose(result.earned, [[0.5, 0.25, 0.125]], atol=1e-15)
+    assert result.dies_at.tolist() == [0]
+    assert result.share_after.tolist() == [1.0]
+    assert result.share_about.tolist() == [0.0]
+
+
+def test_it_dies_after_the_last_step_that_is_not_negligible():
+    # Episode 0: alive at 0 and again at 2, dead from 3 on: .3 + .1 of its .5 is earned by then.
+    # Episode 1 never lives; it earns nothing, so that all of its steps come after.
+    # Episode 2 never dies.
+    result = Influence(
+        by_step=np.array([[0.4, 0.01, 0.05, 0.0], [0.04, 0.0, 0.0, 0.0], [0.1, 0.1, 0.1, 0.1]]),
+        mass=np.array([[1.0, 1.0, 0.5, 0.5], [1.0, 1.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]]),
+        earned=np.array([[0.0, 0.3, 0.1, 0.1], [0.0] * 4, [0.0, 0.0, 0.0, 1.0]]),
+    )
+    assert result.dies_at.tolist() == [3, 0, 4]
+    np.testing.assert_allclose(result.share_after, [0.2, 1.0, 0.0], atol=1e-15)
+    # 1 + .5 of 3 expected steps, none of 2, all of 4
+    np.testing.assert_allclose(result.share_about, [0.5, 0.0, 1.0], atol=1e-15)
+
+
+# ------------------------------------------------------------------------------------- invariants
+
+
+def test_target_equal_to_behavior_walks_the_observed_path(problem):
+    # the counterfactual is the episode itself: every observed step has influence 1 - P(observed)
+    model, behavior, _, log = problem
+    result = influence(log, model, behavior, behavior=behavior, horizon=8)
+    plain = reference_model(model)
+    for i, episode in enumerate(reference_episodes(log)):
+        steps = zip(*episode, strict=True)
+        expected = [1 - plain.rows[s, a][x][0] for s, a, x in steps]
+        length = len(expected)
+        np.testing.assert_allclose(result.by_step[i, :length], expected, atol=1e-12)
+        np.testing.assert_allclose(result.mass[i, :length], 1.0, atol=1e-12)
+        assert (result.by_step[i, length:] == 0).all()
+        if log.outcome[i] >= 0:
+            np.testing.assert_allclose(result.mass[i, length:], 0.0, atol=1e-12)
+
+
+def test_disjoint_supports_have_no_influence():
+    # under action 1 nothing can happen that could happen under action 0: K = q
+    log, model = one_step([[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]], seen=0)
+    assert influence(log, model, [[0.0, 1.0]], behavior=EVEN).by_step.max() == 0
+
+
+def test_a_deterministic_model_has_no_influence_anywhere():
+    generator = np.random.default_rng(4)
+    rows = np.eye(6)[generator.integers(0, 6, (4, 3))]
+    model = bf.TabularMDP.from_arrays(rows, outcomes=[bf.Outcome("a", 0.0), bf.Outcome("b", 1.0)])
+    behavior, target = random_policy(generator, model), random_policy(generator, model)
+    log = simulate_log(generator, model, behavior, 20, 5)
+    assert influence(log, model, target, behavior=behavior).by_step.max() == 0
+
+
+def test_influence_is_a_probability_and_ends_with_the_observed_episode(sepsis):
+    log, model, target = sepsis
+    result = influence(log, model, bf.soften(target, 0.1))
+    assert (result.by_step >= 0).all()
+    assert (result.by_step <= 1).all()
+    assert (result.by_step[np.arange(20) >= log.lengths[:, None]] == 0).all()
+    assert (np.diff(result.mass, axis=1) <= 1e-12).all()
+    assert (result.dies_at <= log.lengths).all()
+    for share in (result.share_after, result.share_about):
+        assert ((share >= 0) & (share <= 1 + 1e-12)).all()
+
+
+def test_what_is_earned_adds_up_to_the_outcomes_that_are_reached(sepsis):
+    # both outcomes of sepsis have a reward of size one, and nothing else has any
+    log, model, target = sepsis
+    exact = bf.counterfactual_outcomes(log, model, target)
+    result = influence(log, model, target)
+    np.testing.assert_allclose(
+        result.earned.sum(axis=1), exact.probability[:, :-1].sum(axis=1), atol=1e-12
+    )
+
+
+# --------------------------------------------------------------------------- slow twin and threads
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("horizon", [3, 9])
+def test_influence_equals_its_slow_twin(problem, shared, horizon):
+    model, behavior, target, log = problem
+    noise = "shared" if shared else "fresh"
+    result = influence(log, model, target, behavior=behavior, action_noise=noise, horizon=horizon)
+    plain = reference_model(model)
+    for i, episode in enumerate(reference_episodes(log.truncate(horizon))):
+        twin = reference.influence(
+            plain,
+            episode,
+            behavior.tolist(),
+            target.tolist(),
+            shared=shared,
+            horizon=horizon,
+        )
+        for mine, slow in zip((result.by_step, result.mass, result.earned), twin, strict=True):
+            np.testing.assert_allclose(mine[i], slow, atol=1e-12)
+
+
+def test_icml2019_ends_equal_the_slow_twin():
+    log = bf.sepsis.simulate(bf.sepsis.behavior_policy(), 60, seed=8).hide("glucose", "diabetes")
+    model = bf.fit_mdp(log, terminal="icml2019")
+    target = bf.soften(bf.policy_iteration(model), 0.2)
+    behavior = bf.estimate_behavior(log, terminal="icml2019")
+    result = influence(log, model, target)
+    plain = reference_model(model)
+    for i, episode in enumerate(reference_episodes(log, "icml2019")[:6]):
+        twin = reference.influence(
+            plain, episode, behavior.tolist(), target.tolist(), shared=True, horizon=20
+        )
+        for mine, slow in zip((result.by_step, result.mass, result.earned), twin, strict=True):
+            np.testing.assert_allclose(mine[i], slow, atol=1e-12)
+
+
+def test_results_do_not_depend_on_threads_and_one_episode_replays_alone(sepsis):
+    log, model, target = sepsis
+    behavior = bf.estimate_behavior(log)
+    one, two = (
+        influence(log, model, bf.soften(target, 0.1), behavior=behavior, threads=threads)
+        for threads in (1, 2)
+    )
+    np.testing.assert_array_equal(one.by_step, two.by_step)
+    np.testing.assert_array_equal(one.earned, two.earned)
+    alone = influence(log.select([17]), model, bf.soften(target, 0.1), behavior=behavior)
+    np.testing.assert_array_equal(alone.by_step[0], one.by_step[17])
+    np.testing.assert_array_equal(alone.mass[0], one.mass[17])
+
+
+# --------------------------------------------------------------------------------------- bad input
+
+
+def test_a_transition_of_probability_zero_is_refused_with_its_place(sepsis):
+    log, _, target = sepsis
+    model = bf.fit_mdp(log.select(np.arange(100)))
+    with pytest.raises(ValueError, match=r"episode 1\d\d, step \d+ goes from state \d+ by action"):
+        influence(log, model, target)
+
+
+def test_an_action_that_the_behavior_never_takes_is_refused(sepsis):
+    log, model, target = sepsis
+    with pytest.raises(ValueError, match=r"takes action \d in state \d+, which the behavior"):
+        influence(log, model, target, behavior=target)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"action_noise": "new"}, "'new'.*'shared', 'fresh'"),
+        ({"horizon": 0}, "horizon 0"),
+        ({"threads": 0}, "threads 0"),
+        ({"target": np.full((143, 8), 1 / 8)}, r"\(143, 8\), expected \(144, 8\)"),
+        ({"behavior": np.full((8, 144), 1 / 144)}, "behavior has shape"),
+    ],
+)
+def test_bad_requests_are_refused(sepsis, arguments, message):
+    log, model, target = sepsis
+    with pytest.raises(ValueError, match=message):
+        influence(log, model, **({"target": target} | arguments))
