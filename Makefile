@@ -48,4 +48,5 @@ clean:
 
 .venv/installed-dev: .venv/installed
 	$(INSTALL) --editable '.[dev]'
+	$(INSTALL) --no-deps icu-sepsis  # for its data file only: what else it asks for is not needed
 	touch $@

@@ -27,7 +27,7 @@ LAYERS = [
     ["mdp"],
     ["fit", "planning", "scm"],
     ["counterfactual", "sepsis"],
-    ["decomposition", "flags", "ope", "folders", "figures", "carryover"],
+    ["decomposition", "flags", "ope", "folders", "figures", "carryover", "targets", "io"],
     ["diagnostics"],
     ["audit"],
     ["demo", "studies"],

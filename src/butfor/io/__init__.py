@@ -1,0 +1,1 @@
+"""Reading logs, studies and models from files and other libraries."""
