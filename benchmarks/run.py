@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import scipy.sparse as sparse
 from rich import box
 from rich.console import Console
@@ -262,6 +263,76 @@ def measure_memory() -> list[Measurement]:
     return [Measurement(work, None, "not by episodes", None, note, kept)]
 
 
+def measure_reading() -> list[Measurement]:
+    """A million rows of ten columns, read, checked and coded; in a process of its own each."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        generator = np.random.default_rng(0)
+        stay = np.repeat(np.arange(100_000), 10)
+        frame = pd.DataFrame(
+            {
+                "stay": stay,
+                "hour": np.tile(np.arange(10) * 4, 100_000),
+                **{f"lab {i}": generator.normal(size=len(stay)).round(3) for i in range(5)},
+                "ward": generator.choice(["A", "B", "C"], size=len(stay)),
+                "dose": generator.choice(["none", "low", "high"], size=len(stay)),
+                "end": np.where(np.arange(len(stay)) % 10 == 9, "home", None),
+            }
+        )
+        frame.to_csv(folder / "log.csv", index=False)
+        frame.to_parquet(folder / "log.parquet", index=False)
+        (folder / "study.toml").write_text(READING_STUDY)
+        found = []
+        for ending, limit in (("csv", 5.0), ("parquet", 2.0)):
+            code = READING_CODE.format(log=folder / f"log.{ending}", study=folder / "study.toml")
+            runs = [
+                json.loads(subprocess.check_output([sys.executable, "-c", code])) for _ in range(3)
+            ]
+            seconds, memory = min(run[0] for run in runs), min(run[1] for run in runs)
+            found.append(
+                Measurement(
+                    f"read, check and code a million rows of {ending}",
+                    seconds,
+                    f"under {limit:.0f} s and 1 GB",
+                    None,
+                    f"peak memory {memory / 1e6:.0f} MB, the interpreter and libraries included",
+                    seconds < limit and memory < 1e9,
+                )
+            )
+    return found
+
+
+READING_STUDY = """
+[columns]
+episode = "stay"
+time = "hour"
+outcome = "end"
+[state."lab 0"]
+cuts = [-1.0, 0.0, 1.0]
+[state."lab 1"]
+cuts = [0.0]
+[state."lab 2"]
+cuts = [0.0]
+[state.ward]
+levels = ["A", "B", "C"]
+[action.dose]
+levels = ["none", "low", "high"]
+[outcome.home]
+reward = 1.0
+[side."lab 3"]
+[side."lab 4"]
+"""
+READING_CODE = """
+import json, resource, time
+from butfor.io.read import read_episodes
+start = time.perf_counter()
+log = read_episodes("{log}", "{study}")
+seconds = time.perf_counter() - start
+assert len(log.state) == 1_000_000
+print(json.dumps([seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024]))
+"""
+
+
 def measure_import() -> list[Measurement]:
     code = "import time; t = time.perf_counter(); import butfor; print(time.perf_counter() - t)"
 
@@ -282,6 +353,7 @@ MEASURES = [
     measure_tensor,
     measure_study,
     measure_whole_study,
+    measure_reading,
     measure_memory,
     measure_import,
 ]

@@ -15,7 +15,7 @@ gymnasium.register(
 )
 
 if TYPE_CHECKING:
-    from butfor import figures, sepsis
+    from butfor import figures, io, sepsis, targets
     from butfor.audit import Audit, run_audit
     from butfor.carryover import influence
     from butfor.counterfactual import (
@@ -29,8 +29,12 @@ if TYPE_CHECKING:
     from butfor.diagnostics import diagnose
     from butfor.episodes import Episodes
     from butfor.fit import fit_mdp
+    from butfor.io.read import read_episodes
+    from butfor.io.study import read_study
+    from butfor.io.write import write_episodes
     from butfor.mdp import TabularMDP
     from butfor.ope.estimate import estimate_values
+    from butfor.own_log import audit_log
     from butfor.planning import policy_iteration, policy_value, state_values
     from butfor.policy import estimate_behavior, greedy, soften
     from butfor.scm.gumbel_max import GumbelMax, counterfactual_distribution
@@ -51,6 +55,10 @@ _HOMES = {
     "Outcome": "variables",
     "Variable": "variables",
     "fit_mdp": "fit",
+    "read_episodes": "io.read",
+    "read_study": "io.study",
+    "write_episodes": "io.write",
+    "audit_log": "own_log",
     "TabularMDP": "mdp",
     "estimate_values": "ope.estimate",
     "policy_iteration": "planning",
@@ -72,6 +80,7 @@ __all__ = [
     "Outcome",
     "TabularMDP",
     "Variable",
+    "audit_log",
     "counterfactual_distribution",
     "counterfactual_outcomes",
     "diagnose",
@@ -82,19 +91,24 @@ __all__ = [
     "fit_mdp",
     "greedy",
     "influence",
+    "io",
     "policy_iteration",
     "policy_value",
+    "read_episodes",
+    "read_study",
     "run_audit",
     "sample_counterfactuals",
     "sepsis",
     "soften",
     "state_values",
     "step_contributions",
+    "targets",
+    "write_episodes",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("figures", "sepsis"):
+    if name in ("figures", "io", "sepsis", "targets"):
         return import_module(f"butfor.{name}")
     if name in _HOMES:
         return getattr(import_module(f"butfor.{_HOMES[name]}"), name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from butfor.flags import (
     target_actions,
 )
 from butfor.folders import whole_folder
+from butfor.io.cluster import Clusters
 from butfor.mdp import TabularMDP
 from butfor.ope.crossfit import Learn
 from butfor.ope.estimate import estimate_values
@@ -44,6 +45,7 @@ from butfor.streams import Progress, check_seed
 from butfor.variables import Floats, Outcome, Variable, unravel
 
 TABLES = ("estimates", "diagnostics", "episodes", "decomposition", "steps", "draws")
+CLUSTERS = "clusters.npz"
 REVIEWS = "reviews.sqlite"  # written by reviewers: survives when an audit is written again
 
 
@@ -61,6 +63,7 @@ class Audit:
     model: TabularMDP
     behavior: Floats  # [S, A]
     target: Floats  # [S, A]
+    clusters: Clusters | None = None  # what the states are made of, if they are clusters
 
     @property
     def flagged(self) -> pd.DataFrame:
@@ -144,6 +147,8 @@ class Audit:
             for name in TABLES:
                 getattr(self, name).to_parquet(new / f"{name}.parquet", index=False)
             np.savez(new / "model.npz", allow_pickle=False, **_arrays(self))
+            if self.clusters is not None:
+                np.savez(new / CLUSTERS, allow_pickle=False, **self.clusters.arrays())
             (new / "meta.json").write_text(json.dumps(self.meta, indent=2) + "\n")
         return Path(folder)
 
@@ -168,7 +173,13 @@ class Audit:
         behavior, target = stored.pop("behavior"), stored.pop("target")
         outcomes = tuple(Outcome(**entry) for entry in meta["outcome_details"])
         model = TabularMDP(**stored, outcomes=outcomes, terminal=meta["parameters"]["terminal"])
-        return cls(meta=meta, **tables, model=model, behavior=behavior, target=target)
+        clusters = None
+        if (path / CLUSTERS).is_file():
+            with np.load(path / CLUSTERS, allow_pickle=False) as arrays:
+                clusters = Clusters.from_arrays({name: arrays[name] for name in arrays.files})
+        return cls(
+            meta=meta, **tables, model=model, behavior=behavior, target=target, clusters=clusters
+        )
 
 
 def run_audit(
@@ -190,6 +201,9 @@ def run_audit(
     interval: str = "percentile",
     resamples: int | None = None,
     relearn: bool = False,
+    behavior_probability: ArrayLike | None = None,
+    clusters: Clusters | None = None,
+    record: Mapping[str, Any] | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Audit:
@@ -215,6 +229,12 @@ def run_audit(
     interval, resamples, relearn
         See `estimate_values`. Without `relearn` intervals keep model and policy as they are, which
         is too narrow for a policy that was learned from the log.
+    behavior_probability : [N], optional
+        With which each logged action was taken, where the log tells: enters importance weights.
+    clusters : optional
+        What the states were made of, to be saved with the audit.
+    record : optional
+        What else should stand in `meta`: words, what was done about problems of the log, warnings.
     progress : optional
         Called with (done, in all), first of the episodes, then of the resamples.
     """
@@ -254,6 +274,7 @@ def run_audit(
         policy,
         estimators=estimators,
         behavior=known,
+        behavior_probability=behavior_probability,
         horizon=result.horizon,
         discount=discount,
         interval=interval,
@@ -293,7 +314,10 @@ def run_audit(
             "action": [asdict(variable) for variable in log.action_variables],
             "side": [asdict(variable) for variable in log.side_variables],
         },
-        "warnings": _warnings(counts, model.terminal),
+        "warnings": _warnings(counts, model.terminal) + list((record or {}).get("warnings", [])),
+        "words": dict((record or {}).get("words", {})),
+        "problems": dict((record or {}).get("problems", {})),
+        "target": (record or {}).get("target", "given"),
         "decomposition_gap": gap,
         "seconds": {
             "outcomes": round(outcomes_done - started, 4),
@@ -321,6 +345,7 @@ def run_audit(
         model=model,
         behavior=known,
         target=policy,
+        clusters=clusters,
     )
 
 

@@ -22,6 +22,8 @@ from butfor.checks import check_choice
 from butfor.demo import MARKER as DEMO_MARKER
 from butfor.demo import SHOWN, run_demonstration, write_demonstration
 from butfor.folders import check_free
+from butfor.io.draft import draft_study
+from butfor.own_log import audit_log
 from butfor.studies.oberst2019 import Settings
 from butfor.studies.oberst2019_article import write_study
 from butfor.words import percent
@@ -72,6 +74,73 @@ def demo(
     console.print(f"{_moral(audit)}\n")
     for path, what in zip(written, ("The audit folder", "The figures"), strict=True):
         console.print(f"{what}: {path}")
+
+
+@app.command()
+def init(
+    log: Annotated[list[Path], typer.Argument(help="CSV or Parquet file, several, or a folder.")],
+    out: Annotated[Path, typer.Option(help="Where to write the draft.")] = Path("study.toml"),
+    overwrite: Annotated[bool, typer.Option(help="Replace a study file that is there.")] = False,
+) -> None:
+    """Look at the columns of a log and draft its study file, for you to check and edit."""
+    with _problems_in_words():
+        if out.exists() and not overwrite:
+            raise FileExistsError(f"{out} is there already; give another --out, or --overwrite")
+        text = draft_study(_source(log))
+        out.write_text(text, encoding="utf-8")
+    typer.echo(
+        f"A draft of the study: {out}\nRead it, correct it, then: butfor audit "
+        f"{' '.join(map(str, log))} --study {out} --out audit"
+    )
+
+
+@app.command()
+def audit(
+    log: Annotated[list[Path], typer.Argument(help="CSV or Parquet file, several, or a folder.")],
+    study_file: Annotated[Path, typer.Option("--study", help="The study file of the log.")],
+    out: Annotated[Path, typer.Option(help="Folder for the audit.")],
+    target: Annotated[
+        str, typer.Option(help="'learn', or a table of states, actions and probabilities.")
+    ] = "learn",
+    unseen: Annotated[
+        str | None,
+        typer.Option(help="Where pairs never seen lead: an outcome, uniform or self-loop."),
+    ] = None,
+    prior: Annotated[float, typer.Option(help="Added to counts of transitions.")] = 0.0,
+    smoothing: Annotated[
+        float, typer.Option(help="Added to counts of actions when behaviour is estimated.")
+    ] = 0.0,
+    flags: Annotated[int, typer.Option(min=0, help="Episodes to flag at most.")] = 60,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all that is drawn.")] = 0,
+    overwrite: Annotated[bool, typer.Option(help="Replace an audit that is there.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Judge a policy on your own log: estimates, every episode's outcome, flags."""
+    console = Console(stderr=as_json)
+    with _problems_in_words():
+        check_free(out, marker="meta.json", overwrite=overwrite)
+        with _progress(console, "Reading, learning, judging") as show:
+            found = audit_log(
+                _source(log),
+                study_file,
+                target=target,
+                unseen=unseen,
+                prior=prior,
+                smoothing=smoothing,
+                flags=flags,
+                seed=seed,
+                progress=show,
+            )
+            folder = found.save(out, overwrite=overwrite)
+    if as_json:
+        typer.echo(json.dumps(_audit_as_json(found, [folder])))
+        return
+    _print_audit(console, found)
+    console.print(f"Model estimates, not facts.\n\nThe audit folder: {folder}", markup=False)
+
+
+def _source(log: list[Path]) -> Path | list[Path]:
+    return log[0] if len(log) == 1 else log
 
 
 @app.command()
@@ -147,16 +216,21 @@ def _audit_as_json(audit: Audit, written: list[Path]) -> dict[str, object]:
 
 
 def _print_audit(console: Console, audit: Audit) -> None:
-    counts = audit.meta["counts"]
+    counts, words = audit.meta["counts"], audit.meta["words"]
+    noun = words.get("episode", "episode")
     seen = int((audit.model.counts > 0).sum())
     console.print(
-        "\n[bold]Would the policy have changed what happened?[/bold] "
-        f"{counts['episodes']} simulated patients, {counts['steps']} decisions. The policy was "
-        f"learned from this log, which hides glucose and diabetes. {seen} of "
-        f"{audit.model.counts.size} pairs of state and treatment were ever seen; the others are "
-        "taken to be fatal.\n"
+        f"\n[bold]Would the policy have changed what happened?[/bold] {counts['episodes']} "
+        f"{escape(noun)}s, {counts['steps']} decisions; the policy: "
+        f"{escape(audit.meta['target'])}. {seen} of {audit.model.counts.size} pairs of state and "
+        "action were ever seen; what was not is made up by a rule, by default the worst outcome.\n"
     )
-    estimates = _table("", ">Mean return", "95% interval*", ">Patients that count")
+    for words_of, count in audit.meta["problems"].items():
+        console.print(f"Reading: {escape(words_of)}: {count}")
+    for warning in audit.meta["warnings"]:
+        console.print(escape(warning))
+    estimates = _table("", ">Mean return", "95% interval*", ">Cases that count")
+    names = set(audit.estimates["estimator"])
     for _, row in audit.estimates[audit.estimates["estimator"].isin(SHOWN)].iterrows():
         known = row["low"] == row["low"]
         estimates.add_row(
@@ -168,7 +242,8 @@ def _print_audit(console: Console, audit: Audit) -> None:
     console.print("[bold]How well would the policy do?[/bold]", estimates)
     console.print(
         "* Chance in the sample, with model and policy kept; not errors in the model, nor the luck "
-        "in learning the policy. True: known only because this is a simulator."
+        "in learning the policy."
+        + (" True: known only because this is a simulator." if "True" in names else "")
     )
     for warning in audit.estimates.loc[
         audit.estimates["estimator"].isin(("WIS", "CF (cross-fitted)")), ["estimator", "warning"]
@@ -184,17 +259,18 @@ def _print_audit(console: Console, audit: Audit) -> None:
     console.print("\n[bold]What to know before believing it[/bold]", lights)
 
     table = audit.outcome_table()
-    outcomes = _table("", *(f">{name}" for name in table.columns))
+    outcomes = _table("", *(f">{escape(name)}" for name in table.columns))
     for name, numbers in table.iterrows():
-        outcomes.add_row(str(name), *(str(number) for number in numbers))
+        outcomes.add_row(escape(str(name)), *(str(number) for number in numbers))
     console.print(
-        "\n[bold]Patients by what happened (rows) and likeliest outcome under the policy[/bold]",
+        f"\n[bold]{escape(noun.capitalize())}s by what happened (rows) and likeliest outcome under "
+        "the policy[/bold]",
         outcomes,
     )
     frame = audit.flagged.head(10)
     console.print(
-        f"[bold]The {len(frame)} patient{'s' if len(frame) != 1 else ''} for whom it would differ "
-        "most[/bold]: what happened, the "
+        f"[bold]The {len(frame)} {escape(noun)}{'s' if len(frame) != 1 else ''} for which it would "
+        "differ most[/bold]: what happened, the "
         "chance of each outcome under the policy, by how much the expected return differs, and the "
         "first step, counted from 0, at which the policy would have done something else",
         _flagged_table(frame, audit.meta["outcomes"], audit.meta["none"]),
@@ -218,19 +294,19 @@ def _moral(audit: Audit) -> str:
 
 def _flagged_table(frame: pd.DataFrame, outcomes: list[str], none: str) -> Table:
     table = _table(
-        ">Patient",
+        ">Id",
         ">Steps",
         "Happened",
-        *(f">{name}" for name in [*outcomes, none]),
+        *(f">{escape(name)}" for name in [*outcomes, none]),
         ">Differs by",
         ">Step",
     )
     columns = [f"p_{name}" for name in outcomes] + ["p_none"]
     for _, row in frame.iterrows():
         table.add_row(
-            str(row["id"]),
+            escape(str(row["id"])),
             str(row["length"]),
-            row["observed_outcome"],
+            escape(row["observed_outcome"]),
             *(_short_percent(row[column]) for column in columns),
             f"{row['difference']:+.2f}",
             "never" if row["first_change"] < 0 else str(row["first_change"]),

@@ -36,7 +36,19 @@ def run_demonstration(
     log = full.hide("glucose", "diabetes")
     model, target = learn(log)
     truth = policy_value(sepsis.model(VERSION), sepsis.full_policy(target), horizon=log.horizon)
-    return run_audit(log, model, target, learn=learn, truth=truth, seed=seed, progress=progress)
+    return run_audit(
+        log,
+        model,
+        target,
+        learn=learn,
+        truth=truth,
+        seed=seed,
+        record={
+            "words": {"episode": "patient"},
+            "target": "learned from this simulated log, which hides glucose and diabetes",
+        },
+        progress=progress,
+    )
 
 
 def write_demonstration(audit: Audit, folder: str | Path) -> list[Path]:

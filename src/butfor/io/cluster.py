@@ -62,8 +62,13 @@ class Clusters:
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Clusters:
         """Undo `arrays`."""
-        columns = tuple(str(name) for name in arrays["columns"])
-        return cls(**{**arrays, "columns": columns})
+        return cls(
+            columns=tuple(str(name) for name in arrays["columns"]),
+            mean=arrays["mean"],
+            scale=arrays["scale"],
+            centers=arrays["centers"],
+            counts=arrays["counts"],
+        )
 
 
 def fit_clusters(values: Floats, columns: Sequence[str], count: int, *, seed: int = 0) -> Clusters:

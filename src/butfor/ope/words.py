@@ -23,6 +23,7 @@ FEW = 50  # an effective sample size below this is told
 SMALL_MASS = 0.01  # a share of probability below this is not
 FAR = 0.1  # standard deviations of the return by which cross-fitting must differ to be told
 LISTED = 3  # states that a message names
+NOTHING = 0.005  # a share of a return that two digits do not show
 
 NOBODY = {
     "IS": "so that every weight is 0, and the estimate with them",
@@ -197,6 +198,8 @@ def of_luck(crossed: Found, plain: Found, spread: float, rule: float) -> str:
         f"policies learned the same way on half of the log score {crossed[0]:+.2f} by the model of "
         f"the other half, against {plain[0]:+.2f}"
     )
+    if rule < NOTHING:
+        return f"{told}: part of the plain estimate is the luck of its model"
     if crossed[0] + rule < plain[1]:
         return (
             f"{told}, and {crossed[0] + rule:+.2f} even if all that was never seen ended well: "

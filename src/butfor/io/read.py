@@ -1,0 +1,713 @@
+"""Reading a log, by its study, into Episodes: CSV, Parquet, pandas, and anything with Arrow."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import gzip
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.csv
+import pyarrow.parquet
+from numpy.typing import NDArray
+
+from butfor.episodes import Episodes
+from butfor.io.coding import (
+    EMPTY,
+    MISSING,
+    NOT_A_NUMBER,
+    code_cuts,
+    code_integers,
+    code_levels,
+    code_wholes,
+    identify,
+    is_text,
+    read_numbers,
+    read_times,
+    text_of,
+)
+from butfor.io.problems import (
+    Index,
+    Problems,
+    Rows,
+    last_rows,
+    settle_cells,
+    settle_gaps,
+    settle_order,
+    settle_outcomes,
+)
+from butfor.io.study import Study, place, read_study
+from butfor.variables import Floats, Outcome, Variable, ravel
+
+# Values [R, d] of rows, the names of the d columns and the number of clusters -> clusters [R].
+Clusterer = Callable[[Floats, Sequence[str], int], NDArray[Any]]
+
+CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz")
+PARQUET = (".parquet", ".pq")
+TEXT = pa.dictionary(pa.int32(), pa.string())
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """A log as it was read."""
+
+    episodes: Episodes
+    behavior_probability: Floats | None  # [N] of the action taken, if the log tells
+    done: dict[str, int]  # what was done about problems, and to how many rows or episodes
+
+
+def read_episodes(
+    source: Any,
+    study: str | Path | Mapping[str, Any] | Study,
+    *,
+    clusterer: Clusterer | None = None,
+) -> Episodes:
+    """Read a log, as its study says, into Episodes: `read_log` without its record."""
+    return read_log(source, study, clusterer=clusterer).episodes
+
+
+def read_log(
+    source: Any,
+    study: str | Path | Mapping[str, Any] | Study,
+    *,
+    clusterer: Clusterer | None = None,
+) -> Reading:
+    """Read a log, as its study says.
+
+    Parameters
+    ----------
+    source
+        The path of a CSV or Parquet file, a list of such, a folder of parts; a pandas frame, or
+        anything with the Arrow C stream (Polars, DuckDB relations, Arrow tables).
+    study
+        The path of a study file, or its content.
+    clusterer : optional
+        Finds the clusters of a study with [cluster]; rows whose numbers are known are given.
+
+    Notes
+    -----
+    A row is a decision. The outcome stands on the last row of an episode. A last row without
+    action gives the final state; without it and without an outcome the last decision is no
+    transition. Problems that the study does not settle are all reported in one ValueError.
+    """
+    study = read_study(study)
+    if study.cluster is not None and clusterer is None:
+        raise ValueError(
+            "[cluster]: this study makes states by clustering; give read_log a clusterer, or use "
+            "[state.<column>] with cuts"
+        )
+    log = load_log(source, study.places(), study.text_columns())
+    problems = Problems(study.problems, log.places)
+    rows, ids = _code_rows(log, study, problems)
+    settle_cells(rows, _remedies(study))
+    if study.columns.step is not None:
+        settle_gaps(rows, study.columns.step)
+    kept = _settle_transitions(rows, study)
+    problems.check(log.name)
+    if len(rows) == 0:
+        raise ValueError(f"{log.name}: no episode is left; drop less in [problems] of the study")
+    return _assemble(log, study, rows, kept, ids, clusterer)
+
+
+@dataclass(frozen=True)
+class Log:
+    """The columns of a log as they were given, with what messages need to name its rows."""
+
+    name: str
+    table: Any  # a pyarrow Table
+    files: tuple[Path, ...] = ()  # none: it came as a frame
+    starts: tuple[int, ...] = (0,)  # the first row of each file
+    text: frozenset[str] = field(default_factory=frozenset)  # columns that were read as text
+
+    def column(self, name: str) -> Any:
+        """Return one column."""
+        return self.table.column(name)
+
+    def is_text(self, name: str) -> bool:
+        """Whether a column is text by its type; in a CSV file all are, so that none is."""
+        kind = self.column(name).type
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        return not (self.files and is_csv(self.files[0])) and is_text(kind)
+
+    def places(self, rows: Sequence[int]) -> str:
+        """Name rows: by file and line if it is a CSV file, else counted from 0."""
+        if not self.files:
+            return f"row{'s' if len(rows) > 1 else ''} {_join(rows)}, counted from 0"
+        found = []
+        for number, path in enumerate(self.files):
+            stop = (*self.starts[1:], self.table.num_rows)[number]
+            mine = [row - self.starts[number] for row in rows if self.starts[number] <= row < stop]
+            if mine:
+                prefix = f"{path.name} " if len(self.files) > 1 else ""
+                plural = "s" if len(mine) > 1 else ""
+                if is_csv(path):
+                    found.append(f"{prefix}line{plural} {_join(line_numbers(path, mine))}")
+                else:
+                    found.append(f"{prefix}row{plural} {_join(mine)}, counted from 0")
+        return "; ".join(found)
+
+
+def load_log(
+    source: Any, needed: Mapping[str, str] | None = None, text: Collection[str] = ()
+) -> Log:
+    """Load the columns of a log that are needed (default: all).
+
+    `needed` says for each column where the study asks for it; columns in `text` stay text, even if
+    all their cells look like numbers.
+    """
+    if isinstance(source, str | Path) or (
+        isinstance(source, list | tuple) and all(isinstance(part, str | Path) for part in source)
+    ):
+        return _load_files(source, needed, text)
+    if isinstance(source, pd.DataFrame):
+        return _checked("the frame", _from_pandas(source, needed), needed)
+    if hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
+        try:
+            table = pa.table(source)
+        except (pa.ArrowException, TypeError):
+            raise ValueError(
+                f"the {type(source).__name__} cannot be turned into an Arrow table; give a data "
+                "frame, or write it to Parquet"
+            ) from None
+        _check_columns("the frame", table.column_names, needed)
+        return _checked("the frame", table, needed)
+    raise ValueError(
+        f"a log of type {type(source).__name__}; give a path, a list of paths, a data frame "
+        "(pandas, Polars) or an Arrow table (DuckDB: the relation)"
+    )
+
+
+def is_csv(path: Path) -> bool:
+    """Whether a file is CSV by its name."""
+    return path.name.lower().endswith(CSV)
+
+
+def line_numbers(path: Path, rows: Sequence[int]) -> list[int]:
+    """Return the line at which each row of a CSV file ends, counting the header as line 1."""
+    wanted, lines = set(rows), {}
+    with _explained(path), _open_text(path) as file:
+        reader = csv.reader(file, delimiter=_delimiter(path))
+        row = -2
+        for cells in reader:
+            if cells:
+                row += 1
+                if row in wanted:
+                    lines[row] = reader.line_num
+                    if len(lines) == len(wanted):
+                        break
+    return [lines.get(row, row + 2) for row in rows]
+
+
+def _load_files(source: Any, needed: Mapping[str, str] | None, text: Collection[str]) -> Log:
+    files = _files(source)
+    tables = []
+    for path in files:
+        with _explained(path):
+            tables.append((_read_csv if is_csv(path) else _read_parquet)(path, needed, text))
+    starts = [0]
+    for table in tables[:-1]:
+        starts.append(starts[-1] + table.num_rows)
+    whole = isinstance(source, str | Path)
+    name = str(source) if whole else f"{files[0]} and {len(files) - 1} more"
+    log = _checked(name, _stacked(tables, files), needed)
+    return Log(name, log.table, tuple(files), tuple(starts), frozenset(text))
+
+
+def _files(source: Any) -> list[Path]:
+    given = [Path(source)] if isinstance(source, str | Path) else [Path(part) for part in source]
+    if not given:
+        raise ValueError("no files; give at least one path")
+    files: list[Path] = []
+    for path in given:
+        if path.is_dir():
+            inside = sorted(part for part in path.iterdir() if not part.name.startswith((".", "_")))
+            known = [part for part in inside if part.name.lower().endswith((*CSV, *PARQUET))]
+            if not known:
+                raise ValueError(f"the folder {path} has no .csv or .parquet files; name the files")
+            files += known
+        elif not path.exists():
+            raise FileNotFoundError(f"there is no file {path}; check the path")
+        else:
+            files.append(path)
+    for path in files:
+        if not path.name.lower().endswith((*CSV, *PARQUET)):
+            raise ValueError(
+                f"{path}: unknown kind of file; give {', '.join(CSV)} or {', '.join(PARQUET)}"
+            )
+    if len({is_csv(path) for path in files}) > 1:
+        raise ValueError(f"{files[0].parent}: CSV and Parquet together; give one of the two")
+    return files
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Say in our words why a file cannot be read."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise FileNotFoundError(f"there is no file {path}; check the path") from None
+    except PermissionError:
+        raise PermissionError(f"{path} may not be read; ask for the right to read it") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}{_bad_line(path)}: not UTF-8; save it as UTF-8") from None
+    except (pa.ArrowException, OSError, EOFError, csv.Error) as error:
+        if "utf8" in str(error).lower().replace("-", ""):
+            raise ValueError(f"{path}{_bad_line(path)}: not UTF-8; save it as UTF-8") from None
+        kind = "CSV" if is_csv(path) else "Parquet"
+        raise ValueError(
+            f"{path}: damaged, or not {kind}; see whether it is whole, and write it again"
+        ) from None
+
+
+def _read_csv(path: Path, needed: Mapping[str, str] | None, text: Collection[str]) -> Any:
+    if path.stat().st_size == 0:
+        raise ValueError(f"{path}: the file is empty; give a header and at least one row")
+    with _open_text(path) as file:
+        header = next(csv.reader(file, delimiter=_delimiter(path)), [])
+    if needed is not None and len(header) == 1 and not set(needed) <= set(header):
+        for mark, name in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars"), (",", "commas")):
+            if mark in header[0]:
+                raise ValueError(
+                    f"{path}, line 1: the columns are separated by {name}; write it with "
+                    f"{'tabs' if path.suffix == '.tsv' else 'commas'}"
+                )
+    _check_columns(str(path), header, needed)
+    uneven: list[int] = []
+
+    def note(row: Any) -> str:
+        uneven.append(row.actual_columns)
+        return "skip"
+
+    table = pa.csv.read_csv(
+        str(path),
+        parse_options=pa.csv.ParseOptions(
+            delimiter=_delimiter(path), newlines_in_values=True, invalid_row_handler=note
+        ),
+        convert_options=pa.csv.ConvertOptions(
+            column_types=dict.fromkeys(text, TEXT),
+            include_columns=header if needed is None else list(needed),
+            null_values=list(EMPTY),
+            strings_can_be_null=False,
+        ),
+    )
+    if uneven:
+        raise ValueError(_uneven(path, len(header), len(uneven)))
+    for name in table.column_names:
+        if pa.types.is_binary(table.column(name).type):
+            raise ValueError(f"{path}{_bad_line(path)}: not UTF-8; save it as UTF-8")
+    return table
+
+
+def _read_parquet(path: Path, needed: Mapping[str, str] | None, text: Collection[str]) -> Any:
+    names = pa.parquet.read_schema(path).names
+    _check_columns(str(path), names, needed)
+    dictionary = sorted(set(text) & set(names))
+    with pa.parquet.ParquetFile(path, read_dictionary=dictionary) as file:
+        return file.read(columns=names if needed is None else list(needed))
+
+
+def _from_pandas(frame: pd.DataFrame, needed: Mapping[str, str] | None) -> Any:
+    names = [str(name) for name in frame.columns]
+    _check_columns("the frame", names, needed)
+    columns = {}
+    for position, name in enumerate(names):
+        if needed is None or name in needed:
+            series = frame.iloc[:, position]
+            try:
+                columns[name] = pa.array(series, from_pandas=True)
+            except (pa.ArrowException, TypeError, ValueError, OverflowError):
+                missing = series.isna()  # several kinds of things in one column: as text
+                texts = [None if m else str(v) for v, m in zip(series, missing, strict=True)]
+                columns[name] = pa.array(texts, pa.string())
+    return pa.table(columns)
+
+
+def _checked(name: str, table: Any, needed: Mapping[str, str] | None) -> Log:
+    if table.num_rows == 0:
+        raise ValueError(f"{name} has no rows; give at least one decision")
+    return Log(name, table if needed is None else table.select(list(needed)))
+
+
+def _check_columns(name: str, columns: Sequence[str], needed: Mapping[str, str] | None) -> None:
+    twice = [column for column, times in Counter(columns).items() if times > 1]
+    for column in twice:
+        if needed is None or column in needed:
+            raise ValueError(f"{name}: two columns are called {column!r}; rename one")
+    lost = [column for column in needed or () if column not in columns]
+    if lost:
+        lines = []
+        for column in lost:
+            near = difflib.get_close_matches(column, columns, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            lines.append(f"- {(needed or {})[column]}: no column {column!r}{hint}")
+        has = ", ".join(repr(column) for column in list(columns)[:30])
+        more = ", …" if len(columns) > 30 else ""
+        raise ValueError(
+            "\n".join(
+                [f"{name}: columns are missing; it has {has}{more}. Correct the study", *lines]
+            )
+        )
+
+
+def _stacked(tables: Sequence[Any], files: Sequence[Path]) -> Any:
+    """Put the tables of several files below each other, in the columns of the first."""
+    if len(tables) == 1:
+        return tables[0]
+    names = tables[0].column_names
+    for table, path in zip(tables, files, strict=True):
+        lost = [name for name in names if name not in table.column_names]
+        if lost:
+            raise ValueError(f"{path}: no column {lost[0]!r}, which {files[0].name} has; add it")
+    columns = {}
+    for name in names:
+        parts = [table.column(name) for table in tables]
+        kinds = {part.type for part in parts if not pa.types.is_null(part.type)}
+        if len(kinds) > 1:
+            numbers = all(pa.types.is_integer(k) or pa.types.is_floating(k) for k in kinds)
+            common = pa.float64() if numbers else pa.string()
+        else:
+            common = next(iter(kinds), pa.null())
+        try:
+            cast = [
+                pa.chunked_array([pa.nulls(len(part), common)])
+                if pa.types.is_null(part.type)
+                else part.cast(common)
+                for part in parts
+            ]
+        except pa.ArrowException:
+            shown = ", ".join(sorted(str(kind) for kind in kinds))
+            raise ValueError(
+                f"the column {name!r} is of different types in the files ({shown}); convert it"
+            ) from None
+        columns[name] = pa.chunked_array([chunk for part in cast for chunk in part.chunks], common)
+    return pa.table(columns)
+
+
+def _uneven(path: Path, expected: int, count: int) -> str:
+    lines = []
+    with _open_text(path) as file:
+        reader = csv.reader(file, delimiter=_delimiter(path))
+        for cells in reader:
+            if cells and len(cells) != expected:
+                lines.append(f"line {reader.line_num} has {len(cells)}")
+                if len(lines) == 3:
+                    break
+    where = f" ({', '.join(lines)})" if lines else ""
+    return (
+        f"{path}: rows without {expected} cells like the header: {count}{where}; put cells "
+        "that contain commas or line breaks in double quotes"
+    )
+
+
+def _bad_line(path: Path) -> str:
+    if path.suffix == ".gz":
+        return ""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                line.decode("utf-8")
+            except UnicodeDecodeError:
+                return f", line {number}"
+    return ""
+
+
+def _open_text(path: Path) -> IO[str]:
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+    return path.open(encoding="utf-8-sig", newline="")
+
+
+def _delimiter(path: Path) -> str:
+    return "\t" if ".tsv" in path.name.lower() else ","
+
+
+def _join(numbers: Sequence[int]) -> str:
+    return ", ".join(str(number) for number in numbers)
+
+
+def _code_rows(log: Log, study: Study, problems: Problems) -> tuple[Rows, NDArray[Any]]:
+    """Return the rows as codes, sorted, with the outcome of each episode; and the ids."""
+    named = study.columns
+    kept_as = named.episode_type or ("text" if log.is_text(named.episode) else None)
+    text = None if kept_as is None else kept_as == "text"
+    episode, ids = _code(log, named.episode, partial(identify, text=text))
+    time, wrong_time = None, None
+    if named.time is not None:
+        time, wrong_time, dated = _code(log, named.time, read_times)
+        if named.time_step is not None and dated != isinstance(named.time_step, str):
+            unit = 'dates: give it a unit, such as "4h"' if dated else "numbers: give a number"
+            raise ValueError(f"[columns] time_step: the column {named.time!r} has {unit}")
+    count = log.table.num_rows
+    outcome = np.full(count, MISSING)
+    if named.outcome is not None:
+        outcome = _code(log, named.outcome, partial(code_levels, levels=list(study.outcome)))
+    cells: dict[tuple[str, str], Index] = {}
+    for group, ready, size in (
+        ("state", named.state, named.states),
+        ("action", named.action, named.actions),
+    ):
+        for column, section in getattr(study, group).items():
+            coder: Any = partial(code_levels, levels=section.levels)
+            if section.cuts is not None:
+                coder = partial(code_cuts, cuts=section.cuts)
+            cells[group, column] = _code(log, column, coder)
+        if ready is not None:
+            cells[group, ready] = _code(log, ready, partial(code_integers, count=size))
+    for column in study.cluster.columns if study.cluster else ():
+        cells["state", column] = _code(log, column, _number_rows)
+    for column, side in study.side.items():
+        if side.levels is not None:
+            cells["side", column] = _code(log, column, partial(code_levels, levels=side.levels))
+        elif side.type == "number":
+            cells["side", column] = _code(log, column, _number_rows)
+    if named.final_key is not None:
+        cells["number", named.final_key] = _code(log, named.final_key, code_wholes)
+    numbers: dict[str, Floats] = {}
+    for key, name in (("reward", named.reward), ("probability", named.behavior_probability)):
+        if name is not None:
+            numbers[key], wrong = _code(log, name, read_numbers)
+            cells["number", name] = np.where(wrong, NOT_A_NUMBER, np.arange(count))
+
+    def show(column: str, row: int) -> str:
+        return text_of(log.column(column)[row].as_py())
+
+    rows = Rows(problems, show, np.arange(count), episode, time, outcome, cells, numbers)
+    settle_order(rows, wrong_time)
+    remedy = "Correct it, or add [outcome.<value>] to the study"
+    settle_outcomes(rows, named.outcome or "", remedy)
+    return rows, ids
+
+
+def _code(log: Log, column: str, coder: Callable[[Any], Any]) -> Any:
+    try:
+        return coder(log.column(column))
+    except (pa.ArrowException, TypeError):
+        raise ValueError(
+            f"{log.name}: the column {column!r} has the type {log.column(column).type}, which is "
+            "neither text nor a number nor a time; convert it"
+        ) from None
+
+
+def _number_rows(column: Any) -> Index:
+    """Code a number that is kept as it is by its row, from where it can be carried forward."""
+    numbers, wrong = read_numbers(column)
+    known = np.where(np.isnan(numbers), MISSING, np.arange(len(numbers)))
+    return np.where(wrong, NOT_A_NUMBER, known)
+
+
+def _remedies(study: Study) -> dict[tuple[str, str], str]:
+    """Say for each column what would help against a cell without a level."""
+    found: dict[tuple[str, str], str] = {}
+    for group in ("state", "action", "side"):
+        for column in getattr(study, group):
+            found[group, column] = f"Correct the cells, or change {place(group, column)}"
+    for key, column in study.columns.roles().items():
+        group = key if key in ("state", "action") else "number"
+        found[group, column] = f"Correct the cells, or change [columns] {key}"
+        if group != "number":
+            found[group, column] += f" and {key}s, how many there are; they count from 0"
+    for column in study.cluster.columns if study.cluster else ():
+        found["state", column] = "Correct the cells, or change [cluster] columns"
+    return found
+
+
+def _settle_transitions(rows: Rows, study: Study) -> NDArray[np.bool_]:
+    """Leave episodes that have transitions, outcomes and probabilities; mark the transitions."""
+    problems, horizon = rows.problems, study.evaluation.horizon
+    kept, lengths = _transitions(rows)
+    present = np.unique(rows.episode)
+    found = [("no_transition", present[lengths[present] == 0])]
+    if study.columns.outcome is not None:
+        short = lengths[present] < (np.inf if horizon is None else horizon)
+        open_end = (rows.ends[present] < 0) & (lengths[present] > 0) & short
+        found.append(("no_outcome", present[open_end]))
+    if "probability" in rows.numbers:
+        given = rows.numbers["probability"]
+        code = rows.cells["number", str(study.columns.behavior_probability)]
+        wrong = kept & ~((given > 0) & (given <= 1)) & (code != NOT_A_NUMBER)
+        found.append(("behavior_probability", np.unique(rows.episode[wrong])))
+    if horizon is not None:
+        found.append(("beyond_horizon", present[lengths[present] > horizon]))
+    for kind, all_of_them in found:
+        episodes = rows.sound(all_of_them)
+        if len(episodes):
+            what, remedy = _EPISODE_PROBLEMS[kind]
+            first = rows.first_row_of(episodes)
+            if problems.find(kind, first, what, remedy, noun="episode") == "drop":
+                rows.drop_episodes(episodes)
+    kept, _ = _transitions(rows)
+    if "reward" in rows.numbers:
+        code = rows.cells["number", str(study.columns.reward)]
+        empty = kept & np.isnan(rows.numbers["reward"]) & (code >= 0)
+        if empty.any():
+            rows.find("missing_reward", empty, "have no reward", "Fill it in")
+        rows.numbers["reward"] = np.nan_to_num(rows.numbers["reward"])
+    left = last_rows(rows.episode) & rows.decided() & ~kept if len(rows) else kept
+    problems.count("last decision, with nothing after it: rows left out", int(left.sum()))
+    return kept
+
+
+_EPISODE_PROBLEMS = {
+    "no_transition": (
+        "have no transition: no decision that is followed by a state or an outcome",
+        "Complete or remove them",
+    ),
+    "no_outcome": ("end without an outcome", "Put it on the last row"),
+    "behavior_probability": (
+        "have a decision whose behavior_probability is missing or outside 0 to 1",
+        "It is the probability of the action taken, above 0; correct it",
+    ),
+    "beyond_horizon": (
+        "are longer than the horizon",
+        "Raise [evaluation] horizon, or leave it out",
+    ),
+}
+
+
+def _transitions(rows: Rows) -> tuple[NDArray[np.bool_], Index]:
+    """Mark the rows that are transitions; count them by episode."""
+    if len(rows) == 0:
+        return np.zeros(0, dtype=bool), np.zeros(len(rows.ends), dtype=np.int64)
+    open_end = last_rows(rows.episode) & (rows.ends[rows.episode] < 0)
+    kept = rows.decided() & ~open_end
+    return kept, np.bincount(rows.episode[kept], minlength=len(rows.ends))
+
+
+def _assemble(
+    log: Log,
+    study: Study,
+    rows: Rows,
+    kept: NDArray[np.bool_],
+    ids: NDArray[Any],
+    clusterer: Clusterer | None,
+) -> Reading:
+    """Make Episodes of rows in which every problem is settled."""
+    last = last_rows(rows.episode)
+    present = rows.episode[last]
+    lengths = np.bincount(rows.episode[kept], minlength=len(rows.ends))[present]
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    codes, states = _group_codes(log, study, rows, "state", clusterer)
+    blank = np.logical_or.reduce([code < 0 for code in codes])
+    state = np.where(blank, -1, ravel(states, codes))
+    following = np.where(last, -1, np.append(state[1:], -1))
+    codes, actions = _group_codes(log, study, rows, "action", None)
+    reached = last & ~kept  # rows of final states
+    reward = None
+    if "reward" in rows.numbers:
+        earned, final = rows.numbers["reward"], last & ~rows.decided()
+        reward = earned[kept]  # what a final row earns belongs to the transition before it
+        reward[offsets[1:][final[last]] - 1] += earned[final]
+    ends = rows.ends[present]
+    key = None
+    if study.columns.final_key is not None:
+        key = rows.cells["number", study.columns.final_key][last]
+    final_rows = np.where(reached[last], rows.row[last], -1)
+    source = np.concatenate([rows.row[kept], final_rows])
+    chosen = np.concatenate(
+        [np.flatnonzero(kept), np.where(reached[last], np.flatnonzero(last), -1)]
+    )
+    side, side_variables = _side(log, study, rows, source, chosen)
+    episodes = Episodes.from_arrays(
+        state=state[kept],
+        action=ravel(actions, codes)[kept],
+        next_state=following[kept],
+        reward=reward,
+        offsets=offsets,
+        outcome=ends,
+        outcomes=_outcomes(study, ends, reward, offsets),
+        id=ids[present],
+        final_key=key,
+        states=states,
+        actions=actions,
+        none_name=study.words.none,
+        side=side,
+    )
+    episodes = replace(episodes, side_variables=side_variables)
+    probability = rows.numbers["probability"][kept] if "probability" in rows.numbers else None
+    if study.evaluation.horizon is not None:
+        if probability is not None:
+            probability = probability[episodes.time < study.evaluation.horizon]
+        episodes = episodes.truncate(study.evaluation.horizon)
+    return Reading(episodes, probability, dict(rows.problems.done))
+
+
+def _group_codes(
+    log: Log, study: Study, rows: Rows, group: str, clusterer: Clusterer | None
+) -> tuple[list[Index], tuple[Variable, ...]]:
+    """Return the codes and variables of the state or the action."""
+    cells = rows.group(group)
+    ready = getattr(study.columns, group)
+    if ready is not None:
+        count = getattr(study.columns, f"{group}s") or int(cells[ready].max(initial=0)) + 1
+        return [cells[ready]], (Variable(ready, tuple(map(str, range(count)))),)
+    variables = study.state_variables() if group == "state" else study.action_variables()
+    codes = [cells[column] for column in getattr(study, group)]
+    if group == "state" and study.cluster is not None and clusterer is not None:
+        names, count = study.cluster.columns, study.cluster.count
+        from_rows = np.stack([cells[name] for name in names], axis=1)
+        values = np.stack([read_numbers(log.column(name))[0] for name in names], axis=1)
+        known = (from_rows >= 0).all(axis=1)
+        found = np.full(len(rows), MISSING)
+        taken = values[from_rows[known], np.arange(len(names))]
+        found[known] = np.asarray(clusterer(taken, names, count), dtype=np.int64)
+        codes.append(found)
+        variables = (*variables, Variable("cluster", tuple(map(str, range(count)))))
+    return codes, variables
+
+
+def _outcomes(study: Study, ends: Index, reward: Floats | None, offsets: Index) -> list[Outcome]:
+    """Return the outcomes; one without reward takes the mean last reward of its episodes."""
+    named = list(study.outcomes().values())
+    for index, outcome in enumerate(named):
+        if np.isnan(outcome.reward):
+            mine = np.zeros(0) if reward is None else reward[offsets[1:] - 1][ends == index]
+            named[index] = replace(outcome, reward=float(mine.mean()) if len(mine) else 0.0)
+    return named
+
+
+def _side(
+    log: Log, study: Study, rows: Rows, source: Index, chosen: Index
+) -> tuple[pd.DataFrame | None, tuple[Variable, ...]]:
+    """Return the side columns at these rows, missing where a row is -1, and their variables."""
+    if not study.side:
+        return None, ()
+    columns: dict[str, Any] = {}
+    variables = []
+    taken = pa.array(source, mask=source < 0)
+    for column, section in study.side.items():
+        name, variable = section.name or column, section.variable(column)
+        if variable is not None:
+            codes = np.where(
+                (chosen < 0) | (source < 0), MISSING, rows.cells["side", column][chosen]
+            )
+            columns[name] = pd.Categorical.from_codes(codes, list(variable.levels), ordered=True)
+            if (codes >= 0).all():
+                variables.append(variable)
+        elif section.type == "number":
+            numbers = read_numbers(log.column(column))[0]
+            codes = np.where(chosen < 0, MISSING, rows.cells["side", column][chosen])
+            columns[name] = np.where(codes < 0, np.nan, numbers[codes])
+        else:
+            columns[name] = _plain_side(log, column, taken)
+    return pd.DataFrame(columns), tuple(variables)
+
+
+def _plain_side(log: Log, column: str, taken: Any) -> Any:
+    """Return a column as it is; an empty cell of a CSV file is missing."""
+    cells = log.column(column)
+    if pa.types.is_dictionary(cells.type):
+        cells = cells.cast(cells.type.value_type)
+    cells = cells.combine_chunks().take(taken)
+    if log.files and is_csv(log.files[0]) and pa.types.is_string(cells.type):
+        cells = pa.compute.if_else(pa.compute.equal(cells, ""), None, cells)
+    return cells.to_pandas()
