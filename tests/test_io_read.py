@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from butfor import Episodes, Outcome, Variable, sepsis
 from butfor.io.draft import draft_study
 from butfor.io.problems import DONE
-from butfor.io.read import Reading, load_log, read_episodes, read_log
+from butfor.io.read import Reading, read_episodes, read_log
+from butfor.io.sources import load_log
 from butfor.io.study import read_study
 from butfor.io.write import toml_value, write_episodes
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from butfor import Outcome, Variable
-from butfor.io.study import Study, place, read_study
+from butfor.io.sections import Study, place
+from butfor.io.study import read_study
 
 TEXT = """
 [columns]

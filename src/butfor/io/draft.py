@@ -14,8 +14,10 @@ import pyarrow as pa
 
 from butfor.io.coding import EMPTY, Codes, encode, identify, read_numbers, read_times, text_of
 from butfor.io.problems import last_rows
-from butfor.io.read import Log, load_log, read_log
-from butfor.io.study import place, read_study
+from butfor.io.read import read_log
+from butfor.io.sections import place
+from butfor.io.sources import Log, load_log
+from butfor.io.study import read_study
 from butfor.io.write import comment_lines, write_toml
 
 FEW = 6  # numbers with so many different values, or fewer, are levels

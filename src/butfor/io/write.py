@@ -18,7 +18,8 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from butfor.episodes import Episodes
-from butfor.io.study import place, quoted, read_study
+from butfor.io.sections import place, quoted
+from butfor.io.study import read_study
 from butfor.variables import Variable, check_distinct, unravel
 
 
