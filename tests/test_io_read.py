@@ -262,20 +262,20 @@ HERE = "a,4,60,high,full,"  # the second line of LOG
 @pytest.mark.parametrize(
     ("old", "new", "kind", "policy", "done", "state"),
     [
-        (HERE, "a,4,,high,full,", "missing_state", "drop", "rows", [0, 2, 5, 0]),
+        (HERE, "a,4,,high,full,", "missing_state", "drop", "episodes", [2, 5, 0]),
         (HERE, "a,4,,high,full,", "missing_state", "fill", "cells", [0, 1, 2, 5, 0]),
         (HERE, "a,4,60,hgih,full,", "unknown_levels", "fill", "cells", [0, 2, 2, 5, 0]),
-        (HERE, "a,4,60,hgih,full,", "unknown_levels", "drop", "rows", [0, 2, 5, 0]),
+        (HERE, "a,4,60,hgih,full,", "unknown_levels", "drop", "episodes", [2, 5, 0]),
         (HERE, "a,4,60,high,full,hme", "unknown_levels", "fill", "cells", [0, 3, 2, 5, 0]),
-        (HERE, "a,4,60,high,full,hme", "unknown_levels", "drop", "rows", [0, 2, 5, 0]),
+        (HERE, "a,4,60,high,full,hme", "unknown_levels", "drop", "episodes", [2, 5, 0]),
         (HERE, "a,4,x,high,full,", "not_numbers", "fill", "cells", [0, 1, 2, 5, 0]),
-        (HERE, "a,4,inf,high,full,", "not_numbers", "drop", "rows", [0, 2, 5, 0]),
-        (HERE, "a,x,60,high,full,", "not_numbers", "drop", "rows", [0, 2, 5, 0]),
+        (HERE, "a,4,inf,high,full,", "not_numbers", "drop", "episodes", [2, 5, 0]),
+        (HERE, "a,x,60,high,full,", "not_numbers", "drop", "episodes", [2, 5, 0]),
         (HERE, "a,4,60,high,,", "missing_action", "fill", "cells", [0, 3, 2, 5, 0]),
-        (HERE, "a,4,60,high,,", "missing_action", "drop", "rows", [0, 2, 5, 0]),
+        (HERE, "a,4,60,high,,", "missing_action", "drop", "episodes", [2, 5, 0]),
         (HERE, "a,0,60,high,full,", "duplicates", "drop", "rows", [0, 2, 5, 0]),
         (HERE, ",4,60,high,full,", "missing_episode", "drop", "rows", [0, 2, 5, 0]),
-        (HERE, "a,,60,high,full,", "missing_time", "drop", "rows", [0, 2, 5, 0]),
+        (HERE, "a,,60,high,full,", "missing_time", "drop", "episodes", [2, 5, 0]),
         (HERE, "a,-4,60,high,full,", "order", "sort", "rows", [3, 0, 2, 5, 0]),
         (HERE, HERE + "died", "differing_outcomes", "drop", "episodes", [2, 5, 0]),
         (HERE, HERE + "home\na,5,1,low,full,", "after_outcome", "drop", "rows", [0, 3, 2, 5, 0]),
@@ -521,3 +521,22 @@ def test_a_wide_log_is_drafted_with_few_states() -> None:
     })  # fmt: skip
     assert len(study.state) == 6
     assert len(changed_draft["side"]) == 14
+
+
+def test_a_reward_of_a_last_decision_with_nothing_after_it_is_not_lost_silently(
+    tmp_path: Path,
+) -> None:
+    # without outcomes the last decision of an episode is no transition; here it earns 1
+    (tmp_path / "log.csv").write_text(
+        "stay,hour,pulse,drug,reward\na,0,70,none,0\na,4,80,full,1\n", encoding="utf-8"
+    )
+    study = {
+        "columns": {"episode": "stay", "time": "hour", "reward": "reward"},
+        "state": {"pulse": {"cuts": [75]}},
+        "action": {"drug": {"levels": ["none", "full"]}},
+    }
+    with pytest.raises(ValueError, match=r"lost_reward: 1 row is a last decision .*line 3"):
+        read_log(tmp_path / "log.csv", study)
+    reading = read_log(tmp_path / "log.csv", study | {"problems": {"lost_reward": "drop"}})
+    assert reading.done["lost_reward: rows dropped"] == 1
+    assert reading.episodes.returns().tolist() == [0.0]

@@ -20,7 +20,7 @@ SHOWN = 5  # how many places and values a message names
 # Kind: what may be done about it other than to refuse the log, and what that does.
 KINDS: dict[str, dict[str, str]] = {
     "missing_episode": {"drop": "leaves the rows out"},
-    "missing_time": {"drop": "leaves the rows out"},
+    "missing_time": {"drop": "leaves these episodes out"},
     "order": {"sort": "sorts each episode by time"},
     "duplicates": {"drop": "keeps the first of each"},
     "gaps": {
@@ -28,16 +28,23 @@ KINDS: dict[str, dict[str, str]] = {
         "fill": "repeats the row before the gap, with reward 0",
     },
     "missing_state": {
-        "drop": "leaves the rows out",
+        "drop": "leaves these episodes out",
         "fill": "carries the episode's last value forward",
     },
     "missing_action": {
-        "drop": "leaves the rows out",
+        "drop": "leaves these episodes out",
         "fill": "carries the episode's last value forward",
     },
     "missing_reward": {"fill": "counts them as 0"},
-    "unknown_levels": {"drop": "leaves the rows out", "fill": "treats them as missing, and fills"},
-    "not_numbers": {"drop": "leaves the rows out", "fill": "treats them as missing, and fills"},
+    "lost_reward": {"drop": "leaves these decisions out, and what they earned"},
+    "unknown_levels": {
+        "drop": "leaves these episodes out",
+        "fill": "treats them as missing, and fills",
+    },
+    "not_numbers": {
+        "drop": "leaves these episodes out",
+        "fill": "treats them as missing, and fills",
+    },
     "after_outcome": {"drop": "leaves the rows after the first outcome out"},
     "differing_outcomes": {"drop": "leaves these episodes out"},
     "no_outcome": {
@@ -205,6 +212,14 @@ class Rows:
         if len(dropped):
             self.take(~np.isin(self.episode, dropped))
 
+    def drop_episodes_of(self, bad: Mapping[str, Mask]) -> None:
+        """Leave out the episodes of bad rows, by kind: without a row the rest would be joined."""
+        gone = {kind: np.unique(self.episode[mask]) for kind, mask in bad.items()}
+        for kind, episodes in gone.items():
+            self.problems.count(f"{kind}: episodes dropped", len(episodes))
+        if gone:
+            self.drop_episodes(np.unique(np.concatenate(list(gone.values()))))
+
     def find(self, kind: str, bad: Mask, what: str, remedy: str) -> str:
         """Note a problem of some rows; if it is refused, no more is said of their episodes' ends.
 
@@ -245,18 +260,24 @@ def settle_order(rows: Rows, wrong_time: Mask | None) -> None:
     lost = rows.episode < 0
     if lost.any():
         rows.find("missing_episode", lost, "have no episode", "Fill it in")
+    dropped: dict[str, Mask] = {}
     if rows.time is not None and wrong_time is not None:
-        empty = np.isnan(rows.time) & ~wrong_time & ~lost
-        if empty.any():
-            rows.find("missing_time", empty, "have no time", "Fill it in")
-        if wrong_time.any():
-            what = "have a time that is neither a number nor a date such as 2024-05-31 16:00"
-            if problems.policy("not_numbers") == "drop":
-                problems.count("not_numbers: rows dropped", int(wrong_time.sum()))
-            else:
-                rows.refuse("not_numbers", wrong_time, what, "Correct it")
-        lost = lost | empty | wrong_time
-    if lost.any():
+        what = "have a time that is neither a number nor a date such as 2024-05-31 16:00"
+        empty = np.isnan(rows.time) & ~wrong_time
+        for kind, bad, problem, remedy in (
+            ("missing_time", empty & ~lost, "have no time", "Fill it in"),
+            ("not_numbers", wrong_time & ~lost, what, "Correct it"),
+        ):
+            if bad.any() and problems.policy(kind) == "drop":
+                dropped[kind] = bad
+            elif bad.any():
+                rows.refuse(kind, bad, problem, remedy)
+        gone = {kind: np.unique(rows.episode[bad]) for kind, bad in dropped.items()}
+        rows.take(~(lost | empty | wrong_time))
+        for kind, episodes in gone.items():
+            problems.count(f"{kind}: episodes dropped", len(episodes))
+            rows.drop_episodes(episodes)
+    elif lost.any():
         rows.take(~lost)
     late = out_of_order(rows.episode, rows.time)
     if late.any():
@@ -287,12 +308,11 @@ def settle_outcomes(rows: Rows, column: str, remedy: str) -> None:
             shown = _values(rows, column, unknown)
             what = f"have an outcome that the study does not know: {shown}"
             rows.refuse("unknown_levels", unknown, what, remedy)
-        else:
-            done = "rows dropped" if policy == "drop" else "cells filled"
-            problems.count(f"unknown_levels: {done}", int(unknown.sum()))
+        elif policy == "fill":
+            problems.count("unknown_levels: cells filled", int(unknown.sum()))
         rows.outcome = np.where(unknown, MISSING, rows.outcome)
         if policy == "drop":
-            rows.take(~unknown)
+            rows.drop_episodes_of({"unknown_levels": unknown})
     rows.ends = np.full(int(rows.episode.max(initial=-1)) + 1, MISSING)
     if not (rows.outcome >= 0).any():
         return
@@ -373,10 +393,7 @@ def settle_cells(rows: Rows, places: Mapping[tuple[str, str], str]) -> None:
                 fill |= bad
         if fill.any():
             rows.cells[group, column] = _fill(rows, group, column, fill, first)
-    for kind, bad in dropped.items():
-        problems.count(f"{kind}: rows dropped", int(bad.sum()))
-    if dropped:
-        rows.take(~np.logical_or.reduce(list(dropped.values())))
+    rows.drop_episodes_of(dropped)
 
 
 def _fill(rows: Rows, group: str, column: str, fill: Mask, first: Mask) -> Index:

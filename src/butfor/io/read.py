@@ -228,6 +228,14 @@ def _settle_transitions(rows: Rows, study: Study) -> NDArray[np.bool_]:
             rows.find("missing_reward", empty, "have no reward", "Fill it in")
         rows.numbers["reward"] = np.nan_to_num(rows.numbers["reward"])
     left = last_rows(rows.episode) & rows.decided() & ~kept if len(rows) else kept
+    if "reward" in rows.numbers and (lost := left & (rows.numbers["reward"] != 0)).any():
+        rows.find(
+            "lost_reward",
+            lost,
+            "are a last decision that earns a reward, with neither a final state nor an outcome "
+            "after it, so that it is no transition",
+            "Add a last row without action that gives the final state, or an outcome",
+        )
     problems.count("last decision, with nothing after it: rows left out", int(left.sum()))
     return kept
 
