@@ -66,6 +66,43 @@ def test_the_same_as_json(hospital, study, tmp_path):
     printed = json.loads(result.stdout)
     assert {row["estimator"] for row in printed["estimates"]} >= {"Observed", "MB", "CF"}
     assert printed["written"] == [str(tmp_path / "a")]
+    assert {row["light"] for row in printed["diagnostics"]} <= {"green", "amber", "red"}
+    made_by = Audit.load(tmp_path / "a").meta["made_by"]
+    assert made_by["study"] == study.read_text()
+    assert made_by["planning_discount"] == 0.99
+
+
+def test_diagnostics_judge_the_weights_that_the_estimates_use(tmp_path):
+    generator = np.random.default_rng(0)
+    text = ["stay,hour,pulse,drug,end,p"]
+    for stay in range(60):
+        for hour in range(3):
+            drug, p = (("none", 0.7), ("full", 0.3))[int(generator.random() < 0.3)]
+            end = generator.choice(["died", "home"]) if hour == 2 else ""
+            text.append(f"{stay},{hour},{generator.integers(50, 120)},{drug},{end},{p}")
+    (tmp_path / "log.csv").write_text("\n".join(text) + "\n")
+    columns = '[columns]\nbehavior_probability = "p"\n'
+    (tmp_path / "study.toml").write_text(STUDY.replace("[columns]\n", columns))
+    audit = audit_log(tmp_path / "log.csv", tmp_path / "study.toml", flags=0)
+    effective = audit.estimates.set_index("estimator").loc["WIS", "effective"]
+    light = audit.diagnostics.set_index("check").loc["effective sample size", "value"]
+    np.testing.assert_allclose(light, effective / 60)
+
+
+def test_a_draft_keeps_no_treatment_and_never_makes_the_outcome_a_state(tmp_path):
+    generator = np.random.default_rng(0)
+    text = ["stay_id,hour,lactate,drug,hospital_expire_flag"]
+    for stay in range(40):
+        died = int(generator.random() < 0.3)
+        for hour in range(3):
+            drug = generator.choice(["None", "Low", "High"])
+            text.append(f"{stay},{hour},{generator.gamma(2):.2f},{drug},{died}")
+    (tmp_path / "log.csv").write_text("\n".join(text) + "\n")
+    assert run("init", tmp_path / "log.csv", "--out", tmp_path / "study.toml").exit_code == 0
+    draft = (tmp_path / "study.toml").read_text()
+    assert '"None"' in draft
+    assert 'outcome = "hospital_expire_flag"' in draft
+    assert "[state.hospital_expire_flag]" not in draft
 
 
 def test_a_policy_from_a_table_is_judged(hospital, study, tmp_path):
@@ -142,7 +179,7 @@ def test_a_broken_log_ends_with_code_2_and_leaves_nothing(tmp_path, name):
         (["--target", "nowhere.csv"], "nowhere.csv"),
         (["--unseen", "heaven"], "unseen 'heaven'"),
         (["--prior", "-1"], "prior -1"),
-        (["--smoothing", "-1"], "prior -1"),
+        (["--smoothing", "-1"], "smoothing -1"),
     ],
 )
 def test_bad_options_end_with_code_2_and_leave_nothing(tmp_path, options, message):

@@ -270,3 +270,10 @@ def test_a_target_from_elsewhere_can_be_audited():
     target = target_from_function(lambda state: 0 if state["state"] == "0" else 1, log)
     audit = run_audit(log, fit_mdp(log), target, flags=1, draws=1)
     assert len(audit.episodes) == len(log)
+
+
+def test_a_column_that_stands_for_nothing_is_refused(tmp_path):
+    log = Episodes.from_arrays([0], [0], [1], offsets=[0, 1], states=2, actions=2)
+    table = pd.DataFrame({"state": [0, 1], "action": [0, 1], "prob": [0.3, 1.0]})
+    with pytest.raises(ValueError, match="column 'prob' that stands for nothing"):
+        target_from_table(table, log)

@@ -234,7 +234,8 @@ def run_audit(
     clusters : optional
         What the states were made of, to be saved with the audit.
     record : optional
-        What else should stand in `meta`: words, what was done about problems of the log, warnings.
+        What else should stand in `meta`: words, problems (what was done about them), warnings,
+        target (where it is from), made_by (how model and target were made).
     progress : optional
         Called with (done, in all), first of the episodes, then of the resamples.
     """
@@ -318,6 +319,7 @@ def run_audit(
         "words": dict((record or {}).get("words", {})),
         "problems": dict((record or {}).get("problems", {})),
         "target": (record or {}).get("target", "given"),
+        "made_by": dict((record or {}).get("made_by", {})),
         "decomposition_gap": gap,
         "seconds": {
             "outcomes": round(outcomes_done - started, 4),
@@ -333,6 +335,7 @@ def run_audit(
             model,
             policy,
             behavior=known,
+            behavior_probability=behavior_probability,
             horizon=result.horizon,
             discount=discount,
             learn=learn,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -68,7 +69,7 @@ def demo(
         audit = run_demonstration(episodes=episodes, seed=seed, progress=show)
         written = write_demonstration(audit, out)
     if as_json:
-        typer.echo(json.dumps(_audit_as_json(audit, written)))
+        typer.echo(json.dumps(_audit_as_json(audit, written), allow_nan=False))
         return
     _print_audit(console, audit)
     console.print(f"{_moral(audit)}\n")
@@ -86,11 +87,13 @@ def init(
     with _problems_in_words():
         if out.exists() and not overwrite:
             raise FileExistsError(f"{out} is there already; give another --out, or --overwrite")
+        if not out.absolute().parent.is_dir():
+            raise FileNotFoundError(f"there is no folder {out.parent}; make it, or change --out")
         text = draft_study(_source(log))
         out.write_text(text, encoding="utf-8")
     typer.echo(
-        f"A draft of the study: {out}\nRead it, correct it, then: butfor audit "
-        f"{' '.join(map(str, log))} --study {out} --out audit"
+        f"A draft of the study: {out}\nRead it, correct it, then: "
+        + shlex.join(["butfor", "audit", *map(str, log), "--study", str(out), "--out", "audit"])
     )
 
 
@@ -102,6 +105,9 @@ def audit(
     target: Annotated[
         str, typer.Option(help="'learn', or a table of states, actions and probabilities.")
     ] = "learn",
+    missing: Annotated[
+        str, typer.Option(help="States that the table leaves out: error or uniform.")
+    ] = "error",
     unseen: Annotated[
         str | None,
         typer.Option(help="Where pairs never seen lead: an outcome, uniform or self-loop."),
@@ -124,6 +130,7 @@ def audit(
                 _source(log),
                 study_file,
                 target=target,
+                missing=missing,
                 unseen=unseen,
                 prior=prior,
                 smoothing=smoothing,
@@ -133,7 +140,7 @@ def audit(
             )
             folder = found.save(out, overwrite=overwrite)
     if as_json:
-        typer.echo(json.dumps(_audit_as_json(found, [folder])))
+        typer.echo(json.dumps(_audit_as_json(found, [folder]), allow_nan=False))
         return
     _print_audit(console, found)
     console.print(f"Model estimates, not facts.\n\nThe audit folder: {folder}", markup=False)
@@ -206,24 +213,38 @@ def _progress(console: Console, words: str) -> Iterator[Callable[[int, int], Non
 
 def _audit_as_json(audit: Audit, written: list[Path]) -> dict[str, object]:
     return {
-        "estimates": audit.estimates.astype(object)
-        .where(audit.estimates.notna(), None)
-        .to_dict("records"),
+        "estimates": _records(audit.estimates),
+        "diagnostics": _records(audit.diagnostics),
+        "warnings": audit.meta["warnings"],
+        "problems": audit.meta["problems"],
+        "counts": audit.meta["counts"],
+        "target": audit.meta["target"],
         "outcomes": audit.outcome_table().to_dict("index"),
-        "flagged": audit.flagged.head(10).to_dict("records"),
+        "flagged": _records(audit.flagged.head(10)),
         "written": [str(path) for path in written],
     }
+
+
+def _records(frame: pd.DataFrame) -> list[dict[str, object]]:
+    """Rows of a frame for JSON, which has no word for nan."""
+    return frame.astype(object).where(frame.notna(), None).to_dict("records")
 
 
 def _print_audit(console: Console, audit: Audit) -> None:
     counts, words = audit.meta["counts"], audit.meta["words"]
     noun = words.get("episode", "episode")
-    seen = int((audit.model.counts > 0).sum())
+    unseen = audit.meta["made_by"].get("unseen") or "the worst outcome"
+    made_up = int(audit.model.unseen.sum())
     console.print(
         f"\n[bold]Would the policy have changed what happened?[/bold] {counts['episodes']} "
         f"{escape(noun)}s, {counts['steps']} decisions; the policy: "
-        f"{escape(audit.meta['target'])}. {seen} of {audit.model.counts.size} pairs of state and "
-        "action were ever seen; what was not is made up by a rule, by default the worst outcome.\n"
+        f"{escape(audit.meta['target'])}."
+        + (
+            f" {made_up} of {audit.model.counts.size} pairs of state and action were never seen; "
+            f"the model makes them up: {escape(unseen)}.\n"
+            if made_up
+            else "\n"
+        )
     )
     for words_of, count in audit.meta["problems"].items():
         console.print(f"Reading: {escape(words_of)}: {count}")
@@ -235,7 +256,7 @@ def _print_audit(console: Console, audit: Audit) -> None:
         known = row["low"] == row["low"]
         estimates.add_row(
             row["estimator"],
-            f"{row['value']:+.3f}",
+            f"{row['value']:+.3f}" if row["value"] == row["value"] else "undefined",
             f"{row['low']:+.3f} to {row['high']:+.3f}" if known else "",
             str(row["episodes"]) if row["estimator"] in ("Observed", "WIS") else "",
         )

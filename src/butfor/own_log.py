@@ -31,6 +31,7 @@ def audit_log(
     study: str | Path,
     *,
     target: str | Path = LEARN,
+    missing: str = "error",
     unseen: str | None = None,
     prior: float = 0.0,
     smoothing: float = 0.0,
@@ -48,11 +49,15 @@ def audit_log(
     target
         "learn" plans the policy on the model of the log; otherwise the path of a table of states,
         actions and probabilities (`target_from_table`).
+    missing : "error" or "uniform"
+        What to do about states of which that table says nothing.
     unseen, prior
         See `fit_mdp`.
     smoothing
         Added to the count of each action when the behaviour is estimated (`estimate_behavior`).
     """
+    if not np.isfinite(smoothing) or smoothing < 0:
+        raise ValueError(f"smoothing {smoothing}: give a number, 0 or more")
     checked = read_study(study)
     clusters: list[Clusters] = []
     reading = read_log(source, checked, clusterer=_clusterer(clusters, seed))
@@ -69,7 +74,11 @@ def audit_log(
     if target == LEARN:
         policy = policy_iteration(model, discount=evaluation.planning_discount)
     else:
-        policy = target_from_table(target, log)
+        if not Path(target).is_file():
+            raise FileNotFoundError(
+                f"--target {target}: there is no such file; give a table, or {LEARN!r}"
+            )
+        policy = target_from_table(target, log, missing=missing)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # said once above
         return run_audit(
@@ -90,9 +99,22 @@ def audit_log(
                 "problems": reading.done,
                 "warnings": [str(warning.message) for warning in told],
                 "target": "learned from this log" if target == LEARN else Path(target).name,
+                "made_by": {
+                    "source": [str(path) for path in _paths(source)],
+                    "study": Path(study).read_text(encoding="utf-8"),
+                    "unseen": unseen,
+                    "prior": prior,
+                    "smoothing": smoothing,
+                    "planning_discount": evaluation.planning_discount,
+                    "behavior_probability": reading.behavior_probability is not None,
+                },
             },
             progress=progress,
         )
+
+
+def _paths(source: Any) -> list[Any]:
+    return list(source) if isinstance(source, list | tuple) else [source]
 
 
 def _clusterer(found: list[Clusters], seed: int) -> Clusterer:

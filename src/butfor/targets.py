@@ -43,6 +43,7 @@ def target_from_table(
     states, actions = episodes.n_states, episodes.n_actions
     state = _indices(frame, episodes.state_variables, "state", name)
     action = _indices(frame, episodes.action_variables, "action", name)
+    _check_columns(frame, episodes, name)
     probability = _probabilities(frame, name)
     pair = state * actions + action
     twice = pd.Series(pair).duplicated().to_numpy()
@@ -222,6 +223,19 @@ def _label(value: Any, known: Mapping[str, int]) -> str:
     if text not in known and isinstance(value, float) and value.is_integer():
         return str(int(value))
     return text
+
+
+def _check_columns(frame: pd.DataFrame, episodes: Episodes, name: str) -> None:
+    """Refuse a column that stands for nothing: it may be a probability by another name."""
+    variables = (*episodes.state_variables, *episodes.action_variables)
+    known = {"state", "action", "probability", *(variable.name for variable in variables)}
+    known |= {f"{group}.{variable.name}" for group in ("state", "action") for variable in variables}
+    strange = [str(column) for column in frame.columns if str(column) not in known]
+    if strange:
+        raise ValueError(
+            f"{name} has a column {strange[0]!r} that stands for nothing; rename it to one of "
+            f"{', '.join(map(repr, sorted(known)[:12]))}, or leave it out"
+        )
 
 
 def _probabilities(frame: pd.DataFrame, name: str) -> Floats:

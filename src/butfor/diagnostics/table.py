@@ -42,6 +42,7 @@ def diagnose(
     target: ArrayLike,
     *,
     behavior: ArrayLike | None = None,
+    behavior_probability: ArrayLike | None = None,
     horizon: int | None = None,
     discount: float = 1.0,
     learn: Learn | None = None,
@@ -53,6 +54,8 @@ def diagnose(
     ----------
     behavior, horizon, discount
         See `counterfactual_outcomes`.
+    behavior_probability : [N], optional
+        With which each logged action was taken, where the log tells: enters importance weights.
     learn, seed
         See `calibration_table`.
 
@@ -78,7 +81,14 @@ def diagnose(
     that the log does not hold.
     """
     problem = make_problem(
-        episodes, model, target, behavior=behavior, horizon=horizon, discount=discount, seed=seed
+        episodes,
+        model,
+        target,
+        behavior=behavior,
+        behavior_probability=behavior_probability,
+        horizon=horizon,
+        discount=discount,
+        seed=seed,
     )
     rows = [
         check_overlap(episodes, problem.target),

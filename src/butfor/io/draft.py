@@ -30,12 +30,15 @@ WORDS = {
     "episode": "stay episode icustay icustayid stayid admission encounter hadm trajectory visit "
     "case patient subject patientid id",
     "time": "charttime time timestep step bloc hour day datetime date timestamp t",
-    "outcome": "outcome died death dead mortality expired survived survival status end",
+    "outcome": "outcome died death dead mortality expire expired survived survival status end",
     "reward": "reward r",
     "behavior_probability": "propensity probability pscore prob",
     "final_key": "final_key",
 }
-DRUGS = "dose treatment treat drug medication therapy vaso vasopressor vasopressors fluid fluids"
+DRUGS = (
+    "dose treatment treat drug medication therapy vaso vasopressor vasopressors fluid fluids "
+    "norepinephrine noradrenaline epinephrine insulin antibiotic antibiotics heparin sedation"
+)
 BAD = re.compile(r"die|dead|death|mort|expire|fail|relapse|worse", re.IGNORECASE)
 ORDER = (
     "none off no never absent false very_low low mild below normal medium moderate above high "
@@ -143,6 +146,8 @@ def _guess(log: Log, name: str) -> Guess:
         ) from None
     texts = [text_of(value) for value in values]
     blank = np.array([text.strip() in EMPTY for text in texts] + [True], dtype=bool)
+    if set(_parts(name)) & set(DRUGS.split()):  # no treatment is a treatment, not a missing one
+        blank &= np.array([text.strip() != "None" for text in texts] + [True], dtype=bool)
     empty = blank[codes]
     known = np.unique(codes[~empty]).tolist()
     kind, cuts = "text", tuple[float, ...]()
