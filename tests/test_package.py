@@ -193,6 +193,21 @@ def test_bad_commands_end_with_exit_code_2(arguments):
     assert "Traceback" not in result.output
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["--version"], 0, f"butfor {bf.__version__}"),
+        (["demo", "--seed", "-1"], 2, "--seed"),
+        (["study", "other", "--out", "x"], 2, "Error: study 'other'"),
+    ],
+)
+def test_the_installed_command_ends_with_its_code_and_says_all(arguments, code, words, tmp_path):
+    command = [Path(sys.executable).parent / "butfor", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == code
+    assert words in done.stdout + done.stderr
+
+
 def test_version_and_help():
     assert CliRunner().invoke(app, ["--version"]).output.strip() == f"butfor {bf.__version__}"
     assert "demo" in CliRunner().invoke(app, ["--help"]).output

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,6 +37,20 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_show_locals=False,
 )
+
+
+def run() -> None:
+    """Run the command line, and leave as soon as it is done.
+
+    A short command can end while threads of Arrow are still winding down; if the interpreter takes
+    its libraries apart then, about one run in forty aborted after all was written and said.
+    """
+    try:
+        app()
+    except SystemExit as leaving:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None))
 
 
 def _print_version(wanted: bool) -> None:
