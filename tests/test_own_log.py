@@ -200,3 +200,25 @@ def check_refused(folder, log, *options):
     assert "Traceback" not in result.output + result.stderr
     assert sorted(folder.iterdir()) == before
     return result
+
+
+@pytest.mark.parametrize(
+    ("times", "step"),
+    [
+        ([0, 4, 8, 12], "time_step = 4.0"),
+        (["2024-01-01 00:00", "2024-01-01 04:00", "2024-01-01 08:00"], 'time_step = "4h"'),
+        ([0, 1, 5, 17], None),
+    ],
+)
+def test_a_draft_tells_how_far_apart_rows_are_where_that_is_clear(tmp_path, times, step):
+    rows = [
+        f"{stay},{time},{60 + stay + i},{'none' if i % 2 else 'full'},"
+        f"{'home' if i == len(times) - 1 else ''}"
+        for stay in range(20)
+        for i, time in enumerate(times)
+    ]
+    (tmp_path / "log.csv").write_text("\n".join(["stay_id,hour,pulse,drug,outcome", *rows]) + "\n")
+    assert run("init", tmp_path / "log.csv", "--out", tmp_path / "study.toml").exit_code == 0
+    draft = (tmp_path / "study.toml").read_text()
+    assert ("time_step = " in draft) == (step is not None)
+    assert step is None or step in draft

@@ -15,7 +15,7 @@ import pyarrow as pa
 from butfor.io.coding import EMPTY, Codes, encode, identify, read_numbers, read_times, text_of
 from butfor.io.problems import last_rows
 from butfor.io.read import read_log
-from butfor.io.sections import place
+from butfor.io.sections import UNITS, place
 from butfor.io.sources import Log, load_log
 from butfor.io.study import read_study
 from butfor.io.write import comment_lines, write_toml
@@ -24,6 +24,7 @@ FEW = 6  # numbers with so many different values, or fewer, are levels
 MOST_LEVELS = 20  # text with more values is for people to read
 MOST_STATES = 5000  # a log fills few more; further columns are only shown to reviewers
 CHECK = "CHECK THIS:"
+REGULAR = 0.8  # the share of equal intervals that makes times regular
 
 # Words in column names, the surest first; a name is split at anything but letters and digits.
 WORDS = {
@@ -119,6 +120,11 @@ def _draft(log: Log, guesses: dict[str, Guess]) -> tuple[dict[str, Any], dict[st
         notes.append(f"{CHECK} no column looks like an outcome; name it here if there is one")
     if "time" not in columns:
         notes.append(f"{CHECK} no column looks like a time; rows are taken in the order of the log")
+    elif step := _time_step(log.column(columns["time"]), number):
+        columns["time_step"] = step
+        notes.append(
+            f"{CHECK} rows of an episode are mostly {step} apart; time_step finds gaps between them"
+        )
     content: dict[str, Any] = {"columns": columns, "state": {}, "action": {}}
     comments = {"[columns]": "\n".join(notes)}
     outcome = guesses[columns["outcome"]] if "outcome" in columns else None
@@ -132,6 +138,25 @@ def _draft(log: Log, guesses: dict[str, Guess]) -> tuple[dict[str, Any], dict[st
     content["words"] = {"episode": "stay" if "stay" in episode.lower() else "episode"}
     content["evaluation"] = {"discount": 1.0, "planning_discount": 0.99}
     return {key: part for key, part in content.items() if part}, comments
+
+
+def _time_step(column: Any, number: Codes) -> float | str | None:
+    """Return how far apart rows of an episode mostly are; None if that is not clear."""
+    times, _, dates = read_times(column)
+    order = np.lexsort([times, number])
+    within = (np.diff(number[order]) == 0) & (number[order][1:] >= 0)
+    apart = np.diff(times[order])[within]
+    apart = apart[np.isfinite(apart) & (apart > 0)]
+    if len(apart) == 0:
+        return None
+    steps, counts = np.unique(apart, return_counts=True)
+    step, share = float(steps[counts.argmax()]), counts.max() / len(apart)
+    if share < REGULAR:
+        return None
+    if not dates:
+        return step
+    unit = next(unit for unit in ("d", "h", "min", "s") if step % UNITS[unit] == 0 or unit == "s")
+    return f"{text_of(step / UNITS[unit])}{unit}"
 
 
 def _guess(log: Log, name: str) -> Guess:
