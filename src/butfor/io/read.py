@@ -17,6 +17,7 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from butfor.episodes import Episodes
+from butfor.io.cluster import fit_clusters
 from butfor.io.coding import (
     MISSING,
     NOT_A_NUMBER,
@@ -46,6 +47,11 @@ from butfor.variables import Floats, Outcome, Variable, ravel
 
 # Values [R, d] of rows, the names of the d columns and the number of clusters -> clusters [R].
 Clusterer = Callable[[Floats, Sequence[str], int], NDArray[Any]]
+
+
+def _fitted(values: Floats, columns: Sequence[str], count: int) -> NDArray[Any]:
+    """Find clusters in the log itself."""
+    return fit_clusters(values, columns, count).assign(values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +89,9 @@ def read_log(
     study
         The path of a study file, or its content.
     clusterer : optional
-        Finds the clusters of a study with [cluster]; rows whose numbers are known are given.
+        Finds the clusters of a study with [cluster]; rows whose numbers are known are given. By
+        default they are found in this log (`fit_clusters`); to use those of an audit, give
+        `lambda values, columns, count: audit.clusters.assign(values)`.
 
     Notes
     -----
@@ -92,11 +100,6 @@ def read_log(
     transition. Problems that the study does not settle are all reported in one ValueError.
     """
     study = read_study(study)
-    if study.cluster is not None and clusterer is None:
-        raise ValueError(
-            "[cluster]: this study makes states by clustering; give read_log a clusterer, or use "
-            "[state.<column>] with cuts"
-        )
     log = load_log(source, study.places(), study.text_columns())
     problems = Problems(study.problems, log.places)
     rows, ids = _code_rows(log, study, problems)
@@ -107,7 +110,7 @@ def read_log(
     problems.check(log.name)
     if len(rows) == 0:
         raise ValueError(f"{log.name}: no episode is left; drop less in [problems] of the study")
-    return _assemble(log, study, rows, kept, ids, clusterer)
+    return _assemble(log, study, rows, kept, ids, clusterer or _fitted)
 
 
 def _code_rows(log: Log, study: Study, problems: Problems) -> tuple[Rows, NDArray[Any]]:
