@@ -59,7 +59,7 @@ EVEN = np.array([[0.5, 0.5]])
 
 
 def test_one_step_under_another_action_has_the_total_variation_of_its_rows():
-    # MATH 2: p = (.5, .4, .1), q = (.1, .4, .5), the first seen: K = (.2, .229, .571), so that
+    # p = (.5, .4, .1), q = (.1, .4, .5), the first seen: K = (.2, .229, .571), so that
     # TV(K, q) = (|.2 - .1| + |.229 - .4| + |.571 - .5|) / 2 = .171 = .4 - .229, all of it one way.
     log, model = one_step([[0.5, 0.4, 0.1], [0.1, 0.4, 0.5]], seen=0)
     result = influence(log, model, [[0.0, 1.0]], behavior=EVEN)

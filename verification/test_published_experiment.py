@@ -1,4 +1,4 @@
-"""The paper's experiment, log after log, against the means that SEPSIS.md and MATH.md report.
+"""The paper's experiment, log after log, against means of an earlier, independent computation.
 
 Each published mean comes with its standard error; ours has one too. A difference is accepted if it
 is below 4.5 combined standard errors: all eight together raise a false alarm in fewer than
@@ -53,8 +53,8 @@ def z(ours: np.ndarray, published: float, published_error: float) -> float:
     return float((ours.mean() - published) / error)
 
 
-# Published mean, half of its last digit, and the number of logs behind it: 300 in SEPSIS.md, 25 in
-# MATH.md section 9. Its standard error follows from the spread between our own logs.
+# Reported mean, half of its last digit, and the number of logs behind it. Its standard error
+# follows from the spread between our own logs.
 PUBLISHED = {
     "icml2019": [
         ("model_based", 0.774, 0.0005, 300),
