@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from butfor.planning import policy_iteration, policy_value, state_values
     from butfor.policy import estimate_behavior, greedy, soften
     from butfor.scm.gumbel_max import GumbelMax, counterfactual_distribution
+    from butfor.scm.independent import Independent
+    from butfor.scm.inverse_cdf import InverseCDF
+    from butfor.scm.maximal import MaximalCoupling
     from butfor.variables import Outcome, Variable
 
 _HOMES = {
@@ -69,6 +72,9 @@ _HOMES = {
     "soften": "policy",
     "GumbelMax": "scm.gumbel_max",
     "counterfactual_distribution": "scm.gumbel_max",
+    "Independent": "scm.independent",
+    "InverseCDF": "scm.inverse_cdf",
+    "MaximalCoupling": "scm.maximal",
 }
 
 __all__ = [
@@ -77,6 +83,9 @@ __all__ = [
     "Draws",
     "Episodes",
     "GumbelMax",
+    "Independent",
+    "InverseCDF",
+    "MaximalCoupling",
     "Outcome",
     "TabularMDP",
     "Variable",

@@ -41,6 +41,7 @@ from butfor.ope.estimate import estimate_values
 from butfor.ope.support import unsupported_mass
 from butfor.policy import estimate_behavior
 from butfor.scm.gumbel_max import GumbelMax
+from butfor.scm.mechanism import Mechanism
 from butfor.streams import Progress, check_seed
 from butfor.variables import Floats, Outcome, Variable, unravel
 
@@ -188,7 +189,7 @@ def run_audit(
     target: ArrayLike,
     *,
     behavior: ArrayLike | None = None,
-    mechanism: GumbelMax | None = None,
+    mechanism: Mechanism | None = None,
     action_noise: str = "shared",
     horizon: int | None = None,
     discount: float = 1.0,
@@ -263,6 +264,7 @@ def run_audit(
     log = result.episodes
     options: dict[str, Any] = {
         "behavior": known,
+        "mechanism": mechanism,
         "action_noise": action_noise,
         "horizon": result.horizon,
     }
@@ -297,7 +299,7 @@ def run_audit(
         "butfor": butfor.__version__,
         "parameters": {
             "action_noise": action_noise,
-            "mechanism": "GumbelMax",
+            "mechanism": repr(mechanism or GumbelMax()),
             "horizon": result.horizon,
             "discount": float(discount),
             "terminal": model.terminal,

@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from butfor import kernels
-from butfor.counterfactual import prepare_task, refuse_impossible
+from butfor.counterfactual import prepare_task
 from butfor.episodes import Episodes
 from butfor.mdp import TabularMDP
 from butfor.planning import value_tables
-from butfor.streams import Progress, in_blocks
+from butfor.scm.mechanism import Mechanism
+from butfor.streams import Progress
 from butfor.variables import Floats
 
 NEGLIGIBLE = 0.05  # influence below this is plain simulation: no probability moves by more
@@ -64,6 +65,7 @@ def influence(
     target: ArrayLike,
     *,
     behavior: ArrayLike | None = None,
+    mechanism: Mechanism | None = None,
     action_noise: str = "shared",
     horizon: int | None = None,
     threads: int | None = None,
@@ -76,7 +78,7 @@ def influence(
 
     Parameters
     ----------
-    target, behavior, action_noise, horizon, threads, progress
+    target, behavior, mechanism, action_noise, horizon, threads, progress
         See `counterfactual_outcomes`.
 
     Notes
@@ -86,7 +88,15 @@ def influence(
     is 1 - P(observed). Zero says that the counterfactual is the model's simulation, whoever the
     patient was; it does not say whether that simulation is right.
     """
-    task = prepare_task(episodes, model, target, behavior, None, action_noise, horizon, True)
+    task = prepare_task(
+        episodes,
+        model,
+        target,
+        behavior=behavior,
+        mechanism=mechanism,
+        action_noise=action_noise,
+        horizon=horizon,
+    )
     # past the observed end the model tells, from each state, what follows h steps later
     sizes = replace(model, reward=np.abs(model.reward))
     values, outcomes = value_tables(sizes, task.policy, horizon=task.horizon)
@@ -94,22 +104,11 @@ def influence(
     earned_after = np.maximum(np.diff(values, axis=0), 0.0)
     by_step, mass, earned = (np.zeros((len(task.episodes), task.horizon)) for _ in range(3))
 
-    def work(first: int, last: int) -> None:
-        impossible = kernels.episode_influence(
-            first,
-            last,
-            task.log,
-            task.behavior,
-            task.target,
-            task.dynamics,
-            task.shared,
-            going_after,
-            earned_after,
-            by_step,
-            mass,
-            earned,
-        )
-        refuse_impossible(impossible, task.episodes, model)
-
-    in_blocks(work, len(task.episodes), threads=threads, progress=progress)
+    task.run(
+        lambda first, last: kernels.episode_influence(
+            first, last, task.problem, going_after, earned_after, by_step, mass, earned
+        ),
+        threads=threads,
+        progress=progress,
+    )
     return Influence(by_step=by_step, mass=mass, earned=earned)

@@ -7,7 +7,8 @@ by its counterfactual given the transition seen at t, and past the observed end 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -21,10 +22,12 @@ from butfor.mdp import TabularMDP
 from butfor.planning import value_tables
 from butfor.policy import estimate_behavior
 from butfor.scm.gumbel_max import GumbelMax
+from butfor.scm.mechanism import Compiled, Mechanism, check_mechanism, counterfactual_rows
 from butfor.streams import Progress, episode_keys, in_blocks
 from butfor.variables import Floats, Integers
 
 TIE = 1e-12  # outcomes whose probabilities differ by less are tied
+MOST_TABLED = 100_000_000  # numbers in the table of a mechanism that kernels do not know
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +127,7 @@ def counterfactual_outcomes(
     target: ArrayLike,
     *,
     behavior: ArrayLike | None = None,
-    mechanism: GumbelMax | None = None,
+    mechanism: Mechanism | None = None,
     action_noise: str = "shared",
     horizon: int | None = None,
     discount: float = 1.0,
@@ -142,7 +145,8 @@ def counterfactual_outcomes(
         The policy that made the log; by default estimated from it. It matters where the target
         is random and `action_noise` is shared.
     mechanism
-        `GumbelMax()`, the default.
+        How transitions come about; by default `GumbelMax()`. Shared noise of actions is Gumbel-Max
+        noise whatever is given here.
     action_noise : "shared" or "fresh"
         Shared: what made the observed action come about is part of the patient, so that a target
         equal to the behaviour gives back every episode. Fresh: actions are drawn anew.
@@ -160,10 +164,17 @@ def counterfactual_outcomes(
     transitions come about by the mechanism: none of these can be seen in the data.
     """
     task = prepare_task(
-        episodes, model, target, behavior, mechanism, action_noise, horizon, continuation
+        episodes,
+        model,
+        target,
+        behavior=behavior,
+        mechanism=mechanism,
+        action_noise=action_noise,
+        horizon=horizon,
+        continuation=continuation,
     )
     log = task.episodes
-    probability, expected_return, _ = _push(task, task.log, model, discount, threads, progress)
+    probability, expected_return, _ = _push(task, task.problem.log, discount, threads, progress)
     return Counterfactuals(
         episodes=log,
         probability=probability,
@@ -183,7 +194,7 @@ def sample_counterfactuals(
     draws: int = 5,
     seed: int = 0,
     behavior: ArrayLike | None = None,
-    mechanism: GumbelMax | None = None,
+    mechanism: Mechanism | None = None,
     action_noise: str = "shared",
     horizon: int | None = None,
     continuation: bool = True,
@@ -198,7 +209,14 @@ def sample_counterfactuals(
     """
     check_whole(draws, "draws", 1, "a whole number")
     task = prepare_task(
-        episodes, model, target, behavior, mechanism, action_noise, horizon, continuation
+        episodes,
+        model,
+        target,
+        behavior=behavior,
+        mechanism=mechanism,
+        action_noise=action_noise,
+        horizon=horizon,
+        continuation=continuation,
     )
     log = task.episodes
     keys = episode_keys(seed, log.id, "counterfactual")
@@ -206,23 +224,13 @@ def sample_counterfactuals(
     action = np.full((len(log), draws, task.horizon), -1, dtype=np.int32)
     reward = np.zeros((len(log), draws, task.horizon))
 
-    def work(first: int, last: int) -> None:
-        impossible = kernels.draw_counterfactuals(
-            first,
-            last,
-            task.log,
-            task.behavior,
-            task.target,
-            task.dynamics,
-            task.shared,
-            keys,
-            state,
-            action,
-            reward,
-        )
-        refuse_impossible(impossible, log, model)
-
-    in_blocks(work, len(log), threads=threads, progress=progress)
+    task.run(
+        lambda first, last: kernels.draw_counterfactuals(
+            first, last, task.problem, keys, state, action, reward
+        ),
+        threads=threads,
+        progress=progress,
+    )
     return Draws(episodes=log, state=state, action=action, reward=reward)
 
 
@@ -245,7 +253,7 @@ def step_contributions(
     target: ArrayLike,
     *,
     behavior: ArrayLike | None = None,
-    mechanism: GumbelMax | None = None,
+    mechanism: Mechanism | None = None,
     action_noise: str = "shared",
     horizon: int | None = None,
     discount: float = 1.0,
@@ -258,21 +266,29 @@ def step_contributions(
     it taken over here rather than one step later. The terms of an episode add up to its difference,
     less what the model lets follow after the observed end.
     """
-    task = prepare_task(episodes, model, target, behavior, mechanism, action_noise, horizon, True)
+    task = prepare_task(
+        episodes,
+        model,
+        target,
+        behavior=behavior,
+        mechanism=mechanism,
+        action_noise=action_noise,
+        horizon=horizon,
+    )
     log = task.episodes
     # the rest of an episode from each of its steps on, as an episode of its own
     of_row = np.repeat(np.arange(len(log)), log.lengths)
-    rest = task.log._replace(
+    rest = task.problem.log._replace(
         start=np.arange(len(log.state)),
         stop=log.offsets[1:][of_row],
-        left=task.log.left[of_row],
+        left=task.problem.log.left[of_row],
         outcome=log.outcome[of_row],
     )
-    _, here, after = _push(task, rest, model, discount, threads, None)
+    _, here, after = _push(task, rest, discount, threads, None)
     ends = log.offsets[1:] - 1
     following = np.append(here[1:], 0.0)
     over = (log.outcome >= 0) & (model.terminal == "visits")
-    following[ends] = np.where(over, 0.0, after[task.log.left, log.next_state[ends]])
+    following[ends] = np.where(over, 0.0, after[task.problem.log.left, log.next_state[ends]])
     return np.asarray(discount**log.time * (here - log.reward - discount * following))
 
 
@@ -281,28 +297,39 @@ class Task:
     """Checked inputs, as kernels take them."""
 
     episodes: Episodes
+    model: TabularMDP
     horizon: int
     policy: Floats  # [S, A]
-    target: kernels.Rows
-    behavior: kernels.Rows
-    dynamics: kernels.Dynamics
-    log: kernels.Log
-    shared: bool
+    problem: kernels.Problem
+
+    def run(
+        self,
+        kernel: Callable[[int, int], int],
+        *,
+        threads: int | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        """Let a kernel, called with first and last, do all episodes; refuse impossible ones."""
+
+        def work(first: int, last: int) -> None:
+            _refuse_impossible(kernel(first, last), self.episodes, self.model)
+
+        count = len(self.problem.log.start)
+        in_blocks(work, count, threads=threads, progress=progress)
 
 
 def prepare_task(
     episodes: Episodes,
     model: TabularMDP,
     target: ArrayLike,
-    behavior: ArrayLike | None,
-    mechanism: GumbelMax | None,
-    action_noise: str,
-    horizon: int | None,
-    continuation: bool,
+    *,
+    behavior: ArrayLike | None = None,
+    mechanism: Mechanism | None = None,
+    action_noise: str = "shared",
+    horizon: int | None = None,
+    continuation: bool = True,
 ) -> Task:
     """Check what counterfactuals of episodes need, and turn it into what kernels take."""
-    if mechanism is not None and not isinstance(mechanism, GumbelMax):
-        raise ValueError(f"mechanism {mechanism!r}: episodes take GumbelMax() only")
     check_choice(action_noise, "action_noise", ("shared", "fresh"))
     states, actions = model.n_states, model.n_actions
     if (episodes.n_states, episodes.n_actions) != (states, actions):
@@ -321,41 +348,101 @@ def prepare_task(
         known = estimate_behavior(episodes, terminal=model.terminal)
     else:
         known = check_policy(behavior, states, actions, "behavior")
-    dynamics = kernels.Dynamics(
-        kernels.Rows(model.start, model.entry_label, model.probability),
-        model.next_state,
-        model.reward,
-        model.labels,
-        states,
-        actions,
-        model.terminal == "visits",
-    )
-    behavior_rows = _policy_rows(known)
-    columns = kernels.Log(
-        log.offsets[:-1],
-        log.offsets[1:],
-        steps - log.lengths if continuation else np.zeros(len(log), dtype=np.int64),
-        log.state,
-        log.action,
-        log.next_state,
-        log.outcome,
-    )
-    return Task(
-        episodes=log,
-        horizon=steps,
-        policy=policy,
+    problem = kernels.Problem(
+        log=kernels.Log(
+            log.offsets[:-1],
+            log.offsets[1:],
+            steps - log.lengths if continuation else np.zeros(len(log), dtype=np.int64),
+            log.state,
+            log.action,
+            log.next_state,
+            log.outcome,
+        ),
+        behavior=_policy_rows(known),
         target=_policy_rows(policy),
-        behavior=behavior_rows,
-        dynamics=dynamics,
-        log=columns,
+        dynamics=kernels.Dynamics(
+            kernels.Rows(model.start, model.entry_label, model.probability),
+            model.next_state,
+            model.reward,
+            model.labels,
+            states,
+            actions,
+            model.terminal == "visits",
+        ),
+        coupling=couple(mechanism or GumbelMax(), log, model, policy),
         shared=action_noise == "shared",
     )
+    return Task(episodes=log, model=model, horizon=steps, policy=policy, problem=problem)
+
+
+def couple(
+    mechanism: Mechanism, log: Episodes, model: TabularMDP, policy: Floats
+) -> kernels.Coupling:
+    """Return a mechanism as kernels take it.
+
+    One that kernels do not know is asked beforehand for the counterfactual of every row that the
+    policy can use given every transition in the log.
+    """
+    check_mechanism(mechanism)
+    labels = int(model.labels.max()) + 1
+    if isinstance(mechanism, Compiled):
+        return mechanism.coupling(labels)
+    row = log.state.astype(np.int64) * model.n_actions + log.action
+    entry = _find_entries(model, row, destinations(log, model.terminal))
+    seen = np.unique(entry[entry >= 0])  # impossible steps are refused by the kernels
+    used = np.flatnonzero((policy > 0).ravel())
+    width = np.diff(model.start)[used]
+    if len(seen) * int(width.sum()) > MOST_TABLED:
+        raise ValueError(
+            f"{mechanism!r}: {len(seen)} observed transitions and {len(used)} rows need a table of "
+            f"{len(seen) * int(width.sum())} numbers; give the mechanism a method `coupling`"
+        )
+    inside = np.isin(model.entry_row, used)
+    place = np.searchsorted(used, model.entry_row[inside])
+    rows = np.zeros((len(used), labels))
+    rows[place, model.entry_label[inside]] = model.probability[inside]
+    mass = np.empty((len(seen), int(width.sum())))
+    for i, e in enumerate(seen):
+        factual = np.zeros(labels)
+        own = slice(*model.start[model.entry_row[e] :][:2])
+        factual[model.entry_label[own]] = model.probability[own]
+        found = counterfactual_rows(mechanism, factual, rows, int(model.entry_label[e]))
+        mass[i] = found[place, model.entry_label[inside]]
+    _check_masses(mechanism, mass, place)
+    first = np.concatenate([[0], np.cumsum(width)[:-1]])
+    return kernels.Coupling(
+        kernels.TABLE,
+        np.empty(0, np.int64),
+        (seen[:, None] * (len(model.start) - 1) + used).ravel(),
+        (np.arange(len(seen))[:, None] * mass.shape[1] + first).ravel(),
+        mass.ravel(),
+    )
+
+
+def _find_entries(
+    model: TabularMDP, row: NDArray[np.int64], reached: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return the entry of each row that leads there, -1 where none does."""
+    columns = model.n_states + len(model.outcomes)
+    keys = model.entry_row * columns + model.next_state
+    order = np.argsort(keys)
+    place = np.minimum(np.searchsorted(keys[order], row * columns + reached), len(keys) - 1)
+    return np.where(keys[order][place] == row * columns + reached, order[place], -1)
+
+
+def _check_masses(mechanism: Mechanism, mass: Floats, place: NDArray[np.int64]) -> None:
+    total = np.stack([np.bincount(place, row) for row in mass]) if len(mass) else np.ones((1, 1))
+    if not np.allclose(total, 1.0, rtol=0, atol=1e-9) or mass.min(initial=0.0) < 0:
+        raise ValueError(
+            f"{mechanism!r} returned a row that sums to {total.ravel()[np.abs(total - 1).argmax()]}"
+            f", least entry {mass.min():.3g}: its rows must be distributions over the outcomes that"
+            " the counterfactual row allows"
+        )
 
 
 def _push(
     task: Task,
     log: kernels.Log,
-    model: TabularMDP,
     discount: float,
     threads: int | None,
     progress: Progress | None,
@@ -366,29 +453,25 @@ def _push(
     by steps left and state [H + 1, S].
     """
     values, outcomes = value_tables(
-        model, task.policy, horizon=task.horizon, discount=check_discount(discount)
+        task.model, task.policy, horizon=task.horizon, discount=check_discount(discount)
     )
     probability = np.zeros((len(log.start), outcomes.shape[2]))
     expected_return = np.zeros(len(log.start))
-
-    def work(first: int, last: int) -> None:
-        impossible = kernels.exact_outcomes(
+    these = replace(task, problem=task.problem._replace(log=log))
+    these.run(
+        lambda first, last: kernels.exact_outcomes(
             first,
             last,
-            log,
-            task.behavior,
-            task.target,
-            task.dynamics,
-            task.shared,
+            these.problem,
             float(discount),
             values,
             outcomes,
             probability,
             expected_return,
-        )
-        refuse_impossible(impossible, task.episodes, model)
-
-    in_blocks(work, len(expected_return), threads=threads, progress=progress)
+        ),
+        threads=threads,
+        progress=progress,
+    )
     return probability, expected_return, values
 
 
@@ -398,7 +481,7 @@ def _policy_rows(policy: Floats) -> kernels.Rows:
     return kernels.Rows(start, action.astype(np.int32), policy[state, action])
 
 
-def refuse_impossible(step: int, log: Episodes, model: TabularMDP) -> None:
+def _refuse_impossible(step: int, log: Episodes, model: TabularMDP) -> None:
     """Say what is wrong with a step that a kernel found to be impossible; -1: nothing."""
     if step < 0:
         return

@@ -13,6 +13,7 @@ from butfor.mdp import TabularMDP
 from butfor.ope.problem import Problem
 from butfor.planning import value_tables
 from butfor.policy import action_counts
+from butfor.scm.mechanism import Mechanism
 from butfor.variables import Floats, Outcome
 
 
@@ -22,6 +23,7 @@ def unsupported_mass(
     target: ArrayLike,
     *,
     behavior: ArrayLike | None = None,
+    mechanism: Mechanism | None = None,
     action_noise: str = "shared",
     horizon: int | None = None,
 ) -> Floats:
@@ -32,7 +34,13 @@ def unsupported_mass(
     marked = _mark_unseen(episodes, model)
     log = replace(episodes, outcomes=marked.outcomes)
     result = counterfactual_outcomes(
-        log, marked, target, behavior=behavior, action_noise=action_noise, horizon=horizon
+        log,
+        marked,
+        target,
+        behavior=behavior,
+        mechanism=mechanism,
+        action_noise=action_noise,
+        horizon=horizon,
     )
     return result.probability[:, -2]
 
@@ -75,6 +83,7 @@ def _mark_unseen(episodes: Episodes, model: TabularMDP) -> TabularMDP:
         next_state=np.append(model.next_state[kept], np.full(added, end, np.int32))[order],
         probability=np.append(model.probability[kept], np.ones(added))[order],
         reward=np.append(model.reward[kept], np.zeros(added))[order],
-        labels=np.append(model.labels, model.labels.max() + 1).astype(np.int32),
+        # certain in its rows, so that it matters to no mechanism whose noise it has
+        labels=np.append(model.labels, model.labels[-1]).astype(np.int32),
         outcomes=(*model.outcomes, Outcome("unsupported", 0.0)),
     )

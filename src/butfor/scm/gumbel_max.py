@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from butfor import kernels
 from butfor.checks import check_distributions
-from butfor.scm.mechanism import Mechanism, counterfactual_rows
+from butfor.scm.mechanism import Mechanism, counterfactual_rows, kernel_coupling
 from butfor.variables import Floats
 
 Sampler = Callable[[Floats, int, int, np.random.Generator], Floats]
@@ -29,7 +29,12 @@ class GumbelMax:
         self, factual: Floats, counterfactual: Floats, observed: NDArray[np.int64]
     ) -> Floats:
         """Return P(outcome under the counterfactual row | the observed one), exact, [m, n]."""
-        return np.asarray(kernels.gumbel_max_rows(factual, counterfactual, observed))
+        coupling = self.coupling(factual.shape[1])
+        return np.asarray(kernels.counterfactual_rows(coupling, factual, counterfactual, observed))
+
+    def coupling(self, size: int) -> kernels.Coupling:
+        """Return the mechanism as kernels take it."""
+        return kernel_coupling(kernels.GUMBEL_MAX)
 
     def sample_noise(
         self,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from butfor import kernels
 from butfor.checks import check_distributions
 from butfor.variables import Floats
 
 
+@runtime_checkable
 class Mechanism(Protocol):
     """A causal mechanism for a categorical variable: one noise, one outcome for every row."""
 
@@ -19,6 +21,31 @@ class Mechanism(Protocol):
     ) -> Floats:
         """Return P(outcome under the counterfactual row | the observed one), all [m, n]."""
         ...
+
+
+@runtime_checkable
+class Compiled(Mechanism, Protocol):
+    """A mechanism that kernels know: whole logs take no detour over tables of its rows."""
+
+    def coupling(self, size: int) -> kernels.Coupling:
+        """Return the mechanism over `size` outcomes (labels), as kernels take it."""
+        ...
+
+
+def kernel_coupling(kind: int, rank: NDArray[np.int64] | None = None) -> kernels.Coupling:
+    """Return a mechanism that kernels know by its kind."""
+    none = np.empty(0, np.int64)
+    return kernels.Coupling(kind, none if rank is None else rank, none, none, np.empty(0))
+
+
+def check_mechanism(mechanism: object) -> Mechanism:
+    """Refuse what is no mechanism, a class instead of its instance included."""
+    if isinstance(mechanism, type) or not isinstance(mechanism, Mechanism):
+        raise ValueError(
+            f"mechanism {mechanism!r}: give one of GumbelMax(), InverseCDF(), MaximalCoupling(), "
+            "Independent(), or an object with a method counterfactual_rows"
+        )
+    return mechanism
 
 
 def counterfactual_rows(
@@ -61,4 +88,4 @@ def counterfactual_rows(
             f"row {row}: the observed outcome {k[row]} has probability 0 in the factual row; "
             "what was seen cannot be impossible, so the model or the order of the outcomes is wrong"
         )
-    return mechanism.counterfactual_rows(p, q, k).reshape(*shape, size)
+    return check_mechanism(mechanism).counterfactual_rows(p, q, k).reshape(*shape, size)

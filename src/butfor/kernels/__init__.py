@@ -1,0 +1,45 @@
+"""Every compiled function; numba lives here only.
+
+Kernels take arrays and numbers and return arrays: no options, no validation. Each has a slow
+plain-Python twin in `tests/reference/`.
+"""
+
+from butfor.kernels.chain import Dynamics, Log, Problem
+from butfor.kernels.episodes import draw_counterfactuals, episode_influence, exact_outcomes
+from butfor.kernels.mechanisms import (
+    GUMBEL_MAX,
+    INDEPENDENT,
+    INVERSE_CDF,
+    MAXIMAL,
+    TABLE,
+    Coupling,
+    counterfactual_rows,
+)
+from butfor.kernels.random import GOLDEN, MIX_1, MIX_2, uniform
+from butfor.kernels.rows import Rows
+from butfor.kernels.sepsis import NOISE_SIZE, sepsis_noise, sepsis_steps, simulate_sepsis
+
+__all__ = [
+    "GOLDEN",
+    "GUMBEL_MAX",
+    "INDEPENDENT",
+    "INVERSE_CDF",
+    "MAXIMAL",
+    "MIX_1",
+    "MIX_2",
+    "NOISE_SIZE",
+    "TABLE",
+    "Coupling",
+    "Dynamics",
+    "Log",
+    "Problem",
+    "Rows",
+    "counterfactual_rows",
+    "draw_counterfactuals",
+    "episode_influence",
+    "exact_outcomes",
+    "sepsis_noise",
+    "sepsis_steps",
+    "simulate_sepsis",
+    "uniform",
+]

@@ -1,0 +1,205 @@
+"""The counterfactual of one row under each mechanism.
+
+Symbols are those of the paper: p the factual row, q the counterfactual one, k what was observed.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor.kernels.compiled import bare, compiled
+from butfor.kernels.rows import (
+    Rows,
+    append_row,
+    find_label,
+    make_scratch,
+    scatter,
+    sort_by_ratio,
+    unscatter,
+)
+
+GUMBEL_MAX, INVERSE_CDF, MAXIMAL, INDEPENDENT, TABLE = range(5)
+
+
+class Coupling(NamedTuple):
+    """A mechanism, as kernels take it."""
+
+    kind: int
+    rank: NDArray[np.int64]  # INVERSE_CDF: [labels] place of each label in the order
+    # TABLE: rows worked out beforehand, of the pair (observed entry, row) with the key
+    # entry * (number of rows) + row
+    key: NDArray[np.int64]  # [M] increasing
+    start: NDArray[np.int64]  # [M] first place of each in `mass`
+    mass: NDArray[np.float64]
+
+
+@bare
+def counterfactual_row(coupling, rows, row, seen_row, seen_entry, p, scratch):
+    """Fill the first places of `scratch.mass` with P(Y' = entry of `row` | Y = seen_entry).
+
+    `p` is `seen_row`, the factual row, by label. What was seen is assumed possible.
+    """
+    k = rows.label[seen_entry]
+    if coupling.kind == GUMBEL_MAX:
+        gumbel_max_row(rows, row, p, k, scratch)
+    elif coupling.kind == INVERSE_CDF:
+        inverse_cdf_row(rows, row, seen_row, seen_entry, coupling.rank, scratch)
+    elif coupling.kind == MAXIMAL:
+        maximal_row(rows, row, p, k, scratch)
+    elif coupling.kind == INDEPENDENT:
+        start, stop = rows.start[row], rows.start[row + 1]
+        for i in range(stop - start):
+            scratch.mass[i] = rows.probability[start + i]
+    else:
+        place = np.searchsorted(coupling.key, seen_entry * (len(rows.start) - 1) + row)
+        first = coupling.start[place]
+        for i in range(rows.start[row + 1] - rows.start[row]):
+            scratch.mass[i] = coupling.mass[first + i]
+
+
+@bare
+def gumbel_max_row(rows, row, p, k, scratch):
+    """Fill the first places of `scratch.mass` with P(Y' = entry | Y = k), entries of `row`.
+
+    With r_i = p_i / q_i and D(u) = sum_i max(p_i, u q_i): the observed label keeps 1 / D(r_k),
+    an entry with r_j < r_k gets q_j times the integral of 1 / D^2 from r_j to r_k, others 0.
+    D is linear between breaks; there the integral is (u2 - u1) / D(u1) / D(u2).
+    `p` is the factual row by label, q the given row.
+    """
+    start, size = rows.start[row], rows.start[row + 1] - rows.start[row]
+    label, q = rows.label, rows.probability
+    mass, ratio, order = scratch
+    at_k = find_label(rows, row, k) - start
+    r_k = p[k] / q[start + at_k] if at_k >= 0 else np.inf
+
+    slope = 0.0  # of D: the sum of q over entries whose break has been passed
+    breaks = 0
+    for i in range(size):
+        mass[i] = 0.0
+        if i == at_k:
+            continue
+        p_i = p[label[start + i]]
+        if p_i == 0.0:
+            slope += q[start + i]
+            mass[i] = -1.0  # break at 0: filled in below
+        else:
+            r_i = p_i / q[start + i]
+            if r_i < r_k:
+                ratio[breaks] = r_i
+                order[breaks] = i
+                breaks += 1
+    if slope == 0.0 and breaks == 0:
+        mass[at_k] = 1.0
+        return
+    sort_by_ratio(ratio, order, breaks)
+
+    # forward from break to break; ratio[b] becomes the integral over the segment before it
+    at, height = 0.0, 1.0
+    for b in range(breaks):
+        ahead = height + (ratio[b] - at) * slope
+        segment = (ratio[b] - at) / height / ahead
+        at, height = ratio[b], ahead
+        ratio[b] = segment
+        slope += q[start + order[b]]
+    if at_k >= 0:
+        ahead = height + (r_k - at) * slope
+        integral = (r_k - at) / height / ahead
+        mass[at_k] = 1.0 / ahead
+    else:
+        integral = 1.0 / slope / height
+
+    # backward: the integral from each break up to r_k
+    for b in range(breaks - 1, -1, -1):
+        mass[order[b]] = q[start + order[b]] * integral
+        integral += ratio[b]
+    for i in range(size):
+        if mass[i] < 0.0:
+            mass[i] = q[start + i] * integral
+
+
+@bare
+def inverse_cdf_row(rows, row, seen_row, seen_entry, rank, scratch):
+    """Fill in the overlap of the observed interval under p with each interval under q.
+
+    Both rows divide [0, 1] in the order of `rank`. An interval too short to be seen beside the
+    sums before it goes to the entry that its lower end falls into.
+    """
+    start, size = rows.start[row], rows.start[row + 1] - rows.start[row]
+    mass, ratio, order = scratch
+    place = rank[rows.label[seen_entry]]
+    low = 0.0
+    for e in range(rows.start[seen_row], rows.start[seen_row + 1]):
+        if rank[rows.label[e]] < place:
+            low += rows.probability[e]
+    high = low + rows.probability[seen_entry]
+    for i in range(size):
+        ratio[i] = rank[rows.label[start + i]]
+        order[i] = i
+        mass[i] = 0.0
+    sort_by_ratio(ratio, order, size)
+    at, total, holder = 0.0, 0.0, order[size - 1]
+    found = False
+    for i in range(size):
+        after = at + rows.probability[start + order[i]]
+        if not found and low < after:
+            holder, found = order[i], True
+        overlap = min(high, after) - max(low, at)
+        if overlap > 0.0:
+            mass[order[i]] = overlap
+            total += overlap
+        at = after
+    if total == 0.0:
+        mass[holder] = total = 1.0
+    for i in range(size):
+        mass[i] /= total
+
+
+@bare
+def maximal_row(rows, row, p, k, scratch):
+    """Fill in the row of the coupling that changes as little as possible.
+
+    The observed label keeps min(1, q_k / p_k); the rest goes where q exceeds p, in proportion to
+    the excess, or to q where the excess is lost in rounding.
+    """
+    start, size = rows.start[row], rows.start[row + 1] - rows.start[row]
+    label, q, mass = rows.label, rows.probability, scratch.mass
+    at_k = find_label(rows, row, k) - start
+    stays = min(1.0, q[start + at_k] / p[k]) if at_k >= 0 else 0.0
+    excess, total = 0.0, 0.0
+    for i in range(size):
+        mass[i] = 0.0
+        above = q[start + i] - p[label[start + i]]
+        if i != at_k and above >= 0.0:
+            excess += above
+            total += q[start + i]
+    if total == 0.0:  # only rounding keeps the observed label from staying
+        stays = 1.0
+    if stays < 1.0:
+        for i in range(size):
+            above = q[start + i] - p[label[start + i]]
+            if i != at_k and above >= 0.0:
+                share = above / excess if excess > 0.0 else q[start + i] / total
+                mass[i] = (1.0 - stays) * share
+    if at_k >= 0:
+        mass[at_k] = stays
+
+
+@compiled
+def counterfactual_rows(coupling, p, q, observed):
+    """Apply `counterfactual_row` to each of m dense pairs of rows p, q [m, n]; label = position."""
+    count, size = p.shape
+    result = np.zeros((count, size))
+    scratch = make_scratch(size)
+    by_label = np.zeros(size)
+    rows = Rows(np.zeros(3, np.int64), np.empty(2 * size, np.int32), np.empty(2 * size))
+    for m in range(count):
+        append_row(rows, 0, p, m)
+        append_row(rows, 1, q, m)
+        scatter(rows, 0, by_label)
+        seen_entry = find_label(rows, 0, observed[m])
+        counterfactual_row(coupling, rows, 1, 0, seen_entry, by_label, scratch)
+        unscatter(rows, 0, by_label)
+        for i in range(rows.start[2] - rows.start[1]):
+            result[m, rows.label[rows.start[1] + i]] = scratch.mass[i]
+    return result

@@ -1,0 +1,134 @@
+"""Sparse distributions, and working space for the counterfactual of one of them."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor.kernels.compiled import bare, compiled
+
+INSERTION_LIMIT = 48  # shorter lists are sorted by insertion, longer ones by heap
+
+
+class Rows(NamedTuple):
+    """Sparse distributions. Noise belongs to a label: entries of two rows with one label share it.
+
+    No probability is 0 and labels increase within a row.
+    """
+
+    start: NDArray[np.int64]  # [R + 1] first entry of each row
+    label: NDArray[np.int32]  # [E]
+    probability: NDArray[np.float64]  # [E]
+
+
+class Scratch(NamedTuple):
+    """Working space of one thread for the counterfactual of one row at a time."""
+
+    mass: NDArray[np.float64]  # the result
+    ratio: NDArray[np.float64]
+    order: NDArray[np.int64]
+
+
+@compiled
+def make_scratch(size):
+    """Return working space for rows of up to `size` entries."""
+    return Scratch(np.empty(size), np.empty(size), np.empty(size, np.int64))
+
+
+@bare
+def sort_by_ratio(ratio, order, count):
+    """Sort the first `count` ratios, and `order` along with them."""
+    if count <= INSERTION_LIMIT:
+        for i in range(1, count):
+            r, o = ratio[i], order[i]
+            j = i - 1
+            while j >= 0 and ratio[j] > r:
+                ratio[j + 1] = ratio[j]
+                order[j + 1] = order[j]
+                j -= 1
+            ratio[j + 1] = r
+            order[j + 1] = o
+        return
+    for top in range(count // 2 - 1, -1, -1):
+        sift_down(ratio, order, top, count)
+    for end in range(count - 1, 0, -1):
+        ratio[0], ratio[end] = ratio[end], ratio[0]
+        order[0], order[end] = order[end], order[0]
+        sift_down(ratio, order, 0, end)
+
+
+@bare
+def sift_down(ratio, order, top, count):
+    """Let the entry at `top` sink to its place in the heap of the first `count`."""
+    while 2 * top + 1 < count:
+        child = 2 * top + 1
+        if child + 1 < count and ratio[child + 1] > ratio[child]:
+            child += 1
+        if ratio[top] >= ratio[child]:
+            return
+        ratio[top], ratio[child] = ratio[child], ratio[top]
+        order[top], order[child] = order[child], order[top]
+        top = child
+
+
+@bare
+def find_label(rows, row, label):
+    """Return the entry of a row that has this label, -1 if there is none."""
+    low, stop = rows.start[row], rows.start[row + 1]
+    high = stop
+    while low < high:
+        middle = (low + high) // 2
+        if rows.label[middle] < label:
+            low = middle + 1
+        else:
+            high = middle
+    return low if low < stop and rows.label[low] == label else -1
+
+
+@bare
+def widest_row(rows):
+    """Return the largest number of entries in a row."""
+    widest = 0
+    for r in range(len(rows.start) - 1):
+        widest = max(widest, rows.start[r + 1] - rows.start[r])
+    return widest
+
+
+@bare
+def scatter(rows, row, by_label):
+    """Write a row's probabilities to the places of their labels."""
+    for e in range(rows.start[row], rows.start[row + 1]):
+        by_label[rows.label[e]] = rows.probability[e]
+
+
+@bare
+def unscatter(rows, row, by_label):
+    """Undo `scatter`."""
+    for e in range(rows.start[row], rows.start[row + 1]):
+        by_label[rows.label[e]] = 0.0
+
+
+@bare
+def pick_by_mass(mass, start, stop, u):
+    """Return the position at which the running sum of mass[start:stop] passes u."""
+    total = 0.0
+    chosen = start
+    for e in range(start, stop):
+        if mass[e] > 0.0:
+            chosen = e
+            total += mass[e]
+            if u < total:
+                break
+    return chosen
+
+
+@bare
+def append_row(rows, row, dense, m):
+    """Write what is not 0 of dense[m] as this row, right behind the row before it."""
+    stop = rows.start[row]
+    for i in range(dense.shape[1]):
+        if dense[m, i] > 0.0:
+            rows.label[stop] = i
+            rows.probability[stop] = dense[m, i]
+            stop += 1
+    rows.start[row + 1] = stop
