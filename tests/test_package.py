@@ -27,7 +27,7 @@ LAYERS = [
     ["mdp"],
     ["fit", "planning", "scm"],
     ["counterfactual", "sepsis"],
-    ["decomposition", "flags", "ope", "folders", "figures", "carryover", "targets", "io"],
+    ["bounds", "carryover", "decomposition", "flags", "ope", "folders", "figures", "targets", "io"],
     ["diagnostics"],
     ["audit"],
     ["demo", "studies", "own_log"],

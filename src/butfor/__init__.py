@@ -17,6 +17,7 @@ gymnasium.register(
 if TYPE_CHECKING:
     from butfor import figures, io, sepsis, targets
     from butfor.audit import Audit, run_audit
+    from butfor.bounds import Bounds, counterfactual_bounds
     from butfor.carryover import influence
     from butfor.counterfactual import (
         Counterfactuals,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from butfor.own_log import audit_log
     from butfor.planning import policy_iteration, policy_value, state_values
     from butfor.policy import estimate_behavior, greedy, soften
+    from butfor.scm.bounds import RowBounds, row_bounds
     from butfor.scm.gumbel_max import GumbelMax, counterfactual_distribution
     from butfor.scm.independent import Independent
     from butfor.scm.inverse_cdf import InverseCDF
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "Audit": "audit",
     "run_audit": "audit",
+    "Bounds": "bounds",
+    "counterfactual_bounds": "bounds",
     "influence": "carryover",
     "diagnose": "diagnostics",
     "Counterfactuals": "counterfactual",
@@ -70,6 +74,8 @@ _HOMES = {
     "estimate_behavior": "policy",
     "greedy": "policy",
     "soften": "policy",
+    "RowBounds": "scm.bounds",
+    "row_bounds": "scm.bounds",
     "GumbelMax": "scm.gumbel_max",
     "counterfactual_distribution": "scm.gumbel_max",
     "Independent": "scm.independent",
@@ -79,6 +85,7 @@ _HOMES = {
 
 __all__ = [
     "Audit",
+    "Bounds",
     "Counterfactuals",
     "Draws",
     "Episodes",
@@ -87,9 +94,11 @@ __all__ = [
     "InverseCDF",
     "MaximalCoupling",
     "Outcome",
+    "RowBounds",
     "TabularMDP",
     "Variable",
     "audit_log",
+    "counterfactual_bounds",
     "counterfactual_distribution",
     "counterfactual_outcomes",
     "diagnose",
@@ -105,6 +114,7 @@ __all__ = [
     "policy_value",
     "read_episodes",
     "read_study",
+    "row_bounds",
     "run_audit",
     "sample_counterfactuals",
     "sepsis",

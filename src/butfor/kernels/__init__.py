@@ -4,6 +4,7 @@ Kernels take arrays and numbers and return arrays: no options, no validation. Ea
 plain-Python twin in `tests/reference/`.
 """
 
+from butfor.kernels.bounds import episode_bounds, row_bounds
 from butfor.kernels.chain import Dynamics, Log, Problem
 from butfor.kernels.episodes import draw_counterfactuals, episode_influence, exact_outcomes
 from butfor.kernels.mechanisms import (
@@ -36,8 +37,10 @@ __all__ = [
     "Rows",
     "counterfactual_rows",
     "draw_counterfactuals",
+    "episode_bounds",
     "episode_influence",
     "exact_outcomes",
+    "row_bounds",
     "sepsis_noise",
     "sepsis_steps",
     "simulate_sepsis",

@@ -52,6 +52,15 @@ def counterfactual_rows(
     mechanism: Mechanism, factual: ArrayLike, counterfactual: ArrayLike, observed: ArrayLike
 ) -> Floats:
     """Check the rows, align them, and ask the mechanism."""
+    p, q, k, shape = check_rows(factual, counterfactual, observed)
+    found = check_mechanism(mechanism).counterfactual_rows(p, q, k)
+    return found.reshape(*shape, p.shape[1])
+
+
+def check_rows(
+    factual: ArrayLike, counterfactual: ArrayLike, observed: ArrayLike
+) -> tuple[Floats, Floats, NDArray[np.int64], tuple[int, ...]]:
+    """Return rows, rows [m, n] and outcomes [m], checked; and the shape asked for, () or (m,)."""
     p = check_distributions(factual, "factual row")
     q = check_distributions(counterfactual, "counterfactual row")
     seen = np.asarray(observed)
@@ -88,4 +97,4 @@ def counterfactual_rows(
             f"row {row}: the observed outcome {k[row]} has probability 0 in the factual row; "
             "what was seen cannot be impossible, so the model or the order of the outcomes is wrong"
         )
-    return check_mechanism(mechanism).counterfactual_rows(p, q, k).reshape(*shape, size)
+    return p, q, k, shape

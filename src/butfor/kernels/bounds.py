@@ -1,0 +1,369 @@
+"""The least and the largest that any mechanism, or any stable one, can make of a row or an episode.
+
+A mechanism couples the factual row p with another row q; given that k was observed it sends the
+mass p_k somewhere. Whatever the mechanism, outcome j takes at most q_j. A stable one moves mass
+only to a strictly larger q / p, and then the mass that crosses a cut between ratios is the same for
+all couplings: what p has below the cut in excess of q. These limits are nested, so filling up in
+the order of value is optimal.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor.kernels.chain import choose, forget, make_work, observe, observed_entry
+from butfor.kernels.compiled import bare, compiled
+from butfor.kernels.rows import (
+    Rows,
+    append_row,
+    find_label,
+    scatter,
+    sort_by_ratio,
+    unscatter,
+    widest_row,
+)
+
+TIE = 1e-9  # ratios q / p that differ by less, relatively, are equal: counts are full of ties
+ANY, STABLE = range(2)
+LOW, HIGH = range(2)
+
+
+class Limits(NamedTuple):
+    """How much of the observed mass p_k the entries of a row may take; working space of a thread.
+
+    Classes are entries of equal q / p, counted upwards from 0, that of k. `left[c]` is what may
+    still cross the upper edge of class c.
+    """
+
+    freely: NDArray[np.float64]  # [E] taken without displacing what the entry has of its own
+    more: NDArray[np.float64]  # [E] taken by displacing it across the upper edge of its class
+    of: NDArray[np.int64]  # [E] class; -1: may take nothing
+    edge: NDArray[np.float64]  # [E + 1] what may cross, by class
+    left: NDArray[np.float64]  # [E + 1] a copy that is used up
+    ratio: NDArray[np.float64]  # [E]
+    order: NDArray[np.int64]  # [E]
+    value: NDArray[np.float64]  # [E] what is to be bounded, by entry
+
+
+@compiled
+def make_limits(size):
+    """Return working space for rows of up to `size` entries."""
+    return Limits(
+        np.empty(size),
+        np.empty(size),
+        np.empty(size, np.int64),
+        np.empty(size + 1),
+        np.empty(size + 1),
+        np.empty(size),
+        np.empty(size, np.int64),
+        np.empty(size),
+    )
+
+
+@bare
+def find_limits(rows, row, p, k, limits):
+    """Find what stability allows the entries of a row to take of p_k; return the class of the top.
+
+    `p` is the factual row by label. With d = p - q and D_c the sum of -d over the classes above c,
+    mass p_k x_j arrives in class c under these limits: all of it crosses the edges below c, and
+    what exceeds q_j - p_j crosses the edge of c too; at the edge of c no more than D_c less what
+    its entries have to send across anyway, the sum of max(d, 0).
+    """
+    start, size = rows.start[row], rows.start[row + 1] - rows.start[row]
+    label, q = rows.label, rows.probability
+    freely, more, of, edge, _, ratio, order, _ = limits
+    at_k = find_label(rows, row, k) - start
+    r_k = p[k] / q[start + at_k] if at_k >= 0 else np.inf
+    above = 0
+    tied = 0.0  # what the entries tied with k have to send up
+    for i in range(size):
+        p_i, q_i = p[label[start + i]], q[start + i]
+        r_i = p_i / q_i
+        of[i] = -1
+        if i == at_k:
+            of[i] = 0
+            freely[i], more[i] = q_i, 0.0
+        elif r_i < r_k * (1.0 - TIE) or (at_k < 0 and r_i < np.inf):
+            freely[i] = max(q_i - p_i, 0.0)
+            more[i] = min(q_i, p_i)
+            ratio[above] = -r_i
+            order[above] = i
+            above += 1
+        elif r_i <= r_k * (1.0 + TIE):
+            tied += max(p_i - q_i, 0.0)
+    sort_by_ratio(ratio, order, above)  # upwards in q / p
+    top = 0
+    leader = 0.0
+    for b in range(above):
+        if b == 0 or ratio[b] > leader * (1.0 - TIE):
+            top += 1
+            leader = ratio[b]
+        of[order[b]] = top
+
+    for c in range(top + 1):
+        edge[c] = 0.0
+    crossing = 0.0  # the excess of q over p in the classes above
+    b = above - 1
+    for c in range(top, 0, -1):
+        kept, excess = 0.0, 0.0
+        while b >= 0 and of[order[b]] == c:
+            i = order[b]
+            p_i, q_i = p[label[start + i]], q[start + i]
+            excess += q_i - p_i
+            kept += max(p_i - q_i, 0.0)
+            b -= 1
+        edge[c] = max(crossing - kept, 0.0)
+        crossing += excess
+    edge[0] = max(crossing - tied, 0.0) if at_k >= 0 else p[k]
+    return top
+
+
+@bare
+def lowest_any(rows, row, p_k, limits, sign):
+    """Return the least sum of sign * value that a mechanism can make of a row, given k."""
+    start, size = rows.start[row], rows.start[row + 1] - rows.start[row]
+    ratio, order, value = limits.ratio, limits.order, limits.value
+    for i in range(size):
+        ratio[i] = sign * value[i]
+        order[i] = i
+    sort_by_ratio(ratio, order, size)
+    rest, total = p_k, 0.0
+    for b in range(size):
+        taken = min(rest, rows.probability[start + order[b]])
+        total += taken * ratio[b]
+        rest -= taken
+        if rest <= 0.0:
+            break
+    return total / (p_k - rest)
+
+
+@bare
+def lowest_stable(rows, row, p_k, top, limits, sign):
+    """Return the least sum of sign * value that a stable mechanism can make of a row, given k."""
+    size = rows.start[row + 1] - rows.start[row]
+    freely, more, of, edge, left, ratio, order, value = limits
+    count = 0
+    for i in range(size):
+        if of[i] >= 0:
+            ratio[count] = sign * value[i]
+            order[count] = i
+            count += 1
+    sort_by_ratio(ratio, order, count)
+    for c in range(top + 1):
+        left[c] = edge[c]
+    rest, total = p_k, 0.0
+    for b in range(count):
+        i = order[b]
+        room = rest
+        for c in range(of[i]):
+            room = min(room, left[c])
+        taken = min(room, freely[i])
+        if more[i] > 0.0:
+            displacing = min(room - taken, more[i], left[of[i]])
+            left[of[i]] -= displacing
+            taken += displacing
+        for c in range(of[i]):
+            left[c] -= taken
+        total += taken * ratio[b]
+        rest -= taken
+        if rest <= 0.0:
+            break
+    if rest > TIE * p_k:  # limits lost in rounding, beside a very small p_k
+        for b in range(count):
+            taken = min(rest, freely[order[b]] + more[order[b]])
+            total += taken * ratio[b]
+            rest -= taken
+    return total / (p_k - rest)
+
+
+@compiled
+def row_bounds(p, q, observed, value):
+    """Bound the expected `value` [m, n] of each of m dense pairs of rows p, q [m, n].
+
+    Returns [m, 2, 2]: over any and over stable mechanisms, lowest and highest.
+    """
+    count, size = p.shape
+    result = np.empty((count, 2, 2))
+    limits = make_limits(size)
+    by_label = np.zeros(size)
+    rows = Rows(np.zeros(3, np.int64), np.empty(2 * size, np.int32), np.empty(2 * size))
+    for m in range(count):
+        append_row(rows, 0, p, m)
+        append_row(rows, 1, q, m)
+        scatter(rows, 0, by_label)
+        p_k = by_label[observed[m]]
+        for i in range(rows.start[2] - rows.start[1]):
+            limits.value[i] = value[m, rows.label[rows.start[1] + i]]
+        top = find_limits(rows, 1, by_label, observed[m], limits)
+        for end in range(2):
+            sign = 1.0 - 2.0 * end
+            result[m, ANY, end] = sign * lowest_any(rows, 1, p_k, limits, sign)
+            result[m, STABLE, end] = sign * lowest_stable(rows, 1, p_k, top, limits, sign)
+        unscatter(rows, 0, by_label)
+    return result
+
+
+class Tables(NamedTuple):
+    """Working space for the bounds of one episode.
+
+    A column of `now` and `later` is a bound: 4 j is the lowest of quantity j over any mechanism,
+    then the highest, then the lowest and the highest over stable ones. Quantities are the return
+    and the probability of each outcome, none last.
+    """
+
+    reached: NDArray[np.bool_]  # [H + 1, S] whether a state can be reached by then
+    now: NDArray[np.float64]  # [S, 4 (O + 2)]
+    later: NDArray[np.float64]  # [S, 4 (O + 2)]
+    row: NDArray[np.float64]  # [4 (O + 2)] of one row
+
+
+@compiled
+def episode_bounds(first, last, problem, discount, values_after, outcomes_after, bounds):
+    """Nest the bounds of rows backwards through episodes first .. last - 1.
+
+    Past the observed end there is nothing to bound: see `exact_outcomes` for what is known then.
+    Writes `bounds` [n, 4 (O + 2)], columns as in `Tables`. Returns as `exact_outcomes` does.
+    """
+    states, columns = problem.dynamics.states, bounds.shape[1]
+    longest = 0
+    for episode in range(first, last):
+        longest = max(longest, problem.log.stop[episode] - problem.log.start[episode])
+    work = make_work(problem)
+    limits = make_limits(widest_row(problem.dynamics.rows))
+    tables = Tables(
+        np.zeros((longest + 1, states), np.bool_),
+        np.empty((states, columns)),
+        np.empty((states, columns)),
+        np.empty(columns),
+    )
+    for episode in range(first, last):
+        impossible = bound_episode(
+            problem,
+            work,
+            limits,
+            tables,
+            episode,
+            discount,
+            values_after,
+            outcomes_after,
+            bounds,
+        )
+        if impossible >= 0:
+            return impossible
+    return -1
+
+
+@bare
+def reach(problem, tables, episode):
+    """Mark the states that the target can reach at each step, whatever the mechanism."""
+    log, target = problem.log, problem.target
+    rows, next_state, _, _, states, actions, _ = problem.dynamics
+    reached = tables.reached
+    length = log.stop[episode] - log.start[episode]
+    for t in range(length + 1):
+        for s in range(states):
+            reached[t, s] = False
+    reached[0, log.state[log.start[episode]]] = True
+    for t in range(length):
+        i = log.start[episode] + t
+        seen_row = log.state[i] * actions + log.action[i]
+        for s in range(states):
+            if not reached[t, s]:
+                continue
+            for j in range(target.start[s], target.start[s + 1]):
+                row = s * actions + target.label[j]
+                low, high = rows.start[row], rows.start[row + 1]
+                if row == seen_row:
+                    low = observed_entry(log, problem.dynamics, episode, i)
+                    high = low + 1
+                    if low < 0:
+                        continue
+                for e in range(low, high):
+                    if next_state[e] < states:
+                        reached[t + 1, next_state[e]] = True
+
+
+@bare
+def bound_episode(
+    problem, work, limits, tables, episode, discount, values_after, outcomes_after, bounds
+):
+    """Bound one episode for `episode_bounds`."""
+    log, target = problem.log, problem.target
+    states, actions = problem.dynamics.states, problem.dynamics.actions
+    columns = bounds.shape[1]
+    now, later = tables.now, tables.later
+    length, left = log.stop[episode] - log.start[episode], log.left[episode]
+    reach(problem, tables, episode)
+    for s in range(states):
+        if tables.reached[length, s]:
+            for c in range(4):
+                later[s, c] = values_after[left, s]
+            for c in range(4, columns):
+                later[s, c] = outcomes_after[left, s, c // 4 - 1]
+    for t in range(length - 1, -1, -1):
+        i = log.start[episode] + t
+        seen_entry = observe(problem, work, episode, i)
+        if seen_entry < 0:
+            return i
+        for s in range(states):
+            if not tables.reached[t, s]:
+                continue
+            for c in range(columns):
+                now[s, c] = 0.0
+            choose(problem, work, s, i)
+            start = target.start[s]
+            for j in range(target.start[s + 1] - start):
+                share = work.choices.mass[j]
+                if share == 0.0:
+                    continue
+                row = s * actions + target.label[start + j]
+                bound_row(problem, work, limits, row, i, seen_entry, discount, later, tables.row)
+                for c in range(columns):
+                    now[s, c] += share * tables.row[c]
+        forget(problem, work, i)
+        now, later = later, now
+    for c in range(columns):
+        bounds[episode, c] = later[log.state[log.start[episode]], c]
+    return -1
+
+
+@bare
+def bound_row(problem, work, limits, row, i, seen_entry, discount, later, result):
+    """Bound what follows after a row, given the observed step i and bounds on what is `later`."""
+    log, actions = problem.log, problem.dynamics.actions
+    rows = problem.dynamics.rows
+    low, high = rows.start[row], rows.start[row + 1]
+    certain = -1  # the entry that is taken, where that is certain
+    if row == log.state[i] * actions + log.action[i]:  # consistency
+        certain = seen_entry
+    elif high - low == 1:
+        certain = low
+    if certain >= 0:
+        for c in range(len(result)):
+            result[c] = worth(problem, certain, c, discount, later)
+        return
+    k = rows.label[seen_entry]
+    p_k = rows.probability[seen_entry]
+    top = find_limits(rows, row, work.p_state, k, limits)
+    for c in range(len(result)):
+        sign = 1.0 - 2.0 * (c & 1)
+        for e in range(low, high):
+            limits.value[e - low] = worth(problem, e, c, discount, later)
+        if c & 2:
+            result[c] = sign * lowest_stable(rows, row, p_k, top, limits, sign)
+        else:
+            result[c] = sign * lowest_any(rows, row, p_k, limits, sign)
+
+
+@bare
+def worth(problem, e, c, discount, later):
+    """Return what entry e of the model contributes to bound c: now, and by what is `later`."""
+    x = problem.dynamics.next_state[e]
+    states = problem.dynamics.states
+    if c < 4:
+        after = discount * later[x, c] if x < states else 0.0
+        return problem.dynamics.reward[e] + after
+    if x < states:
+        return later[x, c]
+    return 1.0 if x - states == c // 4 - 1 else 0.0
