@@ -28,6 +28,7 @@ LAYERS = [
     ["fit", "planning", "scm"],
     ["counterfactual", "sepsis"],
     ["bounds", "carryover", "decomposition", "flags", "ope", "folders", "figures", "targets", "io"],
+    ["changes"],
     ["diagnostics"],
     ["audit"],
     ["demo", "studies", "own_log"],

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from butfor.audit import Audit, run_audit
     from butfor.bounds import Bounds, counterfactual_bounds
     from butfor.carryover import influence
+    from butfor.changes import Changes, fewest_changes
     from butfor.counterfactual import (
         Counterfactuals,
         Draws,
@@ -49,6 +50,8 @@ _HOMES = {
     "Audit": "audit",
     "run_audit": "audit",
     "Bounds": "bounds",
+    "Changes": "changes",
+    "fewest_changes": "changes",
     "counterfactual_bounds": "bounds",
     "influence": "carryover",
     "diagnose": "diagnostics",
@@ -86,6 +89,7 @@ _HOMES = {
 __all__ = [
     "Audit",
     "Bounds",
+    "Changes",
     "Counterfactuals",
     "Draws",
     "Episodes",
@@ -105,6 +109,7 @@ __all__ = [
     "draws_needed",
     "estimate_behavior",
     "estimate_values",
+    "fewest_changes",
     "figures",
     "fit_mdp",
     "greedy",

@@ -6,6 +6,7 @@ plain-Python twin in `tests/reference/`.
 
 from butfor.kernels.bounds import episode_bounds, row_bounds
 from butfor.kernels.chain import Dynamics, Log, Problem
+from butfor.kernels.changes import fewest_changes
 from butfor.kernels.episodes import draw_counterfactuals, episode_influence, exact_outcomes
 from butfor.kernels.mechanisms import (
     GUMBEL_MAX,
@@ -40,6 +41,7 @@ __all__ = [
     "episode_bounds",
     "episode_influence",
     "exact_outcomes",
+    "fewest_changes",
     "row_bounds",
     "sepsis_noise",
     "sepsis_steps",

@@ -1,0 +1,161 @@
+"""Fewest changes: dynamic programming over time, state and how many changes are left."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor.kernels.chain import forget, make_work, move, observe
+from butfor.kernels.compiled import bare, compiled
+
+GAIN = 1e-12  # a change must gain more than this
+
+
+class Plan(NamedTuple):
+    """Working space for one episode; c counts the changes that are left, 0 .. C."""
+
+    reached: NDArray[np.bool_]  # [T + 1, S] whether any actions lead there by then
+    choice: NDArray[np.int32]  # [T, S, C + 1] the best action, -1 for the observed one
+    now: NDArray[np.float64]  # [S, C + 1] values; in the way forward, probabilities
+    later: NDArray[np.float64]  # [S, C + 1]
+    worth: NDArray[np.float64]  # [C + 1] of one action
+
+
+@compiled
+def fewest_changes(first, last, problem, discount, value, outcome_mass, changed):
+    """Find, for episodes first .. last - 1, what 0 .. C changed actions can gain at most.
+
+    The baseline is the observed action at each step, whatever the state, over the observed length.
+    Writes `value` [n, C + 1], `outcome_mass` [n, C + 1, O + 1] (last: none) and, by observed step
+    of the log, the probability that it is changed to each action, `changed` [N, C + 1, A]. Returns
+    -1, or the first step that the model could not have taken.
+    """
+    log, states = problem.log, problem.dynamics.states
+    longest = 0
+    for episode in range(first, last):
+        longest = max(longest, log.stop[episode] - log.start[episode])
+    budget = value.shape[1]
+    work = make_work(problem)
+    plan = Plan(
+        np.zeros((longest + 1, states), np.bool_),
+        np.empty((longest, states, budget), np.int32),
+        np.zeros((states, budget)),
+        np.zeros((states, budget)),
+        np.empty(budget),
+    )
+    for episode in range(first, last):
+        impossible = plan_changes(problem, work, plan, episode, discount, value)
+        if impossible >= 0:
+            return impossible
+        for c in range(budget):
+            follow_plan(problem, work, plan, episode, c, outcome_mass, changed)
+    return -1
+
+
+@bare
+def reach_by_any_action(problem, plan, episode):
+    """Mark the states that some actions can lead to by each step."""
+    log = problem.log
+    rows, next_state, _, _, states, actions, _ = problem.dynamics
+    length = log.stop[episode] - log.start[episode]
+    for t in range(length + 1):
+        for s in range(states):
+            plan.reached[t, s] = False
+    plan.reached[0, log.state[log.start[episode]]] = True
+    for t in range(length):
+        for s in range(states):
+            if plan.reached[t, s]:
+                for e in range(rows.start[s * actions], rows.start[(s + 1) * actions]):
+                    if next_state[e] < states:
+                        plan.reached[t + 1, next_state[e]] = True
+
+
+@bare
+def plan_changes(problem, work, plan, episode, discount, value):
+    """Go backwards through an episode: V_t(s, c) = max of keeping the action and of changing it."""
+    log = problem.log
+    _, next_state, reward, _, states, actions, _ = problem.dynamics
+    now, later, worth = plan.now, plan.later, plan.worth
+    budget = value.shape[1]
+    length = log.stop[episode] - log.start[episode]
+    reach_by_any_action(problem, plan, episode)
+    for s in range(states):
+        for c in range(budget):
+            later[s, c] = 0.0
+    for t in range(length - 1, -1, -1):
+        i = log.start[episode] + t
+        seen_row = log.state[i] * actions + log.action[i]
+        seen_entry = observe(problem, work, episode, i)
+        if seen_entry < 0:
+            return i
+        for s in range(states):
+            if not plan.reached[t, s]:
+                continue
+            for step in range(actions):  # the observed action first
+                a = log.action[i] if step == 0 else step - (step <= log.action[i])
+                low, high = move(problem, work, s * actions + a, seen_row, seen_entry)
+                for c in range(budget):
+                    worth[c] = 0.0
+                for e in range(low, high):
+                    moved = work.moves.mass[e - low]
+                    if moved == 0.0:
+                        continue
+                    x = next_state[e]
+                    for c in range(budget):
+                        after = discount * later[x, c] if x < states else 0.0
+                        worth[c] += moved * (reward[e] + after)
+                if step == 0:
+                    for c in range(budget):
+                        now[s, c] = worth[c]
+                        plan.choice[t, s, c] = -1
+                else:
+                    for c in range(1, budget):
+                        if worth[c - 1] > now[s, c] + GAIN:
+                            now[s, c] = worth[c - 1]
+                            plan.choice[t, s, c] = a
+        forget(problem, work, i)
+        now, later = later, now
+    for c in range(budget):
+        value[episode, c] = later[log.state[log.start[episode]], c]
+    return -1
+
+
+@bare
+def follow_plan(problem, work, plan, episode, changes, outcome_mass, changed):
+    """Go forward with so many changes: where the plan leads, and when it changes what."""
+    log = problem.log
+    _, next_state, _, _, states, actions, _ = problem.dynamics
+    now, later = plan.now, plan.later
+    for s in range(states):
+        for c in range(changes + 1):
+            now[s, c] = later[s, c] = 0.0
+    now[log.state[log.start[episode]], changes] = 1.0
+    for i in range(log.start[episode], log.stop[episode]):
+        t = i - log.start[episode]
+        seen_row = log.state[i] * actions + log.action[i]
+        seen_entry = observe(problem, work, episode, i)
+        for s in range(states):
+            for c in range(changes + 1):
+                here = now[s, c]
+                if here == 0.0:
+                    continue
+                now[s, c] = 0.0
+                a, left = plan.choice[t, s, c], c - 1
+                if a < 0:
+                    a, left = log.action[i], c
+                else:
+                    changed[i, changes, a] += here
+                low, high = move(problem, work, s * actions + a, seen_row, seen_entry)
+                for e in range(low, high):
+                    moved = here * work.moves.mass[e - low]
+                    x = next_state[e]
+                    if x >= states:
+                        outcome_mass[episode, changes, x - states] += moved
+                    else:
+                        later[x, left] += moved
+        forget(problem, work, i)
+        now, later = later, now
+    for s in range(states):
+        for c in range(changes + 1):
+            outcome_mass[episode, changes, -1] += now[s, c]
+            now[s, c] = 0.0
