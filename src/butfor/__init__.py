@@ -37,6 +37,13 @@ if TYPE_CHECKING:
     from butfor.own_log import audit_log
     from butfor.planning import policy_iteration, policy_value, state_values
     from butfor.policy import estimate_behavior, greedy, soften
+    from butfor.scm.causation import (
+        conditional_effect,
+        probability_of_necessity,
+        probability_of_necessity_and_sufficiency,
+        probability_of_sufficiency,
+    )
+    from butfor.scm.graph import DiscreteSCM
     from butfor.scm.gumbel_max import GumbelMax, counterfactual_distribution
     from butfor.variables import Outcome, Variable
 
@@ -67,6 +74,11 @@ _HOMES = {
     "estimate_behavior": "policy",
     "greedy": "policy",
     "soften": "policy",
+    "conditional_effect": "scm.causation",
+    "probability_of_necessity": "scm.causation",
+    "probability_of_necessity_and_sufficiency": "scm.causation",
+    "probability_of_sufficiency": "scm.causation",
+    "DiscreteSCM": "scm.graph",
     "GumbelMax": "scm.gumbel_max",
     "counterfactual_distribution": "scm.gumbel_max",
 }
@@ -74,6 +86,7 @@ _HOMES = {
 __all__ = [
     "Audit",
     "Counterfactuals",
+    "DiscreteSCM",
     "Draws",
     "Episodes",
     "GumbelMax",
@@ -81,6 +94,7 @@ __all__ = [
     "TabularMDP",
     "Variable",
     "audit_log",
+    "conditional_effect",
     "counterfactual_distribution",
     "counterfactual_outcomes",
     "diagnose",
@@ -94,6 +108,9 @@ __all__ = [
     "io",
     "policy_iteration",
     "policy_value",
+    "probability_of_necessity",
+    "probability_of_necessity_and_sufficiency",
+    "probability_of_sufficiency",
     "read_episodes",
     "read_study",
     "run_audit",
