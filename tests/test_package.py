@@ -44,6 +44,7 @@ HOMES = {
     "jinja2": {"studies"},
     "pydantic": {"io"},
     "sklearn": {"io"},
+    "networkx": {"scm"},
 }
 
 
@@ -88,7 +89,7 @@ def test_heavy_libraries_stay_at_home():
 def test_importing_butfor_loads_nothing_heavy():
     code = (
         "import sys, butfor; "
-        "heavy = 'numba', 'scipy', 'pandas', 'altair', 'typer', 'rich'; "
+        "heavy = 'numba', 'scipy', 'pandas', 'altair', 'typer', 'rich', 'networkx'; "
         "print([name for name in heavy if name in sys.modules])"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"

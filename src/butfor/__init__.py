@@ -40,6 +40,13 @@ if TYPE_CHECKING:
     from butfor.planning import policy_iteration, policy_value, state_values
     from butfor.policy import estimate_behavior, greedy, soften
     from butfor.scm.bounds import RowBounds, row_bounds
+    from butfor.scm.causation import (
+        conditional_effect,
+        probability_of_necessity,
+        probability_of_necessity_and_sufficiency,
+        probability_of_sufficiency,
+    )
+    from butfor.scm.graph import DiscreteSCM
     from butfor.scm.gumbel_max import GumbelMax, counterfactual_distribution
     from butfor.scm.independent import Independent
     from butfor.scm.inverse_cdf import InverseCDF
@@ -79,6 +86,11 @@ _HOMES = {
     "soften": "policy",
     "RowBounds": "scm.bounds",
     "row_bounds": "scm.bounds",
+    "conditional_effect": "scm.causation",
+    "probability_of_necessity": "scm.causation",
+    "probability_of_necessity_and_sufficiency": "scm.causation",
+    "probability_of_sufficiency": "scm.causation",
+    "DiscreteSCM": "scm.graph",
     "GumbelMax": "scm.gumbel_max",
     "counterfactual_distribution": "scm.gumbel_max",
     "Independent": "scm.independent",
@@ -91,6 +103,7 @@ __all__ = [
     "Bounds",
     "Changes",
     "Counterfactuals",
+    "DiscreteSCM",
     "Draws",
     "Episodes",
     "GumbelMax",
@@ -102,6 +115,7 @@ __all__ = [
     "TabularMDP",
     "Variable",
     "audit_log",
+    "conditional_effect",
     "counterfactual_bounds",
     "counterfactual_distribution",
     "counterfactual_outcomes",
@@ -117,6 +131,9 @@ __all__ = [
     "io",
     "policy_iteration",
     "policy_value",
+    "probability_of_necessity",
+    "probability_of_necessity_and_sufficiency",
+    "probability_of_sufficiency",
     "read_episodes",
     "read_study",
     "row_bounds",
