@@ -10,11 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from butfor import kernels
 from butfor.checks import check_discount
-from butfor.counterfactual import prepare_task
 from butfor.episodes import Episodes
 from butfor.mdp import TabularMDP
 from butfor.planning import value_tables
 from butfor.streams import Progress
+from butfor.task import prepare_task
 from butfor.variables import Floats
 
 CLASSES = ("any", "stable")

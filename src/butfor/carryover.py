@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from butfor import kernels
-from butfor.counterfactual import prepare_task
 from butfor.episodes import Episodes
 from butfor.mdp import TabularMDP
 from butfor.planning import value_tables
 from butfor.scm.mechanism import Mechanism
 from butfor.streams import Progress
+from butfor.task import prepare_task
 from butfor.variables import Floats
 
 NEGLIGIBLE = 0.05  # influence below this is plain simulation: no probability moves by more

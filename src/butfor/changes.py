@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from butfor import kernels
 from butfor.checks import check_discount, check_whole
-from butfor.counterfactual import prepare_task
 from butfor.episodes import Episodes
 from butfor.flags import describe_action
 from butfor.mdp import TabularMDP
 from butfor.scm.mechanism import Mechanism
 from butfor.streams import Progress
+from butfor.task import prepare_task
 from butfor.variables import Floats
 
 RARE = 0.005  # changes less probable than this are not listed

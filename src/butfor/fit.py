@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -46,6 +47,57 @@ def fit_mdp(
     The reward of a transition is the mean of those logged, with a warning where they vary. The
     model is causal only as far as the log's states hold all that moved both treatment and course.
     """
+    counted = count_transitions(episodes, terminal=terminal, unseen=unseen, prior=prior)
+    model = counted.model()
+    if labels is None:
+        return model
+    try:
+        return model.with_labels(labels)
+    except ValueError as error:
+        if prior > 0 or unseen == "uniform":
+            error.add_note(
+                "A prior and unseen='uniform' put next states of all actions into one row; with "
+                "these labels use neither."
+            )
+        raise
+
+
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """The transitions of a log, weighed: what a model is made of.
+
+    An entry is a row s A + a and what follows it, as the key row * (S + O) + next, increasing.
+    """
+
+    keys: Offsets  # [E]
+    weight: Floats  # [E] counts, with the prior; 1 in rows that were never seen
+    reward: Floats  # [E]
+    episodes: Episodes
+    made_up: NDArray[np.bool_]  # [S, A] rows that the rule for unseen pairs made up
+    terminal: str
+
+    def model(self) -> TabularMDP:
+        """Return the model whose rows are in proportion to the weights."""
+        log = self.episodes
+        return assemble(
+            self.keys,
+            self.weight,
+            self.reward,
+            states=log.n_states,
+            actions=log.n_actions,
+            outcomes=log.outcomes,
+            labels=None,
+            initial=np.bincount(log.first_state, minlength=log.n_states) / len(log),
+            counts=action_counts(log),
+            unseen=self.made_up,
+            terminal=self.terminal,
+        )
+
+
+def count_transitions(
+    episodes: Episodes, *, terminal: str, unseen: str | None, prior: float
+) -> Counted:
+    """Count the transitions of a log; see `fit_mdp` for the rules."""
     check_choice(terminal, "terminal", TERMINALS)
     names = [outcome.name for outcome in episodes.outcomes]
     if unseen is not None and unseen not in ("uniform", "self-loop", *names):
@@ -56,7 +108,6 @@ def fit_mdp(
         raise ValueError(f"prior {prior}: give a number, 0 or more")
     states, actions, ends = episodes.n_states, episodes.n_actions, episodes.outcomes
     columns = states + len(ends)
-    counts = action_counts(episodes)
     row = episodes.state.astype(np.int64) * actions + episodes.action
     logged = row * columns + destinations(episodes, terminal)
     earned = _step_rewards(episodes, terminal)
@@ -90,30 +141,15 @@ def fit_mdp(
         keys, weight, reward = (
             np.concatenate(both) for both in zip((keys, weight, reward), filled, strict=True)
         )
-    model = assemble(
-        keys,
-        weight,
-        reward,
-        states=states,
-        actions=actions,
-        outcomes=ends,
-        labels=None,
-        initial=np.bincount(episodes.first_state, minlength=states) / len(episodes),
-        counts=counts,
-        unseen=made_up.reshape(states, actions),
+    order = np.argsort(keys)
+    return Counted(
+        keys=keys[order],
+        weight=weight[order],
+        reward=reward[order],
+        episodes=episodes,
+        made_up=made_up.reshape(states, actions),
         terminal=terminal,
     )
-    if labels is None:
-        return model
-    try:
-        return model.with_labels(labels)
-    except ValueError as error:
-        if prior > 0 or unseen == "uniform":
-            error.add_note(
-                "A prior and unseen='uniform' put next states of all actions into one row; with "
-                "these labels use neither."
-            )
-        raise
 
 
 def destinations(episodes: Episodes, terminal: str) -> NDArray[np.int64]:
@@ -149,7 +185,7 @@ def _warn_of_varying_rewards(
             f"state, action and next state (first at row {first}: state {episodes.state[first]}, "
             f"action {episodes.action[first]}); the model uses the mean, so that expected returns "
             "differ from observed ones even where nothing else does",
-            stacklevel=3,
+            stacklevel=4,
         )
 
 

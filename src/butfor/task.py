@@ -1,0 +1,250 @@
+"""What counterfactuals of episodes need, checked once and turned into what kernels take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from butfor import kernels
+from butfor.checks import check_choice, check_discount, check_horizon, check_policy
+from butfor.episodes import Episodes
+from butfor.fit import destinations
+from butfor.mdp import TabularMDP
+from butfor.planning import value_tables
+from butfor.policy import estimate_behavior
+from butfor.scm.gumbel_max import GumbelMax
+from butfor.scm.mechanism import Compiled, Mechanism, check_mechanism, counterfactual_rows
+from butfor.streams import Progress, in_blocks
+from butfor.variables import Floats
+
+MOST_TABLED = 100_000_000  # numbers in the table of a mechanism that kernels do not know
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Checked inputs, as kernels take them."""
+
+    episodes: Episodes
+    model: TabularMDP
+    horizon: int
+    policy: Floats  # [S, A]
+    mechanism: Mechanism
+    problem: kernels.Problem
+
+    def with_model(self, model: TabularMDP) -> Task:
+        """Return the same task in another model of the same size."""
+        problem = self.problem._replace(
+            dynamics=_dynamics(model),
+            coupling=couple(self.mechanism, self.episodes, model, self.policy),
+        )
+        return replace(self, model=model, problem=problem)
+
+    def with_log(self, log: kernels.Log) -> Task:
+        """Return the same task for other parts of its episodes."""
+        return replace(self, problem=self.problem._replace(log=log))
+
+    def run(
+        self,
+        kernel: Callable[[int, int], int],
+        *,
+        threads: int | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        """Let a kernel, called with first and last, do all episodes; refuse impossible ones."""
+
+        def work(first: int, last: int) -> None:
+            _refuse_impossible(kernel(first, last), self.episodes, self.model)
+
+        count = len(self.problem.log.start)
+        in_blocks(work, count, threads=threads, progress=progress)
+
+
+def prepare_task(
+    episodes: Episodes,
+    model: TabularMDP,
+    target: ArrayLike,
+    *,
+    behavior: ArrayLike | None = None,
+    mechanism: Mechanism | None = None,
+    action_noise: str = "shared",
+    horizon: int | None = None,
+    continuation: bool = True,
+) -> Task:
+    """Check what counterfactuals of episodes need, and turn it into what kernels take."""
+    check_choice(action_noise, "action_noise", ("shared", "fresh"))
+    states, actions = model.n_states, model.n_actions
+    if (episodes.n_states, episodes.n_actions) != (states, actions):
+        raise ValueError(
+            f"the episodes have {episodes.n_states} states and {episodes.n_actions} actions, the "
+            f"model {states} and {actions}; fit the model to episodes of the same kind"
+        )
+    if len(episodes.outcomes) != len(model.outcomes):
+        raise ValueError(
+            f"the episodes know {len(episodes.outcomes)} outcomes, the model {len(model.outcomes)}"
+        )
+    steps = episodes.horizon if horizon is None else check_horizon(horizon)
+    log = episodes.truncate(steps)
+    policy = check_policy(target, states, actions, "target")
+    if behavior is None:
+        known = estimate_behavior(episodes, terminal=model.terminal)
+    else:
+        known = check_policy(behavior, states, actions, "behavior")
+    chosen = GumbelMax() if mechanism is None else mechanism
+    problem = kernels.Problem(
+        log=kernels.Log(
+            log.offsets[:-1],
+            log.offsets[1:],
+            steps - log.lengths if continuation else np.zeros(len(log), dtype=np.int64),
+            log.state,
+            log.action,
+            log.next_state,
+            log.outcome,
+        ),
+        behavior=_policy_rows(known),
+        target=_policy_rows(policy),
+        dynamics=_dynamics(model),
+        coupling=couple(chosen, log, model, policy),
+        shared=action_noise == "shared",
+    )
+    return Task(log, model, steps, policy, chosen, problem)
+
+
+def _dynamics(model: TabularMDP) -> kernels.Dynamics:
+    return kernels.Dynamics(
+        kernels.Rows(model.start, model.entry_label, model.probability),
+        model.next_state,
+        model.reward,
+        model.labels,
+        model.n_states,
+        model.n_actions,
+        model.terminal == "visits",
+    )
+
+
+def couple(
+    mechanism: Mechanism, log: Episodes, model: TabularMDP, policy: Floats
+) -> kernels.Coupling:
+    """Return a mechanism as kernels take it.
+
+    One that kernels do not know is asked beforehand for the counterfactual of every row that the
+    policy can use given every transition in the log.
+    """
+    check_mechanism(mechanism)
+    labels = int(model.labels.max()) + 1
+    if isinstance(mechanism, Compiled):
+        return mechanism.coupling(labels)
+    row = log.state.astype(np.int64) * model.n_actions + log.action
+    entry = _find_entries(model, row, destinations(log, model.terminal))
+    seen = np.unique(entry[entry >= 0])  # impossible steps are refused by the kernels
+    used = np.flatnonzero((policy > 0).ravel())
+    width = np.diff(model.start)[used]
+    if len(seen) * int(width.sum()) > MOST_TABLED:
+        raise ValueError(
+            f"{mechanism!r}: {len(seen)} observed transitions and {len(used)} rows need a table of "
+            f"{len(seen) * int(width.sum())} numbers; give the mechanism a method `coupling`"
+        )
+    inside = np.isin(model.entry_row, used)
+    place = np.searchsorted(used, model.entry_row[inside])
+    rows = np.zeros((len(used), labels))
+    rows[place, model.entry_label[inside]] = model.probability[inside]
+    mass = np.empty((len(seen), int(width.sum())))
+    for i, e in enumerate(seen):
+        factual = np.zeros(labels)
+        own = slice(*model.start[model.entry_row[e] :][:2])
+        factual[model.entry_label[own]] = model.probability[own]
+        found = counterfactual_rows(mechanism, factual, rows, int(model.entry_label[e]))
+        mass[i] = found[place, model.entry_label[inside]]
+    _check_masses(mechanism, mass, place)
+    first = np.concatenate([[0], np.cumsum(width)[:-1]])
+    return kernels.Coupling(
+        kernels.TABLE,
+        np.empty(0, np.int64),
+        (seen[:, None] * (len(model.start) - 1) + used).ravel(),
+        (np.arange(len(seen))[:, None] * mass.shape[1] + first).ravel(),
+        mass.ravel(),
+    )
+
+
+def _find_entries(
+    model: TabularMDP, row: NDArray[np.int64], reached: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return the entry of each row that leads there, -1 where none does."""
+    columns = model.n_states + len(model.outcomes)
+    keys = model.entry_row * columns + model.next_state
+    order = np.argsort(keys)
+    place = np.minimum(np.searchsorted(keys[order], row * columns + reached), len(keys) - 1)
+    return np.where(keys[order][place] == row * columns + reached, order[place], -1)
+
+
+def _check_masses(mechanism: Mechanism, mass: Floats, place: NDArray[np.int64]) -> None:
+    total = np.stack([np.bincount(place, row) for row in mass]) if len(mass) else np.ones((1, 1))
+    if not np.allclose(total, 1.0, rtol=0, atol=1e-9) or mass.min(initial=0.0) < 0:
+        raise ValueError(
+            f"{mechanism!r} returned a row that sums to {total.ravel()[np.abs(total - 1).argmax()]}"
+            f", least entry {mass.min():.3g}: its rows must be distributions over the outcomes that"
+            " the counterfactual row allows"
+        )
+
+
+def expected_outcomes(
+    task: Task,
+    discount: float,
+    *,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> tuple[Floats, Floats, Floats]:
+    """Push each episode of a task through its chain, exactly.
+
+    Returns outcome probabilities [n, O + 1], expected returns [n], and what the model alone gives
+    by steps left and state [H + 1, S].
+    """
+    values, outcomes = value_tables(
+        task.model, task.policy, horizon=task.horizon, discount=check_discount(discount)
+    )
+    count = len(task.problem.log.start)
+    probability = np.zeros((count, outcomes.shape[2]))
+    expected_return = np.zeros(count)
+    task.run(
+        lambda first, last: kernels.exact_outcomes(
+            first,
+            last,
+            task.problem,
+            float(discount),
+            values,
+            outcomes,
+            probability,
+            expected_return,
+        ),
+        threads=threads,
+        progress=progress,
+    )
+    return probability, expected_return, values
+
+
+def _policy_rows(policy: Floats) -> kernels.Rows:
+    state, action = np.nonzero(policy)
+    start = np.concatenate([[0], np.cumsum(np.bincount(state, minlength=len(policy)))])
+    return kernels.Rows(start, action.astype(np.int32), policy[state, action])
+
+
+def _refuse_impossible(step: int, log: Episodes, model: TabularMDP) -> None:
+    """Say what is wrong with a step that a kernel found to be impossible; -1: nothing."""
+    if step < 0:
+        return
+    state, action = int(log.state[step]), int(log.action[step])
+    reached = int(destinations(log, model.terminal)[step])
+    if reached not in model.row(state, action):
+        place = f"state {reached}"
+        if reached >= log.n_states:
+            place = f"outcome {log.outcomes[reached - log.n_states].name!r}"
+        raise ValueError(
+            f"{log.place(step)} goes from state {state} by action {action} to {place}, which the "
+            "model gives probability 0; fit the model to these episodes, or use fit_mdp(prior=...)"
+        )
+    raise ValueError(
+        f"{log.place(step)} takes action {action} in state {state}, which the behavior policy "
+        "gives probability 0; leave behavior out to estimate it from the log"
+    )
