@@ -30,7 +30,7 @@ from butfor.ope.model_based import simulate_model
 from butfor.ope.problem import make_problem
 from butfor.planning import policy_iteration, policy_value, value_tables
 from butfor.policy import TERMINALS, estimate_behavior
-from butfor.streams import Progress, check_seed
+from butfor.streams import check_seed
 from butfor.variables import Floats, Variable, count_levels, project, ravel, unravel
 
 HIDDEN = ("glucose", "diabetes")
@@ -402,16 +402,3 @@ def _chances(model: TabularMDP, policy: Floats | None, states: NDArray[np.int64]
         after[: model.n_states] = tables[-1, :, 1]
     rows = (model.row(int(state), 0) for state in states)
     return np.array([sum(p * after[reached] for reached, p in row.items()) for row in rows])
-
-
-def report_progress(progress: Progress | None, total: int) -> Callable[[], None]:
-    """Return a function that counts one more log as done."""
-    done = 0
-
-    def one_more() -> None:
-        nonlocal done
-        done += 1
-        if progress is not None:
-            progress(done, total)
-
-    return one_more

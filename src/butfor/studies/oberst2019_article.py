@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from numpy.typing import NDArray
 
-import butfor
 from butfor import sepsis
 from butfor.counterfactual import draws_needed
 from butfor.episodes import Episodes
@@ -22,15 +19,15 @@ from butfor.figures import (
     estimates_chart,
     nonidentifiability_chart,
     outcome_table_chart,
-    save_figure,
     scm_diagrams,
     trajectory_chart,
 )
 from butfor.flags import describe_action
-from butfor.folders import check_free, whole_folder
+from butfor.folders import check_free
 from butfor.policy import TERMINALS
 from butfor.streams import Progress
 from butfor.studies import published
+from butfor.studies.article import MARKER, render_page, report_progress, write_article
 from butfor.studies.oberst2019 import (
     DRAWS,
     ESTIMATORS,
@@ -39,15 +36,12 @@ from butfor.studies.oberst2019 import (
     Settings,
     discharge_when_treatment_stops,
     repeat_logs,
-    report_progress,
     run_one_log,
     summarize,
     who_stops_when,
 )
 from butfor.variables import unravel
-from butfor.words import percent
 
-MARKER = "results.json"
 FIGURES = 8
 NOTES = {
     "Obs": "what happened to these patients",
@@ -129,25 +123,16 @@ def write_study(
     logs = 2 * settings.repeats + len(_others(settings)) * _fewer(settings)
     one_more = report_progress(progress, logs + FIGURES)
     study = run_study(settings, one_more=one_more)
-    with whole_folder(folder, marker=MARKER, overwrite=overwrite) as new:
-        for name, chart in charts(study).items():
-            save_figure(chart, new / "figures" / name)
-            one_more()
-        for name, table in tables(study).items():
-            table.to_csv(new / f"{name}.csv", index=False)
-        numbers = json.dumps(_without_nan(results(study)), indent=2, allow_nan=False)
-        (new / MARKER).write_text(numbers + "\n")
-        (new / "index.html").write_text(article(study), encoding="utf-8")
-    return Path(folder)
-
-
-def _without_nan(value: Any) -> Any:
-    """Write null for what is undefined: JSON has no word for nan."""
-    if isinstance(value, dict):
-        return {key: _without_nan(entry) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [_without_nan(entry) for entry in value]
-    return None if isinstance(value, float) and not np.isfinite(value) else value
+    return write_article(
+        folder,
+        settings=settings,
+        charts=charts(study),
+        tables=tables(study),
+        results=results(study),
+        page=article(study),
+        overwrite=overwrite,
+        one_more=one_more,
+    )
 
 
 def charts(study: Study) -> dict[str, Any]:
@@ -255,7 +240,6 @@ def results(study: Study) -> dict[str, Any]:
             for which in ("hidden", "full")
         },
         "shape": shape(study),
-        "settings": {**asdict(study.settings), "butfor": butfor.__version__},
     }
 
 
@@ -275,47 +259,39 @@ def shape(study: Study) -> dict[str, float]:
 
 def article(study: Study) -> str:
     """Return the article as one HTML page; its figures lie beside it."""
-    environment = Environment(
-        loader=PackageLoader("butfor.studies"), autoescape=True, undefined=StrictUndefined
-    )
-    environment.filters["signed"] = lambda value: _signed(value, 3)
-    environment.filters["signed1"] = lambda value: _signed(value, 1)
-    environment.filters["share"] = lambda value: f"{100 * value:.0f} %"
-    environment.filters["chance"] = percent
-    return environment.get_template("oberst2019.html").render(
-        settings=study.settings,
-        version=butfor.__version__,
-        figure3=_figure3_rows(study),
-        table=compared_table(study).to_dict("records"),
-        shape=shape(study),
-        widths=_widths(study),
-        undefined={
+    content = {
+        "figure3": _figure3_rows(study),
+        "table": compared_table(study).to_dict("records"),
+        "shape": shape(study),
+        "widths": _widths(study),
+        "undefined": {
             which: {
                 name: int(study.repeats[which][name].isna().sum())
                 for name in ("WIS (train)", "WIS (held-out)")
             }
             for which in ("hidden", "full")
         },
-        few=study.settings.repeats < FEW_LOGS,
-        full=study.table("full")["mean"].to_dict(),
-        hidden=study.table("hidden")["mean"].to_dict(),
-        crossed=_crossed(study.one),
-        holds=_holds(study.variants),
-        would_have_lived=int(study.one.sampled_table.loc["died", "discharged"]),
-        would_have_lived_exact=int(study.one.exact.table().loc["died", "discharged"]),
-        published_would_have_lived=published.WOULD_HAVE_LIVED,
-        lived_range=[
+        "few": study.settings.repeats < FEW_LOGS,
+        "full": study.table("full")["mean"].to_dict(),
+        "hidden": study.table("hidden")["mean"].to_dict(),
+        "crossed": _crossed(study.one),
+        "holds": _holds(study.variants),
+        "would_have_lived": int(study.one.sampled_table.loc["died", "discharged"]),
+        "would_have_lived_exact": int(study.one.exact.table().loc["died", "discharged"]),
+        "published_would_have_lived": published.WOULD_HAVE_LIVED,
+        "lived_range": [
             float(study.table("hidden").loc["would have lived", key]) for key in ("low", "high")
         ],
-        patient=_patient(study.one),
-        discharge=study.discharge.to_dict("records"),
-        stops=who_stops_when(study.one.learned),
-        variants=study.variants.to_dict("records"),
-        fewer=_fewer(study.settings),
-        draws=_draws(study.one),
-        needed=[(p, draws_needed(p)) for p in (0.1, 0.05, 0.01)],
-        published_settings=_is_published(study.settings),
-    )
+        "patient": _patient(study.one),
+        "discharge": study.discharge.to_dict("records"),
+        "stops": who_stops_when(study.one.learned),
+        "variants": study.variants.to_dict("records"),
+        "fewer": _fewer(study.settings),
+        "draws": _draws(study.one),
+        "needed": [(p, draws_needed(p)) for p in (0.1, 0.05, 0.01)],
+        "published_settings": _is_published(study.settings),
+    }
+    return render_page("oberst2019.html", study.settings, content)
 
 
 def _crossed(one: OneLog) -> dict[str, float]:
@@ -332,10 +308,6 @@ def _holds(variants: pd.DataFrame) -> int:
     above = variants["MB (exact)"] > variants["Observed"]
     below = variants["True (exact)"] < variants["Observed"]
     return int((above & below).sum())
-
-
-def _signed(value: float, digits: int) -> str:
-    return f"{value:+.{digits}f}".replace("-", "\N{MINUS SIGN}")
 
 
 def _figure3_rows(study: Study) -> list[dict[str, Any]]:
