@@ -368,7 +368,9 @@ def test_results_agree_with_the_experiment_and_the_page_with_them(folder, experi
     rows = in_cell(experiment.estimates, {**reference_cell(SMALL), "estimator": "MB"})
     found = results["reference"][SAME]["MB"]
     assert found["error"] == pytest.approx(rows["error"].mean())
-    assert f"{found['error']:+.3f}" in (folder / "index.html").read_text()
+    page = (folder / "index.html").read_text()
+    assert f"{found['error']:+.3f}".replace("-", "\N{MINUS SIGN}") in page
+    assert f"Written by butfor {bf.__version__} with repeats 2; seed 3; simulator corrected" in page
     for pieces in results["decomposition"].values():
         total = sum(pieces[piece]["mean"] for piece in PIECES)
         assert total == pytest.approx(pieces["error"]["mean"], abs=1e-12)
