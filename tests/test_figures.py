@@ -139,6 +139,74 @@ def test_an_estimator_without_any_value_keeps_its_row():
     assert "median" not in rows["WIS"]
 
 
+# ------------------------------------------------------------------------------ errors, pieces
+
+
+def errors_of(*rows):
+    return pd.DataFrame(rows, columns=["factor", "level", "estimator", "error"])
+
+
+def test_errors_have_means_with_bars_of_two_standard_errors_and_a_dot_a_log():
+    chart = figures.errors_chart(
+        errors_of(
+            ("size", "10", "WIS", 0.0),
+            ("size", "10", "WIS", 1.0),
+            ("size", "10", "WIS", np.nan),
+            ("size", "20", "MB", -0.5),
+        ),
+        reference={"size": "20"},
+        domain=(-1, 1),
+    )
+    marks = {row["name"]: row for row in rows_of(chart, "mean")}
+    assert marks["WIS"]["mean"] == 0.5
+    # standard error .5: the bar of 2 reaches from -0.5 to 1.5, cut at 1; 85 pixels a unit
+    assert marks["WIS"]["low"] - marks["WIS"]["y"] == pytest.approx(85)
+    assert marks["WIS"]["y"] - marks["WIS"]["high"] == pytest.approx(42.5)
+    assert marks["WIS"]["number"] == "+0.500 ± 0.500 (2 logs)"
+    assert marks["MB"]["number"] == "−0.500 ± 0.000 (1 log)"
+    texts = {row["text"][0]: row["weight"] for row in rows_of(chart, "weight") if row["text"]}
+    assert (texts["20"], texts["10"]) == ("bold", "normal")
+    dots = [row for row in rows_of(chart, "name", "y") if "number" not in row]
+    assert len(dots) == 3
+    assert "± 2 standard errors" in words_of(chart)
+
+
+def test_errors_of_too_many_estimators_are_refused():
+    with pytest.raises(ValueError, match="5 estimators, 4 at most"):
+        figures.errors_chart(errors_of(*(("f", "l", str(i), 0.0) for i in range(5))))
+
+
+def test_pieces_stack_above_and_below_zero_and_add_up():
+    pieces = pd.DataFrame(
+        {
+            "panel": "hidden",
+            "level": "10",
+            "piece": ["luck", "thin", "bias"],
+            "value": [1.0, -0.5, 0.25],
+        }
+    )
+    chart = figures.pieces_chart(pieces)
+    bars = {row["name"]: row for row in rows_of(chart, "value")}
+    assert [bars[name]["value"] for name in ("luck", "thin", "bias")] == [1.0, -0.5, 0.25]
+    assert bars["bias"]["y2"] == bars["luck"]["y"]  # on top of the first
+    assert bars["thin"]["y"] == bars["luck"]["y2"]  # from zero down
+    unit = bars["luck"]["y2"] - bars["luck"]["y"]
+    assert bars["thin"]["y2"] - bars["thin"]["y"] == pytest.approx(unit / 2)
+    (total,) = rows_of(chart, "sum")
+    assert total["sum"] == 0.75
+    assert bars["luck"]["y2"] - total["y"] == pytest.approx(0.75 * unit)
+    with pytest.raises(ValueError, match="no column 'piece'"):
+        figures.pieces_chart(pieces.drop(columns="piece"))
+    with pytest.raises(ValueError, match="5 pieces, 4 at most"):
+        figures.pieces_chart(pd.concat([pieces.assign(piece=str(i)) for i in range(5)]))
+
+
+def test_a_piece_of_nothing_and_a_zero_sum_are_drawn():
+    pieces = pd.DataFrame({"panel": "p", "level": "l", "piece": ["luck"], "value": [0.0]})
+    (total,) = rows_of(figures.pieces_chart(pieces), "sum")
+    assert total["sum"] == 0.0
+
+
 # ------------------------------------------------------------------------------- outcome table
 
 
@@ -345,6 +413,9 @@ def hostile_charts():
     yield figures.estimates_chart(noted, reference=HOSTILE, title=HOSTILE, axis_title=HOSTILE)
     yield figures.boxplot_chart(estimates, published=estimates.rename(columns={"value": "mean"}))
     yield figures.outcome_table_chart(pd.DataFrame([[1]], index=[HOSTILE], columns=[HOSTILE]))
+    yield figures.errors_chart(errors_of((HOSTILE, HOSTILE, HOSTILE, 1.0)), title=HOSTILE)
+    piece = {"panel": [HOSTILE], "level": [HOSTILE], "piece": [HOSTILE], "value": [1.0]}
+    yield figures.pieces_chart(pd.DataFrame(piece), axis_title=HOSTILE)
     log = bf.Episodes.from_arrays(
         [0, 1],
         [0, 1],

@@ -8,8 +8,9 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pandas as pd
 import typer
@@ -27,8 +28,7 @@ from butfor.demo import SHOWN, run_demonstration, write_demonstration
 from butfor.folders import check_free
 from butfor.io.draft import draft_study
 from butfor.own_log import audit_log
-from butfor.studies.oberst2019 import Settings
-from butfor.studies.oberst2019_article import write_study
+from butfor.studies import factors, factors_article, oberst2019, oberst2019_article
 from butfor.words import percent
 
 app = typer.Typer(
@@ -166,27 +166,43 @@ def _source(log: list[Path]) -> Path | list[Path]:
     return log[0] if len(log) == 1 else log
 
 
+STUDIES: dict[str, tuple[Any, Callable[..., Path]]] = {  # by name: settings, what writes it
+    "oberst2019": (oberst2019.Settings, oberst2019_article.write_study),
+    "factors": (factors.Settings, factors_article.write_study),
+}
+
+
 @app.command()
 def study(
-    name: Annotated[str, typer.Argument(help="Which study: oberst2019.")],
+    name: Annotated[str, typer.Argument(help=f"Which study: {' or '.join(STUDIES)}.")],
     out: Annotated[Path, typer.Option(help="Folder for the article.")],
-    repeats: Annotated[int, typer.Option(min=2, help="Fresh logs.")] = 100,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of everything.")] = 0,
-    simulator: Annotated[str, typer.Option(help="icml2019 or corrected.")] = "icml2019",
-    terminal: Annotated[str, typer.Option(help="How ends count: icml2019 or visits.")] = "icml2019",
+    repeats: Annotated[int | None, typer.Option(min=2, help="Fresh logs.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of everything.")] = None,
+    simulator: Annotated[str | None, typer.Option(help="icml2019 or corrected.")] = None,
+    terminal: Annotated[
+        str | None, typer.Option(help="How ends count: icml2019 or visits.")
+    ] = None,
     behavior: Annotated[
-        str, typer.Option(help="Physician planned on the estimated or the exact tensor.")
-    ] = "estimated",
+        str | None, typer.Option(help="Physician planned on the estimated or the exact tensor.")
+    ] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace a study that is there.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
-    """Run a published experiment again and write it as an article."""
+    """Run an experiment in the simulator and write it as an article.
+
+    What is not given is as the study has it: see docs/studies.md.
+    """
     console = Console(stderr=True)
+    options = {"repeats": repeats, "seed": seed, "simulator": simulator}
+    options |= {"terminal": terminal, "behavior": behavior}
+    given = {option: value for option, value in options.items() if value is not None}
     with _problems_in_words():
-        check_choice(name, "study", ("oberst2019",))
-        settings = Settings(
-            repeats=repeats, seed=seed, simulator=simulator, terminal=terminal, behavior=behavior
-        )
+        make_settings, write_study = STUDIES[check_choice(name, "study", tuple(STUDIES))]
+        known = {field.name for field in fields(make_settings)}
+        for option in (option for option in given if option not in known):
+            has = ", ".join(f"--{other}" for other in options if other in known)
+            raise ValueError(f"study {name!r} has no option --{option}; it has {has}")
+        settings = make_settings(**given)
         with _progress(console, "Logs") as show:
             folder = write_study(settings, out, overwrite=overwrite, progress=show)
     if as_json:
