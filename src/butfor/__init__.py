@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from butfor.own_log import audit_log
     from butfor.planning import policy_iteration, policy_value, state_values
     from butfor.policy import estimate_behavior, greedy, soften
+    from butfor.posterior import Credible, credible_intervals, draw_models
     from butfor.scm.bounds import RowBounds, row_bounds
     from butfor.scm.causation import (
         conditional_effect,
@@ -78,6 +79,9 @@ _HOMES = {
     "audit_log": "own_log",
     "TabularMDP": "mdp",
     "estimate_values": "ope.estimate",
+    "Credible": "posterior",
+    "credible_intervals": "posterior",
+    "draw_models": "posterior",
     "policy_iteration": "planning",
     "policy_value": "planning",
     "state_values": "planning",
@@ -103,6 +107,7 @@ __all__ = [
     "Bounds",
     "Changes",
     "Counterfactuals",
+    "Credible",
     "DiscreteSCM",
     "Draws",
     "Episodes",
@@ -119,7 +124,9 @@ __all__ = [
     "counterfactual_bounds",
     "counterfactual_distribution",
     "counterfactual_outcomes",
+    "credible_intervals",
     "diagnose",
+    "draw_models",
     "draws_needed",
     "estimate_behavior",
     "estimate_values",

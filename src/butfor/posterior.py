@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from butfor.checks import check_discount, check_policy, check_whole
+from butfor import kernels
+from butfor.checks import check_discount, check_whole
 from butfor.episodes import Episodes
 from butfor.fit import count_transitions
 from butfor.mdp import TabularMDP, total_by
 from butfor.ope.bootstrap import check_confidence
 from butfor.scm.mechanism import Mechanism
-from butfor.streams import Progress, check_seed
-from butfor.task import expected_outcomes, prepare_task
+from butfor.streams import Progress, check_seed, in_blocks
+from butfor.task import Task, prepare_task
 from butfor.variables import Floats
 
 LEAST = 1e-300  # smallest share of a row that a draw gives to a transition that may happen
+MOST_NUMBERS = 300_000_000  # in the tables of all models
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,11 +32,12 @@ class Credible:
     """
 
     confidence: float
+    models: int  # B
+    prior: float
     expected_return: Floats  # [n, 2] lower and upper end of the credible interval
     probability: Floats  # [n, O + 1, 2] of each outcome; the last is that of none
     mean_return: Floats  # [n] posterior mean
     estimates: pd.DataFrame  # estimator, value (posterior mean), low, high: MB and CF
-    draws: Floats  # [B, n] expected return of each episode in each model
     outcome_names: list[str]  # none last
 
     def frame(self) -> pd.DataFrame:
@@ -49,22 +51,34 @@ class Credible:
         return pd.DataFrame(columns)
 
 
+@dataclass(frozen=True, eq=False)
+class DrawnModels:
+    """B models of one support."""
+
+    mean: TabularMDP  # the posterior mean, whose entries all of them have
+    probability: Floats  # [E, B]
+
+    def model(self, b: int) -> TabularMDP:
+        """Return model b."""
+        return replace(self.mean, probability=np.ascontiguousarray(self.probability[:, b]))
+
+
 def draw_models(
     episodes: Episodes,
     *,
-    draws: int,
-    prior: float,
+    models: int = 200,
+    prior: float = 0.01,
     seed: int = 0,
     terminal: str = "visits",
     unseen: str | None = None,
-) -> Iterator[TabularMDP]:
-    """Draw models from the posterior of what a log tells, one after the other.
+) -> DrawnModels:
+    """Draw models from the posterior of what a log tells.
 
     Each row of a seen pair is Dirichlet with its counts plus `prior` on every next state seen from
-    that state under any action and on every outcome; rows of unseen pairs keep their rule. Model d
-    depends on the seed and d only.
+    that state under any action and on every outcome; rows of unseen pairs keep their rule. Model b
+    depends on the seed and b only.
     """
-    check_whole(draws, "draws", 1, "a whole number")
+    check_whole(models, "models", 1, "a whole number")
     check_seed(seed)
     if not np.isfinite(prior) or prior <= 0:
         raise ValueError(
@@ -72,20 +86,27 @@ def draw_models(
         )
     counted = count_transitions(episodes, terminal=terminal, unseen=unseen, prior=prior)
     mean = counted.model()
-    row, fixed = mean.entry_row, mean.unseen.ravel()[mean.entry_row]
-    for d in range(draws):
-        generator = np.random.default_rng([seed, d])
-        weight = np.maximum(generator.standard_gamma(counted.weight), LEAST)
-        weight = np.where(fixed, counted.weight, weight)
-        total = total_by(row, weight, len(mean.start) - 1)
-        yield replace(mean, probability=weight / total[row])
+    if len(mean.probability) * models > MOST_NUMBERS:
+        raise ValueError(
+            f"models {models}: with {len(mean.probability)} transitions there is memory for at most "
+            f"{MOST_NUMBERS // len(mean.probability)}"
+        )
+    drawn = ~mean.unseen.ravel()[mean.entry_row]
+    probability = np.empty((len(drawn), models))
+    for b in range(models):
+        weight = counted.weight.copy()
+        gamma = np.random.default_rng([seed, b]).standard_gamma(counted.weight[drawn])
+        weight[drawn] = np.maximum(gamma, LEAST)
+        total = total_by(mean.entry_row, weight, len(mean.start) - 1)
+        probability[:, b] = weight / total[mean.entry_row]
+    return DrawnModels(mean, probability)
 
 
 def credible_intervals(
     episodes: Episodes,
     target: ArrayLike,
     *,
-    draws: int = 200,
+    models: int = 200,
     prior: float = 0.01,
     confidence: float = 0.95,
     seed: int = 0,
@@ -103,60 +124,123 @@ def credible_intervals(
 
     Parameters
     ----------
-    draws : int
-        Models to draw.
+    models : int
+        How many to draw.
     prior : number above 0
         See `draw_models`. Small: the data decide; 1: every transition that may happen counts as
         seen once more.
     confidence : number
         Posterior probability of the central intervals.
-    behavior, mechanism, action_noise, horizon, discount, threads
+    seed, terminal, unseen
+        See `draw_models` and `fit_mdp`.
+    behavior, mechanism, action_noise, horizon, discount, threads, progress
         See `counterfactual_outcomes`.
-    progress : optional
-        Called with (models done, models in all).
 
     Notes
     -----
     The target is kept: it is the policy to judge. Bayesian intervals under the prior stated, about
-    the model's probabilities only.
+    the model's probabilities only. Differences of a probability below 1e-6 are left out.
     """
     check_confidence(confidence)
-    policy = check_policy(target, episodes.n_states, episodes.n_actions, "target")
     check_discount(discount)
-    returns, probabilities, values = [], [], []
-    task = None
-    for d, model in enumerate(
-        draw_models(episodes, draws=draws, prior=prior, seed=seed, terminal=terminal, unseen=unseen)
-    ):
-        if task is None:
-            task = prepare_task(
-                episodes,
-                model,
-                policy,
-                behavior=behavior,
-                mechanism=mechanism,
-                action_noise=action_noise,
-                horizon=horizon,
-            )
-        task = task.with_model(model)
-        probability, expected, after = expected_outcomes(task, discount, threads=threads)
-        returns.append(expected)
-        probabilities.append(probability)
-        values.append(float(model.initial @ after[task.horizon]))
-        if progress is not None:
-            progress(d + 1, draws)
+    drawn = draw_models(
+        episodes, models=models, prior=prior, seed=seed, terminal=terminal, unseen=unseen
+    )
+    task = prepare_task(
+        episodes,
+        drawn.mean,
+        target,
+        behavior=behavior,
+        mechanism=mechanism,
+        action_noise=action_noise,
+        horizon=horizon,
+    )
+    count, outcomes = len(task.episodes), len(episodes.outcomes) + 1
     ends = [(1 - confidence) / 2, (1 + confidence) / 2]
-    drawn = np.stack(returns)
-    estimates = {"MB": np.array(values), "CF": drawn.mean(axis=1)}
+    expected = np.empty((count, 2))
+    probability = np.empty((count, outcomes, 2))
+    mean = np.empty(count)
+    sums: list[Floats] = []
+    push = (_Push if isinstance(task.mechanism, Compiled) else _SlowPush)(task, drawn, discount)
+
+    def work(first: int, last: int) -> None:
+        masses, returns = push(first, last)
+        expected[first:last] = np.quantile(returns, ends, axis=1).T
+        probability[first:last] = np.moveaxis(np.quantile(masses, ends, axis=2), 0, -1)
+        mean[first:last] = returns.mean(axis=1)
+        sums.append(returns.sum(axis=0))
+
+    in_blocks(work, count, threads=threads, progress=progress, largest=256)
+    initial = np.bincount(task.episodes.first_state, minlength=episodes.n_states) / count
+    estimates = {"MB": initial @ push.values[task.horizon], "CF": np.sum(sums, axis=0) / count}
     return Credible(
         confidence=confidence,
-        expected_return=np.quantile(drawn, ends, axis=0).T,
-        probability=np.moveaxis(np.quantile(np.stack(probabilities), ends, axis=0), 0, -1),
-        mean_return=drawn.mean(axis=0),
+        models=models,
+        prior=prior,
+        expected_return=expected,
+        probability=probability,
+        mean_return=mean,
         estimates=pd.DataFrame(
             [(name, found.mean(), *np.quantile(found, ends)) for name, found in estimates.items()],
             columns=["estimator", "value", "low", "high"],
         ),
-        draws=drawn,
         outcome_names=[*(outcome.name for outcome in episodes.outcomes), episodes.none_name],
     )
+
+
+class _Push:
+    """The exact pass in all models, for some episodes at a time."""
+
+    def __init__(self, task: Task, drawn: DrawnModels, discount: float) -> None:
+        model = drawn.mean
+        self.task, self.drawn, self.discount = task, drawn, float(discount)
+        size = (task.horizon + 1, model.n_states, len(model.outcomes) + 1)
+        models = drawn.probability.shape[1]
+        by_model = np.ascontiguousarray(drawn.probability.T)
+        self.models = kernels.Models(drawn.probability, by_model)
+        self.values = np.zeros((*size[:2], models))
+        self.ends = np.zeros((*size, models))
+        kernels.value_tables_of_models(
+            task.problem.target,
+            task.problem.dynamics,
+            drawn.probability,
+            self.discount,
+            task.horizon,
+            size[2],
+            self.values,
+            self.ends,
+        )
+
+    def __call__(self, first: int, last: int) -> tuple[Floats, Floats]:
+        """Return outcome probabilities [m, O + 1, B] and expected returns [m, B]."""
+        models = self.drawn.probability.shape[1]
+        masses = np.zeros((last - first, self.ends.shape[2], models))
+        returns = np.zeros((last - first, models))
+        impossible = kernels.exact_outcomes_of_models(
+            first,
+            last,
+            self.task.problem,
+            self.models,
+            self.discount,
+            self.values,
+            self.ends,
+            masses,
+            returns,
+        )
+        self.task.refuse(impossible)
+        return masses, returns
+
+
+class _SlowPush:
+    """The same for a mechanism that kernels do not know: one model after the other."""
+
+    def __init__(self, task: Task, drawn: DrawnModels, discount: float) -> None:
+        found = [
+            expected_outcomes(task.with_model(drawn.model(b)), discount)
+            for b in range(drawn.probability.shape[1])
+        ]
+        self.masses, self.returns, self.values = (np.stack(part, axis=-1) for part in zip(*found))
+
+    def __call__(self, first: int, last: int) -> tuple[Floats, Floats]:
+        """Return outcome probabilities [m, O + 1, B] and expected returns [m, B]."""
+        return self.masses[first:last], self.returns[first:last]

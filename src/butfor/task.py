@@ -56,10 +56,14 @@ class Task:
         """Let a kernel, called with first and last, do all episodes; refuse impossible ones."""
 
         def work(first: int, last: int) -> None:
-            _refuse_impossible(kernel(first, last), self.episodes, self.model)
+            self.refuse(kernel(first, last))
 
         count = len(self.problem.log.start)
         in_blocks(work, count, threads=threads, progress=progress)
+
+    def refuse(self, step: int) -> None:
+        """Say what is wrong with a step that a kernel found to be impossible; -1: nothing."""
+        _refuse_impossible(step, self.episodes, self.model)
 
 
 def prepare_task(

@@ -17,6 +17,7 @@ from butfor.kernels.mechanisms import (
     Coupling,
     counterfactual_rows,
 )
+from butfor.kernels.models import Models, exact_outcomes_of_models, value_tables_of_models
 from butfor.kernels.random import GOLDEN, MIX_1, MIX_2, uniform
 from butfor.kernels.rows import Rows
 from butfor.kernels.sepsis import NOISE_SIZE, sepsis_noise, sepsis_steps, simulate_sepsis
@@ -34,6 +35,7 @@ __all__ = [
     "Coupling",
     "Dynamics",
     "Log",
+    "Models",
     "Problem",
     "Rows",
     "counterfactual_rows",
@@ -41,10 +43,12 @@ __all__ = [
     "episode_bounds",
     "episode_influence",
     "exact_outcomes",
+    "exact_outcomes_of_models",
     "fewest_changes",
     "row_bounds",
     "sepsis_noise",
     "sepsis_steps",
     "simulate_sepsis",
     "uniform",
+    "value_tables_of_models",
 ]

@@ -1,0 +1,272 @@
+"""The exact pass for many models at once, of the same support: probabilities are [E, B].
+
+Where the factual row p and another row q have next to nothing in common, which is most often so,
+the counterfactual row is q itself, and a step of all models is a sum over contiguous numbers: with
+c the sum of min(p_i, q_i) over what both have, K differs from q by less than 2 c.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor.kernels.chain import choose, make_work, observed_entry
+from butfor.kernels.compiled import bare, compiled
+from butfor.kernels.mechanisms import INDEPENDENT, INVERSE_CDF, counterfactual_row
+from butfor.kernels.rows import Rows, Scratch, make_scratch, scatter, unscatter, widest_row
+
+NEGLIGIBLE = 1e-6  # probability of a difference that is left out
+NOWHERE = 1e-12  # probability of being in a state, in all models, that is left out
+
+
+class Models(NamedTuple):
+    """The probabilities of B models, stored twice: for all at once, and for one after the other."""
+
+    at_once: NDArray[np.float64]  # [E, B]
+    by_model: NDArray[np.float64]  # [B, E]
+
+
+class Front(NamedTuple):
+    """Working space of one thread: where the episode is in each model, and what was observed."""
+
+    scratch: Scratch
+    factual: NDArray[np.float64]  # [labels, B] the factual row of each model
+    factual_by_model: NDArray[np.float64]  # [B, labels]
+    common: NDArray[np.float64]  # [B] what two rows have in common in each model
+    here: NDArray[np.float64]  # [B] probability of taking a row that has nothing in common
+    now: NDArray[np.float64]  # [S, B]
+    later: NDArray[np.float64]  # [S, B]
+    active: NDArray[np.bool_]  # [S] whether a state of `now` has any probability
+    active_later: NDArray[np.bool_]  # [S]
+
+
+@compiled
+def value_tables_of_models(
+    target, dynamics, probability, discount, horizon, outcomes, values, ends
+):
+    """Fill what each model gives by steps left: `values` [H + 1, S, B], `ends` [.., O + 1, B]."""
+    rows, next_state, reward, _, states, actions, _ = dynamics
+    models = probability.shape[1]
+    ends[0, :, outcomes - 1, :] = 1.0  # with no step left there is no outcome
+    for left in range(1, horizon + 1):
+        for s in range(states):
+            for j in range(target.start[s], target.start[s + 1]):
+                share = target.probability[j]
+                row = s * actions + target.label[j]
+                for e in range(rows.start[row], rows.start[row + 1]):
+                    x = next_state[e]
+                    if x >= states:
+                        for b in range(models):
+                            moved = share * probability[e, b]
+                            values[left, s, b] += moved * reward[e]
+                            ends[left, s, x - states, b] += moved
+                    else:
+                        for b in range(models):
+                            moved = share * probability[e, b]
+                            values[left, s, b] += moved * (
+                                reward[e] + discount * values[left - 1, x, b]
+                            )
+                        for o in range(outcomes):
+                            for b in range(models):
+                                ends[left, s, o, b] += (
+                                    share * probability[e, b] * ends[left - 1, x, o, b]
+                                )
+
+
+@compiled
+def exact_outcomes_of_models(
+    first, last, problem, drawn, discount, values, ends, outcome_mass, expected_return
+):
+    """Push episodes first .. last - 1 through their chains in B models; see `exact_outcomes`.
+
+    `drawn`, Models, takes the place of the problem's own probabilities. Writes `outcome_mass`
+    [n, O + 1, B] and `expected_return` [n, B] of these episodes, counted from `first`.
+    """
+    rows, labels = problem.dynamics.rows, problem.dynamics.labels
+    states, models = problem.dynamics.states, drawn.at_once.shape[1]
+    work = make_work(problem)
+    front = Front(
+        make_scratch(widest_row(rows)),
+        np.zeros((labels.max() + 1, models)),
+        np.zeros((models, labels.max() + 1)),
+        np.zeros(models),
+        np.zeros(models),
+        np.zeros((states, models)),
+        np.zeros((states, models)),
+        np.zeros(states, np.bool_),
+        np.zeros(states, np.bool_),
+    )
+    for episode in range(first, last):
+        impossible = push_models(
+            problem,
+            work,
+            front,
+            drawn,
+            episode,
+            discount,
+            values,
+            ends,
+            outcome_mass[episode - first],
+            expected_return[episode - first],
+        )
+        if impossible >= 0:
+            return impossible
+    return -1
+
+
+@bare
+def push_models(problem, work, front, drawn, episode, discount, values, ends, outcome, earned):
+    """Push one episode in all models."""
+    log, behavior, target, dynamics, _, shared = problem
+    rows, next_state, reward, _, states, actions, _ = dynamics
+    probability = drawn.at_once
+    models = probability.shape[1]
+    now, later = front.now, front.later
+    active, active_later = front.active, front.active_later
+    for s in range(states):
+        active[s] = active_later[s] = False
+        for b in range(models):
+            now[s, b] = later[s, b] = 0.0
+    s = log.state[log.start[episode]]
+    active[s] = True
+    for b in range(models):
+        now[s, b] = 1.0
+    weight = 1.0  # discount ** t
+    for i in range(log.start[episode], log.stop[episode]):
+        seen_entry = observed_entry(log, dynamics, episode, i)
+        if seen_entry < 0:
+            return i
+        seen_row = log.state[i] * actions + log.action[i]
+        if shared:
+            scatter(behavior, log.state[i], work.p_action)
+            if work.p_action[log.action[i]] == 0.0:
+                return i
+        observe_models(rows, probability, seen_row, front)
+        for s in range(states):
+            if not active[s]:
+                continue
+            active[s] = False
+            likely = 0.0
+            for b in range(models):
+                likely = max(likely, now[s, b])
+            if likely < NOWHERE:
+                for b in range(models):
+                    now[s, b] = 0.0
+                continue
+            choose(problem, work, s, i)
+            start = target.start[s]
+            for j in range(target.start[s + 1] - start):
+                share = work.choices.mass[j]
+                if share == 0.0:
+                    continue
+                row = s * actions + target.label[start + j]
+                low, high = rows.start[row], rows.start[row + 1]
+                if row == seen_row:  # consistency: what was seen happens again
+                    x = next_state[seen_entry]
+                    for b in range(models):
+                        earned[b] += weight * share * now[s, b] * reward[seen_entry]
+                    if x >= states:
+                        for b in range(models):
+                            outcome[x - states, b] += share * now[s, b]
+                    else:
+                        active_later[x] = True
+                        for b in range(models):
+                            later[x, b] += share * now[s, b]
+                    continue
+                compare_rows(problem.coupling.kind, rows, probability, row, seen_entry, front)
+                close = 0
+                for b in range(models):
+                    mass = share * now[s, b]
+                    apart = mass * front.common[b] < NEGLIGIBLE
+                    front.here[b] = mass if apart else 0.0
+                    close += not apart
+                for e in range(low, high):
+                    x = next_state[e]
+                    if reward[e] != 0.0:
+                        worth = weight * reward[e]
+                        for b in range(models):
+                            earned[b] += worth * front.here[b] * probability[e, b]
+                    if x >= states:
+                        for b in range(models):
+                            outcome[x - states, b] += front.here[b] * probability[e, b]
+                    else:
+                        active_later[x] = True
+                        for b in range(models):
+                            later[x, b] += front.here[b] * probability[e, b]
+                for b in range(models if close else 0):
+                    mass = share * now[s, b]
+                    if mass * front.common[b] < NEGLIGIBLE:
+                        continue
+                    counterfactual_row(
+                        problem.coupling,
+                        Rows(rows.start, rows.label, drawn.by_model[b]),
+                        row,
+                        seen_row,
+                        seen_entry,
+                        front.factual_by_model[b],
+                        front.scratch,
+                    )
+                    for e in range(low, high):
+                        moved = mass * front.scratch.mass[e - low]
+                        earned[b] += weight * moved * reward[e]
+                        x = next_state[e]
+                        if x >= states:
+                            outcome[x - states, b] += moved
+                        else:
+                            later[x, b] += moved
+            for b in range(models):
+                now[s, b] = 0.0
+        for e in range(rows.start[seen_row], rows.start[seen_row + 1]):
+            for b in range(models):
+                front.factual[rows.label[e], b] = 0.0
+                front.factual_by_model[b, rows.label[e]] = 0.0
+        if shared:
+            unscatter(behavior, log.state[i], work.p_action)
+        now, later = later, now
+        active, active_later = active_later, active
+        weight *= discount
+    left = log.left[episode]
+    for s in range(states):
+        if not active[s]:
+            continue
+        for b in range(models):
+            earned[b] += weight * now[s, b] * values[left, s, b]
+        for o in range(outcome.shape[0]):
+            for b in range(models):
+                outcome[o, b] += now[s, b] * ends[left, s, o, b]
+    return -1
+
+
+@bare
+def observe_models(rows, probability, seen_row, front):
+    """Take in the factual row of each model."""
+    for e in range(rows.start[seen_row], rows.start[seen_row + 1]):
+        for b in range(probability.shape[1]):
+            front.factual[rows.label[e], b] = probability[e, b]
+            front.factual_by_model[b, rows.label[e]] = probability[e, b]
+
+
+@bare
+def compare_rows(kind, rows, probability, row, seen_entry, front):
+    """Fill `front.common` with the sum of min(p_i, q_i) in each model, as far as it matters.
+
+    For the observed label it is q_k / p_k, the most that stays there.
+    """
+    models = probability.shape[1]
+    low, high = rows.start[row], rows.start[row + 1]
+    k = rows.label[seen_entry]
+    for b in range(models):
+        # an inverse CDF compares places, not labels; a row of one entry is certain
+        front.common[b] = 1.0 if kind == INVERSE_CDF and high - low > 1 else 0.0
+    if high - low == 1 or kind == INDEPENDENT:
+        return
+    for e in range(low, high):
+        x = rows.label[e]
+        if front.factual[x, 0] == 0.0:
+            continue
+        if x == k:
+            for b in range(models):
+                front.common[b] += probability[e, b] / front.factual[x, b]
+        else:
+            for b in range(models):
+                front.common[b] += min(front.factual[x, b], probability[e, b])
