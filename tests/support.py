@@ -1,14 +1,38 @@
 """What several tests need: small random models and logs, and checks of sampled frequencies."""
 
 import numpy as np
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 from scipy.stats import binom
 
 import butfor as bf
 from butfor.fit import destinations
-from tests.reference.counterfactual import Episode, Model
+from tests.reference.counterfactual import Episode, Model, every_episode
 
 FALSE_ALARM = 1e-6
+PROPERTY = settings(deadline=None, derandomize=True, max_examples=200)
+LABELS = [None, np.array([0, 0, 1, 2])]  # on states, or states 0 and 1 share their noise
+
+
+@st.composite
+def row_pairs(draw, size=None):
+    """Pairs of rows with zeros, ties and probabilities down to 1e-300."""
+    size = size or draw(st.integers(2, 8))
+    weight = st.one_of(
+        st.just(0.0),
+        st.sampled_from([1.0, 2.0, 3.0]),
+        st.floats(1e-3, 1.0),
+        st.integers(-300, 0).map(lambda exponent: 10.0**exponent),
+    )
+    rows = []
+    for _ in range(2):
+        row = draw(arrays(float, size, elements=weight))
+        if row.max() < 1e-3:
+            row[draw(st.integers(0, size - 1))] = 1.0
+        rows.append(row / row.sum())
+    return rows
 
 
 def random_model(
@@ -99,6 +123,37 @@ def reference_episodes(log: bf.Episodes, terminal: str = "visits") -> list[Episo
     columns = [log.state, log.action, destinations(log, terminal)]
     bounds = zip(log.offsets[:-1], log.offsets[1:], strict=True)
     return [Episode(*(c[low:high].tolist() for c in columns)) for low, high in bounds]
+
+
+def labelled_model(generator, labels):
+    """Return a model; with shared labels no row may hold both states 0 and 1."""
+    model = random_model(generator)
+    if labels is None:
+        return model
+    rows = np.zeros((4, 3, 6))
+    rows[*np.unravel_index(model.entry_row, (4, 3)), model.next_state] = model.probability
+    rows[:, 0, 0] = rows[:, 1, 1] = rows[:, 2, 1] = 0.0
+    rows[..., -1] += 0.1
+    rows /= rows.sum(axis=-1, keepdims=True)
+    return bf.TabularMDP.from_arrays(
+        rows,
+        reward=generator.normal(size=rows.shape),
+        outcomes=model.outcomes,
+        initial=model.initial,
+        labels=labels,
+    )
+
+
+def enumerated(model, behavior, horizon):
+    """Every episode of a model, with its probability and its first state."""
+    plain = reference_model(model)
+    drawn, weight, first = [], [], []
+    for start in range(model.n_states):
+        for episode, probability in every_episode(plain, behavior, start, horizon):
+            drawn.append(episode)
+            weight.append(probability)
+            first.append(start)
+    return as_log(drawn, model, horizon), np.array(weight), np.array(first)
 
 
 def frequencies_agree(

@@ -9,47 +9,15 @@ from butfor.planning import value_tables
 from butfor.streams import episode_keys
 from tests.reference import counterfactual as reference
 from tests.support import (
-    as_log,
+    LABELS,
+    enumerated,
     frequencies_agree,
-    random_model,
+    labelled_model,
     random_policy,
     reference_episodes,
     reference_model,
     simulate_log,
 )
-
-LABELS = [None, np.array([0, 0, 1, 2])]  # on states, or states 0 and 1 share their noise
-
-
-def labelled_model(generator, labels):
-    """Return a model; with shared labels no row may hold both states 0 and 1."""
-    model = random_model(generator)
-    if labels is None:
-        return model
-    rows = np.zeros((4, 3, 6))
-    rows[*np.unravel_index(model.entry_row, (4, 3)), model.next_state] = model.probability
-    rows[:, 0, 0] = rows[:, 1, 1] = rows[:, 2, 1] = 0.0
-    rows[..., -1] += 0.1
-    rows /= rows.sum(axis=-1, keepdims=True)
-    return bf.TabularMDP.from_arrays(
-        rows,
-        reward=generator.normal(size=rows.shape),
-        outcomes=model.outcomes,
-        initial=model.initial,
-        labels=labels,
-    )
-
-
-def enumerated(model, behavior, horizon):
-    """Every episode of a model, with its probability and its first state."""
-    plain = reference_model(model)
-    drawn, weight, first = [], [], []
-    for start in range(model.n_states):
-        for episode, probability in reference.every_episode(plain, behavior, start, horizon):
-            drawn.append(episode)
-            weight.append(probability)
-            first.append(start)
-    return as_log(drawn, model, horizon), np.array(weight), np.array(first)
 
 
 @pytest.fixture(scope="module", params=range(4))

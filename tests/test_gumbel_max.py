@@ -2,33 +2,12 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 
 import butfor as bf
 from tests.reference import gumbel as reference
-
-PROPERTY = settings(deadline=None, derandomize=True, max_examples=200)
-
-
-@st.composite
-def row_pairs(draw):
-    """Pairs of rows with zeros, ties and probabilities down to 1e-300."""
-    size = draw(st.integers(2, 8))
-    weight = st.one_of(
-        st.just(0.0),
-        st.sampled_from([1.0, 2.0, 3.0]),
-        st.floats(1e-3, 1.0),
-        st.integers(-300, 0).map(lambda exponent: 10.0**exponent),
-    )
-    rows = []
-    for _ in range(2):
-        row = draw(arrays(float, size, elements=weight))
-        if row.max() < 1e-3:
-            row[draw(st.integers(0, size - 1))] = 1.0
-        rows.append(row / row.sum())
-    return rows
+from tests.support import PROPERTY, row_pairs
 
 
 def all_observed(p, q):

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from butfor.scm.independent import Independent
     from butfor.scm.inverse_cdf import InverseCDF
     from butfor.scm.maximal import MaximalCoupling
+    from butfor.scm.properties import is_monotone, is_stable
     from butfor.variables import Outcome, Variable
 
 _HOMES = {
@@ -100,6 +101,8 @@ _HOMES = {
     "Independent": "scm.independent",
     "InverseCDF": "scm.inverse_cdf",
     "MaximalCoupling": "scm.maximal",
+    "is_monotone": "scm.properties",
+    "is_stable": "scm.properties",
 }
 
 __all__ = [
@@ -136,6 +139,8 @@ __all__ = [
     "greedy",
     "influence",
     "io",
+    "is_monotone",
+    "is_stable",
     "policy_iteration",
     "policy_value",
     "probability_of_necessity",

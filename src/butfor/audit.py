@@ -299,7 +299,7 @@ def run_audit(
         "butfor": butfor.__version__,
         "parameters": {
             "action_noise": action_noise,
-            "mechanism": repr(mechanism or GumbelMax()),
+            "mechanism": repr(GumbelMax() if mechanism is None else mechanism),
             "horizon": result.horizon,
             "discount": float(discount),
             "terminal": model.terminal,

@@ -14,9 +14,9 @@ from butfor.episodes import Episodes
 from butfor.fit import count_transitions
 from butfor.mdp import TabularMDP, total_by
 from butfor.ope.bootstrap import check_confidence
-from butfor.scm.mechanism import Mechanism
+from butfor.scm.mechanism import Compiled, Mechanism
 from butfor.streams import Progress, check_seed, in_blocks
-from butfor.task import Task, prepare_task
+from butfor.task import Task, expected_outcomes, prepare_task
 from butfor.variables import Floats
 
 LEAST = 1e-300  # smallest share of a row that a draw gives to a transition that may happen
@@ -88,8 +88,8 @@ def draw_models(
     mean = counted.model()
     if len(mean.probability) * models > MOST_NUMBERS:
         raise ValueError(
-            f"models {models}: with {len(mean.probability)} transitions there is memory for at most "
-            f"{MOST_NUMBERS // len(mean.probability)}"
+            f"models {models}: with {len(mean.probability)} transitions there is memory for at "
+            f"most {MOST_NUMBERS // len(mean.probability)}"
         )
     drawn = ~mean.unseen.ravel()[mean.entry_row]
     probability = np.empty((len(drawn), models))
@@ -161,7 +161,11 @@ def credible_intervals(
     probability = np.empty((count, outcomes, 2))
     mean = np.empty(count)
     sums: list[Floats] = []
-    push = (_Push if isinstance(task.mechanism, Compiled) else _SlowPush)(task, drawn, discount)
+    push: _Push | _SlowPush
+    if isinstance(task.mechanism, Compiled):
+        push = _Push(task, drawn, discount)
+    else:
+        push = _SlowPush(task, drawn, discount)
 
     def work(first: int, last: int) -> None:
         masses, returns = push(first, last)
@@ -239,7 +243,9 @@ class _SlowPush:
             expected_outcomes(task.with_model(drawn.model(b)), discount)
             for b in range(drawn.probability.shape[1])
         ]
-        self.masses, self.returns, self.values = (np.stack(part, axis=-1) for part in zip(*found))
+        self.masses, self.returns, self.values = (
+            np.stack(part, axis=-1) for part in zip(*found, strict=True)
+        )
 
     def __call__(self, first: int, last: int) -> tuple[Floats, Floats]:
         """Return outcome probabilities [m, O + 1, B] and expected returns [m, B]."""

@@ -1,12 +1,13 @@
 """Counterfactuals of whole episodes, in plain Python: dictionaries, loops, no shortcuts."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from tests.reference.gumbel import counterfactual_distribution
 
 Distribution = dict[int, float]
+Rule = Callable[[list[float], list[float], int], list[float]]  # a mechanism: p, q, k to a row
 
 
 class Model(NamedTuple):
@@ -37,6 +38,7 @@ def exact_outcomes(
     horizon: int,
     discount: float = 1.0,
     continuation: bool = True,
+    rule: Rule = counterfactual_distribution,
 ) -> tuple[list[float], float]:
     """Push the state distribution through the episode's chain: outcome probabilities, return."""
     present: Distribution = {episode.states[0]: 1.0}
@@ -46,7 +48,7 @@ def exact_outcomes(
         following: Distribution = defaultdict(float)
         for state, mass in present.items():
             for action, chosen in action_law(episode, t, state, behavior, target, shared).items():
-                for reached, moved in next_law(model, episode, t, state, action).items():
+                for reached, moved in next_law(model, episode, t, state, action, rule).items():
                     share = mass * chosen * moved
                     expected += discount**t * share * model.rows[state, action][reached][1]
                     if reached >= model.states:
@@ -73,19 +75,27 @@ def action_law(
     return {action: p for action, p in enumerate(row) if p > 0}
 
 
-def next_law(model: Model, episode: Episode, t: int, state: int, action: int) -> Distribution:
+def next_law(
+    model: Model,
+    episode: Episode,
+    t: int,
+    state: int,
+    action: int,
+    rule: Rule = counterfactual_distribution,
+) -> Distribution:
     """Distribution of the next state: the counterfactual of the observed transition, or P."""
     row = model.rows[state, action]
     if t >= len(episode.actions):
         return {reached: p for reached, (p, _) in row.items()}
+    if (state, action) == (episode.states[t], episode.actions[t]):
+        return {reached: float(reached == episode.reached[t]) for reached in row}
+    p, q = ([0.0] * (max(model.label) + 1) for _ in range(2))
     factual = model.rows[episode.states[t], episode.actions[t]]
-    labels = sorted({model.label[x] for x in (*factual, *row)})
-    p, q = ([0.0] * len(labels) for _ in range(2))
     for vector, source in ((p, factual), (q, row)):
         for reached, (probability, _) in source.items():
-            vector[labels.index(model.label[reached])] = probability
-    law = counterfactual_distribution(p, q, labels.index(model.label[episode.reached[t]]))
-    return {reached: law[labels.index(model.label[reached])] for reached in row}
+            vector[model.label[reached]] = probability
+    law = rule(p, q, model.label[episode.reached[t]])
+    return {reached: law[model.label[reached]] for reached in row}
 
 
 def draw(

@@ -10,12 +10,11 @@ compiled = njit(cache=True, nogil=True, error_model="numpy")
 bare = njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
 
 
-def forget_stale() -> None:
-    """Remove what was compiled before any file of kernels changed.
+def forget_stale(folder: Path) -> None:
+    """Remove what was compiled before any file in the folder of kernels changed.
 
     A compiled kernel is stored with the date of its own file only, but contains kernels of others.
     """
-    folder = Path(__file__).parent
     changed = max(path.stat().st_mtime for path in folder.glob("*.py"))
     for index in folder.glob("__pycache__/*.nbi"):
         try:
@@ -25,4 +24,4 @@ def forget_stale() -> None:
             continue
 
 
-forget_stale()
+forget_stale(Path(__file__).parent)

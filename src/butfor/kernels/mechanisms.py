@@ -102,7 +102,7 @@ def gumbel_max_row(rows, row, p, k, scratch):
         at, height = ratio[b], ahead
         ratio[b] = segment
         slope += q[start + order[b]]
-    if at_k >= 0:
+    if r_k < np.inf:  # otherwise k is no outcome of q, or its ratio leaves floating point
         ahead = height + (r_k - at) * slope
         integral = (r_k - at) / height / ahead
         mass[at_k] = 1.0 / ahead
@@ -122,37 +122,58 @@ def gumbel_max_row(rows, row, p, k, scratch):
 def inverse_cdf_row(rows, row, seen_row, seen_entry, rank, scratch):
     """Fill in the overlap of the observed interval under p with each interval under q.
 
-    Both rows divide [0, 1] in the order of `rank`. An interval too short to be seen beside the
-    sums before it goes to the entry that its lower end falls into.
+    Both rows divide [0, 1] in the order of `rank`. Places are counted from the lower end of the
+    observed interval, so that a short one keeps its digits and equal rows give what was observed.
     """
     start, size = rows.start[row], rows.start[row + 1] - rows.start[row]
     mass, ratio, order = scratch
-    place = rank[rows.label[seen_entry]]
-    low = 0.0
-    for e in range(rows.start[seen_row], rows.start[seen_row + 1]):
-        if rank[rows.label[e]] < place:
-            low += rows.probability[e]
-    high = low + rows.probability[seen_entry]
+    k = rows.label[seen_entry]
+    p_k = rows.probability[seen_entry]
+    at_k = find_label(rows, row, k)
+    q_k = rows.probability[at_k] if at_k >= 0 else 0.0
+    p_below, p_above = sums_beside(rows, seen_row, rank, rank[k])
+    q_below, q_above = sums_beside(rows, row, rank, rank[k])
+    # where the intervals below k end under q: by the shorter sums, which are the more exact
+    end = q_below - p_below
+    if p_above + q_above < p_below + q_below:
+        end = (p_above - q_above) + (p_k - q_k)
+
     for i in range(size):
         ratio[i] = rank[rows.label[start + i]]
         order[i] = i
-        mass[i] = 0.0
     sort_by_ratio(ratio, order, size)
-    at, total, holder = 0.0, 0.0, order[size - 1]
-    found = False
-    for i in range(size):
-        after = at + rows.probability[start + order[i]]
-        if not found and low < after:
-            holder, found = order[i], True
-        overlap = min(high, after) - max(low, at)
-        if overlap > 0.0:
-            mass[order[i]] = overlap
-            total += overlap
-        at = after
-    if total == 0.0:
-        mass[holder] = total = 1.0
+    first = 0  # at or above k
+    while first < size and ratio[first] < rank[k]:
+        first += 1
+    total = 0.0
+    high = end
+    for i in range(first - 1, -1, -1):
+        low = high - rows.probability[start + order[i]]
+        mass[order[i]] = max(0.0, min(p_k, high) - max(0.0, low))
+        total += mass[order[i]]
+        high = low
+    low = end
+    for i in range(first, size):
+        high = low + rows.probability[start + order[i]]
+        mass[order[i]] = max(0.0, min(p_k, high) - max(0.0, low))
+        total += mass[order[i]]
+        low = high
+    if total == 0.0:  # the row misses the observed interval by rounding, at one of its ends
+        mass[order[size - 1] if low <= 0.0 else order[0]] = total = 1.0
     for i in range(size):
         mass[i] /= total
+
+
+@bare
+def sums_beside(rows, row, rank, place):
+    """Return the mass of a row that lies below and above a place in the order of `rank`."""
+    below, above = 0.0, 0.0
+    for e in range(rows.start[row], rows.start[row + 1]):
+        if rank[rows.label[e]] < place:
+            below += rows.probability[e]
+        elif rank[rows.label[e]] > place:
+            above += rows.probability[e]
+    return below, above
 
 
 @bare
@@ -169,16 +190,15 @@ def maximal_row(rows, row, p, k, scratch):
     excess, total = 0.0, 0.0
     for i in range(size):
         mass[i] = 0.0
-        above = q[start + i] - p[label[start + i]]
-        if i != at_k and above >= 0.0:
-            excess += above
+        if i != at_k:
+            excess += max(0.0, q[start + i] - p[label[start + i]])
             total += q[start + i]
-    if total == 0.0:  # only rounding keeps the observed label from staying
+    if total == 0.0:  # nothing else is possible
         stays = 1.0
     if stays < 1.0:
         for i in range(size):
-            above = q[start + i] - p[label[start + i]]
-            if i != at_k and above >= 0.0:
+            if i != at_k:
+                above = max(0.0, q[start + i] - p[label[start + i]])
                 share = above / excess if excess > 0.0 else q[start + i] / total
                 mass[i] = (1.0 - stays) * share
     if at_k >= 0:

@@ -87,7 +87,8 @@ def counterfactual_distribution(
     [n] or [m, n]
         Abduction, action and prediction in one step; the rows sum to one.
     """
-    return counterfactual_rows(mechanism or GumbelMax(), factual, counterfactual, observed)
+    chosen = GumbelMax() if mechanism is None else mechanism
+    return counterfactual_rows(chosen, factual, counterfactual, observed)
 
 
 def _top_down(p: Floats, observed: int, size: int, generator: np.random.Generator) -> Floats:

@@ -11,6 +11,8 @@ from butfor import kernels
 from butfor.checks import check_distributions
 from butfor.variables import Floats
 
+ANSWER_TOLERANCE = 1e-9  # a mechanism's row may miss 1 by this much
+
 
 @runtime_checkable
 class Mechanism(Protocol):
@@ -19,7 +21,11 @@ class Mechanism(Protocol):
     def counterfactual_rows(
         self, factual: Floats, counterfactual: Floats, observed: NDArray[np.int64]
     ) -> Floats:
-        """Return P(outcome under the counterfactual row | the observed one), all [m, n]."""
+        """Return P(outcome under the counterfactual row | the observed one), [m, n].
+
+        Rows are [m, n], `observed` [m]. The answers are distributions within the support of the
+        counterfactual rows, and average to these: sum_k p_k P(. | k) = q.
+        """
         ...
 
 
@@ -51,10 +57,10 @@ def check_mechanism(mechanism: object) -> Mechanism:
 def counterfactual_rows(
     mechanism: Mechanism, factual: ArrayLike, counterfactual: ArrayLike, observed: ArrayLike
 ) -> Floats:
-    """Check the rows, align them, and ask the mechanism."""
+    """Check the rows, align them, ask the mechanism, and check what it says."""
     p, q, k, shape = check_rows(factual, counterfactual, observed)
     found = check_mechanism(mechanism).counterfactual_rows(p, q, k)
-    return found.reshape(*shape, p.shape[1])
+    return _check_answer(mechanism, found, q).reshape(*shape, p.shape[1])
 
 
 def check_rows(
@@ -98,3 +104,25 @@ def check_rows(
             "what was seen cannot be impossible, so the model or the order of the outcomes is wrong"
         )
     return p, q, k, shape
+
+
+def _check_answer(mechanism: Mechanism, found: ArrayLike, q: Floats) -> Floats:
+    """Return the rows of a mechanism, one for each of q and within its support."""
+    rows = np.asarray(found, dtype=np.float64)
+    if rows.shape != q.shape:
+        raise ValueError(f"{mechanism!r} returned shape {rows.shape}, expected {q.shape}")
+    total = rows.sum(axis=1)
+    bad = ~(np.abs(total - 1.0) <= ANSWER_TOLERANCE) | ~(rows >= 0.0).all(axis=1)
+    bad |= ((rows > 0.0) & (q == 0.0)).any(axis=1)
+    if bad.any():
+        row = int(bad.argmax())
+        raise ValueError(
+            f"{mechanism!r} returned {_shorten(rows[row])}, which sums to {total[row]:.9g}, for "
+            f"the counterfactual row {_shorten(q[row])}: its rows must be distributions over the "
+            "outcomes that the counterfactual row allows"
+        )
+    return rows
+
+
+def _shorten(row: Floats) -> str:
+    return np.array2string(row, precision=6, threshold=8, edgeitems=3, separator=", ")
