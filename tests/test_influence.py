@@ -1,5 +1,7 @@
 """Influence: hand values, invariants, the slow twin, threads, bad input."""
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 
@@ -96,6 +98,8 @@ def test_it_dies_after_the_last_step_that_is_not_negligible():
         by_step=np.array([[0.4, 0.01, 0.05, 0.0], [0.04, 0.0, 0.0, 0.0], [0.1, 0.1, 0.1, 0.1]]),
         mass=np.array([[1.0, 1.0, 0.5, 0.5], [1.0, 1.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]]),
         earned=np.array([[0.0, 0.3, 0.1, 0.1], [0.0] * 4, [0.0, 0.0, 0.0, 1.0]]),
+        other=np.zeros((3, 4)),
+        apart=np.zeros((3, 4)),
     )
     assert result.dies_at.tolist() == [3, 0, 4]
     np.testing.assert_allclose(result.share_after, [0.2, 1.0, 0.0], atol=1e-15)
@@ -125,7 +129,16 @@ def test_target_equal_to_behavior_walks_the_observed_path(problem):
 def test_disjoint_supports_have_no_influence():
     # under action 1 nothing can happen that could happen under action 0: K = q
     log, model = one_step([[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]], seen=0)
-    assert influence(log, model, [[0.0, 1.0]], behavior=EVEN).by_step.max() == 0
+    result = influence(log, model, [[0.0, 1.0]], behavior=EVEN)
+    assert result.by_step.max() == 0
+    assert (result.other.sum(), result.apart.sum(), result.share_apart) == (1, 1, 1)
+
+
+def test_no_pair_of_rows_is_met_where_the_counterfactual_is_the_episode():
+    log, model = one_step([[0.5, 0.4, 0.1], [0.1, 0.4, 0.5]], seen=2)
+    result = influence(log, model, [[1.0, 0.0]], behavior=EVEN)
+    assert result.other.sum() == 0
+    assert np.isnan(result.share_apart)
 
 
 def test_a_deterministic_model_has_no_influence_anywhere():
@@ -178,8 +191,9 @@ def test_influence_equals_its_slow_twin(problem, shared, horizon):
             shared=shared,
             horizon=horizon,
         )
-        for mine, slow in zip((result.by_step, result.mass, result.earned), twin, strict=True):
-            np.testing.assert_allclose(mine[i], slow, atol=1e-12)
+        for field, slow in zip(fields(Influence), twin, strict=True):
+            mine = getattr(result, field.name)[i]
+            np.testing.assert_allclose(mine, slow, atol=1e-12)
 
 
 def test_icml2019_ends_equal_the_slow_twin():
@@ -193,8 +207,9 @@ def test_icml2019_ends_equal_the_slow_twin():
         twin = reference.influence(
             plain, episode, behavior.tolist(), target.tolist(), shared=True, horizon=20
         )
-        for mine, slow in zip((result.by_step, result.mass, result.earned), twin, strict=True):
-            np.testing.assert_allclose(mine[i], slow, atol=1e-12)
+        for field, slow in zip(fields(Influence), twin, strict=True):
+            mine = getattr(result, field.name)[i]
+            np.testing.assert_allclose(mine, slow, atol=1e-12)
 
 
 def test_results_do_not_depend_on_threads_and_one_episode_replays_alone(sepsis):

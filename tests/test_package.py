@@ -29,7 +29,7 @@ LAYERS = [
     ["task"],
     ["counterfactual", "sepsis"],
     ["bounds", "carryover", "decomposition", "flags", "ope", "folders", "figures", "targets", "io"],
-    ["changes", "posterior"],
+    ["changes", "labels", "posterior"],
     ["diagnostics"],
     ["audit"],
     ["demo", "studies", "own_log"],

@@ -34,9 +34,10 @@ if TYPE_CHECKING:
     from butfor.io.read import read_episodes
     from butfor.io.study import read_study
     from butfor.io.write import write_episodes
+    from butfor.labels import LabelComparison, compare_labels, nature_labels
     from butfor.mdp import TabularMDP
     from butfor.ope.estimate import estimate_values
-    from butfor.own_log import audit_log
+    from butfor.own_log import audit_log, compare_log
     from butfor.planning import policy_iteration, policy_value, state_values
     from butfor.policy import estimate_behavior, greedy, soften
     from butfor.posterior import Credible, credible_intervals, draw_models
@@ -77,7 +78,11 @@ _HOMES = {
     "read_episodes": "io.read",
     "read_study": "io.study",
     "write_episodes": "io.write",
+    "LabelComparison": "labels",
+    "compare_labels": "labels",
+    "nature_labels": "labels",
     "audit_log": "own_log",
+    "compare_log": "own_log",
     "TabularMDP": "mdp",
     "estimate_values": "ope.estimate",
     "Credible": "posterior",
@@ -117,12 +122,15 @@ __all__ = [
     "GumbelMax",
     "Independent",
     "InverseCDF",
+    "LabelComparison",
     "MaximalCoupling",
     "Outcome",
     "RowBounds",
     "TabularMDP",
     "Variable",
     "audit_log",
+    "compare_labels",
+    "compare_log",
     "conditional_effect",
     "counterfactual_bounds",
     "counterfactual_distribution",
@@ -141,6 +149,7 @@ __all__ = [
     "io",
     "is_monotone",
     "is_stable",
+    "nature_labels",
     "policy_iteration",
     "policy_value",
     "probability_of_necessity",

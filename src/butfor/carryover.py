@@ -33,6 +33,8 @@ class Influence:
     by_step: Floats  # [n, H]
     mass: Floats  # [n, H] probability that the counterfactual has no outcome before this step
     earned: Floats  # [n, H] expected absolute reward of this step
+    other: Floats  # [n, H] part of the mass in another row (state and action) than the observed one
+    apart: Floats  # [n, H] part of that in rows without a label of the observed one: K = P there
 
     @property
     def dies_at(self) -> NDArray[np.int64]:
@@ -57,6 +59,16 @@ class Influence:
         """Share of the expected steps at which the influence is at least .05, [n]."""
         alive = self.by_step >= NEGLIGIBLE
         return np.asarray((self.mass * alive).sum(axis=1) / self.mass.sum(axis=1))
+
+    @property
+    def share_apart(self) -> float:
+        """Share of the pairs of rows met that have no label in common; nan where none is met.
+
+        A pair is the observed row of a step and another one in which the counterfactual then is;
+        it counts by the probability of being there. Nothing of the patient crosses such a pair.
+        """
+        met = float(self.other.sum())
+        return float(self.apart.sum()) / met if met > 0 else float("nan")
 
 
 def influence(
@@ -102,13 +114,13 @@ def influence(
     values, outcomes = value_tables(sizes, task.policy, horizon=task.horizon)
     going_after = np.ascontiguousarray(outcomes[:-1, :, -1])
     earned_after = np.maximum(np.diff(values, axis=0), 0.0)
-    by_step, mass, earned = (np.zeros((len(task.episodes), task.horizon)) for _ in range(3))
+    found = [np.zeros((len(task.episodes), task.horizon)) for _ in range(5)]
 
     task.run(
         lambda first, last: kernels.episode_influence(
-            first, last, task.problem, going_after, earned_after, by_step, mass, earned
+            first, last, task.problem, going_after, earned_after, *found
         ),
         threads=threads,
         progress=progress,
     )
-    return Influence(by_step=by_step, mass=mass, earned=earned)
+    return Influence(*found)

@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
@@ -27,7 +27,8 @@ from butfor.demo import MARKER as DEMO_MARKER
 from butfor.demo import SHOWN, run_demonstration, write_demonstration
 from butfor.folders import check_free
 from butfor.io.draft import draft_study
-from butfor.own_log import audit_log
+from butfor.labels import LabelComparison
+from butfor.own_log import audit_log, compare_log
 from butfor.studies import factors, factors_article, oberst2019, oberst2019_article
 from butfor.words import percent
 
@@ -132,6 +133,9 @@ def audit(
     smoothing: Annotated[
         float, typer.Option(help="Added to counts of actions when behaviour is estimated.")
     ] = 0.0,
+    noise_on: Annotated[
+        str | None, typer.Option(help="State variables that nature decides, with commas.")
+    ] = None,
     flags: Annotated[int, typer.Option(min=0, help="Episodes to flag at most.")] = 60,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all that is drawn.")] = 0,
     overwrite: Annotated[bool, typer.Option(help="Replace an audit that is there.")] = False,
@@ -150,6 +154,7 @@ def audit(
                 unseen=unseen,
                 prior=prior,
                 smoothing=smoothing,
+                noise_on=_names(noise_on),
                 flags=flags,
                 seed=seed,
                 progress=show,
@@ -160,6 +165,62 @@ def audit(
         return
     _print_audit(console, found)
     console.print(f"Model estimates, not facts.\n\nThe audit folder: {folder}", markup=False)
+
+
+@app.command()
+def labels(
+    log: Annotated[list[Path], typer.Argument(help="CSV or Parquet file, several, or a folder.")],
+    study_file: Annotated[Path, typer.Option("--study", help="The study file of the log.")],
+    noise_on: Annotated[
+        str | None,
+        typer.Option(
+            help="State variables that nature decides, with commas; by default those of the "
+            "study's [noise], or those not called like an action."
+        ),
+    ] = None,
+    target: Annotated[
+        str, typer.Option(help="'learn', or a table of states, actions and probabilities.")
+    ] = "learn",
+    missing: Annotated[
+        str, typer.Option(help="States that the table leaves out: error or uniform.")
+    ] = "error",
+    unseen: Annotated[
+        str | None,
+        typer.Option(help="Where pairs never seen lead: an outcome, uniform or self-loop."),
+    ] = None,
+    prior: Annotated[float, typer.Option(help="Added to counts of transitions.")] = 0.0,
+    smoothing: Annotated[
+        float, typer.Option(help="Added to counts of actions when behaviour is estimated.")
+    ] = 0.0,
+    flags: Annotated[int, typer.Option(min=0, help="Episodes to flag at most.")] = 60,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of clusters.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Compare counterfactuals with noise on states and on what nature decides."""
+    console = Console(stderr=as_json)
+    with _problems_in_words(), _progress(console, "Reading, learning, comparing") as show:
+        compared, names = compare_log(
+            _source(log),
+            study_file,
+            target=target,
+            missing=missing,
+            unseen=unseen,
+            prior=prior,
+            smoothing=smoothing,
+            noise_on=_names(noise_on),
+            flags=flags,
+            seed=seed,
+            progress=show,
+        )
+    if as_json:
+        typer.echo(json.dumps(_comparison_as_json(compared, names), allow_nan=False))
+    else:
+        _print_comparison(console, compared, names)
+
+
+def _names(text: str | None) -> list[str] | None:
+    """Names in a list with commas."""
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _source(log: list[Path]) -> Path | list[Path]:
@@ -217,7 +278,8 @@ def _problems_in_words() -> Iterator[None]:
     try:
         yield
     except (ValueError, OSError) as problem:
-        typer.echo(f"Error: {problem}", err=True)
+        notes = getattr(problem, "__notes__", [])
+        typer.echo(" ".join([f"Error: {problem}", *notes]), err=True)
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
         typer.echo("Stopped; nothing was written.", err=True)
@@ -255,6 +317,78 @@ def _audit_as_json(audit: Audit, written: list[Path]) -> dict[str, object]:
         "flagged": _records(audit.flagged.head(10)),
         "written": [str(path) for path in written],
     }
+
+
+def _comparison_as_json(compared: LabelComparison, names: Sequence[str]) -> dict[str, object]:
+    frame = compared.frame()
+    return {
+        "noise_on": list(names),
+        "summary": _records(compared.summary()),
+        "outcomes": {
+            "states": compared.states.counterfactuals.table().to_dict("index"),
+            "labels": compared.labels.counterfactuals.table().to_dict("index"),
+        },
+        "flagged": int(compared.flagged.sum()),
+        "flagged_changed": int((compared.flagged & compared.changed).sum()),
+        "changed": int(compared.changed.sum()),
+        "episodes": _records(frame),
+    }
+
+
+def _print_comparison(console: Console, compared: LabelComparison, names: Sequence[str]) -> None:
+    console.print(
+        "\n[bold]Which noise: on next states, or on what nature decides?[/bold] The labels are the "
+        f"levels of {escape(', '.join(names))}."
+    )
+    table = _table("", ">Noise on states", ">Noise on labels")
+    states, labelled = compared.summary().to_dict("records")
+    for words, column, form in (
+        ("Labels", "labels", str),
+        ("Pairs of rows without a label in common: of those met", "apart_of_met", _share),
+        ("… of all seen", "apart_of_all", _share),
+        ("Steps at which the counterfactual is about the patient", "share_about", _share),
+        ("Mean return under the policy", "mean_return", "{:+.3f}".format),
+    ):
+        table.add_row(words, form(states[column]), form(labelled[column]))
+    console.print(table)
+    for words, noise in (("states", compared.states), ("labels", compared.labels)):
+        console.print(
+            f"[bold]Noise on {words}[/bold]: what happened (rows) and likeliest outcome",
+            _outcomes_table(noise.counterfactuals.table()),
+        )
+    frame = compared.frame()
+    moved = frame.loc[(-frame["difference"].abs()).argsort(kind="stable")].head(10)
+    per_episode = _table(">Id", "Happened", ">Noise on states", ">Noise on labels", ">Differs by")
+    for _, row in moved.iterrows():
+        per_episode.add_row(
+            escape(str(row["id"])),
+            escape(row["observed_outcome"]),
+            f"{row['expected_return_states']:+.2f}",
+            f"{row['expected_return_labels']:+.2f}",
+            f"{row['difference']:+.2f}",
+        )
+    console.print(
+        f"[bold]Expected return of the {len(moved)} that move most[/bold]",
+        per_episode,
+    )
+    console.print(
+        f"The likeliest outcome changes for {int(compared.changed.sum())} of {len(frame)}, and for "
+        f"{int((compared.flagged & compared.changed).sum())} of the {int(compared.flagged.sum())} "
+        "flagged with either noise. Model estimates, not facts: no data can tell which noise is "
+        "right."
+    )
+
+
+def _outcomes_table(table: pd.DataFrame) -> Table:
+    shown = _table("", *(f">{escape(name)}" for name in table.columns))
+    for name, numbers in table.iterrows():
+        shown.add_row(escape(str(name)), *(str(number) for number in numbers))
+    return shown
+
+
+def _share(share: float) -> str:
+    """Write a share of what was counted; nan where there is nothing to count."""
+    return "none met" if share != share else f"{100 * share:.0f}%"
 
 
 def _records(frame: pd.DataFrame) -> list[dict[str, object]]:
@@ -311,14 +445,10 @@ def _print_audit(console: Console, audit: Audit) -> None:
         lights.add_row(f"[{color}]{check.light}[/{color}]", check.check, escape(check.sentence))
     console.print("\n[bold]What to know before believing it[/bold]", lights)
 
-    table = audit.outcome_table()
-    outcomes = _table("", *(f">{escape(name)}" for name in table.columns))
-    for name, numbers in table.iterrows():
-        outcomes.add_row(escape(str(name)), *(str(number) for number in numbers))
     console.print(
         f"\n[bold]{escape(noun.capitalize())}s by what happened (rows) and likeliest outcome under "
         "the policy[/bold]",
-        outcomes,
+        _outcomes_table(audit.outcome_table()),
     )
     frame = audit.flagged.head(10)
     console.print(

@@ -1,4 +1,4 @@
-"""From a log on disk and its study file to an audit: what `butfor audit` runs."""
+"""From a log on disk and its study file to an audit or a comparison: what the commands run."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ from butfor.audit import Audit, run_audit
 from butfor.episodes import Episodes
 from butfor.fit import fit_mdp
 from butfor.io.cluster import Clusters, fit_clusters
-from butfor.io.read import Clusterer, read_log
+from butfor.io.read import Clusterer, Reading, read_log
+from butfor.io.sections import Study
 from butfor.io.study import read_study
+from butfor.labels import LabelComparison, compare_labels, nature_labels, nature_variables
 from butfor.mdp import TabularMDP
+from butfor.ope.crossfit import Learn
 from butfor.planning import policy_iteration
 from butfor.policy import estimate_behavior
 from butfor.streams import Progress
 from butfor.targets import target_from_table
-from butfor.variables import Floats
+from butfor.variables import Floats, Integers
 
 LEARN = "learn"
 
@@ -35,6 +38,7 @@ def audit_log(
     unseen: str | None = None,
     prior: float = 0.0,
     smoothing: float = 0.0,
+    noise_on: Sequence[str] | None = None,
     flags: int = 60,
     draws: int = 5,
     seed: int = 0,
@@ -55,30 +59,20 @@ def audit_log(
         See `fit_mdp`.
     smoothing
         Added to the count of each action when the behaviour is estimated (`estimate_behavior`).
+    noise_on : optional
+        State variables to whose levels the noise of transitions belongs (`nature_labels`); by
+        default what the study's [noise] says, and without it the next state as a whole.
     """
-    if not np.isfinite(smoothing) or smoothing < 0:
-        raise ValueError(f"smoothing {smoothing}: give a number, 0 or more")
     checked = read_study(study)
-    clusters: list[Clusters] = []
-    reading = read_log(source, checked, clusterer=_clusterer(clusters, seed))
-    log = reading.episodes
-    evaluation = checked.evaluation
-
-    def learn(part: Episodes) -> tuple[TabularMDP, Floats]:
-        model = fit_mdp(part, unseen=unseen, prior=prior)
-        return model, policy_iteration(model, discount=evaluation.planning_discount)
-
+    names = checked.noise_variables() if noise_on is None else tuple(noise_on)
+    reading, clusters = _read(source, checked, smoothing, seed)
+    log, evaluation = reading.episodes, checked.evaluation
+    learn = _learner(checked, unseen, prior, nature_labels(log, *names) if names else None)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        model = fit_mdp(log, unseen=unseen, prior=prior)
-    if target == LEARN:
-        policy = policy_iteration(model, discount=evaluation.planning_discount)
-    else:
-        if not Path(target).is_file():
-            raise FileNotFoundError(
-                f"--target {target}: there is no such file; give a table, or {LEARN!r}"
-            )
-        policy = target_from_table(target, log, missing=missing)
+        model, policy = learn(log)
+    if target != LEARN:
+        policy = _given_target(target, log, missing)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # said once above
         return run_audit(
@@ -93,7 +87,7 @@ def audit_log(
             draws=draws,
             seed=seed,
             learn=learn if target == LEARN else None,
-            clusters=clusters[0] if clusters else None,
+            clusters=clusters,
             record={
                 "words": checked.words.model_dump(),
                 "problems": reading.done,
@@ -105,12 +99,90 @@ def audit_log(
                     "unseen": unseen,
                     "prior": prior,
                     "smoothing": smoothing,
+                    "noise_on": list(names) or None,
                     "planning_discount": evaluation.planning_discount,
                     "behavior_probability": reading.behavior_probability is not None,
                 },
             },
             progress=progress,
         )
+
+
+def compare_log(
+    source: Any,
+    study: str | Path,
+    *,
+    target: str | Path = LEARN,
+    missing: str = "error",
+    unseen: str | None = None,
+    prior: float = 0.0,
+    smoothing: float = 0.0,
+    noise_on: Sequence[str] | None = None,
+    flags: int = 60,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> tuple[LabelComparison, tuple[str, ...]]:
+    """Read a log, and compute its counterfactuals with noise on states and on what nature decides.
+
+    Returns the comparison and the variables whose levels are the labels: those given, or those of
+    the study's [noise], or all state variables that are not called like an action variable. For the
+    other parameters see `audit_log`.
+    """
+    checked = read_study(study)
+    reading, _ = _read(source, checked, smoothing, seed)
+    log = reading.episodes
+    names = checked.noise_variables() if noise_on is None else tuple(noise_on)
+    if not names:
+        names = nature_variables(log)
+        if len(names) == len(log.state_variables):
+            raise ValueError(
+                "no state variable is called like an action variable, so that there is none to "
+                "leave out; name those that nature decides with --noise-on, or in [noise]"
+            )
+    model, policy = _learner(checked, unseen, prior, nature_labels(log, *names))(log)
+    if target != LEARN:
+        policy = _given_target(target, log, missing)
+    compared = compare_labels(
+        log,
+        model,
+        policy,
+        model.labels,
+        behavior=estimate_behavior(log, prior=smoothing),
+        horizon=checked.evaluation.horizon,
+        discount=checked.evaluation.discount,
+        flags=flags,
+        progress=progress,
+    )
+    return compared, names
+
+
+def _read(
+    source: Any, study: Study, smoothing: float, seed: int
+) -> tuple[Reading, Clusters | None]:
+    if not np.isfinite(smoothing) or smoothing < 0:
+        raise ValueError(f"smoothing {smoothing}: give a number, 0 or more")
+    clusters: list[Clusters] = []
+    reading = read_log(source, study, clusterer=_clusterer(clusters, seed))
+    return reading, clusters[0] if clusters else None
+
+
+def _learner(study: Study, unseen: str | None, prior: float, labels: Integers | None) -> Learn:
+    """Return what learns a model of a log, and plans a policy that does not hang on its labels."""
+
+    def learn(log: Episodes) -> tuple[TabularMDP, Floats]:
+        model = fit_mdp(log, unseen=unseen, prior=prior, labels=labels)
+        plain = model.with_labels(None)
+        return model, policy_iteration(plain, discount=study.evaluation.planning_discount)
+
+    return learn
+
+
+def _given_target(target: str | Path, log: Episodes, missing: str) -> Floats:
+    if not Path(target).is_file():
+        raise FileNotFoundError(
+            f"--target {target}: there is no such file; give a table, or {LEARN!r}"
+        )
+    return target_from_table(target, log, missing=missing)
 
 
 def _paths(source: Any) -> list[Any]:

@@ -271,6 +271,18 @@ class Evaluation(Section):
                 yield key, f"{getattr(self, key)} is outside 0 to 1; give a number from 0 to 1"
 
 
+class Noise(Section):
+    """To which columns of the state the noise of transitions belongs: what nature decides."""
+
+    labels: list[str]
+
+    def mistakes(self, given: Mapping[str, Any]) -> Mistakes:
+        """Check that there are columns, each once."""
+        if not self.labels:
+            yield "labels", "is empty; name at least one column of the state"
+        yield from distinct_levels(self.labels or None, "labels")
+
+
 class Study(Section):
     """A study file that was found in order."""
 
@@ -283,6 +295,7 @@ class Study(Section):
     problems: dict[str, str] = {}
     words: Words = Words()
     evaluation: Evaluation = Evaluation()
+    noise: Noise | None = None
 
     def state_variables(self) -> tuple[Variable, ...]:
         """Return the variables of the [state] sections, in order."""
@@ -291,6 +304,11 @@ class Study(Section):
     def action_variables(self) -> tuple[Variable, ...]:
         """Return the variables of the [action] sections, in order."""
         return tuple(section.variable(column) for column, section in self.action.items())
+
+    def noise_variables(self) -> tuple[str, ...]:
+        """Return the names of the variables in [noise]; none where it is not there."""
+        columns = self.noise.labels if self.noise else []
+        return tuple(self.state[column].name or column for column in columns)
 
     def outcomes(self) -> dict[str, Outcome]:
         """Return the outcomes by the value that stands for them; a missing reward is nan."""

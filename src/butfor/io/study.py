@@ -20,6 +20,7 @@ from butfor.io.sections import (
     Ending,
     Evaluation,
     Mistakes,
+    Noise,
     Section,
     SideColumn,
     Study,
@@ -35,6 +36,7 @@ SINGLE: dict[str, type[Section]] = {
     "cluster": Cluster,
     "words": Words,
     "evaluation": Evaluation,
+    "noise": Noise,
 }
 REPEATED: dict[str, type[Section]] = {
     "state": VariableSection,
@@ -209,6 +211,7 @@ def _cross_mistakes(content: Mapping[str, Any], parts: Mapping[str, Any]) -> Mis
     yield from named_twice(side, "[side]", "columns")
     yield from _role_mistakes(columns, parts)
     yield from _outcome_mistakes(content, parts)
+    yield from _noise_mistakes(parts)
     problems = parts.get("problems", {})
     if problems.get("gaps", "refuse") != "refuse" and "time_step" not in given:
         yield "[problems] gaps", "no gap is known without [columns] time_step; add it"
@@ -258,6 +261,16 @@ def _outcome_mistakes(content: Mapping[str, Any], parts: Mapping[str, Any]) -> M
             yield place("outcome", value), "an empty value means no outcome; name the value"
         if "reward" not in given and "reward" not in content["outcome"][value]:
             yield f"{place('outcome', value)} reward", "missing; give a number, or a reward column"
+
+
+def _noise_mistakes(parts: Mapping[str, Any]) -> Mistakes:
+    states = parts.get("state", {})
+    for column in parts["noise"].labels if parts.get("noise") else ():
+        if column not in states:
+            yield (
+                "[noise] labels",
+                f"there is no {place('state', column)}{_suggest(column, states)}",
+            )
 
 
 def _suggest(key: Any, known: Iterable[str]) -> str:

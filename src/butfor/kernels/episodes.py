@@ -3,7 +3,7 @@
 from butfor.kernels.chain import choose, forget, make_work, move, observe
 from butfor.kernels.compiled import bare, compiled
 from butfor.kernels.random import uniform
-from butfor.kernels.rows import pick_by_mass
+from butfor.kernels.rows import meets, pick_by_mass
 
 DRAW_STRIDE = 1 << 32  # numbers of an episode's stream that belong to one draw
 
@@ -158,19 +158,23 @@ def draw_step(problem, work, s, i, seen_entry, key, counter):
 
 
 @compiled
-def episode_influence(first, last, problem, going_after, earned_after, by_step, mass, earned):
+def episode_influence(
+    first, last, problem, going_after, earned_after, by_step, mass, earned, other, apart
+):
     """Measure how far the chains of `exact_outcomes` are from the model, step by step.
 
     At step t of episodes first .. last - 1, over the mass that has no outcome yet: `mass` [n, H],
     the mean of TV(K_t(.|s, a), P(.|s, a)) as `by_step` [n, H], and the expected absolute reward as
-    `earned` [n, H]. Past the observed end K = P; what then follows h steps later is known from the
-    state: the probability of no outcome yet `going_after` [H, S] and the expected absolute reward
-    `earned_after` [H, S]. Returns as `exact_outcomes` does.
+    `earned` [n, H]; the mass in another row than the observed one as `other` [n, H], and the part
+    of it in rows that have no label in common with that one as `apart` [n, H]. Past the observed
+    end K = P; what then follows h steps later is known from the state: the probability of no
+    outcome yet `going_after` [H, S] and the expected absolute reward `earned_after` [H, S]. Returns
+    as `exact_outcomes` does.
     """
     work = make_work(problem)
     for episode in range(first, last):
         impossible = measure_episode(
-            problem, work, episode, going_after, earned_after, by_step, mass, earned
+            problem, work, episode, going_after, earned_after, by_step, mass, earned, other, apart
         )
         if impossible >= 0:
             return impossible
@@ -178,7 +182,9 @@ def episode_influence(first, last, problem, going_after, earned_after, by_step, 
 
 
 @bare
-def measure_episode(problem, work, episode, going_after, earned_after, by_step, mass, earned):
+def measure_episode(
+    problem, work, episode, going_after, earned_after, by_step, mass, earned, other, apart
+):
     """Measure one episode for `episode_influence`."""
     log, target = problem.log, problem.target
     rows, next_state, reward, _, states, actions, _ = problem.dynamics
@@ -208,6 +214,10 @@ def measure_episode(problem, work, episode, going_after, earned_after, by_step, 
                 if share == 0.0:
                     continue
                 row = s * actions + target.label[start + j]
+                if row != seen_row:
+                    other[episode, t] += share
+                    if not meets(rows, row, work.p_state):
+                        apart[episode, t] += share
                 low, high = move(problem, work, row, seen_row, seen_entry)
                 kept = 0.0  # what K and P have in common
                 for e in range(low, high):

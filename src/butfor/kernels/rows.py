@@ -109,6 +109,15 @@ def unscatter(rows, row, by_label):
 
 
 @bare
+def meets(rows, row, by_label):
+    """Whether a row has a label in common with the one that was scattered."""
+    met = False
+    for e in range(rows.start[row], rows.start[row + 1]):
+        met = met or by_label[rows.label[e]] > 0.0
+    return met
+
+
+@bare
 def pick_by_mass(mass, start, stop, u):
     """Return the position at which the running sum of mass[start:stop] passes u."""
     total = 0.0
