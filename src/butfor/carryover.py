@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from butfor import kernels
@@ -59,6 +60,26 @@ class Influence:
         """Share of the expected steps at which the influence is at least .05, [n]."""
         alive = self.by_step >= NEGLIGIBLE
         return np.asarray((self.mass * alive).sum(axis=1) / self.mass.sum(axis=1))
+
+    def frame(self, ids: ArrayLike) -> pd.DataFrame:
+        """Return a row an episode and step: `id, step, influence, mass, dies_at, share_after`.
+
+        `ids` [n] are those of the episodes.
+        """
+        names = np.asarray(ids)
+        count, steps = self.by_step.shape
+        if names.shape != (count,):
+            raise ValueError(f"ids has shape {names.shape}, expected ({count},), one an episode")
+        return pd.DataFrame(
+            {
+                "id": np.repeat(names, steps),
+                "step": np.tile(np.arange(steps), count),
+                "influence": self.by_step.ravel(),
+                "mass": self.mass.ravel(),
+                "dies_at": np.repeat(self.dies_at, steps),
+                "share_after": np.repeat(self.share_after, steps),
+            }
+        )
 
     @property
     def share_apart(self) -> float:

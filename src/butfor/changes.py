@@ -70,8 +70,20 @@ class Changes:
                 "first_step": first,
                 "given": np.where(first < 0, -1, log.action[rows]),
                 "instead": np.where(first < 0, -1, action),
+                "first_change": [
+                    self._change(int(row), int(instead)) if step >= 0 else ""
+                    for row, instead, step in zip(rows, action, first, strict=True)
+                ],
             }
         )
+
+    def _change(self, row: int, action: int) -> str:
+        """Say in words what to change at an observed step, counted from 0."""
+        log = self.episodes
+        given, instead = (
+            describe_action(log.action_variables, a) for a in (int(log.action[row]), action)
+        )
+        return f"step {log.time[row]}: {instead} instead of {given}"
 
     def steps(self) -> pd.DataFrame:
         """Return a row a possible change: when, what was given, what instead, how probably.

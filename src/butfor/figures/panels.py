@@ -68,7 +68,7 @@ def panel_layers(
     for panel in panels:
         right, bottom = panel.left + panel.width, panel.top + panel.height
         frames.append({"x": panel.left, "x2": right, "y": panel.top, "y2": bottom})
-        for tick in _ticks(panel.low, panel.high):
+        for tick in round_ticks(panel.low, panel.high):
             lines.append({"x": panel.left, "x2": right, "y": panel.y(tick), "zero": tick == 0})
     x, y = pixels("x", across), pixels("y", height, down=True)
     grid = alt.Chart(data(lines)).encode(x=x, x2="x2:Q", y=y)
@@ -113,15 +113,15 @@ def _texts(panels: Sequence[Panel], strong: Mapping[str, str]) -> list[Row]:
             label = wrap(level, room, TEXT, lines=1)
             add(label, panel.x(level), panel.top + panel.height + 13, "center", weight)
         if panel.left == 0:
-            for tick in _ticks(panel.low, panel.high):
+            for tick in round_ticks(panel.low, panel.high):
                 words = "0" if tick == 0 else f"{tick:+g}".replace("-", "\N{MINUS SIGN}")
                 add(words, -8, panel.y(tick), "right")
     return texts
 
 
-def _ticks(low: float, high: float) -> list[float]:
-    """Round values between two, seven at most."""
-    rough = (high - low) / 6
+def round_ticks(low: float, high: float, most: int = 7) -> list[float]:
+    """Round values between two, so many at most."""
+    rough = (high - low) / (most - 1)
     unit = 10.0 ** math.floor(math.log10(rough))
     step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= rough)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
