@@ -133,6 +133,9 @@ def audit(
         float, typer.Option(help="Added to counts of actions when behaviour is estimated.")
     ] = 0.0,
     flags: Annotated[int, typer.Option(min=0, help="Episodes to flag at most.")] = 60,
+    models: Annotated[
+        int, typer.Option(min=0, help="Models to draw for credible intervals; 0 for none.")
+    ] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all that is drawn.")] = 0,
     overwrite: Annotated[bool, typer.Option(help="Replace an audit that is there.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
@@ -151,6 +154,7 @@ def audit(
                 prior=prior,
                 smoothing=smoothing,
                 flags=flags,
+                models=models,
                 seed=seed,
                 progress=show,
             )

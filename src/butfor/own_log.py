@@ -19,6 +19,7 @@ from butfor.io.study import read_study
 from butfor.mdp import TabularMDP
 from butfor.planning import policy_iteration
 from butfor.policy import estimate_behavior
+from butfor.posterior import PRIOR, credible_intervals
 from butfor.streams import Progress
 from butfor.targets import target_from_table
 from butfor.variables import Floats
@@ -37,6 +38,7 @@ def audit_log(
     smoothing: float = 0.0,
     flags: int = 60,
     draws: int = 5,
+    models: int = 200,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Audit:
@@ -55,6 +57,9 @@ def audit_log(
         See `fit_mdp`.
     smoothing
         Added to the count of each action when the behaviour is estimated (`estimate_behavior`).
+    models : int
+        Models to draw for credible intervals (`credible_intervals`); 0 for none. Their prior is
+        `prior`, or where that is 0 the default of `credible_intervals`.
     """
     if not np.isfinite(smoothing) or smoothing < 0:
         raise ValueError(f"smoothing {smoothing}: give a number, 0 or more")
@@ -79,13 +84,29 @@ def audit_log(
                 f"--target {target}: there is no such file; give a table, or {LEARN!r}"
             )
         policy = target_from_table(target, log, missing=missing)
+    behavior = estimate_behavior(log, prior=smoothing)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # said once above
+        credible = None
+        if models:
+            credible = credible_intervals(
+                log,
+                policy,
+                models=models,
+                prior=prior or PRIOR,
+                seed=seed,
+                unseen=unseen,
+                behavior=behavior,
+                horizon=evaluation.horizon,
+                discount=evaluation.discount,
+                progress=progress,
+            )
         return run_audit(
             log,
             model,
             policy,
-            behavior=estimate_behavior(log, prior=smoothing),
+            behavior=behavior,
+            credible=credible,
             horizon=evaluation.horizon,
             discount=evaluation.discount,
             behavior_probability=reading.behavior_probability,
