@@ -6,8 +6,9 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
@@ -27,9 +28,14 @@ from butfor.demo import SHOWN, run_demonstration, write_demonstration
 from butfor.folders import check_free
 from butfor.io.draft import draft_study
 from butfor.own_log import audit_log
-from butfor.studies.oberst2019 import Settings
-from butfor.studies.oberst2019_article import write_study
+from butfor.studies import mechanisms, mechanisms_article, oberst2019, oberst2019_article
 from butfor.words import percent
+
+# by name: what can be chosen, and what runs the study and writes its article
+STUDIES: dict[str, tuple[type, Callable[..., Path]]] = {
+    "oberst2019": (oberst2019.Settings, oberst2019_article.write_study),
+    "mechanisms": (mechanisms.Settings, mechanisms_article.write_study),
+}
 
 app = typer.Typer(
     help="But for what was done: what would have happened under another policy?",
@@ -168,31 +174,51 @@ def _source(log: list[Path]) -> Path | list[Path]:
 
 @app.command()
 def study(
-    name: Annotated[str, typer.Argument(help="Which study: oberst2019.")],
+    name: Annotated[str, typer.Argument(help=f"Which study: {', '.join(STUDIES)}.")],
     out: Annotated[Path, typer.Option(help="Folder for the article.")],
-    repeats: Annotated[int, typer.Option(min=2, help="Fresh logs.")] = 100,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of everything.")] = 0,
-    simulator: Annotated[str, typer.Option(help="icml2019 or corrected.")] = "icml2019",
-    terminal: Annotated[str, typer.Option(help="How ends count: icml2019 or visits.")] = "icml2019",
+    repeats: Annotated[int | None, typer.Option(min=2, help="Fresh logs.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of everything.")] = None,
+    simulator: Annotated[str | None, typer.Option(help="icml2019 or corrected.")] = None,
+    terminal: Annotated[
+        str | None, typer.Option(help="How ends count: icml2019 or visits.")
+    ] = None,
     behavior: Annotated[
-        str, typer.Option(help="Physician planned on the estimated or the exact tensor.")
-    ] = "estimated",
+        str | None,
+        typer.Option(help="oberst2019: physician planned on the estimated or the exact tensor."),
+    ] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace a study that is there.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
-    """Run a published experiment again and write it as an article."""
+    """Run a study and write it as an article; options left out are those of the study."""
     console = Console(stderr=True)
     with _problems_in_words():
-        check_choice(name, "study", ("oberst2019",))
-        settings = Settings(
-            repeats=repeats, seed=seed, simulator=simulator, terminal=terminal, behavior=behavior
-        )
+        check_choice(name, "study", tuple(STUDIES))
+        options = {
+            "repeats": repeats,
+            "seed": seed,
+            "simulator": simulator,
+            "terminal": terminal,
+            "behavior": behavior,
+        }
+        choose, write_study = STUDIES[name]
+        settings = choose(**_known_options(name, choose, options))
         with _progress(console, "Logs") as show:
             folder = write_study(settings, out, overwrite=overwrite, progress=show)
     if as_json:
         typer.echo((folder / "results.json").read_text())
     else:
         typer.echo(f"The article: {folder / 'index.html'}")
+
+
+def _known_options(name: str, choose: type, options: Mapping[str, object]) -> dict[str, object]:
+    """Return the options that were given; refuse one that the study does not have."""
+    given = {option: value for option, value in options.items() if value is not None}
+    known = {field.name for field in fields(choose)}
+    for option in given:
+        if option not in known:
+            listed = ", ".join(f"--{other}" for other in options if other in known)
+            raise ValueError(f"the study {name} has no option --{option}; it takes {listed}")
+    return given
 
 
 @contextmanager
