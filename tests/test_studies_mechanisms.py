@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import dataclass, replace
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -25,7 +26,6 @@ from butfor.studies.mechanisms import (
     GUMBEL,
     MECHANISMS,
     OWN,
-    OWN_DRAWS,
     RATE,
     SIGNS,
     Scored,
@@ -36,10 +36,11 @@ from butfor.studies.mechanisms import (
     keep_ends,
     questions,
     run_mechanisms,
+    score_log,
     true_counterfactuals,
     vital_signs,
 )
-from butfor.studies.mechanisms_article import bounds_finding, finding, make_study, write_study
+from butfor.studies.mechanisms_article import bounds_finding, finding, make_study
 from butfor.studies.mechanisms_tables import bounds_table, case_table, score_table
 from butfor.studies.scoring import (
     brier,
@@ -66,10 +67,28 @@ def cases():
     return run_mechanisms(SMALL)
 
 
+@dataclass(frozen=True)
+class Few(Settings):
+    """The study's settings, small enough for a test."""
+
+    episodes: int = 60
+
+
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def written(tmp_path_factory):
+    """Folder and standard output of the command, run on few episodes."""
     goal = tmp_path_factory.mktemp("study") / "article"
-    return write_study(replace(SMALL, seed=5, episodes=60), goal)
+    few = {**cli.STUDIES, "mechanisms": (Few, mechanisms_article.write_study)}
+    with mock.patch.object(cli, "STUDIES", few):
+        arguments = ["study", "mechanisms", "--out", str(goal), "--repeats", "2", "--seed", "5"]
+        result = CliRunner().invoke(cli.app, [*arguments, "--json"])
+    assert result.exit_code == 0, result.output
+    return goal, result.stdout
+
+
+@pytest.fixture
+def folder(written):
+    return written[0]
 
 
 # ------------------------------------------------------------------------------------- the truth
@@ -375,12 +394,13 @@ def test_findings_follow_from_the_numbers(cases):
     assert (held["ruled_out"], held["episodes"]) == (0, 200)
 
 
-def test_logs_depend_on_the_seed_only(cases):
-    again = run_mechanisms(SMALL)
-    for key, case in cases.items():
+def test_a_log_depends_on_seed_and_repeat_only():
+    few = Settings(repeats=2, episodes=20)
+    once, again, other = score_log(few, 1), score_log(few, 1), score_log(replace(few, seed=1), 1)
+    for key, case in once.items():
         for name, probability in case.prediction.items():
             np.testing.assert_array_equal(probability, again[key].prediction[name])
-    assert OWN_DRAWS > 1
+        assert (case.changed != other[key].changed).any()
 
 
 @pytest.mark.parametrize(
@@ -431,28 +451,12 @@ def test_results_and_csv_files_hold_the_same_numbers(folder):
     assert results["findings"]["learned-full"]["best"] in MECHANISMS
 
 
-@dataclass(frozen=True)
-class Few(Settings):
-    """The study's settings, small enough for a test."""
-
-    episodes: int = 40
-
-
-def test_the_command_runs_the_study(tmp_path, monkeypatch):
-    written = []
-
-    def write(settings, out, **options):
-        written.append(settings)
-        return write_study(settings, out, **options)
-
-    monkeypatch.setattr(mechanisms_article, "charts", lambda study: {})
-    monkeypatch.setitem(cli.STUDIES, "mechanisms", (Few, write))
-    out = ["study", "mechanisms", "--out", str(tmp_path / "new"), "--repeats", "2"]
-    result = CliRunner().invoke(cli.app, [*out, "--json"])
-    assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["settings"]["simulator"] == "corrected"
-    assert written == [Few(repeats=2)]
-    again = CliRunner().invoke(cli.app, out)
+def test_the_command_prints_its_results_and_does_not_overwrite(written):
+    folder, printed = written
+    assert json.loads(printed) == json.loads((folder / "results.json").read_text())
+    chosen = json.loads(printed)["settings"]
+    assert (chosen["simulator"], chosen["terminal"]) == ("corrected", "visits")
+    again = CliRunner().invoke(cli.app, ["study", "mechanisms", "--out", str(folder)])
     assert again.exit_code == 2
     assert "there already" in again.stderr
 

@@ -213,13 +213,17 @@ def finding(study: Study, key: str) -> dict[str, Any]:
     }
 
 
-def bounds_finding(study: Study, key: str, kind: str) -> dict[str, Any]:
-    """Say what the bounds of a class of mechanisms come to in a case."""
+def bounds_finding(
+    study: Study, key: str, kind: str, group: str = EVERYONE
+) -> dict[str, Any] | None:
+    """Say what the bounds of a class of mechanisms come to in a case; None: no such episodes."""
     mine = study.bounds[
         (study.bounds["case"] == key)
         & (study.bounds["class"] == kind)
-        & (study.bounds["group"] == EVERYONE)
+        & (study.bounds["group"] == group)
     ]
+    if mine.empty:
+        return None
     outside = mine[~mine["inside"]]
     allowed, episodes = float(mine["allowed"].iloc[0]), int(mine["episodes"].iloc[0])
     return {
@@ -247,6 +251,10 @@ def article(study: Study) -> str:
         "by_group": {key: _by_group(study, key) for key in CASES},
         "bounds": [bounds_finding(study, key, kind) for key in CASES for kind in CLASSES],
         "held": {key: bounds_finding(study, key, CLASSES[0]) for key in CASES},
+        "held_by_group": {
+            case_title(key): [bounds_finding(study, key, CLASSES[0], group) for group in GROUPS]
+            for key in CASES
+        },
         "stable": {key: bounds_finding(study, key, CLASSES[2]) for key in CASES},
         "model_effect": float(hidden - true),
         "gumbel": GUMBEL,
