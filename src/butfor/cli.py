@@ -28,8 +28,22 @@ from butfor.demo import SHOWN, run_demonstration, write_demonstration
 from butfor.folders import check_free
 from butfor.io.draft import draft_study
 from butfor.own_log import audit_log
-from butfor.studies import factors, factors_article, oberst2019, oberst2019_article
+from butfor.studies import (
+    factors,
+    factors_article,
+    mechanisms,
+    mechanisms_article,
+    oberst2019,
+    oberst2019_article,
+)
 from butfor.words import percent
+
+# by name: what can be chosen, and what runs the study and writes its article
+STUDIES: dict[str, tuple[Any, Callable[..., Path]]] = {
+    "oberst2019": (oberst2019.Settings, oberst2019_article.write_study),
+    "factors": (factors.Settings, factors_article.write_study),
+    "mechanisms": (mechanisms.Settings, mechanisms_article.write_study),
+}
 
 app = typer.Typer(
     help="But for what was done: what would have happened under another policy?",
@@ -170,15 +184,9 @@ def _source(log: list[Path]) -> Path | list[Path]:
     return log[0] if len(log) == 1 else log
 
 
-STUDIES: dict[str, tuple[Any, Callable[..., Path]]] = {  # by name: settings, what writes it
-    "oberst2019": (oberst2019.Settings, oberst2019_article.write_study),
-    "factors": (factors.Settings, factors_article.write_study),
-}
-
-
 @app.command()
 def study(
-    name: Annotated[str, typer.Argument(help=f"Which study: {' or '.join(STUDIES)}.")],
+    name: Annotated[str, typer.Argument(help=f"Which study: {', '.join(STUDIES)}.")],
     out: Annotated[Path, typer.Option(help="Folder for the article.")],
     repeats: Annotated[int | None, typer.Option(min=2, help="Fresh logs.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of everything.")] = None,
@@ -187,7 +195,8 @@ def study(
         str | None, typer.Option(help="How ends count: icml2019 or visits.")
     ] = None,
     behavior: Annotated[
-        str | None, typer.Option(help="Physician planned on the estimated or the exact tensor.")
+        str | None,
+        typer.Option(help="oberst2019: physician planned on the estimated or the exact tensor."),
     ] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace a study that is there.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
