@@ -28,6 +28,7 @@ from butfor.demo import SHOWN, run_demonstration, write_demonstration
 from butfor.folders import check_free
 from butfor.io.draft import draft_study
 from butfor.own_log import audit_log
+from butfor.steps import THIN
 from butfor.studies import (
     factors,
     factors_article,
@@ -295,14 +296,16 @@ def _print_audit(console: Console, audit: Audit) -> None:
         console.print(f"Reading: {escape(words_of)}: {count}")
     for warning in audit.meta["warnings"]:
         console.print(escape(warning))
-    estimates = _table("", ">Mean return", "95% interval*", ">Cases that count")
+    known_model = audit.estimates["low_credible"].notna().any()
+    heads = ["", ">Mean return", "95% interval*", *(["Model**"] if known_model else [])]
+    estimates = _table(*heads, ">Cases")
     names = set(audit.estimates["estimator"])
     for _, row in audit.estimates[audit.estimates["estimator"].isin(SHOWN)].iterrows():
-        known = row["low"] == row["low"]
         estimates.add_row(
             row["estimator"],
             f"{row['value']:+.3f}" if row["value"] == row["value"] else "undefined",
-            f"{row['low']:+.3f} to {row['high']:+.3f}" if known else "",
+            _span(row["low"], row["high"]),
+            *([_span(row["low_credible"], row["high_credible"])] if known_model else []),
             str(row["episodes"]) if row["estimator"] in ("Observed", "WIS") else "",
         )
     console.print("[bold]How well would the policy do?[/bold]", estimates)
@@ -311,6 +314,12 @@ def _print_audit(console: Console, audit: Audit) -> None:
         "in learning the policy."
         + (" True: known only because this is a simulator." if "True" in names else "")
     )
+    if known_model:
+        credible = audit.meta["parameters"]["credible"]
+        console.print(
+            f"** What the log leaves open about the model, in {credible['models']} models drawn "
+            "from its posterior; not what the states leave out, nor how chance carries over."
+        )
     for warning in audit.estimates.loc[
         audit.estimates["estimator"].isin(("WIS", "CF (cross-fitted)")), ["estimator", "warning"]
     ].itertuples():
@@ -333,12 +342,24 @@ def _print_audit(console: Console, audit: Audit) -> None:
         "the policy[/bold]",
         outcomes,
     )
-    frame = audit.flagged.head(10)
+    flagged = audit.flagged
+    if len(flagged):
+        survives = flagged["survives"].value_counts()
+        console.print(
+            f"Of {len(flagged)} flagged, {survives.get('any', 0)} keep the sign of their "
+            f"difference whatever the mechanism, {survives.get('stable', 0)} more over every "
+            f"stable one, {survives.get('', 0)} hang on the choice; all of it only if the model is right. "
+            f"{(flagged['thin_share'] > 0.5).sum()} rest mostly on fewer than {THIN} similar past "
+            "cases.\n"
+        )
+    frame = flagged.head(10)
     console.print(
         f"[bold]The {len(frame)} {escape(noun)}{'s' if len(frame) != 1 else ''} for which it would "
         "differ most[/bold]: what happened, the "
         "chance of each outcome under the policy, by how much the expected return differs, and the "
-        "first step, counted from 0, at which the policy would have done something else",
+        "first step, counted from 0, at which the policy would have done something else. Sure: "
+        "whether the sign survives any mechanism, or stable ones. Cases: the fewest similar past "
+        "cases it rests on",
         _flagged_table(frame, audit.meta["outcomes"], audit.meta["none"]),
     )
 
@@ -361,23 +382,29 @@ def _moral(audit: Audit) -> str:
 def _flagged_table(frame: pd.DataFrame, outcomes: list[str], none: str) -> Table:
     table = _table(
         ">Id",
-        ">Steps",
         "Happened",
         *(f">{escape(name)}" for name in [*outcomes, none]),
         ">Differs by",
         ">Step",
+        "Sure",
+        ">Cases",
     )
     columns = [f"p_{name}" for name in outcomes] + ["p_none"]
     for _, row in frame.iterrows():
         table.add_row(
             escape(str(row["id"])),
-            str(row["length"]),
             escape(row["observed_outcome"]),
             *(_short_percent(row[column]) for column in columns),
             f"{row['difference']:+.2f}",
             "never" if row["first_change"] < 0 else str(row["first_change"]),
+            row["survives"] or "no",
+            f"{row['evidence_min']:.0f}",
         )
     return table
+
+
+def _span(low: float, high: float) -> str:
+    return f"{low:+.2f} to {high:+.2f}" if low == low else ""
 
 
 def _table(*columns: str) -> Table:
