@@ -348,7 +348,8 @@ def _print_audit(console: Console, audit: Audit) -> None:
         console.print(
             f"Of {len(flagged)} flagged, {survives.get('any', 0)} keep the sign of their "
             f"difference whatever the mechanism, {survives.get('stable', 0)} more over every "
-            f"stable one, {survives.get('', 0)} hang on the choice; all of it only if the model is right. "
+            f"stable one, {survives.get('', 0)} hang on the choice; all of it only if the model is "
+            "right. "
             f"{(flagged['thin_share'] > 0.5).sum()} rest mostly on fewer than {THIN} similar past "
             "cases.\n"
         )
