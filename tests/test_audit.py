@@ -14,6 +14,7 @@ from butfor.decomposition import check_decomposition, decompose
 from butfor.flags import (
     describe_action,
     describe_flag,
+    describe_survival,
     first_changes,
     heaviest_step,
     rank_flags,
@@ -21,6 +22,7 @@ from butfor.flags import (
 )
 from butfor.folders import whole_folder
 from butfor.ope.support import unsupported_mass
+from butfor.variables import unravel
 from butfor.words import percent
 
 
@@ -162,14 +164,115 @@ def test_a_reason_tells_outcome_chances_first_change_and_the_step_that_matters()
     # the difference, +2, comes from step 1
     np.testing.assert_allclose(contribution, [0.0, 2.0], atol=1e-15)
     actions = target_actions(log, target, known["behavior"], shared=True)
-    reason = describe_flag(result, 0, actions=actions, contribution=contribution, unsupported=0.25)
+    reason = describe_flag(
+        result,
+        0,
+        actions=actions,
+        contribution=contribution,
+        unsupported=0.25,
+        bounds=bf.counterfactual_bounds(log, model, target, **known),
+        evidence=(1.0, 0.86),
+    )
     assert reason == (
         "What happened: died after 2 steps. The model says, under the policy: home over 99.9%, "
         "died under 0.1%, none under 0.1%. First difference, at step 0 (counted from 0): the "
-        "policy would give action 1; given was action 0. Step 1 matters most: +2.00 of +2.00. "
-        "With probability 25% its path under the policy meets a state and treatment never seen "
+        "policy would give action 1; given was action 0. Step 1 matters most: +2.00 of +2.00. If "
+        "the model is right, the difference keeps its sign whatever the mechanism: from +2.00 to "
+        "+2.00. At its thinnest it rests on 1 similar past case; 86% of its steps on fewer than "
+        "10. With probability 25% its path under the policy meets a state and treatment never seen "
         "together; from there on the model is made up."
     )
+
+
+def test_a_flag_says_over_which_mechanisms_it_keeps_its_sign():
+    # the first of the mechanisms' classes is any, the second stable; both observed returns are 0
+    spans = np.array([[[0.1, 1.0], [-0.2, 1.0], [-0.5, 1.0]], [[0.2, 0.9], [0.1, 0.9], [-0.1, 1]]])
+    bounds = bf.Bounds(
+        expected_return=spans,
+        probability=np.zeros((2, 3, 1, 2)),
+        observed_return=np.zeros(3),
+        outcome_names=["none"],
+    )
+    assert bounds.survives.tolist() == ["any", "stable", ""]
+    words = [describe_survival(bounds, i) for i in range(3)]
+    assert words[0].endswith("whatever the mechanism: from +0.10 to +1.00.")
+    assert words[1].endswith(
+        "over every stable mechanism, from +0.10 to +0.90, but not over all: from -0.20 to +1.00."
+    )
+    assert words[2].startswith("Whether it differs at all hangs on the mechanism")
+    assert "from -0.50 to +1.00" in words[2]
+
+
+# ----------------------------------------------------------------- bounds, evidence, courses
+
+
+def test_the_audit_has_bounds_that_hold_what_it_says(audit, problem):
+    table = audit.episodes
+    for name in ("any", "stable"):
+        assert (table[f"low_{name}"] <= table["expected_return"] + 1e-9).all()
+        assert (table[f"high_{name}"] >= table["expected_return"] - 1e-9).all()
+        for outcome in ("died", "discharged", "none"):
+            assert (table[f"p_{outcome}_low_{name}"] <= table[f"p_{outcome}"] + 1e-9).all()
+            assert (table[f"p_{outcome}_high_{name}"] >= table[f"p_{outcome}"] - 1e-9).all()
+    assert (table["low_any"] <= table["low_stable"] + 1e-9).all()
+    bounds = bf.counterfactual_bounds(*problem)
+    assert table["survives"].tolist() == bounds.survives.tolist()
+    for reason, survives in audit.flagged[["reason", "survives"]].itertuples(index=False):
+        assert {"any": "whatever", "stable": "every stable", "": "hangs on"}[survives] in reason
+
+
+def test_evidence_stands_beside_every_episode(audit, problem):
+    steps = bf.walk_through(*problem)
+    np.testing.assert_array_equal(audit.episodes["evidence_min"], steps.evidence_min)
+    np.testing.assert_array_equal(audit.episodes["thin_share"], steps.thin_share)
+    np.testing.assert_array_equal(audit.episodes["influence"], steps.share_about)
+
+
+def test_controls_are_unflagged_and_a_quarter_as_many(audit):
+    control = audit.episodes["control"]
+    assert (audit.episodes["rank"] > 0).sum() == 12
+    assert control.sum() == 3
+    assert not (control & (audit.episodes["rank"] > 0)).any()
+    assert set(audit.draws["id"]) == set(
+        audit.episodes.loc[control | (audit.episodes["rank"] > 0), "id"]
+    )
+
+
+def test_courses_are_the_exact_probabilities_of_each_level(audit, problem):
+    log = problem[0]
+    identifier = audit.flagged["id"].iloc[0]
+    place = int(np.flatnonzero(log.id == identifier)[0])
+    course = audit.courses[audit.courses["id"] == identifier]
+    exact = audit.episodes.set_index("id").loc[identifier]
+    ends = course[(course["variable"] == "") & (course["step"] == log.horizon)]
+    for outcome in ("died", "discharged"):
+        found = ends.loc[ends["level"] == outcome, "probability"].sum()
+        assert found == pytest.approx(exact[f"p_{outcome}"])
+    # at each step the levels of a variable have the mass that has no outcome yet
+    mass = audit.course_steps[audit.course_steps["id"] == identifier].set_index("step")["mass"]
+    first = log.state_variables[0].name
+    levels = course[course["variable"] == first].groupby("step")["probability"].sum()
+    np.testing.assert_allclose(levels.loc[mass.index], mass, atol=1e-12)
+    start = course[(course["step"] == 0) & (course["variable"] == first)]
+    codes = unravel(log.state_variables, log.first_state[[place]])
+    assert start["level"].tolist() == [log.state_variables[0].levels[int(codes[first][0])]]
+
+
+def test_credible_intervals_stand_in_columns_of_their_own(problem):
+    log, model, target = problem
+    credible = bf.credible_intervals(log, target, models=8)
+    audit = run_audit(log, model, target, flags=2, draws=1, credible=credible)
+    np.testing.assert_array_equal(
+        audit.episodes[["low_credible", "high_credible"]], credible.expected_return
+    )
+    table = audit.estimates.set_index("estimator")
+    known = credible.estimates.set_index("estimator")
+    for name in ("MB", "CF"):
+        assert table.loc[name, "low_credible"] == known.loc[name, "low"]
+    assert np.isnan(table.loc["WIS", "low_credible"])
+    assert audit.meta["parameters"]["credible"]["models"] == 8
+    with pytest.raises(ValueError, match="about 300 episodes, there are 10"):
+        run_audit(log.select(np.arange(10)), model, target, credible=credible)
 
 
 def test_actions_are_named_by_what_is_on():
@@ -205,9 +308,8 @@ def test_tables_hold_what_the_functions_say(audit, problem, exact):
     )
 
 
-def test_draws_are_those_of_flagged_episodes(audit, problem):
+def test_draws_are_those_of_sample_counterfactuals(audit, problem):
     log, model, target = problem
-    assert set(audit.draws["id"]) == set(audit.flagged["id"])
     identifier = audit.flagged["id"].iloc[3]
     one, draws = audit.trajectory(identifier)
     alone = bf.sample_counterfactuals(

@@ -96,14 +96,14 @@ def test_influence_that_never_lives_or_never_fades_is_said_in_words(dies, words)
 
 def test_influence_of_several_episodes_comes_as_the_library_gives_it():
     log = ward_log()
-    carried = bf.influence(log, bf.fit_mdp(log), bf.estimate_behavior(log))
-    chart = figures.influence_chart(carried.frame(log.id))
+    carried = bf.walk_through(log, bf.fit_mdp(log), bf.estimate_behavior(log))
+    chart = figures.influence_chart(carried.influence_frame(log.id))
     shown = [r["name"] for r in rows_of(chart, "name")]
     assert shown == [f"Patient {name}" for name in log.id.tolist()]
     bars = [r for r in rows_of(chart, "kind") if r["kind"] == "influence"]
-    assert len(bars) == carried.by_step.size
+    assert len(bars) == carried.influence.size
     with pytest.raises(ValueError, match=r"ids has shape \(2,\), expected \(4,\)"):
-        carried.frame(["a", "b"])
+        carried.influence_frame(["a", "b"])
 
 
 def test_one_step_and_many_steps_are_drawn_within_the_panel():

@@ -99,8 +99,8 @@ def test_by_hand_nothing_carries_over_on_states_and_everything_on_the_pulse():
     # eight rows, four without and four with the drug: 16 of the 28 pairs share no state
     assert compared.states.apart_of_all == pytest.approx(16 / 28)
     assert compared.labels.apart_of_all == 0.0
-    np.testing.assert_allclose(compared.states.influence.by_step, [[0.0]], atol=1e-14)
-    np.testing.assert_allclose(compared.labels.influence.by_step, [[0.2]], atol=1e-14)
+    np.testing.assert_allclose(compared.states.steps.influence, [[0.0]], atol=1e-14)
+    np.testing.assert_allclose(compared.labels.steps.influence, [[0.2]], atol=1e-14)
     (row,) = compared.frame().to_dict("records")
     assert row["difference"] == pytest.approx(0.2)
     assert (row["share_about_states"], row["share_about_labels"]) == (0.0, 1.0)
@@ -155,7 +155,7 @@ def test_both_sides_are_what_each_model_gives_alone(sepsis):
     for kind, labelled in (("states", model), ("labels", model.with_labels(labels))):
         exact = bf.counterfactual_outcomes(log, labelled, target)
         np.testing.assert_array_equal(frame[f"expected_return_{kind}"], exact.expected_return)
-        carried = bf.influence(log, labelled, target)
+        carried = bf.walk_through(log, labelled, target)
         np.testing.assert_array_equal(frame[f"share_about_{kind}"], carried.share_about)
     assert 7 <= frame["flagged"].sum() <= 14
     assert frame["changed"].tolist() == (
@@ -206,6 +206,7 @@ def test_an_audit_puts_the_noise_where_it_is_told_to_and_records_it(written, sep
     assert result.exit_code == 0, result.output
     audit = bf.Audit.load(tmp_path / "audit")
     assert audit.meta["made_by"]["noise_on"] == VITAL
+    assert sum("credible intervals" in warning for warning in audit.meta["warnings"]) == 1
     np.testing.assert_allclose(audit.episodes["expected_return"], exact.expected_return, atol=1e-12)
 
     study = (written / "study.toml").read_text()
@@ -217,6 +218,7 @@ def test_an_audit_puts_the_noise_where_it_is_told_to_and_records_it(written, sep
 
     plain = audit_log(written / "log.csv", written / "study.toml", flags=2)
     assert plain.meta["made_by"]["noise_on"] is None
+    assert not any("credible intervals" in warning for warning in plain.meta["warnings"])
     np.testing.assert_array_equal(plain.target, audit.target)
     assert np.abs(plain.episodes["expected_return"] - audit.episodes["expected_return"]).max() > 0
 

@@ -347,12 +347,12 @@ def test_draws_of_another_mechanism_fail_that_check(problem):
 def test_influence_lies_between_none_and_all(kind, problem):
     model, behavior, target, log = problem
     size = labels_of(model)
-    found = bf.influence(log, model, target, behavior=behavior, mechanism=make(kind, size))
-    assert (found.by_step >= 0).all()
-    assert (found.by_step <= 1 + 1e-12).all()
-    independent = bf.influence(log, model, target, behavior=behavior, mechanism=bf.Independent())
+    found = bf.walk_through(log, model, target, behavior=behavior, mechanism=make(kind, size))
+    assert (found.influence >= 0).all()
+    assert (found.influence <= 1 + 1e-12).all()
+    independent = bf.walk_through(log, model, target, behavior=behavior, mechanism=bf.Independent())
     if kind != "independent":
-        assert found.by_step[:, 1:].sum() > independent.by_step[:, 1:].sum()
+        assert found.influence[:, 1:].sum() > independent.influence[:, 1:].sum()
 
 
 @every_kind
@@ -391,7 +391,7 @@ def test_kernels_and_tables_give_the_same(kind, problem):
             [
                 exact.probability,
                 exact.expected_return,
-                bf.influence(log, model, target, **known).by_step,
+                bf.walk_through(log, model, target, **known).influence,
                 bf.step_contributions(log, model, target, **known),
                 bf.sample_counterfactuals(log, model, target, draws=20, **known).state,
             ]
@@ -620,7 +620,7 @@ def test_a_mechanism_whose_rows_are_no_distributions_is_refused(flaw, problem):
     with pytest.raises(ValueError, match=message):
         bf.counterfactual_distribution([0.5, 0.3, 0.2], [0.4, 0.6, 0], 0, mechanism=Flawed())
     model, behavior, target, log = problem
-    for function in (bf.counterfactual_outcomes, bf.sample_counterfactuals, bf.influence):
+    for function in (bf.counterfactual_outcomes, bf.sample_counterfactuals, bf.walk_through):
         with pytest.raises(ValueError, match=message):
             function(log, model, target, behavior=behavior, mechanism=Flawed())
 

@@ -28,7 +28,7 @@ LAYERS = [
     ["fit", "planning", "scm"],
     ["task"],
     ["counterfactual", "sepsis"],
-    ["bounds", "carryover", "decomposition", "flags", "ope", "folders", "figures", "targets", "io"],
+    ["bounds", "steps", "decomposition", "flags", "ope", "folders", "figures", "targets", "io"],
     ["changes", "labels", "posterior"],
     ["diagnostics"],
     ["audit"],

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from butfor import figures, io, sepsis, targets
     from butfor.audit import Audit, run_audit
     from butfor.bounds import Bounds, counterfactual_bounds
-    from butfor.carryover import influence
     from butfor.changes import Changes, fewest_changes
     from butfor.counterfactual import (
         Counterfactuals,
@@ -54,6 +53,7 @@ if TYPE_CHECKING:
     from butfor.scm.inverse_cdf import InverseCDF
     from butfor.scm.maximal import MaximalCoupling
     from butfor.scm.properties import is_monotone, is_stable
+    from butfor.steps import Steps, walk_through
     from butfor.variables import Outcome, Variable
 
 _HOMES = {
@@ -63,7 +63,6 @@ _HOMES = {
     "Changes": "changes",
     "fewest_changes": "changes",
     "counterfactual_bounds": "bounds",
-    "influence": "carryover",
     "diagnose": "diagnostics",
     "Counterfactuals": "counterfactual",
     "Draws": "counterfactual",
@@ -71,6 +70,8 @@ _HOMES = {
     "draws_needed": "counterfactual",
     "sample_counterfactuals": "counterfactual",
     "step_contributions": "counterfactual",
+    "Steps": "steps",
+    "walk_through": "steps",
     "Episodes": "episodes",
     "Outcome": "variables",
     "Variable": "variables",
@@ -126,6 +127,7 @@ __all__ = [
     "MaximalCoupling",
     "Outcome",
     "RowBounds",
+    "Steps",
     "TabularMDP",
     "Variable",
     "audit_log",
@@ -145,7 +147,6 @@ __all__ = [
     "figures",
     "fit_mdp",
     "greedy",
-    "influence",
     "io",
     "is_monotone",
     "is_stable",
@@ -165,6 +166,7 @@ __all__ = [
     "state_values",
     "step_contributions",
     "targets",
+    "walk_through",
     "write_episodes",
 ]
 

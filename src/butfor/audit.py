@@ -15,6 +15,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 import butfor
+from butfor.bounds import Bounds, counterfactual_bounds
 from butfor.checks import check_policy, check_whole
 from butfor.counterfactual import (
     Counterfactuals,
@@ -40,12 +41,24 @@ from butfor.ope.crossfit import Learn
 from butfor.ope.estimate import estimate_values
 from butfor.ope.support import unsupported_mass
 from butfor.policy import estimate_behavior
+from butfor.posterior import Credible
 from butfor.scm.gumbel_max import GumbelMax
 from butfor.scm.mechanism import Mechanism
+from butfor.steps import Steps, walk_through
 from butfor.streams import Progress, check_seed
 from butfor.variables import Floats, Outcome, Variable, unravel
 
-TABLES = ("estimates", "diagnostics", "episodes", "decomposition", "steps", "draws")
+TABLES = (
+    "estimates",
+    "diagnostics",
+    "episodes",
+    "decomposition",
+    "steps",
+    "draws",
+    "courses",
+    "course_steps",
+)
+CONTROLS = 0.25  # unflagged episodes to be read beside the flagged ones, for each of these
 CLUSTERS = "clusters.npz"
 REVIEWS = "reviews.sqlite"  # written by reviewers: survives when an audit is written again
 
@@ -60,7 +73,9 @@ class Audit:
     episodes: pd.DataFrame  # a row an episode
     decomposition: pd.DataFrame  # pieces that add up to the difference
     steps: pd.DataFrame  # a row an observed step, and one for each final state
-    draws: pd.DataFrame  # steps of drawn trajectories of flagged episodes
+    draws: pd.DataFrame  # steps of drawn trajectories of flagged episodes and controls
+    courses: pd.DataFrame  # theirs exactly: probability of each level at each step
+    course_steps: pd.DataFrame  # and what that rests on
     model: TabularMDP
     behavior: Floats  # [S, A]
     target: Floats  # [S, A]
@@ -204,6 +219,7 @@ def run_audit(
     relearn: bool = False,
     behavior_probability: ArrayLike | None = None,
     clusters: Clusters | None = None,
+    credible: Credible | None = None,
     record: Mapping[str, Any] | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -234,6 +250,9 @@ def run_audit(
         With which each logged action was taken, where the log tells: enters importance weights.
     clusters : optional
         What the states were made of, to be saved with the audit.
+    credible : optional
+        What `credible_intervals` found for these episodes and this target; its columns
+        `low_credible`, … stand beside the bounds, never mixed with them.
     record : optional
         What else should stand in `meta`: words, problems (what was done about them), warnings,
         target (where it is from), made_by (how model and target were made).
@@ -269,8 +288,23 @@ def run_audit(
         "horizon": result.horizon,
     }
     unsupported = unsupported_mass(log, model, policy, **options)
+    bounds = counterfactual_bounds(
+        log,
+        model,
+        policy,
+        behavior=known,
+        action_noise=action_noise,
+        horizon=result.horizon,
+        discount=discount,
+        threads=threads,
+    )
+    walked = walk_through(log, model, policy, threads=threads, **options)
     rank = rank_flags(result, flags)
-    table = _episode_table(result, policy, rank, unsupported, model, options)
+    control = choose_controls(rank, seed)
+    table = _episode_table(result, policy, rank, unsupported, bounds, walked, model, options)
+    table["control"] = control
+    if credible is not None:
+        table = pd.concat([table, _check_credible(credible, log).frame()], axis=1)
     estimates = estimate_values(
         episodes,
         model,
@@ -294,7 +328,9 @@ def run_audit(
     gap = check_decomposition(decomposition, float(whole))
     counts = _counts(result, model, policy, rank)
     estimated = time.perf_counter()
-    drawn = _draw_table(log, model, policy, rank, draws, seed, options)
+    shown = np.flatnonzero((rank > 0) | control)
+    drawn = _draw_table(log, model, policy, shown, draws, seed, options)
+    courses, course_steps = _course_tables(log, model, policy, shown, walked, options)
     meta = {
         "butfor": butfor.__version__,
         "parameters": {
@@ -305,6 +341,13 @@ def run_audit(
             "terminal": model.terminal,
             "flags": int(flags),
             "draws": int(draws),
+            "credible": None
+            if credible is None
+            else {
+                "models": credible.models,
+                "prior": credible.prior,
+                "confidence": credible.confidence,
+            },
         },
         "seed": int(seed),
         "digest": _digest(episodes, model, policy, known),
@@ -331,7 +374,7 @@ def run_audit(
     }
     return Audit(
         meta=json.loads(json.dumps(meta)),  # as it is read back from a folder
-        estimates=estimates,
+        estimates=_with_credible(estimates, credible),
         diagnostics=diagnose(
             episodes,
             model,
@@ -347,6 +390,8 @@ def run_audit(
         decomposition=decomposition,
         steps=_step_table(log, policy),
         draws=drawn,
+        courses=courses,
+        course_steps=course_steps,
         model=model,
         behavior=known,
         target=policy,
@@ -359,16 +404,23 @@ def _episode_table(
     target: Floats,
     rank: NDArray[np.int64],
     unsupported: Floats,
+    bounds: Bounds,
+    walked: Steps,
     model: TabularMDP,
     options: dict[str, Any],
 ) -> pd.DataFrame:
     log = result.episodes
-    table = result.frame()
+    table = pd.concat([result.frame(), bounds.frame()], axis=1)
+    table["survives"] = bounds.survives
     actions = target_actions(
         log, target, options["behavior"], shared=options["action_noise"] == "shared"
     )
     table["first_change"] = first_changes(log, actions)
     table["unsupported"] = unsupported
+    table["evidence_min"] = walked.evidence_min
+    table["thin_share"] = walked.thin_share
+    table["influence"] = walked.share_about
+    table["influence_ends"] = walked.dies_at
     table["rank"] = rank
     reasons = np.full(len(log), "", dtype=object)
     table["step_that_matters"] = -1
@@ -387,6 +439,11 @@ def _episode_table(
                 actions=actions[log.offsets[position] : log.offsets[position + 1]],
                 contribution=mine,
                 unsupported=float(unsupported[position]),
+                bounds=bounds,
+                evidence=(
+                    float(walked.evidence_min[position]),
+                    float(walked.thin_share[position]),
+                ),
             )
     table["reason"] = reasons
     table["final_key"] = log.final_key
@@ -435,17 +492,16 @@ def _draw_table(
     log: Episodes,
     model: TabularMDP,
     target: Floats,
-    rank: NDArray[np.int64],
+    shown: NDArray[np.int64],
     draws: int,
     seed: int,
     options: dict[str, Any],
 ) -> pd.DataFrame:
-    """Drawn steps of flagged episodes; the last row of a draw, without action, is its end."""
-    flagged = np.flatnonzero(rank)
-    if len(flagged) == 0 or draws == 0:
+    """Drawn steps of the episodes shown; the last row of a draw, without action, is its end."""
+    if len(shown) == 0 or draws == 0:
         names = ["id", "draw", "step", "state", "action", "reward"]
         return pd.DataFrame({name: np.empty(0, dtype=np.int64) for name in names})
-    chosen = log.select(flagged)
+    chosen = log.select(shown)
     drawn = sample_counterfactuals(chosen, model, target, draws=draws, seed=seed, **options)
     episode, draw, step = np.nonzero(drawn.state >= 0)
     padded = np.pad(drawn.action, ((0, 0), (0, 0), (0, 1)), constant_values=-1)
@@ -460,6 +516,93 @@ def _draw_table(
             "reward": earned[episode, draw, step],
         }
     )
+
+
+def _course_tables(
+    log: Episodes,
+    model: TabularMDP,
+    target: Floats,
+    shown: NDArray[np.int64],
+    walked: Steps,
+    options: dict[str, Any],
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Exact courses of the episodes shown, and what they rest on.
+
+    The probability of each level of each variable, together with that of no outcome yet, and of
+    each outcome by then (variable ""), by step.
+    """
+    horizon = walked.mass.shape[1]
+    levels = [(v.name, level) for v in log.state_variables for level in v.levels]
+    ends = [("", outcome.name) for outcome in log.outcomes]
+    columns = pd.MultiIndex.from_tuples([*levels, *ends], names=["variable", "level"])
+    if len(shown) == 0:
+        chosen, place = log.id[:0], np.empty((0, horizon + 1, len(columns)))
+    else:
+        some = log.select(shown)
+        chosen = some.id
+        place = walk_through(some, model, target, probability=True, **options).probability
+        codes = unravel(log.state_variables, np.arange(log.n_states))
+        member = np.column_stack(
+            [
+                codes[variable.name] == code
+                for variable in log.state_variables
+                for code in range(len(variable.levels))
+            ]
+        ).astype(np.float64)
+        place = np.concatenate(
+            [place[..., : log.n_states] @ member, place[..., log.n_states :]], axis=2
+        )
+    episode, step, column = np.nonzero(place > 0)
+    courses = pd.DataFrame(
+        {
+            "id": chosen[episode],
+            "step": step,
+            "variable": columns.get_level_values(0).to_numpy()[column],
+            "level": columns.get_level_values(1).to_numpy()[column],
+            "probability": place[episode, step, column],
+        }
+    )
+    episode, step = np.nonzero(walked.mass[shown] > 0)
+    at = shown[episode], step
+    return courses, pd.DataFrame(
+        {
+            "id": log.id[at[0]],
+            "step": step,
+            "mass": walked.mass[at],
+            "evidence": walked.evidence[at],
+            "thin": walked.thin[at],
+            "influence": walked.influence[at],
+        }
+    )
+
+
+def choose_controls(rank: NDArray[np.int64], seed: int) -> NDArray[np.bool_]:
+    """Mark some unflagged episodes, a quarter as many as are flagged, to be read unmarked, [n]."""
+    count = int(np.ceil(CONTROLS * (rank > 0).sum()))
+    others = np.flatnonzero(rank == 0)
+    chosen = np.random.default_rng([seed, 1]).permutation(others)[:count]
+    control = np.zeros(len(rank), dtype=bool)
+    control[chosen] = True
+    return control
+
+
+def _check_credible(credible: Credible, log: Episodes) -> Credible:
+    if len(credible.expected_return) != len(log):
+        raise ValueError(
+            f"credible is about {len(credible.expected_return)} episodes, there are {len(log)}"
+        )
+    return credible
+
+
+def _with_credible(estimates: pd.DataFrame, credible: Credible | None) -> pd.DataFrame:
+    """Add the credible intervals of those estimates that have one."""
+    table = estimates.copy()
+    known = {} if credible is None else credible.estimates.set_index("estimator").to_dict("index")
+    for end in ("low", "high"):
+        table[f"{end}_credible"] = [
+            known.get(name, {}).get(end, np.nan) for name in table["estimator"]
+        ]
+    return table
 
 
 def _counts(

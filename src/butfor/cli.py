@@ -29,8 +29,23 @@ from butfor.folders import check_free
 from butfor.io.draft import draft_study
 from butfor.labels import LabelComparison
 from butfor.own_log import audit_log, compare_log
-from butfor.studies import factors, factors_article, oberst2019, oberst2019_article
+from butfor.steps import THIN
+from butfor.studies import (
+    factors,
+    factors_article,
+    mechanisms,
+    mechanisms_article,
+    oberst2019,
+    oberst2019_article,
+)
 from butfor.words import percent
+
+# by name: what can be chosen, and what runs the study and writes its article
+STUDIES: dict[str, tuple[Any, Callable[..., Path]]] = {
+    "oberst2019": (oberst2019.Settings, oberst2019_article.write_study),
+    "factors": (factors.Settings, factors_article.write_study),
+    "mechanisms": (mechanisms.Settings, mechanisms_article.write_study),
+}
 
 app = typer.Typer(
     help="But for what was done: what would have happened under another policy?",
@@ -137,6 +152,9 @@ def audit(
         str | None, typer.Option(help="State variables that nature decides, with commas.")
     ] = None,
     flags: Annotated[int, typer.Option(min=0, help="Episodes to flag at most.")] = 60,
+    models: Annotated[
+        int, typer.Option(min=0, help="Models to draw for credible intervals; 0 for none.")
+    ] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all that is drawn.")] = 0,
     overwrite: Annotated[bool, typer.Option(help="Replace an audit that is there.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
@@ -156,6 +174,7 @@ def audit(
                 smoothing=smoothing,
                 noise_on=_names(noise_on),
                 flags=flags,
+                models=models,
                 seed=seed,
                 progress=show,
             )
@@ -227,15 +246,9 @@ def _source(log: list[Path]) -> Path | list[Path]:
     return log[0] if len(log) == 1 else log
 
 
-STUDIES: dict[str, tuple[Any, Callable[..., Path]]] = {  # by name: settings, what writes it
-    "oberst2019": (oberst2019.Settings, oberst2019_article.write_study),
-    "factors": (factors.Settings, factors_article.write_study),
-}
-
-
 @app.command()
 def study(
-    name: Annotated[str, typer.Argument(help=f"Which study: {' or '.join(STUDIES)}.")],
+    name: Annotated[str, typer.Argument(help=f"Which study: {', '.join(STUDIES)}.")],
     out: Annotated[Path, typer.Option(help="Folder for the article.")],
     repeats: Annotated[int | None, typer.Option(min=2, help="Fresh logs.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of everything.")] = None,
@@ -244,7 +257,8 @@ def study(
         str | None, typer.Option(help="How ends count: icml2019 or visits.")
     ] = None,
     behavior: Annotated[
-        str | None, typer.Option(help="Physician planned on the estimated or the exact tensor.")
+        str | None,
+        typer.Option(help="oberst2019: physician planned on the estimated or the exact tensor."),
     ] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace a study that is there.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
@@ -416,14 +430,16 @@ def _print_audit(console: Console, audit: Audit) -> None:
         console.print(f"Reading: {escape(words_of)}: {count}")
     for warning in audit.meta["warnings"]:
         console.print(escape(warning))
-    estimates = _table("", ">Mean return", "95% interval*", ">Cases that count")
+    known_model = audit.estimates["low_credible"].notna().any()
+    heads = ["", ">Mean return", "95% interval*", *(["Model**"] if known_model else [])]
+    estimates = _table(*heads, ">Cases")
     names = set(audit.estimates["estimator"])
     for _, row in audit.estimates[audit.estimates["estimator"].isin(SHOWN)].iterrows():
-        known = row["low"] == row["low"]
         estimates.add_row(
             row["estimator"],
             f"{row['value']:+.3f}" if row["value"] == row["value"] else "undefined",
-            f"{row['low']:+.3f} to {row['high']:+.3f}" if known else "",
+            _span(row["low"], row["high"]),
+            *([_span(row["low_credible"], row["high_credible"])] if known_model else []),
             str(row["episodes"]) if row["estimator"] in ("Observed", "WIS") else "",
         )
     console.print("[bold]How well would the policy do?[/bold]", estimates)
@@ -432,6 +448,12 @@ def _print_audit(console: Console, audit: Audit) -> None:
         "in learning the policy."
         + (" True: known only because this is a simulator." if "True" in names else "")
     )
+    if known_model:
+        credible = audit.meta["parameters"]["credible"]
+        console.print(
+            f"** What the log leaves open about the model, in {credible['models']} models drawn "
+            "from its posterior; not what the states leave out, nor how chance carries over."
+        )
     for warning in audit.estimates.loc[
         audit.estimates["estimator"].isin(("WIS", "CF (cross-fitted)")), ["estimator", "warning"]
     ].itertuples():
@@ -450,12 +472,25 @@ def _print_audit(console: Console, audit: Audit) -> None:
         "the policy[/bold]",
         _outcomes_table(audit.outcome_table()),
     )
-    frame = audit.flagged.head(10)
+    flagged = audit.flagged
+    if len(flagged):
+        survives = flagged["survives"].value_counts()
+        console.print(
+            f"Of {len(flagged)} flagged, {survives.get('any', 0)} keep the sign of their "
+            f"difference whatever the mechanism, {survives.get('stable', 0)} more over every "
+            f"stable one, {survives.get('', 0)} hang on the choice; all of it only if the model is "
+            "right. "
+            f"{(flagged['thin_share'] > 0.5).sum()} rest mostly on fewer than {THIN} similar past "
+            "cases.\n"
+        )
+    frame = flagged.head(10)
     console.print(
         f"[bold]The {len(frame)} {escape(noun)}{'s' if len(frame) != 1 else ''} for which it would "
         "differ most[/bold]: what happened, the "
         "chance of each outcome under the policy, by how much the expected return differs, and the "
-        "first step, counted from 0, at which the policy would have done something else",
+        "first step, counted from 0, at which the policy would have done something else. Sure: "
+        "whether the sign survives any mechanism, or stable ones. Cases: the fewest similar past "
+        "cases it rests on",
         _flagged_table(frame, audit.meta["outcomes"], audit.meta["none"]),
     )
 
@@ -478,23 +513,29 @@ def _moral(audit: Audit) -> str:
 def _flagged_table(frame: pd.DataFrame, outcomes: list[str], none: str) -> Table:
     table = _table(
         ">Id",
-        ">Steps",
         "Happened",
         *(f">{escape(name)}" for name in [*outcomes, none]),
         ">Differs by",
         ">Step",
+        "Sure",
+        ">Cases",
     )
     columns = [f"p_{name}" for name in outcomes] + ["p_none"]
     for _, row in frame.iterrows():
         table.add_row(
             escape(str(row["id"])),
-            str(row["length"]),
             escape(row["observed_outcome"]),
             *(_short_percent(row[column]) for column in columns),
             f"{row['difference']:+.2f}",
             "never" if row["first_change"] < 0 else str(row["first_change"]),
+            row["survives"] or "no",
+            f"{row['evidence_min']:.0f}",
         )
     return table
+
+
+def _span(low: float, high: float) -> str:
+    return f"{low:+.2f} to {high:+.2f}" if low == low else ""
 
 
 def _table(*columns: str) -> Table:

@@ -12,6 +12,7 @@ from butfor.fit import fit_mdp
 from butfor.folders import whole_folder
 from butfor.mdp import TabularMDP
 from butfor.planning import policy_iteration, policy_value
+from butfor.posterior import credible_intervals
 from butfor.streams import Progress
 from butfor.variables import Floats
 
@@ -42,6 +43,7 @@ def run_demonstration(
         target,
         learn=learn,
         truth=truth,
+        credible=credible_intervals(log, target, seed=seed),
         seed=seed,
         record={
             "words": {"episode": "patient"},

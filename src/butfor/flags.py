@@ -7,9 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from butfor.bounds import Bounds
 from butfor.counterfactual import Counterfactuals
 from butfor.episodes import Episodes
 from butfor.scm.gumbel_max import counterfactual_distribution
+from butfor.steps import THIN
 from butfor.variables import Floats, Variable, unravel
 from butfor.words import percent
 
@@ -65,12 +67,14 @@ def describe_flag(
     actions: Floats,
     contribution: Floats,
     unsupported: float,
+    bounds: Bounds,
+    evidence: tuple[float, float],
 ) -> str:
     """Say in plain words why an episode is flagged; steps count from 0.
 
     `actions` [T, A] and `contribution` [T] belong to the episode's own steps (`target_actions`,
     `step_contributions`); `unsupported` is the probability that its path under the target ever uses
-    a state and action never seen together.
+    a state and action never seen together; `evidence` are its `evidence_min` and `thin_share`.
     """
     one = result.episodes.select([position])
     names = result.outcome_names
@@ -99,12 +103,39 @@ def describe_flag(
         f"Step {heaviest} matters most: {contribution[heaviest]:+.2f} of "
         f"{result.difference[position]:+.2f}."
     )
+    sentences.append(describe_survival(bounds, position))
+    least, thin = evidence
+    cases = f"{least:.0f} similar past case{'' if least == 1 else 's'}"
+    sentences.append(
+        f"At its thinnest it rests on {cases}; {percent(thin)} of its steps on fewer than {THIN}."
+    )
     if unsupported > 0:
         sentences.append(
             f"With probability {percent(unsupported)} its path under the policy meets a state and "
             "treatment never seen together; from there on the model is made up."
         )
     return " ".join(sentences)
+
+
+def describe_survival(bounds: Bounds, position: int) -> str:
+    """Say over which mechanisms the difference keeps its sign, if the model is right."""
+    difference = bounds.expected_return[:, position] - bounds.observed_return[position]
+    (low, high), (low_stable, high_stable) = difference
+    spans = f"from {low:+.2f} to {high:+.2f}"
+    survives = bounds.survives[position]
+    if survives == "any":
+        return (
+            f"If the model is right, the difference keeps its sign whatever the mechanism: {spans}."
+        )
+    if survives == "stable":
+        return (
+            "If the model is right, the difference keeps its sign over every stable mechanism, "
+            f"from {low_stable:+.2f} to {high_stable:+.2f}, but not over all: {spans}."
+        )
+    return (
+        "Whether it differs at all hangs on the mechanism: even if the model is right, the "
+        f"difference can be {spans}."
+    )
 
 
 def describe_action(variables: Sequence[Variable], action: int) -> str:

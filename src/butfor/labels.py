@@ -9,7 +9,6 @@ import pandas as pd
 import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
 
-from butfor.carryover import Influence, influence
 from butfor.checks import check_whole
 from butfor.counterfactual import Counterfactuals, counterfactual_outcomes
 from butfor.episodes import Episodes
@@ -17,6 +16,7 @@ from butfor.flags import rank_flags
 from butfor.mdp import TabularMDP
 from butfor.policy import estimate_behavior
 from butfor.scm.mechanism import Mechanism
+from butfor.steps import Steps, walk_through
 from butfor.streams import Progress
 from butfor.variables import Integers
 
@@ -58,13 +58,13 @@ class Noise:
 
     labels: Integers  # [S + O]
     counterfactuals: Counterfactuals
-    influence: Influence
+    steps: Steps
     apart_of_all: float  # share of all pairs of different seen rows that have no label in common
 
     @property
     def apart_of_met(self) -> float:
-        """Share of the pairs of rows that are met, by how probably: `Influence.share_apart`."""
-        return self.influence.share_apart
+        """Share of the pairs of rows that are met, by how probably: `Steps.share_apart`."""
+        return self.steps.share_apart
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +101,7 @@ class LabelComparison:
         for kind, noise in both.items():
             columns[f"most_likely_{kind}"] = names[noise.counterfactuals.most_likely]
         for kind, noise in both.items():
-            columns[f"share_about_{kind}"] = noise.influence.share_about
+            columns[f"share_about_{kind}"] = noise.steps.share_about
         frame = pd.DataFrame(columns | {"flagged": self.flagged, "changed": self.changed})
         frame["difference"] = frame["expected_return_labels"] - frame["expected_return_states"]
         return frame
@@ -110,7 +110,7 @@ class LabelComparison:
         """Return a row a noise.
 
         Columns: `noise`, `labels` (how many), `mean_return`, `apart_of_met`, `apart_of_all`,
-        `share_about` (mean over episodes: see `Influence`).
+        `share_about` (mean over episodes: see `Steps`).
         """
         return pd.DataFrame(
             [
@@ -120,7 +120,7 @@ class LabelComparison:
                     "mean_return": noise.counterfactuals.expected_return.mean(),
                     "apart_of_met": noise.apart_of_met,
                     "apart_of_all": noise.apart_of_all,
-                    "share_about": noise.influence.share_about.mean(),
+                    "share_about": noise.steps.share_about.mean(),
                 }
                 for kind, noise in (("states", self.states), ("labels", self.labels))
             ]
@@ -176,7 +176,7 @@ def compare_labels(
             threads=threads,
             progress=progress,
         )
-        carried = influence(
+        steps = walk_through(
             episodes,
             labelled,
             target,
@@ -187,7 +187,7 @@ def compare_labels(
             threads=threads,
             progress=progress,
         )
-        found.append(Noise(labelled.labels, outcomes, carried, share_of_disjoint_rows(labelled)))
+        found.append(Noise(labelled.labels, outcomes, steps, share_of_disjoint_rows(labelled)))
     flagged = [rank_flags(noise.counterfactuals, flags) > 0 for noise in found]
     return LabelComparison(states=found[0], labels=found[1], flagged=flagged[0] | flagged[1])
 

@@ -22,11 +22,16 @@ from butfor.mdp import TabularMDP
 from butfor.ope.crossfit import Learn
 from butfor.planning import policy_iteration
 from butfor.policy import estimate_behavior
+from butfor.posterior import PRIOR, credible_intervals
 from butfor.streams import Progress
 from butfor.targets import target_from_table
 from butfor.variables import Floats, Integers
 
 LEARN = "learn"
+CREDIBLE = (
+    "Noise belongs to what nature decides, but in the credible intervals of single episodes to "
+    "next states: the prior of the models drawn puts next states of all actions into one row."
+)
 
 
 def audit_log(
@@ -41,6 +46,7 @@ def audit_log(
     noise_on: Sequence[str] | None = None,
     flags: int = 60,
     draws: int = 5,
+    models: int = 200,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Audit:
@@ -62,6 +68,9 @@ def audit_log(
     noise_on : optional
         State variables to whose levels the noise of transitions belongs (`nature_labels`); by
         default what the study's [noise] says, and without it the next state as a whole.
+    models : int
+        Models to draw for credible intervals (`credible_intervals`); 0 for none. Their prior is
+        `prior`, or where that is 0 the default of `credible_intervals`.
     """
     checked = read_study(study)
     names = checked.noise_variables() if noise_on is None else tuple(noise_on)
@@ -73,13 +82,29 @@ def audit_log(
         model, policy = learn(log)
     if target != LEARN:
         policy = _given_target(target, log, missing)
+    behavior = estimate_behavior(log, prior=smoothing)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # said once above
+        credible = None
+        if models:
+            credible = credible_intervals(
+                log,
+                policy,
+                models=models,
+                prior=prior or PRIOR,
+                seed=seed,
+                unseen=unseen,
+                behavior=behavior,
+                horizon=evaluation.horizon,
+                discount=evaluation.discount,
+                progress=progress,
+            )
         return run_audit(
             log,
             model,
             policy,
-            behavior=estimate_behavior(log, prior=smoothing),
+            behavior=behavior,
+            credible=credible,
             horizon=evaluation.horizon,
             discount=evaluation.discount,
             behavior_probability=reading.behavior_probability,
@@ -91,7 +116,8 @@ def audit_log(
             record={
                 "words": checked.words.model_dump(),
                 "problems": reading.done,
-                "warnings": [str(warning.message) for warning in told],
+                "warnings": [str(warning.message) for warning in told]
+                + [CREDIBLE] * bool(names and models),
                 "target": "learned from this log" if target == LEARN else Path(target).name,
                 "made_by": {
                     "source": [str(path) for path in _paths(source)],

@@ -19,6 +19,7 @@ from butfor.streams import Progress, check_seed, in_blocks
 from butfor.task import Task, expected_outcomes, prepare_task
 from butfor.variables import Floats
 
+PRIOR = 0.01  # so small that a row seen a few times is what was seen, and no row is certain
 LEAST = 1e-300  # smallest share of a row that a draw gives to a transition that may happen
 MOST_NUMBERS = 300_000_000  # in the tables of all models
 
@@ -67,7 +68,7 @@ def draw_models(
     episodes: Episodes,
     *,
     models: int = 200,
-    prior: float = 0.01,
+    prior: float = PRIOR,
     seed: int = 0,
     terminal: str = "visits",
     unseen: str | None = None,
@@ -107,7 +108,7 @@ def credible_intervals(
     target: ArrayLike,
     *,
     models: int = 200,
-    prior: float = 0.01,
+    prior: float = PRIOR,
     confidence: float = 0.95,
     seed: int = 0,
     terminal: str = "visits",

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from butfor.carryover import influence
 from butfor.diagnostics.calibration import check_calibration
 from butfor.diagnostics.lights import Row, at_least, at_most, worst_light
 from butfor.diagnostics.overlap import check_overlap
@@ -17,6 +16,7 @@ from butfor.ope.problem import Problem, make_problem
 from butfor.ope.support import unsupported_mass
 from butfor.ope.words import FEW, sizes
 from butfor.policy import action_counts
+from butfor.steps import walk_through
 from butfor.variables import Floats
 from butfor.words import percent
 
@@ -168,7 +168,7 @@ def _check_unsupported(problem: Problem) -> Row:
 
 
 def _check_influence(problem: Problem) -> Row:
-    found = influence(
+    found = walk_through(
         problem.episodes,
         problem.model,
         problem.target,

@@ -2,6 +2,7 @@
 
 from butfor.figures.boxplot import boxplot_chart
 from butfor.figures.changes import changes_chart
+from butfor.figures.containment import containment_chart
 from butfor.figures.diagrams import scm_diagrams
 from butfor.figures.errors import errors_chart
 from butfor.figures.estimates import estimates_chart
@@ -10,13 +11,16 @@ from butfor.figures.labels import labels_chart
 from butfor.figures.nonidentifiability import nonidentifiability_chart
 from butfor.figures.outcome_table import outcome_table_chart
 from butfor.figures.pieces import pieces_chart
+from butfor.figures.reliability import reliability_chart
 from butfor.figures.save import save_figure
+from butfor.figures.scores import scores_chart
 from butfor.figures.trajectory import trajectory_chart
 from butfor.figures.uncertainty import uncertainty_chart
 
 __all__ = [
     "boxplot_chart",
     "changes_chart",
+    "containment_chart",
     "errors_chart",
     "estimates_chart",
     "influence_chart",
@@ -24,8 +28,10 @@ __all__ = [
     "nonidentifiability_chart",
     "outcome_table_chart",
     "pieces_chart",
+    "reliability_chart",
     "save_figure",
     "scm_diagrams",
+    "scores_chart",
     "trajectory_chart",
     "uncertainty_chart",
 ]

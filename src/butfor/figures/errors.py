@@ -8,7 +8,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from butfor.figures.panels import TOTAL, Panel, inner_width, lay_out, panel_layers
+from butfor.figures.level_panels import TOTAL, Panel, inner_width, lay_out, panel_layers
 from butfor.figures.rows import Domain, value_domain
 from butfor.figures.style import (
     BLACK,

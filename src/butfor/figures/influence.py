@@ -6,8 +6,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from butfor.carryover import NEGLIGIBLE
-from butfor.figures.panels import round_ticks
+from butfor.figures.level_panels import round_ticks
 from butfor.figures.style import (
     BLACK,
     BLUE,
@@ -25,6 +24,7 @@ from butfor.figures.style import (
     require_columns,
     wrap,
 )
+from butfor.steps import NEGLIGIBLE
 from butfor.words import percent
 
 PLOT = 380  # width of the part with the steps
@@ -52,7 +52,7 @@ def influence_chart(
     ----------
     influence
         A row an episode and step: `id, step, influence, mass, dies_at, share_after`, as
-        `Influence.frame` gives them; up to eight episodes, in the order to be drawn.
+        `Steps.influence_frame` gives them; up to eight episodes, in the order to be drawn.
     word
         What an episode is called.
     """

@@ -1,128 +1,136 @@
-"""Panels of a picture: values upwards on one scale, named levels side by side."""
+"""Small pictures side by side on one plane, each with a title and axes of its own."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import altair as alt
 
-from butfor.figures.style import BLACK, GREY, LINE, LINE_HEIGHT, TEXT, Row, data, pixels, wrap
+from butfor.figures.style import BLACK, GREY, LINE, LINE_HEIGHT, SMALL, Row, data, pixels, wrap
 
-TOTAL = 640  # width of the picture
-AXIS = 66  # room for numbers at the left of the first column
-GAP = 22  # between columns
-HEAD, FOOT = 30, 34  # room for a panel's name above it and for levels below it
+GRID = "#E3E6EA"
 
 
 @dataclass(frozen=True)
-class Panel:
-    """Where a panel lies, in pixels, and what it can show."""
+class Panels:
+    """Where the panels of a picture lie, in pixels, row by row."""
 
-    name: str
-    levels: tuple[str, ...]
-    left: float
-    top: float
-    width: float
-    height: float
-    low: float  # values at its lower and upper edge
-    high: float
+    titles: tuple[str, ...]
+    columns: int
+    size: tuple[int, int]  # width and height of one
+    gap: tuple[int, int]  # room at the left of each for its labels, and below it for its axis
 
-    def x(self, level: str, shift: float = 0.0) -> float:
-        """Middle of a level, moved by a share of its room."""
-        return self.left + self.width * (self.levels.index(level) + 0.5 + shift) / len(self.levels)
+    @property
+    def width(self) -> int:
+        """Width of the plane."""
+        return min(self.columns, len(self.titles)) * (self.size[0] + self.gap[0])
 
-    def y(self, value: float) -> float:
-        """Height of a value; beyond the scale its edge."""
-        share = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
-        return self.top + self.height * (1 - share)
+    @property
+    def height(self) -> int:
+        """Height of the plane."""
+        return sum(head + self.size[1] + self.gap[1] for head in self._heads)
 
+    @property
+    def _heads(self) -> list[int]:
+        """Room for the titles of each row of panels."""
+        lines = [len(self._broken(title)) for title in self.titles]
+        starts = range(0, len(lines), self.columns)
+        return [LINE_HEIGHT * max(lines[start : start + self.columns]) + 10 for start in starts]
 
-def lay_out(
-    levels: Mapping[str, Sequence[str]],
-    low: float,
-    high: float,
-    *,
-    columns: int = 2,
-    height: int = 170,
-) -> tuple[list[Panel], int]:
-    """Place a panel for each name, row by row; return them and the height of all."""
-    columns = min(columns, len(levels))
-    width = (TOTAL - AXIS - GAP * (columns - 1)) / columns
-    panels = []
-    for place, (name, mine) in enumerate(levels.items()):
-        row, column = divmod(place, columns)
-        left, top = column * (width + GAP), HEAD + row * (height + HEAD + FOOT)
-        panels.append(Panel(name, tuple(mine), left, top, width, height, low, high))
-    return panels, math.ceil(panels[-1].top + height + FOOT)
+    def _broken(self, title: str) -> list[str]:
+        return wrap(title, self.size[0] + self.gap[0] - 20, SMALL, bold=True, lines=4)
 
+    def corner(self, title: str) -> tuple[float, float]:
+        """Left upper corner of the panel with this title."""
+        row, column = divmod(self.titles.index(title), self.columns)
+        above = row * (self.size[1] + self.gap[1]) + sum(self._heads[: row + 1])
+        return column * (self.size[0] + self.gap[0]) + self.gap[0], above
 
-def panel_layers(
-    panels: Sequence[Panel], height: int, *, axis_title: str, strong: Mapping[str, str]
-) -> list[alt.Chart]:
-    """Draw frames, scales, names and levels; `strong` levels, by panel, are written bold."""
-    across = inner_width()
-    frames: list[Row] = []
-    lines: list[Row] = []
-    for panel in panels:
-        right, bottom = panel.left + panel.width, panel.top + panel.height
-        frames.append({"x": panel.left, "x2": right, "y": panel.top, "y2": bottom})
-        for tick in round_ticks(panel.low, panel.high):
-            lines.append({"x": panel.left, "x2": right, "y": panel.y(tick), "zero": tick == 0})
-    x, y = pixels("x", across), pixels("y", height, down=True)
-    grid = alt.Chart(data(lines)).encode(x=x, x2="x2:Q", y=y)
-    texts = _texts(panels, strong)
-    layers = [
-        grid.transform_filter("!datum.zero").mark_rule(color="#E3E6EA"),
-        grid.transform_filter("datum.zero").mark_rule(color=GREY, strokeWidth=1.5),
-        alt.Chart(data(frames))
-        .mark_rect(stroke=LINE, fill=None)
-        .encode(x=x, x2="x2:Q", y=y, y2="y2:Q"),
-    ]
-    for align in ("left", "center", "right"):
-        for weight in ("normal", "bold"):
-            chosen = [row for row in texts if (row["align"], row["weight"]) == (align, weight)]
-            if chosen:
-                mark = alt.Chart(data(chosen)).mark_text(
-                    align=align, fontWeight=weight, color=BLACK, lineHeight=LINE_HEIGHT
-                )
-                layers.append(mark.encode(x=x, y=y, text="text:N"))
-    title: Row = {"text": axis_title, "x": -AXIS + 12, "y": panels[0].top + panels[0].height / 2}
-    upwards = alt.Chart(data([title])).mark_text(angle=270, align="center")
-    return [*layers, upwards.encode(x=x, y=y, text="text:N")]
+    def place(self, title: str, x: float, y: float) -> dict[str, float]:
+        """Pixels of a point of a panel, both coordinates from 0 to 1, y upwards."""
+        left, top = self.corner(title)
+        return {"x": left + x * self.size[0], "y": top + (1 - y) * self.size[1]}
 
+    def encode(self) -> dict[str, Any]:
+        """Return the channels that place marks by the fields x and y."""
+        return {"x": pixels("x", self.width), "y": pixels("y", self.height, down=True)}
 
-def inner_width() -> int:
-    """Width of all panels together, without the numbers at their left."""
-    return TOTAL - AXIS
+    def frames(
+        self,
+        x_ticks: Mapping[float, str],
+        y_ticks: Mapping[str, Mapping[float, str]],
+        *,
+        x_title: str = "",
+        y_title: str = "",
+        y_grid: bool = True,
+    ) -> list[alt.Chart]:
+        """Draw titles, frames, ticks with their words by place from 0 to 1, and axis titles.
 
+        `y_ticks` are given by panel, `x_ticks` are the same for all.
+        """
+        boxes, lines = [], []
+        words: dict[str, list[Row]] = {"title": [], "below": [], "left": [], "side": []}
+        for title in self.titles:
+            left, top = self.corner(title)
+            right, bottom = left + self.size[0], top + self.size[1]
+            boxes.append({"x": left, "x2": right, "y": top, "y2": bottom})
+            broken = self._broken(title)
+            head = top - 6 - LINE_HEIGHT * len(broken) + LINE_HEIGHT / 2
+            words["title"].append({"x": left, "y": head, "words": broken})
+            for at, word in x_ticks.items():
+                x = left + at * self.size[0]
+                lines.append({"x": x, "x2": x, "y": top, "y2": bottom})
+                words["below"].append({"x": x, "y": bottom + 12, "words": word.split("\n")})
+            for at, word in y_ticks[title].items():
+                y = top + (1 - at) * self.size[1]
+                if y_grid:
+                    lines.append({"x": left, "x2": right, "y": y, "y2": y})
+                words["left"].append({"x": left - 6, "y": y, "words": word})
+            if x_title:
+                low = bottom + 30
+                words["below"].append({"x": (left + right) / 2, "y": low, "words": x_title})
+            if y_title:
+                middle = {"x": left - self.gap[0] + 12, "y": (top + bottom) / 2, "words": y_title}
+                words["side"].append(middle)
+        layers = [alt.Chart(data(boxes)).mark_rect(fill=None, stroke=LINE).encode(**self._ends())]
+        layers.append(alt.Chart(data(lines)).mark_rule(color=GRID).encode(**self._ends()))
+        styles: dict[str, Row] = {
+            "title": {"align": "left", "fontWeight": "bold", "fontSize": SMALL},
+            "below": {"align": "center", "fontSize": SMALL - 1, "color": GREY},
+            "left": {"align": "right", "fontSize": SMALL - 1, "color": BLACK},
+            "side": {"align": "center", "angle": 270, "fontSize": SMALL - 1, "color": GREY},
+        }
+        for kind, rows in words.items():
+            if rows:
+                marks = alt.Chart(data(rows)).mark_text(lineHeight=LINE_HEIGHT, **styles[kind])
+                layers.append(marks.encode(text="words:N", **self.encode()))
+        return layers
 
-def _texts(panels: Sequence[Panel], strong: Mapping[str, str]) -> list[Row]:
-    texts: list[Row] = []
-
-    def add(text: object, x: float, y: float, align: str, weight: str = "normal") -> None:
-        texts.append({"text": text, "x": x, "y": y, "align": align, "weight": weight})
-
-    for panel in panels:
-        name = wrap(panel.name, panel.width, TEXT, bold=True, lines=1)
-        add(name, panel.left, panel.top - 12, "left", "bold")
-        for level in panel.levels:
-            room = panel.width / len(panel.levels)
-            weight = "bold" if strong.get(panel.name) == level else "normal"
-            label = wrap(level, room, TEXT, lines=1)
-            add(label, panel.x(level), panel.top + panel.height + 13, "center", weight)
-        if panel.left == 0:
-            for tick in round_ticks(panel.low, panel.high):
-                words = "0" if tick == 0 else f"{tick:+g}".replace("-", "\N{MINUS SIGN}")
-                add(words, -8, panel.y(tick), "right")
-    return texts
+    def _ends(self) -> dict[str, Any]:
+        return self.encode() | {"x2": "x2:Q", "y2": "y2:Q"}
 
 
-def round_ticks(low: float, high: float, most: int = 7) -> list[float]:
-    """Round values between two, so many at most."""
-    rough = (high - low) / (most - 1)
-    unit = 10.0 ** math.floor(math.log10(rough))
-    step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= rough)
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    return [round(number * step, 10) for number in range(first, last + 1)]
+def series_legend(
+    field: str, names: Sequence[str], colors: Sequence[str], shapes: Sequence[str], *, columns: int
+) -> dict[str, Any]:
+    """Return colour and shape of series by name, with one legend for both."""
+    legend = alt.Legend(
+        title=None,
+        orient="top",
+        symbolSize=110,
+        symbolOpacity=1,
+        columns=columns,
+        labelLimit=330,
+        offset=6,
+    )
+    size = len(names)
+    return {
+        "color": alt.Color(f"{field}:N", legend=legend).scale(
+            domain=list(names), range=list(colors[:size])
+        ),
+        "shape": alt.Shape(f"{field}:N", legend=legend).scale(
+            domain=list(names), range=list(shapes[:size])
+        ),
+    }

@@ -6,7 +6,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from butfor.figures.panels import TOTAL, inner_width, lay_out, panel_layers
+from butfor.figures.level_panels import TOTAL, inner_width, lay_out, panel_layers
 from butfor.figures.rows import Domain
 from butfor.figures.style import BLACK, Row, data, finish, pixels, require_columns
 

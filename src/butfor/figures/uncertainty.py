@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.figures.panels import round_ticks
+from butfor.figures.level_panels import round_ticks
 from butfor.figures.rows import Domain, value_domain
 from butfor.figures.style import (
     BLACK,

@@ -7,7 +7,7 @@ plain-Python twin in `tests/reference/`.
 from butfor.kernels.bounds import episode_bounds, row_bounds
 from butfor.kernels.chain import Dynamics, Log, Problem
 from butfor.kernels.changes import fewest_changes
-from butfor.kernels.episodes import draw_counterfactuals, episode_influence, exact_outcomes
+from butfor.kernels.episodes import draw_counterfactuals, exact_outcomes
 from butfor.kernels.mechanisms import (
     GUMBEL_MAX,
     INDEPENDENT,
@@ -21,6 +21,7 @@ from butfor.kernels.models import Models, exact_outcomes_of_models, value_tables
 from butfor.kernels.random import GOLDEN, MIX_1, MIX_2, uniform
 from butfor.kernels.rows import Rows
 from butfor.kernels.sepsis import NOISE_SIZE, sepsis_noise, sepsis_steps, simulate_sepsis
+from butfor.kernels.walk import Steps, walk_episodes
 
 __all__ = [
     "GOLDEN",
@@ -38,10 +39,10 @@ __all__ = [
     "Models",
     "Problem",
     "Rows",
+    "Steps",
     "counterfactual_rows",
     "draw_counterfactuals",
     "episode_bounds",
-    "episode_influence",
     "exact_outcomes",
     "exact_outcomes_of_models",
     "fewest_changes",
@@ -51,4 +52,5 @@ __all__ = [
     "simulate_sepsis",
     "uniform",
     "value_tables_of_models",
+    "walk_episodes",
 ]

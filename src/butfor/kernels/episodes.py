@@ -1,9 +1,9 @@
-"""Counterfactuals of whole episodes: outcomes exactly, trajectories drawn, influence by step."""
+"""Counterfactuals of whole episodes: outcomes exactly, and trajectories drawn."""
 
 from butfor.kernels.chain import choose, forget, make_work, move, observe
 from butfor.kernels.compiled import bare, compiled
 from butfor.kernels.random import uniform
-from butfor.kernels.rows import meets, pick_by_mass
+from butfor.kernels.rows import pick_by_mass
 
 DRAW_STRIDE = 1 << 32  # numbers of an episode's stream that belong to one draw
 
@@ -155,96 +155,3 @@ def draw_step(problem, work, s, i, seen_entry, key, counter):
     seen_row = log.state[i] * actions + log.action[i]
     low, high = move(problem, work, row, seen_row, seen_entry)
     return action, low + pick_by_mass(work.moves.mass, 0, high - low, u)
-
-
-@compiled
-def episode_influence(
-    first, last, problem, going_after, earned_after, by_step, mass, earned, other, apart
-):
-    """Measure how far the chains of `exact_outcomes` are from the model, step by step.
-
-    At step t of episodes first .. last - 1, over the mass that has no outcome yet: `mass` [n, H],
-    the mean of TV(K_t(.|s, a), P(.|s, a)) as `by_step` [n, H], and the expected absolute reward as
-    `earned` [n, H]; the mass in another row than the observed one as `other` [n, H], and the part
-    of it in rows that have no label in common with that one as `apart` [n, H]. Past the observed
-    end K = P; what then follows h steps later is known from the state: the probability of no
-    outcome yet `going_after` [H, S] and the expected absolute reward `earned_after` [H, S]. Returns
-    as `exact_outcomes` does.
-    """
-    work = make_work(problem)
-    for episode in range(first, last):
-        impossible = measure_episode(
-            problem, work, episode, going_after, earned_after, by_step, mass, earned, other, apart
-        )
-        if impossible >= 0:
-            return impossible
-    return -1
-
-
-@bare
-def measure_episode(
-    problem, work, episode, going_after, earned_after, by_step, mass, earned, other, apart
-):
-    """Measure one episode for `episode_influence`."""
-    log, target = problem.log, problem.target
-    rows, next_state, reward, _, states, actions, _ = problem.dynamics
-    now, later = work.now, work.later
-    now_states, later_states = work.now_states, work.later_states
-    now_states[0] = log.state[log.start[episode]]
-    now[now_states[0]] = 1.0
-    active = 1
-    length = log.stop[episode] - log.start[episode]
-    for t in range(length):
-        i = log.start[episode] + t
-        seen_row = log.state[i] * actions + log.action[i]
-        seen_entry = observe(problem, work, episode, i)
-        if seen_entry < 0:
-            return i
-        reached = 0
-        going, moved_by = 0.0, 0.0
-        for slot in range(active):
-            s = now_states[slot]
-            here = now[s]
-            now[s] = 0.0
-            going += here
-            choose(problem, work, s, i)
-            start = target.start[s]
-            for j in range(target.start[s + 1] - start):
-                share = here * work.choices.mass[j]
-                if share == 0.0:
-                    continue
-                row = s * actions + target.label[start + j]
-                if row != seen_row:
-                    other[episode, t] += share
-                    if not meets(rows, row, work.p_state):
-                        apart[episode, t] += share
-                low, high = move(problem, work, row, seen_row, seen_entry)
-                kept = 0.0  # what K and P have in common
-                for e in range(low, high):
-                    kept += min(work.moves.mass[e - low], rows.probability[e])
-                    moved = share * work.moves.mass[e - low]
-                    if moved == 0.0:
-                        continue
-                    earned[episode, t] += moved * abs(reward[e])
-                    x = next_state[e]
-                    if x < states:
-                        if later[x] == 0.0:
-                            later_states[reached] = x
-                            reached += 1
-                        later[x] += moved
-                moved_by += share * max(0.0, 1.0 - kept)
-        if going > 0.0:
-            by_step[episode, t] = moved_by / going
-        mass[episode, t] = going
-        forget(problem, work, i)
-        now, later = later, now
-        now_states, later_states = later_states, now_states
-        active = reached
-    for slot in range(active):
-        s = now_states[slot]
-        here = now[s]
-        now[s] = 0.0
-        for h in range(log.left[episode]):
-            mass[episode, length + h] += here * going_after[h, s]
-            earned[episode, length + h] += here * earned_after[h, s]
-    return -1

@@ -17,6 +17,7 @@ from butfor.sepsis.dynamics import (
     step,
     transition_tensor,
 )
+from butfor.sepsis.replay import own_counterfactuals
 from butfor.sepsis.simulate import simulate, simulation_noise
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "initial_distribution",
     "model",
     "outcome_of",
+    "own_counterfactuals",
     "simulate",
     "simulation_noise",
     "step",

@@ -93,7 +93,8 @@ def report_progress(progress: Progress | None, total: int) -> Callable[[], None]
 
 
 def _signed(value: float, digits: int) -> str:
-    return f"{value:+.{digits}f}".replace("-", "\N{MINUS SIGN}")
+    shown = round(value, digits) + 0.0  # never −0.000
+    return f"{shown:+.{digits}f}".replace("-", "\N{MINUS SIGN}")
 
 
 def _without_nan(value: Any) -> Any:

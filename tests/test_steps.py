@@ -1,13 +1,12 @@
 """Influence: hand values, invariants, the slow twin, threads, bad input."""
 
-from dataclasses import fields
-
 import numpy as np
 import pytest
 
 import butfor as bf
-from butfor.carryover import Influence, influence
-from tests.reference import influence as reference
+from butfor.policy import action_counts
+from butfor.steps import Steps, walk_through
+from tests.reference import steps as reference
 from tests.support import (
     random_model,
     random_policy,
@@ -55,6 +54,7 @@ def one_step(rows, *, seen, action=0, horizon=1):
 
 
 EVEN = np.array([[0.5, 0.5]])
+TWINS = ("influence", "mass", "earned", "other", "apart")  # as the slow twin returns them
 
 
 # ------------------------------------------------------------------------------------ hand values
@@ -64,16 +64,16 @@ def test_one_step_under_another_action_has_the_total_variation_of_its_rows():
     # p = (.5, .4, .1), q = (.1, .4, .5), the first seen: K = (.2, .229, .571), so that
     # TV(K, q) = (|.2 - .1| + |.229 - .4| + |.571 - .5|) / 2 = .171 = .4 - .229, all of it one way.
     log, model = one_step([[0.5, 0.4, 0.1], [0.1, 0.4, 0.5]], seen=0)
-    result = influence(log, model, [[0.0, 1.0]], behavior=EVEN)
+    result = walk_through(log, model, [[0.0, 1.0]], behavior=EVEN)
     law = bf.counterfactual_distribution([0.5, 0.4, 0.1], [0.1, 0.4, 0.5], observed=0)
-    np.testing.assert_allclose(result.by_step, [[0.4 - law[1]]], atol=1e-14)
-    np.testing.assert_allclose(result.by_step, [[0.171]], atol=5e-4)
+    np.testing.assert_allclose(result.influence, [[0.4 - law[1]]], atol=1e-14)
+    np.testing.assert_allclose(result.influence, [[0.171]], atol=5e-4)
 
 
 def test_the_same_action_in_the_same_state_has_influence_one_less_its_probability():
     log, model = one_step([[0.5, 0.4, 0.1], [0.1, 0.4, 0.5]], seen=2)
-    result = influence(log, model, [[1.0, 0.0]], behavior=EVEN)
-    np.testing.assert_allclose(result.by_step, [[0.9]], atol=1e-15)
+    result = walk_through(log, model, [[1.0, 0.0]], behavior=EVEN)
+    np.testing.assert_allclose(result.influence, [[0.9]], atol=1e-15)
 
 
 def test_mass_and_earnings_go_on_by_the_model_past_the_observed_end():
@@ -81,8 +81,8 @@ def test_mass_and_earnings_go_on_by_the_model_past_the_observed_end():
     # the influence is 0. The state is left with chance .5 a step: mass 1, .5, .25, and each step
     # earns |-1| or |+1| with chance .5 of that mass.
     log, model = one_step([[0.0, 1.0, 0.0], [0.5, 0.25, 0.25]], seen=1, horizon=3)
-    result = influence(log, model, [[0.0, 1.0]], behavior=EVEN)
-    np.testing.assert_allclose(result.by_step, [[0, 0, 0]], atol=1e-15)
+    result = walk_through(log, model, [[0.0, 1.0]], behavior=EVEN)
+    np.testing.assert_allclose(result.influence, [[0, 0, 0]], atol=1e-15)
     np.testing.assert_allclose(result.mass, [[1, 0.5, 0.25]], atol=1e-15)
     np.testing.assert_allclose(result.earned, [[0.5, 0.25, 0.125]], atol=1e-15)
     assert result.dies_at.tolist() == [0]
@@ -94,12 +94,15 @@ def test_it_dies_after_the_last_step_that_is_not_negligible():
     # Episode 0: alive at 0 and again at 2, dead from 3 on: .3 + .1 of its .5 is earned by then.
     # Episode 1 never lives; it earns nothing, so that all of its steps come after.
     # Episode 2 never dies.
-    result = Influence(
-        by_step=np.array([[0.4, 0.01, 0.05, 0.0], [0.04, 0.0, 0.0, 0.0], [0.1, 0.1, 0.1, 0.1]]),
+    result = Steps(
+        influence=np.array([[0.4, 0.01, 0.05, 0.0], [0.04, 0.0, 0.0, 0.0], [0.1, 0.1, 0.1, 0.1]]),
         mass=np.array([[1.0, 1.0, 0.5, 0.5], [1.0, 1.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]]),
         earned=np.array([[0.0, 0.3, 0.1, 0.1], [0.0] * 4, [0.0, 0.0, 0.0, 1.0]]),
+        evidence=np.ones((3, 4)),
+        thin=np.zeros((3, 4)),
         other=np.zeros((3, 4)),
         apart=np.zeros((3, 4)),
+        probability=np.zeros((0, 5, 1)),
     )
     assert result.dies_at.tolist() == [3, 0, 4]
     np.testing.assert_allclose(result.share_after, [0.2, 1.0, 0.0], atol=1e-15)
@@ -113,15 +116,15 @@ def test_it_dies_after_the_last_step_that_is_not_negligible():
 def test_target_equal_to_behavior_walks_the_observed_path(problem):
     # the counterfactual is the episode itself: every observed step has influence 1 - P(observed)
     model, behavior, _, log = problem
-    result = influence(log, model, behavior, behavior=behavior, horizon=8)
+    result = walk_through(log, model, behavior, behavior=behavior, horizon=8)
     plain = reference_model(model)
     for i, episode in enumerate(reference_episodes(log)):
         steps = zip(*episode, strict=True)
         expected = [1 - plain.rows[s, a][x][0] for s, a, x in steps]
         length = len(expected)
-        np.testing.assert_allclose(result.by_step[i, :length], expected, atol=1e-12)
+        np.testing.assert_allclose(result.influence[i, :length], expected, atol=1e-12)
         np.testing.assert_allclose(result.mass[i, :length], 1.0, atol=1e-12)
-        assert (result.by_step[i, length:] == 0).all()
+        assert (result.influence[i, length:] == 0).all()
         if log.outcome[i] >= 0:
             np.testing.assert_allclose(result.mass[i, length:], 0.0, atol=1e-12)
 
@@ -129,14 +132,14 @@ def test_target_equal_to_behavior_walks_the_observed_path(problem):
 def test_disjoint_supports_have_no_influence():
     # under action 1 nothing can happen that could happen under action 0: K = q
     log, model = one_step([[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]], seen=0)
-    result = influence(log, model, [[0.0, 1.0]], behavior=EVEN)
-    assert result.by_step.max() == 0
+    result = walk_through(log, model, [[0.0, 1.0]], behavior=EVEN)
+    assert result.influence.max() == 0
     assert (result.other.sum(), result.apart.sum(), result.share_apart) == (1, 1, 1)
 
 
 def test_no_pair_of_rows_is_met_where_the_counterfactual_is_the_episode():
     log, model = one_step([[0.5, 0.4, 0.1], [0.1, 0.4, 0.5]], seen=2)
-    result = influence(log, model, [[1.0, 0.0]], behavior=EVEN)
+    result = walk_through(log, model, [[1.0, 0.0]], behavior=EVEN)
     assert result.other.sum() == 0
     assert np.isnan(result.share_apart)
 
@@ -147,15 +150,15 @@ def test_a_deterministic_model_has_no_influence_anywhere():
     model = bf.TabularMDP.from_arrays(rows, outcomes=[bf.Outcome("a", 0.0), bf.Outcome("b", 1.0)])
     behavior, target = random_policy(generator, model), random_policy(generator, model)
     log = simulate_log(generator, model, behavior, 20, 5)
-    assert influence(log, model, target, behavior=behavior).by_step.max() == 0
+    assert walk_through(log, model, target, behavior=behavior).influence.max() == 0
 
 
 def test_influence_is_a_probability_and_ends_with_the_observed_episode(sepsis):
     log, model, target = sepsis
-    result = influence(log, model, bf.soften(target, 0.1))
-    assert (result.by_step >= 0).all()
-    assert (result.by_step <= 1).all()
-    assert (result.by_step[np.arange(20) >= log.lengths[:, None]] == 0).all()
+    result = walk_through(log, model, bf.soften(target, 0.1))
+    assert (result.influence >= 0).all()
+    assert (result.influence <= 1).all()
+    assert (result.influence[np.arange(20) >= log.lengths[:, None]] == 0).all()
     assert (np.diff(result.mass, axis=1) <= 1e-12).all()
     assert (result.dies_at <= log.lengths).all()
     for share in (result.share_after, result.share_about):
@@ -166,7 +169,7 @@ def test_what_is_earned_adds_up_to_the_outcomes_that_are_reached(sepsis):
     # both outcomes of sepsis have a reward of size one, and nothing else has any
     log, model, target = sepsis
     exact = bf.counterfactual_outcomes(log, model, target)
-    result = influence(log, model, target)
+    result = walk_through(log, model, target)
     np.testing.assert_allclose(
         result.earned.sum(axis=1), exact.probability[:, :-1].sum(axis=1), atol=1e-12
     )
@@ -180,7 +183,9 @@ def test_what_is_earned_adds_up_to_the_outcomes_that_are_reached(sepsis):
 def test_influence_equals_its_slow_twin(problem, shared, horizon):
     model, behavior, target, log = problem
     noise = "shared" if shared else "fresh"
-    result = influence(log, model, target, behavior=behavior, action_noise=noise, horizon=horizon)
+    result = walk_through(
+        log, model, target, behavior=behavior, action_noise=noise, horizon=horizon
+    )
     plain = reference_model(model)
     for i, episode in enumerate(reference_episodes(log.truncate(horizon))):
         twin = reference.influence(
@@ -191,9 +196,85 @@ def test_influence_equals_its_slow_twin(problem, shared, horizon):
             shared=shared,
             horizon=horizon,
         )
-        for field, slow in zip(fields(Influence), twin, strict=True):
-            mine = getattr(result, field.name)[i]
-            np.testing.assert_allclose(mine, slow, atol=1e-12)
+        for name, slow in zip(TWINS, twin, strict=True):
+            np.testing.assert_allclose(getattr(result, name)[i], slow, atol=1e-12)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("horizon", [3, 9])
+def test_evidence_and_probabilities_equal_their_slow_twin(problem, shared, horizon):
+    model, behavior, target, log = problem
+    noise = "shared" if shared else "fresh"
+    result = walk_through(
+        log,
+        model,
+        target,
+        behavior=behavior,
+        action_noise=noise,
+        horizon=horizon,
+        probability=True,
+    )
+    plain = reference_model(model)
+    cut = log.truncate(horizon)
+    for i, episode in enumerate(reference_episodes(cut)):
+        medians, thin, places = reference.evidence(
+            plain,
+            episode,
+            behavior.tolist(),
+            target.tolist(),
+            action_counts(cut).tolist(),
+            shared=shared,
+            horizon=horizon,
+        )
+        np.testing.assert_array_equal(result.evidence[i], medians)
+        np.testing.assert_allclose(result.thin[i], thin, atol=1e-12)
+        for t, place in enumerate(places):
+            dense = np.zeros(result.probability.shape[2])
+            dense[list(place)] = list(place.values())
+            np.testing.assert_allclose(result.probability[i, t], dense, atol=1e-12)
+    exact = bf.counterfactual_outcomes(
+        log, model, target, behavior=behavior, action_noise=noise, horizon=horizon
+    )
+    ends = result.probability[:, -1, model.n_states :]
+    np.testing.assert_allclose(ends, exact.probability[:, :-1], atol=1e-12)
+
+
+def test_similar_past_cases_leave_the_episode_itself_out():
+    # Two episodes of one step take action 0 in state 0, one takes action 1. Under "always 0" the
+    # first two rest on one other case each, the third, which did not take it, on two.
+    log = bf.Episodes.from_arrays(
+        [0, 0, 0],
+        [0, 0, 1],
+        [0, 0, 0],
+        offsets=[0, 1, 2, 3],
+        outcome=[0, 0, 0],
+        outcomes=[bf.Outcome("end", 1.0)],
+        states=1,
+        actions=2,
+        horizon=1,
+    )
+    result = walk_through(log, bf.fit_mdp(log), [[1.0, 0.0]])
+    assert result.evidence.tolist() == [[1.0], [1.0], [2.0]]
+    assert result.evidence_min.tolist() == [1.0, 1.0, 2.0]
+    assert result.thin_share.tolist() == [1.0, 1.0, 1.0]
+    alone = walk_through(log.select([2]), bf.fit_mdp(log), [[1.0, 0.0]], counts=action_counts(log))
+    assert alone.evidence.tolist() == [[2.0]]
+
+
+def test_steps_with_little_mass_do_not_count_for_the_least_evidence():
+    shape = (1, 3)
+    result = Steps(
+        influence=np.zeros(shape),
+        mass=np.array([[1.0, 0.05, 0.04]]),
+        earned=np.zeros(shape),
+        evidence=np.array([[40.0, 7.0, 0.0]]),
+        thin=np.array([[0.0, 0.05, 0.04]]),
+        other=np.zeros(shape),
+        apart=np.zeros(shape),
+        probability=np.zeros((0, 4, 1)),
+    )
+    assert result.evidence_min.tolist() == [7.0]
+    np.testing.assert_allclose(result.thin_share, [0.09 / 1.09])
 
 
 def test_icml2019_ends_equal_the_slow_twin():
@@ -201,28 +282,27 @@ def test_icml2019_ends_equal_the_slow_twin():
     model = bf.fit_mdp(log, terminal="icml2019")
     target = bf.soften(bf.policy_iteration(model), 0.2)
     behavior = bf.estimate_behavior(log, terminal="icml2019")
-    result = influence(log, model, target)
+    result = walk_through(log, model, target)
     plain = reference_model(model)
     for i, episode in enumerate(reference_episodes(log, "icml2019")[:6]):
         twin = reference.influence(
             plain, episode, behavior.tolist(), target.tolist(), shared=True, horizon=20
         )
-        for field, slow in zip(fields(Influence), twin, strict=True):
-            mine = getattr(result, field.name)[i]
-            np.testing.assert_allclose(mine, slow, atol=1e-12)
+        for name, slow in zip(TWINS, twin, strict=True):
+            np.testing.assert_allclose(getattr(result, name)[i], slow, atol=1e-12)
 
 
 def test_results_do_not_depend_on_threads_and_one_episode_replays_alone(sepsis):
     log, model, target = sepsis
     behavior = bf.estimate_behavior(log)
     one, two = (
-        influence(log, model, bf.soften(target, 0.1), behavior=behavior, threads=threads)
+        walk_through(log, model, bf.soften(target, 0.1), behavior=behavior, threads=threads)
         for threads in (1, 2)
     )
-    np.testing.assert_array_equal(one.by_step, two.by_step)
+    np.testing.assert_array_equal(one.influence, two.influence)
     np.testing.assert_array_equal(one.earned, two.earned)
-    alone = influence(log.select([17]), model, bf.soften(target, 0.1), behavior=behavior)
-    np.testing.assert_array_equal(alone.by_step[0], one.by_step[17])
+    alone = walk_through(log.select([17]), model, bf.soften(target, 0.1), behavior=behavior)
+    np.testing.assert_array_equal(alone.influence[0], one.influence[17])
     np.testing.assert_array_equal(alone.mass[0], one.mass[17])
 
 
@@ -233,13 +313,13 @@ def test_a_transition_of_probability_zero_is_refused_with_its_place(sepsis):
     log, _, target = sepsis
     model = bf.fit_mdp(log.select(np.arange(100)))
     with pytest.raises(ValueError, match=r"episode 1\d\d, step \d+ goes from state \d+ by action"):
-        influence(log, model, target)
+        walk_through(log, model, target)
 
 
 def test_an_action_that_the_behavior_never_takes_is_refused(sepsis):
     log, model, target = sepsis
     with pytest.raises(ValueError, match=r"takes action \d in state \d+, which the behavior"):
-        influence(log, model, target, behavior=target)
+        walk_through(log, model, target, behavior=target)
 
 
 @pytest.mark.parametrize(
@@ -255,4 +335,4 @@ def test_an_action_that_the_behavior_never_takes_is_refused(sepsis):
 def test_bad_requests_are_refused(sepsis, arguments, message):
     log, model, target = sepsis
     with pytest.raises(ValueError, match=message):
-        influence(log, model, **({"target": target} | arguments))
+        walk_through(log, model, **({"target": target} | arguments))

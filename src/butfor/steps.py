@@ -1,0 +1,181 @@
+"""A counterfactual step by step: where it is, how far it is about the patient, what it rests on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from butfor import kernels
+from butfor.episodes import Episodes
+from butfor.mdp import TabularMDP
+from butfor.policy import action_counts
+from butfor.scm.mechanism import Mechanism
+from butfor.streams import Progress
+from butfor.task import prepare_task
+from butfor.variables import Floats
+
+NEGLIGIBLE = 0.05  # influence below this is plain simulation: no probability moves by more
+THIN = 10  # similar past cases: fewer are thin evidence
+SPARSE = 0.05  # of the mass without an outcome: steps with less do not count for the least evidence
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """What the counterfactuals of n episodes are made of, by step, up to the horizon H.
+
+    All but `probability` is about the mass that has no outcome before a step. *Similar past cases*
+    of a pair of state and action are the logged transitions of that pair, without those of the
+    episode itself.
+    """
+
+    influence: Floats  # [n, H] mean total variation between the row used and the model's own
+    mass: Floats  # [n, H] probability of no outcome yet
+    earned: Floats  # [n, H] expected absolute reward
+    evidence: Floats  # [n, H] median similar past cases; nan where no mass is left
+    thin: Floats  # [n, H] mass at pairs with fewer than 10 of them
+    other: Floats  # [n, H] mass in another row (state and action) than the observed one
+    apart: Floats  # [n, H] part of that in rows without a label of the observed one
+    probability: Floats  # [n, H + 1, S + O] of each state and outcome; [0, …] unless asked for
+
+    @property
+    def dies_at(self) -> NDArray[np.int64]:
+        """First step from which the influence stays below .05, [n]; H where it never dies."""
+        alive = self.influence >= NEGLIGIBLE
+        last = alive.shape[1] - alive[:, ::-1].argmax(axis=1)
+        return np.where(alive.any(axis=1), last, 0)
+
+    @property
+    def share_after(self) -> Floats:
+        """Share of the expected absolute reward earned after it has died, [n].
+
+        Where rewards come with outcomes only, it is the share of the outcomes that are simulation.
+        Where nothing is ever earned it is the share of the expected steps.
+        """
+        after = np.arange(self.mass.shape[1]) >= self.dies_at[:, None]
+        weight = np.where(self.earned.sum(axis=1, keepdims=True) > 0, self.earned, self.mass)
+        return np.asarray((weight * after).sum(axis=1) / weight.sum(axis=1))
+
+    @property
+    def share_about(self) -> Floats:
+        """Share of the expected steps at which the influence is at least .05, [n]."""
+        alive = self.influence >= NEGLIGIBLE
+        return np.asarray((self.mass * alive).sum(axis=1) / self.mass.sum(axis=1))
+
+    @property
+    def share_apart(self) -> float:
+        """Share of the pairs of rows met that have no label in common; nan where none is met.
+
+        A pair is the observed row of a step and another one in which the counterfactual then is;
+        it counts by the probability of being there. Nothing of the patient crosses such a pair.
+        """
+        met = float(self.other.sum())
+        return float(self.apart.sum()) / met if met > 0 else float("nan")
+
+    @property
+    def evidence_min(self) -> Floats:
+        """Least of the median similar past cases, over steps with at least 5 % of the mass, [n]."""
+        counted = np.where(self.mass >= SPARSE, self.evidence, np.inf)
+        return np.asarray(counted.min(axis=1))
+
+    @property
+    def thin_share(self) -> Floats:
+        """Share of the expected steps that rest on fewer than 10 similar past cases, [n]."""
+        return np.asarray(self.thin.sum(axis=1) / self.mass.sum(axis=1))
+
+    def influence_frame(self, ids: ArrayLike) -> pd.DataFrame:
+        """Return a row an episode and step: `id, step, influence, mass, dies_at, share_after`.
+
+        `ids` [n] are those of the episodes.
+        """
+        names = np.asarray(ids)
+        count, steps = self.influence.shape
+        if names.shape != (count,):
+            raise ValueError(f"ids has shape {names.shape}, expected ({count},), one an episode")
+        return pd.DataFrame(
+            {
+                "id": np.repeat(names, steps),
+                "step": np.tile(np.arange(steps), count),
+                "influence": self.influence.ravel(),
+                "mass": self.mass.ravel(),
+                "dies_at": np.repeat(self.dies_at, steps),
+                "share_after": np.repeat(self.share_after, steps),
+            }
+        )
+
+
+def walk_through(
+    episodes: Episodes,
+    model: TabularMDP,
+    target: ArrayLike,
+    *,
+    behavior: ArrayLike | None = None,
+    mechanism: Mechanism | None = None,
+    action_noise: str = "shared",
+    horizon: int | None = None,
+    counts: ArrayLike | None = None,
+    probability: bool = False,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Steps:
+    """Walk through each counterfactual: where it is at each step, and what that rests on.
+
+    With m_t(s, a) the probability that the counterfactual is at step t, without an outcome, in s
+    and takes a, the influence at t is sum m_t TV(K_t(.|s, a), P(.|s, a)) / sum m_t: by how much at
+    most the observed step changes the probability of any event there. It is 0 past the observed
+    end, and 0 where the model leaves nothing to chance.
+
+    Parameters
+    ----------
+    behavior, mechanism, action_noise, horizon, threads, progress
+        See `counterfactual_outcomes`.
+    counts : [S, A], optional
+        Logged transitions of each pair, those of these episodes among them; by default counted
+        from these episodes. Give those of the whole log when walking through a part of it.
+    probability : bool
+        Whether to keep the probability of every state at every step: memory for n H S numbers.
+
+    Notes
+    -----
+    Influence is about transitions: shared noise of actions decides where the mass goes, and is not
+    itself counted. Where the counterfactual takes the observed action in the observed state, the
+    influence is 1 - P(observed). Zero says that the counterfactual is the model's simulation,
+    whoever the patient was; it does not say whether that simulation is right.
+    """
+    task = prepare_task(
+        episodes,
+        model,
+        target,
+        behavior=behavior,
+        mechanism=mechanism,
+        action_noise=action_noise,
+        horizon=horizon,
+    )
+    seen = action_counts(task.episodes) if counts is None else np.asarray(counts, dtype=np.int64)
+    size = (len(task.episodes), task.horizon)
+    found = kernels.Steps(
+        influence=np.zeros(size),
+        mass=np.zeros(size),
+        earned=np.zeros(size),
+        evidence=np.full(size, np.nan),
+        thin=np.zeros(size),
+        other=np.zeros(size),
+        apart=np.zeros(size),
+        probability=np.zeros(
+            (
+                size[0] if probability else 0,
+                task.horizon + 1,
+                model.n_states + len(model.outcomes),
+            )
+        ),
+    )
+    task.run(
+        lambda first, last: kernels.walk_episodes(
+            first, last, task.problem, seen, float(THIN), found
+        ),
+        threads=threads,
+        progress=progress,
+    )
+    return Steps(**found._asdict())

@@ -1,0 +1,284 @@
+"""Which mechanism comes closest to the truth? Counterfactuals scored against a simulator's own.
+
+Noise of the sepsis simulator belongs to patient and step, so that the same patient can be treated
+otherwise, in truth. Each mechanism says how likely each outcome would then have been; the truth
+says which one it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.sparse as sparse
+from numpy.typing import NDArray
+
+from butfor import sepsis
+from butfor.bounds import counterfactual_bounds
+from butfor.checks import check_choice, check_whole
+from butfor.counterfactual import counterfactual_outcomes
+from butfor.episodes import Episodes
+from butfor.fit import fit_mdp
+from butfor.mdp import TabularMDP
+from butfor.planning import policy_iteration, policy_value, value_tables
+from butfor.policy import TERMINALS
+from butfor.scm.gumbel_max import GumbelMax
+from butfor.scm.independent import Independent
+from butfor.scm.inverse_cdf import InverseCDF
+from butfor.scm.maximal import MaximalCoupling
+from butfor.scm.mechanism import Mechanism
+from butfor.streams import check_seed
+from butfor.studies.scoring import Mask, Truth, brier
+from butfor.variables import Floats
+
+HIDDEN = ("glucose", "diabetes")
+HORIZON = 20
+DISCOUNT = 0.99  # of planning
+OWN_DRAWS = 25  # of the simulator's noise given what was seen
+BOUNDED = 250  # episodes of each log for which bounds are found: these take longest
+WITHOUT_VASOPRESSORS = 6  # keeps the bits of antibiotics and ventilation in an action
+
+GUMBEL, SIGNS, ENDS = "Gumbel-Max", ", on vital signs", ", ends too"
+MECHANISMS: dict[str, Mechanism] = {
+    GUMBEL: GumbelMax(),
+    GUMBEL + SIGNS: GumbelMax(),
+    GUMBEL + SIGNS + ENDS: GumbelMax(),
+    "Maximal coupling": MaximalCoupling(),
+    "Maximal coupling" + SIGNS: MaximalCoupling(),
+    "Inverse CDF": InverseCDF(),
+    "Independent": Independent(),
+}
+OWN = "Simulator's own mechanism"
+ALONE, AGAIN, RATE = "Model alone", "Outcome as observed", "Base rate"
+REFERENCES = (OWN, ALONE, AGAIN, RATE)
+
+CASES = {  # by key: which model answers, about which target
+    "true-withheld": ("True model", "vasopressors withheld"),
+    "true-learned": ("True model", "learned policy"),
+    "learned-hidden": ("Learned model, two variables hidden", "learned policy"),
+    "learned-full": ("Learned model, nothing hidden", "policy learned with nothing hidden"),
+}
+CLASSES = ("any", "stable", "stable" + SIGNS)
+OUTCOMES = ("died", "discharged", "no change")
+GROUPS = ("none", "up to 25 %", "25 to 50 %", "over 50 %")  # of the decisions are changed
+EVERYONE = "all"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What can be chosen."""
+
+    repeats: int = 20
+    seed: int = 0
+    simulator: str = "corrected"
+    terminal: str = "visits"
+    episodes: int = 1000
+
+    def __post_init__(self) -> None:
+        check_whole(self.repeats, "repeats", 2, "a whole number")
+        check_whole(self.episodes, "episodes", 10, "a whole number")
+        check_seed(self.seed)
+        check_choice(self.simulator, "simulator", sepsis.VERSIONS)
+        check_choice(self.terminal, "terminal", TERMINALS)
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """A log, the model that answers, and the target in the model's and in full states."""
+
+    log: Episodes
+    model: TabularMDP
+    target: Floats  # [S, A]
+    full_target: Floats  # [1440, 8]
+    ends: TabularMDP | None = None  # the same model, its ends kept as states
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """One case over R logs of n episodes: what was said, and what is true."""
+
+    truth: Truth  # [R, n] true counterfactual outcome; the last is none
+    observed: Truth  # [R, n]
+    changed: Floats  # [R, n] share of the observed decisions that the target changes
+    prediction: Mapping[str, Floats]  # [R, n, O] by mechanism or reference
+    bounds: Mapping[str, Floats]  # [R, m, O, 2] by class, of the first m episodes of each log
+    value: Floats  # [R] exact value of the target in the simulator
+
+    def group(self, name: str) -> Mask:
+        """Say which episodes have so many of their decisions changed, [R, n]."""
+        if name == EVERYONE:
+            return np.ones(self.truth.shape, dtype=bool)
+        return np.asarray(group_of(self.changed) == GROUPS.index(name))
+
+    def brier(self, name: str) -> Floats:
+        """Score of each episode, [R, n]."""
+        draws = OWN_DRAWS if name == OWN else None
+        return brier(self.prediction[name], self.truth, draws=draws)
+
+
+def group_of(changed: Floats) -> NDArray[np.int64]:
+    """Index into GROUPS of shares of changed decisions."""
+    return np.searchsorted([0.0, 0.25, 0.5], changed, side="left")
+
+
+def run_mechanisms(
+    settings: Settings, *, progress: Callable[[], None] | None = None
+) -> dict[str, Scored]:
+    """Score every mechanism over fresh logs, by case."""
+    logs = []
+    for repeat in range(settings.repeats):
+        logs.append(score_log(settings, repeat))
+        if progress is not None:
+            progress()
+    return {key: _join([log[key] for log in logs]) for key in CASES}
+
+
+def score_log(settings: Settings, repeat: int) -> dict[str, Scored]:
+    """Ask every case's question of one fresh log: a Scored of one log each."""
+    seed = (settings.seed * 1_000_003 + repeat) * 2
+    physician = sepsis.behavior_policy(settings.simulator)
+    log = sepsis.simulate(physician, settings.episodes, seed=seed, version=settings.simulator)
+    asked = questions(log, settings)
+    targets = [question.full_target for question in asked.values()]
+    own = sepsis.own_counterfactuals(
+        log, targets, draws=OWN_DRAWS, seed=seed + 1, version=settings.simulator
+    )
+    scored = {}
+    for (key, question), probability in zip(asked.items(), own, strict=True):
+        truth = true_counterfactuals(question.full_target, settings, seed).outcome % len(OUTCOMES)
+        prediction = {**answers(question), OWN: probability}
+        prediction[AGAIN] = np.eye(len(OUTCOMES))[log.outcome]
+        rate = np.bincount(truth, minlength=len(OUTCOMES)) / len(truth)
+        prediction[RATE] = np.tile(rate, (len(truth), 1))
+        scored[key] = Scored(
+            truth=truth[None].astype(np.int64),
+            observed=log.outcome[None].astype(np.int64) % len(OUTCOMES),
+            changed=changed_decisions(log, question.full_target)[None],
+            prediction={name: values[None] for name, values in prediction.items()},
+            bounds={name: values[None] for name, values in bound(question).items()},
+            value=np.array([_true_value(question.full_target, settings)]),
+        )
+    return scored
+
+
+def questions(log: Episodes, settings: Settings) -> dict[str, Question]:
+    """Return what is asked of a log on full states, by case.
+
+    Targets are deterministic, so that noise of actions has no part in it. The first is the
+    physician's usual action with vasopressors left out: it is no fruit of the log, and changes from
+    none to most of a patient's decisions. The others are planned on models learned from the log.
+    """
+    true = sepsis.model(settings.simulator)
+    ends = keep_ends(settings.simulator)
+    usual = sepsis.behavior_policy(settings.simulator).argmax(axis=1)
+    withheld = np.eye(true.n_actions)[usual & WITHOUT_VASOPRESSORS]
+    reduced = log.hide(*HIDDEN)
+    hidden, full = (fit_mdp(seen, terminal=settings.terminal) for seen in (reduced, log))
+    of_hidden, of_full = (policy_iteration(model, discount=DISCOUNT) for model in (hidden, full))
+    lifted = sepsis.full_policy(of_hidden)
+    return {
+        "true-withheld": Question(log, true, withheld, withheld, ends),
+        "true-learned": Question(log, true, lifted, lifted, ends),
+        "learned-hidden": Question(reduced, hidden, of_hidden, lifted),
+        "learned-full": Question(log, full, of_full, of_full),
+    }
+
+
+def true_counterfactuals(target: Floats, settings: Settings, seed: int) -> Episodes:
+    """Treat the patients of the log with this seed by the target instead: the truth.
+
+    First state and noise depend on seed, episode and step only, not on what is done: a simulation
+    with the log's seed replays its noise, and goes on with the same stream past the observed end.
+    """
+    return sepsis.simulate(target, settings.episodes, seed=seed, version=settings.simulator)
+
+
+def changed_decisions(log: Episodes, target: Floats) -> Floats:
+    """Share of each episode's observed decisions at which the target does something else, [n]."""
+    other = target[log.state, log.action] < 1
+    return np.asarray(np.add.reduceat(other, log.offsets[:-1]) / log.lengths)
+
+
+def answers(question: Question) -> dict[str, Floats]:
+    """Outcome probabilities of each episode by each mechanism, and by the model alone, [n, O]."""
+    log, model, target = question.log, question.model, question.target
+    signs = model.with_labels(vital_signs(log))
+    found = {}
+    for name, mechanism in MECHANISMS.items():
+        if name.endswith(ENDS):
+            if question.ends is None:
+                continue
+            used, horizon = question.ends.with_labels(vital_signs(log)), log.horizon + 1
+        else:
+            used, horizon = signs if name.endswith(SIGNS) else model, log.horizon
+        result = counterfactual_outcomes(log, used, target, mechanism=mechanism, horizon=horizon)
+        found[name] = result.probability
+    outcomes = value_tables(model, target, horizon=log.horizon)[1]
+    found[ALONE] = outcomes[log.horizon, log.first_state]
+    return found
+
+
+def bound(question: Question) -> dict[str, Floats]:
+    """Lowest and highest probability of each outcome by class of mechanisms, [m, O, 2]."""
+    log = question.log.select(np.arange(min(BOUNDED, len(question.log))))
+    target = question.target
+    plain = counterfactual_bounds(log, question.model, target).probability
+    used, horizon = question.model, log.horizon
+    if question.ends is not None:
+        used, horizon = question.ends, log.horizon + 1
+    signs = used.with_labels(vital_signs(log))
+    labelled = counterfactual_bounds(log, signs, target, horizon=horizon).probability
+    return dict(zip(CLASSES, (*plain, labelled[1]), strict=True))
+
+
+def vital_signs(log: Episodes) -> NDArray[np.int32]:
+    """Labels of states: their vital signs, without the treatments that run, [S]."""
+    shown = [variable.name for variable in log.state_variables]
+    names = [name for name in sepsis.VITAL_SIGNS if name in shown]
+    return log.state_labels(*names)
+
+
+def keep_ends(version: str) -> TabularMDP:
+    """Return the true model in which ends are states, and the outcome follows one step later.
+
+    So an end has the noise of its vital signs, as other states. Over one step more than the horizon
+    outcomes have the same probabilities as in `sepsis.model`.
+    """
+    raw, ends = sepsis.model(version, absorbing=False), sepsis.outcome_of()
+    over = ends[raw.entry_row // raw.n_actions] >= 0
+    states, actions = raw.n_states, raw.n_actions
+    last = np.flatnonzero(np.repeat(ends >= 0, actions))
+    rows = sparse.csr_array(
+        (
+            np.concatenate([raw.probability[~over], np.ones(len(last))]),
+            (
+                np.concatenate([raw.entry_row[~over], last]),
+                np.concatenate([raw.next_state[~over], states + ends[last // actions]]),
+            ),
+        ),
+        (states * actions, states + len(sepsis.OUTCOMES)),
+    )
+    model = TabularMDP.from_arrays(
+        rows, actions=actions, outcomes=sepsis.OUTCOMES, initial=raw.initial
+    )
+    return replace(model, terminal="icml2019")  # a log's last step is read as leading to a state
+
+
+def _true_value(target: Floats, settings: Settings) -> float:
+    return policy_value(sepsis.model(settings.simulator), target, horizon=HORIZON)
+
+
+def _join(logs: list[Scored]) -> Scored:
+    first = logs[0]
+    return Scored(
+        truth=np.concatenate([log.truth for log in logs]),
+        observed=np.concatenate([log.observed for log in logs]),
+        changed=np.concatenate([log.changed for log in logs]),
+        prediction={
+            name: np.concatenate([log.prediction[name] for log in logs])
+            for name in first.prediction
+        },
+        bounds={name: np.concatenate([log.bounds[name] for log in logs]) for name in first.bounds},
+        value=np.concatenate([log.value for log in logs]),
+    )
