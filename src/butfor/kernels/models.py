@@ -15,7 +15,7 @@ from butfor.kernels.compiled import bare, compiled
 from butfor.kernels.mechanisms import INDEPENDENT, INVERSE_CDF, counterfactual_row
 from butfor.kernels.rows import Rows, Scratch, make_scratch, scatter, unscatter, widest_row
 
-NEGLIGIBLE = 1e-6  # probability of a difference that is left out
+NEGLIGIBLE = 1e-8  # probability of a difference, in one row at one step, that is left out
 NOWHERE = 1e-12  # probability of being in a state, in all models, that is left out
 
 
