@@ -41,7 +41,7 @@ def sepsis():
     return log, bf.policy_iteration(bf.fit_mdp(log))
 
 
-# ------------------------------------------------------------------------------------ what is drawn
+# ---------------------------------------------------------------------------------- what is drawn
 
 
 def test_rows_have_the_means_and_variances_of_their_dirichlet(small):
@@ -121,7 +121,7 @@ def test_a_row_seen_once_is_uncertain():
     assert chance.max() < 1.0
 
 
-# --------------------------------------------------------------------- all at once against one by one
+# ------------------------------------------------------------------ all at once against one by one
 
 
 OPTIONS = [
@@ -147,7 +147,7 @@ def test_all_models_at_once_equal_one_after_the_other(small, options):
     drawn = bf.draw_models(log, models=3, prior=0.3)
     masses, returns, values = pushed(log, drawn, target, **options)
     expected_masses, expected_returns = reference.outcomes_by_model(log, drawn, target, **options)
-    # few steps and states: what is left out at each of them, 1e-8, stays small
+    # few steps and states: what is left out at each of them, 1e-7, stays small
     np.testing.assert_allclose(masses, expected_masses, atol=1e-7)
     np.testing.assert_allclose(returns, expected_returns, atol=1e-6)
     horizon, discount = options.get("horizon", log.horizon), options.get("discount", 1.0)

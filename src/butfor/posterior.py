@@ -141,7 +141,7 @@ def credible_intervals(
     -----
     The target is kept: it is the policy to judge. Bayesian intervals under the prior stated, about
     the model's probabilities only. At each step, differences between a row and its counterfactual
-    that matter with probability below 1e-8 are left out: outcomes are right to about 1e-6. Rows of
+    that matter with probability below 1e-7 are left out: outcomes are right to about 1e-5. Rows of
     pairs that were never seen are the rule's in every model, so that a target which uses them looks
     surer than it is. Noise belongs to states: a prior leaves no room for shared labels.
     """
