@@ -167,6 +167,43 @@ def measure_draws() -> list[Measurement]:
     return [Measurement(work, seconds, "3 million steps/s", None, note, rate >= 3e6)]
 
 
+def measure_how_sure() -> list[Measurement]:
+    """Bounds, credible intervals and fewest changes, beside the exact pass, in turns."""
+    log, model, target = sepsis_problem()
+    works: dict[str, Callable[[], object]] = {
+        "exact": lambda: bf.counterfactual_outcomes(log, model, target),
+        "bounds": lambda: bf.counterfactual_bounds(log, model, target),
+        "credible": lambda: bf.credible_intervals(log, target, models=200),
+        "changes": lambda: bf.fewest_changes(log, model, changes=3),
+    }
+    seconds = dict.fromkeys(works, float("inf"))
+    for _ in range(4):
+        for name, work in works.items():
+            runs = 5 if name in ("exact", "bounds") else 1
+            seconds[name] = min(seconds[name], best_of(runs, work))
+    bounds, credible = (seconds[name] / seconds["exact"] for name in ("bounds", "credible"))
+    note = f"of the exact pass, {as_time(seconds['exact'])}"
+    return [
+        Measurement(
+            "bounds over all mechanisms, 1000 sepsis episodes",
+            seconds["bounds"],
+            "at most 20 x",
+            bounds,
+            note,
+            bounds <= 20,
+        ),
+        Measurement(
+            "credible intervals from 200 models, 1000 sepsis episodes",
+            seconds["credible"],
+            "at most 300 x",
+            credible,
+            note,
+            credible <= 300,
+        ),
+        Measurement("fewest changes, up to 3, 1000 sepsis episodes", seconds["changes"], ""),
+    ]
+
+
 def measure_simulation() -> list[Measurement]:
     policy = bf.sepsis.behavior_policy("icml2019")
     seconds = best_of(5, lambda: bf.sepsis.simulate(policy, 1_000_000, version="icml2019"))
@@ -348,6 +385,7 @@ MEASURES = [
     measure_exact_outcomes,
     measure_icu_size,
     measure_draws,
+    measure_how_sure,
     measure_simulation,
     measure_planning,
     measure_tensor,

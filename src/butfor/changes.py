@@ -140,6 +140,11 @@ def fewest_changes(
     action that were never seen follow the model's rule for them.
     """
     check_whole(changes, "changes", 0, "a whole number")
+    if model.terminal != "visits":
+        raise ValueError(
+            f"the model has {model.terminal!r} ends, which come a step after the observed end, and "
+            "no change is looked at past it; fit it with terminal='visits'"
+        )
     everything = np.full((model.n_states, model.n_actions), 1 / model.n_actions)
     task = prepare_task(episodes, model, everything, mechanism=mechanism, action_noise="fresh")
     log = task.episodes

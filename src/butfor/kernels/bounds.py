@@ -41,6 +41,7 @@ class Limits(NamedTuple):
     of: NDArray[np.int64]  # [E] class; -1: may take nothing
     edge: NDArray[np.float64]  # [E + 1] what may cross, by class
     left: NDArray[np.float64]  # [E + 1] a copy that is used up
+    used: NDArray[np.float64]  # [E] what an entry has taken, in the order of value
     ratio: NDArray[np.float64]  # [E]
     order: NDArray[np.int64]  # [E]
     value: NDArray[np.float64]  # [E] what is to be bounded, by entry
@@ -55,6 +56,7 @@ def make_limits(size):
         np.empty(size, np.int64),
         np.empty(size + 1),
         np.empty(size + 1),
+        np.empty(size),
         np.empty(size),
         np.empty(size, np.int64),
         np.empty(size),
@@ -72,7 +74,7 @@ def find_limits(rows, row, p, k, limits):
     """
     start, size = rows.start[row], rows.start[row + 1] - rows.start[row]
     label, q = rows.label, rows.probability
-    freely, more, of, edge, _, ratio, order, _ = limits
+    freely, more, of, edge, _, _, ratio, order, _ = limits
     at_k = find_label(rows, row, k) - start
     r_k = p[k] / q[start + at_k] if at_k >= 0 else np.inf
     above = 0
@@ -142,12 +144,13 @@ def lowest_any(rows, row, p_k, limits, sign):
 def lowest_stable(rows, row, p_k, top, limits, sign):
     """Return the least sum of sign * value that a stable mechanism can make of a row, given k."""
     size = rows.start[row + 1] - rows.start[row]
-    freely, more, of, edge, left, ratio, order, value = limits
+    freely, more, of, edge, left, used, ratio, order, value = limits
     count = 0
     for i in range(size):
         if of[i] >= 0:
             ratio[count] = sign * value[i]
             order[count] = i
+            used[count] = 0.0
             count += 1
     sort_by_ratio(ratio, order, count)
     for c in range(top + 1):
@@ -165,13 +168,14 @@ def lowest_stable(rows, row, p_k, top, limits, sign):
             taken += displacing
         for c in range(of[i]):
             left[c] -= taken
+        used[b] = taken
         total += taken * ratio[b]
         rest -= taken
         if rest <= 0.0:
             break
     if rest > TIE * p_k:  # limits lost in rounding, beside a very small p_k
         for b in range(count):
-            taken = min(rest, freely[order[b]] + more[order[b]])
+            taken = min(rest, freely[order[b]] + more[order[b]] - used[b])
             total += taken * ratio[b]
             rest -= taken
     return total / (p_k - rest)

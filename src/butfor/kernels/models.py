@@ -15,7 +15,7 @@ from butfor.kernels.compiled import bare, compiled
 from butfor.kernels.mechanisms import INDEPENDENT, INVERSE_CDF, counterfactual_row
 from butfor.kernels.rows import Rows, Scratch, make_scratch, scatter, unscatter, widest_row
 
-NEGLIGIBLE = 1e-6  # probability of a difference that is left out
+NEGLIGIBLE = 1e-7  # probability of a difference, in one row at one step, that is left out
 NOWHERE = 1e-12  # probability of being in a state, in all models, that is left out
 
 
@@ -173,13 +173,17 @@ def push_models(problem, work, front, drawn, episode, discount, values, ends, ou
                         for b in range(models):
                             later[x, b] += share * now[s, b]
                     continue
-                compare_rows(problem.coupling.kind, rows, probability, row, seen_entry, front)
                 close = 0
-                for b in range(models):
-                    mass = share * now[s, b]
-                    apart = mass * front.common[b] < NEGLIGIBLE
-                    front.here[b] = mass if apart else 0.0
-                    close += not apart
+                if share * likely < NEGLIGIBLE:  # whatever the rows have in common
+                    for b in range(models):
+                        front.here[b] = share * now[s, b]
+                else:
+                    compare_rows(problem.coupling.kind, rows, probability, row, seen_entry, front)
+                    for b in range(models):
+                        mass = share * now[s, b]
+                        apart = mass * min(front.common[b], 1.0) < NEGLIGIBLE
+                        front.here[b] = mass if apart else 0.0
+                        close += not apart
                 for e in range(low, high):
                     x = next_state[e]
                     if reward[e] != 0.0:
@@ -195,7 +199,7 @@ def push_models(problem, work, front, drawn, episode, discount, values, ends, ou
                             later[x, b] += front.here[b] * probability[e, b]
                 for b in range(models if close else 0):
                     mass = share * now[s, b]
-                    if mass * front.common[b] < NEGLIGIBLE:
+                    if mass * min(front.common[b], 1.0) < NEGLIGIBLE:
                         continue
                     counterfactual_row(
                         problem.coupling,
