@@ -19,6 +19,7 @@ from butfor.streams import Progress, check_seed, in_blocks
 from butfor.task import Task, expected_outcomes, prepare_task
 from butfor.variables import Floats
 
+NEGLIGIBLE = 1e-6  # probability of a difference, in one row at one step, that is left out
 PRIOR = 0.01  # so small that a row seen a few times is what was seen, and no row is certain
 LEAST = 1e-300  # smallest share of a row that a draw gives to a transition that may happen
 BLOCK = 32  # episodes at a time, however many threads there are: sums come out the same
@@ -142,7 +143,7 @@ def credible_intervals(
     -----
     The target is kept: it is the policy to judge. Bayesian intervals under the prior stated, about
     the model's probabilities only. At each step, differences between a row and its counterfactual
-    that matter with probability below 1e-7 are left out: outcomes are right to about 1e-5. Rows of
+    that matter with probability below 1e-6 are left out, far less than 200 draws can tell. Rows of
     pairs that were never seen are the rule's in every model, so that a target which uses them looks
     surer than it is. Noise belongs to states: a prior leaves no room for shared labels.
     """
@@ -238,6 +239,7 @@ class _Push:
             self.task.problem,
             self.models,
             self.discount,
+            NEGLIGIBLE,
             self.values,
             self.ends,
             masses,

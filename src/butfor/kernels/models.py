@@ -15,9 +15,6 @@ from butfor.kernels.compiled import bare, compiled
 from butfor.kernels.mechanisms import INDEPENDENT, INVERSE_CDF, counterfactual_row
 from butfor.kernels.rows import Rows, Scratch, make_scratch, scatter, unscatter, widest_row
 
-NEGLIGIBLE = 1e-7  # probability of a difference, in one row at one step, that is left out
-NOWHERE = 1e-12  # probability of being in a state, in all models, that is left out
-
 
 class Models(NamedTuple):
     """The probabilities of B models, stored twice: for all at once, and for one after the other."""
@@ -75,12 +72,23 @@ def value_tables_of_models(
 
 @compiled
 def exact_outcomes_of_models(
-    first, last, problem, drawn, discount, values, ends, outcome_mass, expected_return
+    first,
+    last,
+    problem,
+    drawn,
+    discount,
+    negligible,
+    values,
+    ends,
+    outcome_mass,
+    expected_return,
 ):
     """Push episodes first .. last - 1 through their chains in B models; see `exact_outcomes`.
 
     `drawn`, Models, takes the place of the problem's own probabilities. Writes `outcome_mass`
-    [n, O + 1, B] and `expected_return` [n, B] of these episodes, counted from `first`.
+    [n, O + 1, B] and `expected_return` [n, B] of these episodes, counted from `first`. At each step
+    differences between a row and its counterfactual that matter with a probability below
+    `negligible`, and courses a thousand times less probable than that, are left out.
     """
     rows, labels = problem.dynamics.rows, problem.dynamics.labels
     states, models = problem.dynamics.states, drawn.at_once.shape[1]
@@ -104,6 +112,7 @@ def exact_outcomes_of_models(
             drawn,
             episode,
             discount,
+            negligible,
             values,
             ends,
             outcome_mass[episode - first],
@@ -115,7 +124,9 @@ def exact_outcomes_of_models(
 
 
 @bare
-def push_models(problem, work, front, drawn, episode, discount, values, ends, outcome, earned):
+def push_models(
+    problem, work, front, drawn, episode, discount, negligible, values, ends, outcome, earned
+):
     """Push one episode in all models."""
     log, behavior, target, dynamics, _, shared = problem
     rows, next_state, reward, _, states, actions, _ = dynamics
@@ -149,7 +160,7 @@ def push_models(problem, work, front, drawn, episode, discount, values, ends, ou
             likely = 0.0
             for b in range(models):
                 likely = max(likely, now[s, b])
-            if likely < NOWHERE:
+            if likely < 1e-3 * negligible:
                 for b in range(models):
                     now[s, b] = 0.0
                 continue
@@ -174,14 +185,14 @@ def push_models(problem, work, front, drawn, episode, discount, values, ends, ou
                             later[x, b] += share * now[s, b]
                     continue
                 close = 0
-                if share * likely < NEGLIGIBLE:  # whatever the rows have in common
+                if share * likely < negligible:  # whatever the rows have in common
                     for b in range(models):
                         front.here[b] = share * now[s, b]
                 else:
                     compare_rows(problem.coupling.kind, rows, probability, row, seen_entry, front)
                     for b in range(models):
                         mass = share * now[s, b]
-                        apart = mass * min(front.common[b], 1.0) < NEGLIGIBLE
+                        apart = mass * min(front.common[b], 1.0) < negligible
                         front.here[b] = mass if apart else 0.0
                         close += not apart
                 for e in range(low, high):
@@ -199,7 +210,7 @@ def push_models(problem, work, front, drawn, episode, discount, values, ends, ou
                             later[x, b] += front.here[b] * probability[e, b]
                 for b in range(models if close else 0):
                     mass = share * now[s, b]
-                    if mass * min(front.common[b], 1.0) < NEGLIGIBLE:
+                    if mass * min(front.common[b], 1.0) < negligible:
                         continue
                     counterfactual_row(
                         problem.coupling,
