@@ -235,6 +235,7 @@ def test_frames_have_a_row_for_each_episode_and_number_of_changes(sepsis):
         "first_step",
         "given",
         "instead",
+        "first_change",
     ]
     assert len(frame) == 4 * len(log)
     assert frame["changes"].tolist()[:5] == [0, 1, 2, 3, 0]
