@@ -178,9 +178,9 @@ def test_a_reason_tells_outcome_chances_first_change_and_the_step_that_matters()
         "died under 0.1%, none under 0.1%. First difference, at step 0 (counted from 0): the "
         "policy would give action 1; given was action 0. Step 1 matters most: +2.00 of +2.00. If "
         "the model is right, the difference keeps its sign whatever the mechanism: from +2.00 to "
-        "+2.00. At its thinnest it rests on 1 similar past case; 86% of its steps on fewer than "
-        "10. With probability 25% its path under the policy meets a state and treatment never seen "
-        "together; from there on the model is made up."
+        "+2.00. At its thinnest it rests on 1 similar past case in this log; 86% of its steps on "
+        "fewer than 10. With probability 25% its path under the policy meets a state and treatment "
+        "never seen together; from there on the model is made up."
     )
 
 
@@ -201,6 +201,8 @@ def test_a_flag_says_over_which_mechanisms_it_keeps_its_sign():
     )
     assert words[2].startswith("Whether it differs at all hangs on the mechanism")
     assert "from -0.50 to +1.00" in words[2]
+    same = bf.Bounds(np.zeros((2, 1, 2)), np.zeros((2, 1, 1, 2)), np.zeros(1), ["none"])
+    assert describe_survival(same, 0).endswith("the same whatever the mechanism.")
 
 
 # ----------------------------------------------------------------- bounds, evidence, courses
@@ -226,6 +228,46 @@ def test_evidence_stands_beside_every_episode(audit, problem):
     np.testing.assert_array_equal(audit.episodes["evidence_min"], steps.evidence_min)
     np.testing.assert_array_equal(audit.episodes["thin_share"], steps.thin_share)
     np.testing.assert_array_equal(audit.episodes["influence"], steps.share_about)
+
+
+def test_each_observed_step_has_the_similar_cases_of_other_episodes(audit, problem):
+    log = problem[0]
+    steps = audit.steps[audit.steps["action"] >= 0]
+    pairs = steps.groupby(["state", "action"])["id"]
+    for (state, action), ids in list(pairs)[:40]:
+        mine = steps[(steps["state"] == state) & (steps["action"] == action)]
+        for identifier, cases in mine[["id", "evidence"]].itertuples(index=False):
+            assert cases == (ids != identifier).sum()
+    assert (audit.steps.loc[audit.steps["action"] < 0, "evidence"] == -1).all()
+    assert len(steps) == len(log.state)
+
+
+def test_the_mechanism_reaches_every_counterfactual_estimate(problem):
+    log, model, target = problem
+    log, soft = log.select(np.arange(60)), bf.soften(target, 0.5)
+    model = bf.fit_mdp(log)
+
+    def learn(part):
+        fitted = bf.fit_mdp(part)
+        return fitted, bf.soften(bf.policy_iteration(fitted), 0.5)
+
+    names = ["MB (cross-fitted)", "CF", "CF (cross-fitted)"]
+    values = [
+        run_audit(
+            log,
+            model,
+            soft,
+            mechanism=mechanism,
+            learn=learn,
+            estimators=names,
+            flags=0,
+            resamples=2,
+        ).estimates.set_index("estimator")["value"]
+        for mechanism in (bf.GumbelMax(), bf.InverseCDF())
+    ]
+    assert values[0]["MB (cross-fitted)"] == values[1]["MB (cross-fitted)"]
+    for name in names[1:]:
+        assert values[0][name] != values[1][name]
 
 
 def test_controls_are_unflagged_and_a_quarter_as_many(audit):

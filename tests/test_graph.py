@@ -717,3 +717,19 @@ def test_an_answer_with_several_numbers_is_no_float():
     with pytest.raises(ValueError, match="mechanisms: there is no variable 'Z'"):
         bf.DiscreteSCM.from_tables(LEVELS, TABLES, PARENTS, mechanisms={"Z": Redraw()})
     assert example().distribution({"Y": 1}).frame().shape == (1, 2)
+
+
+def test_mechanisms_and_their_answers_are_checked():
+    class Half:
+        def counterfactual_rows(self, factual, counterfactual, observed):
+            return 0.5 * counterfactual
+
+    levels = {"t": ["0", "1"], "y": ["0", "1"]}
+    tables = {"t": [0.5, 0.5], "y": [[0.5, 0.5], [0.2, 0.8]]}
+    made = {"levels": levels, "tables": tables, "parents": {"y": ["t"]}}
+    for wrong in (bf.GumbelMax, "gumbel", ""):
+        with pytest.raises(ValueError, match="mechanism"):
+            bf.DiscreteSCM.from_tables(**made, mechanisms=wrong)
+    scm = bf.DiscreteSCM.from_tables(**made, mechanisms=Half())
+    with pytest.raises(ValueError, match=r"which sums to 0\.5"):
+        scm.counterfactual("y", evidence={"t": "0", "y": "0"}, do={"t": "1"})

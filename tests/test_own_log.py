@@ -180,6 +180,8 @@ def test_a_broken_log_ends_with_code_2_and_leaves_nothing(tmp_path, name):
         (["--unseen", "heaven"], "unseen 'heaven'"),
         (["--prior", "-1"], "prior -1"),
         (["--smoothing", "-1"], "smoothing -1"),
+        (["--mechanism", "gumbel"], "mechanism 'gumbel'"),
+        (["--noise-on", " , "], "--noise-on names nothing"),
     ],
 )
 def test_bad_options_end_with_code_2_and_leave_nothing(tmp_path, options, message):

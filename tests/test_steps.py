@@ -216,13 +216,15 @@ def test_evidence_and_probabilities_equal_their_slow_twin(problem, shared, horiz
     )
     plain = reference_model(model)
     cut = log.truncate(horizon)
+    whole = reference_episodes(log)
     for i, episode in enumerate(reference_episodes(cut)):
         medians, thin, places = reference.evidence(
             plain,
             episode,
             behavior.tolist(),
             target.tolist(),
-            action_counts(cut).tolist(),
+            action_counts(log).tolist(),
+            list(zip(whole[i].states, whole[i].actions, strict=True)),
             shared=shared,
             horizon=horizon,
         )
@@ -259,6 +261,14 @@ def test_similar_past_cases_leave_the_episode_itself_out():
     assert result.thin_share.tolist() == [1.0, 1.0, 1.0]
     alone = walk_through(log.select([2]), bf.fit_mdp(log), [[1.0, 0.0]], counts=action_counts(log))
     assert alone.evidence.tolist() == [[2.0]]
+
+
+def test_counts_that_are_not_those_of_the_whole_log_are_refused():
+    log, model = one_step([[0.5, 0.4, 0.1], [0.1, 0.4, 0.5]], seen=0)
+    with pytest.raises(ValueError, match=r"expected whole numbers of shape \(1, 2\)"):
+        walk_through(log, model, [[0.0, 1.0]], counts=np.zeros((3, 2), int))
+    with pytest.raises(ValueError, match="0 at state 0, action 0, but these episodes alone have 1"):
+        walk_through(log, model, [[0.0, 1.0]], counts=np.zeros((1, 2), int))
 
 
 def test_steps_with_little_mass_do_not_count_for_the_least_evidence():

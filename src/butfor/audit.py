@@ -40,7 +40,7 @@ from butfor.mdp import TabularMDP
 from butfor.ope.crossfit import Learn
 from butfor.ope.estimate import estimate_values
 from butfor.ope.support import unsupported_mass
-from butfor.policy import estimate_behavior
+from butfor.policy import action_counts, estimate_behavior
 from butfor.posterior import Credible
 from butfor.scm.gumbel_max import GumbelMax
 from butfor.scm.mechanism import Mechanism
@@ -298,7 +298,7 @@ def run_audit(
         discount=discount,
         threads=threads,
     )
-    walked = walk_through(log, model, policy, threads=threads, **options)
+    walked = walk_through(episodes, model, policy, threads=threads, **options)
     rank = rank_flags(result, flags)
     control = choose_controls(rank, seed)
     table = _episode_table(result, policy, rank, unsupported, bounds, walked, model, options)
@@ -388,7 +388,7 @@ def run_audit(
         ),
         episodes=table,
         decomposition=decomposition,
-        steps=_step_table(log, policy),
+        steps=_step_table(log, policy, action_counts(episodes)),
         draws=drawn,
         courses=courses,
         course_steps=course_steps,
@@ -450,7 +450,7 @@ def _episode_table(
     return table
 
 
-def _step_table(log: Episodes, target: Floats) -> pd.DataFrame:
+def _step_table(log: Episodes, target: Floats, counts: NDArray[np.int64]) -> pd.DataFrame:
     """A row an observed step and one, without action, for each final state."""
     n = len(log)
     finals = log.next_state[log.offsets[1:] - 1]
@@ -466,6 +466,7 @@ def _step_table(log: Episodes, target: Floats) -> pd.DataFrame:
         "action": action,
         "target_action": np.where(action < 0, -1, best),
         "reward": np.concatenate([log.reward, np.full(n, np.nan)]),
+        "evidence": np.concatenate([_similar_cases(log, counts), np.full(n, -1)]),
     }
     for name, codes in unravel(log.state_variables, np.maximum(state, 0)).items():
         known = np.where(state < 0, -1, codes)
@@ -481,6 +482,14 @@ def _step_table(log: Episodes, target: Floats) -> pd.DataFrame:
     # in order: each episode's final state right after its last step
     order = np.lexsort([columns["step"], episode])
     return table.iloc[order].reset_index(drop=True)
+
+
+def _similar_cases(log: Episodes, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Logged transitions of each step's state and action, without those of its episode, [N]."""
+    episode = np.repeat(np.arange(len(log)), log.lengths)
+    pair = log.state.astype(np.int64) * log.n_actions + log.action
+    _, same, own = np.unique(episode * counts.size + pair, return_inverse=True, return_counts=True)
+    return np.asarray(counts[log.state, log.action] - own[same])
 
 
 def _labels(variables: Sequence[Variable], name: str, codes: NDArray[Any]) -> pd.Categorical:

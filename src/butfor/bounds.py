@@ -53,7 +53,8 @@ class Bounds:
     def survives(self) -> NDArray[np.object_]:
         """Class over which the difference to what was observed keeps its sign, [n].
 
-        "any", "stable", or "" where its sign hangs on the choice of the mechanism.
+        "any", "stable", or "" where its sign hangs on the choice of the mechanism, or where there
+        is no difference whatever the mechanism.
         """
         low, high = np.moveaxis(self.expected_return - self.observed_return[:, None], -1, 0)
         sure = (low > ROUNDING) | (high < -ROUNDING)  # [2, n]

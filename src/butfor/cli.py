@@ -28,7 +28,7 @@ from butfor.demo import SHOWN, run_demonstration, write_demonstration
 from butfor.folders import check_free
 from butfor.io.draft import draft_study
 from butfor.labels import LabelComparison
-from butfor.own_log import audit_log, compare_log
+from butfor.own_log import MECHANISMS, audit_log, compare_log
 from butfor.steps import THIN
 from butfor.studies import (
     factors,
@@ -145,6 +145,9 @@ def audit(
         typer.Option(help="Where pairs never seen lead: an outcome, uniform or self-loop."),
     ] = None,
     prior: Annotated[float, typer.Option(help="Added to counts of transitions.")] = 0.0,
+    mechanism: Annotated[
+        str, typer.Option(help=f"How transitions come about: {', '.join(MECHANISMS)}.")
+    ] = "gumbel-max",
     smoothing: Annotated[
         float, typer.Option(help="Added to counts of actions when behaviour is estimated.")
     ] = 0.0,
@@ -171,6 +174,7 @@ def audit(
                 missing=missing,
                 unseen=unseen,
                 prior=prior,
+                mechanism=mechanism,
                 smoothing=smoothing,
                 noise_on=_names(noise_on),
                 flags=flags,
@@ -208,6 +212,9 @@ def labels(
         typer.Option(help="Where pairs never seen lead: an outcome, uniform or self-loop."),
     ] = None,
     prior: Annotated[float, typer.Option(help="Added to counts of transitions.")] = 0.0,
+    mechanism: Annotated[
+        str, typer.Option(help=f"How transitions come about: {', '.join(MECHANISMS)}.")
+    ] = "gumbel-max",
     smoothing: Annotated[
         float, typer.Option(help="Added to counts of actions when behaviour is estimated.")
     ] = 0.0,
@@ -239,7 +246,12 @@ def labels(
 
 def _names(text: str | None) -> list[str] | None:
     """Names in a list with commas."""
-    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise ValueError("--noise-on names nothing; leave it out for noise on the next state")
+    return names
 
 
 def _source(log: list[Path]) -> Path | list[Path]:
@@ -479,7 +491,7 @@ def _print_audit(console: Console, audit: Audit) -> None:
             f"Of {len(flagged)} flagged, {survives.get('any', 0)} keep the sign of their "
             f"difference whatever the mechanism, {survives.get('stable', 0)} more over every "
             f"stable one, {survives.get('', 0)} hang on the choice; all of it only if the model is "
-            "right. "
+            "right, and bounds of each step by itself, so rather too wide than too narrow. "
             f"{(flagged['thin_share'] > 0.5).sum()} rest mostly on fewer than {THIN} similar past "
             "cases.\n"
         )

@@ -36,6 +36,7 @@ class Counterfactuals:
     horizon: int
     discount: float
     action_noise: str
+    mechanism: Mechanism | None = None  # None: Gumbel-Max
 
     @property
     def difference(self) -> Floats:
@@ -180,6 +181,7 @@ def counterfactual_outcomes(
         horizon=task.horizon,
         discount=float(discount),
         action_noise=action_noise,
+        mechanism=mechanism,
     )
 
 

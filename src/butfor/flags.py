@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.bounds import Bounds
+from butfor.bounds import ROUNDING, Bounds
 from butfor.counterfactual import Counterfactuals
 from butfor.episodes import Episodes
 from butfor.scm.gumbel_max import counterfactual_distribution
@@ -107,7 +107,8 @@ def describe_flag(
     least, thin = evidence
     cases = f"{least:.0f} similar past case{'' if least == 1 else 's'}"
     sentences.append(
-        f"At its thinnest it rests on {cases}; {percent(thin)} of its steps on fewer than {THIN}."
+        f"At its thinnest it rests on {cases} in this log; {percent(thin)} of its steps on fewer "
+        f"than {THIN}."
     )
     if unsupported > 0:
         sentences.append(
@@ -132,6 +133,8 @@ def describe_survival(bounds: Bounds, position: int) -> str:
             "If the model is right, the difference keeps its sign over every stable mechanism, "
             f"from {low_stable:+.2f} to {high_stable:+.2f}, but not over all: {spans}."
         )
+    if max(-low, high) <= ROUNDING:
+        return "If the model is right, the expected return is the same whatever the mechanism."
     return (
         "Whether it differs at all hangs on the mechanism: even if the model is right, the "
         f"difference can be {spans}."

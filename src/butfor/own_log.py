@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.audit import Audit, run_audit
+from butfor.checks import check_choice
 from butfor.episodes import Episodes
 from butfor.fit import fit_mdp
 from butfor.io.cluster import Clusters, fit_clusters
@@ -23,11 +24,22 @@ from butfor.ope.crossfit import Learn
 from butfor.planning import policy_iteration
 from butfor.policy import estimate_behavior
 from butfor.posterior import PRIOR, credible_intervals
+from butfor.scm.gumbel_max import GumbelMax
+from butfor.scm.independent import Independent
+from butfor.scm.inverse_cdf import InverseCDF
+from butfor.scm.maximal import MaximalCoupling
+from butfor.scm.mechanism import Mechanism
 from butfor.streams import Progress
 from butfor.targets import target_from_table
 from butfor.variables import Floats, Integers
 
 LEARN = "learn"
+MECHANISMS: dict[str, Mechanism] = {
+    "gumbel-max": GumbelMax(),
+    "maximal": MaximalCoupling(),
+    "inverse-cdf": InverseCDF(),
+    "independent": Independent(),
+}
 CREDIBLE = (
     "Noise belongs to what nature decides, but in the credible intervals of single episodes to "
     "next states: the prior of the models drawn puts next states of all actions into one row."
@@ -43,6 +55,7 @@ def audit_log(
     unseen: str | None = None,
     prior: float = 0.0,
     smoothing: float = 0.0,
+    mechanism: str = "gumbel-max",
     noise_on: Sequence[str] | None = None,
     flags: int = 60,
     draws: int = 5,
@@ -65,6 +78,8 @@ def audit_log(
         See `fit_mdp`.
     smoothing
         Added to the count of each action when the behaviour is estimated (`estimate_behavior`).
+    mechanism
+        How transitions come about: the name of one of `MECHANISMS`.
     noise_on : optional
         State variables to whose levels the noise of transitions belongs (`nature_labels`); by
         default what the study's [noise] says, and without it the next state as a whole.
@@ -72,6 +87,7 @@ def audit_log(
         Models to draw for credible intervals (`credible_intervals`); 0 for none. Their prior is
         `prior`, or where that is 0 the default of `credible_intervals`.
     """
+    chosen = MECHANISMS[check_choice(mechanism, "mechanism", tuple(MECHANISMS))]
     checked = read_study(study)
     names = checked.noise_variables() if noise_on is None else tuple(noise_on)
     reading, clusters = _read(source, checked, smoothing, seed)
@@ -95,6 +111,7 @@ def audit_log(
                 seed=seed,
                 unseen=unseen,
                 behavior=behavior,
+                mechanism=chosen,
                 horizon=evaluation.horizon,
                 discount=evaluation.discount,
                 progress=progress,
@@ -104,6 +121,7 @@ def audit_log(
             model,
             policy,
             behavior=behavior,
+            mechanism=chosen,
             credible=credible,
             horizon=evaluation.horizon,
             discount=evaluation.discount,

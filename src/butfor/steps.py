@@ -153,7 +153,9 @@ def walk_through(
         action_noise=action_noise,
         horizon=horizon,
     )
-    seen = action_counts(task.episodes) if counts is None else np.asarray(counts, dtype=np.int64)
+    seen = action_counts(episodes) if counts is None else _check_counts(counts, episodes)
+    # the episode itself is taken off whole, what was cut at the horizon included
+    own_row = episodes.state.astype(np.int64) * model.n_actions + episodes.action
     size = (len(task.episodes), task.horizon)
     found = kernels.Steps(
         influence=np.zeros(size),
@@ -173,9 +175,26 @@ def walk_through(
     )
     task.run(
         lambda first, last: kernels.walk_episodes(
-            first, last, task.problem, seen, float(THIN), found
+            first, last, task.problem, seen, own_row, episodes.offsets, float(THIN), found
         ),
         threads=threads,
         progress=progress,
     )
     return Steps(**found._asdict())
+
+
+def _check_counts(counts: ArrayLike, episodes: Episodes) -> NDArray[np.int64]:
+    given = np.asarray(counts)
+    own = action_counts(episodes)
+    if given.shape != own.shape or given.dtype.kind not in "iu":
+        raise ValueError(
+            f"counts: expected whole numbers of shape {own.shape}, got {given.dtype} of shape "
+            f"{given.shape}"
+        )
+    if (given < own).any():
+        state, action = np.argwhere(given < own)[0]
+        raise ValueError(
+            f"counts: {given[state, action]} at state {state}, action {action}, but these episodes "
+            f"alone have {own[state, action]}; give those of the whole log"
+        )
+    return given.astype(np.int64)

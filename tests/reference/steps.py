@@ -61,15 +61,16 @@ def evidence(
     behavior: Sequence[Sequence[float]],
     target: Sequence[Sequence[float]],
     counts: Sequence[Sequence[int]],
+    own: Sequence[tuple[int, int]],
     *,
     shared: bool,
     horizon: int,
 ) -> tuple[list[float], list[float], list[Distribution]]:
     """By step: median similar past cases, mass on fewer than ten; and where the episode is.
 
-    The cases of a pair are those of the log without the episode's own. Outcomes keep their mass.
+    The cases of a pair are those of the log without the episode's own pairs. Outcomes keep their
+    mass.
     """
-    own = list(zip(episode.states, episode.actions, strict=True))
     place: Distribution = {episode.states[0]: 1.0}
     medians, thin, places = [], [], [dict(place)]
     for t in range(horizon):

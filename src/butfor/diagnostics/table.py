@@ -173,6 +173,7 @@ def _check_influence(problem: Problem) -> Row:
         problem.model,
         problem.target,
         behavior=problem.behavior,
+        mechanism=problem.mechanism,
         horizon=problem.horizon,
     )
     value, after = float(np.median(found.share_about)), float(np.median(found.share_after))

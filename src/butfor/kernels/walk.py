@@ -33,10 +33,11 @@ class Pairs(NamedTuple):
 
 
 @compiled
-def walk_episodes(first, last, problem, counts, thin, steps):
+def walk_episodes(first, last, problem, counts, own_row, own_offsets, thin, steps):
     """Walk through episodes first .. last - 1, to the horizon, and write their `steps`.
 
-    `counts` [S, A] are the logged transitions behind each row; the episode itself is taken off.
+    `counts` [S, A] are the logged transitions behind each row; those of the episode itself, rows
+    own_row[own_offsets[i] : own_offsets[i + 1]], are taken off.
     Past the observed end the rows are those of the model. Returns as `exact_outcomes` does.
     """
     size = problem.dynamics.states * problem.dynamics.actions
@@ -45,21 +46,23 @@ def walk_episodes(first, last, problem, counts, thin, steps):
         np.empty(size), np.empty(size, np.int64), np.empty(size), np.zeros(size, np.int64)
     )
     for episode in range(first, last):
-        impossible = walk_episode(problem, work, pairs, episode, counts, thin, steps)
+        impossible = walk_episode(
+            problem, work, pairs, episode, counts, own_row, own_offsets, thin, steps
+        )
         if impossible >= 0:
             return impossible
     return -1
 
 
 @bare
-def walk_episode(problem, work, pairs, episode, counts, thin, steps):
+def walk_episode(problem, work, pairs, episode, counts, own_row, own_offsets, thin, steps):
     """Walk through one episode."""
     log, target = problem.log, problem.target
     rows, next_state, reward, _, states, actions, _ = problem.dynamics
     now, later = work.now, work.later
     now_states, later_states = work.now_states, work.later_states
-    for i in range(log.start[episode], log.stop[episode]):
-        pairs.own[log.state[i] * actions + log.action[i]] += 1
+    for i in range(own_offsets[episode], own_offsets[episode + 1]):
+        pairs.own[own_row[i]] += 1
     now_states[0] = log.state[log.start[episode]]
     now[now_states[0]] = 1.0
     active = 1
@@ -136,8 +139,8 @@ def walk_episode(problem, work, pairs, episode, counts, thin, steps):
                 steps.probability[episode, t + 1, s] = now[s]
     for slot in range(active):
         now[now_states[slot]] = 0.0
-    for i in range(log.start[episode], log.stop[episode]):
-        pairs.own[log.state[i] * actions + log.action[i]] = 0
+    for i in range(own_offsets[episode], own_offsets[episode + 1]):
+        pairs.own[own_row[i]] = 0
     return -1
 
 

@@ -19,6 +19,7 @@ from butfor.episodes import Episodes
 from butfor.mdp import TabularMDP
 from butfor.ope.support import unsupported_mass, unsupported_model_mass
 from butfor.planning import state_values
+from butfor.scm.mechanism import Mechanism
 from butfor.streams import numbered_keys
 from butfor.variables import Floats
 
@@ -64,6 +65,7 @@ def cross_fitted(
     splits: int = 5,
     seed: int = 0,
     behavior: ArrayLike | None = None,
+    mechanism: Mechanism | None = None,
     action_noise: str = "shared",
     horizon: int | None = None,
     discount: float = 1.0,
@@ -76,6 +78,8 @@ def cross_fitted(
         What made the target of a log: takes Episodes, returns their model and the policy [S, A].
     behavior : [S, A], optional
         By default estimated on the half that judges.
+    mechanism, action_noise, horizon, discount
+        See `counterfactual_outcomes`.
     """
     check_whole(splits, "splits", 1, "a whole number")
     steps = episodes.horizon if horizon is None else check_horizon(horizon)
@@ -92,12 +96,19 @@ def cross_fitted(
                 model,
                 target,
                 behavior=behavior,
+                mechanism=mechanism,
                 action_noise=action_noise,
                 horizon=steps,
                 discount=discount,
             )
             unsupported = unsupported_mass(
-                log, model, target, behavior=behavior, action_noise=action_noise, horizon=steps
+                log,
+                model,
+                target,
+                behavior=behavior,
+                mechanism=mechanism,
+                action_noise=action_noise,
+                horizon=steps,
             )
             sums[:, halves[mine]] += (
                 values[log.first_state],

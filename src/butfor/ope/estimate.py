@@ -193,6 +193,7 @@ def _cross_fit(
         learn,
         seed=seed,
         behavior=behavior,
+        mechanism=problem.mechanism,
         action_noise=problem.action_noise,
         horizon=problem.horizon,
         discount=problem.discount,

@@ -15,6 +15,7 @@ from butfor.episodes import Episodes
 from butfor.mdp import TabularMDP
 from butfor.planning import value_tables
 from butfor.policy import estimate_behavior
+from butfor.scm.mechanism import Mechanism
 from butfor.streams import check_seed
 from butfor.variables import Floats
 
@@ -44,6 +45,11 @@ class Problem:
     def action_noise(self) -> str:
         """How counterfactual actions come about: see `counterfactual_outcomes`."""
         return "shared" if self.known is None else self.known.action_noise
+
+    @property
+    def mechanism(self) -> Mechanism | None:
+        """How counterfactual transitions come about: see `counterfactual_outcomes`."""
+        return None if self.known is None else self.known.mechanism
 
     @cached_property
     def powers(self) -> Floats:

@@ -57,6 +57,7 @@ def relearn_values(
                     splits=SPLITS,
                     seed=seed,
                     behavior=behavior,
+                    mechanism=problem.mechanism,
                     action_noise=problem.action_noise,
                     horizon=problem.horizon,
                     discount=problem.discount,
@@ -95,6 +96,7 @@ def _learn_again(
             model,
             target,
             behavior=behavior,
+            mechanism=problem.mechanism,
             action_noise=problem.action_noise,
             horizon=problem.horizon,
             discount=problem.discount,
@@ -107,6 +109,7 @@ def _learn_again(
             draws=problem.draws.state.shape[1],
             seed=problem.seed,
             behavior=behavior,
+            mechanism=problem.mechanism,
             action_noise=problem.action_noise,
             horizon=problem.horizon,
         )

@@ -181,6 +181,7 @@ def _unsupported(name: str, problem: Problem, crossed: CrossFitted | None) -> fl
             problem.model,
             problem.target,
             behavior=problem.behavior,
+            mechanism=problem.mechanism,
             action_noise=problem.action_noise,
             horizon=problem.horizon,
         )

@@ -16,7 +16,7 @@ from butfor.scm.answer import Answer, ask
 from butfor.scm.bif import parse_bif
 from butfor.scm.gumbel_max import GumbelMax
 from butfor.scm.learn import count_tables
-from butfor.scm.mechanism import Mechanism
+from butfor.scm.mechanism import Mechanism, check_mechanism
 from butfor.scm.tables import (
     Table,
     find_variable,
@@ -272,5 +272,6 @@ def _read_mechanisms(variables: Mapping[str, Variable], given: Mechanisms) -> di
     if isinstance(given, Mapping):
         for name in given:
             find_variable(variables, name, "mechanisms")
-        return {name: given.get(name, GumbelMax()) for name in variables}
-    return {name: given or GumbelMax() for name in variables}
+        return {name: check_mechanism(given.get(name, GumbelMax())) for name in variables}
+    chosen = check_mechanism(GumbelMax() if given is None else given)
+    return dict.fromkeys(variables, chosen)

@@ -15,7 +15,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.scm.mechanism import Mechanism
+from butfor.scm.mechanism import Mechanism, counterfactual_rows
 from butfor.scm.tables import Masks, Table
 from butfor.variables import Floats
 
@@ -143,7 +143,7 @@ def _twin_node(
         result = np.zeros((len(cases), levels))
         result[same, observed[same]] = 1.0
         if not same.all():
-            result[~same] = mechanism.counterfactual_rows(p[~same], q[~same], observed[~same])
+            result[~same] = counterfactual_rows(mechanism, p[~same], q[~same], observed[~same])
         return result[case]
 
     return Node((*before, own, *parents), levels, rows)

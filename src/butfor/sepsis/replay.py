@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from butfor import kernels
 from butfor.checks import check_whole
 from butfor.episodes import Episodes
-from butfor.sepsis.dynamics import NOISE, STATES, VITAL_SIGNS, full_policy, outcome_of, step
+from butfor.sepsis.dynamics import NOISE, STATES, VITAL_SIGNS, full_policy, model, outcome_of, step
 from butfor.streams import check_seed
 from butfor.variables import Floats, unravel
 
@@ -34,6 +34,13 @@ def noise_given(
     that went elsewhere are drawn again, alone, until it went where it did.
     """
     states, actions, goals = (np.asarray(values) for values in (state, action, reached))
+    truth = model(version, absorbing=False)
+    for s, a, x in np.unique(np.column_stack([states, actions, goals]), axis=0).tolist():
+        if x not in truth.row(s, a):
+            raise ValueError(
+                f"no noise leads from state {s} by action {a} to state {x} in version {version!r}; "
+                "was the log simulated with another one?"
+            )
     wanted = unravel(STATES, goals)
     noise = generator.random((len(states), kernels.NOISE_SIZE))
     left = np.arange(len(states))
