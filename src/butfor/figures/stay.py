@@ -34,6 +34,7 @@ from butfor.figures.style import (
     Row,
     data,
     finish,
+    heading,
     pixels,
     text_width,
     wrap,
@@ -99,6 +100,17 @@ def stay_template(layout: Layout) -> dict[str, Any]:
         **{name: [] for name in NAMES_OF_DATA},
     }
     return spec
+
+
+def stay_chart(
+    layout: Layout, datasets: Mapping[str, Sequence[Row]], title: str, caveat: str
+) -> alt.LayerChart:
+    """Return the picture of one stay by itself, to be saved: what it is worth stands in it."""
+    spec = stay_template(layout)
+    spec["datasets"] |= {name: list(rows) for name, rows in datasets.items()}
+    spec["title"] = heading(title, caveat, TOTAL).to_dict()
+    spec["description"] = f"{title} {caveat}"
+    return alt.LayerChart.from_dict(spec)
 
 
 def _named(name: str) -> alt.Chart:
