@@ -171,7 +171,7 @@ def _strip_layers(layout: Layout) -> list[alt.Chart]:
         .encode(text="text:N"),
     ]
     if layout.with_model:
-        ends = [("all", 6.0), ("half", PLACES / 2), ("none", PLACES - 6.0)]
+        ends = [("1", 6.0), ("½", PLACES / 2), ("0", PLACES - 6.0)]
         ticks = [{"text": text, "y": layout.places_top + down} for text, down in ends]
         text = alt.Chart(data(ticks)).mark_text(align="right", fontSize=SMALL, x=-7)
         layers.append(text.encode(y=_y(layout), text="text:N"))

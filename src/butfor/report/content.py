@@ -48,7 +48,7 @@ def header(stays: Stays) -> dict[str, Any]:
     known = audit.episodes["thin_share"]
     first = [
         f"Every number of “the model” below comes from a model learned from these records. It is "
-        f"not a fact about a {stays.noun}. A flag means “read this chart”, not “the policy is "
+        f"not a fact about any {stays.noun}. A flag means “read this chart”, not “the policy is "
         "better”.",
         f"On average over {stays.nouns}, {share(float(known.mean()))} of the steps under the "
         f"policy rest on fewer than {THIN} similar past cases.",
@@ -160,8 +160,8 @@ def glance(stays: Stays) -> dict[str, Any]:
     spec = glance_template(names, noun=stays.noun, nouns=stays.nouns)
     sentence = glance_sentence(audit.episodes, noun=stays.noun, nouns=stays.nouns)
     caption = (
-        f"{sentence} One mark a {stays.noun}. Thin line: worst to best case. {HOLDS} {ESTIMATE} "
-        f"Ringed: the {len(audit.flagged)} flagged ones."
+        f"{sentence} One mark for each {stays.noun}. Thin line: worst to best case. {HOLDS} "
+        f"{ESTIMATE} Ringed: the {len(audit.flagged)} flagged ones."
     )
     spec["description"] = caption
     table = audit.episodes
