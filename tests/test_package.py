@@ -32,6 +32,8 @@ LAYERS = [
     ["changes", "labels", "posterior"],
     ["diagnostics"],
     ["audit"],
+    ["pages"],
+    ["report"],
     ["demo", "studies", "own_log"],
     ["cli"],
 ]
@@ -42,7 +44,8 @@ HOMES = {
     "rich": {"cli"},
     "altair": {"figures"},
     "vl_convert": {"figures"},
-    "jinja2": {"studies"},
+    "jinja2": {"studies", "report"},
+    "markupsafe": {"report"},
     "pydantic": {"io"},
     "sklearn": {"io"},
     "networkx": {"scm"},

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from butfor.planning import policy_iteration, policy_value, state_values
     from butfor.policy import estimate_behavior, greedy, soften
     from butfor.posterior import Credible, credible_intervals, draw_models
+    from butfor.report import write_report
     from butfor.scm.bounds import RowBounds, row_bounds
     from butfor.scm.causation import (
         conditional_effect,
@@ -89,6 +90,7 @@ _HOMES = {
     "Credible": "posterior",
     "credible_intervals": "posterior",
     "draw_models": "posterior",
+    "write_report": "report",
     "policy_iteration": "planning",
     "policy_value": "planning",
     "state_values": "planning",
@@ -168,6 +170,7 @@ __all__ = [
     "targets",
     "walk_through",
     "write_episodes",
+    "write_report",
 ]
 
 

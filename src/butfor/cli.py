@@ -29,6 +29,7 @@ from butfor.folders import check_free
 from butfor.io.draft import draft_study
 from butfor.labels import LabelComparison
 from butfor.own_log import MECHANISMS, audit_log, compare_log
+from butfor.report import write_report
 from butfor.steps import THIN
 from butfor.studies import (
     factors,
@@ -105,7 +106,7 @@ def demo(
         return
     _print_audit(console, audit)
     console.print(f"{_moral(audit)}\n")
-    for path, what in zip(written, ("The audit folder", "The figures"), strict=True):
+    for path, what in zip(written, ("The audit folder", "The figures", "To read"), strict=True):
         console.print(f"{what}: {path}")
 
 
@@ -188,6 +189,34 @@ def audit(
         return
     _print_audit(console, found)
     console.print(f"Model estimates, not facts.\n\nThe audit folder: {folder}", markup=False)
+    console.print(f"To read it: {shlex.join(['butfor', 'report', str(folder)])}", markup=False)
+
+
+@app.command()
+def report(
+    audit: Annotated[Path, typer.Argument(help="Folder of an audit.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")] = Path(
+        "report.html"
+    ),
+    stays: Annotated[
+        int | None,
+        typer.Option(min=0, help="Stays to show step by step; by default the flagged ones."),
+    ] = None,
+    redact: Annotated[
+        bool, typer.Option("--redact", help="Leave out free text and side information.")
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a file that is there.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Write an audit as one HTML file to read and print; it needs no network."""
+    with _problems_in_words():
+        path = write_report(audit, out, stays=stays, redact=redact, overwrite=overwrite)
+    if as_json:
+        typer.echo(json.dumps({"written": [str(path)], "bytes": path.stat().st_size}))
+    else:
+        typer.echo(f"To read: {path}")
 
 
 @app.command()
@@ -212,9 +241,6 @@ def labels(
         typer.Option(help="Where pairs never seen lead: an outcome, uniform or self-loop."),
     ] = None,
     prior: Annotated[float, typer.Option(help="Added to counts of transitions.")] = 0.0,
-    mechanism: Annotated[
-        str, typer.Option(help=f"How transitions come about: {', '.join(MECHANISMS)}.")
-    ] = "gumbel-max",
     smoothing: Annotated[
         float, typer.Option(help="Added to counts of actions when behaviour is estimated.")
     ] = 0.0,

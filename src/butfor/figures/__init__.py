@@ -6,6 +6,7 @@ from butfor.figures.containment import containment_chart
 from butfor.figures.diagrams import scm_diagrams
 from butfor.figures.errors import errors_chart
 from butfor.figures.estimates import estimates_chart
+from butfor.figures.glance import glance_datasets, glance_template
 from butfor.figures.influence import influence_chart
 from butfor.figures.labels import labels_chart
 from butfor.figures.nonidentifiability import nonidentifiability_chart
@@ -14,15 +15,20 @@ from butfor.figures.pieces import pieces_chart
 from butfor.figures.reliability import reliability_chart
 from butfor.figures.save import save_figure
 from butfor.figures.scores import scores_chart
+from butfor.figures.stay import stay_chart, stay_datasets, stay_table, stay_template
+from butfor.figures.strips import Layout
 from butfor.figures.trajectory import trajectory_chart
 from butfor.figures.uncertainty import uncertainty_chart
 
 __all__ = [
+    "Layout",
     "boxplot_chart",
     "changes_chart",
     "containment_chart",
     "errors_chart",
     "estimates_chart",
+    "glance_datasets",
+    "glance_template",
     "influence_chart",
     "labels_chart",
     "nonidentifiability_chart",
@@ -32,6 +38,10 @@ __all__ = [
     "save_figure",
     "scm_diagrams",
     "scores_chart",
+    "stay_chart",
+    "stay_datasets",
+    "stay_table",
+    "stay_template",
     "trajectory_chart",
     "uncertainty_chart",
 ]
