@@ -227,6 +227,7 @@ def test_pieces_add_up_exactly_and_nothing_is_confounded_where_nothing_is_hidden
     row = in_cell(means, {**cell, "piece": "selection"}).iloc[0]
     assert row["mean"] == pytest.approx(by_hand.mean())
     assert row["se"] == pytest.approx(by_hand.std() / 2**0.5)
+    assert row["logs"] == 2
 
 
 def test_the_log_without_end_stands_last_with_confounding_only(experiment):
@@ -265,18 +266,28 @@ def test_main_effects_are_means_over_the_other_factors(experiment):
 
 
 def test_words_follow_the_numbers():
-    def pieces(last):
+    def pieces(last, logs=10):
         return pd.DataFrame(
-            {"episodes": [1, 2], "piece": "selection", "value": [1.0, last], "se": [0.1, 0.1]}
+            {
+                "episodes": [1, 2],
+                "piece": "selection",
+                "value": [1.0, last],
+                "se": [0.1, 0.1],
+                "logs": [10, logs],
+            }
         )
 
     for last, word in ((0.2, "shrinks"), (-0.2, "shrinks"), (2.0, "grows"), (1.1, "not clearly")):
         assert word in _trends(pieces(last))["selection"]["word"]
-    right, wrong = {"error": 0.1, "se": 0.1}, {"error": 0.5, "se": 0.1}
-    up, down = {"mean": 0.4, "se": 0.1}, {"mean": -0.3, "se": 0.1}
+    # 0.8 is 5.7 standard errors of 0.14, and the t quantile of two logs is 12.7
+    assert "not clearly" in _trends(pieces(0.2, logs=2))["selection"]["word"]
+    ten = {"se": 0.1, "logs": 10}
+    right, wrong = {"error": 0.1, **ten}, {"error": 0.5, **ten}
+    up, down = {"mean": 0.4, **ten}, {"mean": -0.3, **ten}
     assert _cancels(right, {"confounding": up, "thin support": down})
     assert not _cancels(wrong, {"confounding": up, "thin support": down})
     assert not _cancels(right, {"confounding": down, "thin support": up})
+    assert not _cancels(right, {"confounding": {**up, "logs": 2}, "thin support": down})
 
 
 @pytest.mark.parametrize(

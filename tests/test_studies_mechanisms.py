@@ -16,6 +16,7 @@ from butfor.planning import policy_value, value_tables
 from butfor.scm.independent import Independent
 from butfor.sepsis.replay import noise_given
 from butfor.studies import mechanisms_article
+from butfor.studies.article import _signed
 from butfor.studies.mechanisms import (
     AGAIN,
     ALONE,
@@ -46,6 +47,7 @@ from butfor.studies.scoring import (
     brier,
     calibration_chance,
     calibration_error,
+    clear,
     leave_one_out,
     log_loss,
     mean_over_logs,
@@ -388,10 +390,48 @@ def test_findings_follow_from_the_numbers(cases):
     assert found["best"] == min(scores, key=lambda name: scores[name]["brier"])
     told = {*found["closer"], *found["further"]}
     for name in set(MECHANISMS) - {GUMBEL}:
-        apart = abs(scores[name]["difference"]) > 2 * scores[name]["difference_se"]
-        assert (name in told) == apart
+        gap, error = abs(scores[name]["difference"]), scores[name]["difference_se"]
+        # two logs: the quantile of t with one degree of freedom is 12.7
+        assert (name in told) == (gap >= 0.001 and gap > 12.7062 * error)
+    assert {*told, *found["not_told_apart"]} == set(MECHANISMS) - {GUMBEL}
     held = bounds_finding(study, "true-withheld", CLASSES[0])
     assert (held["ruled_out"], held["episodes"]) == (0, 200)
+
+
+@pytest.mark.parametrize(
+    ("gap", "error", "kind"),
+    [
+        (-0.00035, 0.00001, "not_told_apart"),  # far beyond chance, and too small to matter
+        (-0.0015, 0.00001, "closer"),
+        (0.0015, 0.00001, "further"),
+        (0.0015, 0.0005, "not_told_apart"),  # 3 standard errors of 2 logs
+    ],
+)
+def test_small_or_unsure_differences_are_not_told_apart(cases, gap, error, kind):
+    study = make_study(SMALL, cases)
+    one = study.scores["mechanism"] == "Maximal coupling"
+    changed = study.scores.mask(one, study.scores.assign(difference=gap, difference_se=error))
+    assert "Maximal coupling" in finding(replace(study, scores=changed), "true-learned")[kind]
+
+
+def test_the_quantile_of_t_decides():
+    # tables of Student's t, 97.5 %
+    expected = {2: 12.706, 3: 4.303, 10: 2.262, 20: 2.093}
+    assert {logs: round(clear(logs), 3) for logs in expected} == expected
+    assert clear(1) == np.inf
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(-0.00035, "0.000"), (0.0004, "0.000"), (0.0006, "+0.001"), (-0.25, "\N{MINUS SIGN}0.250")],
+)
+def test_what_rounds_to_0_has_no_sign(value, text):
+    assert _signed(value, 3) == text
+
+
+def test_every_mechanism_is_drawn(cases):
+    chart = mechanisms_article.charts(make_study(SMALL, cases))["scores"]
+    assert {row["series"] for row in rows_with(chart, "score")} == {*MECHANISMS, ALONE, OWN}
 
 
 def test_a_log_depends_on_seed_and_repeat_only():
@@ -535,9 +575,9 @@ def test_pictures_show_the_numbers_given_and_refuse_what_they_cannot_draw():
         (0.2, 0.5),
     }
     assert {row["true"] for row in rows_with(chart, "true")} == {0.3}
-    many = scores.loc[[0] * 8].assign(series=list("abcdefgh"))
+    many = scores.loc[[0] * 10].assign(series=list("abcdefghij"))
     for call, message in (
-        (lambda: figures.scores_chart(many, groups=["few"]), "8 series"),
+        (lambda: figures.scores_chart(many, groups=["few"]), "10 series"),
         (lambda: figures.containment_chart(bounds, kinds=list("abcd")), "4 kinds"),
         (lambda: figures.reliability_chart(scores), "no column 'predicted'"),
     ):

@@ -21,8 +21,18 @@ from butfor.figures.style import (
     require_columns,
 )
 
-COLORS = (BLUE, GREEN, "#8A5A00", VERMILLION, "#8E3B73", GREY, BLACK)
-SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right")
+COLORS = (BLUE, GREEN, "#6A4FC3", "#8A5A00", "#5E6600", VERMILLION, "#8E3B73", GREY, BLACK)
+SHAPES = (
+    "circle",
+    "square",
+    "triangle-up",
+    "diamond",
+    "triangle-left",
+    "triangle-down",
+    "M-1,-1L1,-1L-1,1L1,1Z",  # an hourglass
+    "cross",
+    "triangle-right",
+)
 APART = 5  # pixels between marks of two series in one group
 
 
@@ -40,7 +50,7 @@ def scores_chart(
     Parameters
     ----------
     table
-        A row a mark: `panel, series, group, value, se`; at most seven series.
+        A row a mark: `panel, series, group, value, se`; at most nine series.
     groups
         The groups from left to right.
     """

@@ -64,8 +64,8 @@ def write_article(
 def render_page(template: str, settings: Any, content: Mapping[str, Any]) -> str:
     """Return the page of a template that extends article.html; settings is a dataclass.
 
-    Filters: `signed` and `signed1` (three digits and one, with the sign), `share` (whole per cent),
-    `chance` (a probability in words).
+    Filters: `signed` and `signed1` (three digits and one, with the sign unless they are 0), `share`
+    (whole per cent), `chance` (a probability in words).
     """
     environment = Environment(
         loader=PackageLoader("butfor.studies"), autoescape=True, undefined=StrictUndefined
@@ -93,7 +93,9 @@ def report_progress(progress: Progress | None, total: int) -> Callable[[], None]
 
 
 def _signed(value: float, digits: int) -> str:
-    shown = round(value, digits) + 0.0  # never −0.000
+    shown = round(value, digits)
+    if shown == 0:  # no sign that the digits do not show
+        return f"{0:.{digits}f}"
     return f"{shown:+.{digits}f}".replace("-", "\N{MINUS SIGN}")
 
 

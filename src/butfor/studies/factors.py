@@ -30,7 +30,7 @@ HIDDEN = ("glucose", "diabetes")
 STATES = ("hidden", "full")  # with and without the hidden variables
 HORIZON = 20
 DISCOUNT = 0.99  # of planning
-NAMES = ("Observed", "WIS", "PDWIS", "DR", "WDR", "FQE", "MB", "CF")
+NAMES = ("Observed", "IS", "WIS", "PDIS", "PDWIS", "DR", "WDR", "MAGIC", "FQE", "MB", "CF")
 SAME, HALF, OTHER = "same log", "other half", "other log"
 JUDGED = (SAME, HALF, OTHER)
 PATIENTS = 250  # over whom CF averages at most; the model is that of all
@@ -351,6 +351,7 @@ def mean_pieces(pieces: pd.DataFrame) -> pd.DataFrame:
     groups = long.groupby(["state", "episodes", "prevalence", "piece"], sort=False)["value"]
     table = groups.mean().to_frame("mean")
     table["se"] = groups.std(ddof=1) / groups.count() ** 0.5
+    table["logs"] = groups.count()
     return table.reset_index()
 
 
@@ -446,5 +447,6 @@ def main_effects(experiment: Experiment, names: Sequence[str]) -> pd.DataFrame:
         means = table[crossed].groupby(["repeat", *by], sort=False)["error"].mean()
         for (level, judged, name), values in means.groupby(level=by, sort=False):
             se = values.std(ddof=1) / values.count() ** 0.5
-            rows.append((factor, level, judged, name, values.mean(), se))
-    return pd.DataFrame(rows, columns=["factor", "level", "judged", "estimator", "mean", "se"])
+            rows.append((factor, level, judged, name, values.mean(), se, values.count()))
+    columns = ["factor", "level", "judged", "estimator", "mean", "se", "logs"]
+    return pd.DataFrame(rows, columns=columns)

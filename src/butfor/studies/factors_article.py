@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +34,13 @@ from butfor.studies.factors import (
     run_experiment,
     summarize,
 )
+from butfor.studies.scoring import clear
 
 FIGURES = 3
+MEAN = ["mean", "se", "logs"]
 DRAWN = ("WIS", "WDR", "CF", "MB")
 PANELS = {"hidden": "Glucose and diabetes hidden", "full": "Nothing hidden"}
 JUDGED_FULL = "Judged on, nothing hidden"  # a panel: state and place of judgement together
-CLEAR = 2  # standard errors beyond which a difference is called one
 
 
 def write_study(
@@ -123,7 +125,12 @@ def all_pieces(experiment: Experiment) -> pd.DataFrame:
     table = mean_pieces(decompose(experiment.estimates)).rename(columns={"mean": "value"})
     endless = [
         {"state": row.state, "episodes": np.inf, "prevalence": row.prevalence}
-        | {"piece": piece, "value": row.error if piece == "confounding" else 0.0, "se": 0.0}
+        | {
+            "piece": piece,
+            "value": row.error if piece == "confounding" else 0.0,
+            "se": 0.0,
+            "logs": 0,
+        }
         for row in experiment.endless.itertuples()
         for piece in PIECES
     ]
@@ -193,7 +200,7 @@ def _pieces_at(
     level = usual if prevalence is None else prevalence
     table = mean_pieces(decompose(experiment.estimates))
     rows = in_cell(table, {"state": state, "episodes": episodes, "prevalence": level})
-    return {row.piece: {"mean": row.mean, "se": row.se} for row in rows.itertuples(index=False)}
+    return {str(row.pop("piece")): row for row in rows[["piece", *MEAN]].to_dict("records")}
 
 
 def article(experiment: Experiment) -> str:
@@ -226,7 +233,8 @@ def article(experiment: Experiment) -> str:
         "truth": _truth(experiment),
         "largest": max(PIECES, key=lambda piece: abs(made_of["hidden"][piece]["mean"])),
         "other_full": _other_full(experiment),
-        "clear": CLEAR,
+        "clear": clear(settings.repeats),
+        "still_wrong": _beyond_chance(made_of["full"]["error"]) > 0,
     }
     return render_page("factors.html", settings, content)
 
@@ -234,8 +242,14 @@ def article(experiment: Experiment) -> str:
 def _cancels(other: dict[str, float], pieces: dict[str, dict[str, float]]) -> bool:
     """Whether judging on other patients looks right only because two errors cancel."""
     up, down = pieces["confounding"], pieces["thin support"]
-    looks_right = abs(other["error"]) < CLEAR * other["se"]
-    return looks_right and up["mean"] > CLEAR * up["se"] and down["mean"] < -CLEAR * down["se"]
+    looks_right = abs(other["error"]) < clear(int(other["logs"])) * other["se"]
+    return looks_right and _beyond_chance(up) > 0 and _beyond_chance(down) < 0
+
+
+def _beyond_chance(cell: Mapping[str, float]) -> int:
+    """Sign of a mean over logs, 0 if it may be chance."""
+    beyond = abs(cell["mean"]) > clear(int(cell["logs"])) * cell["se"]
+    return int(np.sign(cell["mean"])) if beyond else 0
 
 
 def _two_names(effects: pd.DataFrame) -> pd.DataFrame:
@@ -249,12 +263,12 @@ def _by_level(table: pd.DataFrame) -> list[dict[str, Any]]:
     rows = []
     for (factor, level), group in table.groupby(["factor", "level"], sort=False):
         cells = {
-            row.estimator: {
-                "mean": row.mean,
-                "se": row.se,
-                "beyond_chance": bool(abs(row.mean) > CLEAR * row.se),
+            row["estimator"]: {
+                "mean": row["mean"],
+                "se": row["se"],
+                "beyond_chance": _beyond_chance(row) != 0,
             }
-            for row in group.itertuples(index=False)
+            for row in group.to_dict("records")
         }
         rows.append({"factor": factor, "level": level_name(level), "cells": cells})
     return rows
@@ -268,7 +282,8 @@ def _trends(pieces: pd.DataFrame) -> dict[str, dict[str, Any]]:
         first, last = group.iloc[0], group.iloc[-1]
         gap, se = abs(last["value"]) - abs(first["value"]), np.hypot(first["se"], last["se"])
         word = "does not clearly change"
-        if abs(gap) > CLEAR * se:
+        logs = min(first["logs"], last["logs"])
+        if _beyond_chance({"mean": gap, "se": se, "logs": logs}):
             word = "shrinks" if gap < 0 else "grows"
         found[str(piece)] = {"first": first["value"], "last": last["value"], "word": word}
     return found

@@ -44,9 +44,11 @@ from butfor.studies.mechanisms_tables import (
     reliability_table,
     score_table,
 )
+from butfor.studies.scoring import clear
 
 FIGURES = 4
-DRAWN = (GUMBEL, GUMBEL + SIGNS, "Maximal coupling", "Inverse CDF", "Independent", ALONE, OWN)
+DRAWN = (*MECHANISMS, ALONE, OWN)
+SMALLEST = 0.001  # difference of Brier scores that is called one
 LEAST = 0.001  # share of the patients that a drawn point must stand for
 RELIABILITY = ("true-withheld", "learned-hidden")  # the cases whose curves are drawn
 
@@ -183,15 +185,17 @@ def results(study: Study) -> dict[str, Any]:
 def finding(study: Study, key: str) -> dict[str, Any]:
     """Say what the scores of a case come to: who is closest, who can be told from Gumbel-Max.
 
-    Two mechanisms are told apart if the paired difference of their Brier scores is more than two
-    standard errors.
+    Two mechanisms are told apart if the paired difference of their Brier scores is at least
+    SMALLEST and more than `clear` standard errors.
     """
+    beyond = clear(study.settings.repeats)
     scores = {name: study.score(key, name) for name in study.mechanisms(key)}
     brier = {name: float(row["brier"]) for name, row in scores.items()}
     told = {
         name: float(row["difference"])
         for name, row in scores.items()
-        if abs(row["difference"]) > 2 * row["difference_se"]
+        if abs(row["difference"]) >= SMALLEST
+        and abs(row["difference"]) > beyond * row["difference_se"]
     }
     alone, own = (float(study.score(key, name)["brier"]) for name in (ALONE, OWN))
     best = min(brier, key=brier.__getitem__)
@@ -244,6 +248,8 @@ def article(study: Study) -> str:
     hidden, true = (study.score(key, GUMBEL)["brier"] for key in ("learned-hidden", "true-learned"))
     content = {
         "cases": study.cases.to_dict("records"),
+        "clear": clear(study.settings.repeats),
+        "smallest": SMALLEST,
         "titles": {key: case_title(key) for key in CASES},
         "findings": {key: finding(study, key) for key in CASES},
         "scores": {key: _shown_scores(study, key) for key in CASES},

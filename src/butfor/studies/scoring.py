@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import t as student
 
 from butfor.variables import Floats
 
@@ -98,6 +99,15 @@ def mean_over_logs(values: Floats, mask: Mask | None = None) -> tuple[float, flo
         return float("inf"), float("nan")
     totals = np.stack([np.where(wanted, values, 0.0).sum(axis=1), wanted.sum(axis=1)], axis=1)
     return leave_one_out(totals, _ratio)
+
+
+def clear(logs: int) -> float:
+    """Standard errors beyond which a mean over so many logs is called different from 0.
+
+    The 97.5 % quantile of Student's t with logs - 1 degrees of freedom: 12.7 for two logs, 2.1 for
+    twenty.
+    """
+    return float(student.ppf(0.975, logs - 1)) if logs > 1 else float("inf")
 
 
 def skill(score: Floats, reference: Floats, mask: Mask | None = None) -> tuple[float, float]:
