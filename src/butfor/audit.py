@@ -48,6 +48,7 @@ from butfor.variables import Floats, Outcome, Variable, unravel
 TABLES = ("estimates", "diagnostics", "episodes", "decomposition", "steps", "draws")
 CLUSTERS = "clusters.npz"
 REVIEWS = "reviews.sqlite"  # written by reviewers: survives when an audit is written again
+REVIEW_FILES = (REVIEWS, f"{REVIEWS}-wal", f"{REVIEWS}-shm")  # the last verdicts may be in these
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +145,9 @@ class Audit:
 
         An existing audit is only replaced with `overwrite`, and its reviews are kept.
         """
-        with whole_folder(folder, marker="meta.json", overwrite=overwrite, keep=[REVIEWS]) as new:
+        with whole_folder(
+            folder, marker="meta.json", overwrite=overwrite, keep=REVIEW_FILES
+        ) as new:
             for name in TABLES:
                 getattr(self, name).to_parquet(new / f"{name}.parquet", index=False)
             np.savez(new / "model.npz", allow_pickle=False, **_arrays(self))
