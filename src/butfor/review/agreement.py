@@ -184,7 +184,8 @@ def _measure(
     stays = int(paired.sum())
     if stays == 0:
         return Measure(None, None, None, 0, "too few: no stay has two verdicts")
-    value = float(function(ratings, categories, np.ones((1, len(ratings))))[0])
+    kinds, often = np.unique(ratings, axis=0, return_counts=True)  # equal stays count together
+    value = float(function(kinds, categories, often[None].astype(np.float64))[0])
     if math.isnan(value):
         return Measure(
             None, None, None, stays, "undefined: all verdicts are the same, chance explains all"
@@ -192,7 +193,6 @@ def _measure(
     if stays < FEWEST:
         note = f"too few: {stays} stays with two verdicts, at least {FEWEST} wanted"
         return Measure(value, None, None, stays, note)
-    kinds, often = np.unique(ratings, axis=0, return_counts=True)  # equal stays are drawn together
     weights = np.random.default_rng(seed).multinomial(
         len(ratings), often / len(ratings), size=resamples
     )
