@@ -32,7 +32,7 @@ LAYERS = [
     ["changes", "posterior"],
     ["diagnostics"],
     ["audit"],
-    ["demo", "studies", "own_log"],
+    ["demo", "studies", "own_log", "review"],
     ["cli"],
 ]
 HOMES = {
@@ -46,6 +46,7 @@ HOMES = {
     "pydantic": {"io"},
     "sklearn": {"io"},
     "networkx": {"scm"},
+    "sqlite3": {"review"},
 }
 
 
