@@ -52,7 +52,11 @@ def run_id(audit: Audit) -> str:
 
 
 def plan_stays(audit: Audit, settings: Settings) -> list[PlannedStay]:
-    """Return all flagged stays, by rank, and after them the controls."""
+    """Return all flagged stays, by rank, and after them the controls.
+
+    Controls are chosen from those of the audit, which has stored their courses, so that their pages
+    look as those of flagged stays; from all unflagged ones if it names none.
+    """
     table = audit.episodes
     name = table["id"].map(str).to_numpy(dtype=object)
     if len(set(name)) < len(name):
@@ -61,9 +65,10 @@ def plan_stays(audit: Audit, settings: Settings) -> list[PlannedStay]:
     rank = table["rank"].to_numpy()
     flagged = np.flatnonzero(rank > 0)
     flagged = flagged[np.argsort(rank[flagged], kind="stable")]
-    others = np.flatnonzero(rank <= 0)
+    own = table["control"].to_numpy(dtype=bool) if "control" in table else rank <= 0
+    others = np.flatnonzero(own & (rank <= 0))
     share = settings.control_share
-    count = min(round(len(flagged) * share / (1 - share)), len(others))
+    count = min(math.ceil(len(flagged) * share / (1 - share)), len(others))
     controls = others[_order(settings.seed, name[others].tolist(), "review controls")[:count]]
     return [
         PlannedStay(str(name[i]), control, int(steps[i]))

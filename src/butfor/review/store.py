@@ -462,6 +462,11 @@ class Store:
             found = read_events(connection, f"{where} AND id > ?", (*values, after))
             return [event for _, event in zip(range(limit or 2**62), found, strict=False)]
 
+    def last_event(self) -> int:
+        """Return the number of the last event: what was read before it is still so."""
+        with self._ledger.reading() as connection:
+            return int(connection.execute("SELECT id FROM head").fetchone()[0])
+
     # ----------------------------------------------------------------------------------- integrity
 
     def verify(self, head: str | None = None) -> Verification:
