@@ -11,3 +11,24 @@ def percent(probability: float) -> str:
         return "over 99.9%"
     near = probability < 0.01 or probability > 0.99
     return f"{100 * probability:.1f}%" if near else f"{100 * probability:.0f}%"
+
+
+def share(part: float) -> str:
+    """Write a share of things that were counted: none, all, or per cent between."""
+    return "none" if part <= 0 else "all" if part > 1 - 1e-9 else percent(part)
+
+
+def signed(value: float) -> str:
+    """Write a number with its sign: three digits that count if it is small, else two decimals."""
+    if value != value:
+        return "no estimate"
+    size = abs(value)
+    form = "+.3g" if 0 < size < 0.005 else "+.2f" if size < 100 else "+,.0f"
+    return format(value + 0.0, form).replace("-", "\N{MINUS SIGN}")
+
+
+def plural(noun: str) -> str:
+    """Write the plural of a noun, the regular way."""
+    if noun[-1:] == "y" and noun[-2:-1] not in "aeiou":
+        return noun[:-1] + "ies"
+    return noun + ("es" if noun.endswith(("s", "x", "ch", "sh")) else "s")

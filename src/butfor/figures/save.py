@@ -46,7 +46,7 @@ def _page(chart: alt.TopLevelMixin) -> str:
     options = {"mode": "vega-lite", "actions": False, "ast": True, "renderer": "svg"}
     # "<" never stands in the script, so that no text of the chart can end it
     call = f"window.vegaEmbed('#chart', {json.dumps(spec)}, {json.dumps(options)});"
-    script = _bundle() + "\n" + call.replace("<", "\\u003c")
+    script = chart_bundle() + "\n" + call.replace("<", "\\u003c")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     title = html.escape(str(spec.get("description", "Figure")))
     return f"""<!doctype html>
@@ -66,5 +66,6 @@ def _page(chart: alt.TopLevelMixin) -> str:
 
 
 @cache
-def _bundle() -> str:
+def chart_bundle() -> str:
+    """Return the JavaScript that draws charts, a module that sets window.vegaEmbed."""
     return str(vl_convert.javascript_bundle(EXPORT))

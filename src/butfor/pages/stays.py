@@ -1,0 +1,287 @@
+"""Every stay of an audit as readers see it: words, rows of its picture, side information."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from butfor.audit import Audit
+from butfor.figures.stay import stay_datasets, stay_table, stay_template
+from butfor.figures.strips import Layout
+from butfor.figures.style import ESTIMATE
+from butfor.flags import describe_action
+from butfor.scm.gumbel_max import counterfactual_distribution
+from butfor.steps import THIN
+from butfor.variables import Variable
+from butfor.words import percent, plural, share, signed
+
+HOLDS = "Holds only if the model is right."
+HIDDEN = "never given to the model"
+# what the pages need of an audit's table of episodes, beside the columns p_<outcome>
+COLUMNS = (
+    "id",
+    "length",
+    "observed_outcome",
+    "most_likely",
+    "expected_return",
+    "difference",
+    "low_any",
+    "high_any",
+    "first_change",
+    "thin_share",
+    "evidence_min",
+    "rank",
+    "reason",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Stays:
+    """The stays of an audit, to be shown; with `redact`, without what nobody but carers may see."""
+
+    audit: Audit
+    redact: bool = False
+
+    def __post_init__(self) -> None:
+        missing = [name for name in COLUMNS if name not in self.audit.episodes]
+        if missing:
+            raise ValueError(
+                f"the audit's episodes have no column {missing[0]!r}: it was made by butfor "
+                f"{self.audit.meta.get('butfor', 'unknown')}; run it again with this version"
+            )
+
+    @property
+    def noun(self) -> str:
+        """What an episode is called."""
+        return str(self.audit.meta["words"].get("episode", "episode"))
+
+    @property
+    def nouns(self) -> str:
+        """What episodes are called."""
+        return plural(self.noun)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the outcomes, that of none last."""
+        return [*self.audit.meta["outcomes"], self.audit.meta["none"]]
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Where everything lies in the picture of a stay."""
+        meta = self.audit.meta
+        state, action, side = (
+            tuple(_variable(entry) for entry in meta["variables"][kind])
+            for kind in ("state", "action", "side")
+        )
+        return Layout(
+            state=state,
+            action=action,
+            side=() if self.redact else side,
+            outcomes=self.audit.model.outcomes,
+            none=meta["none"],
+            horizon=meta["parameters"]["horizon"],
+        )
+
+    def template(self) -> dict[str, Any]:
+        """Return the Vega-Lite specification of every stay's picture."""
+        return stay_template(self.layout)
+
+    def hidden(self) -> list[str]:
+        """Names of what the model was never given."""
+        columns = [] if self.redact else list(self.audit.steps.columns)
+        return [name.removeprefix("side.") for name in columns if name.startswith("side.")]
+
+    def order(self) -> list[Any]:
+        """Return all ids: flagged ones by rank, then the others by how much the model differs."""
+        table = self.audit.episodes
+        rank = table["rank"].to_numpy()
+        size = np.round(table["difference"].abs().to_numpy(), 9)
+        first = np.where(rank > 0, rank, np.iinfo(np.int64).max)
+        return table["id"].iloc[np.lexsort([-size, first])].tolist()
+
+    # ---------------------------------------------------------------------------------- one stay
+
+    def one(self, identifier: Any) -> dict[str, Any]:
+        """Return all that is shown of a stay, as plain values for JSON."""
+        if identifier not in self._position:
+            raise ValueError(f"there is no {self.noun} {identifier!r} in this audit")
+        position = self._position[identifier]
+        row = self.audit.episodes.iloc[position]
+        steps = self._steps(position)
+        datasets = self.datasets(identifier)
+        outcome = str(row["observed_outcome"])
+        length = int(row["length"])
+        ended = outcome in self.audit.meta["outcomes"]
+        when = f"at step {length}" if ended else f"after {length} step{'s' * (length != 1)}"
+        title = f"{_capital(self.noun)} {identifier}: {outcome} {when}"
+        return {
+            "id": str(identifier),
+            "anchor": anchor(identifier),
+            "title": title,
+            "says": self._says(row),
+            "caveat": caveat(row),
+            "range": worst_to_best(row),
+            "first": self._first(row, steps, position),
+            "flagged": int(row["rank"]),
+            "reason": str(row["reason"]),
+            "course": bool(datasets["shade"]),
+            "description": f"{title}. {self._says(row)} {caveat(row)}",
+            "given": self._fixed(steps),
+            **self._side(steps),
+            "datasets": datasets,
+            "table": stay_table(self.layout, datasets),
+        }
+
+    def datasets(self, identifier: Any) -> dict[str, list[dict[str, Any]]]:
+        """Return the rows of a stay's picture, for the template."""
+        position = self._position[identifier]
+        row = self.audit.episodes.iloc[position]
+        names = self.audit.meta["outcomes"]
+        outcome = str(row["observed_outcome"])
+        return stay_datasets(
+            self.layout,
+            self._steps(position),
+            outcome=names.index(outcome) if outcome in names else -1,
+            first=int(row["first_change"]),
+            courses=self._part("courses", identifier),
+            course_steps=self._part("course_steps", identifier),
+            draws=self._part("draws", identifier),
+        )
+
+    @cached_property
+    def _position(self) -> dict[Any, int]:
+        return {name: place for place, name in enumerate(self.audit.episodes["id"].tolist())}
+
+    @cached_property
+    def _offsets(self) -> NDArray[np.int64]:
+        counts = np.bincount(self.audit.steps["episode"].to_numpy())
+        return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+    def _steps(self, position: int) -> pd.DataFrame:
+        return self.audit.steps.iloc[self._offsets[position] : self._offsets[position + 1]]
+
+    @cached_property
+    def _groups(self) -> dict[str, dict[Any, NDArray[np.int64]]]:
+        return {
+            name: getattr(self.audit, name).groupby("id", sort=False).indices
+            for name in ("courses", "course_steps", "draws")
+        }
+
+    def _part(self, table: str, identifier: Any) -> pd.DataFrame | None:
+        rows = self._groups[table].get(identifier)
+        return None if rows is None else getattr(self.audit, table).iloc[rows]
+
+    @cached_property
+    def counts(self) -> NDArray[np.int64]:
+        """How often each action was taken in each state of the log, [S, A]."""
+        steps = self.audit.steps
+        known = (steps["action"] >= 0).to_numpy()
+        counts = np.zeros(self.audit.target.shape, dtype=np.int64)
+        np.add.at(counts, (steps["state"].to_numpy()[known], steps["action"].to_numpy()[known]), 1)
+        return counts
+
+    def _says(self, row: pd.Series) -> str:
+        chances = sorted(outcome_chances(row, self.names), key=lambda pair: -pair[1])
+        words = ", ".join(f"{name} {percent(p)}" for name, p in chances)
+        return f"Under the policy the model says: {words}."
+
+    def _first(self, row: pd.Series, steps: pd.DataFrame, position: int) -> str:
+        """Say where the policy first treats otherwise, and what it would give."""
+        first = int(row["first_change"])
+        if first < 0:
+            return "The policy would have treated as was done, at every step."
+        state, given = int(steps["state"].iloc[first]), int(steps["action"].iloc[first])
+        chances = self.audit.target[state]
+        if self.audit.meta["parameters"]["action_noise"] == "shared":
+            chances = counterfactual_distribution(self.audit.behavior[state], chances, given)
+        policy = int(np.argmax(chances))
+        own = ((steps["state"] == state) & (steps["action"] == policy)).sum()
+        cases = int(self.counts[state, policy] - own)
+        sure = "" if chances[policy] > 0.999 else f", with probability {percent(chances[policy])}"
+        return (
+            f"First difference, decided at step {first}, seen at step {first + 1}: the policy "
+            f"gives {describe_action(self.layout.action, policy)}{sure}; given was "
+            f"{describe_action(self.layout.action, given)}. "
+            f"Similar past cases for that decision: {cases}."
+        )
+
+    def _fixed(self, steps: pd.DataFrame) -> list[list[str]]:
+        """Name and level of what never changes and the model was given."""
+        return [
+            [v.name, str(steps[f"state.{v.name}"].iloc[0])] for v in self.layout.state if v.static
+        ]
+
+    def _side(self, steps: pd.DataFrame) -> dict[str, Any]:
+        """Side information: one value each, and lists by step of what changes."""
+        drawn = {v.name for v in self.layout.side if not v.static}
+        fixed: list[list[str]] = []
+        notes: list[dict[str, Any]] = []
+        for name in self.hidden():
+            values = steps[f"side.{name}"]
+            known = values.notna().to_numpy()
+            if name in drawn:
+                fixed.append([name, "the yellow row of the picture"])
+            elif not known.any():
+                fixed.append([name, "not recorded"])
+            elif values[known].nunique() == 1:
+                fixed.append([name, _value(values[known].iloc[0])])
+            else:
+                at = steps["step"].to_numpy()[known].tolist()
+                entries = [[s, _value(v)] for s, v in zip(at, values[known], strict=True)]
+                notes.append({"name": name, "entries": entries})
+        return {"side": fixed, "notes": notes}
+
+
+def anchor(identifier: Any) -> str:
+    """Return the address of a stay within its page."""
+    return f"stay-{quote(str(identifier), safe='')}"
+
+
+def outcome_chances(row: pd.Series, names: list[str]) -> list[tuple[str, float]]:
+    """Return the probability of each outcome under the policy; that of none is the last."""
+    columns = [*(f"p_{name}" for name in names[:-1]), "p_none"]
+    return [(name, float(row[column])) for name, column in zip(names, columns, strict=True)]
+
+
+def caveat(row: pd.Series) -> str:
+    """Say what stands beside every number of a model."""
+    return f"{ESTIMATE} {thin_words(float(row['thin_share']))}"
+
+
+def thin_words(part: float) -> str:
+    """Say which share of the steps rests on thin evidence."""
+    words = share(part)
+    start = words.capitalize() if words[:1].isalpha() else words
+    return f"{start} of its steps rest on fewer than {THIN} similar past cases."
+
+
+def worst_to_best(row: pd.Series) -> str:
+    """Say how far the expected return could move and what that hangs on; beside the caveat."""
+    low, high = signed(float(row["low_any"])), signed(float(row["high_any"]))
+    return (
+        f"Expected return under the policy {signed(float(row['expected_return']))}, worst to best "
+        f"case {low} to {high}. {HOLDS}"
+    )
+
+
+def _capital(noun: str) -> str:
+    return noun[:1].upper() + noun[1:]
+
+
+def _value(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _variable(entry: dict[str, Any]) -> Variable:
+    return Variable(
+        name=entry["name"],
+        levels=tuple(entry["levels"]),
+        normal=tuple(entry["normal"]),
+        static=entry["static"],
+    )

@@ -1,0 +1,306 @@
+// The report: draws its charts, lists the stays of a cell, shows one stay at a time.
+
+const read = (name) => JSON.parse(document.getElementById(`data-${name}`).textContent);
+const find = (name, root = document) => root.querySelector(`[data-field="${name}"]`);
+const listing = read("listing");
+const ID = 0, OBSERVED = 1, MODEL = 3, CHANCE = 4, DIFFERS = 5, LOW = 6, HIGH = 7, THIN = 8, RANK = 9, PLACE = 10;
+const byId = new Map(listing.rows.map((row) => [row[ID], row]));
+const template = document.getElementById("stay-template");
+const state = { rows: [], shown: null, view: null, stay: null, paths: false, sort: null, down: true };
+const MOST = 2000; // rows in the list before "show all"
+
+function percent(p) {
+  if (p < 0.001) return "under 0.1%";
+  if (p > 0.999) return "over 99.9%";
+  return `${(100 * p).toFixed(p < 0.01 || p > 0.99 ? 1 : 0)}%`;
+}
+const share = (p) => (p <= 0 ? "none" : p >= 1 ? "all" : percent(p));
+const signed = (x) => (x < 0 ? "\u2212" : "+") + Math.abs(x).toFixed(Math.abs(x) < 100 ? 2 : 0);
+
+// ------------------------------------------------------------------------------------- the list
+
+function listRows(keep, words, button) {
+  state.rows = listing.rows.filter(keep);
+  state.sort = null;
+  document.querySelectorAll(".cell, .filter").forEach((other) => {
+    other.setAttribute("aria-pressed", String(other === button));
+  });
+  const count = state.rows.length;
+  const noun = count === 1 ? listing.noun : listing.nouns;
+  document.getElementById("list-words").textContent = `${count} ${noun}: ${words}`;
+  fillList(MOST);
+}
+
+function fillList(most) {
+  const body = document.querySelector("#list tbody");
+  const lines = state.rows.slice(0, most).map((row) => {
+    const line = document.createElement("tr");
+    const cells = [
+      row[ID],
+      listing.names[row[OBSERVED]],
+      String(row[2]),
+      `${listing.names[row[MODEL]]} ${percent(row[CHANCE])}`,
+      signed(row[DIFFERS]),
+      `${signed(row[LOW])} to ${signed(row[HIGH])}`,
+      share(row[THIN]),
+    ].map((text) => {
+      const cell = document.createElement("td");
+      cell.textContent = text;
+      return cell;
+    });
+    if (row[PLACE] >= 0) {
+      const link = document.createElement("a");
+      link.href = `#stay-${encodeURIComponent(row[ID])}`;
+      link.textContent = row[ID];
+      cells[0].replaceChildren(link);
+    }
+    if (row[THIN] > 0.5) {
+      const mark = document.createElement("span");
+      mark.className = "thin";
+      mark.textContent = cells[6].textContent;
+      cells[6].replaceChildren(mark);
+    }
+    line.dataset.id = row[ID];
+    line.append(...cells);
+    return line;
+  });
+  body.replaceChildren(...lines);
+  if (state.rows.length > most) {
+    const line = body.insertRow();
+    const cell = line.insertCell();
+    cell.colSpan = 7;
+    const more = document.createElement("button");
+    more.type = "button";
+    more.textContent = `Show all ${state.rows.length}`;
+    more.addEventListener("click", () => fillList(Infinity));
+    cell.append(more);
+  }
+  document.querySelectorAll("#list thead th").forEach((head) => {
+    const column = Number(head.firstElementChild.dataset.sort);
+    if (column === state.sort) head.setAttribute("aria-sort", state.down ? "descending" : "ascending");
+    else head.removeAttribute("aria-sort");
+  });
+  markCurrent();
+}
+
+function sortList(column) {
+  state.down = state.sort === column ? !state.down : column > OBSERVED;
+  state.sort = column;
+  const turn = state.down ? -1 : 1;
+  const compare = (a, b) =>
+    typeof a === "number" ? a - b : a.localeCompare(b, undefined, { numeric: true });
+  state.rows.sort((a, b) => turn * compare(a[column], b[column]));
+  fillList(MOST);
+}
+
+function markCurrent() {
+  document.querySelectorAll("#list tbody tr").forEach((line) => {
+    if (line.dataset.id === state.shown) line.setAttribute("aria-current", "true");
+    else line.removeAttribute("aria-current");
+  });
+}
+
+// ------------------------------------------------------------------------------------- one stay
+
+function fillStay(root, stay) {
+  root.replaceChildren(template.content.cloneNode(true));
+  for (const name of ["says", "caveat", "range", "first", "reason"]) {
+    find(name, root).textContent = stay[name];
+  }
+  find("why", root).hidden = !stay.reason;
+  find("nocourse", root).hidden = stay.course;
+  const terms = (list, pairs) =>
+    list.replaceChildren(
+      ...pairs.flatMap(([name, value]) => {
+        const [term, text] = [document.createElement("dt"), document.createElement("dd")];
+        term.textContent = name;
+        text.textContent = value;
+        return [term, text];
+      })
+    );
+  terms(find("given", root), stay.given);
+  terms(find("side", root), stay.side);
+  find("given", root).previousElementSibling.hidden = !stay.given.length;
+  find("given", root).hidden = !stay.given.length;
+  const empty = !stay.side.length && !stay.notes.length;
+  find("side", root).previousElementSibling.hidden = empty;
+  find("side", root).hidden = !stay.side.length;
+  find("dimmed", root).hidden = empty;
+  find("aside", root).hidden = empty && !stay.given.length;
+  find("notes", root).replaceChildren(
+    ...stay.notes.map((note) => {
+      const details = document.createElement("details");
+      const summary = document.createElement("summary");
+      summary.textContent = `${note.name} (${note.entries.length})`;
+      const list = document.createElement("dl");
+      terms(list, note.entries.map(([step, text]) => [`Step ${step}`, text]));
+      details.append(summary, list);
+      return details;
+    })
+  );
+  fillTable(root.querySelector("table.numbers"), stay.table);
+  const chart = find("chart", root);
+  chart.setAttribute("aria-label", stay.description);
+  return chart;
+}
+
+const rowsOf = (stay, paths) => {
+  const rows = unpackRows(stay.datasets);
+  return paths ? rows : { ...rows, draws: [], draw_ends: [] };
+};
+
+let turn = Promise.resolve(); // one after the other, however fast the keys
+function showStay(id, focus = false) {
+  turn = turn.then(() => drawStay(id, focus));
+  return turn;
+}
+
+async function drawStay(id, focus) {
+  const row = byId.get(id);
+  if (!row || row[PLACE] < 0 || state.shown === id) return;
+  const stay = read(`stay-${row[PLACE]}`);
+  state.shown = id;
+  state.stay = stay;
+  const title = find("title");
+  title.textContent = stay.title;
+  const body = find("body");
+  const open = body.querySelector('[data-field="numbers"]')?.open;
+  const old = state.view && find("chart", body);
+  const chart = fillStay(body, stay);
+  find("numbers", body).open = Boolean(open);
+  const paths = find("paths", body);
+  paths.hidden = !stay.datasets.draws.length;
+  paths.setAttribute("aria-pressed", String(state.paths));
+  paths.addEventListener("click", togglePaths);
+  if (old) {
+    old.setAttribute("aria-label", stay.description);
+    chart.replaceWith(old);
+    await swapRows(state.view, rowsOf(stay, state.paths));
+  } else {
+    state.view = await drawChart(chart, read("template").spec, rowsOf(stay, state.paths));
+  }
+  find("chart", body).dataset.drawn = id;
+  markCurrent();
+  const places = walk();
+  document.getElementById("previous").disabled = places.indexOf(id) === 0;
+  document.getElementById("next").disabled = places.indexOf(id) === places.length - 1;
+  if (focus) title.focus({ preventScroll: true });
+}
+
+async function togglePaths() {
+  state.paths = !state.paths;
+  find("paths").setAttribute("aria-pressed", String(state.paths));
+  const { draws, draw_ends } = rowsOf(state.stay, state.paths);
+  await swapRows(state.view, { draws, draw_ends });
+}
+
+// those of the list that can be shown; all of them where the list has none
+function walk() {
+  const ids = (rows) => rows.filter((row) => row[PLACE] >= 0).map((row) => row[ID]);
+  const listed = ids(state.rows);
+  return listed.includes(state.shown) || listed.length ? listed : ids(listing.rows);
+}
+
+function move(by) {
+  const ids = walk();
+  const here = ids.indexOf(state.shown);
+  const next = ids[here < 0 ? 0 : here + by];
+  if (next !== undefined) location.hash = `stay-${encodeURIComponent(next)}`;
+}
+
+function followAddress() {
+  if (!location.hash.startsWith("#stay-")) return;
+  let id;
+  try {
+    id = decodeURIComponent(location.hash.slice(6));
+  } catch {
+    return;
+  }
+  if (!byId.has(id) || byId.get(id)[PLACE] < 0) return;
+  document.getElementById("stay").scrollIntoView({ block: "start" });
+  showStay(id, true);
+}
+
+// ----------------------------------------------------------------------------------------- print
+
+let opened = [];
+window.addEventListener("beforeprint", () => {
+  opened = [...document.querySelectorAll("details:not([open])")];
+  opened.forEach((details) => { details.open = true; });
+});
+window.addEventListener("afterprint", () => opened.forEach((details) => { details.open = false; }));
+
+async function drawAll() {
+  const all = document.getElementById("all-stays");
+  const words = document.getElementById("print-words");
+  const shown = listing.rows.filter((row) => row[PLACE] >= 0).sort((a, b) => a[PLACE] - b[PLACE]);
+  const spec = read("template").spec;
+  if (!all.childElementCount) {
+    for (const [count, row] of shown.entries()) {
+      const stay = read(`stay-${row[PLACE]}`);
+      const section = document.createElement("section");
+      section.className = "stay copy";
+      const title = document.createElement("h2");
+      title.textContent = stay.title;
+      const body = document.createElement("div");
+      const chart = fillStay(body, stay);
+      section.append(title, body);
+      all.append(section);
+      await drawChart(chart, spec, rowsOf(stay, false));
+      words.textContent = `Drawing ${count + 1} of ${shown.length}`;
+    }
+  }
+  words.textContent = "";
+  document.body.classList.add("all");
+  document.documentElement.dataset.printable = "all";
+}
+
+// ----------------------------------------------------------------------------------------- start
+
+document.querySelectorAll(".cell").forEach((button) => {
+  const [observed, model] = [Number(button.dataset.observed), Number(button.dataset.model)];
+  button.addEventListener("click", () =>
+    listRows((row) => row[OBSERVED] === observed && row[MODEL] === model, button.dataset.words, button)
+  );
+});
+const filters = Object.fromEntries(
+  [...document.querySelectorAll(".filter")].map((button) => [button.dataset.filter, button])
+);
+const listFlagged = () => listRows((row) => row[RANK] > 0, "flagged, to be read", filters.flagged);
+const listAll = () => listRows(() => true, "all", filters.all);
+filters.flagged.addEventListener("click", listFlagged);
+filters.all.addEventListener("click", listAll);
+document.querySelectorAll("#list thead button").forEach((button) => {
+  button.addEventListener("click", () => sortList(Number(button.dataset.sort)));
+});
+document.getElementById("previous")?.addEventListener("click", () => move(-1));
+document.getElementById("next")?.addEventListener("click", () => move(1));
+document.getElementById("print-all")?.addEventListener("click", async () => {
+  await drawAll();
+  window.print();
+});
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (/^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName) || !state.shown) return;
+  if (event.key === "j") move(1);
+  else if (event.key === "k") move(-1);
+  else if (event.key === "d" && state.stay.datasets.draws.length) togglePaths();
+  else if (event.key === "n") find("numbers").open = !find("numbers").open;
+});
+window.addEventListener("hashchange", followAddress);
+
+if (listing.rows.some((row) => row[RANK] > 0)) listFlagged();
+else listAll();
+
+const estimates = read("estimates");
+const glance = read("glance");
+await drawChart(document.getElementById("chart-estimates"), estimates.spec);
+await drawChart(document.getElementById("chart-glance"), glance.spec, unpackRows(glance.datasets), {
+  renderer: glance.renderer,
+});
+const first = listing.rows.find((row) => row[PLACE] === 0);
+if (location.hash.startsWith("#stay-")) followAddress();
+await turn;
+if (!state.shown && first) await showStay(first[ID]);
+if (location.hash === "#print") await drawAll();
+document.documentElement.dataset.ready = "yes";
