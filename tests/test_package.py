@@ -32,6 +32,8 @@ LAYERS = [
     ["changes", "posterior"],
     ["diagnostics"],
     ["audit"],
+    ["pages"],
+    ["report"],
     ["demo", "studies", "own_log", "review"],
     ["cli"],
 ]
@@ -42,11 +44,14 @@ HOMES = {
     "rich": {"cli"},
     "altair": {"figures"},
     "vl_convert": {"figures"},
-    "jinja2": {"studies"},
-    "pydantic": {"io"},
+    "jinja2": {"studies", "report", "review"},
+    "pydantic": {"io", "review"},
     "sklearn": {"io"},
     "networkx": {"scm"},
     "sqlite3": {"review"},
+    "fastapi": {"review"},
+    "starlette": {"review"},
+    "uvicorn": {"review"},
 }
 
 

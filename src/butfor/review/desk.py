@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -18,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from butfor.audit import Audit
-from butfor.figures.stay import stay_datasets, stay_table, stay_template
 from butfor.pages import Stays
 from butfor.pages.stays import outcome_chances
+from butfor.report import content
 from butfor.review.ledger import Event
 from butfor.review.projection import Item, Review, Run
 from butfor.review.results import Results, summarize
@@ -67,12 +68,19 @@ class Desk:
     run: Run
     show_overview: bool = False  # also to those whose queue is not done
 
+    def warm_up(self) -> None:
+        """Make what the first page would wait for."""
+        self.template()
+        if self._ids:
+            self._one(next(iter(self._ids)), False)
+
     # -------------------------------------------------------------------------------------- names
 
     @cached_property
     def stays(self) -> Stays:
-        """What is shown of the audit's stays."""
-        return Stays(self.audit)
+        """What is shown of the audit's stays, made of a table that does not tell flags."""
+        masked = self.audit.episodes.assign(rank=0, reason="", control=False)
+        return Stays(replace(self.audit, episodes=masked))
 
     @cached_property
     def _ids(self) -> dict[str, Any]:
@@ -275,7 +283,7 @@ class Desk:
 
     @cached_property
     def _template_without(self) -> dict[str, Any]:
-        return stay_template(replace(self.stays.layout, with_model=False))
+        return self.stays.template(model=False)
 
     @cached_property
     def _one(self) -> Any:
@@ -283,23 +291,8 @@ class Desk:
         return lru_cache(maxsize=2000)(self._make)
 
     def _make(self, name: str, without_model: bool) -> dict[str, Any]:
-        stays, identifier = self.stays, self._ids[name]
-        made = stays.one(identifier)
-        if not without_model:
-            return made
-        position = self._rows[name]
-        names, outcome = self.audit.meta["outcomes"], self.observed(name)
-        layout = replace(stays.layout, with_model=False)
-        datasets = stay_datasets(
-            layout,
-            stays.steps(position),
-            outcome=names.index(outcome) if outcome in names else -1,
-            first=-1,
-            courses=None,
-            course_steps=None,
-            draws=None,
-        )
-        return made | {"datasets": datasets, "table": stay_table(layout, datasets)}
+        made = self.stays.one(self._ids[name])
+        return made | self.stays.record(self._ids[name]) if without_model else made
 
     def _shown(self, name: str, without_model: bool) -> dict[str, Any]:
         """Return what is shown of a stay: the same of flagged ones and controls."""
@@ -409,6 +402,36 @@ class Desk:
         """Refuse an overview to those whose queue is not done."""
         if not self.sees_overview(reviewer):
             raise RefusedError("open once your queue is done, so that it does not lead you")
+
+    def overview(self, reviewer: str) -> dict[str, Any]:
+        """Return numbers about all stays: estimates, everyone at a glance, the table of cells."""
+        self.check_overview(reviewer)
+        made = self._overview
+        shown = {
+            name: {key: made[name][key] for key in ("caption", "table")}
+            for name in ("estimates", "glance")
+        }
+        return {"run": self.run.id, **shown, "cells": made["cells"]}
+
+    def chart(self, reviewer: str, name: str) -> dict[str, Any]:
+        """Return a chart of the overview: its template and its rows."""
+        self.check_overview(reviewer)
+        made = self._overview[name]
+        return {"spec": made["spec"], "datasets": made.get("datasets", {})}
+
+    @cached_property
+    def _overview(self) -> dict[str, Any]:
+        glance = content.glance(self.stays)
+        text = json.dumps(glance["spec"]).replace("Ringed: flagged, to be read. ", "")
+        glance["spec"] = json.loads(text)  # nothing is ringed: flags are not shown here
+        glance["caption"] = glance["caption"].split(" Ringed:")[0]
+        glance["spec"]["description"] = glance["caption"]
+        glance["table"] = [row[:-1] for row in glance["table"]]
+        return {
+            "estimates": content.estimates(self.stays),
+            "glance": glance,
+            "cells": content.cells(self.stays),
+        }
 
     def listing(
         self,

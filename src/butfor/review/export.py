@@ -60,7 +60,7 @@ def review_rows(store: Store, audit: Audit, *, run: str | None = None) -> list[d
         known |= {"control": stay.control, "state": stay.state}
         known |= {"observed": said.get("observed_outcome")}
         row = {name: known[name] for name in NAMES}
-        row |= {name: _plain(said.get(name)) for name in (*columns, *EVIDENCE)}
+        row |= {name: plain_value(said.get(name)) for name in (*columns, *EVIDENCE)}
         rows.append(row | {"butfor_version": audit.meta["butfor"] if same else None})
     return rows
 
@@ -146,7 +146,7 @@ def _restored(cell: str) -> str:
     return cell[1:] if cell.startswith("'") and cell.lstrip("'").startswith(FORMULA) else cell
 
 
-def _plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
     """Return a number of a frame as JSON has it; None for what is missing."""
     plain = value.item() if hasattr(value, "item") else value
     return None if isinstance(plain, float) and not math.isfinite(plain) else plain
