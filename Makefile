@@ -15,6 +15,8 @@ demo: .venv/installed
 	.venv/bin/butfor demo
 
 test: .venv/installed-dev
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || echo \
+	"NO BROWSER: chromium is not installed, so tests in a real browser are skipped"
 	$(RUN) pytest
 
 lint: .venv/installed-dev

@@ -209,7 +209,9 @@ class Browser:
 
     def screenshot(self, path, *, whole=False):
         """Write what is shown, or the whole page, as PNG."""
-        answer = self.command("Page.captureScreenshot", captureBeyondViewport=whole, **self._clip(whole))
+        answer = self.command(
+            "Page.captureScreenshot", captureBeyondViewport=whole, **self._clip(whole)
+        )
         Path(path).write_bytes(base64.b64decode(answer["data"]))
 
     def _clip(self, whole):

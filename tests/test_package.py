@@ -46,6 +46,7 @@ HOMES = {
     "vl_convert": {"figures"},
     "jinja2": {"studies", "report", "review"},
     "pydantic": {"io", "review"},
+    "markupsafe": {"report"},
     "sklearn": {"io"},
     "networkx": {"scm"},
     "sqlite3": {"review"},

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from butfor.planning import policy_iteration, policy_value, state_values
     from butfor.policy import estimate_behavior, greedy, soften
     from butfor.posterior import Credible, credible_intervals, draw_models
+    from butfor.report import write_report
     from butfor.scm.bounds import RowBounds, row_bounds
     from butfor.scm.causation import (
         conditional_effect,
@@ -84,6 +85,7 @@ _HOMES = {
     "Credible": "posterior",
     "credible_intervals": "posterior",
     "draw_models": "posterior",
+    "write_report": "report",
     "policy_iteration": "planning",
     "policy_value": "planning",
     "state_values": "planning",
@@ -159,6 +161,7 @@ __all__ = [
     "targets",
     "walk_through",
     "write_episodes",
+    "write_report",
 ]
 
 

@@ -28,6 +28,7 @@ from butfor.demo import SHOWN, run_demonstration, write_demonstration
 from butfor.folders import check_free
 from butfor.io.draft import draft_study
 from butfor.own_log import audit_log
+from butfor.report import write_report
 from butfor.review.export import agreement_of_export
 from butfor.review.plan import Settings
 from butfor.review.serve import Address, export_reviews, serve
@@ -109,7 +110,7 @@ def demo(
         return
     _print_audit(console, audit)
     console.print(f"{_moral(audit)}\n")
-    for path, what in zip(written, ("The audit folder", "The figures"), strict=True):
+    for path, what in zip(written, ("The audit folder", "The figures", "To read"), strict=True):
         console.print(f"{what}: {path}")
 
 
@@ -184,6 +185,34 @@ def audit(
         return
     _print_audit(console, found)
     console.print(f"Model estimates, not facts.\n\nThe audit folder: {folder}", markup=False)
+    console.print(f"To read it: {shlex.join(['butfor', 'report', str(folder)])}", markup=False)
+
+
+@app.command()
+def report(
+    audit: Annotated[Path, typer.Argument(help="Folder of an audit.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")] = Path(
+        "report.html"
+    ),
+    stays: Annotated[
+        int | None,
+        typer.Option(min=0, help="Stays to show step by step; by default the flagged ones."),
+    ] = None,
+    redact: Annotated[
+        bool, typer.Option("--redact", help="Leave out free text and side information.")
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a file that is there.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Write an audit as one HTML file to read and print; it needs no network."""
+    with _problems_in_words():
+        path = write_report(audit, out, stays=stays, redact=redact, overwrite=overwrite)
+    if as_json:
+        typer.echo(json.dumps({"written": [str(path)], "bytes": path.stat().st_size}))
+    else:
+        typer.echo(f"To read: {path}")
 
 
 def _source(log: list[Path]) -> Path | list[Path]:
@@ -445,10 +474,9 @@ def _print_audit(console: Console, audit: Audit) -> None:
         console.print(
             f"Of {len(flagged)} flagged, {survives.get('any', 0)} keep the sign of their "
             f"difference whatever the mechanism, {survives.get('stable', 0)} more over every "
-            f"stable one, {survives.get('', 0)} hang on the choice; all of it only if the model is "
-            "right. "
-            f"{(flagged['thin_share'] > 0.5).sum()} rest mostly on fewer than {THIN} similar past "
-            "cases.\n"
+            f"stable one, {survives.get('', 0)} hang on the choice; all of it only if the model "
+            f"is right. {(flagged['thin_share'] > 0.5).sum()} rest mostly on fewer than {THIN} "
+            "similar past cases.\n"
         )
     frame = flagged.head(10)
     console.print(

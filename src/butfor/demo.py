@@ -13,11 +13,13 @@ from butfor.folders import whole_folder
 from butfor.mdp import TabularMDP
 from butfor.planning import policy_iteration, policy_value
 from butfor.posterior import credible_intervals
+from butfor.report import write_report
 from butfor.streams import Progress
 from butfor.variables import Floats
 
 VERSION = "icml2019"  # the simulator of the paper, whose failure the demonstration shows
 MARKER = "audit/meta.json"
+REPORT = "report.html"
 # what a first look needs; the audit has all of them
 SHOWN = ("Observed", "WIS", "MB", "CF", "MB (cross-fitted)", "CF (cross-fitted)", "True")
 
@@ -54,7 +56,7 @@ def run_demonstration(
 
 
 def write_demonstration(audit: Audit, folder: str | Path) -> list[Path]:
-    """Write the audit folder and its figures; a demonstration that is there is replaced."""
+    """Write audit folder, figures and report; a demonstration that is there is replaced."""
     goal = Path(folder)
     keep = [f"audit/{name}" for name in REVIEW_FILES]
     with whole_folder(goal, marker=MARKER, overwrite=True, keep=keep) as new:
@@ -71,4 +73,5 @@ def write_demonstration(audit: Audit, folder: str | Path) -> list[Path]:
             charts[f"patient_{identifier}"] = trajectory_chart(one, 0, draws)
         for name, chart in charts.items():
             save_figure(chart, new / "figures" / name, ("png", "svg"))
-    return [goal / "audit", goal / "figures"]
+        write_report(audit, new / REPORT)
+    return [goal / "audit", goal / "figures", goal / REPORT]

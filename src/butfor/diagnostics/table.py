@@ -178,7 +178,7 @@ def _check_influence(problem: Problem) -> Row:
     value, after = float(np.median(found.share_about)), float(np.median(found.share_after))
     sentence = (
         f"In the median episode {percent(value)} of the steps under the policy are still about "
-        f"that patient, and {percent(after)} of what is earned comes when none is any more: that "
-        "is what the model expects of anyone."
+        f"that very episode, and {percent(after)} of what is earned comes when none is any more: "
+        "that is what the model expects of anyone."
     )
     return "influence", value, at_least(value, ABOUT), sentence

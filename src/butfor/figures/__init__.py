@@ -5,19 +5,25 @@ from butfor.figures.containment import containment_chart
 from butfor.figures.diagrams import scm_diagrams
 from butfor.figures.errors import errors_chart
 from butfor.figures.estimates import estimates_chart
+from butfor.figures.glance import glance_datasets, glance_template
 from butfor.figures.nonidentifiability import nonidentifiability_chart
 from butfor.figures.outcome_table import outcome_table_chart
 from butfor.figures.pieces import pieces_chart
 from butfor.figures.reliability import reliability_chart
 from butfor.figures.save import save_figure
 from butfor.figures.scores import scores_chart
+from butfor.figures.stay import stay_chart, stay_datasets, stay_table, stay_template
+from butfor.figures.strips import Layout
 from butfor.figures.trajectory import trajectory_chart
 
 __all__ = [
+    "Layout",
     "boxplot_chart",
     "containment_chart",
     "errors_chart",
     "estimates_chart",
+    "glance_datasets",
+    "glance_template",
     "nonidentifiability_chart",
     "outcome_table_chart",
     "pieces_chart",
@@ -25,5 +31,9 @@ __all__ = [
     "save_figure",
     "scm_diagrams",
     "scores_chart",
+    "stay_chart",
+    "stay_datasets",
+    "stay_table",
+    "stay_template",
     "trajectory_chart",
 ]

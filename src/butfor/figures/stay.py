@@ -34,6 +34,7 @@ from butfor.figures.style import (
     Row,
     data,
     finish,
+    heading,
     pixels,
     text_width,
     wrap,
@@ -101,6 +102,17 @@ def stay_template(layout: Layout) -> dict[str, Any]:
     return spec
 
 
+def stay_chart(
+    layout: Layout, datasets: Mapping[str, Sequence[Row]], title: str, caveat: str
+) -> alt.LayerChart:
+    """Return the picture of one stay by itself, to be saved: what it is worth stands in it."""
+    spec = stay_template(layout)
+    spec["datasets"] |= {name: list(rows) for name, rows in datasets.items()}
+    spec["title"] = heading(title, caveat, TOTAL).to_dict()
+    spec["description"] = f"{title} {caveat}"
+    return alt.LayerChart.from_dict(spec)
+
+
 def _named(name: str) -> alt.Chart:
     return alt.Chart(alt.NamedData(name=name))
 
@@ -159,7 +171,7 @@ def _strip_layers(layout: Layout) -> list[alt.Chart]:
         .encode(text="text:N"),
     ]
     if layout.with_model:
-        ends = [("all", 6.0), ("half", PLACES / 2), ("none", PLACES - 6.0)]
+        ends = [("1", 6.0), ("½", PLACES / 2), ("0", PLACES - 6.0)]
         ticks = [{"text": text, "y": layout.places_top + down} for text, down in ends]
         text = alt.Chart(data(ticks)).mark_text(align="right", fontSize=SMALL, x=-7)
         layers.append(text.encode(y=_y(layout), text="text:N"))

@@ -51,20 +51,6 @@ def finish(
     layers: Iterable[alt.Chart], title: str, subtitle: str, *, width: int, height: int, total: int
 ) -> alt.LayerChart:
     """Layer the marks on a plane and put the title over all of it, `total` pixels wide."""
-    heading = alt.TitleParams(
-        text=wrap(title, total, TITLE, bold=True),
-        subtitle=wrap(subtitle, total, SMALL),
-        anchor="start",
-        frame="bounds",
-        offset=14,
-        fontSize=TITLE,
-        subtitleFontSize=SMALL,
-        subtitlePadding=5,
-        lineHeight=20,
-        subtitleLineHeight=LINE_HEIGHT + 1,
-        color=BLACK,
-        subtitleColor=GREY,
-    )
     axis = alt.AxisConfig(
         labelFontSize=TEXT,
         titleFontSize=TEXT,
@@ -90,9 +76,27 @@ def finish(
         layer=list(layers),
         width=width,
         height=height,
-        title=heading,
+        title=heading(title, subtitle, total),
         description=words,
         config=config,
+    )
+
+
+def heading(title: str, subtitle: str, total: int) -> alt.TitleParams:
+    """Return the title of a picture `total` pixels wide."""
+    return alt.TitleParams(
+        text=wrap(title, total, TITLE, bold=True),
+        subtitle=wrap(subtitle, total, SMALL),
+        anchor="start",
+        frame="bounds",
+        offset=14,
+        fontSize=TITLE,
+        subtitleFontSize=SMALL,
+        subtitlePadding=5,
+        lineHeight=20,
+        subtitleLineHeight=LINE_HEIGHT + 1,
+        color=BLACK,
+        subtitleColor=GREY,
     )
 
 

@@ -48,7 +48,7 @@ def header(stays: Stays) -> dict[str, Any]:
     known = audit.episodes["thin_share"]
     first = [
         f"Every number of “the model” below comes from a model learned from these records. It is "
-        f"not a fact about a {stays.noun}. A flag means “read this chart”, not “the policy is "
+        f"not a fact about any {stays.noun}. A flag means “read this chart”, not “the policy is "
         "better”.",
         f"On average over {stays.nouns}, {share(float(known.mean()))} of the steps under the "
         f"policy rest on fewer than {THIN} similar past cases.",
@@ -160,8 +160,8 @@ def glance(stays: Stays) -> dict[str, Any]:
     spec = glance_template(names, noun=stays.noun, nouns=stays.nouns)
     sentence = glance_sentence(audit.episodes, noun=stays.noun, nouns=stays.nouns)
     caption = (
-        f"{sentence} One mark a {stays.noun}. Thin line: worst to best case. {HOLDS} {ESTIMATE} "
-        f"Ringed: the {len(audit.flagged)} flagged ones."
+        f"{sentence} One mark for each {stays.noun}. Thin line: worst to best case. {HOLDS} "
+        f"{ESTIMATE} Ringed: the {len(audit.flagged)} flagged ones."
     )
     spec["description"] = caption
     table = audit.episodes
@@ -171,8 +171,8 @@ def glance(stays: Stays) -> dict[str, Any]:
     for name in names:
         mine = table[table["observed_outcome"] == name]
         value = mine["expected_return"]
-        numbers = (value.mean(), value.min(), value.max())
-        numbers += (mine["low_any"].min(), mine["high_any"].max())
+        ends = (mine["low_any"].min(), mine["high_any"].max())
+        numbers = (value.mean(), value.min(), value.max(), *ends)
         told = [signed(float(number)) for number in numbers] if len(mine) else [""] * 5
         counts = (int((mine["thin_share"] > 0.5).sum()), int((mine["rank"] > 0).sum()))
         rows.append([name, str(len(mine)), *told, *map(str, counts)])
@@ -252,7 +252,7 @@ def listing(stays: Stays, shown: list[Any]) -> dict[str, Any]:
 
 
 def thin_evidence(stays: Stays) -> dict[str, Any]:
-    """Return the section on evidence: the lights, and where the policy does what was rarely done."""
+    """Return the section on evidence: lights, and where the policy does what was rarely done."""
     audit = stays.audit
     visits = np.bincount(
         audit.steps["state"].to_numpy()[audit.steps["action"].to_numpy() >= 0],

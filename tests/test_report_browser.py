@@ -1,0 +1,133 @@
+"""The report in a real browser, opened as a file with the network off."""
+
+import time
+
+import pytest
+
+import butfor as bf
+from tests.audits import hostile_audit, sepsis_audit
+from tests.browser import find_chromium, open_browser
+
+READY = "document.documentElement.dataset.ready == 'yes'"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    find_chromium()
+    with open_browser() as browser:
+        browser.offline()
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    find_chromium()
+    audit = sepsis_audit()
+    path = bf.write_report(audit, tmp_path_factory.mktemp("report") / "report.html")
+    return audit, path.as_uri()
+
+
+def open_report(browser, address):
+    browser.resize(1280, 900)
+    browser.goto("about:blank")
+    browser.goto(address)
+    browser.wait_for(READY)
+
+
+def drawn(browser):
+    """Id of the stay whose picture is drawn."""
+    return browser.evaluate("document.querySelector('#stay .chart').dataset.drawn")
+
+
+def test_every_chart_is_drawn_without_any_request_or_complaint(browser, report):
+    audit, address = report
+    open_report(browser, address)
+    assert browser.count(".chart svg, .chart canvas") == 3
+    assert browser.evaluate("document.querySelectorAll('#chart-glance svg path').length") > 300
+    assert drawn(browser) == str(audit.flagged["id"].iloc[0])
+    assert "A model estimate, not a fact." in browser.text("#stay .note")
+    browser.press("d")  # sampled paths
+    browser.wait_for("document.querySelector('[data-field=paths]').ariaPressed == 'true'")
+    time.sleep(0.2)
+    assert browser.requests() == [address]
+    assert browser.problems() == []
+
+
+def test_a_cell_lists_as_many_stays_as_it_says(browser, report):
+    audit, address = report
+    open_report(browser, address)
+    assert browser.count("#list tbody tr") == len(audit.flagged)
+    names = browser.evaluate(
+        "[...document.querySelectorAll('.cells thead th')].map(e => e.innerText)"
+    )
+    for observed in range(len(names)):
+        for model in range(len(names)):
+            cell = f".cell[data-observed='{observed}'][data-model='{model}']"
+            browser.click(cell)
+            count = int(browser.text(f"{cell} b"))
+            assert count == audit.outcome_table().loc[names[observed], names[model]]
+            assert browser.count("#list tbody tr") == count
+            assert browser.text("#list-words").startswith(f"{count} stay")
+            assert browser.count(".cell[aria-pressed=true]") == 1
+    browser.click("[data-filter=all]")
+    assert browser.count("#list tbody tr") == len(audit.episodes)
+    browser.click("[data-sort='2']")
+    steps = browser.evaluate(
+        "[...document.querySelectorAll('#list tbody tr')].map(r => Number(r.cells[2].innerText))"
+    )
+    assert steps == sorted(steps, reverse=True)
+    assert browser.problems() == []
+
+
+def test_links_open_a_stay_and_keys_move_on(browser, report):
+    audit, address = report
+    ids = [str(identifier) for identifier in audit.flagged["id"]]
+    open_report(browser, f"{address}#stay-{ids[4]}")
+    assert drawn(browser) == ids[4]
+    for key, place in (("j", 5), ("j", 6), ("k", 5)):
+        browser.press(key)
+        browser.wait_for(f"document.querySelector('#stay .chart').dataset.drawn == {ids[place]!r}")
+        assert browser.text("#stay-title").startswith(f"Stay {ids[place]}:")
+        assert browser.evaluate("location.hash") == f"#stay-{ids[place]}"
+    browser.click("#list tbody tr:first-child a")
+    browser.wait_for(f"document.querySelector('#stay .chart').dataset.drawn == {ids[0]!r}")
+    browser.press("n")
+    assert browser.evaluate("document.querySelector('#stay [data-field=numbers]').open")
+    assert browser.count("#stay table.numbers tbody tr") == 21
+    assert browser.problems() == []
+
+
+def test_nothing_is_wider_than_the_screen_at_a_zoom_of_200_percent(browser, report):
+    _, address = report
+    open_report(browser, address)
+    browser.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    for width in (640, 320):
+        browser.resize(width, 700)
+        assert browser.overflow() <= 0
+    assert browser.problems() == []
+
+
+def test_all_stays_can_be_printed_each_on_its_page(browser, report, tmp_path):
+    audit, address = report
+    open_report(browser, f"{address}#print")
+    assert browser.count("#all-stays .copy svg") == len(audit.flagged)
+    browser.pdf(tmp_path / "report.pdf")
+    assert (tmp_path / "report.pdf").stat().st_size > 100_000
+    assert browser.problems() == []
+
+
+def test_hostile_texts_are_drawn_as_texts(browser, tmp_path):
+    audit = hostile_audit()
+    address = bf.write_report(audit, tmp_path / "report.html").as_uri()
+    open_report(browser, address)
+    assert browser.count("img, iframe") == 0
+    assert "<script>alert" in browser.text("#stay-title")
+    second = str(audit.flagged["id"].iloc[1]).replace("\u202e", "")
+    browser.press("j")
+    browser.wait_for("document.querySelector('#stay .chart').dataset.drawn.endsWith('#')")
+    browser.wait_for(f"document.querySelector('#stay-title').innerText.includes({second[-8:]!r})")
+    assert browser.overflow() <= 0
+    browser.resize(640, 700)
+    assert browser.overflow() <= 0
+    assert browser.requests() == [address]
+    assert browser.problems() == []
