@@ -355,7 +355,7 @@ def _episodes(house: HouseOf, kind: str) -> str:
     rows = []
     for row in audit.episodes.to_dict("records"):
         stay = states.get(str(row["id"]))
-        told = {"run_id": desk.run.id, "episode_id": str(row["id"])}
+        told: dict[str, Any] = {"run_id": desk.run.id, "episode_id": str(row["id"])}
         told |= {"state": stay.state if stay else "", "final": stay.final if stay else None}
         told |= {"observed": row["observed_outcome"]}
         rows.append(told | {name: plain_value(row.get(name)) for name in columns})

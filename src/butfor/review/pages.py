@@ -76,7 +76,7 @@ def environment() -> Environment:
 
 
 def render(
-    request: Request, name: str, session: Session | None, status: int = 200, **values: Any
+    request: Request, template: str, session: Session | None, code: int = 200, /, **values: Any
 ) -> HTMLResponse:
     """Return a page."""
     desk = find_house(request).desk
@@ -88,8 +88,8 @@ def render(
         "problem": None,
         "path": request.url.path,
     }
-    text = environment().get_template(name).render(common | values)
-    return HTMLResponse(text.encode("utf-8", "replace"), status_code=status)
+    text = environment().get_template(template).render(common | values)
+    return HTMLResponse(text.encode("utf-8", "replace"), status_code=code)
 
 
 def show_problem(request: Request, status: int, words: str) -> HTMLResponse:
@@ -276,22 +276,22 @@ def work_on_stay(
     try:
         desk.check_run(form.get("run", ""))
         item = desk.item(who, name, place)
-        key, again = (desk.run.id, who, name), {"repeat": item.repeat}
+        key, again = (desk.run.id, who, name), item.repeat
         expected = _number(form, "version", required=True)
         match form.get("do"):
             case "impression":
                 answer = form.get("first_impression", "")
-                desk.store.give_impression(*key, answer, **again)
+                desk.store.give_impression(*key, answer, repeat=again)
                 return RedirectResponse(_address(slug, place), 303)
             case "skip":
-                desk.store.skip(*key, expected_version=expected, **again)
+                desk.store.skip(*key, expected_version=expected, repeat=again)
             case "save":
                 desk.store.submit(
                     *key,
                     _verdict(form),
                     seconds=_seconds(form),
                     expected_version=expected,
-                    **again,
+                    repeat=again,
                 )
             case _:
                 raise FieldError("do", "save, skip or impression")

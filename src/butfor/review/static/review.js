@@ -119,6 +119,7 @@
   });
 
   addEventListener("DOMContentLoaded", async () => {
+    find(".wrong input, .wrong select, .wrong textarea")?.focus();
     await Promise.all([...document.querySelectorAll("[data-chart]")].map(draw));
     document.documentElement.dataset.ready = "yes";
   });
