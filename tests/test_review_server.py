@@ -4,7 +4,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
@@ -20,11 +20,12 @@ def folder(tmp_path):
     return small_audit(flags=20).save(tmp_path / "audit")
 
 
+@contextmanager
 def sign_in(base, name):
-    client = httpx.Client(base_url=base, timeout=30)
-    token = client.post("/api/v1/session", json={"reviewer": name}).json()["csrf"]
-    client.headers["x-csrf-token"] = token
-    return client
+    with httpx.Client(base_url=base, timeout=30) as client:
+        token = client.post("/api/v1/session", json={"reviewer": name}).json()["csrf"]
+        client.headers["x-csrf-token"] = token
+        yield client
 
 
 def test_what_was_acknowledged_survives_a_kill(folder):
