@@ -98,6 +98,8 @@ class Browser:
         self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.command(f"{domain}.enable")
+        still = [{"name": "prefers-reduced-motion", "value": "reduce"}]
+        self.command("Emulation.setEmulatedMedia", features=still)
 
     def command(self, method, **parameters):
         """Send a command of the DevTools protocol and return its result."""
@@ -160,16 +162,22 @@ class Browser:
 
     def click(self, selector):
         """Click on the middle of the first such element, with the mouse."""
-        place = self.evaluate(
-            f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
-            "e.scrollIntoView({block: 'center', behavior: 'instant'});"
-            "const r = e.getBoundingClientRect();"
-            "return {x: r.x + r.width / 2, y: r.y + r.height / 2}; })()"
-        )
+        place, before = self._middle(selector), None
+        while place != before:  # until nothing moves any more
+            before, place = place, self._middle(selector)
         for kind in ("mousePressed", "mouseReleased"):
             self.command(
                 "Input.dispatchMouseEvent", type=kind, **place, button="left", clickCount=1
             )
+
+    def _middle(self, selector):
+        return self.evaluate(
+            f"(async () => {{ const e = document.querySelector({json.dumps(selector)});"
+            "e.scrollIntoView({block: 'center', behavior: 'instant'});"
+            "await new Promise(done => setTimeout(done, 40));"
+            "const r = e.getBoundingClientRect();"
+            "return {x: r.x + r.width / 2, y: r.y + r.height / 2}; })()"
+        )
 
     def press(self, key, *, ctrl=False):
         """Press a key: a letter, or Enter, Tab, Escape, ArrowLeft, …"""
