@@ -17,6 +17,7 @@ from butfor.figures.save import chart_bundle
 from butfor.review.app import make_app
 from butfor.review.desk import Desk
 from butfor.review.export import reviews_csv, reviews_jsonl
+from butfor.review.pages import environment
 from butfor.review.plan import Settings
 from butfor.review.sessions import read_tokens
 from butfor.review.store import Store, Verification
@@ -95,6 +96,8 @@ def serve(
         app = make_app(desk, hosts=address.hosts(port), tokens=tokens, tls=address.tls)
         threading.Thread(target=chart_bundle, daemon=True).start()  # takes two seconds, once
         desk.warm_up()
+        for name in environment().list_templates():
+            environment().get_template(name)
         server = uvicorn.Server(
             uvicorn.Config(
                 app,
