@@ -27,6 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 import butfor as bf
+from benchmarks.review import EACH, EPISODES, PAUSE, REVIEWERS, measure_server
 from butfor.fit import destinations
 from butfor.sepsis import dynamics
 from butfor.studies.oberst2019 import Settings, repeat_logs
@@ -381,6 +382,26 @@ def measure_import() -> list[Measurement]:
     return [Measurement("import butfor", seconds, "under 0.5 s", None, "", seconds < 0.5)]
 
 
+def measure_review_app() -> list[Measurement]:
+    found = measure_server()
+    who = f"{REVIEWERS} reviewers at once, {EACH} verdicts each, {PAUSE:g} s apart"
+    return [
+        Measurement(
+            f"a stay's page, first time, with its rows ({EPISODES:,} episodes; slowest of 10)",
+            found["alone"],
+            "under 300 ms",
+        ),
+        Measurement("review: a page, median", found["page"], "under 100 ms", note=who),
+        Measurement(
+            "review: a verdict, median",
+            found["post"],
+            "under 100 ms, none lost",
+            note=f"{found['given']:.0f} acknowledged, {found['lost']:.0f} lost",
+            kept=found["lost"] == 0,
+        ),
+    ]
+
+
 MEASURES = [
     measure_exact_outcomes,
     measure_icu_size,
@@ -394,6 +415,7 @@ MEASURES = [
     measure_reading,
     measure_memory,
     measure_import,
+    measure_review_app,
 ]
 
 

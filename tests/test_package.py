@@ -34,7 +34,7 @@ LAYERS = [
     ["audit"],
     ["pages"],
     ["report"],
-    ["demo", "studies", "own_log"],
+    ["demo", "studies", "own_log", "review"],
     ["cli"],
 ]
 HOMES = {
@@ -44,11 +44,15 @@ HOMES = {
     "rich": {"cli"},
     "altair": {"figures"},
     "vl_convert": {"figures"},
-    "jinja2": {"studies", "report"},
+    "jinja2": {"studies", "report", "review"},
+    "pydantic": {"io", "review"},
     "markupsafe": {"report"},
-    "pydantic": {"io"},
     "sklearn": {"io"},
     "networkx": {"scm"},
+    "sqlite3": {"review"},
+    "fastapi": {"review"},
+    "starlette": {"review"},
+    "uvicorn": {"review"},
 }
 
 

@@ -61,6 +61,7 @@ TABLES = (
 CONTROLS = 0.25  # unflagged episodes to be read beside the flagged ones, for each of these
 CLUSTERS = "clusters.npz"
 REVIEWS = "reviews.sqlite"  # written by reviewers: survives when an audit is written again
+REVIEW_FILES = (REVIEWS, f"{REVIEWS}-wal", f"{REVIEWS}-shm")  # the last verdicts may be in these
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +160,9 @@ class Audit:
 
         An existing audit is only replaced with `overwrite`, and its reviews are kept.
         """
-        with whole_folder(folder, marker="meta.json", overwrite=overwrite, keep=[REVIEWS]) as new:
+        with whole_folder(
+            folder, marker="meta.json", overwrite=overwrite, keep=REVIEW_FILES
+        ) as new:
             for name in TABLES:
                 getattr(self, name).to_parquet(new / f"{name}.parquet", index=False)
             np.savez(new / "model.npz", allow_pickle=False, **_arrays(self))

@@ -8,7 +8,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,6 +30,11 @@ from butfor.io.draft import draft_study
 from butfor.labels import LabelComparison
 from butfor.own_log import MECHANISMS, audit_log, compare_log
 from butfor.report import write_report
+from butfor.review.export import agreement_of_export
+from butfor.review.plan import Settings
+from butfor.review.serve import Address, export_reviews, serve
+from butfor.review.serve import verify as verify_reviews
+from butfor.review.verdicts import ReviewError
 from butfor.steps import THIN
 from butfor.studies import (
     factors,
@@ -324,14 +329,106 @@ def study(
         typer.echo(f"The article: {folder / 'index.html'}")
 
 
+@app.command()
+def review(
+    folder: Annotated[Path, typer.Argument(metavar="AUDIT", help="The audit folder.")],
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 0,
+    host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
+    needed: Annotated[int | None, typer.Option(min=1, help="Verdicts wanted for each.")] = None,
+    first_impression: Annotated[
+        bool, typer.Option("--first-impression", help="Ask before the model is shown.")
+    ] = False,
+    show_overview: Annotated[
+        bool, typer.Option("--show-overview", help="Also to those whose queue is not done.")
+    ] = False,
+    token_file: Annotated[
+        Path | None, typer.Option(help="Who may review: a line each, name and token.")
+    ] = None,
+    certificate: Annotated[Path | None, typer.Option(help="For TLS, with --key.")] = None,
+    key: Annotated[Path | None, typer.Option(help="For TLS, with --certificate.")] = None,
+    behind_tls: Annotated[
+        bool, typer.Option("--behind-tls", help="Another program does TLS in front of it.")
+    ] = False,
+    name: Annotated[
+        list[str] | None, typer.Option(help="Name under which reviewers open it; repeatable.")
+    ] = None,
+    export: Annotated[
+        Path | None, typer.Option(help="Write the reviews to a .csv or .jsonl file and stop.")
+    ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Check that no verdict was changed, and stop.")
+    ] = False,
+    head: Annotated[
+        str | None, typer.Option(help="With --verify: a head noted earlier, to be in the chain.")
+    ] = None,
+) -> None:
+    """Let clinicians judge the flagged cases of an audit in their browser."""
+    with _problems_in_words():
+        if verify:
+            found = verify_reviews(folder, head)
+            typer.echo(f"{found.events} events; head {found.head}")
+            typer.echo("The chain holds." if found.ok else f"BROKEN: {found.problem}")
+            raise typer.Exit(0 if found.ok else 1)
+        if export is not None:
+            typer.echo(f"The reviews: {export_reviews(folder, export)}")
+            return
+        settings = None
+        if needed is not None or first_impression:
+            settings = Settings(needed=needed or 2, first_impression=first_impression)
+        address = Address(
+            host=host,
+            port=port,
+            token_file=token_file,
+            certificate=certificate,
+            key=key,
+            behind_tls=behind_tls,
+            names=tuple(name or ()),
+        )
+        serve(folder, address, settings=settings, show_overview=show_overview, say=typer.echo)
+
+
+@app.command()
+def agreement(
+    reviews: Annotated[Path, typer.Argument(help="An exported reviews.csv.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Measure how far reviewers agree, anew from an export."""
+    with _problems_in_words():
+        found = agreement_of_export(reviews)
+    if as_json:
+        typer.echo(json.dumps({run: asdict(told) for run, told in found.items()}, allow_nan=False))
+        return
+    console = Console()
+    for run_of, told in found.items():
+        table = _table("", ">Value", "95% interval", "")
+        measures = {
+            "Share of equal pairs": told.percent,
+            "Krippendorff's alpha": told.alpha,
+            "Gwet's AC1": told.ac1,
+        }
+        pairs = {f"Cohen's kappa: {p.first}, {p.second}": p.kappa for p in told.kappas}
+        for words, measure in (measures | pairs).items():
+            table.add_row(
+                escape(words),
+                "" if measure.value is None else f"{measure.value:.2f}",
+                "" if measure.low is None else f"{measure.low:.2f} to {measure.high:.2f}",
+                escape(measure.note),
+            )
+        console.print(
+            f"Run {run_of[:8]}: {told.stays} read by at least two of {told.reviewers} reviewers",
+            markup=False,
+        )
+        console.print(table)
+
+
 @contextmanager
 def _problems_in_words() -> Iterator[None]:
     """End with exit code 2 and one sentence where input is wrong or a folder is in the way."""
     try:
         yield
-    except (ValueError, OSError) as problem:
+    except (ValueError, OSError, ReviewError) as problem:
         notes = getattr(problem, "__notes__", [])
-        typer.echo(" ".join([f"Error: {problem}", *notes]), err=True)
+        typer.echo("\n".join([f"Error: {problem}", *notes]), err=True)
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
         typer.echo("Stopped; nothing was written.", err=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from butfor import sepsis
-from butfor.audit import REVIEWS, Audit, run_audit
+from butfor.audit import REVIEW_FILES, Audit, run_audit
 from butfor.episodes import Episodes
 from butfor.figures import estimates_chart, outcome_table_chart, save_figure, trajectory_chart
 from butfor.fit import fit_mdp
@@ -58,7 +58,8 @@ def run_demonstration(
 def write_demonstration(audit: Audit, folder: str | Path) -> list[Path]:
     """Write audit folder, figures and report; a demonstration that is there is replaced."""
     goal = Path(folder)
-    with whole_folder(goal, marker=MARKER, overwrite=True, keep=[f"audit/{REVIEWS}"]) as new:
+    keep = [f"audit/{name}" for name in REVIEW_FILES]
+    with whole_folder(goal, marker=MARKER, overwrite=True, keep=keep) as new:
         audit.save(new / "audit")
         shown = audit.estimates[audit.estimates["estimator"].isin(SHOWN)]
         charts = {

@@ -29,7 +29,7 @@ def whole_folder(
         for name in keep:
             if (goal / name).exists():
                 (new / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(goal / name, new / name)
+                _carry_over(goal / name, new / name)
         old = new.with_name(f"{new.name}-old")
         if goal.exists():
             goal.rename(old)
@@ -42,6 +42,14 @@ def whole_folder(
         shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(new, ignore_errors=True)
+
+
+def _carry_over(old: Path, new: Path) -> None:
+    """Give a file a second place; it stays the same one for programs that have it open."""
+    try:
+        os.link(old, new)
+    except OSError:  # the disk has no such links
+        shutil.copy2(old, new)
 
 
 def check_free(folder: str | Path, *, marker: str, overwrite: bool = False) -> None:

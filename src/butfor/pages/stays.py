@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 from urllib.parse import quote
@@ -88,9 +88,13 @@ class Stays:
             horizon=meta["parameters"]["horizon"],
         )
 
-    def template(self) -> dict[str, Any]:
-        """Return the Vega-Lite specification of every stay's picture."""
-        return stay_template(self.layout)
+    def template(self, *, model: bool = True) -> dict[str, Any]:
+        """Return the Vega-Lite specification of every stay's picture, with or without the model."""
+        return stay_template(self.layout if model else self._layout_without_model)
+
+    @cached_property
+    def _layout_without_model(self) -> Layout:
+        return replace(self.layout, with_model=False)
 
     def hidden(self) -> list[str]:
         """Names of what the model was never given."""
@@ -153,6 +157,23 @@ class Stays:
             course_steps=self._part("course_steps", identifier),
             draws=self._part("draws", identifier),
         )
+
+    def record(self, identifier: Any) -> dict[str, Any]:
+        """Return what happened alone, as rows of the picture without the model and as a table."""
+        position = self._position[identifier]
+        names = self.audit.meta["outcomes"]
+        outcome = str(self.audit.episodes["observed_outcome"].iat[position])
+        layout = self._layout_without_model
+        datasets = stay_datasets(
+            layout,
+            self._steps(position),
+            outcome=names.index(outcome) if outcome in names else -1,
+            first=-1,
+            courses=None,
+            course_steps=None,
+            draws=None,
+        )
+        return {"datasets": datasets, "table": stay_table(layout, datasets)}
 
     @cached_property
     def _position(self) -> dict[Any, int]:

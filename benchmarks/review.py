@@ -1,0 +1,99 @@
+"""Measure the review app as reviewers meet it: a server of its own, and fifty of them at once."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+
+import httpx
+
+import butfor as bf
+from butfor.audit import run_audit
+from butfor.review.store import Store
+from tests.review_site import server
+
+EPISODES = 10_000
+REVIEWERS = 50
+EACH = 20
+PAUSE = 2.0  # seconds for which a reviewer reads, far fewer than real ones take
+
+
+def measure_server() -> dict[str, float]:
+    """Return seconds of a first page, of pages and posts among fifty reviewers, and losses."""
+    log = bf.sepsis.simulate(bf.sepsis.behavior_policy("icml2019"), EPISODES, version="icml2019")
+    log = log.hide("glucose", "diabetes")
+    model = bf.fit_mdp(log)
+    audit = run_audit(
+        log, model, bf.policy_iteration(model), estimators=["Observed", "CF"], resamples=20
+    )
+    with tempfile.TemporaryDirectory() as place:
+        folder = audit.save(Path(place) / "audit")
+        with server(folder, "--needed", str(REVIEWERS)) as (_, base):
+            alone = _alone(base)
+            pages, posts, given = _together(base)
+        with Store(folder) as store:
+            kept = {review.id for review in store.reviews(store.runs()[0].id)}
+            whole = store.verify().ok
+    return {
+        "alone": alone,
+        "page": median(pages),
+        "post": median(posts),
+        "given": len(given),
+        "lost": len(set(given) - kept) if whole else len(given),
+    }
+
+
+@contextmanager
+def _sign_in(base: str, name: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=base, timeout=60) as client:
+        answer = client.post("/api/v1/session", json={"reviewer": name}).json()
+        client.headers["x-csrf-token"] = answer["csrf"]
+        yield client
+
+
+def _alone(base: str) -> float:
+    """Slowest of some stays that nobody opened before: the page, its chart and its rows."""
+    times = []
+    with _sign_in(base, "alone") as client:
+        client.get("/static/vega.js")
+        for item in client.get("/api/v1/queue").json()["items"][-10:]:
+            start = time.perf_counter()
+            client.get(f"/episodes/{item['slug']}?place={item['place']}").raise_for_status()
+            client.get("/api/v1/charts/trajectory").raise_for_status()
+            path = f"/api/v1/episodes/{item['slug']}/trajectory?place={item['place']}"
+            client.get(path).raise_for_status()
+            times.append(time.perf_counter() - start)
+    return max(times)
+
+
+def _together(base: str) -> tuple[list[float], list[float], list[int]]:
+    pages: list[float] = []
+    posts: list[float] = []
+    given: list[int] = []
+    begin = threading.Barrier(REVIEWERS)
+
+    def review(number: int) -> None:
+        with _sign_in(base, f"reviewer {number}") as client:
+            items = client.get("/api/v1/queue").json()["items"][:EACH]
+            begin.wait()
+            time.sleep(PAUSE * number / REVIEWERS)
+            for item in items:
+                start = time.perf_counter()
+                client.get(f"/episodes/{item['slug']}?place={item['place']}").raise_for_status()
+                pages.append(time.perf_counter() - start)
+                time.sleep(PAUSE)
+                start = time.perf_counter()
+                body = {"verdict": 1, "place": item["place"]}
+                answer = client.post(f"/api/v1/episodes/{item['slug']}/reviews", json=body)
+                posts.append(time.perf_counter() - start)
+                given.append(answer.raise_for_status().json()["review"])
+
+    with ThreadPoolExecutor(REVIEWERS) as pool:
+        list(pool.map(review, range(REVIEWERS)))
+    return pages, posts, given

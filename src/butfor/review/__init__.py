@@ -1,0 +1,1 @@
+"""Review by people: what they say about stays, kept so that it can be trusted and compared."""

@@ -1,0 +1,218 @@
+"""How far reviewers agree, beyond chance, with gaps and any number of reviewers.
+
+Ratings are an array `[n, R]` of category codes, -1 where a reviewer did not rate a stay. Measures
+are functions of how often each stay counts, weights `[B, n]` → values `[B]`, so that the bootstrap
+over stays is one call; nan where a measure is not defined.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor.variables import Floats
+
+Ratings = NDArray[np.int64]
+FEWEST = 20  # stays, for a number to say anything
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A measure of agreement with its bootstrap interval; None where there is none, and why."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    stays: int  # that at least two reviewers rated
+    note: str  # "", "too few: …" or "undefined: …"
+
+
+@dataclass(frozen=True)
+class PairKappa:
+    """Cohen's kappa of two reviewers, over the stays that both rated."""
+
+    first: str
+    second: str
+    kappa: Measure
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """All measures of agreement of one run."""
+
+    stays: int  # rated by at least two reviewers
+    reviewers: int
+    percent: Measure  # share of agreeing pairs, the mean over stays
+    alpha: Measure  # Krippendorff's, nominal
+    ac1: Measure  # Gwet's
+    kappas: tuple[PairKappa, ...]
+
+
+def measure_agreement(
+    given: Iterable[tuple[Hashable, str, int]],
+    *,
+    categories: Iterable[int] = (1, 2, 3, 4, 5),
+    resamples: int = 2000,
+    seed: int = 0,
+) -> Agreement:
+    """Measure the agreement of reviewers from (stay, reviewer, verdict), one for each pair.
+
+    `categories` are all that could have been chosen: Gwet's AC1 depends on how many there are.
+    """
+    ratings, names, codes = rating_table(given, categories)
+    twice = ratings[(ratings >= 0).sum(axis=1) >= 2]
+    options = {"resamples": resamples, "seed": seed}
+    size = len(codes)
+    return Agreement(
+        stays=len(twice),
+        reviewers=len(names),
+        percent=_measure(percent_agreement, twice, size, **options),
+        alpha=_measure(krippendorff_alpha, twice, size, **options),
+        ac1=_measure(gwet_ac1, ratings, size, **options),
+        kappas=tuple(
+            PairKappa(names[a], names[b], _measure(cohen_kappa, both, size, **options))
+            for a, b in combinations(range(len(names)), 2)
+            if len(both := _rated_by_both(ratings, a, b))
+        ),
+    )
+
+
+def rating_table(
+    given: Iterable[tuple[Hashable, str, int]], categories: Iterable[int]
+) -> tuple[Ratings, list[str], dict[int, int]]:
+    """Return ratings `[n, R]`, the reviewers and the code of each category."""
+    codes = {category: code for code, category in enumerate(dict.fromkeys(categories))}
+    stays: dict[Hashable, int] = {}
+    raters: dict[str, int] = {}
+    cells: dict[tuple[int, int], int] = {}
+    for stay, rater, verdict in given:
+        cell = (stays.setdefault(stay, len(stays)), raters.setdefault(rater, len(raters)))
+        if verdict not in codes:
+            raise ValueError(f"stay {stay}, {rater}: verdict {verdict!r} is none of {list(codes)}")
+        if cell in cells:
+            raise ValueError(f"stay {stay} has two verdicts of {rater}; give the one that holds")
+        cells[cell] = codes[verdict]
+    ratings = np.full((len(stays), len(raters)), -1, dtype=np.int64)
+    for cell, code in cells.items():
+        ratings[cell] = code
+    return ratings, list(raters), codes
+
+
+def percent_agreement(ratings: Ratings, categories: int, weights: Floats) -> Floats:
+    """Mean over stays with two ratings or more of the share of pairs that agree, [B]."""
+    counts = _counts(ratings, categories)
+    total = counts.sum(axis=1)
+    paired = total >= 2
+    pairs = np.where(paired, total * (total - 1), 1)
+    share = (counts * (counts - 1)).sum(axis=1) / pairs
+    return _ratio(weights @ (share * paired), weights @ paired.astype(np.float64))
+
+
+def krippendorff_alpha(ratings: Ratings, categories: int, weights: Floats) -> Floats:
+    """Krippendorff's alpha for nominal data, 1 - D_o / D_e, [B].
+
+    From coincidences `o_ck`: each pair of ratings of a stay with m of them counts 1 / (m - 1).
+    """
+    counts = _counts(ratings, categories)
+    total = counts.sum(axis=1)
+    counts = np.where((total >= 2)[:, None], counts, 0)
+    each = 1 / np.maximum(total - 1, 1)
+    n_c = weights @ counts  # [B, categories]
+    agreeing = weights @ ((counts * (counts - 1)).sum(axis=1) * each)
+    n = n_c.sum(axis=1)
+    observed = n - agreeing
+    expected = _ratio(n**2 - (n_c**2).sum(axis=1), n - 1)
+    return 1 - _ratio(observed, expected)
+
+
+def gwet_ac1(ratings: Ratings, categories: int, weights: Floats) -> Floats:
+    """Gwet's AC1, (p_a - p_e) / (1 - p_e) with p_e = Σ π_k (1 - π_k) / (q - 1), [B].
+
+    `π_k` is the mean over stays of the share of ratings that are k; once rated stays count too.
+    """
+    if categories < 2:
+        return np.full(len(weights), np.nan)
+    counts = _counts(ratings, categories)
+    total = counts.sum(axis=1)
+    share = counts / np.maximum(total, 1)[:, None]
+    rated = weights @ (total > 0).astype(np.float64)
+    pi = _ratio(weights @ share, rated[:, None])
+    chance = (pi * (1 - pi)).sum(axis=1) / (categories - 1)
+    return _ratio(percent_agreement(ratings, categories, weights) - chance, 1 - chance)
+
+
+def cohen_kappa(ratings: Ratings, categories: int, weights: Floats) -> Floats:
+    """Cohen's kappa of two reviewers, who both rated every stay, ratings [n, 2], [B]."""
+    chosen = np.eye(categories)[ratings]  # [n, 2, categories]
+    n = weights.sum(axis=1)
+    agree = _ratio(weights @ (ratings[:, 0] == ratings[:, 1]).astype(np.float64), n)
+    share = [_ratio(weights @ chosen[:, rater], n[:, None]) for rater in (0, 1)]
+    chance = (share[0] * share[1]).sum(axis=1)
+    return _ratio(agree - chance, 1 - chance)
+
+
+def wilson_interval(
+    count: int, total: int, confidence: float = CONFIDENCE
+) -> tuple[float, float] | None:
+    """Wilson's interval of a share, or None for a share of nothing."""
+    if total == 0:
+        return None
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    share, wide = count / total, z**2 / total
+    middle = (share + wide / 2) / (1 + wide)
+    half = z * math.sqrt(share * (1 - share) / total + wide / (4 * total)) / (1 + wide)
+    low = 0.0 if count == 0 else middle - half
+    return low, 1.0 if count == total else middle + half
+
+
+def _measure(
+    function: Callable[[Ratings, int, Floats], Floats],
+    ratings: Ratings,
+    categories: int,
+    *,
+    resamples: int,
+    seed: int,
+) -> Measure:
+    paired = (ratings >= 0).sum(axis=1) >= 2
+    stays = int(paired.sum())
+    if stays == 0:
+        return Measure(None, None, None, 0, "too few: no stay has two verdicts")
+    kinds, often = np.unique(ratings, axis=0, return_counts=True)  # equal stays count together
+    value = float(function(kinds, categories, often[None].astype(np.float64))[0])
+    if math.isnan(value):
+        return Measure(
+            None, None, None, stays, "undefined: all verdicts are the same, chance explains all"
+        )
+    if stays < FEWEST:
+        note = f"too few: {stays} stays with two verdicts, at least {FEWEST} wanted"
+        return Measure(value, None, None, stays, note)
+    weights = np.random.default_rng(seed).multinomial(
+        len(ratings), often / len(ratings), size=resamples
+    )
+    values = function(kinds, categories, weights.astype(np.float64))
+    known = values[~np.isnan(values)]
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(known, [tail, 1 - tail])
+    return Measure(value, float(low), float(high), stays, "")
+
+
+def _counts(ratings: Ratings, categories: int) -> Floats:
+    """How many reviewers chose each category for each stay, [n, categories]."""
+    return (ratings[:, :, None] == np.arange(categories)).sum(axis=1).astype(np.float64)
+
+
+def _ratio(above: Floats, below: Floats) -> Floats:
+    tiny = np.abs(below) < 1e-12
+    return np.where(tiny, np.nan, above / np.where(tiny, 1.0, below))
+
+
+def _rated_by_both(ratings: Ratings, first: int, second: int) -> Ratings:
+    both = ratings[:, [first, second]]
+    return both[(both >= 0).all(axis=1)]

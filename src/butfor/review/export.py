@@ -1,0 +1,152 @@
+"""Reviews as files: a row a review, with what the model said about the stay."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from butfor.audit import Audit
+from butfor.review.agreement import Agreement, measure_agreement
+from butfor.review.plan import run_id
+from butfor.review.store import Store
+
+NAMES = (
+    "run_id",
+    "episode_id",
+    "reviewer",
+    "verdict",
+    "variable",
+    "step",
+    "sure",
+    "comment",
+    "seconds",
+    "first_impression",
+    "control",
+    "repeat",
+    "state",
+    "created_at",
+    "withdrawn_at",
+    "observed",
+)
+MODEL_PREFIXES = ("p_", "low_", "high_")
+MODEL_NAMES = ("expected_return", "difference")
+EVIDENCE = ("evidence_min", "thin_share")
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # with which a spreadsheet starts to compute
+
+
+def review_rows(store: Store, audit: Audit, *, run: str | None = None) -> list[dict[str, Any]]:
+    """Return a row for every verdict on an audit, also withdrawn ones.
+
+    `state` is the stay's. Columns of the model are those of the table of episodes; `evidence_min`
+    and `thin_share` are empty if it has none. With an earlier `run` the audit says nothing about
+    its stays, and all of them are empty.
+    """
+    chosen = run_id(audit) if run is None else run
+    same = chosen == run_id(audit)
+    stays = {stay.episode: stay for stay in store.stays(chosen)}
+    columns = model_columns(audit)
+    table = audit.episodes.set_index(audit.episodes["id"].map(str))
+    model = table.loc[list(stays)].to_dict("index") if same else {}
+    rows = []
+    for review in store.reviews(chosen):
+        stay, said = stays[review.episode], model.get(review.episode, {})
+        known = asdict(review) | {"run_id": chosen, "episode_id": review.episode}
+        known |= {"control": stay.control, "state": stay.state}
+        known |= {"observed": said.get("observed_outcome")}
+        row = {name: known[name] for name in NAMES}
+        row |= {name: plain_value(said.get(name)) for name in (*columns, *EVIDENCE)}
+        rows.append(row | {"butfor_version": audit.meta["butfor"] if same else None})
+    return rows
+
+
+def model_columns(audit: Audit) -> list[str]:
+    """Return which columns of the table of episodes go into an export."""
+    names = [str(name) for name in audit.episodes]
+    return [name for name in names if name.startswith(MODEL_PREFIXES) or name in MODEL_NAMES]
+
+
+def reviews_csv(store: Store, audit: Audit, *, run: str | None = None) -> str:
+    """Return the rows as CSV that no spreadsheet computes with.
+
+    Text that starts like a formula gets an apostrophe in front, as does text that looks as if it
+    had got one, so that `read_reviews_csv` gives back what was written.
+    """
+    columns = [*NAMES, *model_columns(audit), *EVIDENCE, "butfor_version"]
+    return to_csv(review_rows(store, audit, run=run), columns)
+
+
+def to_csv(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> str:
+    """Return rows as CSV; formulas in text are made harmless, numbers stay numbers."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow([_cell(name) for name in columns])
+    writer.writerows([_cell(row.get(name)) for name in columns] for row in rows)
+    return text.getvalue()
+
+
+def reviews_jsonl(store: Store, audit: Audit, *, run: str | None = None) -> str:
+    """Return the rows as lines of JSON, each with the events of its stay as `history`."""
+    rows = review_rows(store, audit, run=run)
+    history: dict[str, list[dict[str, Any]]] = {}
+    for event in store.events(run=run or run_id(audit)):
+        history.setdefault(event.episode, []).append(asdict(event))
+    lines = [row | {"history": history[row["episode_id"]]} for row in rows]
+    return "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines)
+
+
+def read_reviews_csv(path: str | Path) -> list[dict[str, str]]:
+    """Read rows that `reviews_csv` wrote, all cells as text."""
+    with Path(path).open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.DictReader(file, strict=True)
+        rows = list(reader)
+    missing = {"run_id", "episode_id", "reviewer", "verdict"} - set(reader.fieldnames or ())
+    if missing:
+        raise ValueError(f"{path} has no column {', '.join(sorted(missing))}: is it an export?")
+    return [{key: _restored(cell) for key, cell in row.items()} for row in rows]
+
+
+def agreement_of_export(
+    path: str | Path, *, resamples: int = 2000, seed: int = 0
+) -> dict[str, Agreement]:
+    """Measure agreement anew from an exported CSV, for each run apart, by its id.
+
+    Withdrawn verdicts and those of repeats do not count.
+    """
+    given: dict[str, list[tuple[str, str, int]]] = {}
+    for line, row in enumerate(read_reviews_csv(path), start=1):
+        if row.get("withdrawn_at") or row.get("repeat") == "true":
+            continue
+        if not row["verdict"].isdecimal():
+            raise ValueError(f"{path}, review {line}: verdict {row['verdict']!r} is no number")
+        entry = (row["episode_id"], row["reviewer"], int(row["verdict"]))
+        given.setdefault(row["run_id"], []).append(entry)
+    return {
+        run: measure_agreement(entries, resamples=resamples, seed=seed)
+        for run, entries in given.items()
+    }
+
+
+def _cell(value: Any) -> Any:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str) and value.lstrip("'").startswith(FORMULA):
+        return f"'{value}"
+    return value
+
+
+def _restored(cell: str) -> str:
+    return cell[1:] if cell.startswith("'") and cell.lstrip("'").startswith(FORMULA) else cell
+
+
+def plain_value(value: Any) -> Any:
+    """Return a number of a frame as JSON has it; None for what is missing."""
+    plain = value.item() if hasattr(value, "item") else value
+    return None if isinstance(plain, float) and not math.isfinite(plain) else plain

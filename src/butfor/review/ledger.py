@@ -1,0 +1,311 @@
+"""The file of reviews: connections, transactions, and the chain of events in it.
+
+An event is never changed. Each carries the hash of the one before, so that a change of any, or of
+their order, breaks the chain from there on; the last hash is kept apart, so that missing last
+events are found too. Whoever can write the file can also make a new chain: note `head` elsewhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from butfor.review.verdicts import StoreError
+
+BUSY_SECONDS = 30.0
+REPLACING_SECONDS = 1.0
+START = "0" * 64  # the hash before the first event
+
+MIGRATIONS: list[tuple[str, ...]] = [  # never change one that was released: add another
+    (
+        """CREATE TABLE event (
+            id INTEGER PRIMARY KEY, at TEXT NOT NULL, run TEXT NOT NULL, reviewer TEXT NOT NULL,
+            episode TEXT NOT NULL, action TEXT NOT NULL, payload TEXT NOT NULL,
+            prev_hash TEXT NOT NULL, hash TEXT NOT NULL)""",
+        "CREATE INDEX event_of_stay ON event (run, episode, reviewer)",
+        """CREATE TRIGGER event_no_update BEFORE UPDATE ON event
+            BEGIN SELECT RAISE(ABORT, 'events are never changed'); END""",
+        """CREATE TRIGGER event_no_delete BEFORE DELETE ON event
+            BEGIN SELECT RAISE(ABORT, 'events are never deleted'); END""",
+        """CREATE TRIGGER event_no_replace BEFORE INSERT ON event
+            WHEN EXISTS (SELECT 1 FROM event WHERE id >= NEW.id)
+            BEGIN SELECT RAISE(ABORT, 'events are only added at the end'); END""",
+        "CREATE TABLE head (one INTEGER PRIMARY KEY CHECK (one = 1), id INTEGER, hash TEXT)",
+        f"INSERT INTO head VALUES (1, 0, '{START}')",
+        # what follows from the events, for quick reading: Store.rebuild makes it anew
+        """CREATE TABLE run (
+            id TEXT PRIMARY KEY, opened_at TEXT, settings TEXT, latest INTEGER)""",
+        """CREATE TABLE stay (
+            run TEXT, episode TEXT, control INTEGER, steps INTEGER, verdicts INTEGER DEFAULT 0,
+            lowest INTEGER, highest INTEGER, settled INTEGER, version INTEGER DEFAULT 0,
+            changed_at TEXT DEFAULT '', PRIMARY KEY (run, episode))""",
+        """CREATE TABLE place (
+            run TEXT, reviewer TEXT, position INTEGER, episode TEXT, repeat INTEGER,
+            PRIMARY KEY (run, reviewer, position))""",
+        """CREATE TABLE standing (
+            run TEXT, reviewer TEXT, episode TEXT, repeat INTEGER, state TEXT, impression TEXT,
+            review INTEGER, version INTEGER, changed_at TEXT,
+            PRIMARY KEY (run, reviewer, episode, repeat))""",
+        """CREATE TABLE review (
+            id INTEGER PRIMARY KEY, run TEXT, reviewer TEXT, episode TEXT, repeat INTEGER,
+            verdict INTEGER, variable TEXT, step INTEGER, sure TEXT, comment TEXT, seconds REAL,
+            first_impression TEXT, created_at TEXT, withdrawn_at TEXT)""",
+        "CREATE INDEX review_of_stay ON review (run, episode)",
+        """CREATE TABLE settlement (
+            id INTEGER PRIMARY KEY, run TEXT, episode TEXT, reviewer TEXT, verdict INTEGER,
+            reason TEXT, created_at TEXT, withdrawn_at TEXT)""",
+        # what is no evidence: the last one wins
+        """CREATE TABLE draft (
+            run TEXT, reviewer TEXT, episode TEXT, repeat INTEGER, content TEXT, at REAL,
+            PRIMARY KEY (run, reviewer, episode, repeat))""",
+        """CREATE TABLE claim (
+            run TEXT, episode TEXT, reviewer TEXT, at REAL,
+            PRIMARY KEY (run, episode, reviewer))""",
+    ),
+]
+PROJECTIONS = ("run", "stay", "place", "standing", "review", "settlement")
+
+
+@dataclass(frozen=True)
+class Event:
+    """One thing that was done; `reviewer` and `episode` are empty where it is about none."""
+
+    id: int  # 1, 2, 3 …
+    at: str  # ISO 8601, UTC
+    run: str
+    reviewer: str
+    episode: str
+    action: str  # run, join, impression, submit, skip, withdraw, settle, unsettle
+    payload: dict[str, Any]
+    prev_hash: str
+    hash: str
+
+
+class Ledger:
+    """A file of hash-chained events, for many threads and processes at once."""
+
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time):
+        self.path = path
+        self.clock = clock
+        self._idle: list[sqlite3.Connection] = []
+        self._writer = threading.Lock()  # fairer than many threads trying the file's own lock
+        self._file: tuple[int, int] | None = None
+        with self._explained():
+            connection = self._connect()
+            try:
+                _use_wal(connection)
+                with _transaction(connection, "IMMEDIATE"):
+                    _migrate(connection, self.path)
+            finally:
+                connection.close()
+            self._file = self._identity()
+
+    def close(self) -> None:
+        """Close the file."""
+        while self._idle:
+            self._idle.pop().close()
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """Give a connection that sees the file as it is now, whatever others write meanwhile."""
+        with (
+            self._explained(),
+            self._borrowed() as connection,
+            _transaction(connection, "DEFERRED"),
+        ):
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """Give a connection that alone writes; all is on the disk when this ends, or nothing."""
+        with (
+            self._writer,
+            self._explained(),
+            self._borrowed() as connection,
+            _transaction(connection, "IMMEDIATE"),
+        ):
+            yield connection
+
+    def append(
+        self,
+        connection: sqlite3.Connection,
+        action: str,
+        *,
+        run: str,
+        reviewer: str = "",
+        episode: str = "",
+        payload: dict[str, Any] | None = None,
+    ) -> Event:
+        """Add an event to the end of the chain, inside of a `writing`."""
+        last, prev_hash = connection.execute("SELECT id, hash FROM head").fetchone()
+        fields = (last + 1, self.now(), run, reviewer, episode, action, _canonical(payload or {}))
+        row = (*fields, prev_hash, _hash(fields, prev_hash))
+        connection.execute("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+        connection.execute("UPDATE head SET id = ?, hash = ?", (last + 1, row[-1]))
+        return _event(row)
+
+    def now(self) -> str:
+        """Return the time of the clock as text."""
+        return datetime.fromtimestamp(self.clock(), UTC).isoformat(timespec="milliseconds")
+
+    @contextmanager
+    def _borrowed(self) -> Iterator[sqlite3.Connection]:
+        self._check_place()
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._connect()
+        try:
+            yield connection
+        except sqlite3.Error:
+            connection.close()
+            raise
+        except BaseException:
+            self._idle.append(connection)
+            raise
+        self._idle.append(connection)
+
+    def _connect(self) -> sqlite3.Connection:
+        if self._file is None and not self.path.parent.is_dir():
+            raise StoreError(f"there is no folder {self.path.parent}")
+        mode = "rwc" if self._file is None else "rw"
+        connection = sqlite3.connect(
+            f"{self.path.absolute().as_uri()}?mode={mode}",
+            uri=True,
+            timeout=BUSY_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        connection.execute("PRAGMA synchronous = FULL")  # what was acknowledged survives all
+        return connection
+
+    def _identity(self) -> tuple[int, int]:
+        status = self.path.stat()
+        return status.st_dev, status.st_ino
+
+    def _check_place(self) -> None:
+        """Refuse a file that is no longer in its place; a folder being replaced is awaited."""
+        until = time.monotonic() + REPLACING_SECONDS
+        while not self.path.exists() and time.monotonic() < until:
+            time.sleep(0.02)
+        if not self.path.exists() or self._identity() != self._file:
+            raise StoreError(f"{self.path} was moved or replaced; start the review again")
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.path}: {error}; {_remedy(str(error))}") from error
+        except PermissionError as error:
+            raise StoreError(f"{self.path}: {error.strerror}; {_remedy('readonly')}") from error
+
+
+def read_events(
+    connection: sqlite3.Connection, where: str = "1", values: tuple[Any, ...] = ()
+) -> Iterator[Event]:
+    """Yield events in order."""
+    for row in connection.execute(f"SELECT * FROM event WHERE {where} ORDER BY id", values):
+        yield _event(row)
+
+
+def find_break(connection: sqlite3.Connection, head: str | None) -> tuple[int | None, str]:
+    """Return the first event that breaks the chain and why; None and nothing if all is well."""
+    place, hash_before, found = 0, START, head is None or head == START
+    for row in connection.execute("SELECT * FROM event ORDER BY id"):
+        place += 1
+        if row[0] != place:
+            return place, f"event {place} is missing: {row[0]} comes next"
+        if row[7] != hash_before:
+            return place, f"event {place} does not follow the one before"
+        if row[8] != _hash(row[:7], row[7]):
+            return place, f"event {place} was changed"
+        hash_before = row[8]
+        found = found or hash_before == head
+    last, hash_last = connection.execute("SELECT id, hash FROM head").fetchone() or (0, "")
+    if last > place:
+        return place + 1, f"events after {place} are missing: there were {last}"
+    if (last, hash_last) != (place, hash_before):
+        return place, f"event {place} is not the last one that was noted"
+    if not found:
+        return place + 1, f"no event has the hash {head}: later events are missing or others"
+    return None, ""
+
+
+def scratch() -> sqlite3.Connection:
+    """Return an empty file of reviews in memory."""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    _migrate(connection, Path(":memory:"))
+    return connection
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection, kind: str) -> Iterator[None]:
+    connection.execute(f"BEGIN {kind}")
+    try:
+        yield
+    except BaseException:
+        connection.rollback()
+        raise
+    connection.commit()
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Let readers go on while one writes; another process may be doing the same right now."""
+    until = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > until:
+                raise
+            time.sleep(0.02)
+
+
+def _migrate(connection: sqlite3.Connection, path: Path) -> None:
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version > len(MIGRATIONS):
+        raise StoreError(
+            f"{path} has version {version}, this butfor knows {len(MIGRATIONS)}: use a newer one"
+        )
+    for statements in MIGRATIONS[version:]:
+        for statement in statements:
+            connection.execute(statement)
+    connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+
+
+def _remedy(message: str) -> str:
+    if "readonly" in message or "unable to open" in message:
+        return "the folder must be there and you must be allowed to write to it"
+    if "locked" in message:
+        return "another program has been writing for long; close it, or try again"
+    if "not a database" in message or "malformed" in message:
+        return "it is damaged or something else; put it aside, or back from a copy"
+    if "full" in message:
+        return "make room on the disk"
+    return "nothing of it was saved"
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _hash(fields: tuple[Any, ...], prev_hash: str) -> str:
+    text = json.dumps([*fields, prev_hash], separators=(",", ":"), default=repr)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _event(row: tuple[Any, ...]) -> Event:
+    number, at, run, reviewer, episode, action, payload, prev_hash, own_hash = row
+    said = json.loads(payload)
+    return Event(number, at, run, reviewer, episode, action, said, prev_hash, own_hash)

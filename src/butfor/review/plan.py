@@ -1,0 +1,110 @@
+"""Which stays are read, by whom and in which order: by seeds, so that all of it can be redone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from butfor.audit import Audit
+from butfor.checks import check_whole
+from butfor.streams import Keys, check_seed, episode_keys
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a run is reviewed; kept with the run."""
+
+    needed: int = 2  # verdicts a stay
+    control_share: float = 0.2  # of all stays: unflagged ones, unmarked, to compare with
+    repeat_share: float = 0.05  # of a reviewer's stays: come back once
+    claim_minutes: float = 30.0  # for which opening a stay makes others be offered another one
+    first_impression: bool = False  # must be given before a verdict
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_whole(self.needed, "needed", 1, "a number of verdicts")
+        check_seed(self.seed)
+        for name in ("control_share", "repeat_share"):
+            if not 0 <= getattr(self, name) <= 0.5:
+                raise ValueError(f"{name} {getattr(self, name)}: give a number from 0 to 0.5")
+        if not (math.isfinite(self.claim_minutes) and self.claim_minutes >= 0):
+            raise ValueError(f"claim_minutes {self.claim_minutes}: give a number from 0 on")
+
+
+@dataclass(frozen=True)
+class PlannedStay:
+    """A stay of the queue."""
+
+    episode: str
+    control: bool
+    steps: int
+
+
+def run_id(audit: Audit) -> str:
+    """Digest of an audit: of its inputs and of how it was made of them."""
+    made_of = {name: audit.meta[name] for name in ("digest", "parameters")}
+    return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
+
+
+def plan_stays(audit: Audit, settings: Settings) -> list[PlannedStay]:
+    """Return all flagged stays, by rank, and after them the controls.
+
+    Controls are chosen from those of the audit, which has stored their courses, so that their pages
+    look as those of flagged stays; from all unflagged ones if it names none.
+    """
+    table = audit.episodes
+    name = table["id"].map(str).to_numpy(dtype=object)
+    if len(set(name)) < len(name):
+        raise ValueError("episodes have names that read the same; give each its own")
+    steps = table["length"].to_numpy()
+    rank = table["rank"].to_numpy()
+    flagged = np.flatnonzero(rank > 0)
+    flagged = flagged[np.argsort(rank[flagged], kind="stable")]
+    own = table["control"].to_numpy(dtype=bool) if "control" in table else rank <= 0
+    others = np.flatnonzero(own & (rank <= 0))
+    share = settings.control_share
+    count = min(math.ceil(len(flagged) * share / (1 - share)), len(others))
+    controls = others[_order(settings.seed, name[others].tolist(), "review controls")[:count]]
+    return [
+        PlannedStay(str(name[i]), control, int(steps[i]))
+        for control, rows in ((False, flagged), (True, controls))
+        for i in rows
+    ]
+
+
+def reviewer_seed(seed: int, run: str, reviewer: str) -> int:
+    """Return the seed of one reviewer's order."""
+    digest = hashlib.sha256(json.dumps([seed, run, reviewer]).encode()).digest()
+    return int.from_bytes(digest[:6], "little")  # small enough for every reader of JSON
+
+
+def reviewer_order(
+    episodes: Sequence[str], seed: int, *, repeat_share: float
+) -> list[tuple[str, bool]]:
+    """Return stays in a reviewer's order, each with whether it is there for the second time.
+
+    Stays of the first half may come back, each at least half of all stays later.
+    """
+    n, half = len(episodes), len(episodes) // 2
+    order = [episodes[i] for i in _order(seed, episodes, "review order")]
+    places = [(float(place), episode, False) for place, episode in enumerate(order)]
+    back = _order(seed, order[:half], "review repeats")[: round(n * repeat_share)]
+    keys = _keys(seed, order[:half], "review places")
+    for first in sorted(back.tolist()):
+        slot = first + half + int(keys[first] % np.uint64(n - first - half))
+        places.append((slot + 0.5, order[first], True))
+    places.sort(key=lambda place: place[0])
+    return [(episode, repeat) for _, episode, repeat in places]
+
+
+def _order(seed: int, names: Sequence[str], purpose: str) -> np.ndarray:
+    return np.argsort(_keys(seed, names, purpose), kind="stable")
+
+
+def _keys(seed: int, names: Sequence[str], purpose: str) -> Keys:
+    return episode_keys(seed, np.array(names, dtype=object), purpose)

@@ -1,0 +1,133 @@
+"""Who is at the other end: sessions, tokens, and how often somebody may try."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+import stat
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from butfor.review.verdicts import FieldError, check_reviewer
+
+HOURS = 12
+MOST_SESSIONS = 10_000
+TRIES = 5  # that fail, in a minute, by one name from one address
+ALL_TRIES = 200  # by anybody
+SHORTEST_TOKEN = 16
+
+
+@dataclass(frozen=True)
+class Session:
+    """A browser that was here; `reviewer` is empty until somebody signs in."""
+
+    id: str
+    csrf: str  # what every form must bring back
+    reviewer: str
+    until: float
+
+
+class Sessions:
+    """Sessions in memory: a restart ends them, which loses no verdict and no draft."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic):
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._known: dict[str, Session] = {}
+
+    def start(self, reviewer: str = "") -> Session:
+        """Begin a session under a new name that nobody can guess."""
+        until = self._clock() + 3600 * HOURS
+        session = Session(secrets.token_urlsafe(32), secrets.token_urlsafe(32), reviewer, until)
+        with self._lock:
+            if len(self._known) >= MOST_SESSIONS:  # those who never signed in go first
+                idle = (key for key, known in self._known.items() if not known.reviewer)
+                del self._known[next(idle, next(iter(self._known)))]
+            self._known[session.id] = session
+        return session
+
+    def find(self, identifier: str | None) -> Session | None:
+        """Return a session that has not ended."""
+        with self._lock:
+            found = self._known.get(identifier or "")
+            if found is not None and found.until < self._clock():
+                del self._known[found.id]
+                return None
+            return found
+
+    def end(self, identifier: str) -> None:
+        """Forget a session."""
+        with self._lock:
+            self._known.pop(identifier, None)
+
+
+class Tries:
+    """How often signing in failed within the last minute."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic):
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._failed: list[tuple[float, str]] = []
+
+    def too_many(self, key: str) -> bool:
+        """Tell whether to wait before trying again."""
+        with self._lock:
+            oldest = self._clock() - 60
+            self._failed = [entry for entry in self._failed if entry[0] > oldest]
+            mine = sum(entry[1] == key for entry in self._failed)
+            return mine >= TRIES or len(self._failed) >= ALL_TRIES
+
+    def note_failure(self, key: str) -> None:
+        """Count a failure."""
+        with self._lock:
+            self._failed.append((self._clock(), key))
+
+
+class Tokens:
+    """Names of reviewers and digests of their tokens."""
+
+    def __init__(self, tokens: Mapping[str, str]):
+        self._digests = {name: _digest(token) for name, token in tokens.items()}
+
+    def match(self, name: str, token: str) -> bool:
+        """Compare a token, in the same time whether name and token are right or not."""
+        known = self._digests.get(name, _digest(""))
+        return hmac.compare_digest(known, _digest(token)) and name in self._digests
+
+
+def read_tokens(path: str | Path) -> Tokens:
+    """Read a file of reviewers, one `name token` a line, that only its owner can read."""
+    file = Path(path)
+    mode = file.stat().st_mode
+    if os.name == "posix" and mode & (stat.S_IROTH | stat.S_IWOTH):
+        raise ValueError(f"{file} can be read by everybody on this machine: chmod 600 {file}")
+    found: dict[str, str] = {}
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        words = line.strip().rsplit(None, 1)
+        token = words[-1]
+        try:
+            name = check_reviewer(" ".join(words[:-1]))
+        except FieldError as problem:
+            raise ValueError(f"{file}, line {number}: {problem}; write: name token") from None
+        if len(token) < SHORTEST_TOKEN:
+            raise ValueError(
+                f"{file}, line {number}: the token of {name} has {len(token)} characters; at least "
+                f"{SHORTEST_TOKEN}, such as openssl rand -hex 16 writes"
+            )
+        if name in found:
+            raise ValueError(f"{file}, line {number}: {name} is there twice")
+        found[name] = token
+    if not found:
+        raise ValueError(f"{file} names no reviewer; write: name token, one a line")
+    return Tokens(found)
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()

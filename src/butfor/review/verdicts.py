@@ -1,0 +1,134 @@
+"""Verdicts and what can be wrong with them; the errors of the review."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from dataclasses import dataclass
+from typing import Any
+
+VERDICTS = {
+    1: "Believable",
+    2: "No: something the model did not see explains it",
+    3: "No: the policy's treatment would be unsafe or wrong",
+    4: "The record is wrong or incomplete",
+    5: "Cannot tell from this chart",
+}
+SURE = ("low", "mid", "high")
+LONGEST = {"comment": 10_000, "reason": 10_000, "first_impression": 10_000, "variable": 200}
+LONGEST_NAME = 80
+LONGEST_DRAFT = 30_000
+MOST_SECONDS = 24 * 3600.0
+
+
+class ReviewError(Exception):
+    """What goes wrong in a review; each kind has its own class."""
+
+
+class FieldError(ReviewError, ValueError):
+    """A value that cannot be taken; `field` names it."""
+
+    def __init__(self, field: str, message: str):
+        super().__init__(f"{field}: {message}")
+        self.field = field
+
+
+class StaleError(ReviewError):
+    """Somebody, or oneself in another window, was quicker; `version` is the one that holds."""
+
+    def __init__(self, message: str, version: int):
+        super().__init__(message)
+        self.version = version
+
+
+class RunChangedError(ReviewError):
+    """The verdict is about another run than the one under review, `run`."""
+
+    def __init__(self, message: str, run: str):
+        super().__init__(message)
+        self.run = run
+
+
+class RefusedError(ReviewError):
+    """The rules of the review forbid it."""
+
+
+class UnknownError(ReviewError, LookupError):
+    """There is no such run, reviewer, stay or review."""
+
+
+class StoreError(ReviewError):
+    """The file of reviews cannot be opened, read or written."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a reviewer says about the model's story of a stay; checked when made."""
+
+    verdict: int  # 1..5, see VERDICTS
+    variable: str = ""  # what the model did not see (2), or the treatment that is wrong (3)
+    step: int | None = None
+    sure: str = ""  # one of SURE, or nothing
+    comment: str = ""
+
+    def __post_init__(self) -> None:
+        check_verdict(self.verdict)
+        check_text(self.variable, "variable")
+        check_text(self.comment, "comment")
+        if self.step is not None and (type(self.step) is not int or self.step < 0):
+            raise FieldError("step", f"{self.step!r} is no step; give a whole number from 0 on")
+        if self.sure not in ("", *SURE):
+            raise FieldError("sure", f"{self.sure!r} is none of {', '.join(SURE)}")
+        if self.verdict == 2 and not self.variable.strip() and not self.comment.strip():
+            raise FieldError("variable", "say which variable explains it, or write a comment")
+        if self.verdict == 3 and self.step is None and not self.variable.strip():
+            raise FieldError("step", "say at which step, or which treatment, as the variable")
+
+
+def check_verdict(verdict: Any) -> int:
+    """Return a verdict that is one of VERDICTS."""
+    if type(verdict) is not int or verdict not in VERDICTS:
+        raise FieldError("verdict", f"{verdict!r} is none of 1 to {len(VERDICTS)}")
+    return verdict
+
+
+def check_text(text: Any, field: str, *, required: bool = False) -> str:
+    """Return a text as it is, if it is not too long and can be written to a file."""
+    if not isinstance(text, str):
+        raise FieldError(field, f"{text!r} is no text")
+    if len(text) > LONGEST[field]:
+        raise FieldError(field, f"{len(text):,} characters; at most {LONGEST[field]:,}")
+    _check_writable(text, field)
+    if required and not text.strip():
+        raise FieldError(field, "required")
+    return text
+
+
+def check_reviewer(name: Any) -> str:
+    """Return a reviewer's name without spaces around it, letters composed the same way."""
+    if not isinstance(name, str):
+        raise FieldError("reviewer", f"{name!r} is no name")
+    _check_writable(name, "reviewer")
+    plain = unicodedata.normalize("NFC", name).strip()
+    if not plain:
+        raise FieldError("reviewer", "give a name")
+    if len(plain) > LONGEST_NAME:
+        raise FieldError("reviewer", f"{len(plain)} characters; at most {LONGEST_NAME}")
+    if not plain.isprintable():
+        raise FieldError("reviewer", f"{plain!r} has characters that cannot be printed")
+    return plain
+
+
+def check_seconds(seconds: Any) -> float:
+    """Return active seconds that one review can have taken."""
+    number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not number or not math.isfinite(seconds) or not 0 <= seconds <= MOST_SECONDS:
+        raise FieldError("seconds", f"{seconds!r}: give a number from 0 to {MOST_SECONDS:.0f}")
+    return float(seconds)
+
+
+def _check_writable(text: str, field: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise FieldError(field, f"character {error.start} is half of a character") from None

@@ -1,0 +1,172 @@
+"""A review to test: small audits, the app in process, and a server of its own."""
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+
+import httpx
+import numpy as np
+
+import butfor as bf
+from butfor.audit import Audit, run_audit
+from butfor.review.app import make_app
+from butfor.review.desk import Desk
+from butfor.review.plan import Settings
+from butfor.review.store import Store
+
+BASE = "http://127.0.0.1:8000"
+HOSTS = {"127.0.0.1:8000", "localhost:8000"}
+SCRIPT = "<script>alert(1)</script>"
+HOSTILE = [
+    SCRIPT,
+    '"><img src=x onerror=alert(2)>',
+    "=1+1",
+    "' OR 1=1 --",
+    "../../etc/passwd",
+    "..",
+    "a/b?c#d",
+    "\N{RIGHT-TO-LEFT OVERRIDE}" + "長" * 300,
+    "{{ 7*7 }}",
+    "",
+]
+
+
+@cache
+def small_audit(flags=6, seed=0, hostile=False) -> Audit:
+    """An audit of simulated patients; if hostile, with names that want to be more than text."""
+    log = bf.sepsis.simulate(bf.sepsis.behavior_policy("icml2019"), 200, seed=seed)
+    log = log.hide("glucose", "diabetes")
+    record = {"words": {"episode": "patient"}}
+    if hostile:
+        state = list(log.state_variables)
+        state[0] = replace(
+            state[0], name=SCRIPT, levels=(f"{SCRIPT}0", "=2+2", "normal"), normal=()
+        )
+        outcomes = (replace(log.outcomes[0], name="<b>died</b>"), *log.outcomes[1:])
+        side = log.side.assign(note=["=cmd()" + SCRIPT] * len(log.side))
+        names = np.array([f"p{i}" for i in range(len(log))], dtype=object)
+        order = run_audit(log, bf.fit_mdp(log), bf.policy_iteration(bf.fit_mdp(log)), flags=flags)
+        shown = order.episodes.index[(order.episodes["rank"] > 0) | order.episodes["control"]]
+        for place, name in zip(shown, HOSTILE, strict=False):
+            names[place] = name
+        log = replace(log, id=names, state_variables=tuple(state), outcomes=outcomes, side=side)
+        record = {"words": {"episode": "<i>case</i>"}, "target": SCRIPT}
+    model = bf.fit_mdp(log)
+    return run_audit(log, model, bf.policy_iteration(model), flags=flags, record=record)
+
+
+class InProcess(httpx.BaseTransport):
+    """Takes requests to an ASGI application in this process."""
+
+    def __init__(self, app):
+        self.inner = httpx.ASGITransport(app, client=("127.0.0.1", 50000))
+
+    def handle_request(self, request):
+        return asyncio.run(self._handle(request))
+
+    async def _handle(self, request):
+        sent = httpx.Request(
+            request.method, request.url, headers=request.headers, content=request.read()
+        )
+        answer = await self.inner.handle_async_request(sent)
+        return httpx.Response(
+            answer.status_code, headers=answer.headers.raw, content=await answer.aread()
+        )
+
+
+class Site:
+    """The app in process, with as many browsers as wanted."""
+
+    def __init__(self, folder, audit, *, tokens=None, tls=False, show_overview=False, **settings):
+        self.store = Store(folder)
+        self.run = self.store.open_run(audit, Settings(**settings) if settings else None)
+        self.audit = audit
+        self.desk = Desk(audit, self.store, self.run, show_overview)
+        self.base = BASE.replace("http:", "https:") if tls else BASE
+        self.app = make_app(self.desk, hosts=HOSTS, tokens=tokens, tls=tls)
+
+    def client(self):
+        return httpx.Client(transport=InProcess(self.app), base_url=self.base, timeout=None)
+
+    def reviewer(self, name):
+        """Somebody who is signed in, by the page."""
+        client = self.client()
+        page = client.get("/sign-in")
+        form = fields(page.text) | {"reviewer": name}
+        assert client.post("/sign-in", data=form).status_code == 303
+        return Person(client)
+
+
+class Person:
+    """A reviewer with a browser that has no JavaScript."""
+
+    def __init__(self, client):
+        self.client = client
+        self.csrf = client.get("/api/v1/session").json()["csrf"]
+
+    def get(self, path, status=200):
+        answer = self.client.get(path)
+        assert answer.status_code == status, (path, answer.status_code, answer.text[:2000])
+        return answer
+
+    def json(self, path, status=200):
+        return self.get(f"/api/v1{path}", status).json()
+
+    def post(self, path, status=200, headers=None, csrf=True, **body):
+        sent = {"x-csrf-token": self.csrf} if csrf else {}
+        answer = self.client.post(f"/api/v1{path}", json=body, headers=sent | (headers or {}))
+        assert answer.status_code == status, (path, answer.status_code, answer.text[:2000])
+        return answer.json()
+
+    def open(self, path):
+        """Follow a link or a redirect to its page."""
+        while (answer := self.client.get(path)).status_code == 303:
+            path = answer.headers["location"]
+        assert answer.status_code == 200, answer.text[:2000]
+        return answer.text
+
+    def send(self, path, page, status=303, **values):
+        """Send the form of a page."""
+        answer = self.client.post(path, data=fields(page) | values)
+        assert answer.status_code == status, (answer.status_code, answer.text[:3000])
+        return answer
+
+    def next(self):
+        return self.json("/queue/next")["next"]
+
+
+def fields(page):
+    """Hidden fields of the last form of a page that has a run, or of the only form."""
+    forms = re.findall(r"<form.*?</form>", page, re.DOTALL)
+    chosen = [form for form in forms if 'class="card"' in form] or forms
+    found = re.findall(r'<input type="hidden" name="([^"]*)" value="([^"]*)"', chosen[0])
+    return dict(found)
+
+
+@contextmanager
+def server(folder, *arguments):
+    """A server of its own; yields its process and address."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from butfor.cli import run; run()", "review", str(folder)]
+        + [str(argument) for argument in arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        line = process.stdout.readline()
+        found = re.search(r"https?://[^/]+", line)
+        assert found, line + process.stderr.read()
+        yield process, found[0]
+    finally:
+        process.terminate()
+        process.communicate(timeout=20)
+
+
+def as_text(value):
+    return json.dumps(value, ensure_ascii=False)
