@@ -133,6 +133,7 @@ def listen(address: Address) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((address.host, address.port))
+        listening.listen(256)  # from now on a request waits instead of being refused
     except OSError as error:
         listening.close()
         where = f"{address.host}, port {address.port}"
