@@ -113,6 +113,8 @@ def demo(
     console.print(f"{_moral(audit)}\n")
     for path, what in zip(written, ("The audit folder", "The figures", "To read"), strict=True):
         console.print(f"{what}: {path}")
+    open_review = shlex.join([sys.argv[0], "review", str(written[0])])
+    console.print(f"To review: {open_review}", markup=False, soft_wrap=True)
 
 
 @app.command()
