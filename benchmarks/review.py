@@ -20,7 +20,7 @@ from tests.review_site import server
 
 EPISODES = 10_000
 REVIEWERS = 50
-EACH = 20
+EACH = 100
 PAUSE = 2.0  # seconds for which a reviewer reads, far fewer than real ones take
 
 
@@ -30,7 +30,12 @@ def measure_server() -> dict[str, float]:
     log = log.hide("glucose", "diabetes")
     model = bf.fit_mdp(log)
     audit = run_audit(
-        log, model, bf.policy_iteration(model), estimators=["Observed", "CF"], resamples=20
+        log,
+        model,
+        bf.policy_iteration(model),
+        estimators=["Observed", "CF"],
+        resamples=20,
+        flags=EACH,
     )
     with tempfile.TemporaryDirectory() as place:
         folder = audit.save(Path(place) / "audit")

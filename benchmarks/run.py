@@ -390,14 +390,21 @@ def measure_review_app() -> list[Measurement]:
             f"a stay's page, first time, with its rows ({EPISODES:,} episodes; slowest of 10)",
             found["alone"],
             "under 300 ms",
+            kept=found["alone"] < 0.3,
         ),
-        Measurement("review: a page, median", found["page"], "under 100 ms", note=who),
+        Measurement(
+            "review: a page, median",
+            found["page"],
+            "under 100 ms",
+            note=who,
+            kept=found["page"] < 0.1,
+        ),
         Measurement(
             "review: a verdict, median",
             found["post"],
             "under 100 ms, none lost",
             note=f"{found['given']:.0f} acknowledged, {found['lost']:.0f} lost",
-            kept=found["lost"] == 0,
+            kept=found["lost"] == 0 and found["post"] < 0.1,
         ),
     ]
 

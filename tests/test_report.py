@@ -18,7 +18,7 @@ from butfor.cli import app
 from butfor.figures.stay import NAMES_OF_DATA
 from butfor.figures.strips import Layout, level_rows
 from butfor.pages import STATIC, Stays
-from butfor.report.write import pack_rows, render_report
+from butfor.report.write import _json, pack_rows, render_report
 from butfor.words import plural, share, signed
 from tests.audits import HOSTILE, hostile_audit, sepsis_audit, trade_audit
 
@@ -449,3 +449,10 @@ def test_the_command_writes_the_report(audit, tmp_path):
 def test_shared_files_are_installed():
     for name in ("style.css", "charts.js"):
         assert (STATIC / name).is_file()
+
+
+def test_text_that_looks_like_an_escape_stays_text():
+    # the six characters of the escape, not the character that turns text round, which is taken out
+    value = {"a": ["x\\u202e", "y\u202ez", "</script>"]}
+    assert json.loads(str(_json(value))) == {"a": ["x\\u202e", "yz", "</script>"]}
+    assert "<" not in str(_json(value))

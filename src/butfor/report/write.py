@@ -143,18 +143,20 @@ def _packed(stay: dict[str, Any]) -> dict[str, Any]:
 
 def _json(value: Any) -> Markup:
     """Return JSON in which no text can end the element around it."""
-    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(_straight(value), allow_nan=False, separators=(",", ":"))
     for letter in "<>&":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
-    for letter in TURNING:
-        text = text.replace(f"\\u{ord(letter):04x}", "")
     return Markup(text)
 
 
 def _straight(value: Any) -> Any:
-    """Take the turning characters out of a text."""
+    """Take the turning characters out of a text, or of all texts of a list or a mapping."""
     if isinstance(value, str) and not isinstance(value, Markup):
         return value.translate(dict.fromkeys(map(ord, TURNING)))
+    if isinstance(value, dict):
+        return {_straight(key): _straight(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_straight(entry) for entry in value]
     return value
 
 

@@ -177,12 +177,13 @@ class Desk:
         }
 
     def _to_settle(self, reviewer: str, items: list[Item]) -> list[str]:
+        """Return what others differ about, by name: any other order could tell controls apart."""
         mine = {item.episode for item in items if item.state == "submitted"}
-        return [
+        return sorted(
             stay.episode
             for stay in self.store.stays(self.run.id)
             if stay.state == "disagreement" and stay.episode not in mine
-        ]
+        )
 
     def _undo(self, items: list[Item]) -> dict[str, Any] | None:
         """Return the verdict given last, which one key takes back; none of a settled stay."""

@@ -100,6 +100,8 @@ async def _read(headers: Headers, receive: Receive) -> tuple[bytes, tuple[int, s
         async with asyncio.timeout(BODY_SECONDS):
             while True:
                 message = await receive()
+                if message["type"] == "http.disconnect":
+                    return b"", (400, "it broke off before its end")
                 body += message.get("body", b"")
                 if len(body) > LARGEST_BODY:
                     return b"", too_large

@@ -339,6 +339,8 @@ def settle(
         expected = _number(form, "version", required=True)
         if form.get("do") == "unsettle":
             desk.store.unsettle(desk.run.id, who, name, expected_version=expected)
+        elif form.get("do") != "settle":
+            raise FieldError("do", "settle or unsettle")
         else:
             verdict = _number(form, "verdict", required=True)
             reason = form.get("reason", "")

@@ -113,7 +113,9 @@ def serve(
             )
         )
         shown = f"[{address.host}]" if ":" in address.host else address.host
-        scheme = "https" if address.certificate else "http"
+        if address.names:
+            shown = address.names[0]
+        scheme = "https" if address.certificate or address.behind_tls else "http"
         say(f"The review of {folder}: {scheme}://{shown}:{port}/  (Ctrl+C stops it)")
         # uvicorn passes the signal on when it is done; it then means no more than "leave"
         before = signal.signal(signal.SIGTERM, signal.default_int_handler)

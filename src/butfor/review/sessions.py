@@ -104,8 +104,8 @@ def read_tokens(path: str | Path) -> Tokens:
     """Read a file of reviewers, one `name token` a line, that only its owner can read."""
     file = Path(path)
     mode = file.stat().st_mode
-    if os.name == "posix" and mode & (stat.S_IROTH | stat.S_IWOTH):
-        raise ValueError(f"{file} can be read by everybody on this machine: chmod 600 {file}")
+    if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise ValueError(f"{file} can be read by others on this machine: chmod 600 {file}")
     found: dict[str, str] = {}
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
         if not line.strip() or line.startswith("#"):

@@ -181,7 +181,11 @@ class Store:
         """Return a reviewer's queue in its order; a repeat once it is its turn, or later."""
         with self._ledger.reading() as connection:
             items = read_items(connection, self._clock(), run, reviewer)
-            return [i for i in items if not i.repeat or i.version or is_due(i, items)]
+            return [
+                item
+                for item in items
+                if not item.repeat or item.version or item.state == "draft" or is_due(item, items)
+            ]
 
     def item(self, run: str, reviewer: str, episode: str, *, repeat: bool = False) -> Item:
         """Return one place of a reviewer's queue."""

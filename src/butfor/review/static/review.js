@@ -82,6 +82,12 @@
 
   const open = (link) => { if (link) location.assign(link.href); };
   const submit = (button) => button?.form.requestSubmit(button);
+  let leaving = false;  // a form is sent once
+  addEventListener("submit", (event) => {
+    if (leaving) event.preventDefault();
+    leaving = true;
+  });
+  addEventListener("pageshow", () => { leaving = false; });
   const typing = (target) =>
     target.isContentEditable ||
     /^(TEXTAREA|SELECT)$/.test(target.tagName) ||
@@ -94,7 +100,7 @@
     if (help.open) return;
     if (event.ctrlKey && event.key === "Enter") {
       const main = find("form.card button.main");
-      if (main) { event.preventDefault(); submit(main); }
+      if (main) { event.preventDefault(); if (!event.repeat) submit(main); }
       return;
     }
     if (event.ctrlKey || event.altKey || event.metaKey || event.repeat) return;
