@@ -30,7 +30,7 @@ LAYERS = [
     ["counterfactual", "sepsis"],
     ["bounds", "steps", "decomposition", "flags", "ope", "folders", "figures", "targets", "io"],
     ["changes", "labels", "posterior"],
-    ["diagnostics"],
+    ["diagnostics", "audit_tables"],
     ["audit"],
     ["pages"],
     ["report"],

@@ -15,24 +15,28 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 import butfor
-from butfor.bounds import Bounds, counterfactual_bounds
+from butfor.audit_tables import (
+    check_credible,
+    choose_controls,
+    count_all,
+    course_tables,
+    draw_table,
+    episode_table,
+    step_table,
+    warnings_of,
+    with_credible,
+)
+from butfor.bounds import counterfactual_bounds
 from butfor.checks import check_policy, check_whole
 from butfor.counterfactual import (
-    Counterfactuals,
     Draws,
     counterfactual_outcomes,
-    sample_counterfactuals,
-    step_contributions,
 )
 from butfor.decomposition import check_decomposition, decompose
 from butfor.diagnostics import diagnose
 from butfor.episodes import Episodes
 from butfor.flags import (
-    describe_flag,
-    first_changes,
-    heaviest_step,
     rank_flags,
-    target_actions,
 )
 from butfor.folders import whole_folder
 from butfor.io.cluster import Clusters
@@ -44,9 +48,9 @@ from butfor.policy import action_counts, estimate_behavior
 from butfor.posterior import Credible
 from butfor.scm.gumbel_max import GumbelMax
 from butfor.scm.mechanism import Mechanism
-from butfor.steps import Steps, walk_through
+from butfor.steps import walk_through
 from butfor.streams import Progress, check_seed
-from butfor.variables import Floats, Outcome, Variable, unravel
+from butfor.variables import Floats, Outcome, Variable
 
 TABLES = (
     "estimates",
@@ -58,7 +62,6 @@ TABLES = (
     "courses",
     "course_steps",
 )
-CONTROLS = 0.25  # unflagged episodes to be read beside the flagged ones, for each of these
 CLUSTERS = "clusters.npz"
 REVIEWS = "reviews.sqlite"  # written by reviewers: survives when an audit is written again
 REVIEW_FILES = (REVIEWS, f"{REVIEWS}-wal", f"{REVIEWS}-shm")  # the last verdicts may be in these
@@ -304,10 +307,10 @@ def run_audit(
     walked = walk_through(episodes, model, policy, threads=threads, **options)
     rank = rank_flags(result, flags)
     control = choose_controls(rank, seed)
-    table = _episode_table(result, policy, rank, unsupported, bounds, walked, model, options)
+    table = episode_table(result, policy, rank, unsupported, bounds, walked, model, options)
     table["control"] = control
     if credible is not None:
-        table = pd.concat([table, _check_credible(credible, log).frame()], axis=1)
+        table = pd.concat([table, check_credible(credible, log).frame()], axis=1)
     estimates = estimate_values(
         episodes,
         model,
@@ -329,11 +332,11 @@ def run_audit(
     decomposition = decompose(result)
     whole = result.expected_return.mean() - result.observed_return.mean()
     gap = check_decomposition(decomposition, float(whole))
-    counts = _counts(result, model, policy, rank)
+    counts = count_all(result, model, policy, rank)
     estimated = time.perf_counter()
     shown = np.flatnonzero((rank > 0) | control)
-    drawn = _draw_table(log, model, policy, shown, draws, seed, options)
-    courses, course_steps = _course_tables(log, model, policy, shown, walked, options)
+    drawn = draw_table(log, model, policy, shown, draws, seed, options)
+    courses, course_steps = course_tables(log, model, policy, shown, walked, options)
     meta = {
         "butfor": butfor.__version__,
         "parameters": {
@@ -363,7 +366,7 @@ def run_audit(
             "action": [asdict(variable) for variable in log.action_variables],
             "side": [asdict(variable) for variable in log.side_variables],
         },
-        "warnings": _warnings(counts, model.terminal) + list((record or {}).get("warnings", [])),
+        "warnings": warnings_of(counts, model.terminal) + list((record or {}).get("warnings", [])),
         "words": dict((record or {}).get("words", {})),
         "problems": dict((record or {}).get("problems", {})),
         "target": (record or {}).get("target", "given"),
@@ -377,7 +380,7 @@ def run_audit(
     }
     return Audit(
         meta=json.loads(json.dumps(meta)),  # as it is read back from a folder
-        estimates=_with_credible(estimates, credible),
+        estimates=with_credible(estimates, credible),
         diagnostics=diagnose(
             episodes,
             model,
@@ -391,7 +394,7 @@ def run_audit(
         ),
         episodes=table,
         decomposition=decomposition,
-        steps=_step_table(log, policy, action_counts(episodes)),
+        steps=step_table(log, policy, action_counts(episodes)),
         draws=drawn,
         courses=courses,
         course_steps=course_steps,
@@ -400,262 +403,6 @@ def run_audit(
         target=policy,
         clusters=clusters,
     )
-
-
-def _episode_table(
-    result: Counterfactuals,
-    target: Floats,
-    rank: NDArray[np.int64],
-    unsupported: Floats,
-    bounds: Bounds,
-    walked: Steps,
-    model: TabularMDP,
-    options: dict[str, Any],
-) -> pd.DataFrame:
-    log = result.episodes
-    table = pd.concat([result.frame(), bounds.frame()], axis=1)
-    table["survives"] = bounds.survives
-    actions = target_actions(
-        log, target, options["behavior"], shared=options["action_noise"] == "shared"
-    )
-    table["first_change"] = first_changes(log, actions)
-    table["unsupported"] = unsupported
-    table["evidence_min"] = walked.evidence_min
-    table["thin_share"] = walked.thin_share
-    table["influence"] = walked.share_about
-    table["influence_ends"] = walked.dies_at
-    table["rank"] = rank
-    reasons = np.full(len(log), "", dtype=object)
-    table["step_that_matters"] = -1
-    flagged = np.flatnonzero(rank)
-    if len(flagged):
-        chosen = log.select(flagged)
-        contribution = step_contributions(
-            chosen, model, target, discount=result.discount, **options
-        )
-        for i, position in enumerate(flagged):
-            mine = contribution[chosen.offsets[i] : chosen.offsets[i + 1]]
-            table.loc[position, "step_that_matters"] = heaviest_step(mine, result.discount)
-            reasons[position] = describe_flag(
-                result,
-                int(position),
-                actions=actions[log.offsets[position] : log.offsets[position + 1]],
-                contribution=mine,
-                unsupported=float(unsupported[position]),
-                bounds=bounds,
-                evidence=(
-                    float(walked.evidence_min[position]),
-                    float(walked.thin_share[position]),
-                ),
-            )
-    table["reason"] = reasons
-    table["final_key"] = log.final_key
-    return table
-
-
-def _step_table(log: Episodes, target: Floats, counts: NDArray[np.int64]) -> pd.DataFrame:
-    """A row an observed step and one, without action, for each final state."""
-    n = len(log)
-    finals = log.next_state[log.offsets[1:] - 1]
-    state = np.concatenate([log.state, finals])  # -1: a final state that the log does not tell
-    action = np.concatenate([log.action, np.full(n, -1, np.int32)])
-    best = target.argmax(axis=1)[state]
-    episode = np.concatenate([np.repeat(np.arange(n), log.lengths), np.arange(n)])
-    columns: dict[str, Any] = {
-        "episode": episode,
-        "id": np.concatenate([np.repeat(log.id, log.lengths), log.id]),
-        "step": np.concatenate([log.time, log.lengths]),
-        "state": state,
-        "action": action,
-        "target_action": np.where(action < 0, -1, best),
-        "reward": np.concatenate([log.reward, np.full(n, np.nan)]),
-        "evidence": np.concatenate([_similar_cases(log, counts), np.full(n, -1)]),
-    }
-    for name, codes in unravel(log.state_variables, np.maximum(state, 0)).items():
-        known = np.where(state < 0, -1, codes)
-        columns[f"state.{name}"] = _labels(log.state_variables, name, known)
-    for prefix, chosen in (("action", action), ("target", best)):
-        decided = unravel(log.action_variables, np.maximum(chosen, 0))
-        for name, codes in decided.items():
-            known = np.where(action < 0, -1, codes)
-            columns[f"{prefix}.{name}"] = _labels(log.action_variables, name, known)
-    table = pd.DataFrame(columns)
-    if log.side is not None:
-        table = pd.concat([table, log.side.add_prefix("side.")], axis=1)
-    # in order: each episode's final state right after its last step
-    order = np.lexsort([columns["step"], episode])
-    return table.iloc[order].reset_index(drop=True)
-
-
-def _similar_cases(log: Episodes, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Logged transitions of each step's state and action, without those of its episode, [N]."""
-    episode = np.repeat(np.arange(len(log)), log.lengths)
-    pair = log.state.astype(np.int64) * log.n_actions + log.action
-    _, same, own = np.unique(episode * counts.size + pair, return_inverse=True, return_counts=True)
-    return np.asarray(counts[log.state, log.action] - own[same])
-
-
-def _labels(variables: Sequence[Variable], name: str, codes: NDArray[Any]) -> pd.Categorical:
-    levels = next(variable.levels for variable in variables if variable.name == name)
-    return pd.Categorical.from_codes(codes, list(levels), ordered=True)
-
-
-def _draw_table(
-    log: Episodes,
-    model: TabularMDP,
-    target: Floats,
-    shown: NDArray[np.int64],
-    draws: int,
-    seed: int,
-    options: dict[str, Any],
-) -> pd.DataFrame:
-    """Drawn steps of the episodes shown; the last row of a draw, without action, is its end."""
-    if len(shown) == 0 or draws == 0:
-        names = ["id", "draw", "step", "state", "action", "reward"]
-        return pd.DataFrame({name: np.empty(0, dtype=np.int64) for name in names})
-    chosen = log.select(shown)
-    drawn = sample_counterfactuals(chosen, model, target, draws=draws, seed=seed, **options)
-    episode, draw, step = np.nonzero(drawn.state >= 0)
-    padded = np.pad(drawn.action, ((0, 0), (0, 0), (0, 1)), constant_values=-1)
-    earned = np.pad(drawn.reward, ((0, 0), (0, 0), (0, 1)))
-    return pd.DataFrame(
-        {
-            "id": chosen.id[episode],
-            "draw": draw,
-            "step": step,
-            "state": drawn.state[episode, draw, step],
-            "action": padded[episode, draw, step],
-            "reward": earned[episode, draw, step],
-        }
-    )
-
-
-def _course_tables(
-    log: Episodes,
-    model: TabularMDP,
-    target: Floats,
-    shown: NDArray[np.int64],
-    walked: Steps,
-    options: dict[str, Any],
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Exact courses of the episodes shown, and what they rest on.
-
-    The probability of each level of each variable, together with that of no outcome yet, and of
-    each outcome by then (variable ""), by step.
-    """
-    horizon = walked.mass.shape[1]
-    levels = [(v.name, level) for v in log.state_variables for level in v.levels]
-    ends = [("", outcome.name) for outcome in log.outcomes]
-    columns = pd.MultiIndex.from_tuples([*levels, *ends], names=["variable", "level"])
-    if len(shown) == 0:
-        chosen, place = log.id[:0], np.empty((0, horizon + 1, len(columns)))
-    else:
-        some = log.select(shown)
-        chosen = some.id
-        place = walk_through(some, model, target, probability=True, **options).probability
-        codes = unravel(log.state_variables, np.arange(log.n_states))
-        member = np.column_stack(
-            [
-                codes[variable.name] == code
-                for variable in log.state_variables
-                for code in range(len(variable.levels))
-            ]
-        ).astype(np.float64)
-        place = np.concatenate(
-            [place[..., : log.n_states] @ member, place[..., log.n_states :]], axis=2
-        )
-    episode, step, column = np.nonzero(place > 0)
-    courses = pd.DataFrame(
-        {
-            "id": chosen[episode],
-            "step": step,
-            "variable": columns.get_level_values(0).to_numpy()[column],
-            "level": columns.get_level_values(1).to_numpy()[column],
-            "probability": place[episode, step, column],
-        }
-    )
-    episode, step = np.nonzero(walked.mass[shown] > 0)
-    at = shown[episode], step
-    return courses, pd.DataFrame(
-        {
-            "id": log.id[at[0]],
-            "step": step,
-            "mass": walked.mass[at],
-            "evidence": walked.evidence[at],
-            "thin": walked.thin[at],
-            "influence": walked.influence[at],
-        }
-    )
-
-
-def choose_controls(rank: NDArray[np.int64], seed: int) -> NDArray[np.bool_]:
-    """Mark some unflagged episodes, a quarter as many as are flagged, to be read unmarked, [n]."""
-    count = int(np.ceil(CONTROLS * (rank > 0).sum()))
-    others = np.flatnonzero(rank == 0)
-    chosen = np.random.default_rng([seed, 1]).permutation(others)[:count]
-    control = np.zeros(len(rank), dtype=bool)
-    control[chosen] = True
-    return control
-
-
-def _check_credible(credible: Credible, log: Episodes) -> Credible:
-    if len(credible.expected_return) != len(log):
-        raise ValueError(
-            f"credible is about {len(credible.expected_return)} episodes, there are {len(log)}"
-        )
-    return credible
-
-
-def _with_credible(estimates: pd.DataFrame, credible: Credible | None) -> pd.DataFrame:
-    """Add the credible intervals of those estimates that have one."""
-    table = estimates.copy()
-    known = {} if credible is None else credible.estimates.set_index("estimator").to_dict("index")
-    for end in ("low", "high"):
-        table[f"{end}_credible"] = [
-            known.get(name, {}).get(end, np.nan) for name in table["estimator"]
-        ]
-    return table
-
-
-def _counts(
-    result: Counterfactuals, model: TabularMDP, target: Floats, rank: NDArray[np.int64]
-) -> dict[str, int]:
-    log = result.episodes
-    visited = model.counts.sum(axis=1) > 0
-    unseen = ((target > 0) & model.unseen).any(axis=1)
-    return {
-        "episodes": len(log),
-        "steps": len(log.state),
-        "censored": int(((log.outcome < 0) & (log.lengths < result.horizon)).sum()),
-        "flagged": int((rank > 0).sum()),
-        "states": model.n_states,
-        "actions": model.n_actions,
-        "visited_states": int(visited.sum()),
-        "unseen_pairs": int(model.unseen.sum()),
-        "visited_states_with_unseen_target_action": int((visited & unseen).sum()),
-    }
-
-
-def _warnings(counts: dict[str, int], terminal: str) -> list[str]:
-    found = []
-    if counts["censored"]:
-        found.append(
-            f"{counts['censored']} of {counts['episodes']} episodes stop before the horizon "
-            "without an outcome; for estimates by a model it tells what would have followed, for "
-            "the others nothing does."
-        )
-    if counts["visited_states_with_unseen_target_action"]:
-        found.append(
-            "In "
-            f"{counts['visited_states_with_unseen_target_action']} of {counts['visited_states']} "
-            "visited states the policy may take an action that was never seen there."
-        )
-    if terminal == "icml2019":
-        found.append(
-            "Ends are counted as in the published code (icml2019): outcomes come one step late, "
-            "and the identities of null and decomposition are not claimed."
-        )
-    return found
 
 
 def _digest(episodes: Episodes, model: TabularMDP, target: Floats, behavior: Floats) -> str:
