@@ -26,7 +26,7 @@ LAYERS = [
     ["policy"],
     ["mdp"],
     ["fit", "planning", "scm"],
-    ["task"],
+    ["task", "pomdp"],
     ["counterfactual", "sepsis"],
     ["bounds", "steps", "decomposition", "flags", "ope", "folders", "figures", "targets", "io"],
     ["changes", "labels", "posterior"],

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from butfor.own_log import audit_log, compare_log
     from butfor.planning import policy_iteration, policy_value, state_values
     from butfor.policy import estimate_behavior, greedy, soften
+    from butfor.pomdp.latent import LatentPosterior, latent_posterior
+    from butfor.pomdp.model import TabularPOMDP
+    from butfor.pomdp.policies import BeliefPolicy, FiniteController, LatentPolicy
     from butfor.posterior import Credible, credible_intervals, draw_models
     from butfor.report import write_report
     from butfor.scm.bounds import RowBounds, row_bounds
@@ -86,6 +89,12 @@ _HOMES = {
     "audit_log": "own_log",
     "compare_log": "own_log",
     "TabularMDP": "mdp",
+    "TabularPOMDP": "pomdp.model",
+    "BeliefPolicy": "pomdp.policies",
+    "FiniteController": "pomdp.policies",
+    "LatentPolicy": "pomdp.policies",
+    "LatentPosterior": "pomdp.latent",
+    "latent_posterior": "pomdp.latent",
     "estimate_values": "ope.estimate",
     "Credible": "posterior",
     "credible_intervals": "posterior",
@@ -115,6 +124,7 @@ _HOMES = {
 
 __all__ = [
     "Audit",
+    "BeliefPolicy",
     "Bounds",
     "Changes",
     "Counterfactuals",
@@ -122,15 +132,19 @@ __all__ = [
     "DiscreteSCM",
     "Draws",
     "Episodes",
+    "FiniteController",
     "GumbelMax",
     "Independent",
     "InverseCDF",
     "LabelComparison",
+    "LatentPolicy",
+    "LatentPosterior",
     "MaximalCoupling",
     "Outcome",
     "RowBounds",
     "Steps",
     "TabularMDP",
+    "TabularPOMDP",
     "Variable",
     "audit_log",
     "compare_labels",
@@ -152,6 +166,7 @@ __all__ = [
     "io",
     "is_monotone",
     "is_stable",
+    "latent_posterior",
     "nature_labels",
     "policy_iteration",
     "policy_value",

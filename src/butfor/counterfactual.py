@@ -14,9 +14,13 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from butfor import kernels
-from butfor.checks import check_whole
+from butfor.checks import check_discount, check_whole
 from butfor.episodes import Episodes
 from butfor.mdp import TabularMDP
+from butfor.pomdp.chain import draw_worlds, drawn_outcomes, exact_outcomes
+from butfor.pomdp.model import TabularPOMDP
+from butfor.pomdp.policies import BeliefPolicy, Policy, as_array
+from butfor.pomdp.task import prepare_hidden_task
 from butfor.scm.mechanism import Mechanism
 from butfor.streams import Progress, episode_keys
 from butfor.task import expected_outcomes, prepare_task
@@ -37,6 +41,7 @@ class Counterfactuals:
     discount: float
     action_noise: str
     mechanism: Mechanism | None = None  # None: Gumbel-Max
+    draws: int | None = None  # None: exact; else probabilities are shares of so many draws
 
     @property
     def difference(self) -> Floats:
@@ -98,13 +103,15 @@ class Counterfactuals:
 class Draws:
     """Counterfactual trajectories of n episodes, `draws` of each, over at most `horizon` steps.
 
-    States S + o are outcomes; -1 stands for what lies beyond an end.
+    States S + o are outcomes; -1 stands for what lies beyond an end. Where the state is hidden
+    they are what is seen of it.
     """
 
     episodes: Episodes
     state: Integers  # [n, draws, horizon + 1]
     action: Integers  # [n, draws, horizon]
     reward: Floats  # [n, draws, horizon]
+    latent: Integers | None = None  # [n, draws, horizon + 1] the hidden state, if there is one
 
     @property
     def outcome(self) -> Integers:
@@ -119,15 +126,17 @@ class Draws:
 
 def counterfactual_outcomes(
     episodes: Episodes,
-    model: TabularMDP,
-    target: ArrayLike,
+    model: TabularMDP | TabularPOMDP,
+    target: Policy,
     *,
-    behavior: ArrayLike | None = None,
+    behavior: Policy | None = None,
     mechanism: Mechanism | None = None,
     action_noise: str = "shared",
     horizon: int | None = None,
     discount: float = 1.0,
     continuation: bool = True,
+    draws: int = 200,
+    seed: int = 0,
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Counterfactuals:
@@ -136,10 +145,12 @@ def counterfactual_outcomes(
     Parameters
     ----------
     target : [S, A]
-        The policy to judge.
+        The policy to judge. With a TabularPOMDP: [Z, A] on the last observation, or a
+        FiniteController, LatentPolicy or BeliefPolicy.
     behavior : [S, A], optional
         The policy that made the log; by default estimated from it. It matters where the target
-        is random and `action_noise` is shared.
+        is random and `action_noise` is shared; and where it saw a hidden state (LatentPolicy),
+        which its actions then tell of.
     mechanism
         How transitions come about; by default `GumbelMax()`. Shared noise of actions is Gumbel-Max
         noise whatever is given here.
@@ -151,48 +162,75 @@ def counterfactual_outcomes(
     continuation
         Whether an episode that ended goes on, by the model alone, up to the horizon where the
         target would not have ended it. Otherwise it stops after as many steps as were observed.
+    draws, seed
+        Only for a policy on beliefs, whose memory has no end: its probabilities are shares of so
+        many draws.
     progress : optional
         Called with (episodes done, episodes in all).
 
     Notes
     -----
-    Causal if the model is right, the state holds what moved both treatment and course, and
-    transitions come about by the mechanism: none of these can be seen in the data.
+    Causal if the model is right, the state (a hidden one included) holds what moved both treatment
+    and course, and transitions come about by the mechanism: none of these can be seen in the data.
     """
-    task = prepare_task(
-        episodes,
-        model,
-        target,
-        behavior=behavior,
-        mechanism=mechanism,
-        action_noise=action_noise,
-        horizon=horizon,
-        continuation=continuation,
-    )
-    log = task.episodes
-    probability, expected_return, _ = expected_outcomes(
-        task, discount, threads=threads, progress=progress
-    )
+    number = None
+    if isinstance(model, TabularPOMDP):
+        hidden = prepare_hidden_task(
+            episodes,
+            model,
+            target,
+            behavior=behavior,
+            mechanism=mechanism,
+            action_noise=action_noise,
+            horizon=horizon,
+            continuation=continuation,
+        )
+        log, steps = hidden.episodes, hidden.horizon
+        if isinstance(target, BeliefPolicy):
+            number = check_whole(draws, "draws", 1, "a whole number")
+            probability, expected_return = drawn_outcomes(
+                hidden, number, seed, discount, threads=threads, progress=progress
+            )
+        else:
+            probability, expected_return = exact_outcomes(
+                hidden, check_discount(discount), threads=threads, progress=progress
+            )
+    else:
+        task = prepare_task(
+            episodes,
+            model,
+            as_array(target),
+            behavior=None if behavior is None else as_array(behavior),
+            mechanism=mechanism,
+            action_noise=action_noise,
+            horizon=horizon,
+            continuation=continuation,
+        )
+        log, steps = task.episodes, task.horizon
+        probability, expected_return, _ = expected_outcomes(
+            task, discount, threads=threads, progress=progress
+        )
     return Counterfactuals(
         episodes=log,
         probability=probability,
         expected_return=expected_return,
         observed_return=log.returns(discount),
-        horizon=task.horizon,
+        horizon=steps,
         discount=float(discount),
         action_noise=action_noise,
         mechanism=mechanism,
+        draws=number,
     )
 
 
 def sample_counterfactuals(
     episodes: Episodes,
-    model: TabularMDP,
-    target: ArrayLike,
+    model: TabularMDP | TabularPOMDP,
+    target: Policy,
     *,
     draws: int = 5,
     seed: int = 0,
-    behavior: ArrayLike | None = None,
+    behavior: Policy | None = None,
     mechanism: Mechanism | None = None,
     action_noise: str = "shared",
     horizon: int | None = None,
@@ -204,14 +242,32 @@ def sample_counterfactuals(
 
     They come from the same chain as `counterfactual_outcomes`, one uniform number a decision, and
     depend on the seed and the episode's id only: not on threads, nor on the other episodes. Up to
-    the first action that differs, every draw is the observed episode.
+    the first action that differs, every draw is the observed episode. Where the state is hidden,
+    each draw has a hidden path of its own.
     """
     check_whole(draws, "draws", 1, "a whole number")
+    if isinstance(model, TabularPOMDP):
+        hidden = prepare_hidden_task(
+            episodes,
+            model,
+            target,
+            behavior=behavior,
+            mechanism=mechanism,
+            action_noise=action_noise,
+            horizon=horizon,
+            continuation=continuation,
+        )
+        latent, seen, done, earned = draw_worlds(
+            hidden, draws, seed, threads=threads, progress=progress
+        )
+        end = np.where(latent >= 0, model.outcome[latent], -1)
+        shown = np.where(end >= 0, model.n_observations + end, seen)
+        return Draws(hidden.episodes, shown.astype(np.int32), done, earned, latent)
     task = prepare_task(
         episodes,
         model,
-        target,
-        behavior=behavior,
+        as_array(target),
+        behavior=None if behavior is None else as_array(behavior),
         mechanism=mechanism,
         action_noise=action_noise,
         horizon=horizon,

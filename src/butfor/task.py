@@ -105,6 +105,7 @@ def prepare_task(
             log.state,
             log.action,
             log.next_state,
+            log.reward,
             log.outcome,
         ),
         behavior=_policy_rows(known),

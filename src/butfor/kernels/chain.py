@@ -43,6 +43,7 @@ class Log(NamedTuple):
     state: NDArray[np.int32]  # [N]
     action: NDArray[np.int32]  # [N]
     next_state: NDArray[np.int32]  # [N]
+    reward: NDArray[np.float64]  # [N]
     outcome: NDArray[np.int32]  # [n]
 
 

@@ -14,6 +14,7 @@ from butfor.sepsis.dynamics import (
     initial_distribution,
     model,
     outcome_of,
+    pomdp,
     step,
     transition_tensor,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "model",
     "outcome_of",
     "own_counterfactuals",
+    "pomdp",
     "simulate",
     "simulation_noise",
     "step",

@@ -8,6 +8,7 @@ treatments run from now on.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -21,6 +22,7 @@ from butfor.checks import check_choice, check_policy, check_whole
 from butfor.mdp import TabularMDP
 from butfor.planning import policy_iteration
 from butfor.policy import soften
+from butfor.pomdp.model import TabularPOMDP
 from butfor.streams import check_seed
 from butfor.variables import Floats, Integers, Outcome, Variable, project
 
@@ -193,6 +195,36 @@ def model(
         actions=N_ACTIONS,
         reward=arrival,
         initial=initial_distribution(prevalence),
+    )
+
+
+def pomdp(
+    version: str = "corrected",
+    *,
+    hidden: Sequence[str] = ("diabetes", "glucose"),
+    prevalence: float = 0.2,
+    labels: ArrayLike | None = None,
+) -> TabularPOMDP:
+    """Return the true model with these variables hidden; the clinician may have seen them.
+
+    Logs have what `simulate(...).hide(*hidden)` shows. `labels` [1440] as of
+    `TabularPOMDP.from_arrays`: for instance `nature_labels` of a log.
+    """
+    names = [variable.name for variable in STATES]
+    for name in hidden:
+        if name not in names:
+            raise ValueError(f"no variable {name!r} to hide; there are {', '.join(names)}")
+    seen = [variable for variable in STATES if variable.name not in hidden]
+    return TabularPOMDP.from_arrays(
+        _transition_rows(version),
+        project(STATES, *(variable.name for variable in seen)),
+        initial=initial_distribution(prevalence),
+        outcome=outcome_of(),
+        outcomes=OUTCOMES,
+        labels=labels,
+        states=STATES,
+        observations=seen,
+        actions=ACTIONS,
     )
 
 

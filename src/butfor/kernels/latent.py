@@ -1,0 +1,338 @@
+"""Hidden states given what was seen: backward weights, paths, and counts for learning.
+
+Symbols are those of a hidden Markov model: with l_t(h) the probability of what was seen at step t
+(and of the action taken there, if the behaviour saw h), beta_t(h) = sum_x P(x|h, a_t) l_{t+1}(x)
+beta_{t+1}(x), and the path goes from h to x with kappa_t(x|h) = P(x|h, a_t) l_{t+1}(x)
+beta_{t+1}(x) / beta_t(h).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor.kernels.chain import Log
+from butfor.kernels.compiled import bare
+from butfor.kernels.random import uniform
+from butfor.kernels.rows import Rows, find_label, pick_by_mass, widest_row
+
+LATENT, SEEN, STEP = range(3)  # what a behaviour's rows are numbered by
+SAME = 1e-9  # rewards that differ by less, relatively, are equal
+NUMBERS = 4  # of a draw's stream that belong to one step: path, action, state, observation
+DRAW_STRIDE = 1 << 32  # numbers of an episode's stream that belong to one draw
+
+
+class Hidden(NamedTuple):
+    """A model with hidden states; row h A + a. Ends are states, without rows."""
+
+    rows: Rows
+    next_state: NDArray[np.int32]  # [E]
+    reward: NDArray[np.float64]  # [E]
+    labels: NDArray[np.int32]  # [H]
+    classes: NDArray[np.uint64]  # [H A] one bit for each class of labels that a row has
+    initial: NDArray[np.float64]  # [H]
+    outcome: NDArray[np.int32]  # [H] -1: none
+    emission: Rows  # [H] labels are observations; an end may show nothing: an empty row
+    shows: NDArray[np.int32]  # [H] what a state always shows; -1: nothing, or by chance
+    showing: Rows  # [Z] by observation: the states without outcome that can show it
+    ends: Rows  # [O] by outcome: the states that are this end
+    states: int  # H
+    actions: int  # A
+    reward_seen: bool  # whether the log's rewards are those of the model, so that they tell
+
+
+class Behavior(NamedTuple):
+    """The policy that made the log."""
+
+    rows: Rows  # labels are actions
+    kind: int  # LATENT: a row a hidden state; SEEN: an observation; STEP: a logged step
+
+
+class Trace(NamedTuple):
+    """Working space of one thread: where an episode can have been, step by step."""
+
+    support: NDArray[np.int64]  # [T + 1, W] hidden states that fit what was seen at a step
+    size: NDArray[np.int64]  # [T + 1] how many
+    like: NDArray[np.float64]  # [T + 1, W] l_t, scaled
+    beta: NDArray[np.float64]  # [T + 1, W] scaled
+    weight: NDArray[np.float64]  # [H] l beta of the step that is looked back from, 0 elsewhere
+    place: NDArray[np.int64]  # [H] of a state among the support of that step
+    mass: NDArray[np.float64]  # [2, W] posterior of the support of a step, and of the next one
+    # where the path can go from one state
+    entry: NDArray[np.int64]  # of the row that was taken
+    onward: NDArray[np.int64]  # place among the support of the next step
+    chance: NDArray[np.float64]
+
+
+def make_trace(hidden: Hidden, log: Log) -> Trace:
+    """Return working space for episodes of this log.
+
+    Not compiled: taking so many arrays apart would take long to compile.
+    """
+    longest = int((log.stop - log.start).max())
+    widest = max(widest_row(hidden.showing), widest_row(hidden.ends))
+    size = widest_row(hidden.rows)
+    return Trace(
+        np.empty((longest + 1, widest), np.int64),
+        np.empty(longest + 1, np.int64),
+        np.empty((longest + 1, widest)),
+        np.empty((longest + 1, widest)),
+        np.zeros(hidden.states),
+        np.empty(hidden.states, np.int64),
+        np.empty((2, widest)),
+        np.empty(size, np.int64),
+        np.empty(size, np.int64),
+        np.empty(size),
+    )
+
+
+@bare
+def behavior_row(behavior, log, h, i):
+    """Return the row of the behaviour at logged step i in the hidden state h."""
+    if behavior.kind == LATENT:
+        return h
+    if behavior.kind == SEEN:
+        return log.state[i]
+    return i
+
+
+@bare
+def behavior_chance(behavior, log, h, i):
+    """Return the probability of the logged action of step i, had the hidden state been h."""
+    entry = find_label(behavior.rows, behavior_row(behavior, log, h, i), log.action[i])
+    return behavior.rows.probability[entry] if entry >= 0 else 0.0
+
+
+@bare
+def fits(hidden, log, e, i):
+    """Whether the reward of an entry is the one logged at step i."""
+    return (not hidden.reward_seen) or abs(hidden.reward[e] - log.reward[i]) <= SAME * max(
+        1.0, abs(log.reward[i])
+    )
+
+
+@bare
+def seen_at(log, episode, t):
+    """Return the observation at step t of an episode, -1 if the log does not tell."""
+    i = log.start[episode] + t
+    return log.state[i] if i < log.stop[episode] else log.next_state[i - 1]
+
+
+@bare
+def support_at(hidden, behavior, trace, log, episode, t):
+    """List the hidden states that fit what was seen at step t, with the probability of that."""
+    last = log.stop[episode] - log.start[episode] == t
+    observation = seen_at(log, episode, t)
+    count = 0
+    if last and log.outcome[episode] >= 0:
+        end = log.outcome[episode]
+        for e in range(hidden.ends.start[end], hidden.ends.start[end + 1]):
+            h = hidden.ends.label[e]
+            like = 1.0
+            if observation >= 0 and hidden.emission.start[h + 1] > hidden.emission.start[h]:
+                shown = find_label(hidden.emission, h, observation)
+                like = hidden.emission.probability[shown] if shown >= 0 else 0.0
+            if like > 0.0:
+                trace.support[t, count] = h
+                trace.like[t, count] = like
+                count += 1
+    else:
+        for e in range(hidden.showing.start[observation], hidden.showing.start[observation + 1]):
+            h = hidden.showing.label[e]
+            like = hidden.showing.probability[e]
+            if not last and behavior.kind == LATENT:
+                like *= behavior_chance(behavior, log, h, log.start[episode] + t)
+            if like > 0.0:
+                trace.support[t, count] = h
+                trace.like[t, count] = like
+                count += 1
+    trace.size[t] = count
+
+
+@bare
+def look_back_from(trace, t):
+    """Make the states of step t the ones that `trace.weight` and `trace.place` are about."""
+    for k in range(trace.size[t]):
+        h = trace.support[t, k]
+        trace.weight[h] = trace.like[t, k] * trace.beta[t, k]
+        trace.place[h] = k
+
+
+@bare
+def look_away_from(trace, t):
+    """Undo `look_back_from`."""
+    for k in range(trace.size[t]):
+        trace.weight[trace.support[t, k]] = 0.0
+
+
+@bare
+def trace_back(hidden, behavior, trace, log, episode):
+    """Fill in the trace of an episode; return the logarithm of its evidence, -inf if impossible.
+
+    The evidence is the probability of all that was seen, given the actions; and of these too if
+    the behaviour saw the hidden state.
+    """
+    length = log.stop[episode] - log.start[episode]
+    for t in range(length + 1):
+        support_at(hidden, behavior, trace, log, episode, t)
+        if trace.size[t] == 0:
+            return -np.inf
+    evidence = 0.0
+    for k in range(trace.size[length]):
+        trace.beta[length, k] = 1.0
+    for t in range(length - 1, -1, -1):
+        i = log.start[episode] + t
+        look_back_from(trace, t + 1)
+        largest = 0.0
+        for k in range(trace.size[t]):
+            row = trace.support[t, k] * hidden.actions + log.action[i]
+            total = 0.0
+            for e in range(hidden.rows.start[row], hidden.rows.start[row + 1]):
+                weight = trace.weight[hidden.next_state[e]]
+                if weight > 0.0 and fits(hidden, log, e, i):
+                    total += hidden.rows.probability[e] * weight
+            trace.beta[t, k] = total
+            largest = max(largest, total)
+        look_away_from(trace, t + 1)
+        if largest == 0.0:
+            return -np.inf
+        for k in range(trace.size[t]):
+            trace.beta[t, k] /= largest
+        evidence += np.log(largest)
+    total = first_states(hidden, trace)
+    return evidence + np.log(total) if total > 0.0 else -np.inf
+
+
+@bare
+def first_states(hidden, trace):
+    """Fill `trace.mass` with the posterior of the first state; return its scale."""
+    total = 0.0
+    for k in range(trace.size[0]):
+        trace.mass[0, k] = hidden.initial[trace.support[0, k]] * trace.like[0, k] * trace.beta[0, k]
+        total += trace.mass[0, k]
+    if total > 0.0:
+        for k in range(trace.size[0]):
+            trace.mass[0, k] /= total
+    return total
+
+
+@bare
+def branch_from(hidden, trace, log, h, i):
+    """Fill in where the path can go from h at step i: kappa_t; return how many places.
+
+    `look_back_from` the next step comes first.
+    """
+    row = h * hidden.actions + log.action[i]
+    count, total = 0, 0.0
+    for e in range(hidden.rows.start[row], hidden.rows.start[row + 1]):
+        x = hidden.next_state[e]
+        if trace.weight[x] > 0.0 and fits(hidden, log, e, i):
+            trace.entry[count] = e
+            trace.onward[count] = trace.place[x]
+            trace.chance[count] = hidden.rows.probability[e] * trace.weight[x]
+            total += trace.chance[count]
+            count += 1
+    for b in range(count):
+        trace.chance[b] /= total
+    return count
+
+
+@bare
+def trace_latent(
+    first, last, hidden, behavior, log, trace, evidence, offsets, state, probability, keep
+):
+    """Write the evidence of episodes first .. last - 1 and where they may have been.
+
+    Without `keep` writes `offsets` [rows + 1] only at row + 1: how many hidden states each row has
+    (rows are the logged steps of an episode and one for its end). With `keep`, `offsets` being
+    running sums, writes the states and their posterior probabilities at these places. Returns -1,
+    or the first impossible episode.
+    """
+    for episode in range(first, last):
+        evidence[episode] = trace_back(hidden, behavior, trace, log, episode)
+        if evidence[episode] == -np.inf:
+            return episode
+        length = log.stop[episode] - log.start[episode]
+        first_states(hidden, trace)
+        for t in range(length + 1):
+            now, later = trace.mass[t % 2], trace.mass[1 - t % 2]
+            at = log.start[episode] + episode + t
+            if keep:
+                place = offsets[at]
+                for k in range(trace.size[t]):
+                    if now[k] > 0.0:
+                        state[place] = trace.support[t, k]
+                        probability[place] = now[k]
+                        place += 1
+            else:
+                offsets[at + 1] = 0
+                for k in range(trace.size[t]):
+                    offsets[at + 1] += now[k] > 0.0
+            if t == length:
+                break
+            for k in range(trace.size[t + 1]):
+                later[k] = 0.0
+            look_back_from(trace, t + 1)
+            for k in range(trace.size[t]):
+                if now[k] > 0.0:
+                    i = log.start[episode] + t
+                    count = branch_from(hidden, trace, log, trace.support[t, k], i)
+                    for b in range(count):
+                        later[trace.onward[b]] += now[k] * trace.chance[b]
+            look_away_from(trace, t + 1)
+    return -1
+
+
+@bare
+def draw_paths(first, last, hidden, behavior, log, trace, keys, path):
+    """Draw hidden paths of episodes first .. last - 1 given what was seen, path [n, draws, T + 1].
+
+    The state of step t of draw d uses the number d 2^32 + 4 t of the episode's stream. Returns -1,
+    or the first impossible episode.
+    """
+    for episode in range(first, last):
+        if trace_back(hidden, behavior, trace, log, episode) == -np.inf:
+            return episode
+        first_states(hidden, trace)
+        for d in range(path.shape[1]):
+            u = uniform(keys[episode], d * DRAW_STRIDE)
+            path[episode, d, 0] = trace.support[0, pick_by_mass(trace.mass[0], 0, trace.size[0], u)]
+        for t in range(log.stop[episode] - log.start[episode]):
+            look_back_from(trace, t + 1)
+            for d in range(path.shape[1]):
+                i = log.start[episode] + t
+                count = branch_from(hidden, trace, log, path[episode, d, t], i)
+                u = uniform(keys[episode], d * DRAW_STRIDE + NUMBERS * (t + 1))
+                place = trace.onward[pick_by_mass(trace.chance, 0, count, u)]
+                path[episode, d, t + 1] = trace.support[t + 1, place]
+            look_away_from(trace, t + 1)
+    return -1
+
+
+@bare
+def find_impossible(hidden, behavior, log, trace, now, episode):
+    """Return the first step of an episode at which what was seen is impossible, given all before.
+
+    Step t is that of the observation: t - 1 is the action that led there. `now` [H] is working
+    space. Returns -1 if all is possible.
+    """
+    now[:] = hidden.initial
+    for t in range(log.stop[episode] - log.start[episode] + 1):
+        support_at(hidden, behavior, trace, log, episode, t)
+        total = 0.0
+        for k in range(trace.size[t]):
+            trace.mass[0, k] = now[trace.support[t, k]] * trace.like[t, k]
+            total += trace.mass[0, k]
+        if total == 0.0:
+            return t
+        i = log.start[episode] + t
+        if i == log.stop[episode]:
+            break
+        now[:] = 0.0
+        for k in range(trace.size[t]):
+            row = trace.support[t, k] * hidden.actions + log.action[i]
+            for e in range(hidden.rows.start[row], hidden.rows.start[row + 1]):
+                if fits(hidden, log, e, i):
+                    moved = trace.mass[0, k] / total * hidden.rows.probability[e]
+                    now[hidden.next_state[e]] += moved
+    return -1

@@ -1,0 +1,661 @@
+"""Both worlds of an episode with hidden states, step by step.
+
+Given an episode, (h, h', m') is a Markov chain: the hidden state as it was, the one under the
+target, and what the target remembers. h moves by kappa_t (`latent.py`); the target's action is
+drawn afresh or is its counterfactual given the logged one; h' moves by the counterfactual of its
+row given that h went where it did; and what h' shows is the counterfactual of its emission row
+given what h showed. A pair (h', m') is called a cell.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor.kernels.chain import Log
+from butfor.kernels.compiled import bare
+from butfor.kernels.latent import (
+    DRAW_STRIDE,
+    NUMBERS,
+    Behavior,
+    Hidden,
+    Trace,
+    behavior_row,
+    branch_from,
+    first_states,
+    look_away_from,
+    look_back_from,
+    make_trace,
+    seen_at,
+    trace_back,
+)
+from butfor.kernels.mechanisms import INDEPENDENT, Coupling, counterfactual_row, gumbel_max_row
+from butfor.kernels.random import uniform
+from butfor.kernels.rows import (
+    Rows,
+    Scratch,
+    append_row,
+    find_label,
+    make_scratch,
+    meets,
+    pick_by_mass,
+    scatter,
+    sort_by_ratio,
+    unscatter,
+    widest_row,
+)
+
+LAST, FULL, MEMORY = range(3)  # what a target looks at: last observation, hidden state, its memory
+
+
+class Target(NamedTuple):
+    """A policy that remembers one of M nodes; cells are the pairs (h, m) that can be."""
+
+    rows: Rows  # labels are actions
+    kind: int
+    state: NDArray[np.int32]  # [C]
+    node: NDArray[np.int32]  # [C]
+    row: NDArray[np.int32]  # [C] of `rows`
+    cell: NDArray[np.int32]  # [H, M] -1: none
+    first: NDArray[np.int32]  # [Z] node after the first observation
+    following: NDArray[np.int32]  # [M, A, Z] MEMORY: node after an action and what it showed
+    # by the model alone, for each choice: a cell and one of its actions, in the order of `rows`
+    choice: NDArray[np.int64]  # [C] first choice of each cell
+    moves: Rows  # labels are cells; what ends is left out
+    earned: NDArray[np.float64]  # [choices] expected reward
+    absolute: NDArray[np.float64]  # [choices] expected absolute reward
+    ended: NDArray[np.float64]  # [choices, O] probability of each outcome
+
+
+class Pairs(NamedTuple):
+    """A log with hidden states, what may have made it, and what is asked of it."""
+
+    log: Log
+    hidden: Hidden
+    behavior: Behavior
+    target: Target
+    coupling: Coupling  # how transitions come about
+    showing: Coupling  # how observations do
+    shared: bool  # whether the noise of the logged action carries over, by Gumbel-Max
+    certain: bool  # whether every state always shows the same, or the target sees the state
+
+
+class PairWork(NamedTuple):
+    """Working space of one thread for both worlds."""
+
+    trace: Trace
+    moves: Scratch
+    choices: Scratch
+    shows: Scratch
+    p_state: NDArray[np.float64]  # [labels] the factual transition row
+    p_action: NDArray[np.float64]  # [A]
+    p_seen: NDArray[np.float64]  # [Z] the factual emission row
+    chosen: Rows  # one action row
+    mass: NDArray[np.float64]  # [2, W, C] of each hidden state that fits a step, and cell
+    cells: NDArray[np.int32]  # [2, W, C] where that is not 0
+    size: NDArray[np.int64]  # [2, W]
+    alone: NDArray[np.float64]  # [C] what arrives by the model alone, whatever the factual path
+    alone_cells: NDArray[np.int32]  # [C] where that is not 0
+
+
+class Passed(NamedTuple):
+    """What one step adds up."""
+
+    outcome: NDArray[np.float64]  # [O] mass that ends
+    sums: NDArray[np.float64]  # EARNED .. APART
+    row: NDArray[np.float64]  # [H A] mass by state and action; of size 0 unless walking
+    shown: NDArray[np.float64]  # [Z] mass by what is seen next; of size 0 unless walking
+
+
+# discounted by the caller; of absolute rewards; mass without outcome; its total variation from the
+# model's rows; mass in another row than the factual one; part of that without a label in common
+EARNED, ABSOLUTE, GOING, MOVED, OTHER, APART = range(6)
+
+
+def make_pair_work(pairs: Pairs) -> PairWork:
+    """Return working space for these pairs."""
+    hidden = pairs.hidden
+    width, cells = widest_row(hidden.showing), len(pairs.target.state)
+    size, actions = widest_row(hidden.rows), hidden.actions
+    return PairWork(
+        trace=make_trace(hidden, pairs.log),
+        moves=make_scratch(size),
+        choices=make_scratch(actions),
+        shows=make_scratch(widest_row(hidden.emission)),
+        p_state=np.zeros(int(hidden.labels.max()) + 1),
+        p_action=np.zeros(actions),
+        p_seen=np.zeros(len(hidden.showing.start) - 1),
+        chosen=Rows(np.zeros(2, np.int64), np.empty(actions, np.int32), np.empty(actions)),
+        mass=np.zeros((2, width, cells)),
+        cells=np.empty((2, width, cells), np.int32),
+        size=np.zeros((2, width), np.int64),
+        alone=np.zeros(cells),
+        alone_cells=np.empty(cells, np.int32),
+    )
+
+
+def make_passed(pairs: Pairs, walking: bool) -> Passed:
+    """Return what a step adds up, all 0."""
+    hidden = pairs.hidden
+    return Passed(
+        outcome=np.zeros(len(hidden.ends.start) - 1),
+        sums=np.zeros(6),
+        row=np.zeros(len(hidden.rows.start) - 1 if walking else 0),
+        shown=np.zeros(len(hidden.showing.start) - 1 if walking else 0),
+    )
+
+
+@bare
+def begin(pairs, work, episode):
+    """Put both worlds where the episode began; False if the episode is impossible."""
+    trace = work.trace
+    if trace_back(pairs.hidden, pairs.behavior, trace, pairs.log, episode) == -np.inf:
+        return False
+    first_states(pairs.hidden, trace)
+    node = 0
+    if pairs.target.kind != FULL:
+        node = pairs.target.first[seen_at(pairs.log, episode, 0)]
+    work.size[0] = 0
+    for k in range(trace.size[0]):
+        if trace.mass[0, k] > 0.0:
+            cell = pairs.target.cell[trace.support[0, k], node]
+            add(work.mass, work.cells, work.size, 0, k, cell, trace.mass[0, k])
+    return True
+
+
+@bare
+def add(mass, cells, size, side, k, cell, amount):
+    """Add mass to a cell of one hidden state; sides take turns, step by step."""
+    if mass[side, k, cell] == 0.0:
+        cells[side, k, size[side, k]] = cell
+        size[side, k] += 1
+    mass[side, k, cell] += amount
+
+
+@bare
+def choose_action(rows, row, shared, p_action, logged, choices):
+    """Fill `choices.mass` with a row of the target, given the logged action if noise is shared.
+
+    `p_action` is the factual action row.
+    """
+    start, stop = rows.start[row], rows.start[row + 1]
+    if shared and stop - start > 1:
+        gumbel_max_row(rows, row, p_action, logged, choices)
+    else:
+        for j in range(stop - start):
+            choices.mass[j] = rows.probability[start + j]
+
+
+@bare
+def show(rows, coupling, p_seen, shows, h, x, observation):
+    """Fill `shows.mass` with what h shows, given that x showed the observation (-1: unknown).
+
+    Returns the first entry of the emission row and the one past it.
+    """
+    start, stop = rows.start[h], rows.start[h + 1]
+    seen = -1
+    if observation >= 0 and stop - start > 1:
+        seen = find_label(rows, x, observation)
+    if seen < 0:
+        for j in range(stop - start):
+            shows.mass[j] = rows.probability[start + j]
+    elif h == x:
+        shows.mass[0] = 1.0
+        return seen, seen + 1
+    else:
+        scatter(rows, x, p_seen)
+        counterfactual_row(coupling, rows, h, x, seen, p_seen, shows)
+        unscatter(rows, x, p_seen)
+    return start, stop
+
+
+@bare
+def next_node(target, cell, action, shown):
+    """Return what the target remembers after an action and what it showed."""
+    if target.kind == MEMORY:
+        return target.following[target.node[cell], action, shown]
+    return shown
+
+
+@bare
+def land(pairs, work, passed, later, k, x, observation, cell, action, h, moved):
+    """Let mass arrive in h, which is no end, where the factual world is at place k.
+
+    There x showed the observation (-1: nothing is known).
+    """
+    hidden, target = pairs.hidden, pairs.target
+    walking = passed.shown.size > 0
+    if target.kind == FULL:
+        add(work.mass, work.cells, work.size, later, k, target.cell[h, 0], moved)
+        if not walking:
+            return
+    low, high = show(hidden.emission, pairs.showing, work.p_seen, work.shows, h, x, observation)
+    for s in range(low, high):
+        share = moved * work.shows.mass[s - low]
+        if share > 0.0:
+            shown = hidden.emission.label[s]
+            if walking:
+                passed.shown[shown] += share
+            if target.kind != FULL:
+                at = target.cell[h, next_node(target, cell, action, shown)]
+                add(work.mass, work.cells, work.size, later, k, at, share)
+
+
+@bare
+def push_pairs(pairs, work, passed, episode, t):
+    """Move both worlds by the logged step t, from one side of the working space to the other.
+
+    At the last logged step the factual world is added up: nothing follows from it any more.
+    """
+    hidden, log, trace = pairs.hidden, pairs.log, work.trace
+    i = log.start[episode] + t
+    last = i + 1 == log.stop[episode]
+    observation = seen_at(log, episode, t + 1)
+    look_back_from(trace, t + 1)
+    work.size[1 - t % 2] = 0
+    for k in range(trace.size[t]):
+        if work.size[t % 2, k] == 0:
+            continue
+        h = trace.support[t, k]
+        seen_row = h * hidden.actions + log.action[i]
+        count = branch_from(hidden, trace, log, h, i)
+        if last:
+            for b in range(count):
+                trace.onward[b] = 0
+        scatter(hidden.rows, seen_row, work.p_state)
+        acted = behavior_row(pairs.behavior, log, h, i)
+        if pairs.shared:
+            scatter(pairs.behavior.rows, acted, work.p_action)
+        push_cells(pairs, work, passed, t % 2, k, i, seen_row, count, observation)
+        if pairs.shared:
+            unscatter(pairs.behavior.rows, acted, work.p_action)
+        unscatter(hidden.rows, seen_row, work.p_state)
+    look_away_from(trace, t + 1)
+
+
+@bare
+def push_cells(pairs, work, passed, now, k, i, seen_row, count, observation):
+    """Move all cells that go with one factual state, along the branches of the factual path.
+
+    Rows without a label of the factual one go by the model alone. Where states show the same
+    always, these are added up first and spread over the branches together.
+    """
+    hidden, target, trace = pairs.hidden, pairs.target, work.trace
+    later = 1 - now
+    alone, alone_cells = work.alone, work.alone_cells
+    label, probability, start = target.moves.label, target.moves.probability, target.moves.start
+    arrived = 0
+    going = 0.0
+    for slot in range(work.size[now, k]):
+        cell = work.cells[now, k, slot]
+        here = work.mass[now, k, cell]
+        work.mass[now, k, cell] = 0.0
+        going += here
+        policy_row = target.row[cell]
+        first, stop = target.rows.start[policy_row], target.rows.start[policy_row + 1]
+        choose_action(
+            target.rows,
+            policy_row,
+            pairs.shared,
+            work.p_action,
+            pairs.log.action[i],
+            work.choices,
+        )
+        for j in range(first, stop):
+            share = here * work.choices.mass[j - first]
+            if share == 0.0:
+                continue
+            action = target.rows.label[j]
+            row = target.state[cell] * hidden.actions + action
+            apart = pairs.coupling.kind == INDEPENDENT and row != seen_row
+            apart = apart or hidden.classes[row] & hidden.classes[seen_row] == 0
+            if passed.row.size > 0:
+                note_row(hidden.rows, work.p_state, passed, row, seen_row, share)
+            if apart and pairs.certain and passed.row.size == 0:
+                choice = target.choice[cell] + j - first
+                passed.sums[EARNED] += share * target.earned[choice]
+                for o in range(len(passed.outcome)):
+                    passed.outcome[o] += share * target.ended[choice, o]
+                for e in range(start[choice], start[choice + 1]):
+                    at = label[e]
+                    if alone[at] == 0.0:
+                        alone_cells[arrived] = at
+                        arrived += 1
+                    alone[at] += share * probability[e]
+            else:
+                push_row(
+                    pairs,
+                    work,
+                    passed,
+                    later,
+                    cell,
+                    action,
+                    share,
+                    row,
+                    seen_row,
+                    count,
+                    observation,
+                )
+    passed.sums[GOING] += going
+    for b in range(count):
+        place, share = trace.onward[b], trace.chance[b]
+        for slot in range(arrived):
+            at = alone_cells[slot]
+            add(work.mass, work.cells, work.size, later, place, at, share * alone[at])
+    for slot in range(arrived):
+        alone[alone_cells[slot]] = 0.0
+
+
+@bare
+def note_row(rows, p_state, passed, row, seen_row, share):
+    """Note where the mass is, and whether there is anything in common with the factual row."""
+    passed.row[row] += share
+    if row != seen_row:
+        passed.sums[OTHER] += share
+        if not meets(rows, row, p_state):
+            passed.sums[APART] += share
+
+
+@bare
+def push_row(pairs, work, passed, later, cell, action, share, row, seen_row, count, observation):
+    """Move the mass of one cell and action along each branch of the factual path."""
+    hidden, target, trace = pairs.hidden, pairs.target, work.trace
+    rows, mass = hidden.rows, work.moves.mass
+    for b in range(count):
+        amount = share * trace.chance[b]
+        seen_entry = trace.entry[b]
+        x = hidden.next_state[seen_entry]
+        low, high = rows.start[row], rows.start[row + 1]
+        if row == seen_row:  # consistency: what happened happens again
+            low, high = seen_entry, seen_entry + 1
+            mass[0] = 1.0
+        else:
+            counterfactual_row(
+                pairs.coupling, rows, row, seen_row, seen_entry, work.p_state, work.moves
+            )
+        kept = 0.0
+        for e in range(low, high):
+            moved = amount * mass[e - low]
+            kept += min(mass[e - low], rows.probability[e])
+            if moved == 0.0:
+                continue
+            passed.sums[EARNED] += moved * hidden.reward[e]
+            passed.sums[ABSOLUTE] += moved * abs(hidden.reward[e])
+            h = hidden.next_state[e]
+            place = trace.onward[b]
+            if hidden.outcome[h] >= 0:
+                passed.outcome[hidden.outcome[h]] += moved
+            elif pairs.certain and passed.row.size == 0:
+                node = 0
+                if target.kind != FULL:
+                    node = next_node(target, cell, action, hidden.shows[h])
+                at = target.cell[h, node]
+                add(work.mass, work.cells, work.size, later, place, at, moved)
+            else:
+                land(pairs, work, passed, later, place, x, observation, cell, action, h, moved)
+        passed.sums[MOVED] += amount * max(0.0, 1.0 - kept)
+
+
+@bare
+def push_alone(pairs, work, passed, now):
+    """Move the world under the target by one step of the model alone, after the logged end."""
+    hidden, rows, policy = pairs.hidden, pairs.hidden.rows, pairs.target.rows
+    later = 1 - now
+    work.size[later] = 0
+    for slot in range(work.size[now, 0]):
+        cell = work.cells[now, 0, slot]
+        here = work.mass[now, 0, cell]
+        work.mass[now, 0, cell] = 0.0
+        passed.sums[GOING] += here
+        policy_row = pairs.target.row[cell]
+        for j in range(
+            pairs.target.rows.start[policy_row], pairs.target.rows.start[policy_row + 1]
+        ):
+            share = here * pairs.target.rows.probability[j]
+            action = pairs.target.rows.label[j]
+            row = pairs.target.state[cell] * hidden.actions + action
+            passed.row[row] += share
+            for e in range(rows.start[row], rows.start[row + 1]):
+                moved = share * rows.probability[e]
+                h = hidden.next_state[e]
+                passed.sums[ABSOLUTE] += moved * abs(hidden.reward[e])
+                if moved > 0.0 and hidden.outcome[h] >= 0:
+                    passed.outcome[hidden.outcome[h]] += moved
+                elif moved > 0.0:
+                    land(pairs, work, passed, later, 0, -1, -1, cell, action, h, moved)
+
+
+@bare
+def exact_pairs(
+    first,
+    last,
+    pairs,
+    work,
+    passed,
+    discount,
+    values_after,
+    outcomes_after,
+    outcome_mass,
+    expected_return,
+):
+    """Push both worlds of episodes first .. last - 1 through their steps.
+
+    What follows from a cell with h steps left is known: `values_after` [H + 1, C],
+    `outcomes_after` [H + 1, C, O + 1]. Writes `outcome_mass` [n, O + 1] (last: none) and
+    `expected_return` [n]. Returns -1, or the first impossible episode.
+    """
+    ends = outcome_mass.shape[1] - 1
+    log = pairs.log
+    for episode in range(first, last):
+        if not begin(pairs, work, episode):
+            return episode
+        weight = 1.0
+        earned = 0.0
+        passed.outcome[:] = 0.0
+        length = log.stop[episode] - log.start[episode]
+        for t in range(length):
+            passed.sums[:] = 0.0
+            push_pairs(pairs, work, passed, episode, t)
+            earned += weight * passed.sums[EARNED]
+            weight *= discount
+        for o in range(ends):
+            outcome_mass[episode, o] += passed.outcome[o]
+        left = log.left[episode]
+        now = length % 2
+        for slot in range(work.size[now, 0]):
+            cell = work.cells[now, 0, slot]
+            here = work.mass[now, 0, cell]
+            work.mass[now, 0, cell] = 0.0
+            earned += weight * here * values_after[left, cell]
+            for o in range(ends + 1):
+                outcome_mass[episode, o] += here * outcomes_after[left, cell, o]
+        expected_return[episode] = earned
+    return -1
+
+
+class Cases(NamedTuple):
+    """Similar past cases of the rows that one step can be at; working space of one thread."""
+
+    number: NDArray[np.float64]  # [H A]
+    order: NDArray[np.int64]  # [H A]
+    mass: NDArray[np.float64]  # [H A]
+    own: NDArray[np.float64]  # [H A] how often the episode itself is at each row, expected
+
+
+def make_cases(size: int) -> Cases:
+    """Return working space for so many rows."""
+    return Cases(np.empty(size), np.empty(size, np.int64), np.empty(size), np.zeros(size))
+
+
+class HiddenSteps(NamedTuple):
+    """What `walk_pairs` writes; all but the last three is as of `walk.Steps`."""
+
+    influence: NDArray[np.float64]  # [n, H]
+    mass: NDArray[np.float64]  # [n, H]
+    earned: NDArray[np.float64]  # [n, H]
+    evidence: NDArray[np.float64]  # [n, H]
+    thin: NDArray[np.float64]  # [n, H]
+    other: NDArray[np.float64]  # [n, H]
+    apart: NDArray[np.float64]  # [n, H]
+    seen: NDArray[np.float64]  # [n, H + 1, Z] of each observation, without outcome; or of size 0
+    latent: NDArray[np.float64]  # [n, H + 1, H] of each hidden state, without outcome; or of size 0
+    ended: NDArray[np.float64]  # [n, H + 1, O] of each outcome by then; or of size 0
+
+
+@bare
+def walk_pairs(
+    first, last, pairs, work, passed, cases, counts, own_start, own_row, own_count, thin, steps
+):
+    """Walk through both worlds of episodes first .. last - 1, to the horizon.
+
+    `counts` [H A] are the expected logged transitions behind each row; those of the episode
+    itself, of rows own_row[own_start[i] : own_start[i + 1]], are taken off. Returns as
+    `exact_pairs` does.
+    """
+    keep = steps.seen.shape[0] > 0
+    log = pairs.log
+    for episode in range(first, last):
+        if not begin(pairs, work, episode):
+            return episode
+        for place in range(own_start[episode], own_start[episode + 1]):
+            cases.own[own_row[place]] += own_count[place]
+        if keep:
+            steps.seen[episode, 0, seen_at(log, episode, 0)] = 1.0
+            keep_latent(pairs, work, 0, steps.latent, episode, 0)
+        passed.outcome[:] = 0.0
+        length = log.stop[episode] - log.start[episode]
+        for t in range(length + log.left[episode]):
+            passed.sums[:] = 0.0
+            passed.row[:] = 0.0
+            passed.shown[:] = 0.0
+            if t < length:
+                push_pairs(pairs, work, passed, episode, t)
+            else:
+                push_alone(pairs, work, passed, t % 2)
+            going = passed.sums[GOING]
+            steps.mass[episode, t] = going
+            steps.earned[episode, t] = passed.sums[ABSOLUTE]
+            steps.other[episode, t] = passed.sums[OTHER]
+            steps.apart[episode, t] = passed.sums[APART]
+            if going > 0.0:
+                steps.influence[episode, t] = passed.sums[MOVED] / going
+                weigh_cases(passed, counts, cases, thin, steps, episode, t)
+            if keep:
+                steps.seen[episode, t + 1] = passed.shown
+                steps.ended[episode, t + 1] = passed.outcome
+                keep_latent(pairs, work, 1 - t % 2, steps.latent, episode, t + 1)
+        now = (length + log.left[episode]) % 2
+        for slot in range(work.size[now, 0]):
+            work.mass[now, 0, work.cells[now, 0, slot]] = 0.0
+        for place in range(own_start[episode], own_start[episode + 1]):
+            cases.own[own_row[place]] = 0.0
+    return -1
+
+
+@bare
+def keep_latent(pairs, work, side, latent, episode, t):
+    """Add up the mass of each hidden state under the target."""
+    for k in range(work.size.shape[1]):
+        for slot in range(work.size[side, k]):
+            cell = work.cells[side, k, slot]
+            latent[episode, t, pairs.target.state[cell]] += work.mass[side, k, cell]
+
+
+@bare
+def weigh_cases(passed, counts, cases, thin, steps, episode, t):
+    """Write the weighted median of the similar past cases, and the mass on few of them."""
+    count = 0
+    for row in range(len(counts)):
+        if passed.row[row] > 0.0:
+            cases.number[count] = max(0.0, counts[row] - cases.own[row])
+            cases.mass[count] = passed.row[row]
+            cases.order[count] = count
+            count += 1
+    for b in range(count):
+        if cases.number[b] < thin:
+            steps.thin[episode, t] += cases.mass[b]
+    sort_by_ratio(cases.number, cases.order, count)
+    going, passing = passed.sums[GOING], 0.0
+    for b in range(count):
+        passing += cases.mass[cases.order[b]]
+        steps.evidence[episode, t] = cases.number[b]
+        if 2.0 * passing >= going * (1.0 - 1e-12):
+            break
+
+
+@bare
+def draw_pair_step(first, last, pairs, work, t, path, chosen, keys, state, seen, action, reward):
+    """Draw step t of the worlds under the target of episodes first .. last - 1.
+
+    `path` [n, draws, T + 1] are hidden paths as they were, `chosen` [n, draws, A] the target's rows
+    now. Writes `state` [n, draws, H + 1] (an end is a state) and `seen` (-1 at an end that shows
+    nothing) at t + 1, `action` and `reward` at t. Uses the numbers 4 t + 1 .. 4 t + 3 of each draw.
+    Those that have ended stay as they are.
+    """
+    hidden, log, rows = pairs.hidden, pairs.log, pairs.hidden.rows
+    for episode in range(first, last):
+        i = log.start[episode] + t
+        logged = i < log.stop[episode]
+        if t >= log.stop[episode] - log.start[episode] + log.left[episode]:
+            continue
+        for d in range(state.shape[1]):
+            h = state[episode, d, t]
+            if h < 0 or hidden.outcome[h] >= 0:
+                continue
+            counter = d * DRAW_STRIDE + NUMBERS * t
+            was = path[episode, d, t] if logged else -1
+            u = uniform(keys[episode], counter + 1)
+            a = draw_action(pairs, work, chosen[episode], d, was, i, u)
+            row = h * hidden.actions + a
+            low, high = rows.start[row], rows.start[row + 1]
+            for e in range(low, high):
+                work.moves.mass[e - low] = rows.probability[e]
+            x, observation = -1, -1
+            if logged:
+                x = path[episode, d, t + 1]
+                observation = seen_at(log, episode, t + 1)
+                seen_row = path[episode, d, t] * hidden.actions + log.action[i]
+                seen_entry = entry_to(hidden, seen_row, x)
+                if row == seen_row:
+                    low, high = seen_entry, seen_entry + 1
+                    work.moves.mass[0] = 1.0
+                else:
+                    scatter(rows, seen_row, work.p_state)
+                    counterfactual_row(
+                        pairs.coupling, rows, row, seen_row, seen_entry, work.p_state, work.moves
+                    )
+                    unscatter(rows, seen_row, work.p_state)
+            u = uniform(keys[episode], counter + 2)
+            e = low + pick_by_mass(work.moves.mass, 0, high - low, u)
+            reached = hidden.next_state[e]
+            action[episode, d, t] = a
+            reward[episode, d, t] = hidden.reward[e]
+            state[episode, d, t + 1] = reached
+            low, high = show(
+                hidden.emission, pairs.showing, work.p_seen, work.shows, reached, x, observation
+            )
+            if high > low:
+                u = uniform(keys[episode], counter + 3)
+                place = low + pick_by_mass(work.shows.mass, 0, high - low, u)
+                seen[episode, d, t + 1] = hidden.emission.label[place]
+    return 0
+
+
+@bare
+def entry_to(hidden, row, x):
+    """Return the entry of a row that leads to x."""
+    return find_label(hidden.rows, row, hidden.labels[x])
+
+
+@bare
+def draw_action(pairs, work, chosen, d, h, i, u):
+    """Draw the target's action from row d, given the logged one of step i in h (-1: alone)."""
+    rows, mass = work.chosen, work.chosen.probability
+    append_row(rows, 0, chosen, d)
+    if h >= 0 and pairs.shared and rows.start[1] > 1:
+        acted = behavior_row(pairs.behavior, pairs.log, h, i)
+        scatter(pairs.behavior.rows, acted, work.p_action)
+        gumbel_max_row(rows, 0, work.p_action, pairs.log.action[i], work.choices)
+        unscatter(pairs.behavior.rows, acted, work.p_action)
+        mass = work.choices.mass
+    return rows.label[pick_by_mass(mass, 0, rows.start[1], u)]

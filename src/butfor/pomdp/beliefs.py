@@ -1,0 +1,92 @@
+"""What can be known of the hidden state as time goes on: beliefs, and a behaviour's own rows."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sparse
+from numpy.typing import NDArray
+
+from butfor.episodes import Episodes
+from butfor.pomdp.model import TabularPOMDP
+from butfor.pomdp.policies import BeliefPolicy, FiniteController
+from butfor.variables import Floats
+
+
+@lru_cache(maxsize=8)
+def transition_matrices(model: TabularPOMDP) -> tuple[sparse.csr_array, ...]:
+    """Moves between hidden states by action, each [H, H]."""
+    dynamics = model.dynamics
+    state, action = np.divmod(dynamics.entry_row, dynamics.n_actions)
+    return tuple(
+        sparse.csr_array(
+            (
+                dynamics.probability[action == a],
+                (state[action == a], dynamics.next_state[action == a]),
+            ),
+            shape=(model.n_states, model.n_states),
+        )
+        for a in range(dynamics.n_actions)
+    )
+
+
+def first_beliefs(model: TabularPOMDP, seen: NDArray[Any]) -> Floats:
+    """Beliefs after the first observations [m], [m, H]."""
+    return _scaled(model.initial * _chances(model, seen), model)
+
+
+def next_beliefs(
+    model: TabularPOMDP, beliefs: Floats, action: NDArray[Any], seen: NDArray[Any]
+) -> Floats:
+    """Beliefs after actions [m] and what they showed [m], no episode having ended, [m, H]."""
+    moved = np.empty_like(beliefs)
+    for a, matrix in enumerate(transition_matrices(model)):
+        mine = action == a
+        if mine.any():
+            moved[mine] = (matrix.T @ beliefs[mine].T).T
+    moved[:, model.outcome >= 0] = 0.0
+    return _scaled(moved * _chances(model, seen), model)
+
+
+def history_rows(
+    episodes: Episodes, model: TabularPOMDP, policy: FiniteController | BeliefPolicy
+) -> Floats:
+    """The policy's row at each logged step, from what was seen until then, [N, A]."""
+    rows = np.empty((len(episodes.state), model.n_actions))
+    remembered = isinstance(policy, FiniteController)
+    node = np.zeros(len(episodes), dtype=np.int64)
+    beliefs = np.zeros((0 if remembered else len(episodes), model.n_states))
+    for t in range(int(episodes.lengths.max())):
+        going = np.flatnonzero(episodes.lengths > t)
+        row = episodes.offsets[going] + t
+        seen, done = episodes.state[row], episodes.action[row - 1]
+        if isinstance(policy, FiniteController):
+            before = policy.following[node[going], done, seen]
+            node[going] = policy.first[seen] if t == 0 else before
+            rows[row] = policy.action[node[going]]
+        else:
+            beliefs[going] = (
+                first_beliefs(model, seen)
+                if t == 0
+                else next_beliefs(model, beliefs[going], done, seen)
+            )
+            rows[row] = policy.rows(beliefs[going], model.n_actions)
+    return rows
+
+
+def _chances(model: TabularPOMDP, seen: NDArray[Any]) -> Floats:
+    """Probability of what was seen in each hidden state, [m, H]."""
+    return np.asarray(model.emission.tocsc()[:, seen].T.toarray())
+
+
+def _scaled(weights: Floats, model: TabularPOMDP) -> Floats:
+    total = weights.sum(axis=1, keepdims=True)
+    if (total == 0).any():
+        first = int((total[:, 0] == 0).argmax())
+        raise ValueError(
+            f"belief {first}: the model holds what was seen impossible; was the log made by "
+            "another model?"
+        )
+    return np.asarray(weights / total)
