@@ -32,7 +32,7 @@ class Hidden(NamedTuple):
     classes: NDArray[np.uint64]  # [H A] one bit for each class of labels that a row has
     initial: NDArray[np.float64]  # [H]
     outcome: NDArray[np.int32]  # [H] -1: none
-    emission: Rows  # [H] labels are observations; an end may show nothing: an empty row
+    emission: Rows  # [H] labels are observations; ends may show nothing: empty rows
     shows: NDArray[np.int32]  # [H] what a state always shows; -1: nothing, or by chance
     showing: Rows  # [Z] by observation: the states without outcome that can show it
     ends: Rows  # [O] by outcome: the states that are this end

@@ -408,11 +408,9 @@ def push_alone(pairs, work, passed, now):
         work.mass[now, 0, cell] = 0.0
         passed.sums[GOING] += here
         policy_row = pairs.target.row[cell]
-        for j in range(
-            pairs.target.rows.start[policy_row], pairs.target.rows.start[policy_row + 1]
-        ):
-            share = here * pairs.target.rows.probability[j]
-            action = pairs.target.rows.label[j]
+        for j in range(policy.start[policy_row], policy.start[policy_row + 1]):
+            share = here * policy.probability[j]
+            action = policy.label[j]
             row = pairs.target.state[cell] * hidden.actions + action
             passed.row[row] += share
             for e in range(rows.start[row], rows.start[row + 1]):

@@ -36,7 +36,7 @@ class TabularPOMDP:
     """
 
     dynamics: TabularMDP  # rows h A + a over hidden states; empty for ends; without outcomes
-    emission: sparse.csr_array  # [H, Z] what each state shows; a row of an end may be empty
+    emission: sparse.csr_array  # [H, Z] what each state shows; rows of ends may be empty
     outcome: Integers  # [H] which end a state is, -1: none
     outcomes: tuple[Outcome, ...]
     state_variables: tuple[Variable, ...]  # of the hidden state
@@ -68,7 +68,7 @@ class TabularPOMDP:
             Rows of ends do not matter.
         emission : [H, Z], or [H] whole numbers
             A distribution over observations for each state, or the one observation it shows. The
-            row of an end may be all 0 (or -1): what is seen there is then no evidence.
+            rows of all ends may be 0 (or -1): what is seen there is then no evidence.
         initial : [H]
             Distribution of the first state.
         outcome : [H], optional
@@ -354,6 +354,12 @@ def _check_emission(
         raise ValueError(
             f"emission: the row of state {first} sums to {total[first]:.9g}, not to 1; divide each "
             "row by its sum if that is what is meant"
+        )
+    silent = (total == 0) & (outcome >= 0)
+    if silent.any() and (silent != (outcome >= 0)).any():
+        raise ValueError(
+            f"emission: the end {int(silent.argmax())} shows nothing, other ends show something; "
+            "let all ends show something, or none"
         )
     matrix.data /= np.repeat(np.where(total > 0, total, 1.0), np.diff(matrix.indptr))
     return matrix

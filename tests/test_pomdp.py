@@ -1,0 +1,288 @@
+"""Hidden states: identities by enumeration, twins, draws, posteriors, errors."""
+
+from collections import Counter
+from itertools import product
+from random import Random
+
+import numpy as np
+import pytest
+
+import butfor as bf
+from butfor.pomdp.chain import model_value
+from butfor.pomdp.task import prepare_hidden_task
+from tests.hidden import log_of, plain_agent, plain_model, random_agents, random_pomdp
+from tests.reference import pomdp as reference
+from tests.support import frequencies_agree, labelled_model, random_policy, simulate_log
+
+HORIZON = 2
+KINDS = ("seen", "latent", "controller")
+MODELS = [  # six tiny models
+    {"certain": False, "labels": False, "reward_seen": True},
+    {"certain": False, "labels": True, "reward_seen": False, "silent": True},
+    {"certain": True, "labels": False, "reward_seen": False, "silent": True},
+    {"certain": True, "labels": True, "reward_seen": True},
+    {"certain": False, "labels": True, "reward_seen": True},
+    {"certain": True, "labels": False, "reward_seen": True},
+]
+
+
+@pytest.fixture(scope="module", params=range(len(MODELS)))
+def problem(request):
+    """A model, two sets of policies of every kind."""
+    generator = np.random.default_rng(request.param)
+    model = random_pomdp(generator, **MODELS[request.param])
+    return model, random_agents(generator, model), random_agents(generator, model)
+
+
+@pytest.fixture(scope="module", params=product(["latent", "controller"], [True, False]), ids=str)
+def answer(request, problem):
+    """Every episode under a behaviour, with the reference's answer for a target."""
+    model, behaviors, targets = problem
+    kind, shared = request.param
+    target = targets[KINDS[len(plain_model(model).rows) % 3 if shared else -1]]
+    found = enumerated(model, behaviors[kind], target, shared, 0.9)
+    return behaviors[kind], target, shared, found
+
+
+def enumerated(model, behavior, target, shared, discount=1.0):
+    """What can be seen, and the reference's answer, under a behaviour."""
+    found = reference.exact_outcomes(
+        plain_model(model),
+        plain_agent(behavior),
+        plain_agent(target),
+        shared=shared,
+        horizon=HORIZON,
+        discount=discount,
+    )
+    worlds = list(found)
+    weight, probability, expected = (
+        np.array([found[seen][part] for seen in worlds]) for part in range(3)
+    )
+    return log_of(worlds, model, HORIZON), weight, probability, expected
+
+
+def noise(shared):
+    return "shared" if shared else "fresh"
+
+
+def seen_under(model, behavior):
+    """All that can be seen under a behaviour, as a log, with the probability of each."""
+    weight = Counter()
+    for seen, _, _, mass in reference.every_world(
+        plain_model(model), plain_agent(behavior), HORIZON
+    ):
+        weight[seen] += mass
+    return log_of(list(weight), model, HORIZON), np.array(list(weight.values()))
+
+
+# --------------------------------------------------------------------------- twins and identities
+
+
+def test_exact_chain_is_the_mean_over_every_hidden_path(problem, answer):
+    model, _, _ = problem
+    behavior, target, shared, (log, _, probability, expected) = answer
+    result = bf.counterfactual_outcomes(
+        log, model, target, behavior=behavior, action_noise=noise(shared), discount=0.9
+    )
+    np.testing.assert_allclose(result.probability, probability, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(result.expected_return, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("target_kind", KINDS)
+@pytest.mark.parametrize("behavior_kind", KINDS)
+def test_mean_over_every_episode_is_the_law_of_the_target(
+    problem, behavior_kind, target_kind, shared
+):
+    model, behaviors, targets = problem
+    behavior, target = behaviors[behavior_kind], targets[target_kind]
+    log, weight = seen_under(model, behavior)
+    result = bf.counterfactual_outcomes(
+        log, model, target, behavior=behavior, action_noise=noise(shared)
+    )
+    law = np.zeros(len(model.outcomes) + 1)
+    for seen, _, _, mass in reference.every_world(plain_model(model), plain_agent(target), HORIZON):
+        law[seen.outcome] += mass
+    np.testing.assert_allclose(weight.sum(), 1.0, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(weight @ result.probability, law, rtol=0, atol=1e-12)
+    task = prepare_hidden_task(log, model, target, behavior=behavior)
+    value = model_value(task)
+    np.testing.assert_allclose(weight @ result.expected_return, value, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_null_target_equal_to_behavior_gives_back_every_episode(problem, kind):
+    model, behaviors, _ = problem
+    log, _ = seen_under(model, behaviors[kind])
+    result = bf.counterfactual_outcomes(log, model, behaviors[kind], behavior=behaviors[kind])
+    observed = np.zeros_like(result.probability)
+    observed[np.arange(len(log)), log.outcome] = 1.0
+    np.testing.assert_allclose(result.probability, observed, rtol=0, atol=1e-12)
+    if model.reward_seen:
+        np.testing.assert_allclose(result.difference, 0.0, rtol=0, atol=1e-12)
+
+
+def test_ignoring_a_behavior_that_saw_the_state_breaks_the_decomposition(problem):
+    model, behaviors, targets = problem
+    log, weight = seen_under(model, behaviors["latent"])
+    right, wrong = (
+        bf.counterfactual_outcomes(
+            log, model, targets["seen"], behavior=behavior, action_noise="fresh"
+        )
+        for behavior in (behaviors["latent"], None)
+    )
+    assert np.abs(weight @ (right.probability - wrong.probability)).max() > 1e-4
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("kinds", [("latent", "controller"), ("seen", "seen")])
+def test_exact_chain_is_what_worlds_with_real_gumbel_noise_do(kinds, shared):
+    generator = np.random.default_rng(5)
+    model = random_pomdp(generator, reward_seen=False)
+    behavior, target = (random_agents(generator, model)[kind] for kind in kinds)
+    plain, agents = plain_model(model), (plain_agent(behavior), plain_agent(target))
+    random = Random(7)
+    together = Counter(
+        reference.gumbel_worlds(plain, *agents, shared=shared, horizon=2, uniform=random.random)
+        for _ in range(40_000)
+    )
+    often = Counter()
+    for (seen, _), times in together.items():
+        often[seen] += times
+    worlds = [seen for seen, times in often.items() if times >= 300]
+    assert len(worlds) > 10
+    result = bf.counterfactual_outcomes(
+        log_of(worlds, model, 2), model, target, behavior=behavior, action_noise=noise(shared)
+    )
+    counts = np.array([[together[seen, o] for o in (0, 1, -1)] for seen in worlds])
+    draws = np.array([[often[seen]] for seen in worlds])
+    assert frequencies_agree(counts, result.probability, draws)
+    assert not frequencies_agree(counts, result.probability[::-1], draws)
+
+
+@pytest.mark.parametrize("mechanism", [None, bf.MaximalCoupling(), bf.Independent()])
+@pytest.mark.parametrize("action_noise", ["shared", "fresh"])
+def test_model_in_which_all_is_seen_gives_the_answer_of_the_mdp(mechanism, action_noise):
+    generator = np.random.default_rng(3)
+    model = labelled_model(generator, np.array([0, 0, 1, 2]))
+    behavior, target = random_policy(generator, model), random_policy(generator, model)
+    log = simulate_log(generator, model, behavior, 60, 6)
+    options = {"mechanism": mechanism, "action_noise": action_noise, "behavior": behavior}
+    plain = bf.counterfactual_outcomes(log, model, target, discount=0.9, **options)
+    hidden = bf.counterfactual_outcomes(
+        log, bf.TabularPOMDP.from_mdp(model), target, discount=0.9, **options
+    )
+    np.testing.assert_allclose(hidden.probability, plain.probability, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(hidden.expected_return, plain.expected_return, rtol=0, atol=1e-13)
+
+
+# ----------------------------------------------------------------------------------------- draws
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_draws_agree_with_the_exact_chain(problem, kind):
+    model, behaviors, targets = problem
+    log, _ = seen_under(model, behaviors["latent"])
+    some = log.select(np.arange(12))
+    exact = bf.counterfactual_outcomes(some, model, targets[kind], behavior=behaviors["latent"])
+    draws = bf.sample_counterfactuals(
+        some, model, targets[kind], behavior=behaviors["latent"], draws=4000, seed=1
+    )
+    counts = np.stack([(draws.outcome == o).sum(axis=1) for o in (0, 1, -1)], axis=1)
+    assert frequencies_agree(counts, exact.probability, 4000)
+    assert draws.latent.shape == draws.state.shape
+    gap = draws.returns().mean(axis=1) - exact.expected_return
+    # rewards are 0 or 1, three of them: Hoeffding with range 3, false alarm 1e-6 over 12 means
+    assert np.abs(gap).max() < 3 * np.sqrt(np.log(2 * 12 / 1e-6) / 2 / 4000)
+
+
+def test_draws_do_not_depend_on_threads_or_other_episodes(problem):
+    model, behaviors, targets = problem
+    log, _ = seen_under(model, behaviors["latent"])
+    options = {"behavior": behaviors["latent"], "draws": 3, "seed": 2}
+    all_of_them = bf.sample_counterfactuals(log, model, targets["controller"], threads=1, **options)
+    again = bf.sample_counterfactuals(log, model, targets["controller"], threads=2, **options)
+    alone = bf.sample_counterfactuals(log.select([5]), model, targets["controller"], **options)
+    np.testing.assert_array_equal(all_of_them.latent, again.latent)
+    np.testing.assert_array_equal(all_of_them.latent[5:6], alone.latent)
+
+
+def test_policy_on_beliefs_that_looks_at_the_last_observation_only_agrees_with_the_chain():
+    """With states that always show the same, a belief tells what was seen last."""
+    generator = np.random.default_rng(8)
+    model = random_pomdp(generator, certain=True)
+    table = random_agents(generator, model)["seen"]
+    behavior = random_agents(generator, model)["latent"]
+    shown = model.emission.toarray()
+
+    def act(beliefs):
+        return (beliefs @ shown) @ table
+
+    some = seen_under(model, behavior)[0].select(np.arange(10))
+    exact = bf.counterfactual_outcomes(some, model, table, behavior=behavior)
+    result = bf.counterfactual_outcomes(
+        some, model, bf.BeliefPolicy(act), behavior=behavior, draws=4000
+    )
+    assert result.draws == 4000
+    counts = np.rint(result.probability * 4000).astype(int)
+    assert frequencies_agree(counts, exact.probability, 4000)
+
+
+def test_behavior_on_beliefs_is_worked_out_from_the_history():
+    generator = np.random.default_rng(9)
+    model = random_pomdp(generator, certain=True)
+    table = random_agents(generator, model)["seen"]
+    shown = model.emission.toarray()
+    target = random_agents(generator, model)["controller"]
+    log, _ = seen_under(model, table)
+    behavior = bf.BeliefPolicy(lambda beliefs: (beliefs @ shown) @ table)
+    result, expected = (
+        bf.counterfactual_outcomes(log, model, target, behavior=made) for made in (behavior, table)
+    )
+    np.testing.assert_allclose(result.probability, expected.probability, rtol=0, atol=1e-12)
+
+
+# ------------------------------------------------------------------------------------- posteriors
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_posterior_is_that_of_enumeration(problem, kind):
+    model, behaviors, _ = problem
+    expected = reference.posterior(plain_model(model), plain_agent(behaviors[kind]), HORIZON)
+    found = bf.latent_posterior(
+        log_of(list(expected), model, HORIZON), model, behavior=behaviors[kind]
+    )
+    for episode, table in enumerate(expected.values()):
+        np.testing.assert_allclose(found.of(episode), table, atol=1e-12)
+    totals = np.add.reduceat(found.probability, found.start[:-1])
+    np.testing.assert_allclose(totals, 1.0, atol=1e-12)
+
+
+def test_evidence_is_the_probability_of_what_was_seen(problem):
+    model, behaviors, _ = problem
+    log, weight = seen_under(model, behaviors["latent"])
+    found = bf.latent_posterior(log, model, behavior=behaviors["latent"])
+    np.testing.assert_allclose(np.exp(found.log_evidence), weight, rtol=1e-12)
+
+
+def test_sampled_paths_follow_the_posterior(problem):
+    model, behaviors, _ = problem
+    log, _ = seen_under(model, behaviors["latent"])
+    some = log.select(np.arange(8))
+    found = bf.latent_posterior(some, model, behavior=behaviors["latent"])
+    path = found.sample(4000, seed=3)
+    for episode in range(len(some)):
+        table = found.of(episode)
+        drawn = path[episode, :, : len(table)]
+        counts = np.stack([(drawn == h).sum(axis=0) for h in range(model.n_states)], axis=1)
+        assert frequencies_agree(counts, table, 4000)
+
+
+def test_entropy_and_marginals_of_a_model_in_which_all_is_seen():
+    generator = np.random.default_rng(3)
+    model = labelled_model(generator, None)
+    log = simulate_log(generator, model, random_policy(generator, model), 10, 4)
+    found = bf.latent_posterior(log, bf.TabularPOMDP.from_mdp(model))
+    going = np.concatenate([np.append(np.ones(n, bool), False) for n in log.lengths])
+    np.testing.assert_array_equal(found.entropy[going], 0.0)
+    np.testing.assert_array_equal(found.pair_counts()[:4], bf.policy.action_counts(log))
