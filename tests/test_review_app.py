@@ -1,6 +1,7 @@
 """The review app in process: its pages and their twins, its rules, and all that it refuses."""
 
 import csv
+import html
 import io
 import json
 import re
@@ -489,6 +490,76 @@ def test_signing_in_leads_nowhere_else(site, goal):
     assert answer.headers["location"] == "/"
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/episodes?obs=a%26b&model=%C3%A9t%C3%A9+%3F&sort=-id",
+        "/episodes?obs=100%25&after=a%2Bb%23c",
+        "/episodes/%C3%A9t%C3%A9?place=3",
+    ],
+)
+def test_signing_in_leads_back_to_the_page_that_was_asked_for(site, path):
+    client = site.client()
+    page = client.get(client.get(path).headers["location"]).text
+    form = {name: html.unescape(value) for name, value in fields(page).items()}
+    answer = client.post("/sign-in", data=form | {"reviewer": "ann"})
+    assert answer.headers["location"] == path
+
+
+def test_what_was_written_when_the_session_ended_is_shown_again(site, ann):
+    written = {"verdict": "2", "variable": "glucose", "comment": f"first\nsecond {SCRIPT}"}
+    path, page = stay_page(ann), ann.open(stay_page(ann))
+    site.app.app.state.house.sessions.end(ann.client.cookies["butfor_session_8000"])
+    answer = ann.send(path.split("?")[0], page, 401, do="save", **written)
+    assert f'name="next" value="{path}"' in answer.text
+    assert 'value="ann"' in answer.text  # the name is there again
+    shown = html.unescape(visible(answer.text))
+    for text in ("(2) No: something the model did not see", "glucose", "first\nsecond <script>"):
+        assert text in shown
+    assert SCRIPT not in answer.text
+    assert fields(page)["csrf"] not in answer.text
+    back = ann.client.post("/sign-in", data=fields(answer.text) | {"reviewer": "ann"})
+    assert back.headers["location"] == path
+    # a form from before somebody signed in again is refused, with what was written
+    answer = ann.send(path.split("?")[0], page, 403, do="save", **written)
+    assert "glucose" in visible(answer.text)
+    assert f'href="{path}"' in answer.text
+    assert site.store.reviews(site.run.id) == []
+
+
+def test_a_settlement_and_an_undo_lead_back_when_the_session_ended(site):
+    client = site.client()
+    form = {"csrf": "x", "reason": "the chart says so", "verdict": "9"}
+    answer = client.post("/disagreements/817", data=form)
+    assert answer.status_code == 401
+    assert 'name="next" value="/disagreements/817"' in answer.text
+    assert "the chart says so" in answer.text
+    answer = client.post("/reviews/3/withdraw", data={"csrf": "x"})
+    assert answer.status_code == 401
+    assert 'name="next" value="/"' in answer.text
+    assert "What you wrote" not in answer.text
+
+
+def test_after_signing_out_the_name_is_forgotten(site):
+    person = site.reviewer("Zoë O’Neill; 長")
+    assert person.json("/session")["reviewer"] == "Zoë O’Neill; 長"
+    person.client.cookies.delete("butfor_session_8000")
+    assert 'value="Zoë O’Neill; 長"' in person.client.get("/sign-in").text
+    person = site.reviewer("ann")
+    person.client.post("/sign-out", data={"csrf": person.csrf})
+    assert 'value="ann"' not in person.client.get("/sign-in").text
+
+
+def test_reviews_on_two_ports_of_a_machine_do_not_sign_each_other_out(site, tmp_path_factory):
+    other = Site(tmp_path_factory.mktemp("other"), small_audit(), port=8001)
+    ann, bob = site.reviewer("ann"), other.reviewer("bob")
+    cookies = dict(ann.client.cookies) | dict(bob.client.cookies)
+    for person, name in ((ann, "ann"), (bob, "bob")):
+        person.client.cookies.update(cookies)
+        assert person.json("/session")["reviewer"] == name
+    other.store.close()
+
+
 def test_what_is_no_form_no_json_or_too_large_is_refused(ann):
     path = f"/episodes/{ann.next()['slug']}"
     client, token = ann.client, {"x-csrf-token": ann.csrf}
@@ -541,10 +612,26 @@ def test_with_tokens_only_those_named_come_in_and_cookies_need_tls(tmp_path):
     assert attempt("eve", "0123456789abcdef") == 401
     assert attempt("ann", "") == 401
     assert attempt("Bob Dylan", "fedcba9876543210") == 303
-    client = site.client()
-    form = fields(client.get("/sign-in").text)
-    assert [attempt("ann", "x" * 16) for _ in range(TRIES)] == [401] * (TRIES - 1) + [429]
-    assert attempt("ann", "0123456789abcdef") == 429
+    site.store.close()
+
+
+def test_wrong_tokens_are_limited_and_never_keep_the_right_one_out(tmp_path, monkeypatch):
+    monkeypatch.setattr("butfor.review.sessions.ALL_TRIES", 8)
+    tokens = Tokens({"ann": "0123456789abcdef", "bob": "fedcba9876543210"})
+    site = Site(tmp_path, small_audit(), tokens=tokens)
+
+    def attempt(name, token):
+        body = {"reviewer": name, "token": token}
+        return site.client().post("/api/v1/session", json=body).status_code
+
+    names = [("ann", "bob", "eve")[turn % 3] for turn in range(12)]
+    said = [attempt(name, "x" * 16) for name in names]
+    assert said == [401] * TRIES + [429] * (12 - TRIES)
+    for _ in range(8):
+        site.app.app.state.house.tries.note_failure("elsewhere")
+    assert attempt("ann", "x" * 16) == 429
+    assert attempt("ann", "0123456789abcdef") == 200
+    assert attempt("bob", "fedcba9876543210") == 200
     site.store.close()
 
 

@@ -19,7 +19,6 @@ from butfor.report.write import render_report
 from butfor.review.api import KINDS, MOST, export_file
 from butfor.review.desk import STATES, make_slug
 from butfor.review.doors import (
-    COOKIE,
     Form,
     FormPoster,
     HouseOf,
@@ -92,10 +91,10 @@ def render(
     return HTMLResponse(text.encode("utf-8", "replace"), status_code=code)
 
 
-def show_problem(request: Request, status: int, words: str) -> HTMLResponse:
+def show_problem(request: Request, status: int, words: str, **values: Any) -> HTMLResponse:
     """Return a page that says what went wrong."""
     session = find_session(request)
-    return render(request, "problem.html", session, status, words=words, status=status)
+    return render(request, "problem.html", session, status, words=words, status=status, **values)
 
 
 # ------------------------------------------------------------------------------------------ doors
@@ -111,7 +110,7 @@ def show_sign_in(request: Request, house: HouseOf, next: str = "/") -> Response:
         session,
         next=local_path(next),
         with_token=house.tokens is not None,
-        name="",
+        name=house.last_reviewer(request),
     )
     house.give_cookie(page, session)
     return page
@@ -139,7 +138,7 @@ def sign_out(house: HouseOf, session: FormPoster) -> Response:
     """Let somebody go."""
     house.sessions.end(session.id)
     answer = RedirectResponse("/sign-in", 303)
-    answer.delete_cookie(COOKIE)
+    house.take_cookie(answer)
     return answer
 
 

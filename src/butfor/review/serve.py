@@ -93,7 +93,7 @@ def serve(
     with listen(address) as listening, Store(folder) as store:
         port = listening.getsockname()[1]
         desk = Desk(audit, store, store.open_run(audit, settings), show_overview)
-        app = make_app(desk, hosts=address.hosts(port), tokens=tokens, tls=address.tls)
+        app = make_app(desk, hosts=address.hosts(port), port=port, tokens=tokens, tls=address.tls)
         threading.Thread(target=chart_bundle, daemon=True).start()  # takes two seconds, once
         desk.warm_up()
         for name in environment().list_templates():

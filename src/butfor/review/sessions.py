@@ -17,8 +17,8 @@ from butfor.review.verdicts import FieldError, check_reviewer
 
 HOURS = 12
 MOST_SESSIONS = 10_000
-TRIES = 5  # that fail, in a minute, by one name from one address
-ALL_TRIES = 200  # by anybody
+TRIES = 5  # that fail, in a minute, from one address
+ALL_TRIES = 200  # from anywhere
 SHORTEST_TOKEN = 16
 
 
