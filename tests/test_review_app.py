@@ -158,6 +158,8 @@ def test_a_verdict_by_form_leads_to_the_next_stay_and_can_be_undone(site, ann):
 
 def test_skipping_and_drafts(site, ann):
     first = ann.next()
+    longest = {"form": {"comment": "長" * 10_000}, "place": first["place"]}
+    assert ann.post(f"/episodes/{first['slug']}/draft", **longest) == {"kept": True}
     body = {"form": {"verdict": "3", "comment": "not yet"}, "place": first["place"]}
     assert ann.post(f"/episodes/{first['slug']}/draft", **body) == {"kept": True}
     page = ann.open(stay_page(ann))

@@ -2,6 +2,8 @@
 
 import csv
 import io
+import re
+import time
 
 import httpx
 import pytest
@@ -132,6 +134,106 @@ def test_a_draft_is_there_again_after_leaving(base):
         browser.goto(address)
         assert browser.evaluate("document.querySelector('#comment').value") == "half a thought"
         assert browser.evaluate("document.querySelector('[name=verdict][value=\"3\"]').checked")
+
+
+def test_what_was_written_in_the_last_seconds_is_kept_when_the_page_is_left(base):
+    with open_browser() as browser:
+        sign_in(browser, base, "hal")
+        leave(browser, "Enter")
+        address = browser.evaluate("location.href")
+        browser.press("c")
+        browser.type("written and left")
+        browser.goto(f"{base}/about")
+        browser.goto(address)
+        browser.wait_for(READY)
+        assert browser.evaluate("document.querySelector('#comment').value") == "written and left"
+        # another window comes before this one
+        browser.press("c")
+        browser.type(" again")
+        browser.evaluate("Object.defineProperty(document, 'hidden', {get: () => true})")
+        begun = time.monotonic()
+        browser.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+        browser.wait_for("document.querySelector('#draft').innerText == 'Draft kept'")
+        assert time.monotonic() - begun < 2  # not by the clock of five seconds
+        assert browser.problems() == []
+
+
+def test_the_time_spent_goes_on_after_a_reload(base):
+    value = "Number(document.querySelector('[name=seconds]').value)"
+    with open_browser() as browser:
+        sign_in(browser, base, "ida")
+        leave(browser, "Enter")
+        browser.wait_for(f"{value} >= 2")
+        address = browser.evaluate("location.href")
+        browser.goto(f"{base}/")
+        browser.goto(address)
+        assert browser.evaluate(value) >= 2  # nothing written, same window
+        browser.press("c")
+        browser.type("x")
+        browser.goto(f"{base}/")
+        with open_browser() as other:
+            sign_in(other, base, "ida")
+            other.goto(address)
+            assert other.evaluate(value) >= 2  # by the draft
+
+
+def test_closing_the_list_of_keys_does_not_keep_forms_from_being_sent(base):
+    with open_browser() as browser:
+        sign_in(browser, base, "joe")
+        leave(browser, "Enter")
+        address = browser.evaluate("location.href")
+        browser.press("?")
+        browser.click("#keys button")
+        browser.wait_for("!document.querySelector('#keys').open")
+        leave(browser, "s")
+        assert browser.evaluate("location.href") != address
+
+
+def test_a_restart_in_the_middle_of_a_sentence_loses_nothing(tmp_path):
+    folder = small_audit(flags=4).save(tmp_path / "audit")
+    with open_browser() as browser:
+        with server(folder) as (_, base):
+            sign_in(browser, base, "kim")
+            leave(browser, "Enter")
+            address = browser.evaluate("location.href")
+            browser.press("5")
+            browser.press("c")
+            browser.type("half a <b>sentence</b>")
+        with server(folder, "--port", re.search(r"\d+$", base)[0]) as (_, again):
+            assert again == base
+            leave(browser, "Enter", ctrl=True)
+            assert "half a <b>sentence</b>" in browser.text("#typed")
+            assert "will stand in the form again" in browser.text("#typed")
+            assert browser.evaluate("document.querySelector('#reviewer').value") == "kim"
+            leave(browser, "Enter")
+            assert browser.evaluate("location.href") == address
+            comment = browser.evaluate("document.querySelector('#comment').value")
+            assert comment == "half a <b>sentence</b>"
+            assert browser.evaluate("document.querySelector('[value=\"5\"]').checked")
+            assert browser.evaluate("sessionStorage.getItem('sent')") is None
+            leave(browser, "Enter", ctrl=True)
+            assert browser.evaluate("sessionStorage.length") == 0
+    with Store(folder) as store:
+        (review,) = store.reviews(store.runs()[0].id)
+        assert (review.reviewer, review.comment) == ("kim", "half a <b>sentence</b>")
+
+
+def test_what_one_reviewer_wrote_is_not_given_to_another(base):
+    with open_browser() as browser:
+        sign_in(browser, base, "lea")
+        leave(browser, "Enter")
+        address = browser.evaluate("location.href")
+        browser.press("c")
+        browser.type("only mine")
+        browser.command("Network.clearBrowserCookies")
+        leave(browser, "Enter", ctrl=True)
+        assert "only mine" in browser.text("#typed")
+        browser.type("mia")
+        leave(browser, "Enter")
+        browser.goto(address.split("?")[0])
+        browser.wait_for(READY)
+        assert "only mine" not in browser.evaluate("document.documentElement.innerHTML")
+        assert browser.evaluate("sessionStorage.length") == 0
 
 
 def test_no_page_is_wider_than_the_screen_at_twice_the_size_nor_has_errors(base):

@@ -17,7 +17,7 @@ VERDICTS = {
 SURE = ("low", "mid", "high")
 LONGEST = {"comment": 10_000, "reason": 10_000, "first_impression": 10_000, "variable": 200}
 LONGEST_NAME = 80
-LONGEST_DRAFT = 30_000
+LONGEST_DRAFT = 80_000  # as JSON, in which a letter of another script takes six
 MOST_SECONDS = 24 * 3600.0
 
 
