@@ -44,7 +44,10 @@ def small_audit(flags=6, seed=0, hostile=False) -> Audit:
     if hostile:
         state = list(log.state_variables)
         state[0] = replace(
-            state[0], name=SCRIPT, levels=(f"{SCRIPT}0", "=2+2", "normal"), normal=()
+            state[0],
+            name=SCRIPT,
+            levels=(f"{SCRIPT}0", "=2+2", "\N{RIGHT-TO-LEFT OVERRIDE}normal"),
+            normal=(),
         )
         outcomes = (replace(log.outcomes[0], name="<b>died</b>"), *log.outcomes[1:])
         side = log.side.assign(note=["=cmd()" + SCRIPT] * len(log.side))

@@ -18,6 +18,7 @@ from butfor.cli import app
 from butfor.figures.stay import NAMES_OF_DATA
 from butfor.figures.strips import Layout, level_rows
 from butfor.pages import STATIC, Stays
+from butfor.report import content
 from butfor.report.write import _json, pack_rows, render_report
 from butfor.words import plural, share, signed
 from tests.audits import HOSTILE, hostile_audit, sepsis_audit, trade_audit
@@ -386,6 +387,16 @@ def test_many_stays_are_thinned_in_the_glance_but_never_flagged_ones(audit, monk
     assert sum(mark.get("flagged", False) for mark in marks) == len(audit.flagged)
     with pytest.raises(ValueError, match="rows for died"):
         figures.glance_datasets(audit.episodes, ["died"])
+
+
+def test_the_glance_without_flags_tells_none(stays):
+    told = json.dumps(content.glance(stays, flags=False)).lower()
+    assert "flag" not in told
+    assert "ringed" not in told
+    assert "line: worst to best case" in told
+    told = json.dumps(content.glance(stays)).lower()
+    assert "ringed: flagged, to be read. line: worst to best case" in told
+    assert '"flagged": true' in told
 
 
 def test_packed_rows_unpack_to_the_same(stays, audit):

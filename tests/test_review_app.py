@@ -394,6 +394,7 @@ def test_hostile_text_is_shown_as_text_everywhere(tmp_path):
         assert "<i>case" not in page
         assert "<b>died" not in page
         assert "<img src=x" not in page
+        assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in html.unescape(page)
         assert "{{ 7*7 }}" in page or "49" not in re.findall(r"case\S* (\S+):", page)
     rows = list(csv.DictReader(io.StringIO(ann.get("/export/reviews.csv").text)))
     assert {row["variable"] for row in rows} == {"'=1+1"}

@@ -236,6 +236,22 @@ def test_what_one_reviewer_wrote_is_not_given_to_another(base):
         assert browser.evaluate("sessionStorage.length") == 0
 
 
+def test_no_label_turns_the_text_around_it(tmp_path):
+    folder = small_audit(hostile=True).save(tmp_path / "audit")
+    turned = "document.documentElement.outerHTML.includes('\\u202e')"
+    with server(folder, "--show-overview") as (_, base), open_browser() as browser:
+        sign_in(browser, base, "nia")
+        leave(browser, "Enter")
+        browser.wait_for("document.querySelector('#picture svg') !== null")
+        assert "normal" in browser.evaluate("document.querySelector('#picture svg').textContent")
+        assert not browser.evaluate(turned)
+        for page in ("/", "/overview", "/episodes"):
+            browser.goto(base + page)
+            browser.wait_for(READY)
+            assert not browser.evaluate(turned), page
+        assert browser.problems() == []
+
+
 def test_no_page_is_wider_than_the_screen_at_twice_the_size_nor_has_errors(base):
     with open_browser(640, 480) as browser:
         sign_in(browser, base, "max")

@@ -153,20 +153,22 @@ def _estimator_name(name: str) -> str:
     return f"{kinds[name]} ({name})" if name in kinds else SHOWN.get(name, (name, ""))[0]
 
 
-def glance(stays: Stays) -> dict[str, Any]:
-    """Return the section with everyone at a glance."""
+def glance(stays: Stays, *, flags: bool = True) -> dict[str, Any]:
+    """Return the section with everyone at a glance, with or without which ones are flagged."""
     audit = stays.audit
     names = _row_names(stays)
-    spec = glance_template(names, noun=stays.noun, nouns=stays.nouns)
+    spec = glance_template(names, noun=stays.noun, nouns=stays.nouns, flags=flags)
     sentence = glance_sentence(audit.episodes, noun=stays.noun, nouns=stays.nouns)
     caption = (
         f"{sentence} One mark for each {stays.noun}. Thin line: worst to best case. {HOLDS} "
-        f"{ESTIMATE} Ringed: the {len(audit.flagged)} flagged ones."
+        f"{ESTIMATE}"
     )
+    if flags:
+        caption += f" Ringed: the {len(audit.flagged)} flagged ones."
     spec["description"] = caption
-    table = audit.episodes
+    table = audit.episodes if flags else audit.episodes.assign(rank=0)
     head = ["What happened", stays.nouns.capitalize(), "Mean expected return", "Lowest", "Highest"]
-    head += ["Worst case", "Best case", "Mostly thin evidence", "Flagged"]
+    head += ["Worst case", "Best case", "Mostly thin evidence", *["Flagged"] * flags]
     rows = []
     for name in names:
         mine = table[table["observed_outcome"] == name]
@@ -174,7 +176,7 @@ def glance(stays: Stays) -> dict[str, Any]:
         ends = (mine["low_any"].min(), mine["high_any"].max())
         numbers = (value.mean(), value.min(), value.max(), *ends)
         told = [signed(float(number)) for number in numbers] if len(mine) else [""] * 5
-        counts = (int((mine["thin_share"] > 0.5).sum()), int((mine["rank"] > 0).sum()))
+        counts = [(mine["thin_share"] > 0.5).sum(), *[(mine["rank"] > 0).sum()] * flags]
         rows.append([name, str(len(mine)), *told, *map(str, counts)])
     return {
         "spec": spec,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -422,15 +421,9 @@ class Desk:
 
     @cached_property
     def _overview(self) -> dict[str, Any]:
-        glance = content.glance(self.stays)
-        text = json.dumps(glance["spec"]).replace("Ringed: flagged, to be read. ", "")
-        glance["spec"] = json.loads(text)  # nothing is ringed: flags are not shown here
-        glance["caption"] = glance["caption"].split(" Ringed:")[0]
-        glance["spec"]["description"] = glance["caption"]
-        glance["table"] = [row[:-1] for row in glance["table"]]
         return {
             "estimates": content.estimates(self.stays),
-            "glance": glance,
+            "glance": content.glance(self.stays, flags=False),
             "cells": content.cells(self.stays),
         }
 

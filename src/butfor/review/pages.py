@@ -14,7 +14,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from butfor.figures.save import chart_bundle
-from butfor.pages import STATIC
+from butfor.pages import STATIC, straight
 from butfor.report.write import render_report
 from butfor.review.api import KINDS, MOST, export_file
 from butfor.review.desk import STATES, make_slug
@@ -66,6 +66,7 @@ def environment() -> Environment:
         loader=PackageLoader("butfor.review"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=straight,
         trim_blocks=True,
         lstrip_blocks=True,
     )
