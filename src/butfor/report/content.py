@@ -15,7 +15,7 @@ from butfor.flags import describe_action
 from butfor.pages.stays import HOLDS, Stays
 from butfor.steps import THIN
 from butfor.variables import unravel
-from butfor.words import share, signed
+from butfor.words import percent, share, signed
 
 # in the picture of estimates, from top to bottom: name and what it is
 SHOWN = {
@@ -225,7 +225,7 @@ def _expected(value: float) -> str:
 
 
 def listing(stays: Stays, shown: list[Any]) -> dict[str, Any]:
-    """Return every stay's numbers for the list beside the buttons, in order."""
+    """Return every stay for the list beside the buttons: numbers to sort by, words to show."""
     table = stays.audit.episodes.set_index("id", drop=False)
     names = _row_names(stays)
     columns = {
@@ -235,19 +235,26 @@ def listing(stays: Stays, shown: list[Any]) -> dict[str, Any]:
     rows = []
     for identifier in stays.order():
         row = table.loc[identifier]
+        chance, thin = float(row[columns[row["most_likely"]]]), float(row["thin_share"])
+        words = [
+            percent(chance),
+            signed(float(row["difference"])),
+            _span(float(row["low_any"]), float(row["high_any"])),
+            share(thin),
+        ]
         rows.append(
             [
                 str(identifier),
                 names.index(row["observed_outcome"]),
                 int(row["length"]),
                 names.index(row["most_likely"]),
-                round(float(row[columns[row["most_likely"]]]), 4),
+                round(chance, 4),
                 round(float(row["difference"]), 4),
                 round(float(row["low_any"]), 4),
-                round(float(row["high_any"]), 4),
-                round(float(row["thin_share"]), 4),
+                round(thin, 4),
                 int(row["rank"]),
                 place.get(identifier, -1),
+                words,
             ]
         )
     return {"names": names, "noun": stays.noun, "nouns": stays.nouns, "rows": rows}
