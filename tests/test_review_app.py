@@ -526,6 +526,7 @@ def test_what_was_written_when_the_session_ended_is_shown_again(site, ann):
     # a form from before somebody signed in again is refused, with what was written
     answer = ann.send(path.split("?")[0], page, 403, do="save", **written)
     assert "glucose" in visible(answer.text)
+    assert "Not saved" in visible(answer.text)
     assert f'href="{path}"' in answer.text
     assert site.store.reviews(site.run.id) == []
 
@@ -541,6 +542,16 @@ def test_a_settlement_and_an_undo_lead_back_when_the_session_ended(site):
     assert answer.status_code == 401
     assert 'name="next" value="/"' in answer.text
     assert "What you wrote" not in answer.text
+
+
+def test_a_page_to_sign_in_from_before_a_restart_asks_again(site):
+    client = site.client()
+    form = {"csrf": "old", "reviewer": "ann", "next": "/episodes/60?place=3"}
+    answer = client.post("/sign-in", data=form)
+    assert answer.status_code == 403
+    assert 'value="ann"' in answer.text
+    answer = client.post("/sign-in", data=fields(answer.text) | {"reviewer": "ann"})
+    assert answer.headers["location"] == "/episodes/60?place=3"
 
 
 def test_after_signing_out_the_name_is_forgotten(site):
@@ -587,7 +598,7 @@ def test_names_that_are_none_are_refused(site):
     for name in ("", "  ", "x" * 81, "a\nb"):
         answer = client.post("/sign-in", data=form | {"reviewer": name})
         assert answer.status_code == 422
-        assert "reviewer:" in answer.text
+        assert "Reviewer:" in answer.text
 
 
 # ------------------------------------------------------------------------------------------- tokens

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import quote
 
 from fastapi import FastAPI, HTTPException, Request
@@ -15,6 +15,7 @@ import butfor
 from butfor.review import api, pages
 from butfor.review.desk import Desk
 from butfor.review.doors import (
+    ForbiddenError,
     House,
     Json,
     SignInError,
@@ -83,8 +84,24 @@ async def answer_error(request: Request, error: Exception) -> Response:
         return pages.show_problem(request, status, str(error))
     form = await read_form(request)  # read already, and remembered
     typed, goal = _typed(form), _page_of(request, form)
-    if not isinstance(error, SignInError):
-        return pages.show_problem(request, status, str(error), typed=typed, goal=goal)
+    if isinstance(error, SignInError):
+        return _ask_again(request, status, "you are no longer signed in", goal, typed=typed)
+    if isinstance(error, ForbiddenError) and request.url.path == "/sign-in":
+        name = form.get("reviewer", "")
+        return _ask_again(request, status, "the page was too old; sign in now", goal, name=name)
+    return pages.show_problem(request, status, str(error), typed=typed, goal=goal)
+
+
+def _ask_again(
+    request: Request,
+    status: int,
+    words: str,
+    goal: str,
+    *,
+    name: str = "",
+    typed: Sequence[tuple[str, str]] = (),
+) -> Response:
+    """Return the page to sign in, and to read again what was written."""
     house = find_house(request)
     session = find_session(request) or house.sessions.start()
     page = pages.render(
@@ -92,10 +109,10 @@ async def answer_error(request: Request, error: Exception) -> Response:
         "sign_in.html",
         session,
         status,
-        problem={"error": "Not saved: you are no longer signed in."},
+        problem={"error": words},
         next=goal,
         with_token=house.tokens is not None,
-        name=house.last_reviewer(request),
+        name=name or house.last_reviewer(request),
         typed=typed,
     )
     house.give_cookie(page, session)
@@ -135,12 +152,15 @@ def _asked(request: Request) -> str:
 
 
 def _page_of(request: Request, form: Mapping[str, str]) -> str:
-    """Return the address of the page that a form stands on."""
+    """Return the address of the page that a form stands on, or that it leads to."""
     path = _asked(request)
+    if path == "/sign-in":
+        return local_path(form.get("next", "/"))
     if not path.startswith(("/episodes/", "/disagreements/")):
         return "/"
     place = form.get("place", "")
-    return f"{path}?place={place}" if place.isascii() and place.isdecimal() else path
+    same = form.get("run") == find_house(request).desk.run.id  # in another run it lies elsewhere
+    return f"{path}?place={place}" if same and place.isascii() and place.isdecimal() else path
 
 
 def _next(goal: str) -> str:

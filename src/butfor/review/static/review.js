@@ -61,15 +61,18 @@
   // What is sent is remembered in this window until another page than the sign-in comes: if the
   // session has ended, it stands in the form again afterwards, for the same reviewer.
   const reviewer = document.body.dataset.reviewer;
-  const place = `${location.pathname} ${written?.elements.place?.value ?? ""}`;
-  const clock = `seconds ${reviewer} ${place} ${form?.dataset.run}`;
+  const run = written?.elements.run.value;
+  const place = written?.elements.place?.value ?? "";
+  const page = { path: location.pathname, run, place };
+  const again = (other) => other.path === page.path && (other.run !== run || other.place === place);
+  const clock = `seconds ${reviewer} ${Object.values(page).join(" ")}`;
   let saved = written && JSON.stringify(content());
   let sent = JSON.parse(sessionStorage.getItem("sent"));
   if (sent && reviewer && sent.reviewer !== reviewer) sent = null;
   if (sent && find("#typed")) {
-    find("#again").textContent = "It is not saved, but kept in this window: it will stand in the form again.";
+    find("#again").textContent = "It is not saved, but kept in this window: it will stand in the form again, if the page still has one.";
   } else if (reviewer) {
-    for (const [name, value] of sent && written && sent.place === place ? sent.content : []) {
+    for (const [name, value] of sent && written && again(sent.page) ? sent.content : []) {
       if (written.elements[name]) written.elements[name].value = value;
     }
     sessionStorage.removeItem("sent");
@@ -84,7 +87,7 @@
     sessionStorage.removeItem(clock);
     if (event.target === written) {
       const words = Object.entries({ ...content(), ...(seconds && { seconds: seconds.value }) });
-      sessionStorage.setItem("sent", JSON.stringify({ reviewer, place, content: words }));
+      sessionStorage.setItem("sent", JSON.stringify({ reviewer, page, content: words }));
     } else if (reviewer) sessionStorage.removeItem("sent");
   });
   addEventListener("pageshow", () => { leaving = false; });
@@ -158,6 +161,10 @@
     else if (event.key === "?") showKeys(event);
     else if (event.key === "Enter" && event.target === document.body) open(find("#continue"));
   });
+
+  const name = find("#reviewer"); // whoever else comes types over the name that is there
+  name?.addEventListener("focus", () => name.select());
+  if (name && name === document.activeElement) name.select();
 
   addEventListener("DOMContentLoaded", async () => {
     find(".wrong input, .wrong select, .wrong textarea")?.focus();
