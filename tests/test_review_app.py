@@ -303,6 +303,40 @@ def test_a_stay_that_comes_back_looks_new(tmp_path):
     site.store.close()
 
 
+def test_there_is_one_total_and_no_place_is_a_position(tmp_path):
+    site = Site(tmp_path, small_audit(flags=16), repeat_share=0.2)
+    ann = site.reviewer("ann")
+    for _ in range(12):
+        queue = ann.json("/queue")
+        total = len(queue["items"])
+        assert queue["progress"]["total"] == total
+        assert f"of {total} done" in ann.get("/").text
+        following = ann.next()
+        view = ann.json(f"/episodes/{following['slug']}?place={following['place']}")
+        assert view["total"] == total
+        assert f"{view['number']} of {total}" in ann.get(stay_page(ann, following)).text
+        assert all(item["place"] > total for item in queue["items"])
+        ann.json(f"/episodes/{following['slug']}?place={view['number']}", 404)
+        ann.post(f"/episodes/{following['slug']}/reviews", 201, verdict=1, place=following["place"])
+    site.store.close()
+
+
+def test_a_page_and_a_post_read_the_queue_once(site, ann, monkeypatch):
+    asked = []
+    read = site.store.work
+    monkeypatch.setattr(
+        type(site.store), "work", lambda self, *key: asked.append(key) or read(*key)
+    )
+    following = ann.next()
+    asked.clear()
+    page = ann.get(stay_page(ann, following)).text
+    assert len(asked) == 1
+    ann.send(f"/episodes/{following['slug']}", page, do="save", verdict="1")
+    assert len(asked) == 2
+    ann.get("/")
+    assert len(asked) == 3
+
+
 def test_the_model_stays_hidden_until_the_first_impression(tmp_path):
     site = Site(tmp_path, small_audit(), first_impression=True)
     ann = site.reviewer("ann")

@@ -380,6 +380,24 @@ def test_a_stay_comes_back_after_others_and_counts_apart(store):
     assert summarize(store, run).agreement.stays == 0  # nobody agrees with oneself
 
 
+def test_places_tell_nothing_of_the_order_nor_of_repeats_to_come(store):
+    run = store.open_run(fake_audit(80, 100)).id
+    queues = {}
+    for name in ("ann", "bob"):
+        store.join(run, name)
+        queues[name] = store.queue(run, name)
+        places = [item.place for item in queues[name]]
+        assert len(set(places)) == len(places) == 100
+        assert places != sorted(places)
+        assert max(places) - min(places) > 2**40  # no gaps to be seen among them
+        assert store.progress(run, name).total == 100  # and not 105
+    assert not {i.place for i in queues["ann"]} & {i.place for i in queues["bob"]}
+    first = queues["ann"][0]
+    assert store.item_at(run, "ann", first.episode, first.place) == first
+    with pytest.raises(UnknownError, match="not in your queue"):
+        store.item_at(run, "bob", first.episode, first.place)
+
+
 def test_a_repeat_is_refused_before_the_first_reading(store):
     run = store.open_run(fake_audit(16, 40)).id
     store.join(run, "ann")
@@ -743,9 +761,61 @@ def test_many_open_a_new_file_at_once(tmp_path):
 
 
 def test_a_verdict_is_on_the_disk_when_it_is_acknowledged(store):
-    with store._ledger.writing() as connection:
-        assert connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
-        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    for durable, level in ((True, 2), (False, 1), (True, 2)):  # FULL, NORMAL
+        with store._ledger.writing(durable=durable) as connection:
+            assert connection.execute("PRAGMA synchronous").fetchone() == (level,)
+            assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_what_is_no_evidence_does_not_wait_for_the_disk(store, run, monkeypatch):
+    asked = []
+    writing = store._ledger.writing
+
+    def watched(*, durable=True):
+        asked.append(durable)
+        return writing(durable=durable)
+
+    monkeypatch.setattr(store._ledger, "writing", watched)
+    store.claim(run, "ann", "3")
+    store.save_draft(run, "ann", "3", {"verdict": 2})
+    assert asked == [False, False]
+    store.submit(run, "ann", "3", UNSEEN)
+    assert asked == [False, False, True]
+
+
+def test_a_claim_that_is_fresh_is_not_written_again(store, run, clock):
+    def at():
+        return tables(store)["claim"][0][-1]
+
+    store.claim(run, "ann", "3")
+    first = at()
+    clock.now += 30
+    store.claim(run, "ann", "3")
+    assert at() == first
+    clock.now += 31
+    store.claim(run, "ann", "3")
+    assert at() == clock.now
+
+
+DRAFT = """
+import os, signal, sys
+from butfor.review.store import Store
+
+folder, run = sys.argv[1:]
+store = Store(folder)
+store.join(run, "ann")
+store.save_draft(run, "ann", "3", {"comment": "half a thought"})
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_draft_survives_a_kill(tmp_path):
+    with Store(tmp_path) as store:
+        run = store.open_run(fake_audit()).id
+    command = [sys.executable, "-c", DRAFT, str(tmp_path), run]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    with Store(tmp_path) as store:
+        assert store.draft(run, "ann", "3") == {"comment": "half a thought"}
 
 
 def test_a_failure_in_the_middle_leaves_nothing(store, run, monkeypatch):

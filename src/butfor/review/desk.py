@@ -90,6 +90,18 @@ class Desk:
     def _rows(self) -> dict[str, int]:
         return {name: place for place, name in enumerate(self._ids)}
 
+    @cached_property
+    def _observed(self) -> list[str]:
+        return self.audit.episodes["observed_outcome"].astype(str).tolist()
+
+    @cached_property
+    def _lengths(self) -> list[int]:
+        return self.audit.episodes["length"].astype(int).tolist()
+
+    @cached_property
+    def _under_review(self) -> frozenset[str]:
+        return frozenset(stay.episode for stay in self.store.stays(self.run.id))
+
     def named(self, slug: str) -> str:
         """Return the stay of an address."""
         name = read_slug(slug)
@@ -106,11 +118,11 @@ class Desk:
 
     def observed(self, name: str) -> str:
         """Return what happened."""
-        return str(self.audit.episodes["observed_outcome"].iat[self._rows[name]])
+        return self._observed[self._rows[name]]
 
     def length(self, name: str) -> int:
         """Return how many steps a stay has."""
-        return int(self.audit.episodes["length"].iat[self._rows[name]])
+        return self._lengths[self._rows[name]]
 
     # -------------------------------------------------------------------------------------- queue
 
@@ -136,20 +148,20 @@ class Desk:
 
     def queue(self, reviewer: str) -> dict[str, Any]:
         """Return a reviewer's queue; no number of the model."""
-        items = self.store.queue(self.run.id, reviewer)
-        progress = self.store.progress(self.run.id, reviewer)
-        following = self.store.next_item(self.run.id, reviewer)
+        work = self.store.work(self.run.id, reviewer)
+        progress = work.progress
         return {
             "run": self.run.id,
             "reviewer": reviewer,
             "progress": asdict(progress) | {"finished": progress.finished},
-            "next": None if following is None else self._link(following),
-            "items": [self._listed(item) for item in items],
+            "next": None if work.following is None else self._link(work.following),
+            "items": [self._listed(item) for item in work.items],
             "to_settle": [
-                {"id": name, "slug": make_slug(name)} for name in self._to_settle(reviewer, items)
+                {"id": name, "slug": make_slug(name)}
+                for name in self._to_settle(reviewer, work.items)
             ],
-            "undo": self._undo(items),
-            "overview_open": self.sees_overview(reviewer),
+            "undo": self._undo(work.items),
+            "overview_open": self.show_overview or progress.finished,
         }
 
     def following(self, reviewer: str) -> dict[str, Any] | None:
@@ -172,7 +184,7 @@ class Desk:
         return {
             "id": item.episode,
             "slug": make_slug(item.episode),
-            "place": item.position,
+            "place": item.place,
             "version": item.version,
         }
 
@@ -197,13 +209,13 @@ class Desk:
 
     def item(self, reviewer: str, name: str, place: int | None = None) -> Item:
         """Return a place of a reviewer's queue, by its number; without one, the first of a stay."""
-        return _pick(self.store.queue(self.run.id, reviewer), name, place)
+        return self.store.item_at(self.run.id, reviewer, name, place)
 
     def stay(self, reviewer: str, name: str, place: int | None = None) -> dict[str, Any]:
         """Return all that a reviewer sees of a stay."""
-        items = self.store.queue(self.run.id, reviewer)
-        if place is None and all(item.episode != name for item in items):
+        if place is None and name not in self._under_review:
             return self._other_stay(reviewer, name)
+        items = self.store.queue(self.run.id, reviewer)
         item = _pick(items, name, place)
         if item.state != "submitted":
             self.store.claim(self.run.id, reviewer, name)
@@ -266,12 +278,10 @@ class Desk:
         hidden = False
         if settling:
             self._check_settling(reviewer, name)
+        elif place is None and name not in self._under_review:
+            self.check_overview(reviewer)
         else:
-            items = self.store.queue(self.run.id, reviewer)
-            if place is None and all(item.episode != name for item in items):
-                self.check_overview(reviewer)
-            else:
-                hidden = self.hides_model(_pick(items, name, place))
+            hidden = self.hides_model(self.item(reviewer, name, place))
         return {"model": not hidden, "datasets": self._one(name, hidden)["datasets"]}
 
     def template(self, *, model: bool = True) -> dict[str, Any]:
@@ -291,11 +301,16 @@ class Desk:
         """Remember what was made for the stays looked at last."""
         return lru_cache(maxsize=2000)(self._make)
 
+    @cached_property
+    def _shown(self) -> Any:
+        """Remember what is shown of the stays looked at last."""
+        return lru_cache(maxsize=2000)(self._show)
+
     def _make(self, name: str, without_model: bool) -> dict[str, Any]:
         made = self.stays.one(self._ids[name])
         return made | self.stays.record(self._ids[name]) if without_model else made
 
-    def _shown(self, name: str, without_model: bool) -> dict[str, Any]:
+    def _show(self, name: str, without_model: bool) -> dict[str, Any]:
         """Return what is shown of a stay: the same of flagged ones and controls."""
         made = self._one(name, without_model)
         shown = {key: made[key] for key in ("title", "given", "side", "notes", "table")}
@@ -559,7 +574,7 @@ def read_slug(slug: str) -> str:
 
 def _pick(items: list[Item], name: str, place: int | None) -> Item:
     for item in items:
-        if item.episode == name and place in (None, item.position):
+        if item.episode == name and place in (None, item.place):
             return item
     raise UnknownError("this is not in your queue")
 

@@ -125,15 +125,19 @@ class Ledger:
             yield connection
 
     @contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
-        """Give a connection that alone writes; all is on the disk when this ends, or nothing."""
+    def writing(self, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
+        """Give a connection that alone writes; all is on the disk when this ends, or nothing.
+
+        What is not durable outlives the program, but perhaps not a power cut.
+        """
         with (
             self._writer,
             self._explained(),
             self._borrowed() as connection,
-            _transaction(connection, "IMMEDIATE"),
         ):
-            yield connection
+            connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            with _transaction(connection, "IMMEDIATE"):
+                yield connection
 
     def append(
         self,
@@ -178,15 +182,13 @@ class Ledger:
         if self._file is None and not self.path.parent.is_dir():
             raise StoreError(f"there is no folder {self.path.parent}")
         mode = "rwc" if self._file is None else "rw"
-        connection = sqlite3.connect(
+        return sqlite3.connect(
             f"{self.path.absolute().as_uri()}?mode={mode}",
             uri=True,
             timeout=BUSY_SECONDS,
             isolation_level=None,
             check_same_thread=False,
         )
-        connection.execute("PRAGMA synchronous = FULL")  # what was acknowledged survives all
-        return connection
 
     def _identity(self) -> tuple[int, int]:
         status = self.path.stat()

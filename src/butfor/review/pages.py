@@ -314,7 +314,7 @@ def undo(house: HouseOf, session: FormPoster, form: Form, review: int) -> Respon
         raise HTTPException(404, "there is no such review")
     expected = _number(form, "version", required=True)
     done = desk.store.withdraw(desk.run.id, session.reviewer, review, expected_version=expected)
-    return RedirectResponse(_address(make_slug(done.episode), done.position), 303)
+    return RedirectResponse(_address(make_slug(done.episode), done.place), 303)
 
 
 # ----------------------------------------------------------------------------------- disagreements

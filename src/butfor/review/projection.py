@@ -49,7 +49,7 @@ class Item:
     reviewer: str
     episode: str
     repeat: bool  # there for the second time; not for reviewers' eyes
-    position: int
+    place: int  # a number of its own, which tells nothing of the order
     state: str  # waiting, draft, submitted, skipped, withdrawn
     stay_state: str  # as of Stay
     review: int | None  # the verdict that holds, to be withdrawn
@@ -178,16 +178,20 @@ def find_difference(connection: sqlite3.Connection) -> str:
     return ""
 
 
-def make_stay(row: tuple[Any, ...], needed: int, claimed: bool) -> Stay:
-    """Return a stay of its row, with the state that it is in."""
-    run, episode, control, steps, verdicts, lowest, highest, settled, version, changed_at = row
+def stay_state(
+    needed: int,
+    claimed: bool,
+    verdicts: int,
+    lowest: int | None,
+    highest: int | None,
+    settled: int | None,
+) -> tuple[str, int | None]:
+    """Return the state that a stay is in, and its verdict once reviewed or settled."""
     if settled is not None:
-        state, final = "settled", settled
-    elif verdicts >= needed:
-        state, final = ("reviewed", lowest) if lowest == highest else ("disagreement", None)
-    else:
-        state, final = "in_review" if verdicts or claimed else "waiting", None
-    return Stay(run, episode, bool(control), steps, state, verdicts, final, version, changed_at)
+        return "settled", settled
+    if verdicts >= needed:
+        return ("reviewed", lowest) if lowest == highest else ("disagreement", None)
+    return "in_review" if verdicts or claimed else "waiting", None
 
 
 def read_run(connection: sqlite3.Connection, run: str) -> Run:

@@ -33,13 +33,13 @@ from butfor.review.projection import (
     read_settlements,
 )
 from butfor.review.queue import (
-    choose_offered,
-    is_due,
-    read_claims,
+    Progress,
+    Work,
     read_item,
-    read_items,
+    read_places,
     read_stay,
     read_stays,
+    read_work,
 )
 from butfor.review.verdicts import (
     LONGEST_DRAFT,
@@ -54,21 +54,7 @@ from butfor.review.verdicts import (
     check_verdict,
 )
 
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a reviewer is."""
-
-    total: int  # places in the queue
-    done: int
-    skipped: int
-    left: int  # that would be offered; stays that others finished are not
-    disagreements: int  # among the stays that the reviewer read
-
-    @property
-    def finished(self) -> bool:
-        """Whether nothing is left to offer."""
-        return self.left == 0
+FRESH_SECONDS = 60.0  # after which a claim is written again
 
 
 @dataclass(frozen=True)
@@ -85,7 +71,8 @@ class Verification:
 class Store:
     """The reviews of an audit folder, safe to use from many threads and processes.
 
-    What is acknowledged by returning is on the disk. Methods that write want the current run.
+    What is acknowledged by returning is on the disk; claims and drafts, which are no evidence, are
+    so a little later. Methods that write want the current run.
     """
 
     def __init__(self, folder: str | Path, *, clock: Callable[[], float] = time.time):
@@ -177,54 +164,48 @@ class Store:
             joined = read_events(connection, "run = ? AND action = 'join'", (run,))
             return [event.reviewer for event in joined]
 
+    def work(self, run: str, reviewer: str) -> Work:
+        """Return a reviewer's queue, what is next in it, and how far the reviewer is."""
+        with self._ledger.reading() as connection:
+            return read_work(connection, self._clock(), run, reviewer)
+
     def queue(self, run: str, reviewer: str) -> list[Item]:
         """Return a reviewer's queue in its order; a repeat once it is its turn, or later."""
-        with self._ledger.reading() as connection:
-            items = read_items(connection, self._clock(), run, reviewer)
-            return [
-                item
-                for item in items
-                if not item.repeat or item.version or item.state == "draft" or is_due(item, items)
-            ]
+        return self.work(run, reviewer).items
+
+    def next_item(self, run: str, reviewer: str) -> Item | None:
+        """Return what to read next: no stay that others finished, claimed ones last."""
+        return self.work(run, reviewer).following
+
+    def progress(self, run: str, reviewer: str) -> Progress:
+        """Return how far a reviewer is."""
+        return self.work(run, reviewer).progress
 
     def item(self, run: str, reviewer: str, episode: str, *, repeat: bool = False) -> Item:
         """Return one place of a reviewer's queue."""
         with self._ledger.reading() as connection:
             return read_item(connection, self._clock(), run, reviewer, episode, repeat)
 
-    def next_item(self, run: str, reviewer: str) -> Item | None:
-        """Return what to read next: no stay that others finished, claimed ones last."""
+    def item_at(self, run: str, reviewer: str, episode: str, place: int | None) -> Item:
+        """Return a stay's place in a reviewer's queue by its number; without one, the first."""
         with self._ledger.reading() as connection:
-            needed = read_run(connection, run).settings.needed
-            offered = choose_offered(read_items(connection, self._clock(), run, reviewer))
-            claims = read_claims(connection, self._clock(), run, apart_from=reviewer)
-            verdicts = {
-                stay.episode: stay.verdicts for stay in read_stays(connection, self._clock(), run)
-            }
-        for item in offered:
-            taken = verdicts[item.episode] + claims.get(item.episode, 0)
-            if item.repeat or item.state == "draft" or taken < needed:
-                return item
-        return offered[0] if offered else None
-
-    def progress(self, run: str, reviewer: str) -> Progress:
-        """Return how far a reviewer is."""
-        with self._ledger.reading() as connection:
-            items = read_items(connection, self._clock(), run, reviewer)
-        done = [item for item in items if item.state == "submitted"]
-        return Progress(
-            total=len(items),
-            done=len(done),
-            skipped=sum(item.state == "skipped" for item in items),
-            left=len(choose_offered(items)),
-            disagreements=sum(i.stay_state == "disagreement" and not i.repeat for i in done),
-        )
+            for item in read_places(connection, self._clock(), run, reviewer, episode):
+                if place == item.place or (place is None and not item.repeat):
+                    return item
+        raise UnknownError("this is not in your queue")
 
     # ---------------------------------------------------------------------------------- one's work
 
     def claim(self, run: str, reviewer: str, episode: str) -> None:
         """Note that a reviewer opened a stay; for a while others are offered another one."""
-        with self._ledger.writing() as connection:
+        with self._ledger.reading() as connection:
+            held = connection.execute(
+                "SELECT 1 FROM claim WHERE run = ? AND episode = ? AND reviewer = ? AND at > ?",
+                (run, episode, reviewer, self._clock() - FRESH_SECONDS),
+            ).fetchone()
+        if held:
+            return
+        with self._ledger.writing(durable=False) as connection:
             read_current_run(connection, run)
             read_item(connection, self._clock(), run, reviewer, episode, False)
             self._claim(connection, run, reviewer, episode)
@@ -242,7 +223,7 @@ class Store:
         text = json.dumps(dict(content))
         if len(text) > LONGEST_DRAFT:
             raise FieldError("draft", f"{len(text):,} characters; at most {LONGEST_DRAFT:,}")
-        with self._ledger.writing() as connection:
+        with self._ledger.writing(durable=False) as connection:
             read_current_run(connection, run)
             if (
                 read_item(connection, self._clock(), run, reviewer, episode, repeat).state
@@ -445,7 +426,8 @@ class Store:
             )
             others = read_reviews(
                 connection,
-                "run != ? AND episode = ? AND NOT repeat AND withdrawn_at IS NULL",
+                "run IN (SELECT id FROM run WHERE id != ?) AND episode = ? "
+                "AND NOT repeat AND withdrawn_at IS NULL",
                 (run, episode),
             )
         seen = others if mine else [review for review in others if review.reviewer == reviewer]
