@@ -256,10 +256,91 @@ def test_a_disagreement_is_settled_by_a_third_with_a_reason(store, run):
     assert [one.reason for one in store.settlements(run)] == ["sugar was low"]
 
 
+def test_who_opened_a_disagreement_can_give_no_verdict_there(store, run):
+    store.submit(run, "ann", "3", YES)
+    mine = store.submit(run, "bob", "3", UNSEEN)
+    assert store.to_settle(run, "eve") == ["3"]
+    for _ in range(2):
+        store.open_disagreement(run, "eve", "3")
+        store.open_disagreement(run, "ann", "3")
+    noted = [(e.reviewer, e.action) for e in store.events(episode="3") if e.action == "settling"]
+    assert noted == [("eve", "settling")]  # once, and not of those whose verdict is in
+    store.withdraw(run, "bob", mine.review)
+    assert store.stay(run, "3").state == "in_review"
+    with pytest.raises(RefusedError, match="opened this to settle it"):
+        store.submit(run, "eve", "3", YES)
+    with pytest.raises(RefusedError, match="opened this to settle it"):
+        store.give_impression(run, "eve", "3", "hm")
+    assert not store.save_draft(run, "eve", "3", {"verdict": 1})
+    assert store.item(run, "eve", "3").closed == "settling"
+    assert all(item.episode != "3" for item in store.work(run, "eve").offered)
+    assert store.verify().ok
+    before = tables(store)
+    store.rebuild()
+    assert tables(store) == before
+
+
+def test_a_disagreement_takes_no_further_verdict_while_it_is_one(store, run):
+    store.save_draft(run, "eve", "3", {"comment": "half a thought"})
+    store.submit(run, "ann", "3", YES)
+    mine = store.submit(run, "bob", "3", UNSEEN)
+    with pytest.raises(RefusedError, match="others read this meanwhile"):
+        store.submit(run, "eve", "3", YES)
+    assert all(item.episode != "3" for item in store.work(run, "eve").offered)
+    store.withdraw(run, "bob", mine.review)
+    assert store.draft(run, "eve", "3") == {"comment": "half a thought"}
+    assert store.submit(run, "eve", "3", YES).state == "submitted"
+
+
+def test_a_verdict_given_after_seeing_others_is_marked(store, run):
+    def informed(name, episode):
+        return [r.informed for r in store.reviews(run, reviewer=name, episode=episode)]
+
+    def give_again(name, episode):
+        store.withdraw(run, name, store.submit(run, name, episode, YES).review)
+        store.submit(run, name, episode, YES)
+
+    give_again("ann", "3")  # nobody else had said anything
+    assert informed("ann", "3") == [False, False]
+    give_again("bob", "3")  # what ann said stood beside bob's own
+    assert informed("bob", "3") == [False, True]
+    give_again("bob", "4")
+    assert informed("bob", "4") == [False, False]
+    for _ in range(2):
+        store.open_overview(run, "bob")
+    store.submit(run, "bob", "5", YES)
+    assert informed("bob", "5") == [True]
+    assert [e.action for e in store.events(reviewer="bob")].count("overview") == 1
+    assert summarize(store, run, resamples=10).informed == 2
+    assert summarize(store, run, resamples=10).agreement.stays == 0
+    assert store.verify().ok
+
+
+def test_a_queue_is_done_when_no_verdict_is_wanted_any_more(store, run):
+    for item in store.queue(run, "ann"):
+        store.skip(run, "ann", item.episode)
+    assert store.next_item(run, "ann") is None
+    assert not store.progress(run, "ann").finished
+    assert store.progress(run, "ann").skipped == 10
+    first, second, third, *others = (item.episode for item in store.queue(run, "ann"))
+    for episode in others:
+        store.submit(run, "ann", episode, YES)
+    for name, other in (("bob", UNSEEN), ("eve", YES)):
+        store.submit(run, name, first, YES)
+        store.submit(run, name, second, other)
+    assert store.progress(run, "ann").skipped == 1
+    assert not store.progress(run, "ann").finished
+    store.submit(run, "ann", third, YES)
+    assert store.progress(run, "ann").finished
+
+
 def test_one_who_withdrew_a_verdict_cannot_settle(store, run):
     store.withdraw(run, "eve", store.submit(run, "eve", "3", YES).review)
     store.submit(run, "ann", "3", YES)
     store.submit(run, "bob", "3", UNSEEN)
+    assert store.to_settle(run, "eve") == []
+    with pytest.raises(RefusedError, match="took your verdict back"):
+        store.open_disagreement(run, "eve", "3")
     with pytest.raises(RefusedError):
         store.settle(run, "eve", "3", 1, "because")
 
@@ -317,17 +398,19 @@ def test_a_skipped_stay_is_not_offered_and_can_still_be_read(store, run):
 def test_others_verdicts_are_hidden_until_ones_own_is_in_and_names_until_settled(store, run):
     store.submit(run, "ann", "3", YES)
     assert store.opinions(run, "bob", "3") == []
-    assert store.opinions(run, "eve", "3", settling=True) == []  # nothing to settle yet
+    with pytest.raises(RefusedError, match="do not differ"):
+        store.open_disagreement(run, "eve", "3")
     mine = store.submit(run, "bob", "3", UNSEEN)
     assert [(r.reviewer, r.verdict) for r in store.opinions(run, "bob", "3")] == [
         ("Reviewer 1", 1),
         ("bob", 2),
     ]
     assert store.opinions(run, "eve", "3") == []
-    seen = store.opinions(run, "eve", "3", settling=True)
+    seen = store.open_disagreement(run, "eve", "3")
     assert [r.reviewer for r in seen] == ["Reviewer 1", "Reviewer 2"]
     store.withdraw(run, "bob", mine.review)
     assert store.opinions(run, "bob", "3") == []
+    assert store.to_settle(run, "eve") == []
     store.submit(run, "bob", "3", UNSEEN)
     store.settle(run, "eve", "3", 2, "clear")
     assert [r.reviewer for r in store.opinions(run, "bob", "3")] == ["ann", "bob"]
@@ -628,7 +711,7 @@ def test_a_cut_and_mended_end_is_found_by_a_head_noted_elsewhere(store, run):
 
 def test_fifty_reviewers_at_once_lose_nothing_and_never_fork_the_chain(tmp_path):
     with Store(tmp_path) as store:
-        run = store.open_run(fake_audit(8, 40), Settings(repeat_share=0)).id
+        run = store.open_run(fake_audit(8, 40), Settings(repeat_share=0, needed=50)).id
         together = threading.Barrier(50)
 
         def review(number):
@@ -728,7 +811,8 @@ def test_a_killed_writer_loses_nothing_that_it_was_told_is_kept(tmp_path):
 
 def test_two_processes_and_this_one_write_at_once(tmp_path):
     with Store(tmp_path) as store:
-        run = store.open_run(fake_audit(40, 0), Settings(control_share=0, repeat_share=0)).id
+        chosen = Settings(control_share=0, repeat_share=0, needed=3)
+        run = store.open_run(fake_audit(40, 0), chosen).id
         writers = [start_writer(tmp_path, run, name) for name in ("ann", "bob")]
         store.join(run, "eve")
         for writer in writers:
@@ -871,6 +955,21 @@ def test_a_file_of_a_newer_butfor_is_left_alone(store, tmp_path):
         Store(tmp_path)
 
 
+def test_a_file_of_the_first_version_is_brought_up_to_date(store, run, tmp_path):
+    work(store, run)
+    store.close()
+    with sqlite3.connect(store.path) as connection:
+        connection.execute("ALTER TABLE review DROP COLUMN informed")
+        connection.execute("DROP TABLE shown")
+        connection.execute("PRAGMA user_version = 1")
+    connection.close()
+    with Store(tmp_path) as again:
+        assert again.verify().ok
+        assert not any(review.informed for review in again.reviews(run))
+        again.open_overview(run, "bob")
+        assert again.verify().ok
+
+
 def test_a_file_that_was_removed_is_not_written_to(store, run):
     store.path.rename(store.path.with_name("elsewhere"))
     with pytest.raises(StoreError, match="moved or replaced"):
@@ -985,8 +1084,9 @@ def test_a_row_of_the_export_has_what_was_promised(store, clock):
         *("evidence_min", "thin_share", "butfor_version"),
     ]
     assert list(rows[0].values()) == [
-        *(run, "3", "ann", "2", "glucose", "7", "high", "low sugar", "41.5", "", "false", "false"),
-        *("in_review", "2027-01-15T08:00:00.000+00:00", "2027-01-15T08:01:00.000+00:00", "died"),
+        *(run, "3", "ann", "2", "glucose", "7", "high", "low sugar", "41.5", ""),
+        *("false", "false", "false", "in_review"),
+        *("2027-01-15T08:00:00.000+00:00", "2027-01-15T08:01:00.000+00:00", "died"),
         *("0.25", "-0.5", "0.5", "", "-0.125", "", "0.86", bf.__version__),
     ]
     lines = [json.loads(line) for line in export.reviews_jsonl(store, audit).splitlines()]
@@ -998,13 +1098,15 @@ def test_a_row_of_the_export_has_what_was_promised(store, clock):
 
 def test_agreement_can_be_recomputed_from_the_export(store, tmp_path):
     audit = fake_audit(40, 40)
-    run = store.open_run(audit).id
+    run = store.open_run(audit, Settings(needed=3)).id
     for i, name in enumerate(("ann", "bob", "=eve")):
         store.join(run, name)
         for item in store.queue(run, name):
             number = int(item.episode)
             store.submit(run, name, item.episode, Verdict(1 if number % 7 != i else 4))
     store.withdraw(run, "bob", store.item(run, "bob", "5").review)
+    store.open_overview(run, "bob")
+    store.submit(run, "bob", "5", Verdict(2, comment="now I know"))
     while (item := store.next_item(run, "ann")) is not None and item.repeat:
         store.submit(run, "ann", item.episode, Verdict(5), repeat=True)
     file = tmp_path / "reviews.csv"
@@ -1012,6 +1114,10 @@ def test_agreement_can_be_recomputed_from_the_export(store, tmp_path):
     found = export.agreement_of_export(file, resamples=100)
     assert found == {run: summarize(store, run, resamples=100).agreement}
     assert found[run].stays == 50
+    assert summarize(store, run, resamples=10).informed == 1
+    with_it = [(r.episode, r.reviewer, r.verdict) for r in store.reviews(run) if not r.withdrawn_at]
+    assert len(with_it) == 152  # three readings of fifty, two repeats
+    assert sum(row["informed"] == "true" for row in export.read_reviews_csv(file)) == 1
     assert summarize(store, run, resamples=10).self_agreement.total == 2
 
 

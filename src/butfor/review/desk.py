@@ -24,8 +24,9 @@ from butfor.pages.stays import outcome_chances
 from butfor.report import content
 from butfor.review.ledger import Event
 from butfor.review.projection import Item, Review, Run
+from butfor.review.queue import Progress, is_wanted
 from butfor.review.results import Results, summarize
-from butfor.review.store import Store
+from butfor.review.store import CLOSED, Store
 from butfor.review.verdicts import SURE, VERDICTS, RefusedError, RunChangedError, UnknownError
 from butfor.words import percent
 
@@ -45,6 +46,7 @@ MINE = {  # of a reviewer with a stay
     "skipped": "Skipped",
     "withdrawn": "Taken back",
 }
+SETTLING, OTHERS = "Opened to settle", "Read by others"
 SORTS = ("id", "steps", "thin")
 UNLISTED = "not under review"
 ACTIONS = {
@@ -56,6 +58,8 @@ ACTIONS = {
     "withdraw": "took a verdict back",
     "settle": "settled",
     "unsettle": "took a settlement back",
+    "settling": "opened what others differ about",
+    "overview": "opened the overview",
 }
 
 
@@ -158,7 +162,7 @@ class Desk:
             "items": [self._listed(item) for item in work.items],
             "to_settle": [
                 {"id": name, "slug": make_slug(name)}
-                for name in self._to_settle(reviewer, work.items)
+                for name in self.store.to_settle(self.run.id, reviewer)
             ],
             "undo": self._undo(work.items),
             "overview_open": self.show_overview or progress.finished,
@@ -170,13 +174,12 @@ class Desk:
         return None if item is None else self._link(item)
 
     def _listed(self, item: Item) -> dict[str, Any]:
-        differs = item.state == "submitted" and item.stay_state == "disagreement"
         return {
             **self._link(item),
             "observed": self.observed(item.episode),
             "steps": self.length(item.episode),
             "state": item.state,
-            "status": STATES["disagreement"] if differs else MINE[item.state],
+            "status": _status(item),
             "changed_at": item.changed_at,
         }
 
@@ -187,15 +190,6 @@ class Desk:
             "place": item.place,
             "version": item.version,
         }
-
-    def _to_settle(self, reviewer: str, items: list[Item]) -> list[str]:
-        """Return what others differ about, by name: any other order could tell controls apart."""
-        mine = {item.episode for item in items if item.state == "submitted"}
-        return sorted(
-            stay.episode
-            for stay in self.store.stays(self.run.id)
-            if stay.state == "disagreement" and stay.episode not in mine
-        )
 
     def _undo(self, items: list[Item]) -> dict[str, Any] | None:
         """Return the verdict given last, which one key takes back; none of a settled stay."""
@@ -217,7 +211,7 @@ class Desk:
             return self._other_stay(reviewer, name)
         items = self.store.queue(self.run.id, reviewer)
         item = _pick(items, name, place)
-        if item.state != "submitted":
+        if is_wanted(item):
             self.store.claim(self.run.id, reviewer, name)
         at = items.index(item)
         hidden = self.hides_model(item)
@@ -232,8 +226,9 @@ class Desk:
             "previous": self._link(items[at - 1]) if at else None,
             "next": self._link(items[at + 1]) if at + 1 < len(items) else None,
             "state": item.state,
-            "status": MINE[item.state],
-            "asks_impression": hidden,
+            "status": _status(item),
+            "closed": CLOSED.get(item.closed, ""),
+            "asks_impression": hidden and not item.closed,
             "first_impression": item.first_impression,
             **self._shown(name, hidden),
             **self._choices(name),
@@ -247,7 +242,8 @@ class Desk:
 
     def hides_model(self, item: Item) -> bool:
         """Tell whether the reviewer has to say something before seeing the model."""
-        return self.run.settings.first_impression and item.first_impression is None
+        asked = self.run.settings.first_impression and item.closed != "settling"
+        return asked and item.first_impression is None
 
     def _other_stay(self, reviewer: str, name: str) -> dict[str, Any]:
         """Return a stay that is not in the reviewer's queue, to look at."""
@@ -260,6 +256,7 @@ class Desk:
             "reviewer": reviewer,
             "state": "",
             "status": UNLISTED,
+            "closed": "",
             "asks_impression": False,
             "previous": None,
             "next": None,
@@ -277,7 +274,7 @@ class Desk:
         """Return the rows of a stay's picture."""
         hidden = False
         if settling:
-            self._check_settling(reviewer, name)
+            self.store.open_disagreement(self.run.id, reviewer, name)
         elif place is None and name not in self._under_review:
             self.check_overview(reviewer)
         else:
@@ -371,8 +368,8 @@ class Desk:
 
     def disagreement(self, reviewer: str, name: str) -> dict[str, Any]:
         """Return what reviewers differ about, for somebody who settles it."""
-        stay = self._check_settling(reviewer, name)
-        found = self.store.opinions(self.run.id, reviewer, name, settling=True)
+        found = self.store.open_disagreement(self.run.id, reviewer, name)
+        stay = self.store.stay(self.run.id, name)
         held = [
             settlement
             for settlement in self.store.settlements(self.run.id)
@@ -385,8 +382,7 @@ class Desk:
             "reviewer": reviewer,
             "state": stay.state,
             "version": stay.version,
-            "may_settle": stay.state == "disagreement"
-            and all(review.reviewer != reviewer for review in found),
+            "may_settle": name in self.store.to_settle(self.run.id, reviewer),
             "opinions": [_opinion(review) for review in found],
             "settlement": None
             if not held
@@ -402,12 +398,6 @@ class Desk:
             **self._choices(name),
         }
 
-    def _check_settling(self, reviewer: str, name: str) -> Any:
-        stay = self.store.stay(self.run.id, name)
-        if stay.state not in ("disagreement", "settled"):
-            raise RefusedError(f"reviewers do not differ about this {self.stays.noun}")
-        return stay
-
     # ------------------------------------------------------------------------------------ overview
 
     def sees_overview(self, reviewer: str) -> bool:
@@ -415,9 +405,22 @@ class Desk:
         return self.show_overview or self.store.progress(self.run.id, reviewer).finished
 
     def check_overview(self, reviewer: str) -> None:
-        """Refuse an overview to those whose queue is not done."""
+        """Refuse an overview to those whose queue is not done; note who is shown one."""
         if not self.sees_overview(reviewer):
-            raise RefusedError("open once your queue is done, so that it does not lead you")
+            raise RefusedError(
+                "open once your queue is done, so that it does not lead you. "
+                + self._what_is_left(self.store.progress(self.run.id, reviewer))
+            )
+        self.store.open_overview(self.run.id, reviewer)
+
+    def _what_is_left(self, progress: Progress) -> str:
+        if progress.left:
+            return f"Still to be read: {progress.left}"
+        noun = self.stays.noun if progress.skipped == 1 else self.stays.nouns
+        return (
+            f"You skipped {progress.skipped} {noun}: read what you can; whoever runs the review "
+            "can open it to you as well"
+        )
 
     def overview(self, reviewer: str) -> dict[str, Any]:
         """Return numbers about all stays: estimates, everyone at a glance, the table of cells."""
@@ -528,6 +531,8 @@ class Desk:
     def history(self, reviewer: str, *, after: int = 0, limit: int = 200) -> dict[str, Any]:
         """Return what was done in this run; of others only to those who may see the overview."""
         everybody = self.sees_overview(reviewer)
+        if everybody:
+            self.store.open_overview(self.run.id, reviewer)
         settled = {s.episode for s in self.store.stays(self.run.id) if s.state == "settled"}
         events = self.store.events(
             run=self.run.id, reviewer=None if everybody else reviewer, after=after
@@ -577,6 +582,14 @@ def _pick(items: list[Item], name: str, place: int | None) -> Item:
         if item.episode == name and place in (None, item.place):
             return item
     raise UnknownError("this is not in your queue")
+
+
+def _status(item: Item) -> str:
+    if item.state == "submitted":
+        return STATES["disagreement"] if item.stay_state == "disagreement" else MINE["submitted"]
+    if item.closed == "settling":
+        return SETTLING
+    return MINE[item.state] if is_wanted(item) else OTHERS
 
 
 def _opinion(review: Review) -> dict[str, Any]:

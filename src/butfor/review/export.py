@@ -29,6 +29,7 @@ NAMES = (
     "first_impression",
     "control",
     "repeat",
+    "informed",
     "state",
     "created_at",
     "withdrawn_at",
@@ -116,11 +117,11 @@ def agreement_of_export(
 ) -> dict[str, Agreement]:
     """Measure agreement anew from an exported CSV, for each run apart, by its id.
 
-    Withdrawn verdicts and those of repeats do not count.
+    Withdrawn verdicts, those of repeats and those given after seeing others' do not count.
     """
     given: dict[str, list[tuple[str, str, int]]] = {}
     for line, row in enumerate(read_reviews_csv(path), start=1):
-        if row.get("withdrawn_at") or row.get("repeat") == "true":
+        if row.get("withdrawn_at") or "true" in (row.get("repeat"), row.get("informed")):
             continue
         if not row["verdict"].isdecimal():
             raise ValueError(f"{path}, review {line}: verdict {row['verdict']!r} is no number")

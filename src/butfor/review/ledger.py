@@ -71,8 +71,14 @@ MIGRATIONS: list[tuple[str, ...]] = [  # never change one that was released: add
             run TEXT, episode TEXT, reviewer TEXT, at REAL,
             PRIMARY KEY (run, episode, reviewer))""",
     ),
+    (
+        "ALTER TABLE review ADD COLUMN informed INTEGER DEFAULT 0",
+        """CREATE TABLE shown (
+            run TEXT, reviewer TEXT, episode TEXT, what TEXT,
+            PRIMARY KEY (run, reviewer, episode, what))""",
+    ),
 ]
-PROJECTIONS = ("run", "stay", "place", "standing", "review", "settlement")
+PROJECTIONS = ("run", "stay", "place", "standing", "review", "settlement", "shown")
 
 
 @dataclass(frozen=True)
@@ -84,7 +90,7 @@ class Event:
     run: str
     reviewer: str
     episode: str
-    action: str  # run, join, impression, submit, skip, withdraw, settle, unsettle
+    action: str  # run, join, impression, submit, skip, withdraw, (un)settle, settling, overview
     payload: dict[str, Any]
     prev_hash: str
     hash: str

@@ -33,7 +33,7 @@ from butfor.review.doors import (
     local_path,
 )
 from butfor.review.sessions import Session
-from butfor.review.verdicts import SURE, VERDICTS, FieldError, StaleError, Verdict
+from butfor.review.verdicts import SURE, VERDICTS, FieldError, RefusedError, StaleError, Verdict
 from butfor.words import percent, share, signed
 
 HERE = Path(__file__).parent / "static"
@@ -295,7 +295,7 @@ def work_on_stay(
                 )
             case _:
                 raise FieldError("do", "save, skip or impression")
-    except (FieldError, StaleError) as error:
+    except (FieldError, StaleError, RefusedError) as error:
         status, said = describe_error(error)
         view = desk.stay(who, name, place) | {"form": form}
         return render(request, "stay.html", session, status, view=view, problem=said)
@@ -347,7 +347,7 @@ def settle(
             desk.store.settle(
                 desk.run.id, who, name, verdict or 0, reason, expected_version=expected
             )
-    except (FieldError, StaleError) as error:
+    except (FieldError, StaleError, RefusedError) as error:
         status, said = describe_error(error)
         view = desk.disagreement(who, name)
         return render(

@@ -21,14 +21,14 @@ class Progress:
 
     total: int  # places that the reviewer sees
     done: int
-    skipped: int
+    skipped: int  # of which a verdict is still wanted
     left: int  # that would be offered; stays that others finished are not
     disagreements: int  # among the stays that the reviewer read
 
     @property
     def finished(self) -> bool:
-        """Whether nothing is left to offer."""
-        return self.left == 0
+        """Whether no verdict of this reviewer is wanted any more."""
+        return self.left == self.skipped == 0
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Work:
         return Progress(
             total=len(self.items),
             done=len(done),
-            skipped=sum(item.state == "skipped" for item in self.items),
+            skipped=sum(i.state == "skipped" and is_wanted(i) for i in self.items),
             left=len(self.offered),
             disagreements=sum(i.stay_state == "disagreement" and not i.repeat for i in done),
         )
@@ -110,7 +110,7 @@ def read_work(connection: sqlite3.Connection, now: float, run: str, reviewer: st
     ]
     offered = [item for item in visible if _is_offered(item, due)]
     taken = Counter(name for name, other in claims if other != reviewer)
-    taken.update({row[0]: row[9] for row in rows if not row[1]})
+    taken.update({row[0]: row[10] for row in rows if not row[1]})
     free = [
         item
         for item in offered
@@ -155,12 +155,15 @@ def _read_rows(
     key = ("run", "reviewer", "episode", "repeat")
     row = connection.execute(
         "SELECT json_group_array(json_array(episode, repeat, position, state, at, review, "
-        "impression, version, changed_at, verdicts, lowest, highest, settled)) FROM ("
+        "impression, version, changed_at, settling, verdicts, lowest, highest, settled)) FROM ("
         "SELECT p.episode, p.repeat, p.position, s.state, d.at, s.review, s.impression, "
-        "s.version, s.changed_at, y.verdicts, y.lowest, y.highest, y.settled FROM place p "
+        "s.version, s.changed_at, w.what IS NOT NULL AS settling, y.verdicts, y.lowest, "
+        "y.highest, y.settled FROM place p "
         "JOIN stay y ON y.run = p.run AND y.episode = p.episode "
         f"LEFT JOIN standing s ON {' AND '.join(f's.{name} = p.{name}' for name in key)} "
         f"LEFT JOIN draft d ON {' AND '.join(f'd.{name} = p.{name}' for name in key)} "
+        "LEFT JOIN shown w ON w.run = p.run AND w.reviewer = p.reviewer "
+        "AND w.episode = p.episode AND w.what = 'settling' "
         f"WHERE {where} ORDER BY p.position)",
         values,
     ).fetchone()
@@ -175,7 +178,9 @@ def _make_items(
     seed = reviewer_seed(run.settings.seed, run.id, reviewer)
     items = []
     for row in rows:
-        episode, repeat, position, state, draft, review, impression, version, changed_at = row[:9]
+        episode, repeat, position, stood, draft, review, impression, version, changed_at = row[:9]
+        state = "draft" if draft is not None else stood or "waiting"
+        of_stay, _ = stay_state(run.settings.needed, episode in claimed, *row[10:])
         items.append(
             Item(
                 run=run.id,
@@ -183,8 +188,9 @@ def _make_items(
                 episode=episode,
                 repeat=bool(repeat),
                 place=place_number(seed, position),
-                state="draft" if draft is not None else state or "waiting",
-                stay_state=stay_state(run.settings.needed, episode in claimed, *row[9:])[0],
+                state=state,
+                stay_state=of_stay,
+                closed=_why_closed(state, bool(repeat), of_stay, bool(row[9])),
                 review=review,
                 first_impression=impression,
                 version=version or 0,
@@ -208,9 +214,21 @@ def _find_due(items: list[Item]) -> set[str]:
     }
 
 
+def is_wanted(item: Item) -> bool:
+    """Tell whether a place still wants a verdict: not in, not closed, not read by enough others."""
+    if item.state == "submitted" or item.closed:
+        return False
+    return item.repeat or item.state == "draft" or item.stay_state in ("waiting", "in_review")
+
+
 def _is_offered(item: Item, due: set[str]) -> bool:
-    if item.state not in ("waiting", "withdrawn"):
-        return item.state == "draft"
-    if item.repeat:
-        return item.episode in due
-    return item.stay_state in ("waiting", "in_review")
+    back = not item.repeat or item.state == "draft" or item.episode in due
+    return is_wanted(item) and item.state != "skipped" and back
+
+
+def _why_closed(state: str, repeat: bool, of_stay: str, settling: bool) -> str:
+    if state == "submitted":
+        return ""
+    if settling:
+        return "settling"
+    return "others" if of_stay in ("disagreement", "settled") and not repeat else ""

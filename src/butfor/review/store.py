@@ -31,6 +31,7 @@ from butfor.review.projection import (
     read_reviews,
     read_run,
     read_settlements,
+    was_shown,
 )
 from butfor.review.queue import (
     Progress,
@@ -54,6 +55,10 @@ from butfor.review.verdicts import (
     check_verdict,
 )
 
+CLOSED = {
+    "settling": "you opened this to settle it and saw what others said: no verdict of yours counts",
+    "others": "others read this meanwhile and their verdicts are in: no further one is taken",
+}
 FRESH_SECONDS = 60.0  # after which a claim is written again
 
 
@@ -219,16 +224,14 @@ class Store:
         *,
         repeat: bool = False,
     ) -> bool:
-        """Keep an unfinished form, instead of the one before; False once a verdict is in."""
+        """Keep an unfinished form, instead of the one before; False if no verdict is taken."""
         text = json.dumps(dict(content))
         if len(text) > LONGEST_DRAFT:
             raise FieldError("draft", f"{len(text):,} characters; at most {LONGEST_DRAFT:,}")
         with self._ledger.writing(durable=False) as connection:
             read_current_run(connection, run)
-            if (
-                read_item(connection, self._clock(), run, reviewer, episode, repeat).state
-                == "submitted"
-            ):
+            item = read_item(connection, self._clock(), run, reviewer, episode, repeat)
+            if item.state == "submitted" or item.closed:
                 return False
             connection.execute(
                 "INSERT OR REPLACE INTO draft VALUES (?, ?, ?, ?, ?, ?)",
@@ -257,6 +260,7 @@ class Store:
             item = read_item(connection, self._clock(), run, reviewer, episode, repeat)
             if item.first_impression is not None:
                 raise StaleError(f"stay {episode}: you gave a first impression", item.version)
+            _check_open(item)
             payload = {"repeat": repeat, "answer": answer}
             return self._done(connection, "impression", item, payload)
 
@@ -279,6 +283,7 @@ class Store:
             _check_version(item, expected_version)
             if item.state == "submitted":
                 raise StaleError(f"stay {episode}: your verdict is in already", item.version)
+            _check_open(item)
             if settings.first_impression and item.first_impression is None:
                 raise FieldError("first_impression", "give it before the verdict")
             steps = read_stay(connection, self._clock(), run, episode).steps
@@ -289,6 +294,8 @@ class Store:
                 "repeat": repeat,
                 "seconds": taken,
                 "first_impression": item.first_impression,
+                "informed": was_shown(connection, run, reviewer, episode)
+                or was_shown(connection, run, reviewer, ""),
             }
             return self._done(connection, "submit", item, payload, finished=True)
 
@@ -329,7 +336,14 @@ class Store:
                 raise StaleError(f"review {review} was withdrawn already", item.version)
             if item.stay_state == "settled" and not item.repeat:
                 raise RefusedError(f"stay {item.episode} is settled: its verdicts stay")
-            payload = {"repeat": item.repeat, "review": review}
+            others = read_reviews(
+                connection,
+                f"{OF_STAY} AND reviewer != ? AND NOT repeat "
+                "AND (withdrawn_at IS NULL OR withdrawn_at >= ?)",
+                (run, item.episode, reviewer, found[0].created_at),
+            )
+            shown = bool(others) and not item.repeat  # beside one's own, while it was in
+            payload = {"repeat": item.repeat, "review": review, "shown": shown}
             return self._done(connection, "withdraw", item, payload)
 
     def settle(
@@ -354,8 +368,8 @@ class Store:
             _check_version(stay, expected_version)
             if stay.state != "disagreement":
                 raise StaleError(f"stay {episode} is {stay.state}: nothing to settle", stay.version)
-            if read_reviews(connection, f"{OF_STAY} AND reviewer = ?", (run, episode, name)):
-                raise RefusedError("you gave a verdict on this stay; somebody else must settle")
+            if _gave_verdict(connection, run, episode, name):
+                raise RefusedError("you gave a verdict on this; somebody else must settle")
             self._do(connection, "settle", run=run, reviewer=name, episode=episode, payload=payload)
             return read_stay(connection, self._clock(), run, episode)
 
@@ -396,24 +410,55 @@ class Store:
         with self._ledger.reading() as connection:
             return read_settlements(connection, "run = ?", (run,))
 
-    def opinions(
-        self, run: str, reviewer: str, episode: str, *, settling: bool = False
-    ) -> list[Review]:
+    def opinions(self, run: str, reviewer: str, episode: str) -> list[Review]:
         """Return the verdicts on a stay that this reviewer may see.
 
-        One's own; those of others only after one's own, or to settle a disagreement if one has
-        none. Others are called "Reviewer 1", "Reviewer 2" … until the stay is settled.
+        One's own; those of others only after one's own. Others are called "Reviewer 1",
+        "Reviewer 2" … until the stay is settled.
         """
         with self._ledger.reading() as connection:
             stay = read_stay(connection, self._clock(), run, episode)
-            held = read_reviews(
-                connection, f"{OF_STAY} AND NOT repeat AND withdrawn_at IS NULL", (run, episode)
-            )
-        if settling and stay.state in ("disagreement", "settled"):
-            return held if stay.state == "settled" else _masked(held, reviewer)
+            held = _read_held(connection, run, episode)
         if all(review.reviewer != reviewer for review in held):
             return []
         return held if stay.state == "settled" else _masked(held, reviewer)
+
+    def to_settle(self, run: str, reviewer: str) -> list[str]:
+        """Return what this reviewer may settle, by name: any other order could tell controls."""
+        with self._ledger.reading() as connection:
+            return sorted(
+                stay.episode
+                for stay in read_stays(connection, self._clock(), run)
+                if stay.state == "disagreement"
+                and not _gave_verdict(connection, run, stay.episode, reviewer)
+            )
+
+    def open_disagreement(self, run: str, reviewer: str, episode: str) -> list[Review]:
+        """Return the verdicts that differ, to settle them or to see how they were settled.
+
+        Whoever has no verdict of one's own in can give none any more: that is an event.
+        """
+        with self._ledger.reading() as connection:
+            stay = read_stay(connection, self._clock(), run, episode)
+            held = _read_held(connection, run, episode)
+            gave = _gave_verdict(connection, run, episode, reviewer)
+            known = was_shown(connection, run, reviewer, episode, "settling")
+        if stay.state not in ("disagreement", "settled"):
+            raise RefusedError("reviewers do not differ about this")
+        if all(review.reviewer != reviewer for review in held):
+            if gave and stay.state == "disagreement":
+                raise RefusedError("you took your verdict back; somebody else settles this")
+            if not known:
+                self._note_shown(run, reviewer, "settling", episode)
+        return held if stay.state == "settled" else _masked(held, reviewer)
+
+    def open_overview(self, run: str, reviewer: str) -> None:
+        """Note, once, that a reviewer is shown numbers about all stays."""
+        with self._ledger.reading() as connection:
+            known = was_shown(connection, run, reviewer, "")
+            current = read_run(connection, run).current
+        if current and not known:
+            self._note_shown(run, reviewer, "overview")
 
     def earlier_opinions(self, run: str, reviewer: str, episode: str) -> list[Review]:
         """Return verdicts about the stay in other runs, of others only after one's own here."""
@@ -482,6 +527,12 @@ class Store:
         apply(connection, event)
         return event
 
+    def _note_shown(self, run: str, reviewer: str, what: str, episode: str = "") -> None:
+        with self._ledger.writing() as connection:
+            read_current_run(connection, run)
+            if not was_shown(connection, run, reviewer, episode, what):
+                self._do(connection, what, run=run, reviewer=reviewer, episode=episode)
+
     def _done(
         self,
         connection: sqlite3.Connection,
@@ -520,6 +571,22 @@ def _masked(reviews: list[Review], reviewer: str) -> list[Review]:
         review if review.reviewer == reviewer else replace(review, reviewer=names[review.reviewer])
         for review in reviews
     ]
+
+
+def _read_held(connection: sqlite3.Connection, run: str, episode: str) -> list[Review]:
+    where = f"{OF_STAY} AND NOT repeat AND withdrawn_at IS NULL"
+    return read_reviews(connection, where, (run, episode))
+
+
+def _gave_verdict(connection: sqlite3.Connection, run: str, episode: str, reviewer: str) -> bool:
+    """Tell whether a reviewer ever gave a verdict on a stay, also one taken back."""
+    where = f"{OF_STAY} AND reviewer = ?"
+    return bool(read_reviews(connection, where, (run, episode, reviewer)))
+
+
+def _check_open(item: Item) -> None:
+    if item.closed:
+        raise RefusedError(CLOSED[item.closed])
 
 
 def _check_version(thing: Item | Stay, expected: int | None) -> None:
