@@ -452,6 +452,49 @@ def test_skipping_everything_opens_nothing(site, ann):
     assert [e.action for e in site.store.events(reviewer="ann")].count("overview") == 1
 
 
+def test_results_and_exports_do_not_name_others_who_differ(site, ann):
+    bob = site.reviewer("bob")
+    finish(site, ann)
+    for following in iter(bob.next, None):
+        bob.post(f"/episodes/{following['slug']}/reviews", 201, verdict=4, place=following["place"])
+    for path in ("/api/v1/results", "/api/v1/agreement", "/results", "/export/reviews.csv"):
+        text = ann.get(path).text
+        assert "Reviewer" in text
+        assert "bob" not in text
+    lines = ann.get("/export/reviews.jsonl").text.splitlines()
+    assert not any("bob" in line for line in lines)
+    (pair,) = ann.json("/agreement")["kappas"]
+    assert (pair["first"], pair["second"]) == ("ann", "Reviewer 2")
+
+
+def test_a_list_can_be_ordered_by_the_difference(site, ann):
+    finish(site, ann)
+    differences = dict(
+        zip(site.audit.episodes["id"], site.audit.episodes["difference"], strict=True)
+    )
+    for sort, expected in (("difference", min), ("-difference", max)):
+        rows = ann.json(f"/episodes?sort={sort}")["episodes"]
+        values = [row["difference"] for row in rows]
+        assert values == sorted(values, reverse=expected is max)
+        assert values[0] == expected(differences.values())
+        assert f'value="{sort}" selected' in ann.get(f"/episodes?sort={sort}").text
+
+
+def test_no_message_calls_a_patient_a_stay(site, ann):
+    first = ann.next()
+    path = f"/episodes/{first['slug']}"
+    page = ann.open(stay_page(ann))
+    ann.send(path, page, do="save", verdict="1")
+    for error in (
+        ann.post(f"{path}/reviews", 409, verdict=1),
+        ann.post(f"{path}/reviews", 409, {"If-Match": '"0"'}, verdict=1),
+        ann.post(f"{path}/settle", 409, verdict=1, reason="so"),
+        ann.post(f"{path}/unsettle", 409),
+        ann.json(f"/disagreements/{first['slug']}", 403),
+    ):
+        assert "stay" not in error["error"]
+
+
 def test_what_others_finished_is_listed_as_that(site, ann):
     first = ann.next()
     for name in ("bob", "eve"):

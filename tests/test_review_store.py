@@ -25,7 +25,7 @@ from butfor.review import export
 from butfor.review.ledger import MIGRATIONS, PROJECTIONS
 from butfor.review.plan import Settings, plan_stays, reviewer_order, run_id
 from butfor.review.results import summarize
-from butfor.review.store import Store
+from butfor.review.store import Store, verify_folder
 from butfor.review.verdicts import (
     FieldError,
     RefusedError,
@@ -150,6 +150,13 @@ def test_joining_again_keeps_the_queue_and_names_are_tidied(store, run):
     assert store.reviewers(run) == ["ann", "bob", "eve"]
     assert [item.state for item in before] == ["waiting"] * 10
     assert store.join(run, "Zoe\u0308") == store.join(run, "Zo\u00eb")
+    assert store.join(run, "Bob  Dylan") == "Bob Dylan"
+    assert store.join(run, " bob DYLAN") == "Bob Dylan"
+    assert store.join(run, "ANN") == "ann"
+    assert store.reviewers(run) == ["ann", "bob", "eve", "Zo\u00eb", "Bob Dylan"]
+    new = store.open_run(fake_audit(digest="b")).id
+    assert store.join(new, "Ann") == "ann"  # also in another run
+    store.open_run(fake_audit())
     for bad in ("", "  ", "a\nb", "x" * 81, "\ud800", None):
         with pytest.raises(FieldError) as caught:
             store.join(run, bad)
@@ -393,6 +400,17 @@ def test_a_skipped_stay_is_not_offered_and_can_still_be_read(store, run):
     assert store.next_item(run, "ann").episode != first.episode
     assert store.progress(run, "ann").skipped == 1
     assert store.submit(run, "ann", first.episode, YES).state == "submitted"
+
+
+def test_skipping_keeps_what_was_written(store, run):
+    store.save_draft(run, "ann", "3", {"comment": "half a thought"})
+    assert store.skip(run, "ann", "3").state == "skipped"
+    assert store.draft(run, "ann", "3") == {"comment": "half a thought"}
+    assert all(item.episode != "3" for item in store.work(run, "ann").offered)
+    store.save_draft(run, "ann", "3", {"comment": "a thought"})
+    assert store.item(run, "ann", "3").state == "draft"  # taken up again
+    store.submit(run, "ann", "3", YES)
+    assert store.draft(run, "ann", "3") is None
 
 
 def test_others_verdicts_are_hidden_until_ones_own_is_in_and_names_until_settled(store, run):
@@ -939,6 +957,53 @@ def test_a_folder_that_cannot_be_written_to_is_named():
             Store(folder).close()
 
 
+VERIFY = """
+import os, sys
+from butfor.review.store import verify_folder
+if os.geteuid() == 0:
+    os.setuid(65534)  # root may write everywhere
+found = verify_folder(sys.argv[1])
+print(found.ok, found.events, found.head)
+"""
+
+
+@pytest.mark.parametrize("in_use", [False, True])
+def test_verifying_writes_nothing_and_sees_the_latest(in_use):
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        store = Store(folder)
+        store.join(store.open_run(fake_audit()).id, "ann")
+        expected = store.verify()
+        if not in_use:
+            store.close()
+        before = {path.name: path.read_bytes() for path in folder.iterdir()}
+        assert len(before) == (3 if in_use else 1)  # with -wal and -shm
+        folder.chmod(0o555)
+        said = subprocess.check_output([sys.executable, "-c", VERIFY, name], text=True)
+        folder.chmod(0o755)
+        assert said.split() == ["True", "2", expected.head]
+        after = {path.name: path.read_bytes() for path in folder.iterdir()}
+        assert after.keys() == before.keys()
+        assert after["reviews.sqlite"] == before["reviews.sqlite"]
+        store.close()
+
+
+def test_an_empty_file_has_not_been_verified(tmp_path):
+    (tmp_path / "reviews.sqlite").touch()
+    with pytest.raises(StoreError, match="no reviews in it"):
+        verify_folder(tmp_path)
+    assert (tmp_path / "reviews.sqlite").stat().st_size == 0
+
+
+def test_a_file_of_the_first_version_is_verified_as_it_is(store, run, tmp_path):
+    work(store, run)
+    store.close()
+    make_first_version(store.path)
+    before = store.path.read_bytes()
+    assert verify_folder(tmp_path).ok
+    assert store.path.read_bytes() == before
+
+
 def test_what_is_no_file_of_reviews_is_named(tmp_path):
     with pytest.raises(StoreError, match="there is no folder"):
         Store(tmp_path / "nowhere")
@@ -955,14 +1020,18 @@ def test_a_file_of_a_newer_butfor_is_left_alone(store, tmp_path):
         Store(tmp_path)
 
 
-def test_a_file_of_the_first_version_is_brought_up_to_date(store, run, tmp_path):
-    work(store, run)
-    store.close()
-    with sqlite3.connect(store.path) as connection:
+def make_first_version(path):
+    with sqlite3.connect(path) as connection:
         connection.execute("ALTER TABLE review DROP COLUMN informed")
         connection.execute("DROP TABLE shown")
         connection.execute("PRAGMA user_version = 1")
     connection.close()
+
+
+def test_a_file_of_the_first_version_is_brought_up_to_date(store, run, tmp_path):
+    work(store, run)
+    store.close()
+    make_first_version(store.path)
     with Store(tmp_path) as again:
         assert again.verify().ok
         assert not any(review.informed for review in again.reviews(run))
@@ -1121,6 +1190,31 @@ def test_agreement_can_be_recomputed_from_the_export(store, tmp_path):
     assert summarize(store, run, resamples=10).self_agreement.total == 2
 
 
+def test_exports_for_reviewers_name_others_only_where_it_is_settled(store, run):
+    audit = fake_audit()
+    for episode in ("3", "4"):
+        store.submit(run, "ann", episode, YES)
+        store.submit(run, "bob", episode, UNSEEN)
+    store.settle(run, "eve", "4", 1, "so")
+
+    def named(rows):
+        return [(row["episode_id"], row["reviewer"]) for row in rows]
+
+    assert named(export.review_rows(store, audit, reader="bob")) == [
+        ("3", "Reviewer 1"),
+        ("3", "bob"),
+        ("4", "ann"),
+        ("4", "bob"),
+    ]
+    everybody = [("3", "ann"), ("3", "bob"), ("4", "ann"), ("4", "bob")]
+    assert named(export.review_rows(store, audit)) == everybody
+    told = export.reviews_jsonl(store, audit, reader="bob").splitlines()
+    history = [event["reviewer"] for event in json.loads(told[0])["history"]]
+    assert history == ["another reviewer", "bob"]
+    history = [event["reviewer"] for event in json.loads(told[2])["history"]]
+    assert history == ["ann", "bob", "eve"]
+
+
 def test_verdicts_about_an_earlier_run_are_exported_without_the_models_numbers(store, run):
     store.submit(run, "ann", "3", UNSEEN)
     now = fake_audit(digest="b")
@@ -1186,4 +1280,4 @@ def test_results_compare_flagged_stays_with_controls(store):
     assert (found.withdrawn.count, found.withdrawn.total) == (1, 17)
     assert found.variables == {"glucose": 8, "lactate": 1}
     assert found.agreement.percent.value == pytest.approx(7 / 8)
-    assert found.agreement.percent.note.startswith("too few: 8 stays")
+    assert found.agreement.percent.note.startswith("too few: 8 episodes")

@@ -339,7 +339,7 @@ def export_file(house: HouseOf, reviewer: str, table: str, kind: str) -> Respons
     desk.check_overview(reviewer)
     if table == "reviews":
         write = reviews_csv if kind == "csv" else reviews_jsonl
-        text = write(desk.store, desk.audit)
+        text = write(desk.store, desk.audit, reader=reviewer)
     else:
         text = _episodes(house, kind)
     name = f"{table}-{desk.run.id[:8]}.{kind}"

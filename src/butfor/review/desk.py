@@ -22,6 +22,7 @@ from butfor.audit import Audit
 from butfor.pages import Stays
 from butfor.pages.stays import outcome_chances
 from butfor.report import content
+from butfor.review.agreement import mask_pairs
 from butfor.review.ledger import Event
 from butfor.review.projection import Item, Review, Run
 from butfor.review.queue import Progress, is_wanted
@@ -47,7 +48,7 @@ MINE = {  # of a reviewer with a stay
     "withdrawn": "Taken back",
 }
 SETTLING, OTHERS = "Opened to settle", "Read by others"
-SORTS = ("id", "steps", "thin")
+SORTS = {"steps": "length", "thin": "thin_share", "difference": "difference"}
 UNLISTED = "not under review"
 ACTIONS = {
     "run": "opened this run",
@@ -475,7 +476,7 @@ class Desk:
         if status:
             kept &= np.array([states.get(name, "none") == status for name in names], dtype=bool)
         rows = np.flatnonzero(kept)
-        column = {"steps": "length", "thin": "thin_share"}.get(sort.removeprefix("-"))
+        column = SORTS.get(sort.removeprefix("-"))
         if column is not None:
             values = table[column].to_numpy()[rows]
             rows = rows[np.argsort(-values if sort.startswith("-") else values, kind="stable")]
@@ -508,6 +509,7 @@ class Desk:
             "model": likeliest,
             "probability": chances[likeliest],
             "words": percent(chances[likeliest]),
+            "difference": float(row["difference"]),
             "low_any": float(row["low_any"]),
             "high_any": float(row["high_any"]),
             "thin_share": float(row["thin_share"]),
@@ -519,7 +521,8 @@ class Desk:
     def results(self, reviewer: str) -> Results:
         """Return what the review found so far."""
         self.check_overview(reviewer)
-        return self._results(self.store.last_event())
+        found: Results = self._results(self.store.last_event())
+        return replace(found, agreement=mask_pairs(found.agreement, reviewer))
 
     @cached_property
     def _results(self) -> Any:

@@ -13,7 +13,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -105,7 +105,7 @@ class Ledger:
         self._idle: list[sqlite3.Connection] = []
         self._writer = threading.Lock()  # fairer than many threads trying the file's own lock
         self._file: tuple[int, int] | None = None
-        with self._explained():
+        with _explained(self.path):
             connection = self._connect()
             try:
                 _use_wal(connection)
@@ -124,7 +124,7 @@ class Ledger:
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Give a connection that sees the file as it is now, whatever others write meanwhile."""
         with (
-            self._explained(),
+            _explained(self.path),
             self._borrowed() as connection,
             _transaction(connection, "DEFERRED"),
         ):
@@ -138,7 +138,7 @@ class Ledger:
         """
         with (
             self._writer,
-            self._explained(),
+            _explained(self.path),
             self._borrowed() as connection,
         ):
             connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
@@ -208,15 +208,6 @@ class Ledger:
         if not self.path.exists() or self._identity() != self._file:
             raise StoreError(f"{self.path} was moved or replaced; start the review again")
 
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise StoreError(f"{self.path}: {error}; {_remedy(str(error))}") from error
-        except PermissionError as error:
-            raise StoreError(f"{self.path}: {error.strerror}; {_remedy('readonly')}") from error
-
 
 def read_events(
     connection: sqlite3.Connection, where: str = "1", values: tuple[Any, ...] = ()
@@ -249,6 +240,19 @@ def find_break(connection: sqlite3.Connection, head: str | None) -> tuple[int | 
     return None, ""
 
 
+def copy_to_memory(path: Path) -> sqlite3.Connection:
+    """Return a file of reviews as a copy in memory, brought up to date; the file is only read."""
+    in_use = path.with_name(f"{path.name}-wal").exists()
+    address = f"{path.absolute().as_uri()}?{'mode=ro' if in_use else 'immutable=1'}"
+    copy = sqlite3.connect(":memory:", isolation_level=None)
+    with _explained(path), closing(sqlite3.connect(address, uri=True)) as connection:
+        connection.backup(copy)
+        if copy.execute("PRAGMA user_version").fetchone() == (0,):
+            raise StoreError(f"{path} has no reviews in it; is it the right file?")
+        _migrate(copy, path)
+    return copy
+
+
 def scratch() -> sqlite3.Connection:
     """Return an empty file of reviews in memory."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
@@ -265,6 +269,16 @@ def _transaction(connection: sqlite3.Connection, kind: str) -> Iterator[None]:
         connection.rollback()
         raise
     connection.commit()
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise StoreError(f"{path}: {error}; {_remedy(str(error))}") from error
+    except PermissionError as error:
+        raise StoreError(f"{path}: {error.strerror}; {_remedy('readonly')}") from error
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:

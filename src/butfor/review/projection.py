@@ -227,7 +227,7 @@ def read_current_run(connection: sqlite3.Connection, run: str) -> Run:
     found = read_run(connection, run)
     if not found.current:
         raise RunChangedError(
-            "the model, the policy or the data changed since; open the stay again",
+            "the model, the policy or the data changed since; open the page again",
             current_run(connection),
         )
     return found

@@ -92,7 +92,7 @@ def read_stay(connection: sqlite3.Connection, now: float, run: str, episode: str
     """Return a stay that is under review."""
     found = read_stays(connection, now, run, episode)
     if not found:
-        raise UnknownError(f"stay {episode!r} is not under review")
+        raise UnknownError(f"episode {episode!r} is not under review")
     return found[0]
 
 
@@ -127,10 +127,10 @@ def read_item(
     for item in items:
         if item.repeat == repeat:
             if repeat and not item.version and not any(i.review for i in items):
-                raise RefusedError(f"stay {episode} has not been read for the first time")
+                raise RefusedError(f"episode {episode} has not been read for the first time")
             return item
     again = " for the second time" if repeat else ""
-    raise UnknownError(f"stay {episode!r} is not in {reviewer}'s queue{again}")
+    raise UnknownError(f"episode {episode!r} is not in {reviewer}'s queue{again}")
 
 
 def read_places(
@@ -179,7 +179,7 @@ def _make_items(
     items = []
     for row in rows:
         episode, repeat, position, stood, draft, review, impression, version, changed_at = row[:9]
-        state = "draft" if draft is not None else stood or "waiting"
+        state = "draft" if draft else stood or "waiting"  # a draft put aside has no time
         of_stay, _ = stay_state(run.settings.needed, episode in claimed, *row[10:])
         items.append(
             Item(

@@ -20,7 +20,7 @@ from butfor.review.export import reviews_csv, reviews_jsonl
 from butfor.review.pages import environment
 from butfor.review.plan import Settings
 from butfor.review.sessions import read_tokens
-from butfor.review.store import Store, Verification
+from butfor.review.store import Store, Verification, verify_folder
 
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
 
@@ -144,11 +144,10 @@ def listen(address: Address) -> socket.socket:
 
 
 def verify(folder: str | Path, head: str | None = None) -> Verification:
-    """Check the chain of an audit's reviews, without making any."""
+    """Check the chain of an audit's reviews, without writing anything."""
     if not (Path(folder) / REVIEWS).is_file():
         raise FileNotFoundError(f"{folder} has no reviews: there is no {REVIEWS}")
-    with Store(folder) as store:
-        return store.verify(head)
+    return verify_folder(folder, head)
 
 
 def export_reviews(folder: str | Path, path: Path) -> Path:

@@ -6,13 +6,21 @@ import json
 import sqlite3
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from butfor.audit import REVIEWS, Audit
-from butfor.review.ledger import PROJECTIONS, Event, Ledger, find_break, read_events
+from butfor.review.ledger import (
+    PROJECTIONS,
+    Event,
+    Ledger,
+    copy_to_memory,
+    find_break,
+    read_events,
+)
 from butfor.review.plan import Settings, plan_stays, reviewer_order, reviewer_seed, run_id
 from butfor.review.projection import (
     OF_ITEM,
@@ -147,10 +155,18 @@ class Store:
     # --------------------------------------------------------------------------- reviewers, queues
 
     def join(self, run: str, reviewer: str) -> str:
-        """Give a reviewer a queue, if there is none yet; return the name as it is kept."""
-        name = check_reviewer(reviewer)
+        """Give a reviewer a queue, if there is none yet; return the name as it is kept.
+
+        A name that differs only by capitals from one that is there is that person's.
+        """
+        given = check_reviewer(reviewer)
         with self._ledger.writing() as connection:
             settings = read_current_run(connection, run).settings
+            known = connection.execute(
+                "SELECT reviewer FROM event WHERE action = 'join' ORDER BY id"
+            ).fetchall()
+            same = (name for (name,) in known if name.casefold() == given.casefold())
+            name = next(same, given)
             if not has_joined(connection, run, name):
                 episodes = [stay.episode for stay in read_stays(connection, self._clock(), run)]
                 seed = reviewer_seed(settings.seed, run, name)
@@ -259,7 +275,7 @@ class Store:
             read_current_run(connection, run)
             item = read_item(connection, self._clock(), run, reviewer, episode, repeat)
             if item.first_impression is not None:
-                raise StaleError(f"stay {episode}: you gave a first impression", item.version)
+                raise StaleError(f"episode {episode}: you gave a first impression", item.version)
             _check_open(item)
             payload = {"repeat": repeat, "answer": answer}
             return self._done(connection, "impression", item, payload)
@@ -282,7 +298,7 @@ class Store:
             item = read_item(connection, self._clock(), run, reviewer, episode, repeat)
             _check_version(item, expected_version)
             if item.state == "submitted":
-                raise StaleError(f"stay {episode}: your verdict is in already", item.version)
+                raise StaleError(f"episode {episode}: your verdict is in already", item.version)
             _check_open(item)
             if settings.first_impression and item.first_impression is None:
                 raise FieldError("first_impression", "give it before the verdict")
@@ -297,6 +313,7 @@ class Store:
                 "informed": was_shown(connection, run, reviewer, episode)
                 or was_shown(connection, run, reviewer, ""),
             }
+            connection.execute(f"DELETE FROM draft WHERE {OF_ITEM}", _key(item))
             return self._done(connection, "submit", item, payload, finished=True)
 
     def skip(
@@ -308,13 +325,14 @@ class Store:
         repeat: bool = False,
         expected_version: int | None = None,
     ) -> Item:
-        """Leave a stay out; it can still be given a verdict later."""
+        """Leave a stay out; it can still be given a verdict later, and what was written stays."""
         with self._ledger.writing() as connection:
             read_current_run(connection, run)
             item = read_item(connection, self._clock(), run, reviewer, episode, repeat)
             _check_version(item, expected_version)
             if item.state == "submitted":
-                raise StaleError(f"stay {episode}: your verdict is in already", item.version)
+                raise StaleError(f"episode {episode}: your verdict is in already", item.version)
+            connection.execute(f"UPDATE draft SET at = 0 WHERE {OF_ITEM}", _key(item))  # put aside
             return self._done(connection, "skip", item, {"repeat": repeat}, finished=True)
 
     def withdraw(
@@ -335,7 +353,7 @@ class Store:
             if found[0].withdrawn_at is not None:
                 raise StaleError(f"review {review} was withdrawn already", item.version)
             if item.stay_state == "settled" and not item.repeat:
-                raise RefusedError(f"stay {item.episode} is settled: its verdicts stay")
+                raise RefusedError(f"episode {item.episode} is settled: its verdicts stay")
             others = read_reviews(
                 connection,
                 f"{OF_STAY} AND reviewer != ? AND NOT repeat "
@@ -367,7 +385,9 @@ class Store:
             stay = read_stay(connection, self._clock(), run, episode)
             _check_version(stay, expected_version)
             if stay.state != "disagreement":
-                raise StaleError(f"stay {episode} is {stay.state}: nothing to settle", stay.version)
+                raise StaleError(
+                    f"episode {episode} is {stay.state}: nothing to settle", stay.version
+                )
             if _gave_verdict(connection, run, episode, name):
                 raise RefusedError("you gave a verdict on this; somebody else must settle")
             self._do(connection, "settle", run=run, reviewer=name, episode=episode, payload=payload)
@@ -385,9 +405,9 @@ class Store:
                 connection, f"{OF_STAY} AND withdrawn_at IS NULL", (run, episode)
             )
             if not held:
-                raise StaleError(f"stay {episode} is {stay.state}, not settled", stay.version)
+                raise StaleError(f"episode {episode} is {stay.state}, not settled", stay.version)
             if held[0].reviewer != reviewer:
-                raise RefusedError("somebody else settled this stay")
+                raise RefusedError("somebody else settled this")
             payload = {"settlement": held[0].id}
             self._do(
                 connection, "unsettle", run=run, reviewer=reviewer, episode=episode, payload=payload
@@ -404,6 +424,22 @@ class Store:
             read_run(connection, run)
             given = {"run": run, "reviewer": reviewer, "episode": episode}
             return read_reviews(connection, *matching(given))
+
+    def reviews_for(self, run: str, reader: str) -> list[Review]:
+        """Return all verdicts to one of the reviewers: who gave them only where it is settled."""
+        with self._ledger.reading() as connection:
+            stays = read_stays(connection, self._clock(), run)
+            found = read_reviews(connection, "run = ?", (run,))
+        settled = {stay.episode for stay in stays if stay.state == "settled"}
+        of_stay: dict[str, list[Review]] = {}
+        for review in found:
+            of_stay.setdefault(review.episode, []).append(review)
+        told = [
+            review
+            for name, given in of_stay.items()
+            for review in (given if name in settled else _masked(given, reader))
+        ]
+        return sorted(told, key=lambda review: review.id)
 
     def settlements(self, run: str) -> list[Settlement]:
         """Return how disagreements were settled, also what was taken back."""
@@ -503,14 +539,7 @@ class Store:
     def verify(self, head: str | None = None) -> Verification:
         """Compute the chain anew, and what follows from it; `head` must be a hash in the chain."""
         with self._ledger.reading() as connection:
-            broken, problem = find_break(connection, head)
-            count = connection.execute("SELECT COUNT(*) FROM event").fetchone()[0]
-            row = connection.execute("SELECT hash FROM head").fetchone()
-            if broken is None:
-                problem = find_difference(connection)
-        return Verification(
-            ok=not problem, events=count, head=row[0] if row else "", broken=broken, problem=problem
-        )
+            return _verify(connection, head)
 
     def rebuild(self) -> None:
         """Make all that follows from events anew; drafts stay as they are."""
@@ -542,14 +571,13 @@ class Store:
         *,
         finished: bool = False,
     ) -> Item:
-        """Append what a reviewer did with an item; once finished, its draft and claim go."""
+        """Append what a reviewer did with an item; once finished, its claim goes."""
         place = {"run": item.run, "reviewer": item.reviewer, "episode": item.episode}
         self._do(connection, action, **place, payload=payload)
         if finished:
-            key = (item.run, item.reviewer, item.episode)
-            connection.execute(f"DELETE FROM draft WHERE {OF_ITEM}", (*key, int(item.repeat)))
             connection.execute(
-                "DELETE FROM claim WHERE run = ? AND reviewer = ? AND episode = ?", key
+                "DELETE FROM claim WHERE run = ? AND reviewer = ? AND episode = ?",
+                (item.run, item.reviewer, item.episode),
             )
         return read_item(
             connection, self._clock(), item.run, item.reviewer, item.episode, item.repeat
@@ -560,6 +588,23 @@ class Store:
             "INSERT OR REPLACE INTO claim VALUES (?, ?, ?, ?)",
             (run, episode, reviewer, self._clock()),
         )
+
+
+def verify_folder(folder: str | Path, head: str | None = None) -> Verification:
+    """Verify the reviews of an audit folder, of which nothing is written."""
+    with closing(copy_to_memory(Path(folder) / REVIEWS)) as connection:
+        return _verify(connection, head)
+
+
+def _verify(connection: sqlite3.Connection, head: str | None) -> Verification:
+    broken, problem = find_break(connection, head)
+    count = connection.execute("SELECT COUNT(*) FROM event").fetchone()[0]
+    row = connection.execute("SELECT hash FROM head").fetchone()
+    if broken is None:
+        problem = find_difference(connection)
+    return Verification(
+        ok=not problem, events=count, head=row[0] if row else "", broken=broken, problem=problem
+    )
 
 
 def _masked(reviews: list[Review], reviewer: str) -> list[Review]:
@@ -584,6 +629,10 @@ def _gave_verdict(connection: sqlite3.Connection, run: str, episode: str, review
     return bool(read_reviews(connection, where, (run, episode, reviewer)))
 
 
+def _key(item: Item) -> tuple[str, str, str, int]:
+    return item.run, item.reviewer, item.episode, int(item.repeat)
+
+
 def _check_open(item: Item) -> None:
     if item.closed:
         raise RefusedError(CLOSED[item.closed])
@@ -592,7 +641,7 @@ def _check_open(item: Item) -> None:
 def _check_version(thing: Item | Stay, expected: int | None) -> None:
     if expected is not None and expected != thing.version:
         raise StaleError(
-            f"stay {thing.episode} changed since: version {thing.version}, yours is {expected}",
+            f"episode {thing.episode} changed since: version {thing.version}, yours is {expected}",
             thing.version,
         )
 
