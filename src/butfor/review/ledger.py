@@ -240,17 +240,18 @@ def find_break(connection: sqlite3.Connection, head: str | None) -> tuple[int | 
     return None, ""
 
 
-def copy_to_memory(path: Path) -> sqlite3.Connection:
-    """Return a file of reviews as a copy in memory, brought up to date; the file is only read."""
+@contextmanager
+def copied(path: Path) -> Iterator[sqlite3.Connection]:
+    """Give a file of reviews as a copy in memory, brought up to date; the file is only read."""
     in_use = path.with_name(f"{path.name}-wal").exists()
     address = f"{path.absolute().as_uri()}?{'mode=ro' if in_use else 'immutable=1'}"
-    copy = sqlite3.connect(":memory:", isolation_level=None)
-    with _explained(path), closing(sqlite3.connect(address, uri=True)) as connection:
-        connection.backup(copy)
+    with _explained(path), closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
+        with closing(sqlite3.connect(address, uri=True)) as connection:
+            connection.backup(copy)
         if copy.execute("PRAGMA user_version").fetchone() == (0,):
             raise StoreError(f"{path} has no reviews in it; is it the right file?")
         _migrate(copy, path)
-    return copy
+        yield copy
 
 
 def scratch() -> sqlite3.Connection:

@@ -6,7 +6,6 @@ import json
 import sqlite3
 import time
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -17,7 +16,7 @@ from butfor.review.ledger import (
     PROJECTIONS,
     Event,
     Ledger,
-    copy_to_memory,
+    copied,
     find_break,
     read_events,
 )
@@ -462,12 +461,14 @@ class Store:
     def to_settle(self, run: str, reviewer: str) -> list[str]:
         """Return what this reviewer may settle, by name: any other order could tell controls."""
         with self._ledger.reading() as connection:
-            return sorted(
-                stay.episode
-                for stay in read_stays(connection, self._clock(), run)
-                if stay.state == "disagreement"
-                and not _gave_verdict(connection, run, stay.episode, reviewer)
-            )
+            stays = read_stays(connection, self._clock(), run)
+            mine = read_reviews(connection, "run = ? AND reviewer = ?", (run, reviewer))
+        known = {review.episode for review in mine}
+        return sorted(
+            stay.episode
+            for stay in stays
+            if stay.state == "disagreement" and stay.episode not in known
+        )
 
     def open_disagreement(self, run: str, reviewer: str, episode: str) -> list[Review]:
         """Return the verdicts that differ, to settle them or to see how they were settled.
@@ -592,7 +593,7 @@ class Store:
 
 def verify_folder(folder: str | Path, head: str | None = None) -> Verification:
     """Verify the reviews of an audit folder, of which nothing is written."""
-    with closing(copy_to_memory(Path(folder) / REVIEWS)) as connection:
+    with copied(Path(folder) / REVIEWS) as connection:
         return _verify(connection, head)
 
 
