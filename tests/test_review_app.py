@@ -306,6 +306,40 @@ def test_a_stay_that_comes_back_looks_new(tmp_path):
     site.store.close()
 
 
+def test_there_is_one_total_and_no_place_is_a_position(tmp_path):
+    site = Site(tmp_path, small_audit(flags=16), repeat_share=0.2)
+    ann = site.reviewer("ann")
+    for _ in range(12):
+        queue = ann.json("/queue")
+        total = len(queue["items"])
+        assert queue["progress"]["total"] == total
+        assert f"of {total} done" in ann.get("/").text
+        following = ann.next()
+        view = ann.json(f"/episodes/{following['slug']}?place={following['place']}")
+        assert view["total"] == total
+        assert f"{view['number']} of {total}" in ann.get(stay_page(ann, following)).text
+        assert all(item["place"] > total for item in queue["items"])
+        ann.json(f"/episodes/{following['slug']}?place={view['number']}", 404)
+        ann.post(f"/episodes/{following['slug']}/reviews", 201, verdict=1, place=following["place"])
+    site.store.close()
+
+
+def test_a_page_and_a_post_read_the_queue_once(site, ann, monkeypatch):
+    asked = []
+    read = site.store.work
+    monkeypatch.setattr(
+        type(site.store), "work", lambda self, *key: asked.append(key) or read(*key)
+    )
+    following = ann.next()
+    asked.clear()
+    page = ann.get(stay_page(ann, following)).text
+    assert len(asked) == 1
+    ann.send(f"/episodes/{following['slug']}", page, do="save", verdict="1")
+    assert len(asked) == 2
+    ann.get("/")
+    assert len(asked) == 3
+
+
 def test_the_model_stays_hidden_until_the_first_impression(tmp_path):
     site = Site(tmp_path, small_audit(), first_impression=True)
     ann = site.reviewer("ann")
@@ -364,6 +398,141 @@ def test_others_are_hidden_until_ones_own_verdict_and_a_third_settles(site, ann)
     eve.send(settling, eve.open(settling), 409, do="unsettle", version="1")
     eve.post(f"{path}/unsettle", 200)
     assert eve.json(settling)["may_settle"]
+
+
+def test_who_opens_a_disagreement_cannot_come_back_with_a_verdict(tmp_path):
+    site = Site(tmp_path, small_audit(), first_impression=True)
+    ann, bob, eve = (site.reviewer(name) for name in ("ann", "bob", "eve"))
+    first = ann.next()
+    path = f"/episodes/{first['slug']}"
+    given = []
+    for person, verdict in ((ann, 1), (bob, 5)):
+        person.post(f"{path}/impression", 201, first_impression="nothing")
+        given.append(person.post(f"{path}/reviews", 201, verdict=verdict)["review"])
+    page = visible(eve.get(path).text)
+    assert "others read this meanwhile" in page.lower()
+    assert "%" not in page
+    assert eve.json(path)["model"] is None
+    assert "you can give no verdict of your own" in eve.get("/").text
+    assert eve.json(f"{path}/trajectory?settling=true")["model"]
+    assert eve.json(path)["model"] is not None
+    bob.post(f"/reviews/{given[1]}/withdraw")
+    eve.post(f"{path}/impression", 403, first_impression="I guess")
+    assert "settle" in eve.post(f"{path}/reviews", 403, verdict=1)["error"]
+    listed = {item["id"]: item["status"] for item in eve.json("/queue")["items"]}
+    assert listed[first["id"]] == "Opened to settle"
+    assert "Opened to settle" in eve.get("/").text
+    assert "opened what others differ about" in eve.get("/audit").text
+    bob.get(f"/disagreements/{first['slug']}", 403)
+    site.store.close()
+
+
+def test_one_who_took_a_verdict_back_is_not_asked_to_settle(site, ann):
+    bob, eve = site.reviewer("bob"), site.reviewer("eve")
+    first = ann.next()
+    path = f"/episodes/{first['slug']}"
+    eve.post(f"/reviews/{eve.post(f'{path}/reviews', 201, verdict=1)['review']}/withdraw")
+    ann.post(f"{path}/reviews", 201, verdict=1)
+    bob.post(f"{path}/reviews", 201, verdict=5)
+    assert eve.json("/queue")["to_settle"] == []
+    assert "took your verdict back" in eve.get(f"/disagreements/{first['slug']}", 403).text
+
+
+def test_skipping_everything_opens_nothing(site, ann):
+    for item in ann.json("/queue")["items"]:
+        ann.post(f"/episodes/{item['slug']}/skip", place=item["place"])
+    assert ann.next() is None
+    skipped = len(ann.json("/queue")["items"])
+    assert f"You skipped {skipped} patients" in ann.get("/overview", 403).text
+    assert f"You skipped {skipped}" in ann.get("/").text
+    for path in ("/results", "/export/reviews.csv", "/export/report.html"):
+        ann.get(path, 403)
+    assert not ann.json("/events")["everybody"]
+    for item in ann.json("/queue")["items"]:
+        ann.post(f"/episodes/{item['slug']}/reviews", 201, verdict=1, place=item["place"])
+    ann.get("/overview")
+    ann.get("/results")
+    assert [e.action for e in site.store.events(reviewer="ann")].count("overview") == 1
+
+
+def test_results_and_exports_do_not_name_others_who_differ(site, ann):
+    bob = site.reviewer("bob")
+    finish(site, ann)
+    for following in iter(bob.next, None):
+        bob.post(f"/episodes/{following['slug']}/reviews", 201, verdict=4, place=following["place"])
+    for path in ("/api/v1/results", "/api/v1/agreement", "/results", "/export/reviews.csv"):
+        text = ann.get(path).text
+        assert "Reviewer" in text
+        assert "bob" not in text
+    lines = ann.get("/export/reviews.jsonl").text.splitlines()
+    assert not any("bob" in line for line in lines)
+    (pair,) = ann.json("/agreement")["kappas"]
+    assert (pair["first"], pair["second"]) == ("ann", "Reviewer 2")
+
+
+def test_a_list_can_be_ordered_by_the_difference(site, ann):
+    finish(site, ann)
+    differences = dict(
+        zip(site.audit.episodes["id"], site.audit.episodes["difference"], strict=True)
+    )
+    for sort, expected in (("difference", min), ("-difference", max)):
+        rows = ann.json(f"/episodes?sort={sort}")["episodes"]
+        values = [row["difference"] for row in rows]
+        assert values == sorted(values, reverse=expected is max)
+        assert values[0] == expected(differences.values())
+        assert f'value="{sort}" selected' in ann.get(f"/episodes?sort={sort}").text
+
+
+def test_no_message_calls_a_patient_a_stay(site, ann):
+    first = ann.next()
+    path = f"/episodes/{first['slug']}"
+    page = ann.open(stay_page(ann))
+    ann.send(path, page, do="save", verdict="1")
+    for error in (
+        ann.post(f"{path}/reviews", 409, verdict=1),
+        ann.post(f"{path}/reviews", 409, {"If-Match": '"0"'}, verdict=1),
+        ann.post(f"{path}/settle", 409, verdict=1, reason="so"),
+        ann.post(f"{path}/unsettle", 409),
+        ann.json(f"/disagreements/{first['slug']}", 403),
+    ):
+        assert "stay" not in error["error"]
+
+
+def test_what_others_finished_is_listed_as_that(site, ann):
+    first = ann.next()
+    for name in ("bob", "eve"):
+        site.reviewer(name).post(f"/episodes/{first['slug']}/reviews", 201, verdict=1)
+    listed = {item["id"]: item["status"] for item in ann.json("/queue")["items"]}
+    assert listed.pop(first["id"]) == "Read by others"
+    assert set(listed.values()) == {"Waiting"}
+
+
+def test_what_was_written_is_kept_or_quoted_when_it_was_too_late(site, ann):
+    first = ann.next()
+    path = f"/episodes/{first['slug']}"
+    page = ann.open(stay_page(ann))
+    ann.post(f"{path}/skip", place=first["place"])
+    late = ann.send(path, page, 409, do="save", verdict="1", comment="a thought").text
+    assert "What you wrote is still below" in late
+    assert ">a thought</textarea>" in late
+    ann.post(f"{path}/reviews", 201, verdict=5)
+    late = ann.send(path, page, 409, do="save", verdict="1", comment="a thought").text
+    assert "still below" not in late
+    assert "You had written" in late
+    assert "“a thought”" in late
+
+
+def test_intervals_stand_beside_what_they_cover_and_marked_verdicts_are_counted(site, ann):
+    bob = site.reviewer("bob")
+    finish(site, ann)
+    page = visible(ann.get("/results").text)
+    assert page.count("Covers chance in the sample, not errors in the model.") == 3
+    assert "Left out" not in page
+    path = f"/episodes/{bob.next()['slug']}"
+    bob.post(f"/reviews/{bob.post(f'{path}/reviews', 201, verdict=1)['review']}/withdraw")
+    bob.post(f"{path}/reviews", 201, verdict=1)
+    assert "Left out: 1 verdict given after seeing" in visible(ann.get("/results").text)
+    assert ann.json("/results")["informed"] == 1
 
 
 # ------------------------------------------------------------------------------------- hostile text

@@ -32,7 +32,7 @@ from butfor.review.doors import (
     local_path,
 )
 from butfor.review.sessions import Session
-from butfor.review.verdicts import SURE, VERDICTS, FieldError, StaleError, Verdict
+from butfor.review.verdicts import SURE, VERDICTS, FieldError, RefusedError, StaleError, Verdict
 from butfor.words import percent, share, signed
 
 HERE = Path(__file__).parent / "static"
@@ -295,7 +295,7 @@ def work_on_stay(
                 )
             case _:
                 raise FieldError("do", "save, skip or impression")
-    except (FieldError, StaleError) as error:
+    except (FieldError, StaleError, RefusedError) as error:
         status, said = describe_error(error)
         view = desk.stay(who, name, place) | {"form": form}
         return render(request, "stay.html", session, status, view=view, problem=said)
@@ -314,7 +314,7 @@ def undo(house: HouseOf, session: FormPoster, form: Form, review: int) -> Respon
         raise HTTPException(404, "there is no such review")
     expected = _number(form, "version", required=True)
     done = desk.store.withdraw(desk.run.id, session.reviewer, review, expected_version=expected)
-    return RedirectResponse(_address(make_slug(done.episode), done.position), 303)
+    return RedirectResponse(_address(make_slug(done.episode), done.place), 303)
 
 
 # ----------------------------------------------------------------------------------- disagreements
@@ -347,7 +347,7 @@ def settle(
             desk.store.settle(
                 desk.run.id, who, name, verdict or 0, reason, expected_version=expected
             )
-    except (FieldError, StaleError) as error:
+    except (FieldError, StaleError, RefusedError) as error:
         status, said = describe_error(error)
         view = desk.disagreement(who, name)
         return render(
