@@ -20,7 +20,6 @@ from butfor.review.plan import Settings
 from butfor.review.store import Store
 
 BASE = "http://127.0.0.1:8000"
-HOSTS = {"127.0.0.1:8000", "localhost:8000"}
 SCRIPT = "<script>alert(1)</script>"
 HOSTILE = [
     SCRIPT,
@@ -45,7 +44,10 @@ def small_audit(flags=6, seed=0, hostile=False) -> Audit:
     if hostile:
         state = list(log.state_variables)
         state[0] = replace(
-            state[0], name=SCRIPT, levels=(f"{SCRIPT}0", "=2+2", "normal"), normal=()
+            state[0],
+            name=SCRIPT,
+            levels=(f"{SCRIPT}0", "=2+2", "\N{RIGHT-TO-LEFT OVERRIDE}normal"),
+            normal=(),
         )
         outcomes = (replace(log.outcomes[0], name="<b>died</b>"), *log.outcomes[1:])
         side = log.side.assign(note=["=cmd()" + SCRIPT] * len(log.side))
@@ -82,13 +84,16 @@ class InProcess(httpx.BaseTransport):
 class Site:
     """The app in process, with as many browsers as wanted."""
 
-    def __init__(self, folder, audit, *, tokens=None, tls=False, show_overview=False, **settings):
+    def __init__(
+        self, folder, audit, *, port=8000, tokens=None, tls=False, show_overview=False, **settings
+    ):
         self.store = Store(folder)
         self.run = self.store.open_run(audit, Settings(**settings) if settings else None)
         self.audit = audit
         self.desk = Desk(audit, self.store, self.run, show_overview)
-        self.base = BASE.replace("http:", "https:") if tls else BASE
-        self.app = make_app(self.desk, hosts=HOSTS, tokens=tokens, tls=tls)
+        self.base = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
+        hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
+        self.app = make_app(self.desk, hosts=hosts, port=port, tokens=tokens, tls=tls)
 
     def client(self):
         return httpx.Client(transport=InProcess(self.app), base_url=self.base, timeout=None)

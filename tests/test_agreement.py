@@ -53,7 +53,7 @@ def test_four_observers_and_twelve_units_as_published():
     assert found.percent.value == pytest.approx(0.8181818, abs=5e-8)  # Gwet 2014
     assert found.ac1.value == pytest.approx(0.77544, abs=5e-6)  # Gwet 2014
     assert (found.stays, found.reviewers) == (11, 4)
-    assert found.alpha.note.startswith("too few: 11 stays")
+    assert found.alpha.note.startswith("too few: 11 episodes")
     assert found.alpha.low is None
 
 
@@ -165,7 +165,7 @@ def test_nothing_read_twice_is_too_few():
     for ratings in ([], [[1, None], [None, 2]]):
         found = measure(ratings)
         assert found.alpha.value is None
-        assert found.alpha.note == "too few: no stay has two verdicts"
+        assert found.alpha.note == "too few: no episode has two verdicts"
         assert found.kappas == ()
 
 
@@ -194,9 +194,9 @@ def test_intervals_do_not_depend_on_the_order_of_stays():
 
 
 def test_bad_verdicts_are_named():
-    with pytest.raises(ValueError, match=r"stay 7, ann: verdict 9 is none of \[1, 2, 3, 4, 5\]"):
+    with pytest.raises(ValueError, match=r"episode 7, ann: verdict 9 is none of \[1, 2, 3, 4, 5\]"):
         measure_agreement([(7, "ann", 9)])
-    with pytest.raises(ValueError, match="stay 7 has two verdicts of ann"):
+    with pytest.raises(ValueError, match="episode 7 has two verdicts of ann"):
         measure_agreement([(7, "ann", 1), (7, "ann", 2)])
 
 

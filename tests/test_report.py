@@ -18,6 +18,7 @@ from butfor.cli import app
 from butfor.figures.stay import NAMES_OF_DATA
 from butfor.figures.strips import Layout, level_rows
 from butfor.pages import STATIC, Stays
+from butfor.report import content
 from butfor.report.write import _json, pack_rows, render_report
 from butfor.words import plural, share, signed
 from tests.audits import HOSTILE, hostile_audit, sepsis_audit, trade_audit
@@ -156,7 +157,7 @@ def test_numbers_on_buttons_are_the_stays_that_they_list(audit, page):
     for observed, model, count, _, thin in buttons:
         listed = [row for row in rows if (row[1], row[3]) == (int(observed), int(model))]
         assert len(listed) == int(count) == table.loc[names[int(observed)], names[int(model)]]
-        assert sum(row[8] > 0.5 for row in listed) == int(thin)
+        assert sum(row[7] > 0.5 for row in listed) == int(thin)
 
 
 def test_every_flagged_stay_is_shown_in_order_of_rank(audit, page):
@@ -165,7 +166,7 @@ def test_every_flagged_stay_is_shown_in_order_of_rank(audit, page):
     shown = [read.data(f"stay-{place}")["id"] for place in range(len(ids))]
     assert shown == ids
     assert f"data-stay-{len(ids)}" not in read.blocks
-    placed = {row[0]: row[10] for row in read.data("listing")["rows"] if row[10] >= 0}
+    placed = {row[0]: row[9] for row in read.data("listing")["rows"] if row[9] >= 0}
     assert placed == {name: place for place, name in enumerate(ids)}
 
 
@@ -386,6 +387,33 @@ def test_many_stays_are_thinned_in_the_glance_but_never_flagged_ones(audit, monk
     assert sum(mark.get("flagged", False) for mark in marks) == len(audit.flagged)
     with pytest.raises(ValueError, match="rows for died"):
         figures.glance_datasets(audit.episodes, ["died"])
+
+
+def test_the_glance_without_flags_tells_none(stays):
+    told = json.dumps(content.glance(stays, flags=False)).lower()
+    assert "flag" not in told
+    assert "ringed" not in told
+    assert "line: worst to best case" in told
+    told = json.dumps(content.glance(stays)).lower()
+    assert "ringed: flagged, to be read. line: worst to best case" in told
+    assert '"flagged": true' in told
+
+
+def test_what_was_recorded_once_has_its_step_and_what_always_holds_has_none(trade):
+    id_ = trade.episodes["id"].iloc[0]
+    first = int(trade.episodes["length"].iloc[0])
+    steps = trade.steps.assign(**{"side.notes": None, "side.load in kg": 64.4, "side.door": None})
+    steps["side.notes"] = steps["side.notes"].astype(object)
+    steps.loc[2, "side.notes"] = "gate closed"
+    steps.loc[[1, 3], "side.door"] = "open"
+    steps.loc[first, "side.load in kg"] = np.nan  # nothing is known of the end
+    stay = Stays(replace(trade, steps=steps)).one(id_)
+    assert stay["side"] == [["load in kg", "64.4"]]
+    assert stay["notes"] == [
+        {"name": "notes", "entries": [[2, "gate closed"]]},
+        {"name": "door", "entries": [[1, "open"], [3, "open"]]},
+    ]
+    assert stay["first_change"] == trade.episodes["first_change"].iloc[0]
 
 
 def test_packed_rows_unpack_to_the_same(stays, audit):

@@ -1,11 +1,13 @@
 """The report in a real browser, opened as a file with the network off."""
 
 import time
+from dataclasses import replace
 
 import pytest
 
 import butfor as bf
-from tests.audits import hostile_audit, sepsis_audit
+from butfor.words import share, signed
+from tests.audits import hostile_audit, sepsis_audit, trade_audit
 from tests.browser import find_chromium, open_browser
 
 READY = "document.documentElement.dataset.ready == 'yes'"
@@ -79,6 +81,31 @@ def test_a_cell_lists_as_many_stays_as_it_says(browser, report):
     assert browser.problems() == []
 
 
+def test_the_list_writes_numbers_by_the_same_rule_as_everything_else(browser, report, tmp_path):
+    audit, _ = report
+    values = [0.125, -0.125, -0.0, 0.004, -0.0049, 0.13496, 100.5, -1234.5]
+    shares = [0.0, 0.0004, 0.005, 0.125, 0.13496, 0.9985, 0.9996, 1.0]
+    table = audit.episodes.copy()
+    for column, numbers in (
+        ("difference", values),
+        ("low_any", values),
+        ("high_any", values[::-1]),
+    ):
+        table.loc[: len(values) - 1, column] = numbers
+    table.loc[: len(shares) - 1, "thin_share"] = shares
+    changed = bf.write_report(replace(audit, episodes=table), tmp_path / "report.html", stays=1)
+    open_report(browser, changed.as_uri())
+    browser.click("[data-filter=all]")
+    shown = browser.evaluate(
+        "Object.fromEntries([...document.querySelectorAll('#list tbody tr')]"
+        ".map(row => [row.dataset.id, [...row.cells].slice(4).map(cell => cell.innerText)]))"
+    )
+    for row in table.head(len(values)).itertuples():
+        ends = f"{signed(row.low_any)} to {signed(row.high_any)}"
+        assert shown[str(row.id)] == [signed(row.difference), ends, share(row.thin_share)]
+    assert browser.problems() == []
+
+
 def test_links_open_a_stay_and_keys_move_on(browser, report):
     audit, address = report
     ids = [str(identifier) for identifier in audit.flagged["id"]]
@@ -95,6 +122,23 @@ def test_links_open_a_stay_and_keys_move_on(browser, report):
     assert browser.evaluate("document.querySelector('#stay [data-field=numbers]').open")
     assert browser.count("#stay table.numbers tbody tr") == 21
     assert browser.problems() == []
+
+
+def test_side_information_after_the_first_difference_is_dimmed(browser, tmp_path):
+    audit = trade_audit()
+    first = audit.flagged.iloc[0]
+    address = bf.write_report(audit, tmp_path / "report.html").as_uri()
+    open_report(browser, address)
+    entries = browser.evaluate(
+        "[...document.querySelectorAll('#stay [data-field=notes] dt')].map(term => "
+        "[Number(term.textContent.replace('Step ', '')), term.classList.contains('after'), "
+        "term.nextElementSibling.classList.contains('after'), getComputedStyle(term).color])"
+    )
+    dimmed = [step > first["first_change"] >= 0 for step, *_ in entries]
+    assert set(dimmed) == {False, True}
+    assert [entry[1] for entry in entries] == [entry[2] for entry in entries] == dimmed
+    colours = dict(zip(dimmed, (entry[3] for entry in entries), strict=True))
+    assert colours == {False: "rgb(17, 17, 17)", True: "rgb(85, 85, 85)"}
 
 
 def test_nothing_is_wider_than_the_screen_at_a_zoom_of_200_percent(browser, report):

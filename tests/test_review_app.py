@@ -1,6 +1,7 @@
 """The review app in process: its pages and their twins, its rules, and all that it refuses."""
 
 import csv
+import html
 import io
 import json
 import re
@@ -157,6 +158,8 @@ def test_a_verdict_by_form_leads_to_the_next_stay_and_can_be_undone(site, ann):
 
 def test_skipping_and_drafts(site, ann):
     first = ann.next()
+    longest = {"form": {"comment": "長" * 10_000}, "place": first["place"]}
+    assert ann.post(f"/episodes/{first['slug']}/draft", **longest) == {"kept": True}
     body = {"form": {"verdict": "3", "comment": "not yet"}, "place": first["place"]}
     assert ann.post(f"/episodes/{first['slug']}/draft", **body) == {"kept": True}
     page = ann.open(stay_page(ann))
@@ -303,6 +306,40 @@ def test_a_stay_that_comes_back_looks_new(tmp_path):
     site.store.close()
 
 
+def test_there_is_one_total_and_no_place_is_a_position(tmp_path):
+    site = Site(tmp_path, small_audit(flags=16), repeat_share=0.2)
+    ann = site.reviewer("ann")
+    for _ in range(12):
+        queue = ann.json("/queue")
+        total = len(queue["items"])
+        assert queue["progress"]["total"] == total
+        assert f"of {total} done" in ann.get("/").text
+        following = ann.next()
+        view = ann.json(f"/episodes/{following['slug']}?place={following['place']}")
+        assert view["total"] == total
+        assert f"{view['number']} of {total}" in ann.get(stay_page(ann, following)).text
+        assert all(item["place"] > total for item in queue["items"])
+        ann.json(f"/episodes/{following['slug']}?place={view['number']}", 404)
+        ann.post(f"/episodes/{following['slug']}/reviews", 201, verdict=1, place=following["place"])
+    site.store.close()
+
+
+def test_a_page_and_a_post_read_the_queue_once(site, ann, monkeypatch):
+    asked = []
+    read = site.store.work
+    monkeypatch.setattr(
+        type(site.store), "work", lambda self, *key: asked.append(key) or read(*key)
+    )
+    following = ann.next()
+    asked.clear()
+    page = ann.get(stay_page(ann, following)).text
+    assert len(asked) == 1
+    ann.send(f"/episodes/{following['slug']}", page, do="save", verdict="1")
+    assert len(asked) == 2
+    ann.get("/")
+    assert len(asked) == 3
+
+
 def test_the_model_stays_hidden_until_the_first_impression(tmp_path):
     site = Site(tmp_path, small_audit(), first_impression=True)
     ann = site.reviewer("ann")
@@ -363,6 +400,141 @@ def test_others_are_hidden_until_ones_own_verdict_and_a_third_settles(site, ann)
     assert eve.json(settling)["may_settle"]
 
 
+def test_who_opens_a_disagreement_cannot_come_back_with_a_verdict(tmp_path):
+    site = Site(tmp_path, small_audit(), first_impression=True)
+    ann, bob, eve = (site.reviewer(name) for name in ("ann", "bob", "eve"))
+    first = ann.next()
+    path = f"/episodes/{first['slug']}"
+    given = []
+    for person, verdict in ((ann, 1), (bob, 5)):
+        person.post(f"{path}/impression", 201, first_impression="nothing")
+        given.append(person.post(f"{path}/reviews", 201, verdict=verdict)["review"])
+    page = visible(eve.get(path).text)
+    assert "others read this meanwhile" in page.lower()
+    assert "%" not in page
+    assert eve.json(path)["model"] is None
+    assert "you can give no verdict of your own" in eve.get("/").text
+    assert eve.json(f"{path}/trajectory?settling=true")["model"]
+    assert eve.json(path)["model"] is not None
+    bob.post(f"/reviews/{given[1]}/withdraw")
+    eve.post(f"{path}/impression", 403, first_impression="I guess")
+    assert "settle" in eve.post(f"{path}/reviews", 403, verdict=1)["error"]
+    listed = {item["id"]: item["status"] for item in eve.json("/queue")["items"]}
+    assert listed[first["id"]] == "Opened to settle"
+    assert "Opened to settle" in eve.get("/").text
+    assert "opened what others differ about" in eve.get("/audit").text
+    bob.get(f"/disagreements/{first['slug']}", 403)
+    site.store.close()
+
+
+def test_one_who_took_a_verdict_back_is_not_asked_to_settle(site, ann):
+    bob, eve = site.reviewer("bob"), site.reviewer("eve")
+    first = ann.next()
+    path = f"/episodes/{first['slug']}"
+    eve.post(f"/reviews/{eve.post(f'{path}/reviews', 201, verdict=1)['review']}/withdraw")
+    ann.post(f"{path}/reviews", 201, verdict=1)
+    bob.post(f"{path}/reviews", 201, verdict=5)
+    assert eve.json("/queue")["to_settle"] == []
+    assert "took your verdict back" in eve.get(f"/disagreements/{first['slug']}", 403).text
+
+
+def test_skipping_everything_opens_nothing(site, ann):
+    for item in ann.json("/queue")["items"]:
+        ann.post(f"/episodes/{item['slug']}/skip", place=item["place"])
+    assert ann.next() is None
+    skipped = len(ann.json("/queue")["items"])
+    assert f"You skipped {skipped} patients" in ann.get("/overview", 403).text
+    assert f"You skipped {skipped}" in ann.get("/").text
+    for path in ("/results", "/export/reviews.csv", "/export/report.html"):
+        ann.get(path, 403)
+    assert not ann.json("/events")["everybody"]
+    for item in ann.json("/queue")["items"]:
+        ann.post(f"/episodes/{item['slug']}/reviews", 201, verdict=1, place=item["place"])
+    ann.get("/overview")
+    ann.get("/results")
+    assert [e.action for e in site.store.events(reviewer="ann")].count("overview") == 1
+
+
+def test_results_and_exports_do_not_name_others_who_differ(site, ann):
+    bob = site.reviewer("bob")
+    finish(site, ann)
+    for following in iter(bob.next, None):
+        bob.post(f"/episodes/{following['slug']}/reviews", 201, verdict=4, place=following["place"])
+    for path in ("/api/v1/results", "/api/v1/agreement", "/results", "/export/reviews.csv"):
+        text = ann.get(path).text
+        assert "Reviewer" in text
+        assert "bob" not in text
+    lines = ann.get("/export/reviews.jsonl").text.splitlines()
+    assert not any("bob" in line for line in lines)
+    (pair,) = ann.json("/agreement")["kappas"]
+    assert (pair["first"], pair["second"]) == ("ann", "Reviewer 2")
+
+
+def test_a_list_can_be_ordered_by_the_difference(site, ann):
+    finish(site, ann)
+    differences = dict(
+        zip(site.audit.episodes["id"], site.audit.episodes["difference"], strict=True)
+    )
+    for sort, expected in (("difference", min), ("-difference", max)):
+        rows = ann.json(f"/episodes?sort={sort}")["episodes"]
+        values = [row["difference"] for row in rows]
+        assert values == sorted(values, reverse=expected is max)
+        assert values[0] == expected(differences.values())
+        assert f'value="{sort}" selected' in ann.get(f"/episodes?sort={sort}").text
+
+
+def test_no_message_calls_a_patient_a_stay(site, ann):
+    first = ann.next()
+    path = f"/episodes/{first['slug']}"
+    page = ann.open(stay_page(ann))
+    ann.send(path, page, do="save", verdict="1")
+    for error in (
+        ann.post(f"{path}/reviews", 409, verdict=1),
+        ann.post(f"{path}/reviews", 409, {"If-Match": '"0"'}, verdict=1),
+        ann.post(f"{path}/settle", 409, verdict=1, reason="so"),
+        ann.post(f"{path}/unsettle", 409),
+        ann.json(f"/disagreements/{first['slug']}", 403),
+    ):
+        assert "stay" not in error["error"]
+
+
+def test_what_others_finished_is_listed_as_that(site, ann):
+    first = ann.next()
+    for name in ("bob", "eve"):
+        site.reviewer(name).post(f"/episodes/{first['slug']}/reviews", 201, verdict=1)
+    listed = {item["id"]: item["status"] for item in ann.json("/queue")["items"]}
+    assert listed.pop(first["id"]) == "Read by others"
+    assert set(listed.values()) == {"Waiting"}
+
+
+def test_what_was_written_is_kept_or_quoted_when_it_was_too_late(site, ann):
+    first = ann.next()
+    path = f"/episodes/{first['slug']}"
+    page = ann.open(stay_page(ann))
+    ann.post(f"{path}/skip", place=first["place"])
+    late = ann.send(path, page, 409, do="save", verdict="1", comment="a thought").text
+    assert "What you wrote is still below" in late
+    assert ">a thought</textarea>" in late
+    ann.post(f"{path}/reviews", 201, verdict=5)
+    late = ann.send(path, page, 409, do="save", verdict="1", comment="a thought").text
+    assert "still below" not in late
+    assert "You had written" in late
+    assert "“a thought”" in late
+
+
+def test_intervals_stand_beside_what_they_cover_and_marked_verdicts_are_counted(site, ann):
+    bob = site.reviewer("bob")
+    finish(site, ann)
+    page = visible(ann.get("/results").text)
+    assert page.count("Covers chance in the sample, not errors in the model.") == 3
+    assert "Left out" not in page
+    path = f"/episodes/{bob.next()['slug']}"
+    bob.post(f"/reviews/{bob.post(f'{path}/reviews', 201, verdict=1)['review']}/withdraw")
+    bob.post(f"{path}/reviews", 201, verdict=1)
+    assert "Left out: 1 verdict given after seeing" in visible(ann.get("/results").text)
+    assert ann.json("/results")["informed"] == 1
+
+
 # ------------------------------------------------------------------------------------- hostile text
 
 
@@ -391,6 +563,7 @@ def test_hostile_text_is_shown_as_text_everywhere(tmp_path):
         assert "<i>case" not in page
         assert "<b>died" not in page
         assert "<img src=x" not in page
+        assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in html.unescape(page)
         assert "{{ 7*7 }}" in page or "49" not in re.findall(r"case\S* (\S+):", page)
     rows = list(csv.DictReader(io.StringIO(ann.get("/export/reviews.csv").text)))
     assert {row["variable"] for row in rows} == {"'=1+1"}
@@ -489,6 +662,87 @@ def test_signing_in_leads_nowhere_else(site, goal):
     assert answer.headers["location"] == "/"
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/episodes?obs=a%26b&model=%C3%A9t%C3%A9+%3F&sort=-id",
+        "/episodes?obs=100%25&after=a%2Bb%23c",
+        "/episodes/%C3%A9t%C3%A9?place=3",
+    ],
+)
+def test_signing_in_leads_back_to_the_page_that_was_asked_for(site, path):
+    client = site.client()
+    page = client.get(client.get(path).headers["location"]).text
+    form = {name: html.unescape(value) for name, value in fields(page).items()}
+    answer = client.post("/sign-in", data=form | {"reviewer": "ann"})
+    assert answer.headers["location"] == path
+
+
+def test_what_was_written_when_the_session_ended_is_shown_again(site, ann):
+    written = {"verdict": "2", "variable": "glucose", "comment": f"first\nsecond {SCRIPT}"}
+    path, page = stay_page(ann), ann.open(stay_page(ann))
+    site.app.app.state.house.sessions.end(ann.client.cookies["butfor_session_8000"])
+    answer = ann.send(path.split("?")[0], page, 401, do="save", **written)
+    assert f'name="next" value="{path}"' in answer.text
+    assert 'value="ann"' in answer.text  # the name is there again
+    shown = html.unescape(visible(answer.text))
+    for text in ("(2) No: something the model did not see", "glucose", "first\nsecond <script>"):
+        assert text in shown
+    assert SCRIPT not in answer.text
+    assert fields(page)["csrf"] not in answer.text
+    back = ann.client.post("/sign-in", data=fields(answer.text) | {"reviewer": "ann"})
+    assert back.headers["location"] == path
+    # a form from before somebody signed in again is refused, with what was written
+    answer = ann.send(path.split("?")[0], page, 403, do="save", **written)
+    assert "glucose" in visible(answer.text)
+    assert "Not saved" in visible(answer.text)
+    assert f'href="{path}"' in answer.text
+    assert site.store.reviews(site.run.id) == []
+
+
+def test_a_settlement_and_an_undo_lead_back_when_the_session_ended(site):
+    client = site.client()
+    form = {"csrf": "x", "reason": "the chart says so", "verdict": "9"}
+    answer = client.post("/disagreements/817", data=form)
+    assert answer.status_code == 401
+    assert 'name="next" value="/disagreements/817"' in answer.text
+    assert "the chart says so" in answer.text
+    answer = client.post("/reviews/3/withdraw", data={"csrf": "x"})
+    assert answer.status_code == 401
+    assert 'name="next" value="/"' in answer.text
+    assert "What you wrote" not in answer.text
+
+
+def test_a_page_to_sign_in_from_before_a_restart_asks_again(site):
+    client = site.client()
+    form = {"csrf": "old", "reviewer": "ann", "next": "/episodes/60?place=3"}
+    answer = client.post("/sign-in", data=form)
+    assert answer.status_code == 403
+    assert 'value="ann"' in answer.text
+    answer = client.post("/sign-in", data=fields(answer.text) | {"reviewer": "ann"})
+    assert answer.headers["location"] == "/episodes/60?place=3"
+
+
+def test_after_signing_out_the_name_is_forgotten(site):
+    person = site.reviewer("Zoë O’Neill; 長")
+    assert person.json("/session")["reviewer"] == "Zoë O’Neill; 長"
+    person.client.cookies.delete("butfor_session_8000")
+    assert 'value="Zoë O’Neill; 長"' in person.client.get("/sign-in").text
+    person = site.reviewer("ann")
+    person.client.post("/sign-out", data={"csrf": person.csrf})
+    assert 'value="ann"' not in person.client.get("/sign-in").text
+
+
+def test_reviews_on_two_ports_of_a_machine_do_not_sign_each_other_out(site, tmp_path_factory):
+    other = Site(tmp_path_factory.mktemp("other"), small_audit(), port=8001)
+    ann, bob = site.reviewer("ann"), other.reviewer("bob")
+    cookies = dict(ann.client.cookies) | dict(bob.client.cookies)
+    for person, name in ((ann, "ann"), (bob, "bob")):
+        person.client.cookies.update(cookies)
+        assert person.json("/session")["reviewer"] == name
+    other.store.close()
+
+
 def test_what_is_no_form_no_json_or_too_large_is_refused(ann):
     path = f"/episodes/{ann.next()['slug']}"
     client, token = ann.client, {"x-csrf-token": ann.csrf}
@@ -513,7 +767,7 @@ def test_names_that_are_none_are_refused(site):
     for name in ("", "  ", "x" * 81, "a\nb"):
         answer = client.post("/sign-in", data=form | {"reviewer": name})
         assert answer.status_code == 422
-        assert "reviewer:" in answer.text
+        assert "Reviewer:" in answer.text
 
 
 # ------------------------------------------------------------------------------------------- tokens
@@ -541,10 +795,26 @@ def test_with_tokens_only_those_named_come_in_and_cookies_need_tls(tmp_path):
     assert attempt("eve", "0123456789abcdef") == 401
     assert attempt("ann", "") == 401
     assert attempt("Bob Dylan", "fedcba9876543210") == 303
-    client = site.client()
-    form = fields(client.get("/sign-in").text)
-    assert [attempt("ann", "x" * 16) for _ in range(TRIES)] == [401] * (TRIES - 1) + [429]
-    assert attempt("ann", "0123456789abcdef") == 429
+    site.store.close()
+
+
+def test_wrong_tokens_are_limited_and_never_keep_the_right_one_out(tmp_path, monkeypatch):
+    monkeypatch.setattr("butfor.review.sessions.ALL_TRIES", 8)
+    tokens = Tokens({"ann": "0123456789abcdef", "bob": "fedcba9876543210"})
+    site = Site(tmp_path, small_audit(), tokens=tokens)
+
+    def attempt(name, token):
+        body = {"reviewer": name, "token": token}
+        return site.client().post("/api/v1/session", json=body).status_code
+
+    names = [("ann", "bob", "eve")[turn % 3] for turn in range(12)]
+    said = [attempt(name, "x" * 16) for name in names]
+    assert said == [401] * TRIES + [429] * (12 - TRIES)
+    for _ in range(8):
+        site.app.app.state.house.tries.note_failure("elsewhere")
+    assert attempt("ann", "x" * 16) == 429
+    assert attempt("ann", "0123456789abcdef") == 200
+    assert attempt("bob", "fedcba9876543210") == 200
     site.store.close()
 
 

@@ -2,6 +2,8 @@
 
 import csv
 import io
+import re
+import time
 
 import httpx
 import pytest
@@ -41,6 +43,7 @@ def sign_in(browser, base, name):
     browser.type(name)
     leave(browser, "Enter")
     wait_page(browser, "/")
+    assert browser.text(".top strong") == name
 
 
 def current(browser):
@@ -109,9 +112,16 @@ def test_three_reviewers_by_keyboard_alone(base, folder):
         browser.press("1")
         browser.press("c")
         browser.type("the chart says so")
+        assert browser.problems() == []
+        browser.command("Network.clearBrowserCookies")  # the session ends while she writes
+        leave(browser, "Enter", ctrl=True)
+        browser.wait_for("document.activeElement.id == 'reviewer'")
+        browser.type("eve")
+        leave(browser, "Enter")
+        reason = browser.evaluate("document.querySelector('[name=reason]').value")
+        assert reason == "the chart says so"
         leave(browser, "Enter", ctrl=True)
         assert "settled" in browser.text("h1")
-        assert browser.problems() == []
     with Store(folder) as store:
         run = store.runs()[0].id
         stay = store.stay(run, read[0])
@@ -132,6 +142,126 @@ def test_a_draft_is_there_again_after_leaving(base):
         browser.goto(address)
         assert browser.evaluate("document.querySelector('#comment').value") == "half a thought"
         assert browser.evaluate("document.querySelector('[name=verdict][value=\"3\"]').checked")
+
+
+def test_what_was_written_in_the_last_seconds_is_kept_when_the_page_is_left(base):
+    with open_browser() as browser:
+        sign_in(browser, base, "hal")
+        leave(browser, "Enter")
+        address = browser.evaluate("location.href")
+        browser.press("c")
+        browser.type("written and left")
+        browser.goto(f"{base}/about")
+        browser.goto(address)
+        browser.wait_for(READY)
+        assert browser.evaluate("document.querySelector('#comment').value") == "written and left"
+        # another window comes before this one
+        browser.press("c")
+        browser.type(" again")
+        browser.evaluate("Object.defineProperty(document, 'hidden', {get: () => true})")
+        begun = time.monotonic()
+        browser.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+        browser.wait_for("document.querySelector('#draft').innerText == 'Draft kept'")
+        assert time.monotonic() - begun < 2  # not by the clock of five seconds
+        assert browser.problems() == []
+
+
+def test_the_time_spent_goes_on_after_a_reload(base):
+    value = "Number(document.querySelector('[name=seconds]').value)"
+    with open_browser() as browser:
+        sign_in(browser, base, "ida")
+        leave(browser, "Enter")
+        browser.wait_for(f"{value} >= 2")
+        address = browser.evaluate("location.href")
+        browser.goto(f"{base}/")
+        browser.goto(address)
+        assert browser.evaluate(value) >= 2  # nothing written, same window
+        browser.press("c")
+        browser.type("x")
+        browser.goto(f"{base}/")
+        with open_browser() as other:
+            sign_in(other, base, "ida")
+            other.goto(address)
+            assert other.evaluate(value) >= 2  # by the draft
+
+
+def test_closing_the_list_of_keys_does_not_keep_forms_from_being_sent(base):
+    with open_browser() as browser:
+        sign_in(browser, base, "joe")
+        leave(browser, "Enter")
+        address = browser.evaluate("location.href")
+        browser.press("?")
+        browser.click("#keys button")
+        browser.wait_for("!document.querySelector('#keys').open")
+        leave(browser, "s")
+        assert browser.evaluate("location.href") != address
+
+
+@pytest.mark.parametrize("flags", [4, 5], ids=["the same run", "another run"])
+def test_a_restart_in_the_middle_of_a_sentence_loses_nothing(tmp_path, flags):
+    folder = small_audit(flags=4).save(tmp_path / "audit")
+    with open_browser() as browser:
+        with server(folder) as (_, base):
+            sign_in(browser, base, "kim")
+            leave(browser, "Enter")
+            address = browser.evaluate("location.href")
+            browser.press("5")
+            browser.press("c")
+            browser.type("half a <b>sentence</b>")
+        small_audit(flags=flags).save(folder, overwrite=True)
+        with server(folder, "--port", re.search(r"\d+$", base)[0]) as (_, again):
+            assert again == base
+            leave(browser, "Enter", ctrl=True)
+            assert "half a <b>sentence</b>" in browser.text("#typed")
+            assert "will stand in the form again" in browser.text("#typed")
+            assert browser.evaluate("document.querySelector('#reviewer').value") == "kim"
+            leave(browser, "Enter")
+            came_back = browser.evaluate("location.href")
+            assert came_back == (address if flags == 4 else address.split("?")[0])
+            comment = browser.evaluate("document.querySelector('#comment').value")
+            assert comment == "half a <b>sentence</b>"
+            assert browser.evaluate("document.querySelector('[value=\"5\"]').checked")
+            assert browser.evaluate("sessionStorage.getItem('sent')") is None
+            leave(browser, "Enter", ctrl=True)
+            assert browser.evaluate("sessionStorage.length") == 0
+    with Store(folder) as store:
+        assert len(store.runs()) == flags - 3
+        (review,) = store.reviews(store.runs()[-1].id)
+        assert (review.reviewer, review.comment) == ("kim", "half a <b>sentence</b>")
+
+
+def test_what_one_reviewer_wrote_is_not_given_to_another(base):
+    with open_browser() as browser:
+        sign_in(browser, base, "lea")
+        leave(browser, "Enter")
+        address = browser.evaluate("location.href")
+        browser.press("c")
+        browser.type("only mine")
+        browser.command("Network.clearBrowserCookies")
+        leave(browser, "Enter", ctrl=True)
+        assert "only mine" in browser.text("#typed")
+        browser.type("mia")
+        leave(browser, "Enter")
+        browser.goto(address.split("?")[0])
+        browser.wait_for(READY)
+        assert "only mine" not in browser.evaluate("document.documentElement.innerHTML")
+        assert "only mine" not in browser.evaluate("JSON.stringify({...sessionStorage})")
+
+
+def test_no_label_turns_the_text_around_it(tmp_path):
+    folder = small_audit(hostile=True).save(tmp_path / "audit")
+    turned = "document.documentElement.outerHTML.includes('\\u202e')"
+    with server(folder, "--show-overview") as (_, base), open_browser() as browser:
+        sign_in(browser, base, "nia")
+        leave(browser, "Enter")
+        browser.wait_for("document.querySelector('#picture svg') !== null")
+        assert "normal" in browser.evaluate("document.querySelector('#picture svg').textContent")
+        assert not browser.evaluate(turned)
+        for page in ("/", "/overview", "/episodes"):
+            browser.goto(base + page)
+            browser.wait_for(READY)
+            assert not browser.evaluate(turned), page
+        assert browser.problems() == []
 
 
 def test_no_page_is_wider_than_the_screen_at_twice_the_size_nor_has_errors(base):

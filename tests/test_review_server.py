@@ -1,5 +1,7 @@
 """The review as a process of its own: killed while it is written to, and where it may listen."""
 
+import asyncio
+import socket
 import subprocess
 import sys
 import threading
@@ -10,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from butfor.review.serve import Address
+from butfor.review.serve import Address, listen
 from butfor.review.store import Store
 from tests.review_site import server, small_audit
 
@@ -36,7 +38,7 @@ def test_what_was_acknowledged_survives_a_kill(folder):
         try:
             for turn in range(10_000):
                 stay = stays[turn % len(stays)]
-                comment = f"{client.cookies['butfor_session'][:8]} {turn}"
+                comment = f"{client.headers['x-csrf-token'][:8]} {turn}"
                 body = {"verdict": 1 + turn % 5, "comment": comment, "variable": "x"}
                 given = client.post(f"/api/v1/episodes/{stay}/reviews", json=body)
                 if given.status_code == 201:
@@ -69,6 +71,28 @@ def test_what_was_acknowledged_survives_a_kill(folder):
         assert again.post(f"/api/v1/episodes/{following}/reviews", json=body).status_code == 201
     with Store(folder) as store:
         assert store.verify().ok
+
+
+def test_answers_go_out_at_once():
+    """A connection of `listen` gets TCP_NODELAY from asyncio, which looks at its protocol."""
+    nodelay = []
+
+    async def serve_one():
+        with listen(Address()) as listening:
+
+            def take(reader, writer):
+                made = writer.get_extra_info("socket")
+                nodelay.append(made.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+                writer.close()
+
+            async with await asyncio.start_server(take, sock=listening):
+                port = listening.getsockname()[1]
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                await reader.read()
+                writer.close()
+
+    asyncio.run(serve_one())
+    assert nodelay == [1]
 
 
 def test_it_stops_when_told_to_and_checks_the_host_on_the_wire(folder):

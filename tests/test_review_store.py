@@ -25,7 +25,7 @@ from butfor.review import export
 from butfor.review.ledger import MIGRATIONS, PROJECTIONS
 from butfor.review.plan import Settings, plan_stays, reviewer_order, run_id
 from butfor.review.results import summarize
-from butfor.review.store import Store
+from butfor.review.store import Store, verify_folder
 from butfor.review.verdicts import (
     FieldError,
     RefusedError,
@@ -150,6 +150,13 @@ def test_joining_again_keeps_the_queue_and_names_are_tidied(store, run):
     assert store.reviewers(run) == ["ann", "bob", "eve"]
     assert [item.state for item in before] == ["waiting"] * 10
     assert store.join(run, "Zoe\u0308") == store.join(run, "Zo\u00eb")
+    assert store.join(run, "Bob  Dylan") == "Bob Dylan"
+    assert store.join(run, " bob DYLAN") == "Bob Dylan"
+    assert store.join(run, "ANN") == "ann"
+    assert store.reviewers(run) == ["ann", "bob", "eve", "Zo\u00eb", "Bob Dylan"]
+    new = store.open_run(fake_audit(digest="b")).id
+    assert store.join(new, "Ann") == "ann"  # also in another run
+    store.open_run(fake_audit())
     for bad in ("", "  ", "a\nb", "x" * 81, "\ud800", None):
         with pytest.raises(FieldError) as caught:
             store.join(run, bad)
@@ -256,10 +263,91 @@ def test_a_disagreement_is_settled_by_a_third_with_a_reason(store, run):
     assert [one.reason for one in store.settlements(run)] == ["sugar was low"]
 
 
+def test_who_opened_a_disagreement_can_give_no_verdict_there(store, run):
+    store.submit(run, "ann", "3", YES)
+    mine = store.submit(run, "bob", "3", UNSEEN)
+    assert store.to_settle(run, "eve") == ["3"]
+    for _ in range(2):
+        store.open_disagreement(run, "eve", "3")
+        store.open_disagreement(run, "ann", "3")
+    noted = [(e.reviewer, e.action) for e in store.events(episode="3") if e.action == "settling"]
+    assert noted == [("eve", "settling")]  # once, and not of those whose verdict is in
+    store.withdraw(run, "bob", mine.review)
+    assert store.stay(run, "3").state == "in_review"
+    with pytest.raises(RefusedError, match="opened this to settle it"):
+        store.submit(run, "eve", "3", YES)
+    with pytest.raises(RefusedError, match="opened this to settle it"):
+        store.give_impression(run, "eve", "3", "hm")
+    assert not store.save_draft(run, "eve", "3", {"verdict": 1})
+    assert store.item(run, "eve", "3").closed == "settling"
+    assert all(item.episode != "3" for item in store.work(run, "eve").offered)
+    assert store.verify().ok
+    before = tables(store)
+    store.rebuild()
+    assert tables(store) == before
+
+
+def test_a_disagreement_takes_no_further_verdict_while_it_is_one(store, run):
+    store.save_draft(run, "eve", "3", {"comment": "half a thought"})
+    store.submit(run, "ann", "3", YES)
+    mine = store.submit(run, "bob", "3", UNSEEN)
+    with pytest.raises(RefusedError, match="others read this meanwhile"):
+        store.submit(run, "eve", "3", YES)
+    assert all(item.episode != "3" for item in store.work(run, "eve").offered)
+    store.withdraw(run, "bob", mine.review)
+    assert store.draft(run, "eve", "3") == {"comment": "half a thought"}
+    assert store.submit(run, "eve", "3", YES).state == "submitted"
+
+
+def test_a_verdict_given_after_seeing_others_is_marked(store, run):
+    def informed(name, episode):
+        return [r.informed for r in store.reviews(run, reviewer=name, episode=episode)]
+
+    def give_again(name, episode):
+        store.withdraw(run, name, store.submit(run, name, episode, YES).review)
+        store.submit(run, name, episode, YES)
+
+    give_again("ann", "3")  # nobody else had said anything
+    assert informed("ann", "3") == [False, False]
+    give_again("bob", "3")  # what ann said stood beside bob's own
+    assert informed("bob", "3") == [False, True]
+    give_again("bob", "4")
+    assert informed("bob", "4") == [False, False]
+    for _ in range(2):
+        store.open_overview(run, "bob")
+    store.submit(run, "bob", "5", YES)
+    assert informed("bob", "5") == [True]
+    assert [e.action for e in store.events(reviewer="bob")].count("overview") == 1
+    assert summarize(store, run, resamples=10).informed == 2
+    assert summarize(store, run, resamples=10).agreement.stays == 0
+    assert store.verify().ok
+
+
+def test_a_queue_is_done_when_no_verdict_is_wanted_any_more(store, run):
+    for item in store.queue(run, "ann"):
+        store.skip(run, "ann", item.episode)
+    assert store.next_item(run, "ann") is None
+    assert not store.progress(run, "ann").finished
+    assert store.progress(run, "ann").skipped == 10
+    first, second, third, *others = (item.episode for item in store.queue(run, "ann"))
+    for episode in others:
+        store.submit(run, "ann", episode, YES)
+    for name, other in (("bob", UNSEEN), ("eve", YES)):
+        store.submit(run, name, first, YES)
+        store.submit(run, name, second, other)
+    assert store.progress(run, "ann").skipped == 1
+    assert not store.progress(run, "ann").finished
+    store.submit(run, "ann", third, YES)
+    assert store.progress(run, "ann").finished
+
+
 def test_one_who_withdrew_a_verdict_cannot_settle(store, run):
     store.withdraw(run, "eve", store.submit(run, "eve", "3", YES).review)
     store.submit(run, "ann", "3", YES)
     store.submit(run, "bob", "3", UNSEEN)
+    assert store.to_settle(run, "eve") == []
+    with pytest.raises(RefusedError, match="took your verdict back"):
+        store.open_disagreement(run, "eve", "3")
     with pytest.raises(RefusedError):
         store.settle(run, "eve", "3", 1, "because")
 
@@ -314,20 +402,33 @@ def test_a_skipped_stay_is_not_offered_and_can_still_be_read(store, run):
     assert store.submit(run, "ann", first.episode, YES).state == "submitted"
 
 
+def test_skipping_keeps_what_was_written(store, run):
+    store.save_draft(run, "ann", "3", {"comment": "half a thought"})
+    assert store.skip(run, "ann", "3").state == "skipped"
+    assert store.draft(run, "ann", "3") == {"comment": "half a thought"}
+    assert all(item.episode != "3" for item in store.work(run, "ann").offered)
+    store.save_draft(run, "ann", "3", {"comment": "a thought"})
+    assert store.item(run, "ann", "3").state == "draft"  # taken up again
+    store.submit(run, "ann", "3", YES)
+    assert store.draft(run, "ann", "3") is None
+
+
 def test_others_verdicts_are_hidden_until_ones_own_is_in_and_names_until_settled(store, run):
     store.submit(run, "ann", "3", YES)
     assert store.opinions(run, "bob", "3") == []
-    assert store.opinions(run, "eve", "3", settling=True) == []  # nothing to settle yet
+    with pytest.raises(RefusedError, match="do not differ"):
+        store.open_disagreement(run, "eve", "3")
     mine = store.submit(run, "bob", "3", UNSEEN)
     assert [(r.reviewer, r.verdict) for r in store.opinions(run, "bob", "3")] == [
         ("Reviewer 1", 1),
         ("bob", 2),
     ]
     assert store.opinions(run, "eve", "3") == []
-    seen = store.opinions(run, "eve", "3", settling=True)
+    seen = store.open_disagreement(run, "eve", "3")
     assert [r.reviewer for r in seen] == ["Reviewer 1", "Reviewer 2"]
     store.withdraw(run, "bob", mine.review)
     assert store.opinions(run, "bob", "3") == []
+    assert store.to_settle(run, "eve") == []
     store.submit(run, "bob", "3", UNSEEN)
     store.settle(run, "eve", "3", 2, "clear")
     assert [r.reviewer for r in store.opinions(run, "bob", "3")] == ["ann", "bob"]
@@ -378,6 +479,24 @@ def test_a_stay_comes_back_after_others_and_counts_apart(store):
     assert summarize(store, run).self_agreement.count == 1
     assert summarize(store, run).self_agreement.total == 1
     assert summarize(store, run).agreement.stays == 0  # nobody agrees with oneself
+
+
+def test_places_tell_nothing_of_the_order_nor_of_repeats_to_come(store):
+    run = store.open_run(fake_audit(80, 100)).id
+    queues = {}
+    for name in ("ann", "bob"):
+        store.join(run, name)
+        queues[name] = store.queue(run, name)
+        places = [item.place for item in queues[name]]
+        assert len(set(places)) == len(places) == 100
+        assert places != sorted(places)
+        assert max(places) - min(places) > 2**40  # no gaps to be seen among them
+        assert store.progress(run, name).total == 100  # and not 105
+    assert not {i.place for i in queues["ann"]} & {i.place for i in queues["bob"]}
+    first = queues["ann"][0]
+    assert store.item_at(run, "ann", first.episode, first.place) == first
+    with pytest.raises(UnknownError, match="not in your queue"):
+        store.item_at(run, "bob", first.episode, first.place)
 
 
 def test_a_repeat_is_refused_before_the_first_reading(store):
@@ -610,7 +729,7 @@ def test_a_cut_and_mended_end_is_found_by_a_head_noted_elsewhere(store, run):
 
 def test_fifty_reviewers_at_once_lose_nothing_and_never_fork_the_chain(tmp_path):
     with Store(tmp_path) as store:
-        run = store.open_run(fake_audit(8, 40), Settings(repeat_share=0)).id
+        run = store.open_run(fake_audit(8, 40), Settings(repeat_share=0, needed=50)).id
         together = threading.Barrier(50)
 
         def review(number):
@@ -710,7 +829,8 @@ def test_a_killed_writer_loses_nothing_that_it_was_told_is_kept(tmp_path):
 
 def test_two_processes_and_this_one_write_at_once(tmp_path):
     with Store(tmp_path) as store:
-        run = store.open_run(fake_audit(40, 0), Settings(control_share=0, repeat_share=0)).id
+        chosen = Settings(control_share=0, repeat_share=0, needed=3)
+        run = store.open_run(fake_audit(40, 0), chosen).id
         writers = [start_writer(tmp_path, run, name) for name in ("ann", "bob")]
         store.join(run, "eve")
         for writer in writers:
@@ -743,9 +863,61 @@ def test_many_open_a_new_file_at_once(tmp_path):
 
 
 def test_a_verdict_is_on_the_disk_when_it_is_acknowledged(store):
-    with store._ledger.writing() as connection:
-        assert connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
-        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    for durable, level in ((True, 2), (False, 1), (True, 2)):  # FULL, NORMAL
+        with store._ledger.writing(durable=durable) as connection:
+            assert connection.execute("PRAGMA synchronous").fetchone() == (level,)
+            assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_what_is_no_evidence_does_not_wait_for_the_disk(store, run, monkeypatch):
+    asked = []
+    writing = store._ledger.writing
+
+    def watched(*, durable=True):
+        asked.append(durable)
+        return writing(durable=durable)
+
+    monkeypatch.setattr(store._ledger, "writing", watched)
+    store.claim(run, "ann", "3")
+    store.save_draft(run, "ann", "3", {"verdict": 2})
+    assert asked == [False, False]
+    store.submit(run, "ann", "3", UNSEEN)
+    assert asked == [False, False, True]
+
+
+def test_a_claim_that_is_fresh_is_not_written_again(store, run, clock):
+    def at():
+        return tables(store)["claim"][0][-1]
+
+    store.claim(run, "ann", "3")
+    first = at()
+    clock.now += 30
+    store.claim(run, "ann", "3")
+    assert at() == first
+    clock.now += 31
+    store.claim(run, "ann", "3")
+    assert at() == clock.now
+
+
+DRAFT = """
+import os, signal, sys
+from butfor.review.store import Store
+
+folder, run = sys.argv[1:]
+store = Store(folder)
+store.join(run, "ann")
+store.save_draft(run, "ann", "3", {"comment": "half a thought"})
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_draft_survives_a_kill(tmp_path):
+    with Store(tmp_path) as store:
+        run = store.open_run(fake_audit()).id
+    command = [sys.executable, "-c", DRAFT, str(tmp_path), run]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    with Store(tmp_path) as store:
+        assert store.draft(run, "ann", "3") == {"comment": "half a thought"}
 
 
 def test_a_failure_in_the_middle_leaves_nothing(store, run, monkeypatch):
@@ -785,6 +957,53 @@ def test_a_folder_that_cannot_be_written_to_is_named():
             Store(folder).close()
 
 
+VERIFY = """
+import os, sys
+from butfor.review.store import verify_folder
+if os.geteuid() == 0:
+    os.setuid(65534)  # root may write everywhere
+found = verify_folder(sys.argv[1])
+print(found.ok, found.events, found.head)
+"""
+
+
+@pytest.mark.parametrize("in_use", [False, True])
+def test_verifying_writes_nothing_and_sees_the_latest(in_use):
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        store = Store(folder)
+        store.join(store.open_run(fake_audit()).id, "ann")
+        expected = store.verify()
+        if not in_use:
+            store.close()
+        before = {path.name: path.read_bytes() for path in folder.iterdir()}
+        assert len(before) == (3 if in_use else 1)  # with -wal and -shm
+        folder.chmod(0o555)
+        said = subprocess.check_output([sys.executable, "-c", VERIFY, name], text=True)
+        folder.chmod(0o755)
+        assert said.split() == ["True", "2", expected.head]
+        after = {path.name: path.read_bytes() for path in folder.iterdir()}
+        assert after.keys() == before.keys()
+        assert after["reviews.sqlite"] == before["reviews.sqlite"]
+        store.close()
+
+
+def test_an_empty_file_has_not_been_verified(tmp_path):
+    (tmp_path / "reviews.sqlite").touch()
+    with pytest.raises(StoreError, match="no reviews in it"):
+        verify_folder(tmp_path)
+    assert (tmp_path / "reviews.sqlite").stat().st_size == 0
+
+
+def test_a_file_of_the_first_version_is_verified_as_it_is(store, run, tmp_path):
+    work(store, run)
+    store.close()
+    make_first_version(store.path)
+    before = store.path.read_bytes()
+    assert verify_folder(tmp_path).ok
+    assert store.path.read_bytes() == before
+
+
 def test_what_is_no_file_of_reviews_is_named(tmp_path):
     with pytest.raises(StoreError, match="there is no folder"):
         Store(tmp_path / "nowhere")
@@ -799,6 +1018,25 @@ def test_a_file_of_a_newer_butfor_is_left_alone(store, tmp_path):
     connection.close()
     with pytest.raises(StoreError, match="use a newer one"):
         Store(tmp_path)
+
+
+def make_first_version(path):
+    with sqlite3.connect(path) as connection:
+        connection.execute("ALTER TABLE review DROP COLUMN informed")
+        connection.execute("DROP TABLE shown")
+        connection.execute("PRAGMA user_version = 1")
+    connection.close()
+
+
+def test_a_file_of_the_first_version_is_brought_up_to_date(store, run, tmp_path):
+    work(store, run)
+    store.close()
+    make_first_version(store.path)
+    with Store(tmp_path) as again:
+        assert again.verify().ok
+        assert not any(review.informed for review in again.reviews(run))
+        again.open_overview(run, "bob")
+        assert again.verify().ok
 
 
 def test_a_file_that_was_removed_is_not_written_to(store, run):
@@ -915,8 +1153,9 @@ def test_a_row_of_the_export_has_what_was_promised(store, clock):
         *("evidence_min", "thin_share", "butfor_version"),
     ]
     assert list(rows[0].values()) == [
-        *(run, "3", "ann", "2", "glucose", "7", "high", "low sugar", "41.5", "", "false", "false"),
-        *("in_review", "2027-01-15T08:00:00.000+00:00", "2027-01-15T08:01:00.000+00:00", "died"),
+        *(run, "3", "ann", "2", "glucose", "7", "high", "low sugar", "41.5", ""),
+        *("false", "false", "false", "in_review"),
+        *("2027-01-15T08:00:00.000+00:00", "2027-01-15T08:01:00.000+00:00", "died"),
         *("0.25", "-0.5", "0.5", "", "-0.125", "", "0.86", bf.__version__),
     ]
     lines = [json.loads(line) for line in export.reviews_jsonl(store, audit).splitlines()]
@@ -928,13 +1167,15 @@ def test_a_row_of_the_export_has_what_was_promised(store, clock):
 
 def test_agreement_can_be_recomputed_from_the_export(store, tmp_path):
     audit = fake_audit(40, 40)
-    run = store.open_run(audit).id
+    run = store.open_run(audit, Settings(needed=3)).id
     for i, name in enumerate(("ann", "bob", "=eve")):
         store.join(run, name)
         for item in store.queue(run, name):
             number = int(item.episode)
             store.submit(run, name, item.episode, Verdict(1 if number % 7 != i else 4))
     store.withdraw(run, "bob", store.item(run, "bob", "5").review)
+    store.open_overview(run, "bob")
+    store.submit(run, "bob", "5", Verdict(2, comment="now I know"))
     while (item := store.next_item(run, "ann")) is not None and item.repeat:
         store.submit(run, "ann", item.episode, Verdict(5), repeat=True)
     file = tmp_path / "reviews.csv"
@@ -942,7 +1183,36 @@ def test_agreement_can_be_recomputed_from_the_export(store, tmp_path):
     found = export.agreement_of_export(file, resamples=100)
     assert found == {run: summarize(store, run, resamples=100).agreement}
     assert found[run].stays == 50
+    assert summarize(store, run, resamples=10).informed == 1
+    with_it = [(r.episode, r.reviewer, r.verdict) for r in store.reviews(run) if not r.withdrawn_at]
+    assert len(with_it) == 152  # three readings of fifty, two repeats
+    assert sum(row["informed"] == "true" for row in export.read_reviews_csv(file)) == 1
     assert summarize(store, run, resamples=10).self_agreement.total == 2
+
+
+def test_exports_for_reviewers_name_others_only_where_it_is_settled(store, run):
+    audit = fake_audit()
+    for episode in ("3", "4"):
+        store.submit(run, "ann", episode, YES)
+        store.submit(run, "bob", episode, UNSEEN)
+    store.settle(run, "eve", "4", 1, "so")
+
+    def named(rows):
+        return [(row["episode_id"], row["reviewer"]) for row in rows]
+
+    assert named(export.review_rows(store, audit, reader="bob")) == [
+        ("3", "Reviewer 1"),
+        ("3", "bob"),
+        ("4", "ann"),
+        ("4", "bob"),
+    ]
+    everybody = [("3", "ann"), ("3", "bob"), ("4", "ann"), ("4", "bob")]
+    assert named(export.review_rows(store, audit)) == everybody
+    told = export.reviews_jsonl(store, audit, reader="bob").splitlines()
+    history = [event["reviewer"] for event in json.loads(told[0])["history"]]
+    assert history == ["another reviewer", "bob"]
+    history = [event["reviewer"] for event in json.loads(told[2])["history"]]
+    assert history == ["ann", "bob", "eve"]
 
 
 def test_verdicts_about_an_earlier_run_are_exported_without_the_models_numbers(store, run):
@@ -1010,4 +1280,4 @@ def test_results_compare_flagged_stays_with_controls(store):
     assert (found.withdrawn.count, found.withdrawn.total) == (1, 17)
     assert found.variables == {"glucose": 8, "lactate": 1}
     assert found.agreement.percent.value == pytest.approx(7 / 8)
-    assert found.agreement.percent.note.startswith("too few: 8 stays")
+    assert found.agreement.percent.note.startswith("too few: 8 episodes")

@@ -44,7 +44,11 @@ COLUMNS = (
 
 
 def glance_template(
-    outcomes: Sequence[str], *, noun: str = "episode", nouns: str = "episodes"
+    outcomes: Sequence[str],
+    *,
+    noun: str = "episode",
+    nouns: str = "episodes",
+    flags: bool = True,
 ) -> dict[str, Any]:
     """Return the Vega-Lite specification of the strip plot, without rows.
 
@@ -54,6 +58,8 @@ def glance_template(
         Names of what can have happened, from top to bottom.
     noun, nouns
         What an episode is called, and several.
+    flags
+        Whether to say which ones are flagged.
     """
     height = BAND * len(outcomes)
     words = "datum.value == 0 ? '0' : format(datum.value, '+~g')"
@@ -73,8 +79,9 @@ def glance_template(
         range=f"{signed.format('low')} + ' to ' + {signed.format('high')}",
         evidence="format(100 * datum.thin, '.0f') + ' of 100 steps thin'",
     )
+    ringed = "Ringed: flagged, to be read. " if flags else ""
     legend = alt.Legend(
-        title="Ringed: flagged, to be read. Line: worst to best case, if the model is right.",
+        title=f"{ringed}Line: worst to best case, if the model is right.",
         titleFontSize=SMALL,
         titleFontWeight="normal",
         titleLimit=PLOT,
@@ -91,7 +98,6 @@ def glance_template(
         for place in range(len(outcomes))
     ]
     bars = alt.Chart(alt.NamedData(name="bars"))
-    ringed = alt.Chart(alt.NamedData(name="marks")).transform_filter("datum.flagged")
     fields = ("id", "happened", "expected", "range", "evidence")
     layers = [
         alt.Chart(alt.NamedData(name="frame"))
@@ -122,10 +128,14 @@ def glance_template(
             shape=shape,
             tooltip=[alt.Tooltip(f"{field}:N") for field in fields],
         ),
-        ringed.mark_point(filled=False, size=110, strokeWidth=1.6, color=VERMILLION).encode(
-            x=x("value"), y=y
-        ),
     ]
+    if flags:
+        rings = alt.Chart(alt.NamedData(name="marks")).transform_filter("datum.flagged")
+        layers.append(
+            rings.mark_point(filled=False, size=110, strokeWidth=1.6, color=VERMILLION).encode(
+                x=x("value"), y=y
+            )
+        )
     chart = finish(layers, "", "", width=PLOT, height=height, total=PLOT + LABELS)
     spec: dict[str, Any] = chart.to_dict()
     spec.pop("title")

@@ -6,7 +6,8 @@
 from pathlib import Path
 
 from butfor.pages.stays import Stays
+from butfor.pages.texts import straight
 
 STATIC = Path(__file__).parent / "static"
 
-__all__ = ["STATIC", "Stays"]
+__all__ = ["STATIC", "Stays", "straight"]

@@ -132,6 +132,7 @@ class Stays:
             "caveat": caveat(row),
             "range": worst_to_best(row),
             "first": self._first(row, steps, position),
+            "first_change": int(row["first_change"]),
             "flagged": int(row["rank"]),
             "reason": str(row["reason"]),
             "course": bool(datasets["shade"]),
@@ -239,8 +240,10 @@ class Stays:
         ]
 
     def _side(self, steps: pd.DataFrame) -> dict[str, Any]:
-        """Side information: one value each, and lists by step of what changes."""
+        """Side information: what holds throughout, and by step what was recorded now and then."""
         drawn = {v.name for v in self.layout.side if not v.static}
+        static = {v.name for v in self.layout.side if v.static}
+        decided = (steps["action"] >= 0).to_numpy()
         fixed: list[list[str]] = []
         notes: list[dict[str, Any]] = []
         for name in self.hidden():
@@ -250,7 +253,7 @@ class Stays:
                 fixed.append([name, "the yellow row of the picture"])
             elif not known.any():
                 fixed.append([name, "not recorded"])
-            elif values[known].nunique() == 1:
+            elif values[known].nunique() == 1 and (name in static or known[decided].all()):
                 fixed.append([name, _value(values[known].iloc[0])])
             else:
                 at = steps["step"].to_numpy()[known].tolist()

@@ -15,7 +15,7 @@ from butfor.flags import describe_action
 from butfor.pages.stays import HOLDS, Stays
 from butfor.steps import THIN
 from butfor.variables import unravel
-from butfor.words import share, signed
+from butfor.words import percent, share, signed
 
 # in the picture of estimates, from top to bottom: name and what it is
 SHOWN = {
@@ -153,20 +153,22 @@ def _estimator_name(name: str) -> str:
     return f"{kinds[name]} ({name})" if name in kinds else SHOWN.get(name, (name, ""))[0]
 
 
-def glance(stays: Stays) -> dict[str, Any]:
-    """Return the section with everyone at a glance."""
+def glance(stays: Stays, *, flags: bool = True) -> dict[str, Any]:
+    """Return the section with everyone at a glance, with or without which ones are flagged."""
     audit = stays.audit
     names = _row_names(stays)
-    spec = glance_template(names, noun=stays.noun, nouns=stays.nouns)
+    spec = glance_template(names, noun=stays.noun, nouns=stays.nouns, flags=flags)
     sentence = glance_sentence(audit.episodes, noun=stays.noun, nouns=stays.nouns)
     caption = (
         f"{sentence} One mark for each {stays.noun}. Thin line: worst to best case. {HOLDS} "
-        f"{ESTIMATE} Ringed: the {len(audit.flagged)} flagged ones."
+        f"{ESTIMATE}"
     )
+    if flags:
+        caption += f" Ringed: the {len(audit.flagged)} flagged ones."
     spec["description"] = caption
-    table = audit.episodes
+    table = audit.episodes if flags else audit.episodes.assign(rank=0)
     head = ["What happened", stays.nouns.capitalize(), "Mean expected return", "Lowest", "Highest"]
-    head += ["Worst case", "Best case", "Mostly thin evidence", "Flagged"]
+    head += ["Worst case", "Best case", "Mostly thin evidence", *["Flagged"] * flags]
     rows = []
     for name in names:
         mine = table[table["observed_outcome"] == name]
@@ -174,7 +176,7 @@ def glance(stays: Stays) -> dict[str, Any]:
         ends = (mine["low_any"].min(), mine["high_any"].max())
         numbers = (value.mean(), value.min(), value.max(), *ends)
         told = [signed(float(number)) for number in numbers] if len(mine) else [""] * 5
-        counts = (int((mine["thin_share"] > 0.5).sum()), int((mine["rank"] > 0).sum()))
+        counts = [(mine["thin_share"] > 0.5).sum(), *[(mine["rank"] > 0).sum()] * flags]
         rows.append([name, str(len(mine)), *told, *map(str, counts)])
     return {
         "spec": spec,
@@ -223,7 +225,7 @@ def _expected(value: float) -> str:
 
 
 def listing(stays: Stays, shown: list[Any]) -> dict[str, Any]:
-    """Return every stay's numbers for the list beside the buttons, in order."""
+    """Return every stay for the list beside the buttons: numbers to sort by, words to show."""
     table = stays.audit.episodes.set_index("id", drop=False)
     names = _row_names(stays)
     columns = {
@@ -233,19 +235,26 @@ def listing(stays: Stays, shown: list[Any]) -> dict[str, Any]:
     rows = []
     for identifier in stays.order():
         row = table.loc[identifier]
+        chance, thin = float(row[columns[row["most_likely"]]]), float(row["thin_share"])
+        words = [
+            percent(chance),
+            signed(float(row["difference"])),
+            _span(float(row["low_any"]), float(row["high_any"])),
+            share(thin),
+        ]
         rows.append(
             [
                 str(identifier),
                 names.index(row["observed_outcome"]),
                 int(row["length"]),
                 names.index(row["most_likely"]),
-                round(float(row[columns[row["most_likely"]]]), 4),
+                round(chance, 4),
                 round(float(row["difference"]), 4),
                 round(float(row["low_any"]), 4),
-                round(float(row["high_any"]), 4),
-                round(float(row["thin_share"]), 4),
+                round(thin, 4),
                 int(row["rank"]),
                 place.get(identifier, -1),
+                words,
             ]
         )
     return {"names": names, "noun": stays.noun, "nouns": stays.nouns, "rows": rows}

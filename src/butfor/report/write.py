@@ -17,12 +17,10 @@ from markupsafe import Markup
 from butfor.audit import Audit
 from butfor.checks import check_whole
 from butfor.figures.save import chart_bundle
-from butfor.pages import STATIC, Stays
+from butfor.pages import STATIC, Stays, straight
 from butfor.report import content
 
 HERE = Path(__file__).parent
-# characters that turn the direction of the text around them: a label must not turn our words
-TURNING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 
 
 def write_report(
@@ -104,7 +102,7 @@ def render_report(audit: Audit, *, stays: int | None = None, redact: bool = Fals
         loader=PackageLoader("butfor.report"),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=_straight,
+        finalize=straight,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -143,21 +141,10 @@ def _packed(stay: dict[str, Any]) -> dict[str, Any]:
 
 def _json(value: Any) -> Markup:
     """Return JSON in which no text can end the element around it."""
-    text = json.dumps(_straight(value), allow_nan=False, separators=(",", ":"))
+    text = json.dumps(straight(value), allow_nan=False, separators=(",", ":"))
     for letter in "<>&":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
     return Markup(text)
-
-
-def _straight(value: Any) -> Any:
-    """Take the turning characters out of a text, or of all texts of a list or a mapping."""
-    if isinstance(value, str) and not isinstance(value, Markup):
-        return value.translate(dict.fromkeys(map(ord, TURNING)))
-    if isinstance(value, dict):
-        return {_straight(key): _straight(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_straight(entry) for entry in value]
-    return value
 
 
 def _digest(text: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from statistics import NormalDist
 
@@ -84,6 +84,16 @@ def measure_agreement(
     )
 
 
+def mask_pairs(found: Agreement, reader: str) -> Agreement:
+    """Call reviewers "Reviewer 1", "Reviewer 2" …, for the eyes of one of them."""
+    names = dict.fromkeys(name for pair in found.kappas for name in (pair.first, pair.second))
+    shown = {name: f"Reviewer {i}" for i, name in enumerate(names, start=1)} | {reader: reader}
+    pairs = tuple(
+        replace(pair, first=shown[pair.first], second=shown[pair.second]) for pair in found.kappas
+    )
+    return replace(found, kappas=pairs)
+
+
 def rating_table(
     given: Iterable[tuple[Hashable, str, int]], categories: Iterable[int]
 ) -> tuple[Ratings, list[str], dict[int, int]]:
@@ -95,9 +105,11 @@ def rating_table(
     for stay, rater, verdict in given:
         cell = (stays.setdefault(stay, len(stays)), raters.setdefault(rater, len(raters)))
         if verdict not in codes:
-            raise ValueError(f"stay {stay}, {rater}: verdict {verdict!r} is none of {list(codes)}")
+            raise ValueError(
+                f"episode {stay}, {rater}: verdict {verdict!r} is none of {list(codes)}"
+            )
         if cell in cells:
-            raise ValueError(f"stay {stay} has two verdicts of {rater}; give the one that holds")
+            raise ValueError(f"episode {stay} has two verdicts of {rater}; give the one that holds")
         cells[cell] = codes[verdict]
     ratings = np.full((len(stays), len(raters)), -1, dtype=np.int64)
     for cell, code in cells.items():
@@ -183,7 +195,7 @@ def _measure(
     paired = (ratings >= 0).sum(axis=1) >= 2
     stays = int(paired.sum())
     if stays == 0:
-        return Measure(None, None, None, 0, "too few: no stay has two verdicts")
+        return Measure(None, None, None, 0, "too few: no episode has two verdicts")
     kinds, often = np.unique(ratings, axis=0, return_counts=True)  # equal stays count together
     value = float(function(kinds, categories, often[None].astype(np.float64))[0])
     if math.isnan(value):
@@ -191,7 +203,7 @@ def _measure(
             None, None, None, stays, "undefined: all verdicts are the same, chance explains all"
         )
     if stays < FEWEST:
-        note = f"too few: {stays} stays with two verdicts, at least {FEWEST} wanted"
+        note = f"too few: {stays} episodes with two verdicts, at least {FEWEST} wanted"
         return Measure(value, None, None, stays, note)
     weights = np.random.default_rng(seed).multinomial(
         len(ratings), often / len(ratings), size=resamples

@@ -15,7 +15,7 @@ from butfor.review.verdicts import FieldError, Verdict
 
 MOST = 2**53
 Number = Annotated[int, Path(ge=0, le=MOST)]
-Place = Annotated[int | None, Query(ge=0, le=MOST, description="Place in the queue.")]
+Place = Annotated[int | None, Query(ge=0, le=MOST, description="Place, as the queue has it.")]
 Match = Annotated[str | None, Header(alias="If-Match", description="Version that was read.")]
 KINDS = {"csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}
 
@@ -31,7 +31,7 @@ class About(Body):
 
     run: str | None = Field(None, description="Refused if another run is under review.")
     version: int | None = Field(None, ge=0, le=MOST, description="As If-Match.")
-    place: int | None = Field(None, ge=0, le=MOST, description="Place in the queue.")
+    place: int | None = Field(None, ge=0, le=MOST, description="Place, as the queue has it.")
 
 
 class SignIn(Body):
@@ -339,7 +339,7 @@ def export_file(house: HouseOf, reviewer: str, table: str, kind: str) -> Respons
     desk.check_overview(reviewer)
     if table == "reviews":
         write = reviews_csv if kind == "csv" else reviews_jsonl
-        text = write(desk.store, desk.audit)
+        text = write(desk.store, desk.audit, reader=reviewer)
     else:
         text = _episodes(house, kind)
     name = f"{table}-{desk.run.id[:8]}.{kind}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from urllib.parse import quote
 
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
@@ -13,14 +14,34 @@ from starlette.types import ASGIApp
 import butfor
 from butfor.review import api, pages
 from butfor.review.desk import Desk
-from butfor.review.doors import House, Json, SignInError, describe_error, local_path
+from butfor.review.doors import (
+    ForbiddenError,
+    House,
+    Json,
+    SignInError,
+    describe_error,
+    find_house,
+    find_session,
+    local_path,
+    read_form,
+)
 from butfor.review.guard import Guard
 from butfor.review.sessions import Tokens
-from butfor.review.verdicts import ReviewError
+from butfor.review.verdicts import VERDICTS, ReviewError
+
+TYPED = {
+    "first_impression": "First impression",
+    "verdict": "Verdict",
+    "variable": "Variable or treatment",
+    "step": "Step",
+    "sure": "Sure",
+    "comment": "Comment",
+    "reason": "Reason",
+}
 
 
 def make_app(
-    desk: Desk, *, hosts: Iterable[str], tokens: Tokens | None = None, tls: bool = False
+    desk: Desk, *, hosts: Iterable[str], port: int, tokens: Tokens | None = None, tls: bool = False
 ) -> ASGIApp:
     """Return the app, guarded.
 
@@ -28,6 +49,8 @@ def make_app(
     ----------
     hosts
         What requests may name as their host, with the port.
+    port
+        Where it listens.
     tokens
         Who may sign in; without, everybody types a name.
     tls
@@ -40,7 +63,7 @@ def make_app(
         redoc_url=None,
         openapi_url="/api/v1/openapi.json",
     )
-    app.state.house = House(desk, tokens=tokens, secure=tls)
+    app.state.house = House(desk, port=port, tokens=tokens, secure=tls)
     app.include_router(api.router)
     app.include_router(pages.router)
     app.add_exception_handler(ReviewError, answer_error)
@@ -49,17 +72,51 @@ def make_app(
     return Guard(app, hosts=hosts, scheme="https" if tls else "http")
 
 
-def answer_error(request: Request, error: Exception) -> Response:
-    """Answer what the rules of the review refuse."""
+async def answer_error(request: Request, error: Exception) -> Response:
+    """Answer what the rules of the review refuse; a page repeats what was written."""
     assert isinstance(error, ReviewError)
     status, said = describe_error(error)
     if _for_programs(request):
         return Json(said, status)
-    if isinstance(error, SignInError) and request.method == "GET":
-        query = f"?{request.url.query}" if request.url.query else ""
-        goal = local_path(request.url.path + query)
-        return RedirectResponse(request.url_for("show_sign_in").path + _next(goal), 303)
-    return pages.show_problem(request, status, str(error))
+    if request.method != "POST":
+        if isinstance(error, SignInError):
+            return RedirectResponse("/sign-in" + _next(_asked(request)), 303)
+        return pages.show_problem(request, status, str(error))
+    form = await read_form(request)  # read already, and remembered
+    typed, goal = _typed(form), _page_of(request, form)
+    if isinstance(error, SignInError):
+        return _ask_again(request, status, "you are no longer signed in", goal, typed=typed)
+    if isinstance(error, ForbiddenError) and request.url.path == "/sign-in":
+        name = form.get("reviewer", "")
+        return _ask_again(request, status, "the page was too old; sign in now", goal, name=name)
+    return pages.show_problem(request, status, str(error), typed=typed, goal=goal)
+
+
+def _ask_again(
+    request: Request,
+    status: int,
+    words: str,
+    goal: str,
+    *,
+    name: str = "",
+    typed: Sequence[tuple[str, str]] = (),
+) -> Response:
+    """Return the page to sign in, and to read again what was written."""
+    house = find_house(request)
+    session = find_session(request) or house.sessions.start()
+    page = pages.render(
+        request,
+        "sign_in.html",
+        session,
+        status,
+        problem={"error": words},
+        next=goal,
+        with_token=house.tokens is not None,
+        name=name or house.last_reviewer(request),
+        typed=typed,
+    )
+    house.give_cookie(page, session)
+    return page
 
 
 def answer_invalid(request: Request, error: Exception) -> Response:
@@ -88,5 +145,30 @@ def _for_programs(request: Request) -> bool:
     return request.url.path.startswith("/api/")
 
 
+def _asked(request: Request) -> str:
+    """Return the address of a request as it was sent."""
+    path = request.scope["raw_path"].decode("ascii", "replace")
+    return local_path(path + (f"?{request.url.query}" if request.url.query else ""))
+
+
+def _page_of(request: Request, form: Mapping[str, str]) -> str:
+    """Return the address of the page that a form stands on, or that it leads to."""
+    path = _asked(request)
+    if path == "/sign-in":
+        return local_path(form.get("next", "/"))
+    if not path.startswith(("/episodes/", "/disagreements/")):
+        return "/"
+    place = form.get("place", "")
+    same = form.get("run") == find_house(request).desk.run.id  # in another run it lies elsewhere
+    return f"{path}?place={place}" if same and place.isascii() and place.isdecimal() else path
+
+
 def _next(goal: str) -> str:
-    return "" if goal == "/" else "?next=" + goal.replace("?", "%3F").replace("&", "%26")
+    return "" if goal == "/" else f"?next={quote(goal, safe='/')}"
+
+
+def _typed(form: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return what somebody wrote into a form, with what it is."""
+    words = {str(number): f"({number}) {said}" for number, said in VERDICTS.items()}
+    shown = dict(form) | {"verdict": words.get(form.get("verdict", ""), "")}
+    return [(label, shown[name]) for name, label in TYPED.items() if shown.get(name)]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -22,10 +21,12 @@ from butfor.audit import Audit
 from butfor.pages import Stays
 from butfor.pages.stays import outcome_chances
 from butfor.report import content
+from butfor.review.agreement import mask_pairs
 from butfor.review.ledger import Event
 from butfor.review.projection import Item, Review, Run
+from butfor.review.queue import Progress, is_wanted
 from butfor.review.results import Results, summarize
-from butfor.review.store import Store
+from butfor.review.store import CLOSED, Store
 from butfor.review.verdicts import SURE, VERDICTS, RefusedError, RunChangedError, UnknownError
 from butfor.words import percent
 
@@ -45,7 +46,8 @@ MINE = {  # of a reviewer with a stay
     "skipped": "Skipped",
     "withdrawn": "Taken back",
 }
-SORTS = ("id", "steps", "thin")
+SETTLING, OTHERS = "Opened to settle", "Read by others"
+SORTS = {"steps": "length", "thin": "thin_share", "difference": "difference"}
 UNLISTED = "not under review"
 ACTIONS = {
     "run": "opened this run",
@@ -56,6 +58,8 @@ ACTIONS = {
     "withdraw": "took a verdict back",
     "settle": "settled",
     "unsettle": "took a settlement back",
+    "settling": "opened what others differ about",
+    "overview": "opened the overview",
 }
 
 
@@ -90,6 +94,18 @@ class Desk:
     def _rows(self) -> dict[str, int]:
         return {name: place for place, name in enumerate(self._ids)}
 
+    @cached_property
+    def _observed(self) -> list[str]:
+        return self.audit.episodes["observed_outcome"].astype(str).tolist()
+
+    @cached_property
+    def _lengths(self) -> list[int]:
+        return self.audit.episodes["length"].astype(int).tolist()
+
+    @cached_property
+    def _under_review(self) -> frozenset[str]:
+        return frozenset(stay.episode for stay in self.store.stays(self.run.id))
+
     def named(self, slug: str) -> str:
         """Return the stay of an address."""
         name = read_slug(slug)
@@ -106,11 +122,11 @@ class Desk:
 
     def observed(self, name: str) -> str:
         """Return what happened."""
-        return str(self.audit.episodes["observed_outcome"].iat[self._rows[name]])
+        return self._observed[self._rows[name]]
 
     def length(self, name: str) -> int:
         """Return how many steps a stay has."""
-        return int(self.audit.episodes["length"].iat[self._rows[name]])
+        return self._lengths[self._rows[name]]
 
     # -------------------------------------------------------------------------------------- queue
 
@@ -136,20 +152,20 @@ class Desk:
 
     def queue(self, reviewer: str) -> dict[str, Any]:
         """Return a reviewer's queue; no number of the model."""
-        items = self.store.queue(self.run.id, reviewer)
-        progress = self.store.progress(self.run.id, reviewer)
-        following = self.store.next_item(self.run.id, reviewer)
+        work = self.store.work(self.run.id, reviewer)
+        progress = work.progress
         return {
             "run": self.run.id,
             "reviewer": reviewer,
             "progress": asdict(progress) | {"finished": progress.finished},
-            "next": None if following is None else self._link(following),
-            "items": [self._listed(item) for item in items],
+            "next": None if work.following is None else self._link(work.following),
+            "items": [self._listed(item) for item in work.items],
             "to_settle": [
-                {"id": name, "slug": make_slug(name)} for name in self._to_settle(reviewer, items)
+                {"id": name, "slug": make_slug(name)}
+                for name in self.store.to_settle(self.run.id, reviewer)
             ],
-            "undo": self._undo(items),
-            "overview_open": self.sees_overview(reviewer),
+            "undo": self._undo(work.items),
+            "overview_open": self.show_overview or progress.finished,
         }
 
     def following(self, reviewer: str) -> dict[str, Any] | None:
@@ -158,13 +174,12 @@ class Desk:
         return None if item is None else self._link(item)
 
     def _listed(self, item: Item) -> dict[str, Any]:
-        differs = item.state == "submitted" and item.stay_state == "disagreement"
         return {
             **self._link(item),
             "observed": self.observed(item.episode),
             "steps": self.length(item.episode),
             "state": item.state,
-            "status": STATES["disagreement"] if differs else MINE[item.state],
+            "status": _status(item),
             "changed_at": item.changed_at,
         }
 
@@ -172,18 +187,9 @@ class Desk:
         return {
             "id": item.episode,
             "slug": make_slug(item.episode),
-            "place": item.position,
+            "place": item.place,
             "version": item.version,
         }
-
-    def _to_settle(self, reviewer: str, items: list[Item]) -> list[str]:
-        """Return what others differ about, by name: any other order could tell controls apart."""
-        mine = {item.episode for item in items if item.state == "submitted"}
-        return sorted(
-            stay.episode
-            for stay in self.store.stays(self.run.id)
-            if stay.state == "disagreement" and stay.episode not in mine
-        )
 
     def _undo(self, items: list[Item]) -> dict[str, Any] | None:
         """Return the verdict given last, which one key takes back; none of a settled stay."""
@@ -197,15 +203,15 @@ class Desk:
 
     def item(self, reviewer: str, name: str, place: int | None = None) -> Item:
         """Return a place of a reviewer's queue, by its number; without one, the first of a stay."""
-        return _pick(self.store.queue(self.run.id, reviewer), name, place)
+        return self.store.item_at(self.run.id, reviewer, name, place)
 
     def stay(self, reviewer: str, name: str, place: int | None = None) -> dict[str, Any]:
         """Return all that a reviewer sees of a stay."""
-        items = self.store.queue(self.run.id, reviewer)
-        if place is None and all(item.episode != name for item in items):
+        if place is None and name not in self._under_review:
             return self._other_stay(reviewer, name)
+        items = self.store.queue(self.run.id, reviewer)
         item = _pick(items, name, place)
-        if item.state != "submitted":
+        if is_wanted(item):
             self.store.claim(self.run.id, reviewer, name)
         at = items.index(item)
         hidden = self.hides_model(item)
@@ -220,8 +226,9 @@ class Desk:
             "previous": self._link(items[at - 1]) if at else None,
             "next": self._link(items[at + 1]) if at + 1 < len(items) else None,
             "state": item.state,
-            "status": MINE[item.state],
-            "asks_impression": hidden,
+            "status": _status(item),
+            "closed": CLOSED.get(item.closed, ""),
+            "asks_impression": hidden and not item.closed,
             "first_impression": item.first_impression,
             **self._shown(name, hidden),
             **self._choices(name),
@@ -235,7 +242,8 @@ class Desk:
 
     def hides_model(self, item: Item) -> bool:
         """Tell whether the reviewer has to say something before seeing the model."""
-        return self.run.settings.first_impression and item.first_impression is None
+        asked = self.run.settings.first_impression and item.closed != "settling"
+        return asked and item.first_impression is None
 
     def _other_stay(self, reviewer: str, name: str) -> dict[str, Any]:
         """Return a stay that is not in the reviewer's queue, to look at."""
@@ -248,6 +256,7 @@ class Desk:
             "reviewer": reviewer,
             "state": "",
             "status": UNLISTED,
+            "closed": "",
             "asks_impression": False,
             "previous": None,
             "next": None,
@@ -265,13 +274,11 @@ class Desk:
         """Return the rows of a stay's picture."""
         hidden = False
         if settling:
-            self._check_settling(reviewer, name)
+            self.store.open_disagreement(self.run.id, reviewer, name)
+        elif place is None and name not in self._under_review:
+            self.check_overview(reviewer)
         else:
-            items = self.store.queue(self.run.id, reviewer)
-            if place is None and all(item.episode != name for item in items):
-                self.check_overview(reviewer)
-            else:
-                hidden = self.hides_model(_pick(items, name, place))
+            hidden = self.hides_model(self.item(reviewer, name, place))
         return {"model": not hidden, "datasets": self._one(name, hidden)["datasets"]}
 
     def template(self, *, model: bool = True) -> dict[str, Any]:
@@ -291,11 +298,16 @@ class Desk:
         """Remember what was made for the stays looked at last."""
         return lru_cache(maxsize=2000)(self._make)
 
+    @cached_property
+    def _shown(self) -> Any:
+        """Remember what is shown of the stays looked at last."""
+        return lru_cache(maxsize=2000)(self._show)
+
     def _make(self, name: str, without_model: bool) -> dict[str, Any]:
         made = self.stays.one(self._ids[name])
         return made | self.stays.record(self._ids[name]) if without_model else made
 
-    def _shown(self, name: str, without_model: bool) -> dict[str, Any]:
+    def _show(self, name: str, without_model: bool) -> dict[str, Any]:
         """Return what is shown of a stay: the same of flagged ones and controls."""
         made = self._one(name, without_model)
         shown = {key: made[key] for key in ("title", "given", "side", "notes", "table")}
@@ -356,8 +368,8 @@ class Desk:
 
     def disagreement(self, reviewer: str, name: str) -> dict[str, Any]:
         """Return what reviewers differ about, for somebody who settles it."""
-        stay = self._check_settling(reviewer, name)
-        found = self.store.opinions(self.run.id, reviewer, name, settling=True)
+        found = self.store.open_disagreement(self.run.id, reviewer, name)
+        stay = self.store.stay(self.run.id, name)
         held = [
             settlement
             for settlement in self.store.settlements(self.run.id)
@@ -370,8 +382,7 @@ class Desk:
             "reviewer": reviewer,
             "state": stay.state,
             "version": stay.version,
-            "may_settle": stay.state == "disagreement"
-            and all(review.reviewer != reviewer for review in found),
+            "may_settle": name in self.store.to_settle(self.run.id, reviewer),
             "opinions": [_opinion(review) for review in found],
             "settlement": None
             if not held
@@ -387,12 +398,6 @@ class Desk:
             **self._choices(name),
         }
 
-    def _check_settling(self, reviewer: str, name: str) -> Any:
-        stay = self.store.stay(self.run.id, name)
-        if stay.state not in ("disagreement", "settled"):
-            raise RefusedError(f"reviewers do not differ about this {self.stays.noun}")
-        return stay
-
     # ------------------------------------------------------------------------------------ overview
 
     def sees_overview(self, reviewer: str) -> bool:
@@ -400,9 +405,22 @@ class Desk:
         return self.show_overview or self.store.progress(self.run.id, reviewer).finished
 
     def check_overview(self, reviewer: str) -> None:
-        """Refuse an overview to those whose queue is not done."""
+        """Refuse an overview to those whose queue is not done; note who is shown one."""
         if not self.sees_overview(reviewer):
-            raise RefusedError("open once your queue is done, so that it does not lead you")
+            raise RefusedError(
+                "open once your queue is done, so that it does not lead you. "
+                + self._what_is_left(self.store.progress(self.run.id, reviewer))
+            )
+        self.store.open_overview(self.run.id, reviewer)
+
+    def _what_is_left(self, progress: Progress) -> str:
+        if progress.left:
+            return f"Still to be read: {progress.left}"
+        noun = self.stays.noun if progress.skipped == 1 else self.stays.nouns
+        return (
+            f"You skipped {progress.skipped} {noun}: read what you can; whoever runs the review "
+            "can open it to you as well"
+        )
 
     def overview(self, reviewer: str) -> dict[str, Any]:
         """Return numbers about all stays: estimates, everyone at a glance, the table of cells."""
@@ -422,15 +440,9 @@ class Desk:
 
     @cached_property
     def _overview(self) -> dict[str, Any]:
-        glance = content.glance(self.stays)
-        text = json.dumps(glance["spec"]).replace("Ringed: flagged, to be read. ", "")
-        glance["spec"] = json.loads(text)  # nothing is ringed: flags are not shown here
-        glance["caption"] = glance["caption"].split(" Ringed:")[0]
-        glance["spec"]["description"] = glance["caption"]
-        glance["table"] = [row[:-1] for row in glance["table"]]
         return {
             "estimates": content.estimates(self.stays),
-            "glance": glance,
+            "glance": content.glance(self.stays, flags=False),
             "cells": content.cells(self.stays),
         }
 
@@ -457,7 +469,7 @@ class Desk:
         if status:
             kept &= np.array([states.get(name, "none") == status for name in names], dtype=bool)
         rows = np.flatnonzero(kept)
-        column = {"steps": "length", "thin": "thin_share"}.get(sort.removeprefix("-"))
+        column = SORTS.get(sort.removeprefix("-"))
         if column is not None:
             values = table[column].to_numpy()[rows]
             rows = rows[np.argsort(-values if sort.startswith("-") else values, kind="stable")]
@@ -490,6 +502,7 @@ class Desk:
             "model": likeliest,
             "probability": chances[likeliest],
             "words": percent(chances[likeliest]),
+            "difference": float(row["difference"]),
             "low_any": float(row["low_any"]),
             "high_any": float(row["high_any"]),
             "thin_share": float(row["thin_share"]),
@@ -501,7 +514,8 @@ class Desk:
     def results(self, reviewer: str) -> Results:
         """Return what the review found so far."""
         self.check_overview(reviewer)
-        return self._results(self.store.last_event())
+        found: Results = self._results(self.store.last_event())
+        return replace(found, agreement=mask_pairs(found.agreement, reviewer))
 
     @cached_property
     def _results(self) -> Any:
@@ -513,6 +527,8 @@ class Desk:
     def history(self, reviewer: str, *, after: int = 0, limit: int = 200) -> dict[str, Any]:
         """Return what was done in this run; of others only to those who may see the overview."""
         everybody = self.sees_overview(reviewer)
+        if everybody:
+            self.store.open_overview(self.run.id, reviewer)
         settled = {s.episode for s in self.store.stays(self.run.id) if s.state == "settled"}
         events = self.store.events(
             run=self.run.id, reviewer=None if everybody else reviewer, after=after
@@ -559,9 +575,17 @@ def read_slug(slug: str) -> str:
 
 def _pick(items: list[Item], name: str, place: int | None) -> Item:
     for item in items:
-        if item.episode == name and place in (None, item.position):
+        if item.episode == name and place in (None, item.place):
             return item
     raise UnknownError("this is not in your queue")
+
+
+def _status(item: Item) -> str:
+    if item.state == "submitted":
+        return STATES["disagreement"] if item.stay_state == "disagreement" else MINE["submitted"]
+    if item.closed == "settling":
+        return SETTLING
+    return MINE[item.state] if is_wanted(item) else OTHERS
 
 
 def _opinion(review: Review) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import hmac
 import json
 from dataclasses import dataclass, field
 from typing import Annotated, Any
-from urllib.parse import parse_qs, quote
+from urllib.parse import parse_qs, quote, unquote
 
 from fastapi import Depends, HTTPException, Request
 from fastapi.responses import JSONResponse, Response
@@ -24,7 +24,6 @@ from butfor.review.verdicts import (
     check_reviewer,
 )
 
-COOKIE = "butfor_session"
 FORM = "application/x-www-form-urlencoded"
 MOST_FIELDS = 40
 
@@ -67,6 +66,7 @@ class House:
     """What all requests share."""
 
     desk: Desk
+    port: int = 0  # reviews on other ports of a machine share its cookies
     tokens: Tokens | None = None  # without them reviewers type a name
     secure: bool = False  # cookies only over TLS
     sessions: Sessions = field(default_factory=Sessions)
@@ -75,23 +75,44 @@ class House:
     def sign_in(self, session: Session | None, name: str, token: str, address: str) -> Session:
         """Begin a reviewer's session, under a new name; the one before ends."""
         reviewer = check_reviewer(name)
-        if self.tokens is not None:
-            key = f"{address} {reviewer}"
-            if self.tries.too_many(key):
+        if self.tokens is not None and not self.tokens.match(reviewer, token):
+            if self.tries.too_many(address):
                 raise TooManyError("too many failures; wait a minute, then try again")
-            if not self.tokens.match(reviewer, token):
-                self.tries.note_failure(key)
-                raise SignInError("name and token do not belong together")
+            self.tries.note_failure(address)
+            raise SignInError("name and token do not belong together")
         reviewer = self.desk.store.join(self.desk.run.id, reviewer)
         if session is not None:
             self.sessions.end(session.id)
         return self.sessions.start(reviewer)
 
+    @property
+    def cookie(self) -> str:
+        """Name of the session's cookie."""
+        return f"butfor_session_{self.port}"
+
+    @property
+    def name_cookie(self) -> str:
+        """Name of the cookie that remembers who was signed in."""
+        return f"butfor_reviewer_{self.port}"
+
     def give_cookie(self, response: Response, session: Session) -> None:
-        """Hand the session to the browser."""
-        response.set_cookie(
-            COOKIE, session.id, httponly=True, samesite="strict", secure=self.secure, path="/"
-        )
+        """Hand the session to the browser, and the name for when the session has ended."""
+        given = {self.cookie: session.id}
+        if session.reviewer:
+            given[self.name_cookie] = quote(session.reviewer, safe="")
+        for name, value in given.items():
+            response.set_cookie(
+                name, value, httponly=True, samesite="strict", secure=self.secure, path="/"
+            )
+
+    def take_cookie(self, response: Response) -> None:
+        """Let the browser forget who was here."""
+        for name in (self.cookie, self.name_cookie):
+            response.delete_cookie(name)
+
+    def last_reviewer(self, request: Request) -> str:
+        """Return who was signed in before the session ended."""
+        return unquote(request.cookies.get(self.name_cookie, ""), errors="replace")
 
 
 def find_house(request: Request) -> House:
@@ -101,7 +122,8 @@ def find_house(request: Request) -> House:
 
 def find_session(request: Request) -> Session | None:
     """Return the session of a request, if it has one."""
-    return find_house(request).sessions.find(request.cookies.get(COOKIE))
+    house = find_house(request)
+    return house.sessions.find(request.cookies.get(house.cookie))
 
 
 def find_reviewer(request: Request) -> Session:
@@ -166,9 +188,9 @@ def describe_error(error: ReviewError) -> tuple[int, dict[str, Any]]:
 
 
 def local_path(path: str) -> str:
-    """Return a path of this site, or that of the queue."""
+    """Return a path of this site, which stays encoded as it is, or that of the queue."""
     fine = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()
-    return quote(path, safe="/?=&~-_.%") if fine else "/"
+    return quote(path, safe="/?=&~-_.%+:@!$'()*,;") if fine else "/"
 
 
 HouseOf = Annotated[House, Depends(find_house)]

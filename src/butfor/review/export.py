@@ -29,6 +29,7 @@ NAMES = (
     "first_impression",
     "control",
     "repeat",
+    "informed",
     "state",
     "created_at",
     "withdrawn_at",
@@ -37,11 +38,17 @@ NAMES = (
 MODEL_PREFIXES = ("p_", "low_", "high_")
 MODEL_NAMES = ("expected_return", "difference")
 EVIDENCE = ("evidence_min", "thin_share")
+ANOTHER = "another reviewer"
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # with which a spreadsheet starts to compute
 
 
-def review_rows(store: Store, audit: Audit, *, run: str | None = None) -> list[dict[str, Any]]:
+def review_rows(
+    store: Store, audit: Audit, *, run: str | None = None, reader: str | None = None
+) -> list[dict[str, Any]]:
     """Return a row for every verdict on an audit, also withdrawn ones.
+
+    A `reader` who is one of the reviewers finds others called "Reviewer 1", "Reviewer 2" … on stays
+    that are not settled.
 
     `state` is the stay's. Columns of the model are those of the table of episodes; `evidence_min`
     and `thin_share` are empty if it has none. With an earlier `run` the audit says nothing about
@@ -53,8 +60,9 @@ def review_rows(store: Store, audit: Audit, *, run: str | None = None) -> list[d
     columns = model_columns(audit)
     table = audit.episodes.set_index(audit.episodes["id"].map(str))
     model = table.loc[list(stays)].to_dict("index") if same else {}
+    given = store.reviews(chosen) if reader is None else store.reviews_for(chosen, reader)
     rows = []
-    for review in store.reviews(chosen):
+    for review in given:
         stay, said = stays[review.episode], model.get(review.episode, {})
         known = asdict(review) | {"run_id": chosen, "episode_id": review.episode}
         known |= {"control": stay.control, "state": stay.state}
@@ -71,14 +79,16 @@ def model_columns(audit: Audit) -> list[str]:
     return [name for name in names if name.startswith(MODEL_PREFIXES) or name in MODEL_NAMES]
 
 
-def reviews_csv(store: Store, audit: Audit, *, run: str | None = None) -> str:
+def reviews_csv(
+    store: Store, audit: Audit, *, run: str | None = None, reader: str | None = None
+) -> str:
     """Return the rows as CSV that no spreadsheet computes with.
 
     Text that starts like a formula gets an apostrophe in front, as does text that looks as if it
     had got one, so that `read_reviews_csv` gives back what was written.
     """
     columns = [*NAMES, *model_columns(audit), *EVIDENCE, "butfor_version"]
-    return to_csv(review_rows(store, audit, run=run), columns)
+    return to_csv(review_rows(store, audit, run=run, reader=reader), columns)
 
 
 def to_csv(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> str:
@@ -90,12 +100,16 @@ def to_csv(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> str:
     return text.getvalue()
 
 
-def reviews_jsonl(store: Store, audit: Audit, *, run: str | None = None) -> str:
+def reviews_jsonl(
+    store: Store, audit: Audit, *, run: str | None = None, reader: str | None = None
+) -> str:
     """Return the rows as lines of JSON, each with the events of its stay as `history`."""
-    rows = review_rows(store, audit, run=run)
+    rows = review_rows(store, audit, run=run, reader=reader)
+    named = {row["episode_id"] for row in rows if reader is None or row["state"] == "settled"}
     history: dict[str, list[dict[str, Any]]] = {}
     for event in store.events(run=run or run_id(audit)):
-        history.setdefault(event.episode, []).append(asdict(event))
+        who = event.reviewer if event.episode in named or event.reviewer == reader else ANOTHER
+        history.setdefault(event.episode, []).append(asdict(event) | {"reviewer": who})
     lines = [row | {"history": history[row["episode_id"]]} for row in rows]
     return "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines)
 
@@ -116,11 +130,11 @@ def agreement_of_export(
 ) -> dict[str, Agreement]:
     """Measure agreement anew from an exported CSV, for each run apart, by its id.
 
-    Withdrawn verdicts and those of repeats do not count.
+    Withdrawn verdicts, those of repeats and those given after seeing others' do not count.
     """
     given: dict[str, list[tuple[str, str, int]]] = {}
     for line, row in enumerate(read_reviews_csv(path), start=1):
-        if row.get("withdrawn_at") or row.get("repeat") == "true":
+        if row.get("withdrawn_at") or "true" in (row.get("repeat"), row.get("informed")):
             continue
         if not row["verdict"].isdecimal():
             raise ValueError(f"{path}, review {line}: verdict {row['verdict']!r} is no number")

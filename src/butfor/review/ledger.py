@@ -13,7 +13,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -71,8 +71,14 @@ MIGRATIONS: list[tuple[str, ...]] = [  # never change one that was released: add
             run TEXT, episode TEXT, reviewer TEXT, at REAL,
             PRIMARY KEY (run, episode, reviewer))""",
     ),
+    (
+        "ALTER TABLE review ADD COLUMN informed INTEGER DEFAULT 0",
+        """CREATE TABLE shown (
+            run TEXT, reviewer TEXT, episode TEXT, what TEXT,
+            PRIMARY KEY (run, reviewer, episode, what))""",
+    ),
 ]
-PROJECTIONS = ("run", "stay", "place", "standing", "review", "settlement")
+PROJECTIONS = ("run", "stay", "place", "standing", "review", "settlement", "shown")
 
 
 @dataclass(frozen=True)
@@ -84,7 +90,7 @@ class Event:
     run: str
     reviewer: str
     episode: str
-    action: str  # run, join, impression, submit, skip, withdraw, settle, unsettle
+    action: str  # run, join, impression, submit, skip, withdraw, (un)settle, settling, overview
     payload: dict[str, Any]
     prev_hash: str
     hash: str
@@ -99,7 +105,7 @@ class Ledger:
         self._idle: list[sqlite3.Connection] = []
         self._writer = threading.Lock()  # fairer than many threads trying the file's own lock
         self._file: tuple[int, int] | None = None
-        with self._explained():
+        with _explained(self.path):
             connection = self._connect()
             try:
                 _use_wal(connection)
@@ -118,22 +124,26 @@ class Ledger:
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Give a connection that sees the file as it is now, whatever others write meanwhile."""
         with (
-            self._explained(),
+            _explained(self.path),
             self._borrowed() as connection,
             _transaction(connection, "DEFERRED"),
         ):
             yield connection
 
     @contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
-        """Give a connection that alone writes; all is on the disk when this ends, or nothing."""
+    def writing(self, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
+        """Give a connection that alone writes; all is on the disk when this ends, or nothing.
+
+        What is not durable outlives the program, but perhaps not a power cut.
+        """
         with (
             self._writer,
-            self._explained(),
+            _explained(self.path),
             self._borrowed() as connection,
-            _transaction(connection, "IMMEDIATE"),
         ):
-            yield connection
+            connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            with _transaction(connection, "IMMEDIATE"):
+                yield connection
 
     def append(
         self,
@@ -178,15 +188,13 @@ class Ledger:
         if self._file is None and not self.path.parent.is_dir():
             raise StoreError(f"there is no folder {self.path.parent}")
         mode = "rwc" if self._file is None else "rw"
-        connection = sqlite3.connect(
+        return sqlite3.connect(
             f"{self.path.absolute().as_uri()}?mode={mode}",
             uri=True,
             timeout=BUSY_SECONDS,
             isolation_level=None,
             check_same_thread=False,
         )
-        connection.execute("PRAGMA synchronous = FULL")  # what was acknowledged survives all
-        return connection
 
     def _identity(self) -> tuple[int, int]:
         status = self.path.stat()
@@ -199,15 +207,6 @@ class Ledger:
             time.sleep(0.02)
         if not self.path.exists() or self._identity() != self._file:
             raise StoreError(f"{self.path} was moved or replaced; start the review again")
-
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise StoreError(f"{self.path}: {error}; {_remedy(str(error))}") from error
-        except PermissionError as error:
-            raise StoreError(f"{self.path}: {error.strerror}; {_remedy('readonly')}") from error
 
 
 def read_events(
@@ -241,6 +240,20 @@ def find_break(connection: sqlite3.Connection, head: str | None) -> tuple[int | 
     return None, ""
 
 
+@contextmanager
+def copied(path: Path) -> Iterator[sqlite3.Connection]:
+    """Give a file of reviews as a copy in memory, brought up to date; the file is only read."""
+    in_use = path.with_name(f"{path.name}-wal").exists()
+    address = f"{path.absolute().as_uri()}?{'mode=ro' if in_use else 'immutable=1'}"
+    with _explained(path), closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
+        with closing(sqlite3.connect(address, uri=True)) as connection:
+            connection.backup(copy)
+        if copy.execute("PRAGMA user_version").fetchone() == (0,):
+            raise StoreError(f"{path} has no reviews in it; is it the right file?")
+        _migrate(copy, path)
+        yield copy
+
+
 def scratch() -> sqlite3.Connection:
     """Return an empty file of reviews in memory."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
@@ -257,6 +270,16 @@ def _transaction(connection: sqlite3.Connection, kind: str) -> Iterator[None]:
         connection.rollback()
         raise
     connection.commit()
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise StoreError(f"{path}: {error}; {_remedy(str(error))}") from error
+    except PermissionError as error:
+        raise StoreError(f"{path}: {error.strerror}; {_remedy('readonly')}") from error
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:

@@ -14,12 +14,11 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from butfor.figures.save import chart_bundle
-from butfor.pages import STATIC
+from butfor.pages import STATIC, straight
 from butfor.report.write import render_report
 from butfor.review.api import KINDS, MOST, export_file
 from butfor.review.desk import STATES, make_slug
 from butfor.review.doors import (
-    COOKIE,
     Form,
     FormPoster,
     HouseOf,
@@ -33,7 +32,7 @@ from butfor.review.doors import (
     local_path,
 )
 from butfor.review.sessions import Session
-from butfor.review.verdicts import SURE, VERDICTS, FieldError, StaleError, Verdict
+from butfor.review.verdicts import SURE, VERDICTS, FieldError, RefusedError, StaleError, Verdict
 from butfor.words import percent, share, signed
 
 HERE = Path(__file__).parent / "static"
@@ -67,6 +66,7 @@ def environment() -> Environment:
         loader=PackageLoader("butfor.review"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=straight,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -92,10 +92,10 @@ def render(
     return HTMLResponse(text.encode("utf-8", "replace"), status_code=code)
 
 
-def show_problem(request: Request, status: int, words: str) -> HTMLResponse:
+def show_problem(request: Request, status: int, words: str, **values: Any) -> HTMLResponse:
     """Return a page that says what went wrong."""
     session = find_session(request)
-    return render(request, "problem.html", session, status, words=words, status=status)
+    return render(request, "problem.html", session, status, words=words, status=status, **values)
 
 
 # ------------------------------------------------------------------------------------------ doors
@@ -111,7 +111,7 @@ def show_sign_in(request: Request, house: HouseOf, next: str = "/") -> Response:
         session,
         next=local_path(next),
         with_token=house.tokens is not None,
-        name="",
+        name=house.last_reviewer(request),
     )
     house.give_cookie(page, session)
     return page
@@ -139,7 +139,7 @@ def sign_out(house: HouseOf, session: FormPoster) -> Response:
     """Let somebody go."""
     house.sessions.end(session.id)
     answer = RedirectResponse("/sign-in", 303)
-    answer.delete_cookie(COOKIE)
+    house.take_cookie(answer)
     return answer
 
 
@@ -295,7 +295,7 @@ def work_on_stay(
                 )
             case _:
                 raise FieldError("do", "save, skip or impression")
-    except (FieldError, StaleError) as error:
+    except (FieldError, StaleError, RefusedError) as error:
         status, said = describe_error(error)
         view = desk.stay(who, name, place) | {"form": form}
         return render(request, "stay.html", session, status, view=view, problem=said)
@@ -314,7 +314,7 @@ def undo(house: HouseOf, session: FormPoster, form: Form, review: int) -> Respon
         raise HTTPException(404, "there is no such review")
     expected = _number(form, "version", required=True)
     done = desk.store.withdraw(desk.run.id, session.reviewer, review, expected_version=expected)
-    return RedirectResponse(_address(make_slug(done.episode), done.position), 303)
+    return RedirectResponse(_address(make_slug(done.episode), done.place), 303)
 
 
 # ----------------------------------------------------------------------------------- disagreements
@@ -347,7 +347,7 @@ def settle(
             desk.store.settle(
                 desk.run.id, who, name, verdict or 0, reason, expected_version=expected
             )
-    except (FieldError, StaleError) as error:
+    except (FieldError, StaleError, RefusedError) as error:
         status, said = describe_error(error)
         view = desk.disagreement(who, name)
         return render(

@@ -83,6 +83,12 @@ def reviewer_seed(seed: int, run: str, reviewer: str) -> int:
     return int.from_bytes(digest[:6], "little")  # small enough for every reader of JSON
 
 
+def place_number(seed: int, position: int) -> int:
+    """Return the number of a place in a reviewer's queue, which does not tell its position."""
+    digest = hashlib.sha256(f"place {seed} {position}".encode()).digest()
+    return int.from_bytes(digest[:6], "little")
+
+
 def reviewer_order(
     episodes: Sequence[str], seed: int, *, repeat_share: float
 ) -> list[tuple[str, bool]]:

@@ -49,9 +49,10 @@ class Item:
     reviewer: str
     episode: str
     repeat: bool  # there for the second time; not for reviewers' eyes
-    position: int
+    place: int  # a number of its own, which tells nothing of the order
     state: str  # waiting, draft, submitted, skipped, withdrawn
     stay_state: str  # as of Stay
+    closed: str  # why no verdict is taken here: settling (opened for that), others (differ), or ""
     review: int | None  # the verdict that holds, to be withdrawn
     first_impression: str | None
     version: int  # of what this reviewer did here: for `submit`, `skip`, `withdraw`
@@ -76,6 +77,7 @@ class Review:
     first_impression: str | None
     created_at: str
     withdrawn_at: str | None
+    informed: bool  # given after others' verdicts on the stay, or on all stays, were shown
 
 
 @dataclass(frozen=True)
@@ -121,8 +123,8 @@ def apply(connection: sqlite3.Connection, event: Event) -> None:
             values = [said[name] for name in (*names, "first_impression")]
             place = (event.id, run, event.reviewer, episode, int(said["repeat"]))
             connection.execute(
-                f"INSERT INTO review VALUES ({', '.join('?' * 14)})",
-                (*place, *values, event.at, None),
+                f"INSERT INTO review VALUES ({', '.join('?' * 15)})",
+                (*place, *values, event.at, None, int(said.get("informed", False))),
             )
             _stand(connection, event, state="submitted", review=event.id)
         case "withdraw":
@@ -130,6 +132,10 @@ def apply(connection: sqlite3.Connection, event: Event) -> None:
                 "UPDATE review SET withdrawn_at = ? WHERE id = ?", (event.at, said["review"])
             )
             _stand(connection, event, state="withdrawn", review=None)
+            if said.get("shown", False):
+                _note_shown(connection, event, "verdicts")
+        case "settling" | "overview":
+            _note_shown(connection, event, event.action)
         case "settle":
             row = (event.id, run, episode, event.reviewer, said["verdict"], said["reason"])
             connection.execute(
@@ -163,6 +169,14 @@ def _stand(connection: sqlite3.Connection, event: Event, **changes: Any) -> None
     connection.execute(f"UPDATE standing SET {columns} WHERE {OF_ITEM}", (*changes.values(), *key))
 
 
+def _note_shown(connection: sqlite3.Connection, event: Event, what: str) -> None:
+    """Note what of others' verdicts a reviewer was shown."""
+    connection.execute(
+        "INSERT OR IGNORE INTO shown VALUES (?, ?, ?, ?)",
+        (event.run, event.reviewer, event.episode, what),
+    )
+
+
 def find_difference(connection: sqlite3.Connection) -> str:
     """Return which table does not follow from the events, or nothing."""
     other = scratch()
@@ -178,16 +192,20 @@ def find_difference(connection: sqlite3.Connection) -> str:
     return ""
 
 
-def make_stay(row: tuple[Any, ...], needed: int, claimed: bool) -> Stay:
-    """Return a stay of its row, with the state that it is in."""
-    run, episode, control, steps, verdicts, lowest, highest, settled, version, changed_at = row
+def stay_state(
+    needed: int,
+    claimed: bool,
+    verdicts: int,
+    lowest: int | None,
+    highest: int | None,
+    settled: int | None,
+) -> tuple[str, int | None]:
+    """Return the state that a stay is in, and its verdict once reviewed or settled."""
     if settled is not None:
-        state, final = "settled", settled
-    elif verdicts >= needed:
-        state, final = ("reviewed", lowest) if lowest == highest else ("disagreement", None)
-    else:
-        state, final = "in_review" if verdicts or claimed else "waiting", None
-    return Stay(run, episode, bool(control), steps, state, verdicts, final, version, changed_at)
+        return "settled", settled
+    if verdicts >= needed:
+        return ("reviewed", lowest) if lowest == highest else ("disagreement", None)
+    return "in_review" if verdicts or claimed else "waiting", None
 
 
 def read_run(connection: sqlite3.Connection, run: str) -> Run:
@@ -209,7 +227,7 @@ def read_current_run(connection: sqlite3.Connection, run: str) -> Run:
     found = read_run(connection, run)
     if not found.current:
         raise RunChangedError(
-            "the model, the policy or the data changed since; open the stay again",
+            "the model, the policy or the data changed since; open the page again",
             current_run(connection),
         )
     return found
@@ -229,7 +247,16 @@ def read_reviews(
 ) -> list[Review]:
     """Return reviews in the order in which they were given."""
     rows = connection.execute(f"SELECT * FROM review WHERE {where} ORDER BY id", values)
-    return [replace(Review(*row), repeat=bool(row[4])) for row in rows]
+    return [replace(Review(*row), repeat=bool(row[4]), informed=bool(row[-1])) for row in rows]
+
+
+def was_shown(
+    connection: sqlite3.Connection, run: str, reviewer: str, episode: str, what: str | None = None
+) -> bool:
+    """Tell whether a reviewer was shown what others said of a stay; episode "": of all."""
+    given = {"run": run, "reviewer": reviewer, "episode": episode, "what": what}
+    where, values = matching(given)
+    return connection.execute(f"SELECT 1 FROM shown WHERE {where}", values).fetchone() is not None
 
 
 def read_settlements(

@@ -2,119 +2,233 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
 
-from butfor.review.projection import Item, Stay, has_joined, make_stay, matching, read_run
+from butfor.review.plan import place_number, reviewer_seed
+from butfor.review.projection import Item, Run, Stay, has_joined, matching, read_run, stay_state
 from butfor.review.verdicts import RefusedError, UnknownError
 
 OTHERS_BETWEEN = 5  # verdicts that a reviewer gives before a stay comes back
 
 
+@dataclass(frozen=True)
+class Progress:
+    """How far a reviewer is."""
+
+    total: int  # places that the reviewer sees
+    done: int
+    skipped: int  # of which a verdict is still wanted
+    left: int  # that would be offered; stays that others finished are not
+    disagreements: int  # among the stays that the reviewer read
+
+    @property
+    def finished(self) -> bool:
+        """Whether no verdict of this reviewer is wanted any more."""
+        return self.left == self.skipped == 0
+
+
+@dataclass(frozen=True)
+class Work:
+    """All of a reviewer's queue at one moment."""
+
+    items: list[Item]  # in order; a repeat once it is its turn, or later
+    offered: list[Item]  # what may be read next, in order
+    following: Item | None  # what to read next: no stay that others finished, claimed ones last
+
+    @property
+    def progress(self) -> Progress:
+        """How far the reviewer is."""
+        done = [item for item in self.items if item.state == "submitted"]
+        return Progress(
+            total=len(self.items),
+            done=len(done),
+            skipped=sum(i.state == "skipped" and is_wanted(i) for i in self.items),
+            left=len(self.offered),
+            disagreements=sum(i.stay_state == "disagreement" and not i.repeat for i in done),
+        )
+
+
 def read_claims(
-    connection: sqlite3.Connection, now: float, run: str, *, apart_from: str = ""
-) -> dict[str, int]:
-    """Count claims that still hold, of reviewers whose verdict is not in, by stay."""
-    oldest = now - 60 * read_run(connection, run).settings.claim_minutes
+    connection: sqlite3.Connection, now: float, run: Run, episode: str | None = None
+) -> list[tuple[str, str]]:
+    """Return claims that still hold as stay and reviewer, of those whose verdict is not in."""
+    oldest = now - 60 * run.settings.claim_minutes
+    where, values = matching({"c.run": run.id, "c.episode": episode})
     rows = connection.execute(
-        "SELECT c.episode, COUNT(*) FROM claim c LEFT JOIN standing s ON s.run = c.run AND "
+        "SELECT c.episode, c.reviewer FROM claim c LEFT JOIN standing s ON s.run = c.run AND "
         "s.reviewer = c.reviewer AND s.episode = c.episode AND s.repeat = 0 "
-        "WHERE c.run = ? AND c.at > ? AND c.reviewer != ? "
-        "AND COALESCE(s.state, '') != 'submitted' GROUP BY c.episode",
-        (run, oldest, apart_from),
+        f"WHERE {where} AND c.at > ? AND COALESCE(s.state, '') != 'submitted'",
+        (*values, oldest),
     )
-    return dict(rows.fetchall())
+    return rows.fetchall()
 
 
 def read_stays(
     connection: sqlite3.Connection, now: float, run: str, episode: str | None = None
 ) -> list[Stay]:
     """Return stays of a run, or one of them."""
-    needed = read_run(connection, run).settings.needed
-    claims = read_claims(connection, now, run)
+    found = read_run(connection, run)
+    claimed = {name for name, _ in read_claims(connection, now, found, episode)}
     where, values = matching({"run": run, "episode": episode})
     rows = connection.execute(
-        "SELECT run, episode, control, steps, verdicts, lowest, highest, settled, version, "
-        f"changed_at FROM stay WHERE {where} ORDER BY rowid",
+        "SELECT episode, control, steps, version, changed_at, verdicts, lowest, highest, settled "
+        f"FROM stay WHERE {where} ORDER BY rowid",
         values,
     )
-    return [make_stay(row, needed, row[1] in claims) for row in rows]
+    stays = []
+    for name, control, steps, version, changed_at, *counts in rows.fetchall():
+        state, final = stay_state(found.settings.needed, name in claimed, *counts)
+        stays.append(
+            Stay(run, name, bool(control), steps, state, counts[0], final, version, changed_at)
+        )
+    return stays
 
 
 def read_stay(connection: sqlite3.Connection, now: float, run: str, episode: str) -> Stay:
     """Return a stay that is under review."""
     found = read_stays(connection, now, run, episode)
     if not found:
-        raise UnknownError(f"stay {episode!r} is not under review")
+        raise UnknownError(f"episode {episode!r} is not under review")
     return found[0]
 
 
-def read_items(
-    connection: sqlite3.Connection, now: float, run: str, reviewer: str, episode: str | None = None
-) -> list[Item]:
-    """Return a reviewer's queue, or the places of one stay in it."""
-    states = {stay.episode: stay.state for stay in read_stays(connection, now, run, episode)}
-    where, values = matching({"p.run": run, "p.reviewer": reviewer, "p.episode": episode})
-    key = ("run", "reviewer", "episode", "repeat")
-    rows = connection.execute(
-        "SELECT p.episode, p.repeat, p.position, s.state, d.at, s.review, s.impression, "
-        "s.version, s.changed_at FROM place p "
-        f"LEFT JOIN standing s ON {' AND '.join(f's.{name} = p.{name}' for name in key)} "
-        f"LEFT JOIN draft d ON {' AND '.join(f'd.{name} = p.{name}' for name in key)} "
-        f"WHERE {where} ORDER BY p.position",
-        values,
-    ).fetchall()
-    if not rows and not has_joined(connection, run, reviewer):
-        raise UnknownError(f"{reviewer!r} has not joined this run")
-    return [
-        Item(
-            run=run,
-            reviewer=reviewer,
-            episode=row[0],
-            repeat=bool(row[1]),
-            position=row[2],
-            state="draft" if row[4] is not None else row[3] or "waiting",
-            stay_state=states[row[0]],
-            review=row[5],
-            first_impression=row[6],
-            version=row[7] or 0,
-            changed_at=row[8] or "",
-        )
-        for row in rows
+def read_work(connection: sqlite3.Connection, now: float, run: str, reviewer: str) -> Work:
+    """Return a reviewer's queue."""
+    found = read_run(connection, run)
+    claims = read_claims(connection, now, found)
+    rows = _read_rows(connection, run, reviewer)
+    items = _make_items(connection, found, reviewer, rows, {name for name, _ in claims})
+    due = _find_due(items)
+    visible = [
+        item
+        for item in items
+        if not item.repeat or item.version or item.state == "draft" or item.episode in due
     ]
+    offered = [item for item in visible if _is_offered(item, due)]
+    taken = Counter(name for name, other in claims if other != reviewer)
+    taken.update({row[0]: row[10] for row in rows if not row[1]})
+    free = [
+        item
+        for item in offered
+        if item.repeat or item.state == "draft" or taken[item.episode] < found.settings.needed
+    ]
+    return Work(visible, offered, next(iter(free or offered), None))
 
 
 def read_item(
     connection: sqlite3.Connection, now: float, run: str, reviewer: str, episode: str, repeat: bool
 ) -> Item:
     """Return a place of a reviewer's queue; the second one only after the first was read."""
-    items = read_items(connection, now, run, reviewer, episode)
+    items = read_places(connection, now, run, reviewer, episode)
     for item in items:
         if item.repeat == repeat:
             if repeat and not item.version and not any(i.review for i in items):
-                raise RefusedError(f"stay {episode} has not been read for the first time")
+                raise RefusedError(f"episode {episode} has not been read for the first time")
             return item
     again = " for the second time" if repeat else ""
-    raise UnknownError(f"stay {episode!r} is not in {reviewer}'s queue{again}")
+    raise UnknownError(f"episode {episode!r} is not in {reviewer}'s queue{again}")
 
 
-def choose_offered(items: list[Item]) -> list[Item]:
-    """Return what a reviewer may be offered, in order."""
-    return [
-        item
-        for item in items
-        if item.state == "draft"
-        or (
-            item.state in ("waiting", "withdrawn")
-            and (
-                is_due(item, items) if item.repeat else item.stay_state in ("waiting", "in_review")
+def read_places(
+    connection: sqlite3.Connection, now: float, run: str, reviewer: str, episode: str
+) -> list[Item]:
+    """Return the places of a stay in a reviewer's queue."""
+    found = read_run(connection, run)
+    claimed = {name for name, _ in read_claims(connection, now, found, episode)}
+    rows = _read_rows(connection, run, reviewer, episode)
+    return _make_items(connection, found, reviewer, rows, claimed)
+
+
+def _read_rows(
+    connection: sqlite3.Connection, run: str, reviewer: str, episode: str | None = None
+) -> list[Any]:
+    """Return places with all that is known of them, as one value.
+
+    The interpreter's lock is let go at each row that SQLite gives, and among many threads taking it
+    again is what takes long.
+    """
+    where, values = matching({"p.run": run, "p.reviewer": reviewer, "p.episode": episode})
+    key = ("run", "reviewer", "episode", "repeat")
+    row = connection.execute(
+        "SELECT json_group_array(json_array(episode, repeat, position, state, at, review, "
+        "impression, version, changed_at, settling, verdicts, lowest, highest, settled)) FROM ("
+        "SELECT p.episode, p.repeat, p.position, s.state, d.at, s.review, s.impression, "
+        "s.version, s.changed_at, w.what IS NOT NULL AS settling, y.verdicts, y.lowest, "
+        "y.highest, y.settled FROM place p "
+        "JOIN stay y ON y.run = p.run AND y.episode = p.episode "
+        f"LEFT JOIN standing s ON {' AND '.join(f's.{name} = p.{name}' for name in key)} "
+        f"LEFT JOIN draft d ON {' AND '.join(f'd.{name} = p.{name}' for name in key)} "
+        "LEFT JOIN shown w ON w.run = p.run AND w.reviewer = p.reviewer "
+        "AND w.episode = p.episode AND w.what = 'settling' "
+        f"WHERE {where} ORDER BY p.position)",
+        values,
+    ).fetchone()
+    return json.loads(row[0])
+
+
+def _make_items(
+    connection: sqlite3.Connection, run: Run, reviewer: str, rows: list[Any], claimed: set[str]
+) -> list[Item]:
+    if not rows and not has_joined(connection, run.id, reviewer):
+        raise UnknownError(f"{reviewer!r} has not joined this run")
+    seed = reviewer_seed(run.settings.seed, run.id, reviewer)
+    items = []
+    for row in rows:
+        episode, repeat, position, stood, draft, review, impression, version, changed_at = row[:9]
+        state = "draft" if draft else stood or "waiting"  # a draft put aside has no time
+        of_stay, _ = stay_state(run.settings.needed, episode in claimed, *row[10:])
+        items.append(
+            Item(
+                run=run.id,
+                reviewer=reviewer,
+                episode=episode,
+                repeat=bool(repeat),
+                place=place_number(seed, position),
+                state=state,
+                stay_state=of_stay,
+                closed=_why_closed(state, bool(repeat), of_stay, bool(row[9])),
+                review=review,
+                first_impression=impression,
+                version=version or 0,
+                changed_at=changed_at or "",
             )
         )
-    ]
+    return items
 
 
-def is_due(repeat: Item, items: list[Item]) -> bool:
-    """Tell whether a stay may come back: read, and enough others read since."""
-    first = next((i.review for i in items if i.episode == repeat.episode and not i.repeat), None)
-    if first is None:
+def _find_due(items: list[Item]) -> set[str]:
+    """Return which stays may come back: read, and enough others read since."""
+    given = sorted(item.review for item in items if item.review is not None)
+    if len(given) <= OTHERS_BETWEEN:
+        return set()
+    last = given[-OTHERS_BETWEEN - 1]  # so many were given after it
+    first = {item.episode: item.review for item in items if not item.repeat}
+    return {
+        item.episode
+        for item in items
+        if item.repeat and (review := first[item.episode]) is not None and review <= last
+    }
+
+
+def is_wanted(item: Item) -> bool:
+    """Tell whether a place still wants a verdict: not in, not closed, not read by enough others."""
+    if item.state == "submitted" or item.closed:
         return False
-    return sum(item.review is not None and item.review > first for item in items) >= OTHERS_BETWEEN
+    return item.repeat or item.state == "draft" or item.stay_state in ("waiting", "in_review")
+
+
+def _is_offered(item: Item, due: set[str]) -> bool:
+    back = not item.repeat or item.state == "draft" or item.episode in due
+    return is_wanted(item) and item.state != "skipped" and back
+
+
+def _why_closed(state: str, repeat: bool, of_stay: str, settling: bool) -> str:
+    if state == "submitted":
+        return ""
+    if settling:
+        return "settling"
+    return "others" if of_stay in ("disagreement", "settled") and not repeat else ""

@@ -35,6 +35,7 @@ class Results:
     self_agreement: Share  # of stays that came back, how many got the same verdict again
     median_seconds: float | None  # active ones, a verdict
     withdrawn: Share  # of all verdicts ever given
+    informed: int  # verdicts given after seeing what others said: left out of agreement
     variables: dict[str, int]  # named as missing (verdict 2), most often named first
 
 
@@ -62,13 +63,18 @@ def summarize(store: Store, run: str, *, resamples: int = 2000, seed: int = 0) -
             verdict: _share(final[True][verdict], final[True].total()) for verdict in VERDICTS
         },
         agreement=measure_agreement(
-            ((review.episode, review.reviewer, review.verdict) for review in first),
+            (
+                (review.episode, review.reviewer, review.verdict)
+                for review in first
+                if not review.informed
+            ),
             resamples=resamples,
             seed=seed,
         ),
-        self_agreement=_self_agreement(held),
+        self_agreement=_self_agreement([review for review in held if not review.informed]),
         median_seconds=median(review.seconds for review in held) if held else None,
         withdrawn=_share(len(reviews) - len(held), len(reviews)),
+        informed=sum(review.informed for review in held),
         variables=dict(sorted(named.items(), key=lambda entry: (-entry[1], entry[0]))),
     )
 

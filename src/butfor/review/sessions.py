@@ -17,8 +17,8 @@ from butfor.review.verdicts import FieldError, check_reviewer
 
 HOURS = 12
 MOST_SESSIONS = 10_000
-TRIES = 5  # that fail, in a minute, by one name from one address
-ALL_TRIES = 200  # by anybody
+TRIES = 5  # that fail, in a minute, from one address
+ALL_TRIES = 200  # from anywhere
 SHORTEST_TOKEN = 16
 
 
@@ -121,8 +121,10 @@ def read_tokens(path: str | Path) -> Tokens:
                 f"{file}, line {number}: the token of {name} has {len(token)} characters; at least "
                 f"{SHORTEST_TOKEN}, such as openssl rand -hex 16 writes"
             )
-        if name in found:
-            raise ValueError(f"{file}, line {number}: {name} is there twice")
+        if name.casefold() in {known.casefold() for known in found}:
+            raise ValueError(
+                f"{file}, line {number}: {name} is there twice; capitals tell nobody apart"
+            )
         found[name] = token
     if not found:
         raise ValueError(f"{file} names no reviewer; write: name token, one a line")

@@ -12,7 +12,14 @@ from types import TracebackType
 from typing import Any
 
 from butfor.audit import REVIEWS, Audit
-from butfor.review.ledger import PROJECTIONS, Event, Ledger, find_break, read_events
+from butfor.review.ledger import (
+    PROJECTIONS,
+    Event,
+    Ledger,
+    copied,
+    find_break,
+    read_events,
+)
 from butfor.review.plan import Settings, plan_stays, reviewer_order, reviewer_seed, run_id
 from butfor.review.projection import (
     OF_ITEM,
@@ -31,15 +38,16 @@ from butfor.review.projection import (
     read_reviews,
     read_run,
     read_settlements,
+    was_shown,
 )
 from butfor.review.queue import (
-    choose_offered,
-    is_due,
-    read_claims,
+    Progress,
+    Work,
     read_item,
-    read_items,
+    read_places,
     read_stay,
     read_stays,
+    read_work,
 )
 from butfor.review.verdicts import (
     LONGEST_DRAFT,
@@ -54,21 +62,11 @@ from butfor.review.verdicts import (
     check_verdict,
 )
 
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a reviewer is."""
-
-    total: int  # places in the queue
-    done: int
-    skipped: int
-    left: int  # that would be offered; stays that others finished are not
-    disagreements: int  # among the stays that the reviewer read
-
-    @property
-    def finished(self) -> bool:
-        """Whether nothing is left to offer."""
-        return self.left == 0
+CLOSED = {
+    "settling": "you opened this to settle it and saw what others said: no verdict of yours counts",
+    "others": "others read this meanwhile and their verdicts are in: no further one is taken",
+}
+FRESH_SECONDS = 60.0  # after which a claim is written again
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,8 @@ class Verification:
 class Store:
     """The reviews of an audit folder, safe to use from many threads and processes.
 
-    What is acknowledged by returning is on the disk. Methods that write want the current run.
+    What is acknowledged by returning is on the disk; claims and drafts, which are no evidence, are
+    so a little later. Methods that write want the current run.
     """
 
     def __init__(self, folder: str | Path, *, clock: Callable[[], float] = time.time):
@@ -155,10 +154,18 @@ class Store:
     # --------------------------------------------------------------------------- reviewers, queues
 
     def join(self, run: str, reviewer: str) -> str:
-        """Give a reviewer a queue, if there is none yet; return the name as it is kept."""
-        name = check_reviewer(reviewer)
+        """Give a reviewer a queue, if there is none yet; return the name as it is kept.
+
+        A name that differs only by capitals from one that is there is that person's.
+        """
+        given = check_reviewer(reviewer)
         with self._ledger.writing() as connection:
             settings = read_current_run(connection, run).settings
+            known = connection.execute(
+                "SELECT reviewer FROM event WHERE action = 'join' ORDER BY id"
+            ).fetchall()
+            same = (name for (name,) in known if name.casefold() == given.casefold())
+            name = next(same, given)
             if not has_joined(connection, run, name):
                 episodes = [stay.episode for stay in read_stays(connection, self._clock(), run)]
                 seed = reviewer_seed(settings.seed, run, name)
@@ -177,54 +184,48 @@ class Store:
             joined = read_events(connection, "run = ? AND action = 'join'", (run,))
             return [event.reviewer for event in joined]
 
+    def work(self, run: str, reviewer: str) -> Work:
+        """Return a reviewer's queue, what is next in it, and how far the reviewer is."""
+        with self._ledger.reading() as connection:
+            return read_work(connection, self._clock(), run, reviewer)
+
     def queue(self, run: str, reviewer: str) -> list[Item]:
         """Return a reviewer's queue in its order; a repeat once it is its turn, or later."""
-        with self._ledger.reading() as connection:
-            items = read_items(connection, self._clock(), run, reviewer)
-            return [
-                item
-                for item in items
-                if not item.repeat or item.version or item.state == "draft" or is_due(item, items)
-            ]
+        return self.work(run, reviewer).items
+
+    def next_item(self, run: str, reviewer: str) -> Item | None:
+        """Return what to read next: no stay that others finished, claimed ones last."""
+        return self.work(run, reviewer).following
+
+    def progress(self, run: str, reviewer: str) -> Progress:
+        """Return how far a reviewer is."""
+        return self.work(run, reviewer).progress
 
     def item(self, run: str, reviewer: str, episode: str, *, repeat: bool = False) -> Item:
         """Return one place of a reviewer's queue."""
         with self._ledger.reading() as connection:
             return read_item(connection, self._clock(), run, reviewer, episode, repeat)
 
-    def next_item(self, run: str, reviewer: str) -> Item | None:
-        """Return what to read next: no stay that others finished, claimed ones last."""
+    def item_at(self, run: str, reviewer: str, episode: str, place: int | None) -> Item:
+        """Return a stay's place in a reviewer's queue by its number; without one, the first."""
         with self._ledger.reading() as connection:
-            needed = read_run(connection, run).settings.needed
-            offered = choose_offered(read_items(connection, self._clock(), run, reviewer))
-            claims = read_claims(connection, self._clock(), run, apart_from=reviewer)
-            verdicts = {
-                stay.episode: stay.verdicts for stay in read_stays(connection, self._clock(), run)
-            }
-        for item in offered:
-            taken = verdicts[item.episode] + claims.get(item.episode, 0)
-            if item.repeat or item.state == "draft" or taken < needed:
-                return item
-        return offered[0] if offered else None
-
-    def progress(self, run: str, reviewer: str) -> Progress:
-        """Return how far a reviewer is."""
-        with self._ledger.reading() as connection:
-            items = read_items(connection, self._clock(), run, reviewer)
-        done = [item for item in items if item.state == "submitted"]
-        return Progress(
-            total=len(items),
-            done=len(done),
-            skipped=sum(item.state == "skipped" for item in items),
-            left=len(choose_offered(items)),
-            disagreements=sum(i.stay_state == "disagreement" and not i.repeat for i in done),
-        )
+            for item in read_places(connection, self._clock(), run, reviewer, episode):
+                if place == item.place or (place is None and not item.repeat):
+                    return item
+        raise UnknownError("this is not in your queue")
 
     # ---------------------------------------------------------------------------------- one's work
 
     def claim(self, run: str, reviewer: str, episode: str) -> None:
         """Note that a reviewer opened a stay; for a while others are offered another one."""
-        with self._ledger.writing() as connection:
+        with self._ledger.reading() as connection:
+            held = connection.execute(
+                "SELECT 1 FROM claim WHERE run = ? AND episode = ? AND reviewer = ? AND at > ?",
+                (run, episode, reviewer, self._clock() - FRESH_SECONDS),
+            ).fetchone()
+        if held:
+            return
+        with self._ledger.writing(durable=False) as connection:
             read_current_run(connection, run)
             read_item(connection, self._clock(), run, reviewer, episode, False)
             self._claim(connection, run, reviewer, episode)
@@ -238,16 +239,14 @@ class Store:
         *,
         repeat: bool = False,
     ) -> bool:
-        """Keep an unfinished form, instead of the one before; False once a verdict is in."""
+        """Keep an unfinished form, instead of the one before; False if no verdict is taken."""
         text = json.dumps(dict(content))
         if len(text) > LONGEST_DRAFT:
             raise FieldError("draft", f"{len(text):,} characters; at most {LONGEST_DRAFT:,}")
-        with self._ledger.writing() as connection:
+        with self._ledger.writing(durable=False) as connection:
             read_current_run(connection, run)
-            if (
-                read_item(connection, self._clock(), run, reviewer, episode, repeat).state
-                == "submitted"
-            ):
+            item = read_item(connection, self._clock(), run, reviewer, episode, repeat)
+            if item.state == "submitted" or item.closed:
                 return False
             connection.execute(
                 "INSERT OR REPLACE INTO draft VALUES (?, ?, ?, ?, ?, ?)",
@@ -275,7 +274,8 @@ class Store:
             read_current_run(connection, run)
             item = read_item(connection, self._clock(), run, reviewer, episode, repeat)
             if item.first_impression is not None:
-                raise StaleError(f"stay {episode}: you gave a first impression", item.version)
+                raise StaleError(f"episode {episode}: you gave a first impression", item.version)
+            _check_open(item)
             payload = {"repeat": repeat, "answer": answer}
             return self._done(connection, "impression", item, payload)
 
@@ -297,7 +297,8 @@ class Store:
             item = read_item(connection, self._clock(), run, reviewer, episode, repeat)
             _check_version(item, expected_version)
             if item.state == "submitted":
-                raise StaleError(f"stay {episode}: your verdict is in already", item.version)
+                raise StaleError(f"episode {episode}: your verdict is in already", item.version)
+            _check_open(item)
             if settings.first_impression and item.first_impression is None:
                 raise FieldError("first_impression", "give it before the verdict")
             steps = read_stay(connection, self._clock(), run, episode).steps
@@ -308,7 +309,10 @@ class Store:
                 "repeat": repeat,
                 "seconds": taken,
                 "first_impression": item.first_impression,
+                "informed": was_shown(connection, run, reviewer, episode)
+                or was_shown(connection, run, reviewer, ""),
             }
+            connection.execute(f"DELETE FROM draft WHERE {OF_ITEM}", _key(item))
             return self._done(connection, "submit", item, payload, finished=True)
 
     def skip(
@@ -320,13 +324,14 @@ class Store:
         repeat: bool = False,
         expected_version: int | None = None,
     ) -> Item:
-        """Leave a stay out; it can still be given a verdict later."""
+        """Leave a stay out; it can still be given a verdict later, and what was written stays."""
         with self._ledger.writing() as connection:
             read_current_run(connection, run)
             item = read_item(connection, self._clock(), run, reviewer, episode, repeat)
             _check_version(item, expected_version)
             if item.state == "submitted":
-                raise StaleError(f"stay {episode}: your verdict is in already", item.version)
+                raise StaleError(f"episode {episode}: your verdict is in already", item.version)
+            connection.execute(f"UPDATE draft SET at = 0 WHERE {OF_ITEM}", _key(item))  # put aside
             return self._done(connection, "skip", item, {"repeat": repeat}, finished=True)
 
     def withdraw(
@@ -347,8 +352,15 @@ class Store:
             if found[0].withdrawn_at is not None:
                 raise StaleError(f"review {review} was withdrawn already", item.version)
             if item.stay_state == "settled" and not item.repeat:
-                raise RefusedError(f"stay {item.episode} is settled: its verdicts stay")
-            payload = {"repeat": item.repeat, "review": review}
+                raise RefusedError(f"episode {item.episode} is settled: its verdicts stay")
+            others = read_reviews(
+                connection,
+                f"{OF_STAY} AND reviewer != ? AND NOT repeat "
+                "AND (withdrawn_at IS NULL OR withdrawn_at >= ?)",
+                (run, item.episode, reviewer, found[0].created_at),
+            )
+            shown = bool(others) and not item.repeat  # beside one's own, while it was in
+            payload = {"repeat": item.repeat, "review": review, "shown": shown}
             return self._done(connection, "withdraw", item, payload)
 
     def settle(
@@ -372,9 +384,11 @@ class Store:
             stay = read_stay(connection, self._clock(), run, episode)
             _check_version(stay, expected_version)
             if stay.state != "disagreement":
-                raise StaleError(f"stay {episode} is {stay.state}: nothing to settle", stay.version)
-            if read_reviews(connection, f"{OF_STAY} AND reviewer = ?", (run, episode, name)):
-                raise RefusedError("you gave a verdict on this stay; somebody else must settle")
+                raise StaleError(
+                    f"episode {episode} is {stay.state}: nothing to settle", stay.version
+                )
+            if _gave_verdict(connection, run, episode, name):
+                raise RefusedError("you gave a verdict on this; somebody else must settle")
             self._do(connection, "settle", run=run, reviewer=name, episode=episode, payload=payload)
             return read_stay(connection, self._clock(), run, episode)
 
@@ -390,9 +404,9 @@ class Store:
                 connection, f"{OF_STAY} AND withdrawn_at IS NULL", (run, episode)
             )
             if not held:
-                raise StaleError(f"stay {episode} is {stay.state}, not settled", stay.version)
+                raise StaleError(f"episode {episode} is {stay.state}, not settled", stay.version)
             if held[0].reviewer != reviewer:
-                raise RefusedError("somebody else settled this stay")
+                raise RefusedError("somebody else settled this")
             payload = {"settlement": held[0].id}
             self._do(
                 connection, "unsettle", run=run, reviewer=reviewer, episode=episode, payload=payload
@@ -410,29 +424,78 @@ class Store:
             given = {"run": run, "reviewer": reviewer, "episode": episode}
             return read_reviews(connection, *matching(given))
 
+    def reviews_for(self, run: str, reader: str) -> list[Review]:
+        """Return all verdicts to one of the reviewers: who gave them only where it is settled."""
+        with self._ledger.reading() as connection:
+            stays = read_stays(connection, self._clock(), run)
+            found = read_reviews(connection, "run = ?", (run,))
+        settled = {stay.episode for stay in stays if stay.state == "settled"}
+        of_stay: dict[str, list[Review]] = {}
+        for review in found:
+            of_stay.setdefault(review.episode, []).append(review)
+        told = [
+            review
+            for name, given in of_stay.items()
+            for review in (given if name in settled else _masked(given, reader))
+        ]
+        return sorted(told, key=lambda review: review.id)
+
     def settlements(self, run: str) -> list[Settlement]:
         """Return how disagreements were settled, also what was taken back."""
         with self._ledger.reading() as connection:
             return read_settlements(connection, "run = ?", (run,))
 
-    def opinions(
-        self, run: str, reviewer: str, episode: str, *, settling: bool = False
-    ) -> list[Review]:
+    def opinions(self, run: str, reviewer: str, episode: str) -> list[Review]:
         """Return the verdicts on a stay that this reviewer may see.
 
-        One's own; those of others only after one's own, or to settle a disagreement if one has
-        none. Others are called "Reviewer 1", "Reviewer 2" … until the stay is settled.
+        One's own; those of others only after one's own. Others are called "Reviewer 1",
+        "Reviewer 2" … until the stay is settled.
         """
         with self._ledger.reading() as connection:
             stay = read_stay(connection, self._clock(), run, episode)
-            held = read_reviews(
-                connection, f"{OF_STAY} AND NOT repeat AND withdrawn_at IS NULL", (run, episode)
-            )
-        if settling and stay.state in ("disagreement", "settled"):
-            return held if stay.state == "settled" else _masked(held, reviewer)
+            held = _read_held(connection, run, episode)
         if all(review.reviewer != reviewer for review in held):
             return []
         return held if stay.state == "settled" else _masked(held, reviewer)
+
+    def to_settle(self, run: str, reviewer: str) -> list[str]:
+        """Return what this reviewer may settle, by name: any other order could tell controls."""
+        with self._ledger.reading() as connection:
+            stays = read_stays(connection, self._clock(), run)
+            mine = read_reviews(connection, "run = ? AND reviewer = ?", (run, reviewer))
+        known = {review.episode for review in mine}
+        return sorted(
+            stay.episode
+            for stay in stays
+            if stay.state == "disagreement" and stay.episode not in known
+        )
+
+    def open_disagreement(self, run: str, reviewer: str, episode: str) -> list[Review]:
+        """Return the verdicts that differ, to settle them or to see how they were settled.
+
+        Whoever has no verdict of one's own in can give none any more: that is an event.
+        """
+        with self._ledger.reading() as connection:
+            stay = read_stay(connection, self._clock(), run, episode)
+            held = _read_held(connection, run, episode)
+            gave = _gave_verdict(connection, run, episode, reviewer)
+            known = was_shown(connection, run, reviewer, episode, "settling")
+        if stay.state not in ("disagreement", "settled"):
+            raise RefusedError("reviewers do not differ about this")
+        if all(review.reviewer != reviewer for review in held):
+            if gave and stay.state == "disagreement":
+                raise RefusedError("you took your verdict back; somebody else settles this")
+            if not known:
+                self._note_shown(run, reviewer, "settling", episode)
+        return held if stay.state == "settled" else _masked(held, reviewer)
+
+    def open_overview(self, run: str, reviewer: str) -> None:
+        """Note, once, that a reviewer is shown numbers about all stays."""
+        with self._ledger.reading() as connection:
+            known = was_shown(connection, run, reviewer, "")
+            current = read_run(connection, run).current
+        if current and not known:
+            self._note_shown(run, reviewer, "overview")
 
     def earlier_opinions(self, run: str, reviewer: str, episode: str) -> list[Review]:
         """Return verdicts about the stay in other runs, of others only after one's own here."""
@@ -445,7 +508,8 @@ class Store:
             )
             others = read_reviews(
                 connection,
-                "run != ? AND episode = ? AND NOT repeat AND withdrawn_at IS NULL",
+                "run IN (SELECT id FROM run WHERE id != ?) AND episode = ? "
+                "AND NOT repeat AND withdrawn_at IS NULL",
                 (run, episode),
             )
         seen = others if mine else [review for review in others if review.reviewer == reviewer]
@@ -476,14 +540,7 @@ class Store:
     def verify(self, head: str | None = None) -> Verification:
         """Compute the chain anew, and what follows from it; `head` must be a hash in the chain."""
         with self._ledger.reading() as connection:
-            broken, problem = find_break(connection, head)
-            count = connection.execute("SELECT COUNT(*) FROM event").fetchone()[0]
-            row = connection.execute("SELECT hash FROM head").fetchone()
-            if broken is None:
-                problem = find_difference(connection)
-        return Verification(
-            ok=not problem, events=count, head=row[0] if row else "", broken=broken, problem=problem
-        )
+            return _verify(connection, head)
 
     def rebuild(self) -> None:
         """Make all that follows from events anew; drafts stay as they are."""
@@ -500,6 +557,12 @@ class Store:
         apply(connection, event)
         return event
 
+    def _note_shown(self, run: str, reviewer: str, what: str, episode: str = "") -> None:
+        with self._ledger.writing() as connection:
+            read_current_run(connection, run)
+            if not was_shown(connection, run, reviewer, episode, what):
+                self._do(connection, what, run=run, reviewer=reviewer, episode=episode)
+
     def _done(
         self,
         connection: sqlite3.Connection,
@@ -509,14 +572,13 @@ class Store:
         *,
         finished: bool = False,
     ) -> Item:
-        """Append what a reviewer did with an item; once finished, its draft and claim go."""
+        """Append what a reviewer did with an item; once finished, its claim goes."""
         place = {"run": item.run, "reviewer": item.reviewer, "episode": item.episode}
         self._do(connection, action, **place, payload=payload)
         if finished:
-            key = (item.run, item.reviewer, item.episode)
-            connection.execute(f"DELETE FROM draft WHERE {OF_ITEM}", (*key, int(item.repeat)))
             connection.execute(
-                "DELETE FROM claim WHERE run = ? AND reviewer = ? AND episode = ?", key
+                "DELETE FROM claim WHERE run = ? AND reviewer = ? AND episode = ?",
+                (item.run, item.reviewer, item.episode),
             )
         return read_item(
             connection, self._clock(), item.run, item.reviewer, item.episode, item.repeat
@@ -527,6 +589,23 @@ class Store:
             "INSERT OR REPLACE INTO claim VALUES (?, ?, ?, ?)",
             (run, episode, reviewer, self._clock()),
         )
+
+
+def verify_folder(folder: str | Path, head: str | None = None) -> Verification:
+    """Verify the reviews of an audit folder, of which nothing is written."""
+    with copied(Path(folder) / REVIEWS) as connection:
+        return _verify(connection, head)
+
+
+def _verify(connection: sqlite3.Connection, head: str | None) -> Verification:
+    broken, problem = find_break(connection, head)
+    count = connection.execute("SELECT COUNT(*) FROM event").fetchone()[0]
+    row = connection.execute("SELECT hash FROM head").fetchone()
+    if broken is None:
+        problem = find_difference(connection)
+    return Verification(
+        ok=not problem, events=count, head=row[0] if row else "", broken=broken, problem=problem
+    )
 
 
 def _masked(reviews: list[Review], reviewer: str) -> list[Review]:
@@ -540,10 +619,30 @@ def _masked(reviews: list[Review], reviewer: str) -> list[Review]:
     ]
 
 
+def _read_held(connection: sqlite3.Connection, run: str, episode: str) -> list[Review]:
+    where = f"{OF_STAY} AND NOT repeat AND withdrawn_at IS NULL"
+    return read_reviews(connection, where, (run, episode))
+
+
+def _gave_verdict(connection: sqlite3.Connection, run: str, episode: str, reviewer: str) -> bool:
+    """Tell whether a reviewer ever gave a verdict on a stay, also one taken back."""
+    where = f"{OF_STAY} AND reviewer = ?"
+    return bool(read_reviews(connection, where, (run, episode, reviewer)))
+
+
+def _key(item: Item) -> tuple[str, str, str, int]:
+    return item.run, item.reviewer, item.episode, int(item.repeat)
+
+
+def _check_open(item: Item) -> None:
+    if item.closed:
+        raise RefusedError(CLOSED[item.closed])
+
+
 def _check_version(thing: Item | Stay, expected: int | None) -> None:
     if expected is not None and expected != thing.version:
         raise StaleError(
-            f"stay {thing.episode} changed since: version {thing.version}, yours is {expected}",
+            f"episode {thing.episode} changed since: version {thing.version}, yours is {expected}",
             thing.version,
         )
 

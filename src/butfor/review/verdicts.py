@@ -17,7 +17,7 @@ VERDICTS = {
 SURE = ("low", "mid", "high")
 LONGEST = {"comment": 10_000, "reason": 10_000, "first_impression": 10_000, "variable": 200}
 LONGEST_NAME = 80
-LONGEST_DRAFT = 30_000
+LONGEST_DRAFT = 80_000  # as JSON, in which a letter of another script takes six
 MOST_SECONDS = 24 * 3600.0
 
 
@@ -105,7 +105,7 @@ def check_text(text: Any, field: str, *, required: bool = False) -> str:
 
 
 def check_reviewer(name: Any) -> str:
-    """Return a reviewer's name without spaces around it, letters composed the same way."""
+    """Return a reviewer's name without needless spaces, letters composed the same way."""
     if not isinstance(name, str):
         raise FieldError("reviewer", f"{name!r} is no name")
     _check_writable(name, "reviewer")
@@ -116,7 +116,7 @@ def check_reviewer(name: Any) -> str:
         raise FieldError("reviewer", f"{len(plain)} characters; at most {LONGEST_NAME}")
     if not plain.isprintable():
         raise FieldError("reviewer", f"{plain!r} has characters that cannot be printed")
-    return plain
+    return " ".join(plain.split())
 
 
 def check_seconds(seconds: Any) -> float:

@@ -3,19 +3,11 @@
 const read = (name) => JSON.parse(document.getElementById(`data-${name}`).textContent);
 const find = (name, root = document) => root.querySelector(`[data-field="${name}"]`);
 const listing = read("listing");
-const ID = 0, OBSERVED = 1, MODEL = 3, CHANCE = 4, DIFFERS = 5, LOW = 6, HIGH = 7, THIN = 8, RANK = 9, PLACE = 10;
+const ID = 0, OBSERVED = 1, STEPS = 2, MODEL = 3, THIN = 7, RANK = 8, PLACE = 9, WORDS = 10;
 const byId = new Map(listing.rows.map((row) => [row[ID], row]));
 const template = document.getElementById("stay-template");
 const state = { rows: [], shown: null, view: null, stay: null, paths: false, sort: null, down: true };
 const MOST = 2000; // rows in the list before "show all"
-
-function percent(p) {
-  if (p < 0.001) return "under 0.1%";
-  if (p > 0.999) return "over 99.9%";
-  return `${(100 * p).toFixed(p < 0.01 || p > 0.99 ? 1 : 0)}%`;
-}
-const share = (p) => (p <= 0 ? "none" : p >= 1 ? "all" : percent(p));
-const signed = (x) => (x < 0 ? "\u2212" : "+") + Math.abs(x).toFixed(Math.abs(x) < 100 ? 2 : 0);
 
 // ------------------------------------------------------------------------------------- the list
 
@@ -35,14 +27,15 @@ function fillList(most) {
   const body = document.querySelector("#list tbody");
   const lines = state.rows.slice(0, most).map((row) => {
     const line = document.createElement("tr");
+    const [chance, differs, range, thin] = row[WORDS];
     const cells = [
       row[ID],
       listing.names[row[OBSERVED]],
-      String(row[2]),
-      `${listing.names[row[MODEL]]} ${percent(row[CHANCE])}`,
-      signed(row[DIFFERS]),
-      `${signed(row[LOW])} to ${signed(row[HIGH])}`,
-      share(row[THIN]),
+      String(row[STEPS]),
+      `${listing.names[row[MODEL]]} ${chance}`,
+      differs,
+      range,
+      thin,
     ].map((text) => {
       const cell = document.createElement("td");
       cell.textContent = text;
@@ -134,6 +127,10 @@ function fillStay(root, stay) {
       summary.textContent = `${note.name} (${note.entries.length})`;
       const list = document.createElement("dl");
       terms(list, note.entries.map(([step, text]) => [`Step ${step}`, text]));
+      note.entries.forEach(([step], i) => {
+        if (stay.first_change < 0 || step <= stay.first_change) return;
+        [...list.children].slice(2 * i, 2 * i + 2).forEach((part) => part.classList.add("after"));
+      });
       details.append(summary, list);
       return details;
     })

@@ -5,7 +5,9 @@
   const json = async (address) => {
     const answer = await fetch(address, { credentials: "same-origin" });
     if (!answer.ok) throw new Error(`${address}: ${answer.status}`);
-    return answer.json();
+    const straight = (key, value) =>
+      typeof value === "string" ? value.replace(/[\u202a-\u202e\u2066-\u2069]/g, "") : value;
+    return JSON.parse(await answer.text(), straight); // no label turns the text around it
   };
 
   // ----------------------------------------------------------------------------------- pictures
@@ -49,45 +51,81 @@
     }, 1000);
   }
 
-  const FIELDS = ["verdict", "variable", "step", "sure", "comment"];
+  const FIELDS = ["verdict", "variable", "step", "sure", "comment", "reason", "first_impression"];
+  const written = find("#verdict, #impression");
   const content = () => {
-    const data = new FormData(form);
-    return Object.fromEntries(FIELDS.map((name) => [name, data.get(name) || ""]));
+    const data = new FormData(written);
+    return Object.fromEntries(FIELDS.filter((name) => data.has(name)).map((name) => [name, data.get(name)]));
   };
+
+  // What is sent is remembered in this window until another page than the sign-in comes: if the
+  // session has ended, it stands in the form again afterwards, for the same reviewer.
+  const reviewer = document.body.dataset.reviewer;
+  const run = written?.elements.run.value;
+  const place = written?.elements.place?.value ?? "";
+  const page = { path: location.pathname, run, place };
+  const again = (other) => other.path === page.path && (other.run !== run || other.place === place);
+  const clock = `seconds ${reviewer} ${Object.values(page).join(" ")}`;
+  let saved = written && JSON.stringify(content());
+  let sent = JSON.parse(sessionStorage.getItem("sent"));
+  if (sent && reviewer && sent.reviewer !== reviewer) sent = null;
+  if (sent && find("#typed")) {
+    find("#again").textContent = "It is not saved, but kept in this window: it will stand in the form again, if the page still has one.";
+  } else if (reviewer) {
+    for (const [name, value] of sent && written && again(sent.page) ? sent.content : []) {
+      if (written.elements[name]) written.elements[name].value = value;
+    }
+    sessionStorage.removeItem("sent");
+  }
+  if (form?.dataset.draft) seconds.value = Math.max(seconds.value, sessionStorage.getItem(clock));
+
+  let leaving = false; // a form is sent once
+  addEventListener("submit", (event) => {
+    if (event.target.method === "dialog") return;
+    if (leaving) event.preventDefault();
+    leaving = true;
+    sessionStorage.removeItem(clock);
+    if (event.target === written) {
+      const words = Object.entries({ ...content(), ...(seconds && { seconds: seconds.value }) });
+      sessionStorage.setItem("sent", JSON.stringify({ reviewer, page, content: words }));
+    } else if (reviewer) sessionStorage.removeItem("sent");
+  });
+  addEventListener("pageshow", () => { leaving = false; });
+
   if (form?.dataset.draft) {
-    let saved = JSON.stringify(content());
     const status = find("#draft");
     const keep = async () => {
       const now = content();
-      if (JSON.stringify(now) === saved) return;
-      const body = { form: now, run: form.dataset.run, place: Number(form.dataset.place) };
+      if (JSON.stringify(now) === saved || leaving) return;
+      const body = { form: { ...now, seconds: seconds.value }, run: form.dataset.run, place: Number(form.dataset.place) };
       try {
         const answer = await fetch(form.dataset.draft, {
           method: "POST",
           headers: { "Content-Type": "application/json", "X-CSRF-Token": form.elements.csrf.value },
           body: JSON.stringify(body),
           credentials: "same-origin",
+          keepalive: true, // also when the page is being left
         });
-        status.textContent = answer.ok ? "Draft kept" : "The draft could not be kept: save, or copy it";
         if (answer.ok) saved = JSON.stringify(now);
+        status.textContent = answer.ok ? "Draft kept"
+          : answer.status === 401 ? "You are no longer signed in: save, and sign in; nothing is lost"
+          : "The draft could not be kept: save, or copy it";
       } catch {
         status.textContent = "The review does not answer; what you write is only here";
       }
     };
-    const timer = setInterval(keep, 5000);
-    form.addEventListener("submit", () => clearInterval(timer));
+    setInterval(keep, 5000);
+    addEventListener("pagehide", () => {
+      if (!leaving) sessionStorage.setItem(clock, seconds.value);
+      keep();
+    });
+    document.addEventListener("visibilitychange", () => { if (document.hidden) keep(); });
   }
 
   // ----------------------------------------------------------------------------------------- keys
 
   const open = (link) => { if (link) location.assign(link.href); };
   const submit = (button) => button?.form.requestSubmit(button);
-  let leaving = false;  // a form is sent once
-  addEventListener("submit", (event) => {
-    if (leaving) event.preventDefault();
-    leaving = true;
-  });
-  addEventListener("pageshow", () => { leaving = false; });
   const typing = (target) =>
     target.isContentEditable ||
     /^(TEXTAREA|SELECT)$/.test(target.tagName) ||
@@ -123,6 +161,10 @@
     else if (event.key === "?") showKeys(event);
     else if (event.key === "Enter" && event.target === document.body) open(find("#continue"));
   });
+
+  const name = find("#reviewer"); // whoever else comes types over the name that is there
+  name?.addEventListener("focus", () => name.select());
+  if (name && name === document.activeElement) name.select();
 
   addEventListener("DOMContentLoaded", async () => {
     find(".wrong input, .wrong select, .wrong textarea")?.focus();
