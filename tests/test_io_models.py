@@ -12,12 +12,15 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+import butfor as bf
 from butfor import Episodes, Outcome, policy_iteration, policy_value
 from butfor.io.gym import model_from_gym, outcomes_by_reward
 from butfor.io.icu_sepsis import FEATURES, load_icu_sepsis, sample_hospital_log
 from butfor.io.minari_data import episodes_from_minari
 from butfor.io.pomdp_file import read_pomdp_file
 from butfor.planning import state_values
+from butfor.pomdp.chain import model_value
+from butfor.pomdp.task import prepare_hidden_task
 
 DATA = Path(__file__).parent / "data"
 HOLE, GOAL = Outcome("hole", 0.0, bad=True), Outcome("goal", 1.0)
@@ -414,6 +417,37 @@ def test_the_maze_has_the_utilities_of_the_textbook():
     assert model.initial[maze.states.index("s11")] == 1
 
 
+def test_the_hidden_tiger_remembers_whether_the_last_action_was_to_listen():
+    model = read_pomdp_file(DATA / "tiger.pomdp").pomdp()
+    assert model.state_variables[0].levels == ("tiger-left", "tiger-right")
+    # both doors show the same, which is nothing: one kind of action
+    assert model.state_variables[1].levels == ("listen", "open-left or open-right", "none yet")
+    assert model.observation_variables[0].levels == ("hear-left", "hear-right", "nothing yet")
+    assert model.action_variables[0].levels == ("listen", "open-left", "open-right")
+    left, right = [[0.85, 0.15, 0], [0.5, 0.5, 0], [0, 0, 1]], [[0.15, 0.85, 0], [0.5, 0.5, 0]]
+    assert model.emission.toarray().tolist() == [*left, *right, [0, 0, 1]]
+    assert model.initial.tolist() == [0, 0, 0.5, 0, 0, 0.5]
+    # after listening the tiger is where it was; after a door it is anywhere
+    for memory in range(3):
+        assert model.dynamics.row(memory, 0) == {0: 1.0}
+        assert model.dynamics.row(3 + memory, 2) == {1: 0.5, 4: 0.5}
+    # noise is on where the tiger is, not on the action that is remembered with it
+    assert model.dynamics.labels.tolist() == [0, 0, 0, 1, 1, 1]
+    assert model.reward_seen
+
+
+def test_a_hidden_model_of_a_file_is_the_mdp_to_whom_sees_its_states():
+    file = read_pomdp_file(DATA / "tiger.pomdp")
+    best = [2, 1]  # opens the other door
+    for choice in (best, [0, 0], [1, 0]):
+        table = np.eye(3)[choice]
+        by_state = bf.LatentPolicy(np.repeat(table, 3, axis=0))
+        log = bf.simulate_pomdp(file.pomdp(), by_state, 1, horizon=7)
+        task = prepare_hidden_task(log, file.pomdp(), by_state)
+        expected = policy_value(file.mdp(), table, horizon=7, discount=0.9)
+        assert model_value(task, 0.9) == pytest.approx(expected)
+
+
 HEAD = "discount: 0.9\nvalues: reward\nstates: a b\nactions: x y\n"
 SEEN = "observations: u v\nO: * uniform\n"
 MOVES = "T: * identity\n"
@@ -479,6 +513,59 @@ def test_numbers_of_states_do_without_names(tmp_path):
     assert file.mdp({"2": GOAL}).row(0, 0) == {3: 1.0}
 
 
+def test_actions_that_show_the_same_are_not_told_apart(tmp_path):
+    model = read(tmp_path, HEAD + SEEN + MOVES).pomdp()
+    assert model.state_variables[1].levels == ("any", "none yet")
+    assert model.n_states == 4
+    apart = read(tmp_path, HEAD + SEEN + MOVES + "O: y : b\n1 0\n").pomdp()
+    assert apart.state_variables[1].levels == ("x", "y", "none yet")
+    # states a and b after x, after y, before any action
+    half, nothing = [0.5, 0.5, 0], [0, 0, 1]
+    assert apart.emission.toarray().tolist() == [half, half, nothing, half, [1, 0, 0], nothing]
+
+
+def test_hidden_costs_are_negative_rewards_and_named_states_are_ends(tmp_path):
+    text = HEAD.replace("reward", "cost") + "start: a\n" + SEEN + "T: * : * : b 1\n"
+    file = read(tmp_path, text + "R: * : * : b : * 3\n")
+    model = file.pomdp({"b": GOAL})
+    assert model.outcome.tolist() == [-1, -1, 0, 0]
+    # from a, before any action, to b after one: state 1 to state 2
+    assert model.dynamics.row(1, 0) == {2: 1.0}
+    assert set(model.dynamics.reward) == {-3.0}
+    assert len(model.dynamics.next_state) == 4  # a with both memories and both actions; ends: none
+    with pytest.raises(ValueError, match="there is no state 'c'"):
+        file.pomdp({"c": GOAL})
+
+
+@pytest.mark.parametrize(
+    ("entry", "seen", "earned"),
+    [
+        ("R: x : a : a : u 4\n", False, 2.0),  # seen half the time: a mean
+        ("R: x : a : a : * 4\n", True, 4.0),
+        ("R: x : a : a : * 4\nO: x : a\n1 0\nR: x : a : a : v 9\n", True, 4.0),  # v never
+    ],
+)
+def test_rewards_by_what_is_seen_are_means_that_tell_nothing(tmp_path, entry, seen, earned):
+    file = read(tmp_path, HEAD + SEEN + MOVES + entry)
+    assert file.reward_by_observation is not seen
+    model = file.pomdp()
+    assert model.reward_seen is seen
+    assert model.dynamics.reward.max() == earned
+
+
+def test_rewards_that_do_not_depend_on_what_is_seen_are_kept_to_the_last_digit(tmp_path):
+    odd = "observations: u v w\nO: *\n.1 .2 .7\n.3 .3 .4\n" + MOVES + "R: * : * : * : * .3\n"
+    assert set(read(tmp_path, HEAD + odd).reward.data) == {0.3}
+
+
+def test_a_file_without_observations_shows_its_states():
+    file = read_pomdp_file(DATA / "maze4x3.pomdp")
+    model = file.pomdp({"s43": GOAL})
+    assert model.observation_variables[0].levels == file.states
+    assert model.state_variables[0].levels == (*file.states, f"end: {GOAL.name}")
+    assert model.hidden_variables == ()
+
+
 MALFORMED = {
     "empty": ("", 1, "no 'discount'"),
     "no states": ("discount: 1\nvalues: reward\nactions: 2\nT: 0 uniform", 4, "no 'states'"),
@@ -520,6 +607,10 @@ MALFORMED = {
     "a row is missing": (HEAD + "T: x identity\n", 5, "there is no T: y : a in the file"),
     "no T at all": (HEAD, 4, "there is no T: x : a in the file"),
     "O without observations": (HEAD + MOVES + "O: x uniform\n", 6, "there are no observations"),
+    "O sums to .9": (
+        HEAD + MOVES.join(["observations: u v\n", "O: * uniform\nO: y : b\n.4 .5\n"]),
+        *(8, "O: y : b sums to 0.9, not to 1"),
+    ),
     "O is missing": (HEAD + "observations: 2\n" + MOVES, 6, "there is no O: x : a"),
     "identity on a row": (HEAD + "T: x : a identity\n", 5, "identity needs as many rows"),
     "late states": (HEAD + MOVES + "observations: 2\n", 6, "'observations' after the first T"),

@@ -25,7 +25,7 @@ from butfor.ope.model_based import simulate_model
 from butfor.ope.problem import Problem, make_problem
 from butfor.ope.support import overlap_problems, unsupported_mass, unsupported_model_mass
 from butfor.planning import value_tables
-from butfor.streams import numbered_keys
+from butfor.streams import numbered_keys, uniforms
 from tests.builders import DEATH, HOME, random_log, ward_log
 from tests.reference import counterfactual as plain_counterfactual
 from tests.reference import ope as reference
@@ -349,7 +349,7 @@ def test_numbers_of_a_walk_are_those_of_the_kernels():
     keys = numbered_keys(3, 5, "model")
     for counter in (0, 1, 40):
         expected = [kernels.uniform(key, counter) for key in keys]
-        np.testing.assert_array_equal(model_based._uniforms(keys, counter), expected)
+        np.testing.assert_array_equal(uniforms(keys, counter), expected)
 
 
 def outcome_counts(log, size):

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from butfor.pomdp.latent import LatentPosterior, latent_posterior
     from butfor.pomdp.model import TabularPOMDP
     from butfor.pomdp.policies import BeliefPolicy, FiniteController, LatentPolicy
+    from butfor.pomdp.simulate import simulate_pomdp
     from butfor.posterior import Credible, credible_intervals, draw_models
     from butfor.report import write_report
     from butfor.scm.bounds import RowBounds, row_bounds
@@ -95,6 +96,7 @@ _HOMES = {
     "LatentPolicy": "pomdp.policies",
     "LatentPosterior": "pomdp.latent",
     "latent_posterior": "pomdp.latent",
+    "simulate_pomdp": "pomdp.simulate",
     "estimate_values": "ope.estimate",
     "Credible": "posterior",
     "credible_intervals": "posterior",
@@ -179,6 +181,7 @@ __all__ = [
     "run_audit",
     "sample_counterfactuals",
     "sepsis",
+    "simulate_pomdp",
     "soften",
     "state_values",
     "step_contributions",

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from butfor import kernels
 from butfor.checks import check_whole
 
 Keys = NDArray[np.uint64]
@@ -43,6 +44,16 @@ def numbered_keys(seed: int, count: int, purpose: str) -> Keys:
         for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
             mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
         return mixed ^ (mixed >> np.uint64(31))
+
+
+def uniforms(keys: Keys, counter: int) -> NDArray[np.float64]:
+    """The counter-th number of each key's stream, as `kernels.uniform` has it."""
+    with np.errstate(over="ignore"):
+        x = keys + np.uint64(counter + 1) * kernels.GOLDEN
+        x = (x ^ (x >> np.uint64(30))) * kernels.MIX_1
+        x = (x ^ (x >> np.uint64(27))) * kernels.MIX_2
+        x = x ^ (x >> np.uint64(31))
+    return (x >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def check_seed(seed: int) -> int:

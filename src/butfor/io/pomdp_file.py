@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -18,7 +18,8 @@ import scipy.sparse as sparse
 
 from butfor.checks import ROW_TOLERANCE
 from butfor.mdp import TabularMDP
-from butfor.variables import Floats, Outcome
+from butfor.pomdp.model import TabularPOMDP
+from butfor.variables import Floats, Integers, Outcome, Variable
 
 MOST_NAMES = 1_000_000  # states, actions or observations
 MOST_ENTRIES = 5_000_000  # numbers that one table may hold; more is refused before it is made
@@ -26,6 +27,7 @@ PREAMBLE = ("discount", "values", "states", "actions", "observations", "start")
 ENTRIES = {"T": ("action", "state", "state"), "O": ("action", "state", "observation")}
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 NAME = re.compile(r"[^\W\d][\w.\-]*")
+NOTHING = "nothing yet"  # what is seen at the start; no name of a file has a space
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +43,7 @@ class PomdpFile:
     transition: sparse.csr_array  # [S A, S]
     reward: sparse.csr_array  # [S A, S] as in the file (a cost is not negated), over observations
     observation: sparse.csr_array | None  # [S A, Z] seen on arrival in a state after an action
+    reward_by_observation: bool  # whether rewards depend on what is seen, and `reward` is a mean
 
     def mdp(self, outcomes: Mapping[str, Outcome] | None = None) -> TabularMDP:
         """Return the model as if states were seen; costs become negative rewards.
@@ -49,25 +52,104 @@ class PomdpFile:
         none; transitions into them keep the reward of the file. Rewards that depend on the
         observation are averaged over what is seen on arrival.
         """
-        ends = tuple(dict.fromkeys((outcomes or {}).values()))
-        absorbing = {}
-        for name, outcome in (outcomes or {}).items():
-            if name not in self.states:
-                raise ValueError(f"outcomes: there is no state {name!r}; name one of the file's")
-            absorbing[self.states.index(name)] = ends.index(outcome)
-        moves, earned = self.transition.copy(), self.reward.copy()
-        if self.values == "cost":
-            earned = -earned
+        ends, which = self._ends(outcomes)
+        moves, earned = self.transition.copy(), self._earned()
         for matrix in (moves, earned):
             matrix.resize((matrix.shape[0], len(self.states) + len(ends)))
         return TabularMDP.from_arrays(
             moves,
             reward=earned,
             outcomes=ends,
-            absorbing=absorbing,
+            absorbing={int(state): int(which[state]) for state in np.flatnonzero(which >= 0)},
             actions=len(self.actions),
             initial=self.start,
         )
+
+    def pomdp(self, outcomes: Mapping[str, Outcome] | None = None) -> TabularPOMDP:
+        """Return the model with its states hidden; costs become negative rewards.
+
+        In this format what is seen comes on arrival and depends on the action, so that the hidden
+        state is a state of the file and the last action. Actions that show the same everywhere
+        count as one. Noise stays on the file's states. Before the first action "nothing yet" is
+        seen: an observation after those of the file, which keep their numbers. Where rewards depend
+        on what is seen the model has their means, and logged rewards tell nothing of the state
+        (`reward_seen=False`). `outcomes` as in `mdp`; a file without observations shows its states.
+        """
+        actions = [Variable("action", self.actions)]
+        if self.observation is None:
+            seen = TabularPOMDP.from_mdp(
+                self.mdp(outcomes), states=[Variable("state", self.states)], actions=actions
+            )
+            levels = *self.states, *(f"end: {outcome.name}" for outcome in seen.outcomes)
+            return replace(seen, state_variables=(Variable("state", levels),))
+        ends, which = self._ends(outcomes)
+        group, names = self._showing_alike(self.observation)
+        size, count, last = len(self.states), len(self.actions), len(names)
+        if self.transition.nnz * (last + 1) > 4 * MOST_ENTRIES:
+            raise ValueError(
+                f"{self.transition.nnz:,} transitions, each after any of {last} kinds of actions, "
+                f"are more than {4 * MOST_ENTRIES:,}; give a smaller model"
+            )
+        state, memory = np.divmod(np.arange(size * (last + 1)), last + 1)
+        of_kind = [int((group == kind).argmax()) for kind in range(last)]
+        blank = sparse.csr_array((size, len(self.observations)))
+        shown = sparse.vstack([self.observation[action::count] for action in of_kind] + [blank])
+        shown = sparse.csr_array(shown)[memory * size + state]
+        nothing = sparse.csr_array((memory == last).astype(np.float64)[:, None])
+        return TabularPOMDP.from_arrays(
+            self._remembering(self.transition, group, last),
+            sparse.hstack([shown, nothing]),
+            initial=np.where(memory == last, self.start[state], 0.0),
+            outcome=which[state],
+            outcomes=ends,
+            reward=self._remembering(self._earned(), group, last),
+            labels=state,
+            states=[Variable("state", self.states), Variable("last action", (*names, "none yet"))],
+            observations=[Variable("observation", (*self.observations, NOTHING))],
+            actions=actions,
+            reward_seen=not self.reward_by_observation,
+        )
+
+    def _ends(self, outcomes: Mapping[str, Outcome] | None) -> tuple[tuple[Outcome, ...], Integers]:
+        """Return the outcomes, and which of them each state is [S], -1 for none."""
+        ends = tuple(dict.fromkeys((outcomes or {}).values()))
+        which = np.full(len(self.states), -1, np.int32)
+        for name, outcome in (outcomes or {}).items():
+            if name not in self.states:
+                raise ValueError(f"outcomes: there is no state {name!r}; name one of the file's")
+            which[self.states.index(name)] = ends.index(outcome)
+        return ends, which
+
+    def _earned(self) -> sparse.csr_array:
+        return -self.reward if self.values == "cost" else self.reward.copy()
+
+    def _showing_alike(self, shown: sparse.csr_array) -> tuple[Integers, list[str]]:
+        """Group actions after which every state shows the same: group [A], and names of groups."""
+        count = len(self.actions)
+        kinds: dict[bytes, int] = {}
+        group = np.empty(count, np.int32)
+        for action in range(count):
+            rows = sparse.csr_array(shown[action::count])
+            rows.sort_indices()
+            parts = rows.indptr, rows.indices, rows.data
+            key = b"|".join(part.tobytes() for part in parts)
+            group[action] = kinds.setdefault(key, len(kinds))
+        if len(kinds) == 1:
+            return group, ["any"]
+        members = [np.flatnonzero(group == kind) for kind in range(len(kinds))]
+        return group, [" or ".join(self.actions[action] for action in mine) for mine in members]
+
+    def _remembering(self, rows: sparse.csr_array, group: Integers, last: int) -> sparse.csr_array:
+        """Rows [S A, S] as those of states with memory, which then remember the row's action."""
+        size, count = len(self.states), len(self.actions)
+        entries = rows.tocoo()
+        state, action = np.divmod(entries.row.astype(np.int64), count)
+        reached = entries.col.astype(np.int64) * (last + 1) + group[action]
+        before = state[None, :] * (last + 1) + np.arange(last + 1)[:, None]
+        row = before * count + action
+        place = row.ravel(), np.tile(reached, last + 1)
+        shape = size * (last + 1) * count, size * (last + 1)
+        return sparse.csr_array((np.tile(entries.data, last + 1), place), shape=shape)
 
 
 def read_pomdp_file(path: str | Path) -> PomdpFile:
@@ -213,6 +295,7 @@ class _Parser:
         start = self.start_vector()
         transition = self.finished("T")
         seen = self.finished("O") if self.names["observation"] else None
+        reward, by_observation = self.rewards(transition, seen)
         return PomdpFile(
             discount=float(self.discount or 0),
             values=str(self.values),
@@ -221,8 +304,9 @@ class _Parser:
             observations=self.names["observation"],
             start=start,
             transition=transition,
-            reward=self.rewards(transition, seen),
+            reward=reward,
             observation=seen,
+            reward_by_observation=by_observation,
         )
 
     def refuse_entry(self, word: str) -> NoReturn:
@@ -459,8 +543,11 @@ class _Parser:
 
     def rewards(
         self, transition: sparse.csr_array, seen: sparse.csr_array | None
-    ) -> sparse.csr_array:
-        """Return the reward of each transition that can happen, averaged over observations."""
+    ) -> tuple[sparse.csr_array, bool]:
+        """Return rewards of transitions that can happen, and whether they are means.
+
+        Means over what is seen on arrival, where it makes a difference.
+        """
         actions, width = len(self.names["action"]), max(1, len(self.names["observation"]))
         first, reached = transition.indptr, transition.indices
         if len(reached) * width > 4 * MOST_ENTRIES:
@@ -486,8 +573,14 @@ class _Parser:
                 earned[at, 0] = rule.value[line, reached[at]]
             else:
                 earned[at] = rule.value[reached[at] if len(rule.value) > 1 else 0]
-        if seen is None:
-            mean = earned[:, 0]
-        else:
-            mean = np.asarray(seen[reached * actions + action].multiply(earned).sum(axis=1))
-        return sparse.csr_array((mean.reshape(-1), reached, first), transition.shape)
+        mean, averaged = earned[:, 0], False
+        if seen is not None:
+            chance = sparse.csr_array(seen[reached * actions + action])
+            entry = np.repeat(every, np.diff(chance.indptr))
+            value = earned[entry, chance.indices]
+            least = np.minimum.reduceat(value, chance.indptr[:-1])
+            most = np.maximum.reduceat(value, chance.indptr[:-1])
+            average = np.bincount(entry, chance.data * value, len(row))
+            mean = np.where(least == most, least, average)
+            averaged = bool((least < most).any())
+        return sparse.csr_array((mean, reached, first), transition.shape), averaged

@@ -8,13 +8,12 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
 
-from butfor import kernels
 from butfor.checks import check_horizon, check_policy, check_whole
 from butfor.episodes import Episodes
 from butfor.mdp import TabularMDP
 from butfor.ope.importance import average, divide
 from butfor.ope.problem import Problem
-from butfor.streams import Keys, episode_keys, numbered_keys
+from butfor.streams import Keys, episode_keys, numbered_keys, uniforms
 from butfor.variables import Floats
 
 BLOCK = 1 << 21  # numbers that fitted Q evaluation holds for a step at a time
@@ -143,7 +142,7 @@ def _walk(
         chosen = _choose(action_share[here], keys[going], 1 + 2 * t)
         row = here * model.n_actions + chosen
         low = before[row]
-        wanted = low + _uniforms(keys[going], 2 + 2 * t) * (sums[end_of_row[row]] - low)
+        wanted = low + uniforms(keys[going], 2 + 2 * t) * (sums[end_of_row[row]] - low)
         entry = np.searchsorted(sums, wanted, side="right")
         entry = np.clip(entry, model.start[row], end_of_row[row])
         state[going, t], action[going, t] = here, chosen
@@ -160,17 +159,7 @@ def _running_share(rows: Floats) -> Floats:
 
 def _choose(running: Floats, keys: Keys, counter: int) -> NDArray[np.int64]:
     """Draw a column of each row of running shares."""
-    return (running <= _uniforms(keys, counter)[:, None]).sum(axis=1)
-
-
-def _uniforms(keys: Keys, counter: int) -> Floats:
-    """The counter-th number of each key's stream, as `kernels.uniform` has it."""
-    with np.errstate(over="ignore"):
-        x = keys + np.uint64(counter + 1) * kernels.GOLDEN
-        x = (x ^ (x >> np.uint64(30))) * kernels.MIX_1
-        x = (x ^ (x >> np.uint64(27))) * kernels.MIX_2
-        x = x ^ (x >> np.uint64(31))
-    return (x >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return (running <= uniforms(keys, counter)[:, None]).sum(axis=1)
 
 
 def _sum_table(
