@@ -12,7 +12,7 @@ import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
 
 from butfor.checks import check_distributions
-from butfor.pomdp.model import TabularPOMDP
+from butfor.pomdp.model import TabularPOMDP, check_ends
 from butfor.scm.tables import Table, find_variable, read_table
 from butfor.variables import (
     Floats,
@@ -20,6 +20,7 @@ from butfor.variables import (
     Outcome,
     Variable,
     check_distinct,
+    check_outcomes,
     check_variables,
     count_levels,
     project,
@@ -111,12 +112,12 @@ class Factored:
             hidden=tuple(hidden),
             moves=_read_moves(variables, doing, moves),
             initial=_read_initial(variables, initial),
-            outcome=np.asarray(ends),
+            outcome=check_ends(ends, size, check_outcomes(outcomes)),
             outcomes=tuple(outcomes),
             reward_seen=reward_seen,
         )
-        model = made.model()  # refuses what no model can have
-        return replace(made, outcome=model.outcome, outcomes=model.outcomes)
+        made.model()  # refuses what no model can have
+        return made
 
     @property
     def tables(self) -> dict[str, Table]:

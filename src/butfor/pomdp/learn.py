@@ -35,6 +35,7 @@ PARTS = 16  # of a log, summed in this order whatever the number of threads
 CONCENTRATION = (
     5.0  # of the Dirichlet rows that restarts begin with; larger is closer to the centre
 )
+DUST = 1e-15  # smaller probabilities of what was learned are on their way to 0, and become it
 KEPT = 0.1  # share of the centre in such a row, so that nothing possible becomes impossible
 
 Parameters = TypeVar("Parameters")
@@ -152,7 +153,7 @@ def fit_latent_behavior(
         climbs.append(_climb(first, improve, iterations, tolerance * len(episodes)))
     best = max(climbs, key=lambda climb: climb.trail[-1])
     return BehaviorFit(
-        LatentPolicy(best.parameters), best.trail, best.converged, _restart_frame(climbs)
+        LatentPolicy(_clean(best.parameters)), best.trail, best.converged, _restart_frame(climbs)
     )
 
 
@@ -189,7 +190,7 @@ def fit_pomdp(
         Each restart begins with rows drawn at random (Dirichlet) around the given ones, or around
         rows that are uniform on what is possible. Rows of which nothing was seen become these.
     iterations, tolerance
-        A restart ends when an iteration adds less than `tolerance` an episode to the log-likelihood.
+        Ends when an iteration adds less than `tolerance` an episode to the log-likelihood.
     prior
         How many observations those rows count for. With one, `log_likelihood` includes the
         logarithm of its density, up to a constant.
@@ -306,7 +307,7 @@ class _Learner:
         )
         known = _latent(guess.behavior) if self.learn_behavior else self.known
         counts = _expect(self.episodes, self.model, hidden, known, threads)
-        better, objective = self.centre, counts.evidence
+        objective = counts.evidence
         tables, first, behavior = dict(guess.tables), dict(guess.first), guess.behavior
         for name in self.learn:
             centre = self.centre.tables[name]
@@ -322,8 +323,8 @@ class _Learner:
                 first[name] = _rows(found.reshape(centre.shape), centre, self.prior)
                 objective += _penalty(guess.first[name], centre, self.prior)
         if self.learn_behavior:
-            behavior = _rows(_decisions(counts.moved, self.model), better.behavior, self.prior)
-            objective += _penalty(guess.behavior, better.behavior, self.prior)
+            behavior = _rows(_decisions(counts.moved, self.model), self.centre.behavior, self.prior)
+            objective += _penalty(guess.behavior, self.centre.behavior, self.prior)
         return objective, _Guess(tables, first, behavior)
 
     def result(self, guess: _Guess) -> tuple[Factored, Policy | None]:
@@ -331,7 +332,7 @@ class _Learner:
         moves = dict(self.factored.moves)
         for name, table in self.factored.tables.items():
             moves[name] = _shaped(table, guess.tables[name])
-        initial: Any = guess.first.get("", np.empty(0)).reshape(-1)
+        initial: Any = _clean(guess.first.get("", np.ones((1, 1))))[0]
         if isinstance(self.factored.initial, Mapping):
             initial = {
                 name: _shaped(table, guess.first[name])
@@ -339,7 +340,7 @@ class _Learner:
             }
         behavior = self.given_behavior
         if isinstance(behavior, str):
-            behavior = LatentPolicy(guess.behavior)
+            behavior = LatentPolicy(_clean(guess.behavior))
         return replace(self.factored, moves=moves, initial=initial), behavior
 
     def _draws(self, first: Tables) -> Floats:
@@ -430,6 +431,12 @@ def _penalty(rows: Floats, centre: Floats, prior: float) -> float:
     return prior * float(centre[inside] @ np.log(rows[inside]))
 
 
+def _clean(rows: Floats) -> Floats:
+    """Rows without dust."""
+    kept = np.where(rows < DUST, 0.0, rows)
+    return np.asarray(kept / kept.sum(axis=1, keepdims=True))
+
+
 def _perturb(centre: Floats, generator: np.random.Generator) -> Floats:
     """Rows drawn around a centre, possible where it is."""
     drawn = generator.gamma(CONCENTRATION * centre)
@@ -448,7 +455,7 @@ def _flat(table: Table) -> Floats:
 
 
 def _shaped(table: Table, rows: Floats) -> Table:
-    return Table(table.parents, rows.reshape(table.probability.shape))
+    return Table(table.parents, _clean(rows).reshape(table.probability.shape))
 
 
 def _value(
