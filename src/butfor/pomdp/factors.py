@@ -129,9 +129,8 @@ class Factored:
         """Distribution of the first state, [H]."""
         if not isinstance(self.initial, Mapping):
             return self.initial
-        weight = first_weights(
-            {name: table.probability for name, table in self.initial.items()}, self
-        )
+        tables = {name: table.probability for name, table in self.initial.items()}
+        weight = multiply(tables, first_cells(self), len(self.outcome))
         weight[self.outcome >= 0] = 0.0
         if weight.sum() == 0:
             raise ValueError("initial: every first state that the tables allow is an end")
@@ -169,7 +168,7 @@ class Factored:
         tables = {name: table.probability for name, table in self.tables.items()}
         size, number = count_levels(self.state_variables), count_levels(self.action_variables)
         moves = sparse.csr_array(
-            (transition_weights(tables, layout), (layout.row, layout.reached)),
+            (multiply(tables, layout.cell, len(layout.row)), (layout.row, layout.reached)),
             shape=(size * number, size),
         )
         seen = [v for v in self.state_variables if v.name not in self.hidden]
@@ -202,17 +201,21 @@ class Factored:
         return pd.DataFrame(flat, index=index, columns=pd.Index(levels, name=f"next {name}"))
 
 
-def transition_weights(tables: Mapping[str, Floats], layout: Layout) -> Floats:
-    """Probability of each transition: the product of its factors, [E]."""
-    weight = np.ones(len(layout.row))
-    for name, place in layout.cell.items():
+def multiply(tables: Mapping[str, Floats], cell: Mapping[str, Places], count: int) -> Floats:
+    """Multiply the factors that stand in these cells of the tables, [count]."""
+    weight = np.ones(count)
+    for name, place in cell.items():
         weight *= tables[name].reshape(-1)[place]
     return weight
 
 
 def first_cells(factored: Factored) -> dict[str, Places]:
-    """Where in each table of the first state, flat, the factor of each state stands, each [H]."""
-    assert isinstance(factored.initial, Mapping)
+    """Where in each table of the first state, flat, the factor of each state stands, each [H].
+
+    Empty if the first state has one joint distribution.
+    """
+    if not isinstance(factored.initial, Mapping):
+        return {}
     states = factored.state_variables
     size = count_levels(states)
     known, codes = _parents(states, ()), unravel(states, np.arange(size))
@@ -220,14 +223,6 @@ def first_cells(factored: Factored) -> dict[str, Places]:
         name: _place(table, known, codes, size) * len(known[name].levels) + codes[name]
         for name, table in factored.initial.items()
     }
-
-
-def first_weights(tables: Mapping[str, Floats], factored: Factored) -> Floats:
-    """Probability of each state as a draw by the tables of the first state, ends included, [H]."""
-    weight = np.ones(count_levels(factored.state_variables))
-    for name, place in first_cells(factored).items():
-        weight *= tables[name].reshape(-1)[place]
-    return weight
 
 
 def _place(

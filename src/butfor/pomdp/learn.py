@@ -2,44 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from butfor import kernels
 from butfor.checks import check_choice, check_whole
 from butfor.episodes import Episodes
 from butfor.mdp import total_by
-from butfor.policy import estimate_behavior
 from butfor.pomdp.chain import exact_outcomes, model_value
-from butfor.pomdp.factors import Factored, first_cells, first_weights, transition_weights
+from butfor.pomdp.expectation import (
+    Climb,
+    Counts,
+    clean,
+    climb,
+    count_decisions,
+    even,
+    expect,
+    fit_rows,
+    latent_behavior,
+    penalty,
+    perturb,
+    seen_rows,
+)
+from butfor.pomdp.factors import Factored, first_cells, multiply
 from butfor.pomdp.model import TabularPOMDP
 from butfor.pomdp.policies import BeliefPolicy, LatentPolicy, Policy, check_hidden_policy
-from butfor.pomdp.task import (
-    behavior_arrays,
-    check_log,
-    log_arrays,
-    policy_rows,
-    prepare_hidden_task,
-    refuse_impossible,
-)
+from butfor.pomdp.task import behavior_arrays, check_log, prepare_hidden_task
 from butfor.scm.tables import Table
-from butfor.streams import Progress, check_seed, in_blocks
+from butfor.streams import Progress, check_seed
 from butfor.variables import Floats
 
-PARTS = 16  # of a log, summed in this order whatever the number of threads
-CONCENTRATION = (
-    5.0  # of the Dirichlet rows that restarts begin with; larger is closer to the centre
-)
-DUST = 1e-15  # smaller probabilities of what was learned are on their way to 0, and become it
-KEPT = 0.1  # share of the centre in such a row, so that nothing possible becomes impossible
-
-Parameters = TypeVar("Parameters")
-Tables = dict[str, Floats]
+# by ("moves", variable), ("initial", variable or "" for a joint one), ("behavior", ""): rows
+Guess = dict[tuple[str, str], Floats]
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,33 +76,13 @@ class PomdpFit:
         return self.factored.first
 
 
-class _Counts(NamedTuple):
-    moved: Floats  # [E]
-    began: Floats  # [H]
-    evidence: float
-
-
-class _Guess(NamedTuple):
-    """What is being learned; tables are [rows, levels]."""
-
-    tables: Tables
-    first: Tables  # of the first state, by variable; "" for the joint one
-    behavior: Floats  # [H, A]
-
-
-class _Climb(NamedTuple):
-    parameters: Any
-    trail: Floats  # [iterations]
-    converged: bool
-
-
 def fit_latent_behavior(
     episodes: Episodes,
     model: TabularPOMDP,
     *,
     start: LatentPolicy | None = None,
     iterations: int = 300,
-    tolerance: float = 1e-6,
+    tolerance: float = 1e-5,
     restarts: int = 1,
     prior: float = 0.0,
     seed: int = 0,
@@ -131,7 +109,7 @@ def fit_latent_behavior(
     """
     check_log(episodes, model)
     _check_knobs(iterations, tolerance, restarts, prior)
-    centre = _seen_rows(episodes, model)
+    centre = seen_rows(episodes, model)
     begin = centre
     if start is not None:
         given = check_hidden_policy(
@@ -142,18 +120,18 @@ def fit_latent_behavior(
         begin = given.table
 
     def improve(table: Floats) -> tuple[float, Floats]:
-        counts = _expect(episodes, model, model.arrays, _latent(table), threads)
-        better = _rows(_decisions(counts.moved, model), centre, prior)
-        return counts.evidence + _penalty(table, centre, prior), better
+        counts = expect(episodes, model, model.arrays, latent_behavior(table), threads)
+        better = fit_rows(count_decisions(counts.moved, model), centre, prior)
+        return counts.evidence + penalty(table, centre, prior), better
 
     climbs = []
     for number in range(restarts):
         generator = np.random.default_rng([check_seed(seed), number])
-        first = _perturb(begin, generator) if number else begin
-        climbs.append(_climb(first, improve, iterations, tolerance * len(episodes)))
-    best = max(climbs, key=lambda climb: climb.trail[-1])
+        first = perturb(begin, generator) if number else begin
+        climbs.append(climb(first, improve, iterations, tolerance * len(episodes)))
+    best = max(climbs, key=lambda end: end.trail[-1])
     return BehaviorFit(
-        LatentPolicy(_clean(best.parameters)), best.trail, best.converged, _restart_frame(climbs)
+        LatentPolicy(clean(best.parameters)), best.trail, best.converged, _restart_frame(climbs)
     )
 
 
@@ -167,7 +145,7 @@ def fit_pomdp(
     start: str = "given",
     restarts: int = 5,
     iterations: int = 300,
-    tolerance: float = 1e-6,
+    tolerance: float = 1e-5,
     prior: float = 0.0,
     seed: int = 0,
     target: Policy | None = None,
@@ -211,35 +189,24 @@ def fit_pomdp(
     """
     check_choice(start, "start", ("given", "uniform"))
     _check_knobs(iterations, tolerance, restarts, prior)
-    model = factored.model()
-    check_log(episodes, model)
     if isinstance(target, BeliefPolicy):
         raise ValueError("target: a policy on beliefs takes long to value; give another one")
-    learner = _Learner(
-        episodes,
-        factored,
-        model,
-        _check_learn(factored, learn),
-        learn_initial,
-        behavior,
-        start,
-        prior,
-    )
+    chosen = _check_learn(factored, learn)
+    learner = _Learner(episodes, factored, chosen, learn_initial, behavior, start, prior)
     climbs, values = [], []
     for number in range(restarts):
-        generator = np.random.default_rng([check_seed(seed), number])
-        climb = _climb(
-            learner.begin(generator),
+        end = climb(
+            learner.begin(np.random.default_rng([check_seed(seed), number])),
             lambda guess: learner.improve(guess, threads),
             iterations,
             tolerance * len(episodes),
         )
-        climbs.append(climb)
+        climbs.append(end)
         if target is not None:
-            values.append(_value(episodes, *learner.result(climb.parameters), target, threads))
+            values.append(_value(episodes, *learner.result(end.parameters), target, threads))
         if progress is not None:
             progress(number + 1, restarts)
-    best = max(climbs, key=lambda climb: climb.trail[-1])
+    best = max(climbs, key=lambda end: end.trail[-1])
     learned, policy = learner.result(best.parameters)
     frame = _restart_frame(climbs)
     if target is not None:
@@ -248,206 +215,104 @@ def fit_pomdp(
 
 
 class _Learner:
-    """One EM problem: what is learned, what is kept, and where restarts begin."""
+    """One EM problem: what is learned, what is kept, and around what restarts begin."""
 
     def __init__(
         self,
         episodes: Episodes,
         factored: Factored,
-        model: TabularPOMDP,
-        learn: set[str],
+        learn: Sequence[str],
         learn_initial: bool,
         behavior: Policy | str | None,
         start: str,
         prior: float,
     ) -> None:
-        self.episodes, self.factored, self.model, self.prior = episodes, factored, model, prior
-        self.layout = factored.layout()
-        self.learn, self.learn_initial = learn, learn_initial
-        self.given_behavior = behavior
-        self.learn_behavior = isinstance(behavior, str)
+        self.episodes, self.factored, self.prior = episodes, factored, prior
+        self.model = factored.model()
+        check_log(episodes, self.model)
+        self.given = behavior
+        self.layout, self.first_cells = factored.layout(), first_cells(factored)
+        self.over = factored.outcome >= 0
+        initial = factored.initial
+        if isinstance(initial, Mapping):
+            begins = {name: _flat(table) for name, table in initial.items()}
+        else:
+            begins = {"": initial[None, :]}
+        self.centre: Guess = {("initial", name): rows for name, rows in begins.items()}
+        for name, table in factored.tables.items():
+            self.centre["moves", name] = _flat(table)
+        self.learned = [("moves", name) for name in learn]
+        if learn_initial:
+            self.learned += [("initial", name) for name in begins]
+        if start == "uniform":
+            self.centre |= {key: even(self.centre[key]) for key in self.learned}
+        self.centre["behavior", ""] = seen_rows(episodes, self.model)
         if isinstance(behavior, str):
             check_choice(behavior, "behavior", ("learn",))
-        self.known = (
-            _latent(_seen_rows(episodes, model))
-            if isinstance(behavior, str)
-            else behavior_arrays(episodes, model, behavior)
-        )
-        initial = factored.initial
-        joint = not isinstance(initial, Mapping)
-        self.first_cells = {} if joint else first_cells(factored)
-        tables = {name: _flat(table) for name, table in factored.tables.items()}
-        first = (
-            {"": initial[None, :]}
-            if not isinstance(initial, Mapping)
-            else {name: _flat(table) for name, table in initial.items()}
-        )
-        if start == "uniform":
-            tables = {n: _even(t) if n in learn else t for n, t in tables.items()}
-            first = {n: _even(t) if learn_initial else t for n, t in first.items()}
-        self.centre = _Guess(tables, first, _seen_rows(episodes, model))
+            self.learned.append(("behavior", ""))
+        else:
+            self.known = behavior_arrays(episodes, self.model, behavior)
 
-    def begin(self, generator: np.random.Generator) -> _Guess:
+    def begin(self, generator: np.random.Generator) -> Guess:
         """Draw where a restart begins."""
-        tables, first, behavior = self.centre
-        return _Guess(
-            {n: _perturb(t, generator) if n in self.learn else t for n, t in tables.items()},
-            {n: _perturb(t, generator) if self.learn_initial else t for n, t in first.items()},
-            _perturb(behavior, generator) if self.learn_behavior else behavior,
-        )
+        return self.centre | {key: perturb(self.centre[key], generator) for key in self.learned}
 
-    def improve(self, guess: _Guess, threads: int | None) -> tuple[float, _Guess]:
-        """Return the objective of a guess and the next one."""
+    def improve(self, guess: Guess, threads: int | None) -> tuple[float, Guess]:
+        """Return the objective of a guess, and the next one."""
+        drawn = self._draws(guess)
+        kept = float(drawn[~self.over].sum())
+        moves = {name: rows for (kind, name), rows in guess.items() if kind == "moves"}
+        chances = multiply(moves, self.layout.cell, len(self.layout.row))
         hidden = self.model.arrays
-        drawn = self._draws(guess.first)
-        going = np.where(self.factored.outcome < 0, drawn, 0.0)
         hidden = hidden._replace(
-            rows=hidden.rows._replace(probability=transition_weights(guess.tables, self.layout)),
-            initial=going / going.sum(),
+            rows=hidden.rows._replace(probability=chances),
+            initial=np.where(self.over, 0.0, drawn) / kept,
         )
-        known = _latent(guess.behavior) if self.learn_behavior else self.known
-        counts = _expect(self.episodes, self.model, hidden, known, threads)
-        objective = counts.evidence
-        tables, first, behavior = dict(guess.tables), dict(guess.first), guess.behavior
-        for name in self.learn:
-            centre = self.centre.tables[name]
-            found = total_by(self.layout.cell[name], counts.moved, centre.size)
-            tables[name] = _rows(found.reshape(centre.shape), centre, self.prior)
-            objective += _penalty(guess.tables[name], centre, self.prior)
-        if self.learn_initial:
-            # for each episode that began, draws of ends were thrown away before: (1 - Z) / Z
-            thrown = np.where(self.factored.outcome >= 0, drawn, 0.0)
-            began = counts.began + len(self.episodes) / going.sum() * thrown
-            for name, centre in self.centre.first.items():
-                found = total_by(self.first_cells[name], began, centre.size) if name else began
-                first[name] = _rows(found.reshape(centre.shape), centre, self.prior)
-                objective += _penalty(guess.first[name], centre, self.prior)
-        if self.learn_behavior:
-            behavior = _rows(_decisions(counts.moved, self.model), self.centre.behavior, self.prior)
-            objective += _penalty(guess.behavior, self.centre.behavior, self.prior)
-        return objective, _Guess(tables, first, behavior)
+        learning = isinstance(self.given, str)
+        behavior = latent_behavior(guess["behavior", ""]) if learning else self.known
+        counts = expect(self.episodes, self.model, hidden, behavior, threads)
+        # before each first state that was kept, draws of ends were thrown away
+        thrown = np.where(self.over, drawn, 0.0) * len(self.episodes) / kept
+        counts = counts._replace(began=counts.began + thrown)
+        objective, better = counts.evidence, dict(guess)
+        for key in self.learned:
+            centre = self.centre[key]
+            found = self._count(key, counts).reshape(centre.shape)
+            better[key] = fit_rows(found, centre, self.prior)
+            objective += penalty(guess[key], centre, self.prior)
+        return objective, better
 
-    def result(self, guess: _Guess) -> tuple[Factored, Policy | None]:
-        """Return what a guess says, as it is given to users."""
+    def result(self, guess: Guess) -> tuple[Factored, Policy | None]:
+        """Return what a guess says, as users get it."""
+        found = {key: clean(guess[key]) if key in self.learned else guess[key] for key in guess}
         moves = dict(self.factored.moves)
         for name, table in self.factored.tables.items():
-            moves[name] = _shaped(table, guess.tables[name])
-        initial: Any = _clean(guess.first.get("", np.ones((1, 1))))[0]
-        if isinstance(self.factored.initial, Mapping):
-            initial = {
-                name: _shaped(table, guess.first[name])
-                for name, table in self.factored.initial.items()
-            }
-        behavior = self.given_behavior
-        if isinstance(behavior, str):
-            behavior = LatentPolicy(_clean(guess.behavior))
+            moves[name] = _shaped(table, found["moves", name])
+        initial: Any = self.factored.initial
+        if isinstance(initial, Mapping):
+            initial = {n: _shaped(table, found["initial", n]) for n, table in initial.items()}
+        else:
+            initial = found["initial", ""][0]
+        learning = isinstance(self.given, str)
+        behavior: Any = LatentPolicy(found["behavior", ""]) if learning else self.given
         return replace(self.factored, moves=moves, initial=initial), behavior
 
-    def _draws(self, first: Tables) -> Floats:
+    def _draws(self, guess: Guess) -> Floats:
         """Probability of each first state before ends are thrown away, [H]."""
-        return first[""][0] if "" in first else first_weights(first, self.factored)
+        if not self.first_cells:
+            return guess["initial", ""][0]
+        tables = {name: guess["initial", name] for name in self.first_cells}
+        return multiply(tables, self.first_cells, len(self.over))
 
-
-def _climb(
-    parameters: Parameters,
-    improve: Callable[[Parameters], tuple[float, Parameters]],
-    iterations: int,
-    least: float,
-) -> _Climb:
-    """Improve until an iteration adds less than `least`, or there were so many."""
-    trail: list[float] = []
-    while True:
-        value, better = improve(parameters)
-        trail.append(value)
-        converged = len(trail) > 1 and trail[-1] - trail[-2] < least
-        if converged or len(trail) == iterations:
-            return _Climb(parameters, np.array(trail), converged)
-        parameters = better
-
-
-def _expect(
-    episodes: Episodes,
-    model: TabularPOMDP,
-    hidden: kernels.Hidden,
-    behavior: kernels.Behavior,
-    threads: int | None,
-) -> _Counts:
-    """Expected transitions and first states, and the logarithm of the evidence."""
-    log = log_arrays(episodes, None)
-    edge = np.linspace(0, len(episodes), min(PARTS, len(episodes)) + 1).astype(np.int64)
-    moved = np.zeros((len(edge) - 1, len(hidden.next_state)))
-    began = np.zeros((len(edge) - 1, hidden.states))
-    evidence = np.empty(len(episodes))
-
-    def work(first: int, last: int) -> None:
-        trace = kernels.make_trace(hidden, log)
-        for part in range(first, last):
-            impossible = kernels.count_paths(
-                edge[part],
-                edge[part + 1],
-                hidden,
-                behavior,
-                log,
-                trace,
-                evidence,
-                moved[part],
-                began[part],
-            )
-            refuse_impossible(impossible, episodes, model, behavior, log)
-
-    in_blocks(work, len(edge) - 1, threads=threads)
-    return _Counts(moved.sum(axis=0), began.sum(axis=0), float(evidence.sum()))
-
-
-def _decisions(moved: Floats, model: TabularPOMDP) -> Floats:
-    """Expected decisions by hidden state and action, [H, A]: each is one transition."""
-    shape = model.n_states, model.n_actions
-    return total_by(model.dynamics.entry_row, moved, shape[0] * shape[1]).reshape(shape)
-
-
-def _seen_rows(episodes: Episodes, model: TabularPOMDP) -> Floats:
-    """What was done in the observations that each hidden state shows, [H, A]."""
-    rows = np.asarray(model.emission @ estimate_behavior(episodes))
-    rows[rows.sum(axis=1) == 0] = 1.0  # ends that show nothing
-    return np.asarray(rows / rows.sum(axis=1, keepdims=True))
-
-
-def _latent(table: Floats) -> kernels.Behavior:
-    return kernels.Behavior(policy_rows(table), kernels.LATENT)
-
-
-def _rows(counts: Floats, centre: Floats, prior: float) -> Floats:
-    """Rows of the M step; without a count the centre."""
-    weight = counts + prior * centre
-    total = weight.sum(axis=1, keepdims=True)
-    return np.where(total > 0, weight / np.where(total > 0, total, 1.0), centre)
-
-
-def _penalty(rows: Floats, centre: Floats, prior: float) -> float:
-    """Logarithm of the prior's density, up to a constant."""
-    if prior == 0:
-        return 0.0
-    inside = centre > 0
-    return prior * float(centre[inside] @ np.log(rows[inside]))
-
-
-def _clean(rows: Floats) -> Floats:
-    """Rows without dust."""
-    kept = np.where(rows < DUST, 0.0, rows)
-    return np.asarray(kept / kept.sum(axis=1, keepdims=True))
-
-
-def _perturb(centre: Floats, generator: np.random.Generator) -> Floats:
-    """Rows drawn around a centre, possible where it is."""
-    drawn = generator.gamma(CONCENTRATION * centre)
-    total = drawn.sum(axis=1, keepdims=True)
-    drawn = np.where(total > 0, drawn / np.where(total > 0, total, 1.0), centre)
-    return (1 - KEPT) * drawn + KEPT * centre
-
-
-def _even(rows: Floats) -> Floats:
-    """Rows that are uniform on what is possible."""
-    return np.asarray((rows > 0) / (rows > 0).sum(axis=1, keepdims=True))
+    def _count(self, key: tuple[str, str], counts: Counts) -> Floats:
+        """Expected counts of the cells of what is learned."""
+        kind, name = key
+        size = self.centre[key].size
+        if kind == "moves":
+            return total_by(self.layout.cell[name], counts.moved, size)
+        if kind == "initial":
+            return total_by(self.first_cells[name], counts.began, size) if name else counts.began
+        return count_decisions(counts.moved, self.model)
 
 
 def _flat(table: Table) -> Floats:
@@ -455,7 +320,7 @@ def _flat(table: Table) -> Floats:
 
 
 def _shaped(table: Table, rows: Floats) -> Table:
-    return Table(table.parents, _clean(rows).reshape(table.probability.shape))
+    return Table(table.parents, rows.reshape(table.probability.shape))
 
 
 def _value(
@@ -471,17 +336,17 @@ def _value(
     return float(expected.mean()), model_value(task)
 
 
-def _restart_frame(climbs: Sequence[_Climb]) -> pd.DataFrame:
+def _restart_frame(climbs: Sequence[Climb[Any]]) -> pd.DataFrame:
     return pd.DataFrame(
         {
-            "log_likelihood": [climb.trail[-1] for climb in climbs],
-            "iterations": [len(climb.trail) for climb in climbs],
-            "converged": [climb.converged for climb in climbs],
+            "log_likelihood": [end.trail[-1] for end in climbs],
+            "iterations": [len(end.trail) for end in climbs],
+            "converged": [end.converged for end in climbs],
         }
     )
 
 
-def _check_learn(factored: Factored, learn: Sequence[str] | None) -> set[str]:
+def _check_learn(factored: Factored, learn: Sequence[str] | None) -> list[str]:
     known = factored.tables
     if isinstance(learn, str):
         raise ValueError(f"learn {learn!r}: give a list of names")
@@ -491,7 +356,7 @@ def _check_learn(factored: Factored, learn: Sequence[str] | None) -> set[str]:
                 f"learn: {name!r} has no table; those of {', '.join(map(repr, known))} can be "
                 "learned"
             )
-    return set(known if learn is None else learn)
+    return [name for name in known if learn is None or name in learn]
 
 
 def _check_knobs(iterations: int, tolerance: float, restarts: int, prior: float) -> None:
