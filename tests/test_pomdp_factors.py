@@ -179,6 +179,20 @@ def test_what_is_wrong_with_a_description_is_said(changes, words):
         bf.Factored.from_tables(**(given | changes))
 
 
+def test_tables_can_be_put_in_the_place_of_others():
+    before = clinic()
+    table = np.broadcast_to(NEAR[:, None], (2, 3, 2, 3))
+    after = before.with_tables({"sugar": table})
+    assert after.tables["sugar"].parents == ("kind", "sugar", "action:diet")
+    assert np.abs(after.tables["sugar"].probability - table).max() < 1e-15
+    assert after.tables["pulse"] is before.tables["pulse"]
+    assert_same_model(before.with_tables({}).model(), before.model())
+    with pytest.raises(ValueError, match="no table of 'drug'"):
+        before.with_tables({"drug": [0.5, 0.5]})
+    with pytest.raises(ValueError, match=r"shape \(3, 3\), expected \(2, 3, 2, 3\)"):
+        before.with_tables({"sugar": NEAR})
+
+
 def test_a_frame_of_what_has_no_table_is_refused():
     with pytest.raises(ValueError, match="no table of 'kind'; there are those of 'sugar', 'pulse'"):
         clinic().frame("kind")

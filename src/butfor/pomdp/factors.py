@@ -124,6 +124,15 @@ class Factored:
         """The tables by which variables move, by name."""
         return {name: move for name, move in self.moves.items() if not isinstance(move, str)}
 
+    def with_tables(self, tables: Mapping[str, Any]) -> Factored:
+        """Return the model with other tables of some variables, for the same parents."""
+        known = _parents(self.state_variables, self.action_variables)
+        moves = dict(self.moves)
+        for name, given in tables.items():
+            pair = self._table_of(name).parents, given
+            moves[name] = _read_pair(_following(known[name]), pair, known, "tables")
+        return replace(self, moves=moves)
+
     @property
     def first(self) -> Floats:
         """Distribution of the first state, [H]."""
@@ -186,19 +195,22 @@ class Factored:
 
     def frame(self, name: str) -> pd.DataFrame:
         """Return the table of a variable: a row for the parents' levels, a column a next level."""
-        if name not in self.tables:
-            known = ", ".join(map(repr, self.tables))
-            raise ValueError(f"no table of {name!r}; there are those of {known}")
-        table = self.tables[name]
-        known_levels = _parents(self.state_variables, self.action_variables)
-        levels = known_levels[name].levels
+        table = self._table_of(name)
+        known = _parents(self.state_variables, self.action_variables)
+        levels = known[name].levels
         index = None
         if table.parents:
             index = pd.MultiIndex.from_product(
-                [known_levels[parent].levels for parent in table.parents], names=table.parents
+                [known[parent].levels for parent in table.parents], names=table.parents
             )
         flat = table.probability.reshape(-1, len(levels))
         return pd.DataFrame(flat, index=index, columns=pd.Index(levels, name=f"next {name}"))
+
+    def _table_of(self, name: str) -> Table:
+        if name not in self.tables:
+            known = ", ".join(map(repr, self.tables))
+            raise ValueError(f"no table of {name!r}; there are those of {known}")
+        return self.tables[name]
 
 
 def multiply(tables: Mapping[str, Floats], cell: Mapping[str, Places], count: int) -> Floats:
@@ -239,6 +251,11 @@ def _parents(states: Sequence[Variable], actions: Sequence[Variable]) -> dict[st
     """What can be a parent, by name."""
     doing = (replace(variable, name=ACTION + variable.name) for variable in actions)
     return {variable.name: variable for variable in (*states, *doing)}
+
+
+def _following(variable: Variable) -> Variable:
+    """Return the variable after the step, which may be a parent of itself before."""
+    return replace(variable, name=f"next {variable.name}")
 
 
 def _check_hidden(states: Sequence[Variable], hidden: Sequence[str]) -> None:
@@ -282,8 +299,7 @@ def _read_moves(
         if isinstance(moves[name], str):
             read[name] = _read_copy(variable, moves[name], known)
         else:
-            follows = replace(variable, name=f"next {name}")
-            read[name] = _read_pair(follows, moves[name], known, "moves")
+            read[name] = _read_pair(_following(variable), moves[name], known, "moves")
     return read
 
 
