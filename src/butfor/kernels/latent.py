@@ -316,7 +316,8 @@ def find_impossible(hidden, behavior, log, trace, now, episode):
     Step t is that of the observation: t - 1 is the action that led there. `now` [H] is working
     space. Returns -1 if all is possible.
     """
-    now[:] = hidden.initial
+    for h in range(hidden.states):  # a copy as a whole could need memory of its own
+        now[h] = hidden.initial[h]
     for t in range(log.stop[episode] - log.start[episode] + 1):
         support_at(hidden, behavior, trace, log, episode, t)
         total = 0.0
