@@ -39,6 +39,8 @@ from butfor.steps import THIN
 from butfor.studies import (
     factors,
     factors_article,
+    hidden_state,
+    hidden_state_article,
     mechanisms,
     mechanisms_article,
     oberst2019,
@@ -51,6 +53,7 @@ STUDIES: dict[str, tuple[Any, Callable[..., Path]]] = {
     "oberst2019": (oberst2019.Settings, oberst2019_article.write_study),
     "factors": (factors.Settings, factors_article.write_study),
     "mechanisms": (mechanisms.Settings, mechanisms_article.write_study),
+    "hidden-state": (hidden_state.Settings, hidden_state_article.write_study),
 }
 
 app = typer.Typer(
