@@ -92,15 +92,15 @@ def test_policies_for_other_models_are_refused():
     unknown = bf.FiniteController.from_arrays([[1.0]], [[0, 0, 0]])
     with pytest.raises(ValueError, match="knows 3 observations, the model has 2"):
         bf.counterfactual_outcomes(log, model, unknown)
+    more = bf.FiniteController.from_arrays([[0.5, 0.5]], [[0, 0]])
     with pytest.raises(ValueError, match="the controller has 2 actions, the model 1"):
-        more = bf.FiniteController.from_arrays([[0.5, 0.5]], [[0, 0]])
         bf.counterfactual_outcomes(log, model, more)
     with pytest.raises(ValueError, match="give LatentPolicy"):
         bf.counterfactual_outcomes(log, model, np.ones((3, 1)))
     with pytest.raises(ValueError, match="target on hidden states has shape"):
         bf.counterfactual_outcomes(log, model, bf.LatentPolicy(np.ones((2, 1))))
+    policy = bf.BeliefPolicy(lambda beliefs: np.ones((len(beliefs), 2)))
     with pytest.raises(ValueError, match="returned shape"):
-        policy = bf.BeliefPolicy(lambda beliefs: np.ones((len(beliefs), 2)))
         bf.counterfactual_outcomes(log, model, policy, draws=3)
 
 
@@ -119,12 +119,12 @@ def test_an_impossible_episode_is_an_error_that_names_the_step():
     never = log_of([0, 1, 0], [1, 0, 0], id=["stay 7"])  # from observation 1, state 1, never back
     possible = log_of([0, 0, 1], [0, 1, 1])
     bf.counterfactual_outcomes(possible, model, target)
+    only = made(emission=[0, 1, -1])
     with pytest.raises(ValueError, match=r"episode stay 7, step 2: .* observation 0 after act"):
-        only = made(emission=[0, 1, -1])
         bf.counterfactual_outcomes(never, only, target)
     ended = log_of([0], [0], outcome=[1], reward=[1.0])
+    first = made(initial=[1.0, 0.0, 0.0])
     with pytest.raises(ValueError, match=r"step 1: .* outcome 'home'"):
-        first = made(initial=[1.0, 0.0, 0.0])
         bf.latent_posterior(ended, first)
     paid = log_of([0, 1], [1, 1], reward=[0.0, 3.0])
     with pytest.raises(ValueError, match=r"step 2: .* reward 3 .*reward_seen=False"):
@@ -143,7 +143,7 @@ def test_actions_that_a_behavior_never_takes_are_refused():
     with pytest.raises(ValueError, match="episode 0, step 0 takes action 1, which the behavior"):
         bf.counterfactual_outcomes(log, model, agents["seen"], behavior=never)
     latent = bf.LatentPolicy(np.tile([1.0, 0.0], (model.n_states, 1)))
-    with pytest.raises(ValueError, match="step 0: .* action 1 of a behavior that saw the state"):
+    with pytest.raises(ValueError, match=r"step 0: .* action 1 of a behavior that saw the state"):
         bf.counterfactual_outcomes(log, model, agents["seen"], behavior=latent)
 
 
