@@ -121,7 +121,8 @@ def penalty(rows: Floats, centre: Floats, prior: float) -> float:
     if prior == 0:
         return 0.0
     inside = centre > 0
-    return prior * float(centre[inside] @ np.log(rows[inside]))
+    with np.errstate(divide="ignore"):  # where one begins something may be impossible
+        return prior * float(centre[inside] @ np.log(rows[inside]))
 
 
 def clean(rows: Floats) -> Floats:

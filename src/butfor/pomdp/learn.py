@@ -193,6 +193,9 @@ def fit_pomdp(
         raise ValueError("target: a policy on beliefs takes long to value; give another one")
     chosen = _check_learn(factored, learn)
     learner = _Learner(episodes, factored, chosen, learn_initial, behavior, start, prior)
+    if target is not None:
+        size = learner.model.n_states, learner.model.n_observations, learner.model.n_actions
+        check_hidden_policy(target, *size, "target")
     climbs, values = [], []
     for number in range(restarts):
         end = climb(
