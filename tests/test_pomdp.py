@@ -352,3 +352,18 @@ def test_entropy_and_marginals_of_a_model_in_which_all_is_seen():
     going = np.concatenate([np.append(np.ones(n, bool), False) for n in log.lengths])
     np.testing.assert_array_equal(found.entropy[going], 0.0)
     np.testing.assert_array_equal(found.pair_counts()[:4], bf.policy.action_counts(log))
+
+
+def test_probabilities_that_vanish_in_floating_point_do_no_harm():
+    """Mass of 1e-300 times 1e-300 is 0: it must not be listed again and again."""
+    generator = np.random.default_rng(4)
+    model = random_pomdp(generator, certain=True)
+    behavior = bf.LatentPolicy(np.tile([1.0, 1e-300], (model.n_states, 1)))
+    target = np.tile([1.0, 1e-300], (model.n_observations, 1))
+    log, _ = seen_under(model, bf.LatentPolicy(np.tile([1.0, 0.0], (model.n_states, 1))))
+    long = log.truncate(40)
+    for noise_of in ("shared", "fresh"):
+        result = bf.counterfactual_outcomes(
+            long, model, target, behavior=behavior, action_noise=noise_of
+        )
+        np.testing.assert_allclose(result.probability.sum(axis=1), 1.0, atol=1e-12)

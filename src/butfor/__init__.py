@@ -40,7 +40,9 @@ if TYPE_CHECKING:
     from butfor.planning import policy_iteration, policy_value, state_values
     from butfor.policy import estimate_behavior, greedy, soften
     from butfor.pomdp.cells import pomdp_value
+    from butfor.pomdp.factors import Factored
     from butfor.pomdp.latent import LatentPosterior, latent_posterior
+    from butfor.pomdp.learn import BehaviorFit, PomdpFit, fit_latent_behavior, fit_pomdp
     from butfor.pomdp.model import TabularPOMDP
     from butfor.pomdp.policies import BeliefPolicy, FiniteController, LatentPolicy
     from butfor.posterior import Credible, credible_intervals, draw_models
@@ -92,6 +94,11 @@ _HOMES = {
     "TabularMDP": "mdp",
     "TabularPOMDP": "pomdp.model",
     "pomdp_value": "pomdp.cells",
+    "Factored": "pomdp.factors",
+    "BehaviorFit": "pomdp.learn",
+    "PomdpFit": "pomdp.learn",
+    "fit_latent_behavior": "pomdp.learn",
+    "fit_pomdp": "pomdp.learn",
     "BeliefPolicy": "pomdp.policies",
     "FiniteController": "pomdp.policies",
     "LatentPolicy": "pomdp.policies",
@@ -126,6 +133,7 @@ _HOMES = {
 
 __all__ = [
     "Audit",
+    "BehaviorFit",
     "BeliefPolicy",
     "Bounds",
     "Changes",
@@ -134,6 +142,7 @@ __all__ = [
     "DiscreteSCM",
     "Draws",
     "Episodes",
+    "Factored",
     "FiniteController",
     "GumbelMax",
     "Independent",
@@ -143,6 +152,7 @@ __all__ = [
     "LatentPosterior",
     "MaximalCoupling",
     "Outcome",
+    "PomdpFit",
     "RowBounds",
     "Steps",
     "TabularMDP",
@@ -163,7 +173,9 @@ __all__ = [
     "estimate_values",
     "fewest_changes",
     "figures",
+    "fit_latent_behavior",
     "fit_mdp",
+    "fit_pomdp",
     "greedy",
     "io",
     "is_monotone",

@@ -8,6 +8,7 @@ from butfor.kernels.bounds import episode_bounds, row_bounds
 from butfor.kernels.chain import Dynamics, Log, Problem
 from butfor.kernels.changes import fewest_changes
 from butfor.kernels.episodes import draw_counterfactuals, exact_outcomes
+from butfor.kernels.expect import count_paths
 from butfor.kernels.latent import (
     LATENT,
     SEEN,
@@ -78,6 +79,7 @@ __all__ = [
     "Rows",
     "Steps",
     "Target",
+    "count_paths",
     "counterfactual_rows",
     "draw_counterfactuals",
     "draw_pair_step",

@@ -173,6 +173,8 @@ def begin(pairs, work, episode, since):
 @bare
 def add(mass, cells, size, side, k, cell, amount):
     """Add mass to a cell of one hidden state; sides take turns, step by step."""
+    if amount == 0.0:  # less than floating point can tell from nothing
+        return
     if mass[side, k, cell] == 0.0:
         cells[side, k, size[side, k]] = cell
         size[side, k] += 1
@@ -325,11 +327,11 @@ def push_cells(pairs, work, passed, now, k, i, seen_row, count, observation):
                 for o in range(len(passed.outcome)):
                     passed.outcome[o] += share * target.ended[choice, o]
                 for e in range(start[choice], start[choice + 1]):
-                    at = label[e]
-                    if alone[at] == 0.0:
+                    at, moved = label[e], share * probability[e]
+                    if alone[at] == 0.0 and moved > 0.0:
                         alone_cells[arrived] = at
                         arrived += 1
-                    alone[at] += share * probability[e]
+                    alone[at] += moved
             else:
                 push_row(
                     pairs,

@@ -87,7 +87,7 @@ class TabularPOMDP:
         ends = check_outcomes(outcomes)
         number = actions if actions is None or isinstance(actions, int) else count_levels(actions)
         moves, size, number = _check_moves(transition, number)
-        which = np.full(size, -1, np.int32) if outcome is None else _check_ends(outcome, size, ends)
+        which = np.full(size, -1, np.int32) if outcome is None else check_ends(outcome, size, ends)
         over = which >= 0
         if reward is None:
             reward = np.array([end.reward for end in ends] + [0.0])[which]
@@ -295,7 +295,8 @@ def _staying(moves: sparse.csr_array, over: NDArray[np.bool_], actions: int) -> 
     return sparse.csr_array(keep @ moves + own)
 
 
-def _check_ends(given: ArrayLike, size: int, ends: tuple[Outcome, ...]) -> Integers:
+def check_ends(given: ArrayLike, size: int, ends: tuple[Outcome, ...]) -> Integers:
+    """Return which outcome each state is, -1 for none."""
     which = check_integers(given, "outcome")
     if which.shape != (size,):
         raise ValueError(f"outcome has shape {which.shape}, expected ({size},), one a state")

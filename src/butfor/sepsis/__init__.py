@@ -18,6 +18,7 @@ from butfor.sepsis.dynamics import (
     step,
     transition_tensor,
 )
+from butfor.sepsis.factored import factored
 from butfor.sepsis.replay import own_counterfactuals
 from butfor.sepsis.simulate import simulate, simulation_noise
 
@@ -28,6 +29,7 @@ __all__ = [
     "VERSIONS",
     "VITAL_SIGNS",
     "behavior_policy",
+    "factored",
     "full_policy",
     "initial_distribution",
     "model",

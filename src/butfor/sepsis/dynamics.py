@@ -48,6 +48,10 @@ VERSIONS = ("corrected", "icml2019")
 SIZES = tuple(len(variable.levels) for variable in STATES)
 N_STATES, N_ACTIONS = 1440, 8
 
+# Of the first state: heart rate and blood pressure, oxygen, glucose (without and with diabetes)
+THREE_AT_FIRST, OXYGEN_AT_FIRST = (0.25, 0.5, 0.25), (0.2, 0.8)
+GLUCOSE_AT_FIRST = ((0.05, 0.15, 0.6, 0.15, 0.05), (0.01, 0.05, 0.15, 0.6, 0.19))
+
 # Where each of the thirteen uniforms of a step decides something, and the vital sign it decides
 NOISE: tuple[tuple[str, tuple[float, ...]], ...] = (
     ("heart rate", (0.5,)),  # antibiotics on
@@ -111,12 +115,14 @@ def initial_distribution(prevalence: float = 0.2) -> Floats:
     Nobody starts dead or discharged, and nobody under treatment. `prevalence` is that of diabetes
     before those who would start at an end are left out.
     """
-    if not 0 <= prevalence <= 1:
-        raise ValueError(f"prevalence {prevalence}: give a probability")
-    three = np.array([0.25, 0.5, 0.25])
-    glucose = np.array([[0.05, 0.15, 0.6, 0.15, 0.05], [0.01, 0.05, 0.15, 0.6, 0.19]])
+    check_prevalence(prevalence)
     joint = np.einsum(
-        "d,h,b,o,dg->dhbog", [1 - prevalence, prevalence], three, three, [0.2, 0.8], glucose
+        "d,h,b,o,dg->dhbog",
+        [1 - prevalence, prevalence],
+        THREE_AT_FIRST,
+        THREE_AT_FIRST,
+        OXYGEN_AT_FIRST,
+        GLUCOSE_AT_FIRST,
     )
     full = np.zeros(SIZES)
     full[..., 0, 0, 0] = joint
@@ -125,8 +131,8 @@ def initial_distribution(prevalence: float = 0.2) -> Floats:
 
 
 @cache
-def _transition_rows(version: str) -> sparse.csr_array:
-    """Exact sparse [1440 * 8, 1440] matrix; ends are states like others here.
+def vital_tables(version: str) -> dict[str, Floats]:
+    """Distribution of each vital sign's next level by state and action, each [1440 * 8, levels].
 
     Given state and action the four vital signs move independently, each by its own uniforms, so
     each one's distribution follows from `step` on every cell between the points where those decide.
@@ -145,7 +151,15 @@ def _transition_rows(version: str) -> sparse.csr_array:
             reached = kernels.sepsis_steps(state, action, np.ascontiguousarray(shared), corrected)
             level = np.unravel_index(reached, SIZES)[position]
             table[np.arange(len(state)), level] += np.prod([width for _, width in cells])
-        tables[name] = table
+        tables[name] = _frozen(table)
+    return tables
+
+
+@cache
+def _transition_rows(version: str) -> sparse.csr_array:
+    """Exact sparse [1440 * 8, 1440] matrix; ends are states like others here."""
+    state, action = (rows.reshape(-1) for rows in np.indices((N_STATES, N_ACTIONS), dtype=np.int32))
+    tables = vital_tables(version)
     vitals = np.einsum("rh,rb,ro,rg->rhbog", *(tables[name] for name in VITAL_SIGNS))
     row, *levels = np.nonzero(vitals)
     antibiotics, ventilation, vasopressors = np.unravel_index(action[row], (2, 2, 2))
@@ -296,6 +310,12 @@ def _cells(points: tuple[float, ...]) -> list[tuple[float, float]]:
 
 def _level(name: str, level: str) -> int:
     return next(variable.levels.index(level) for variable in STATES if variable.name == name)
+
+
+def check_prevalence(prevalence: float) -> None:
+    """Refuse what is no probability."""
+    if not 0 <= prevalence <= 1:
+        raise ValueError(f"prevalence {prevalence}: give a probability")
 
 
 def check_version(version: str) -> bool:

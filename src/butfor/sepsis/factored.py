@@ -1,0 +1,86 @@
+"""The sepsis simulator variable by variable: what someone may know of its structure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from butfor.pomdp.factors import ACTION, Factored
+from butfor.sepsis.dynamics import (
+    ACTIONS,
+    GLUCOSE_AT_FIRST,
+    N_ACTIONS,
+    N_STATES,
+    OUTCOMES,
+    OXYGEN_AT_FIRST,
+    STATES,
+    THREE_AT_FIRST,
+    check_prevalence,
+    outcome_of,
+    vital_tables,
+)
+from butfor.variables import unravel
+
+# what the next level of each vital sign hangs on
+PARENTS = {
+    "heart rate": ("heart rate", "antibiotics", "action:antibiotics"),
+    "blood pressure": (
+        "diabetes",
+        "blood pressure",
+        "antibiotics",
+        "vasopressors",
+        "action:antibiotics",
+        "action:vasopressors",
+    ),
+    "oxygen": ("oxygen", "ventilation", "action:ventilation"),
+    "glucose": ("diabetes", "glucose", "action:vasopressors"),
+}
+
+
+def factored(
+    version: str = "corrected",
+    *,
+    hidden: Sequence[str] = ("diabetes", "glucose"),
+    prevalence: float = 0.2,
+) -> Factored:
+    """Return the true model variable by variable: its `model()` is that of `pomdp`.
+
+    Diabetes is static, treatment flags copy the action, each vital sign has a table. To learn some
+    of them from a log give it to `fit_pomdp`.
+    """
+    check_prevalence(prevalence)
+    moves: dict[str, Any] = {name: _table(name, version) for name in PARENTS}
+    off: dict[str, Any] = {}
+    for variable in ACTIONS:
+        moves[variable.name] = ACTION + variable.name
+        off[variable.name] = (), [1.0, 0.0]
+    return Factored.from_tables(
+        STATES,
+        moves,
+        actions=ACTIONS,
+        hidden=hidden,
+        initial={
+            "diabetes": ((), [1 - prevalence, prevalence]),
+            "heart rate": ((), THREE_AT_FIRST),
+            "blood pressure": ((), THREE_AT_FIRST),
+            "oxygen": ((), OXYGEN_AT_FIRST),
+            "glucose": (("diabetes",), GLUCOSE_AT_FIRST),
+            **off,
+        },
+        outcome=outcome_of(),
+        outcomes=OUTCOMES,
+    )
+
+
+def _table(name: str, version: str) -> tuple[tuple[str, ...], Any]:
+    """Parents and table of a vital sign, from its rows by the whole state."""
+    rows = vital_tables(version)[name]
+    state, action = np.divmod(np.arange(N_STATES * N_ACTIONS), N_ACTIONS)
+    codes = dict(unravel(STATES, state))
+    codes |= {ACTION + key: code for key, code in unravel(ACTIONS, action).items()}
+    parents = PARENTS[name]
+    table = np.empty((*(codes[parent].max() + 1 for parent in parents), rows.shape[1]))
+    table[tuple(codes[parent] for parent in parents)] = rows
+    return parents, table
