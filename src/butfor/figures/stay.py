@@ -49,10 +49,14 @@ LEVELS = 82  # room for the names of their levels
 TOTAL = NAMES + LEVELS + PLOT
 YELLOW = "#FBF1D0"
 BROWN = "#7A4B00"
+VIOLET = "#EDE9F7"
+PURPLE = "#4B3A80"
 LIMIT = "#B23A00"
 AMBER = "#F2B233"
 ENOUGH = "#CFE3D6"
 SOLID, DOTS = [1, 0], [2, 3]
+MODEL = "Model, under the policy"
+INFERRED = "Inferred from the whole record"
 FAINT = 0.005  # probabilities below are not shaded: nobody would see it
 SHORT = 30  # horizons up to this are the axis of every stay
 Datasets = dict[str, list[Row]]
@@ -61,6 +65,7 @@ NAMES_OF_DATA = (
     "frame",
     "ticks",
     "shade",
+    "inferred",
     "happened",
     "ends",
     "draws",
@@ -137,14 +142,13 @@ def _strip_layers(layout: Layout) -> list[alt.Chart]:
     """Draw each strip's box, the name of its variable and those of the levels; the axis."""
     boxes: list[Row] = []
     for strip in layout.strips:
-        hidden = strip.kind == "side"
-        below = ["never given", "to the model"] if hidden else []
-        boxes.append(_box(strip.variable.name, below, strip.top, strip.bottom, hidden=hidden))
+        look = BOXES.get(strip.kind, {})
+        boxes.append(_box(strip.variable.name, strip.top, strip.bottom, **look))
     if layout.with_model:
         top = layout.evidence_top
-        boxes.append(_box("Similar past cases", [], top, top + EVIDENCE))
+        boxes.append(_box("Similar past cases", top, top + EVIDENCE))
         top = layout.places_top
-        boxes.append(_box("Model: outcome by then", [], top, top + PLACES))
+        boxes.append(_box("Model: outcome by then", top, top + PLACES))
     base = alt.Chart(data(boxes))
     ink = alt.Color("ink:N", scale=None)
     left: Row = {"align": "left", "lineHeight": LINE_HEIGHT, "x": PLOT - TOTAL}
@@ -178,48 +182,66 @@ def _strip_layers(layout: Layout) -> list[alt.Chart]:
     return layers
 
 
-def _box(name: str, below: list[str], top: float, bottom: float, *, hidden: bool = False) -> Row:
+# strips that differ from others, by kind: words below the name, background, ink
+BOXES: dict[str, Row] = {
+    "side": {"below": ["never given", "to the model"], "fill": YELLOW, "ink": BROWN},
+    "inferred": {"below": ["inferred"], "fill": VIOLET, "ink": PURPLE},
+    "policy": {"below": ["under the policy"], "ink": PURPLE},
+}
+
+
+def _box(
+    name: str,
+    top: float,
+    bottom: float,
+    *,
+    below: Sequence[str] = (),
+    fill: str = "white",
+    ink: str = BLACK,
+) -> Row:
     room = int((bottom - top) // LINE_HEIGHT) - len(below)
     names = wrap(name, NAMES - 6, TEXT, bold=True, lines=max(1, room + 1))
     y_name = (top + bottom) / 2 - LINE_HEIGHT * (len(names) + len(below) - 1) / 2
     return {
         "name": names,
-        "below": below,
+        "below": list(below),
         "top": top,
         "bottom": bottom,
         "y_name": y_name,
         "y_below": y_name + LINE_HEIGHT * len(names),
-        "fill": YELLOW if hidden else "white",
-        "ink": BROWN if hidden else BLACK,
+        "fill": fill,
+        "ink": ink,
     }
 
 
-def _model_layers(layout: Layout) -> list[alt.Chart]:
-    """Draw what the model says: shading, evidence, outcomes by step."""
+def _shading(layout: Layout, name: str, words: str, color: str) -> alt.Chart:
+    """Draw the probability of levels: the likelier, the darker."""
     chance = (
         "datum.p < 0.001 ? 'under 0.1%' : datum.p > 0.999 ? 'over 99.9%' : "
         "format(100 * datum.p, datum.p < 0.01 || datum.p > 0.99 ? '.1f' : '.0f') + '%'"
     )
     fields = ["variable", "step", "level", "model"]
-    cells = (
-        _placed("shade")
-        .transform_calculate(
-            left="datum.step - 0.5",
-            right="datum.step + 0.5",
-            strength="0.05 + 0.61 * datum.p",
-            model=f"'{MODEL}: ' + ({chance})",
-        )
-        .mark_rect(color=BLUE, strokeWidth=0)
+    cells = _placed(name).transform_calculate(
+        left="datum.step - 0.5",
+        right="datum.step + 0.5",
+        strength="0.05 + 0.61 * datum.p",
+        model=f"'{words}: ' + ({chance})",
     )
+    return cells.mark_rect(color=color, strokeWidth=0).encode(
+        x=_x("left"),
+        x2="right:Q",
+        y=_y(layout, "top"),
+        y2="bottom:Q",
+        opacity=alt.Opacity("strength:Q", scale=None),
+        tooltip=[alt.Tooltip(f"{field}:N") for field in fields],
+    )
+
+
+def _model_layers(layout: Layout) -> list[alt.Chart]:
+    """Draw what the model says: shading, evidence, outcomes by step."""
     layers = [
-        cells.encode(
-            x=_x("left"),
-            x2="right:Q",
-            y=_y(layout, "top"),
-            y2="bottom:Q",
-            opacity=alt.Opacity("strength:Q", scale=None),
-            tooltip=[alt.Tooltip(f"{field}:N") for field in fields],
-        )
+        _shading(layout, name, words, color)
+        for name, words, color in (("shade", MODEL, BLUE), ("inferred", INFERRED, BLACK))
     ]
     if not layout.with_model:
         return layers
@@ -324,14 +346,14 @@ def _end_layers(layout: Layout) -> list[alt.Chart]:
     return layers
 
 
-MODEL = "Model, under the policy"
-
-
 def _legend_layers(layout: Layout) -> list[alt.Chart]:
     """Draw the legend, in as many rows above all as that takes."""
     entries: list[Row] = [{"text": "What happened", "color": BLACK, "dash": SOLID, "wide": 3}]
     if layout.with_model:
         entries.append({"text": f"{MODEL} (darker: likelier)", "color": "#5BA3CF", "box": True})
+    if layout.inferred:
+        words = "Inferred: hidden state given the whole record"
+        entries.append({"text": words, "color": "#77737F", "box": True})
     if limit_rows(layout):
         entries.append({"text": "Normal range", "color": LIMIT, "dash": DOTS, "wide": 2})
     if layout.with_model:
@@ -399,7 +421,7 @@ def stay_datasets(
     ----------
     steps, courses, course_steps, draws
         Its rows of the tables of an audit with these names, in order. Without `courses` only what
-        happened is drawn.
+        happened is drawn. Rows of `courses` whose `world` is "observed" say what was inferred.
     outcome
         How it ended, by number; -1: without an outcome.
     first
@@ -423,11 +445,22 @@ def stay_datasets(
     if first >= 0:
         found["first"] = [{"at": first + 0.5}]
     found["words"] = _words(layout, length, last, outcome, first)
-    if courses is not None and course_steps is not None:
-        found |= _model_rows(layout, courses, course_steps, last)
+    if courses is not None:
+        target, inferred = split_worlds(courses)
+        found["inferred"] = _shade_rows(layout.inferred, inferred, last)
+        if course_steps is not None:
+            found |= _model_rows(layout, target, course_steps, last)
     if draws is not None and len(draws):
         found |= _draw_rows(layout, draws, last)
     return found
+
+
+def split_worlds(courses: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the rows under the target and those of what was inferred, which older audits lack."""
+    if "world" not in courses:
+        return courses, courses.iloc[:0]
+    observed = (courses["world"] == "observed").to_numpy()
+    return courses[~observed], courses[observed]
 
 
 def _last_step(layout: Layout, length: int, course_steps: pd.DataFrame | None) -> int:
@@ -458,6 +491,8 @@ def _observed(
     found = []
     for strip in layout.strips:
         name, levels = strip.variable.name, strip.variable.levels
+        if strip.kind in ("inferred", "policy"):
+            continue
         if strip.kind == "side":
             codes = _codes(steps[f"side.{name}"].tolist(), levels)
         elif strip.kind == "state" or layout.runs(name):
@@ -494,25 +529,31 @@ def _words(layout: Layout, length: int, last: int, outcome: int, first: int) -> 
     return rows
 
 
+def _course_rows(courses: pd.DataFrame, last: int) -> list[tuple[str, str, int, float]]:
+    """Variable, level, step and probability of each row up to a step."""
+    columns = (courses[name].tolist() for name in ("variable", "level", "step", "probability"))
+    return [row for row in zip(*columns, strict=True) if row[2] <= last]
+
+
+def _shade_rows(
+    numbers: Mapping[tuple[str, str], int], courses: pd.DataFrame, last: int
+) -> list[Row]:
+    """Levels that have a number, and how likely they are."""
+    return [
+        {"step": step, "k": numbers[variable, level], "p": round(p, 4)}
+        for variable, level, step, p in _course_rows(courses, last)
+        if p >= FAINT and (variable, level) in numbers
+    ]
+
+
 def _model_rows(
     layout: Layout, courses: pd.DataFrame, course_steps: pd.DataFrame, last: int
 ) -> Datasets:
-    shade: list[Row] = []
     by_then = np.zeros((last + 1, len(layout.outcomes)))
     places = {outcome.name: number for number, outcome in enumerate(layout.outcomes)}
-    for variable, level, step, p in zip(
-        courses["variable"].tolist(),
-        courses["level"].tolist(),
-        courses["step"].tolist(),
-        courses["probability"].tolist(),
-        strict=True,
-    ):
-        if step > last:
-            continue
+    for variable, level, step, p in _course_rows(courses, last):
         if variable == "" and level in places:
             by_then[step, places[level]] = p
-        elif p >= FAINT and (variable, level) in layout.courses:
-            shade.append({"step": step, "k": layout.courses[variable, level], "p": round(p, 4)})
     cell = PLOT / (last + 1)
     evidence = []
     for step, mass, cases in zip(
@@ -529,6 +570,7 @@ def _model_rows(
                     "text": text if fits else "",
                 }
             )
+    shade = _shade_rows(layout.courses, courses, last)
     return {"shade": shade, "evidence": evidence, **_place_rows(layout, by_then)}
 
 
@@ -604,7 +646,7 @@ def _draw_rows(layout: Layout, draws: pd.DataFrame, last: int) -> Datasets:
         beside = round(_beside(int(draw), count), 3)
         for strip in layout.strips:
             name = strip.variable.name
-            if strip.kind == "side":
+            if strip.kind in ("side", "inferred", "policy"):
                 continue
             if strip.kind == "state" or layout.runs(name):
                 level, known = codes[name].copy(), inside
@@ -638,25 +680,24 @@ def _beside(draw: int, draws: int) -> float:
 def stay_table(layout: Layout, datasets: Mapping[str, Sequence[Row]]) -> list[list[str]]:
     """Return the numbers of the picture: the head of a table, then a row a step."""
     levels = level_rows(layout)
-    names = [strip.variable.name for strip in layout.strips]
+    names = [s.variable.name for s in layout.strips if s.kind not in ("inferred", "policy")]
     happened: dict[tuple[int, str], str] = {}
     for row in datasets["happened"]:
         level = levels[row["k"]]
         happened[row["step"], level["variable"]] = level["level"]
-    model: dict[tuple[int, str], list[str]] = {}
-    for row in sorted(datasets["shade"], key=lambda row: -row["p"]):
-        level = levels[row["k"]]
-        words = f"{level['level']} {percent(row['p'])}"
-        model.setdefault((row["step"], level["variable"]), []).append(words)
+    model = _likely(levels, datasets["shade"])
+    inferred = _likely(levels, datasets["inferred"])
+    told = [s.variable.name for s in layout.strips if s.kind == "inferred" and inferred]
     evidence = {row["step"]: f"{row['cases']:g}" for row in datasets["evidence"]}
     fills = {look["color"]: look["outcome"] for look in layout.looks} | {NOT_YET: layout.none}
     by_then: dict[tuple[int, str], str] = {}
     for row in datasets["places"]:
         by_then[row["step"], fills[row["fill"]]] = percent(row["high"] - row["low"])
-    said = [strip.variable.name for strip in layout.strips if strip.kind != "side"]
+    said = [s.variable.name for s in layout.strips if s.kind not in ("side", "inferred")]
     said = [name for name in said if datasets["shade"] and (0, name) in model]
     ends = [*(outcome.name for outcome in layout.outcomes), layout.none] if by_then else []
-    head = ["Step", *names, *(f"Model: {name}" for name in said)]
+    head = ["Step", *names, *(f"Inferred: {name}" for name in told)]
+    head += [f"Model: {name}" for name in said]
     head += ["Similar past cases"] * bool(evidence) + [f"Model: {name} by then" for name in ends]
     rows = [head]
     last = int(datasets["frame"][0]["high"] - 0.5)
@@ -665,9 +706,20 @@ def stay_table(layout: Layout, datasets: Mapping[str, Sequence[Row]]) -> list[li
             [
                 str(step),
                 *(happened.get((step, name), "") for name in names),
+                *(", ".join(inferred.get((step, name), [])) for name in told),
                 *(", ".join(model.get((step, name), [])) for name in said),
                 *([evidence.get(step, "")] if evidence else []),
                 *(by_then.get((step, name), "under 0.5%") for name in ends),
             ]
         )
     return rows
+
+
+def _likely(levels: Sequence[Row], rows: Sequence[Row]) -> dict[tuple[int, str], list[str]]:
+    """Levels with their probability in words, the likeliest first, by step and variable."""
+    found: dict[tuple[int, str], list[str]] = {}
+    for row in sorted(rows, key=lambda row: -row["p"]):
+        level = levels[row["k"]]
+        words = f"{level['level']} {percent(row['p'])}"
+        found.setdefault((row["step"], level["variable"]), []).append(words)
+    return found
