@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import butfor as bf
 from butfor import figures
 from butfor.cli import app
-from butfor.figures.stay import NAMES_OF_DATA
+from butfor.figures.stay_rows import NAMES_OF_DATA
 from butfor.figures.strips import Layout, level_rows
 from butfor.pages import STATIC, Stays
 from butfor.report import content

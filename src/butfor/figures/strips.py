@@ -12,6 +12,7 @@ import numpy as np
 from butfor.figures.style import GREEN, LINE_HEIGHT, VERMILLION, Row
 from butfor.variables import Outcome, Variable
 
+PLOT = 500  # width of the part with the steps
 LEVEL = 21  # height of a level
 HIDDEN_LEVEL = 16  # of a hidden variable, which has two strips
 MOST = 8  # levels at full height; with more of them they get thinner and some go unnamed

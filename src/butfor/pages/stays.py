@@ -12,7 +12,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.audit import Audit
-from butfor.figures.stay import FAINT, split_worlds, stay_datasets, stay_table, stay_template
+from butfor.figures.stay import stay_template
+from butfor.figures.stay_rows import FAINT, split_worlds, stay_datasets, stay_table
 from butfor.figures.strips import Layout
 from butfor.figures.style import ESTIMATE
 from butfor.flags import describe_action
