@@ -23,6 +23,7 @@ from butfor.kernels.latent import (
     behavior_row,
     branch_from,
     first_states,
+    go_on,
     look_away_from,
     look_back_from,
     make_trace,
@@ -77,7 +78,7 @@ class Pairs(NamedTuple):
     coupling: Coupling  # how transitions come about
     showing: Coupling  # how observations do
     shared: bool  # whether the noise of the logged action carries over, by Gumbel-Max
-    certain: bool  # whether every state always shows the same, or the target sees the state
+    certain: bool  # whether every state always shows the same
 
 
 class PairWork(NamedTuple):
@@ -146,20 +147,32 @@ def make_passed(pairs: Pairs, walking: bool) -> Passed:
 
 
 @bare
-def begin(pairs, work, episode):
-    """Put both worlds where the episode began; False if the episode is impossible."""
-    trace = work.trace
-    if trace_back(pairs.hidden, pairs.behavior, trace, pairs.log, episode) == -np.inf:
+def begin(pairs, work, episode, since):
+    """Put both worlds where the episode was at step `since`; False if it is impossible."""
+    trace, log, target = work.trace, pairs.log, pairs.target
+    if trace_back(pairs.hidden, pairs.behavior, trace, log, episode) == -np.inf:
         return False
     first_states(pairs.hidden, trace)
-    node = 0
-    if pairs.target.kind != FULL:
-        node = pairs.target.first[seen_at(pairs.log, episode, 0)]
-    work.size[0] = 0
-    for k in range(trace.size[0]):
-        if trace.mass[0, k] > 0.0:
-            cell = pairs.target.cell[trace.support[0, k], node]
-            add(work.mass, work.cells, work.size, 0, k, cell, trace.mass[0, k])
+    shown = seen_at(log, episode, 0)
+    node = target.first[shown] if target.kind == MEMORY else shown
+    for t in range(since):
+        go_on(pairs.hidden, trace, log, episode, t)
+        shown = seen_at(log, episode, t + 1)
+        if target.kind == MEMORY and shown >= 0:
+            node = target.following[node, log.action[log.start[episode] + t], shown]
+    if target.kind == LAST:
+        node = shown
+    elif target.kind == FULL:
+        node = 0
+    ended = since == log.stop[episode] - log.start[episode]
+    side = since % 2
+    work.size[side] = 0
+    for k in range(trace.size[since]):
+        h = trace.support[since, k]
+        if trace.mass[side, k] > 0.0 and pairs.hidden.outcome[h] < 0:
+            at = target.cell[h, node]
+            place = 0 if ended else k
+            add(work.mass, work.cells, work.size, side, place, at, trace.mass[side, k])
     return True
 
 
@@ -311,9 +324,10 @@ def push_cells(pairs, work, passed, now, k, i, seen_row, count, observation):
             apart = apart or hidden.classes[row] & hidden.classes[seen_row] == 0
             if passed.row.size > 0:
                 note_row(hidden.rows, work.p_state, passed, row, seen_row, share)
-            if apart and pairs.certain and passed.row.size == 0:
+            if apart and pairs.certain:
                 choice = target.choice[cell] + j - first
                 passed.sums[EARNED] += share * target.earned[choice]
+                passed.sums[ABSOLUTE] += share * target.absolute[choice]
                 for o in range(len(passed.outcome)):
                     passed.outcome[o] += share * target.ended[choice, o]
                 for e in range(start[choice], start[choice + 1]):
@@ -343,7 +357,10 @@ def push_cells(pairs, work, passed, now, k, i, seen_row, count, observation):
             at = alone_cells[slot]
             add(work.mass, work.cells, work.size, later, place, at, share * alone[at])
     for slot in range(arrived):
-        alone[alone_cells[slot]] = 0.0
+        at = alone_cells[slot]
+        if passed.shown.size > 0:
+            passed.shown[hidden.shows[target.state[at]]] += alone[at]
+        alone[at] = 0.0
 
 
 @bare
@@ -385,10 +402,12 @@ def push_row(pairs, work, passed, later, cell, action, share, row, seen_row, cou
             place = trace.onward[b]
             if hidden.outcome[h] >= 0:
                 passed.outcome[hidden.outcome[h]] += moved
-            elif pairs.certain and passed.row.size == 0:
+            elif pairs.certain:
                 node = 0
                 if target.kind != FULL:
                     node = next_node(target, cell, action, hidden.shows[h])
+                if passed.shown.size > 0:
+                    passed.shown[hidden.shows[h]] += moved
                 at = target.cell[h, node]
                 add(work.mass, work.cells, work.size, later, place, at, moved)
             else:
@@ -430,28 +449,30 @@ def exact_pairs(
     pairs,
     work,
     passed,
+    since,
     discount,
     values_after,
     outcomes_after,
     outcome_mass,
     expected_return,
 ):
-    """Push both worlds of episodes first .. last - 1 through their steps.
+    """Push both worlds of episodes first .. last - 1 through their steps, from `since` [n] on.
 
-    What follows from a cell with h steps left is known: `values_after` [H + 1, C],
-    `outcomes_after` [H + 1, C, O + 1]. Writes `outcome_mass` [n, O + 1] (last: none) and
-    `expected_return` [n]. Returns -1, or the first impossible episode.
+    Until then the target did as was done. Returns are counted from there. What follows from a cell
+    with h steps left is known: `values_after` [H + 1, C], `outcomes_after` [H + 1, C, O + 1].
+    Writes `outcome_mass` [n, O + 1] (last: none) and `expected_return` [n]. Returns -1, or the
+    first impossible episode.
     """
     ends = outcome_mass.shape[1] - 1
     log = pairs.log
     for episode in range(first, last):
-        if not begin(pairs, work, episode):
+        if not begin(pairs, work, episode, since[episode]):
             return episode
         weight = 1.0
         earned = 0.0
         passed.outcome[:] = 0.0
         length = log.stop[episode] - log.start[episode]
-        for t in range(length):
+        for t in range(since[episode], length):
             passed.sums[:] = 0.0
             push_pairs(pairs, work, passed, episode, t)
             earned += weight * passed.sums[EARNED]
@@ -513,7 +534,7 @@ def walk_pairs(
     keep = steps.seen.shape[0] > 0
     log = pairs.log
     for episode in range(first, last):
-        if not begin(pairs, work, episode):
+        if not begin(pairs, work, episode, 0):
             return episode
         for place in range(own_start[episode], own_start[episode + 1]):
             cases.own[own_row[place]] += own_count[place]
@@ -539,8 +560,10 @@ def walk_pairs(
                 steps.influence[episode, t] = passed.sums[MOVED] / going
                 weigh_cases(passed, counts, cases, thin, steps, episode, t)
             if keep:
-                steps.seen[episode, t + 1] = passed.shown
-                steps.ended[episode, t + 1] = passed.outcome
+                for o in range(len(passed.shown)):
+                    steps.seen[episode, t + 1, o] = passed.shown[o]
+                for o in range(len(passed.outcome)):
+                    steps.ended[episode, t + 1, o] = passed.outcome[o]
                 keep_latent(pairs, work, 1 - t % 2, steps.latent, episode, t + 1)
         now = (length + log.left[episode]) % 2
         for slot in range(work.size[now, 0]):

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from butfor import kernels
 from butfor.checks import check_choice, check_discount, check_horizon
 from butfor.episodes import Episodes
+from butfor.mdp import total_by
 from butfor.policy import estimate_behavior
 from butfor.pomdp.beliefs import history_rows
 from butfor.pomdp.model import TabularPOMDP, as_rows
@@ -109,7 +110,7 @@ def prepare_hidden_task(
         coupling=chosen.coupling(int(model.dynamics.labels.max()) + 1),
         showing=chosen.coupling(model.n_observations),
         shared=shared,
-        certain=model.shows is not None or isinstance(policy, LatentPolicy),
+        certain=model.shows is not None,
     )
     return HiddenTask(log, model, steps, policy, pairs)
 
@@ -256,35 +257,77 @@ def _target(
     return target._replace(**_choices(model, target))
 
 
+def next_cells(
+    model: TabularPOMDP, target: kernels.Target
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """All moves of the model alone: the cell before, the entry taken, the cell after.
+
+    An entry comes once for each observation that it may show; the cell after an end does not matter
+    and is 0.
+    """
+    cell, taken = expand(target.rows.start, target.row)
+    choice, entry = _entries_of_choices(model, target, cell, taken)
+    choice, entry, arrived, _ = _arrivals(model, target, cell, taken, choice, entry)
+    return cell[choice], entry, arrived
+
+
+def _entries_of_choices(
+    model: TabularPOMDP, target: kernels.Target, cell: NDArray[Any], taken: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Choice and entry of the model for each entry that a choice may take."""
+    row = target.state[cell].astype(np.int64) * model.n_actions + target.rows.label[taken]
+    return expand(model.dynamics.start, row)
+
+
+def _arrivals(
+    model: TabularPOMDP,
+    target: kernels.Target,
+    cell: NDArray[Any],
+    taken: NDArray[Any],
+    choice: NDArray[Any],
+    entry: NDArray[Any],
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], Floats]:
+    """Choice, entry, cell after and probability of what is shown there; an end shows nothing."""
+    reached = model.dynamics.next_state[entry]
+    over = model.outcome[reached] >= 0
+    if target.kind == kernels.FULL:
+        arrived = np.where(over, 0, target.cell[reached, 0])
+        return choice, entry, arrived, np.ones(len(entry))
+    emission = model.arrays.emission
+    ended, going = np.flatnonzero(over), np.flatnonzero(~over)
+    which, shown = expand(emission.start, reached[going])
+    going = going[which]
+    node = emission.label[shown]
+    if target.kind == kernels.MEMORY:
+        before, action = target.node[cell[choice[going]]], target.rows.label[taken[choice[going]]]
+        node = target.following[before, action, node]
+    arrived = np.concatenate([np.zeros(len(ended), np.int32), target.cell[reached[going], node]])
+    chance = np.concatenate([np.ones(len(ended)), emission.probability[shown]])
+    both = np.concatenate([ended, going])
+    return choice[both], entry[both], arrived, chance
+
+
 def _choices(model: TabularPOMDP, target: kernels.Target) -> dict[str, Any]:
     """What the model alone makes of each choice: a cell and one of its actions."""
     dynamics = model.dynamics
     size = np.diff(target.rows.start)[target.row]
-    cell, taken = _expand(target.rows.start, target.row)
-    action = target.rows.label[taken]
+    cell, taken = expand(target.rows.start, target.row)
     choices = len(cell)
-    row = target.state[cell].astype(np.int64) * model.n_actions + action
-    choice, entry = _expand(dynamics.start, row)
-    share, reached = dynamics.probability[entry], dynamics.next_state[entry]
-    reward = dynamics.reward[entry]
-    end = model.outcome[reached]
+    choice, entry = _entries_of_choices(model, target, cell, taken)
+    share, reward = dynamics.probability[entry], dynamics.reward[entry]
+    end = model.outcome[dynamics.next_state[entry]]
     ended = np.zeros((choices, len(model.outcomes)))
     np.add.at(ended, (choice[end >= 0], end[end >= 0]), share[end >= 0])
-    earned, absolute = (np.bincount(choice, share * r, choices) for r in (reward, np.abs(reward)))
-    going = end < 0
-    choice, share, reached = choice[going], share[going], reached[going]
-    if target.kind == kernels.FULL:
-        arrived = target.cell[reached, 0]
-    else:
-        emission = model.arrays.emission
-        which, shown = _expand(emission.start, reached)
-        choice, reached = choice[which], reached[which]
-        share = share[which] * emission.probability[shown]
-        node = emission.label[shown]
-        if target.kind == kernels.MEMORY:
-            node = target.following[target.node[cell[choice]], action[choice], node]
-        arrived = target.cell[reached, node]
-    moves = sparse.csr_array((share, (choice, arrived)), shape=(choices, len(target.state)))
+    earned, absolute = (total_by(choice, share * r, choices) for r in (reward, np.abs(reward)))
+    choice, entry, arrived, chance = _arrivals(model, target, cell, taken, choice, entry)
+    going = model.outcome[dynamics.next_state[entry]] < 0
+    moves = sparse.csr_array(
+        (
+            (dynamics.probability[entry] * chance)[going],
+            (choice[going], arrived[going]),
+        ),
+        shape=(choices, len(target.state)),
+    )
     moves.sum_duplicates()
     return {
         "choice": np.cumsum(size) - size,
@@ -304,7 +347,7 @@ def cell_tables(task: HiddenTask, discount: float) -> tuple[Floats, Floats]:
     check_discount(discount)
     target = task.pairs.target
     cells, choices = len(target.state), len(target.earned)
-    cell, taken = _expand(target.rows.start, target.row)
+    cell, taken = expand(target.rows.start, target.row)
     average = sparse.csr_array(
         (target.rows.probability[taken], (cell, np.arange(choices))), shape=(cells, choices)
     )
@@ -365,7 +408,7 @@ def refuse_impossible(
     )
 
 
-def _expand(start: NDArray[np.int64], row: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+def expand(start: NDArray[np.int64], row: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     """List the entries of rows: for each entry, which of the rows it is of, and its place."""
     size = np.diff(start)[row]
     which = np.repeat(np.arange(len(row)), size)
