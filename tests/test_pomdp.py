@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import butfor as bf
-from butfor.pomdp.chain import model_value, walk_hidden
+from butfor.pomdp.chain import walk_hidden
 from butfor.pomdp.task import prepare_hidden_task
 from tests.hidden import log_of, plain_agent, plain_model, random_agents, random_pomdp
 from tests.reference import pomdp as reference
@@ -105,8 +105,7 @@ def test_mean_over_every_episode_is_the_law_of_the_target(
         law[seen.outcome] += mass
     np.testing.assert_allclose(weight.sum(), 1.0, rtol=0, atol=1e-12)
     np.testing.assert_allclose(weight @ result.probability, law, rtol=0, atol=1e-12)
-    task = prepare_hidden_task(log, model, target, behavior=behavior)
-    value = model_value(task)
+    value = bf.pomdp_value(model, target, horizon=HORIZON)
     np.testing.assert_allclose(weight @ result.expected_return, value, rtol=0, atol=1e-12)
 
 

@@ -10,9 +10,10 @@ from butfor.checks import check_discount
 from butfor.episodes import Offsets
 from butfor.mdp import total_by
 from butfor.pomdp.beliefs import first_beliefs, next_beliefs
+from butfor.pomdp.cells import cell_tables
 from butfor.pomdp.latent import trace_posterior
 from butfor.pomdp.policies import BeliefPolicy, FiniteController, LatentPolicy, Policy
-from butfor.pomdp.task import HiddenTask, cell_tables, first_cells
+from butfor.pomdp.task import HiddenTask
 from butfor.streams import Keys, Progress, episode_keys, in_blocks
 from butfor.variables import Floats, Integers
 
@@ -31,7 +32,7 @@ def exact_outcomes(
 
     The target takes over at step `since` [n], by default at the first; returns count from there.
     """
-    values, outcomes = cell_tables(task, discount)
+    values, outcomes = cell_tables(task.pairs.target, task.horizon, discount)
     begins = np.zeros(len(task.episodes), np.int64) if since is None else since
     probability = np.zeros((len(task.episodes), outcomes.shape[2]))
     expected_return = np.zeros(len(task.episodes))
@@ -72,19 +73,13 @@ def hidden_contributions(
 
 def first_values(task: HiddenTask, discount: float = 1.0) -> Floats:
     """Expected return by the model alone, from what was seen first in each episode, [n]."""
-    values, _ = cell_tables(task, discount)
+    values, _ = cell_tables(task.pairs.target, task.horizon, discount)
     target, model = task.pairs.target, task.model
     seen, place = np.unique(task.episodes.first_state, return_inverse=True)
     beliefs = first_beliefs(model, seen)
     node = np.zeros(len(seen), np.int64) if target.kind == kernels.FULL else target.first[seen]
     cell = target.cell[:, node].T  # [seen, H], -1 where it cannot be
     return np.asarray((beliefs * np.where(cell >= 0, values[-1][cell], 0.0)).sum(axis=1)[place])
-
-
-def model_value(task: HiddenTask, discount: float = 1.0) -> float:
-    """Expected return of the target by the model alone, from its own first states."""
-    values, _ = cell_tables(task, discount)
-    return float(first_cells(task) @ values[-1])
 
 
 def drawn_outcomes(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from butfor import kernels
+from butfor.pomdp.cells import expand, next_cells
 from butfor.pomdp.latent import trace_posterior
-from butfor.pomdp.task import HiddenTask, expand, next_cells
+from butfor.pomdp.task import HiddenTask
 from butfor.variables import Floats
 
 
