@@ -1,7 +1,5 @@
 """Small audits that tests of pages share: of sepsis, of another trade, and of hostile texts."""
 
-from dataclasses import asdict, replace
-
 import numpy as np
 import pandas as pd
 
@@ -13,31 +11,27 @@ HOSTILE = "</script><script>alert('x')</script><img src=x onerror=alert(1)> \"'&
 
 def sepsis_audit(episodes=300, **options):
     """An audit of simulated patients, whose glucose and diabetes the model never saw."""
-    log = bf.sepsis.simulate(
-        bf.sepsis.behavior_policy("icml2019"), episodes, version="icml2019", seed=4
-    ).hide("glucose", "diabetes")
+    log = _patients(episodes)
     model = bf.fit_mdp(log)
     given = {"flags": 12, "draws": 3, "resamples": 20} | options
     record = {"words": {"episode": "stay"}}
     return bf.run_audit(log, model, bf.policy_iteration(model), record=record, **given)
 
 
-def hidden_audit(**options):
-    """The audit of sepsis as a model with a hidden state tells it; courses under it are made up."""
-    audit = sepsis_audit(**options)
-    model = bf.sepsis.pomdp("icml2019")
+def hidden_audit(episodes=300, **options):
+    """An audit of the same patients by the true model, which infers glucose and diabetes."""
+    log = _patients(episodes)
+    target = bf.policy_iteration(bf.fit_mdp(log))
     behavior = bf.LatentPolicy(bf.sepsis.behavior_policy("icml2019"))
-    shown = np.flatnonzero(audit.episodes["id"].isin(audit.courses["id"]))
-    log = audit.log().select(shown)
-    inferred = bf.latent_posterior(log, model, behavior=behavior).frame()
-    alive = audit.course_steps[["id", "step", "mass"]]
-    start = inferred[inferred["step"] == 0].drop(columns="step").merge(alive, on="id")
-    start["probability"] *= start.pop("mass")
-    courses = pd.concat([audit.courses, start[audit.courses.columns]]).assign(world="target")
-    courses = pd.concat([courses, inferred.assign(world="observed")], ignore_index=True)
-    hidden = [asdict(variable) for variable in model.hidden_variables]
-    variables = audit.meta["variables"] | {"hidden": hidden}
-    return replace(audit, courses=courses, meta=audit.meta | {"variables": variables})
+    given = {"flags": 12, "draws": 3, "resamples": 20, "behavior": behavior} | options
+    record = {"words": {"episode": "stay"}}
+    return bf.run_audit(log, bf.sepsis.pomdp("icml2019"), target, record=record, **given)
+
+
+def _patients(episodes):
+    return bf.sepsis.simulate(
+        bf.sepsis.behavior_policy("icml2019"), episodes, version="icml2019", seed=4
+    ).hide("glucose", "diabetes")
 
 
 def trade_audit(

@@ -505,6 +505,7 @@ def test_what_was_inferred_stands_in_table_words_and_description(hidden):
     assert drawn == ["glucose", "the violet row of the picture"]
     assert "Inferred by the model from the whole record: diabetes, glucose." in stay["description"]
     assert "diabetes" not in dict(stay["given"])
+    assert "that look the same in the record: " in stay["first"]
     assert "glucose" in dict(stay["side"])
     told = Reader(render_report(hidden)).all_words()
     assert "Inferred by the model, which never saw it: diabetes, glucose." in told
@@ -530,7 +531,7 @@ def test_redacting_keeps_what_was_inferred_and_leaves_out_what_was_recorded(hidd
 
 
 def test_audits_without_hidden_variables_or_worlds_have_no_such_rows(audit, stays):
-    assert "world" not in audit.courses
+    assert "hidden" not in audit.meta["variables"]
     assert not {"inferred", "policy"} & {strip.kind for strip in stays.layout.strips}
     stay = stays.one(audit.flagged["id"].iloc[0])
     assert stay["inferred"] == []

@@ -236,12 +236,17 @@ class Stays:
         policy = int(np.argmax(chances))
         own = ((steps["state"] == state) & (steps["action"] == policy)).sum()
         cases = int(self.counts[state, policy] - own)
+        alike = (
+            "Past cases of that decision that look the same in the record"
+            if self.layout.hidden
+            else "Similar past cases for that decision"
+        )
         sure = "" if chances[policy] > 0.999 else f", with probability {percent(chances[policy])}"
         return (
             f"First difference, decided at step {first}, seen at step {first + 1}: the policy "
             f"gives {describe_action(self.layout.action, policy)}{sure}; given was "
             f"{describe_action(self.layout.action, given)}. "
-            f"Similar past cases for that decision: {cases}."
+            f"{alike}: {cases}."
         )
 
     def _fixed(self, steps: pd.DataFrame) -> list[list[str]]:
