@@ -24,7 +24,7 @@ def check_consistency(result: Counterfactuals, expected: Floats) -> Row:
     """Judge whether counterfactuals average to what the model alone expects."""
     z = consistency(result, expected)
     sentence = (
-        f"The counterfactuals average to {result.expected_return.mean():+.3f}, the model alone "
+        f"Replayed episodes average to {result.expected_return.mean():+.3f}, the model alone "
         f"expects {expected.mean():+.3f} of the policy: {abs(z):.1f} standard errors apart. More "
         "than 3 say that the model, or what is assumed of who saw what, does not fit the log; "
         "fewer do not say that it does."
@@ -50,7 +50,7 @@ def check_shared_rows(steps: Steps) -> Row:
     value = 1.0 if np.isnan(apart) else 1.0 - apart
     sentence = (
         f"{percent(value).capitalize()} of the rows that the policy's course meets share a label "
-        "with the observed one; across the others nothing of the patient carries over. Labels on "
+        "with the observed one; across the others nothing of the episode carries over. Labels on "
         "what nature decides (labels=) may raise it."
     )
     return "rows in common", value, at_least(value, SHARED), sentence
