@@ -11,13 +11,27 @@ HOSTILE = "</script><script>alert('x')</script><img src=x onerror=alert(1)> \"'&
 
 def sepsis_audit(episodes=300, **options):
     """An audit of simulated patients, whose glucose and diabetes the model never saw."""
-    log = bf.sepsis.simulate(
-        bf.sepsis.behavior_policy("icml2019"), episodes, version="icml2019", seed=4
-    ).hide("glucose", "diabetes")
+    log = _patients(episodes)
     model = bf.fit_mdp(log)
     given = {"flags": 12, "draws": 3, "resamples": 20} | options
     record = {"words": {"episode": "stay"}}
     return bf.run_audit(log, model, bf.policy_iteration(model), record=record, **given)
+
+
+def hidden_audit(episodes=300, **options):
+    """An audit of the same patients by the true model, which infers glucose and diabetes."""
+    log = _patients(episodes)
+    target = bf.policy_iteration(bf.fit_mdp(log))
+    behavior = bf.LatentPolicy(bf.sepsis.behavior_policy("icml2019"))
+    given = {"flags": 12, "draws": 3, "resamples": 20, "behavior": behavior} | options
+    record = {"words": {"episode": "stay"}}
+    return bf.run_audit(log, bf.sepsis.pomdp("icml2019"), target, record=record, **given)
+
+
+def _patients(episodes):
+    return bf.sepsis.simulate(
+        bf.sepsis.behavior_policy("icml2019"), episodes, version="icml2019", seed=4
+    ).hide("glucose", "diabetes")
 
 
 def trade_audit(

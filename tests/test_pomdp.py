@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import butfor as bf
-from butfor.pomdp.chain import model_value
+from butfor.pomdp.chain import walk_hidden
 from butfor.pomdp.task import prepare_hidden_task
 from tests.hidden import log_of, plain_agent, plain_model, random_agents, random_pomdp
 from tests.reference import pomdp as reference
@@ -105,8 +105,7 @@ def test_mean_over_every_episode_is_the_law_of_the_target(
         law[seen.outcome] += mass
     np.testing.assert_allclose(weight.sum(), 1.0, rtol=0, atol=1e-12)
     np.testing.assert_allclose(weight @ result.probability, law, rtol=0, atol=1e-12)
-    task = prepare_hidden_task(log, model, target, behavior=behavior)
-    value = model_value(task)
+    value = bf.pomdp_value(model, target, horizon=HORIZON)
     np.testing.assert_allclose(weight @ result.expected_return, value, rtol=0, atol=1e-12)
 
 
@@ -174,6 +173,73 @@ def test_model_in_which_all_is_seen_gives_the_answer_of_the_mdp(mechanism, actio
     )
     np.testing.assert_allclose(hidden.probability, plain.probability, rtol=0, atol=1e-14)
     np.testing.assert_allclose(hidden.expected_return, plain.expected_return, rtol=0, atol=1e-13)
+
+
+def test_walk_is_the_mean_over_every_hidden_path(problem):
+    model, behaviors, targets = problem
+    kind = KINDS[int(model.dynamics.reward.sum()) % 3]
+    found = reference.walk(
+        plain_model(model),
+        plain_agent(behaviors["latent"]),
+        plain_agent(targets[kind]),
+        shared=True,
+        horizon=HORIZON,
+        thin=5.0,
+    )
+    log = log_of(list(found), model, HORIZON)
+    task = prepare_hidden_task(log, model, targets[kind], behavior=behaviors["latent"])
+    steps = walk_hidden(task, 5.0, probability=True)
+    going = steps.mass > 1e-12  # below, whether anything is left is a matter of rounding
+    for name in ("mass", "influence", "earned", "evidence", "thin"):
+        expected = np.array([getattr(walk, name) for walk in found.values()])[going]
+        given = getattr(steps, name)[going]
+        np.testing.assert_allclose(given, expected, rtol=0, atol=1e-10, err_msg=name)
+    shown, latent, ended = (
+        np.array([getattr(walk, name) for walk in found.values()])
+        for name in ("shown", "latent", "ended")
+    )
+    np.testing.assert_allclose(steps.seen[:, 1:], shown, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(steps.latent[:, :-1], latent, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(steps.ended[:, 1:], ended, rtol=0, atol=1e-12)
+    np.testing.assert_array_equal(steps.seen[np.arange(len(log)), 0, log.first_state], 1.0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_contributions_of_steps_are_what_is_gained_by_taking_over_earlier(problem, kind):
+    model, behaviors, targets = problem
+    target = targets[kind]
+    log, _ = seen_under(model, behaviors["latent"])
+    options = {"behavior": behaviors["latent"], "discount": 0.9}
+    found = bf.step_contributions(log, model, target, **options)
+    plain = plain_model(model), plain_agent(behaviors["latent"]), plain_agent(target)
+    values = [
+        reference.exact_outcomes(*plain, shared=True, horizon=HORIZON, discount=0.9, since=since)
+        for since in range(HORIZON + 1)
+    ]
+    expected = []
+    for seen, rewards in zip(values[0], np.split(log.reward, log.offsets[1:-1]), strict=True):
+        for t, reward in enumerate(rewards):
+            here, after = values[t][seen][2], values[t + 1][seen][2]
+            expected.append(0.9**t * (here - reward - 0.9 * after))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+
+
+def test_spans_hold_every_course_that_is_possible(problem):
+    model, behaviors, targets = problem
+    log, _ = seen_under(model, behaviors["latent"])
+    for kind in KINDS:
+        options = {"behavior": behaviors["latent"]}
+        bounds = bf.counterfactual_bounds(log, model, targets[kind], **options)
+        draws = bf.sample_counterfactuals(log, model, targets[kind], draws=20, **options)
+        returns = draws.returns()
+        low, high = np.moveaxis(bounds.expected_return[0], -1, 0)
+        assert not bounds.sharp
+        assert (low <= returns.min(axis=1) + 1e-12).all()
+        assert (high >= returns.max(axis=1) - 1e-12).all()
+        result = bf.counterfactual_outcomes(log, model, targets[kind], **options)
+        within = bounds.probability[0]
+        assert (within[..., 0] <= result.probability + 1e-12).all()
+        assert (within[..., 1] >= result.probability - 1e-12).all()
 
 
 # ----------------------------------------------------------------------------------------- draws
@@ -286,3 +352,18 @@ def test_entropy_and_marginals_of_a_model_in_which_all_is_seen():
     going = np.concatenate([np.append(np.ones(n, bool), False) for n in log.lengths])
     np.testing.assert_array_equal(found.entropy[going], 0.0)
     np.testing.assert_array_equal(found.pair_counts()[:4], bf.policy.action_counts(log))
+
+
+def test_probabilities_that_vanish_in_floating_point_do_no_harm():
+    """Mass of 1e-300 times 1e-300 is 0: it must not be listed again and again."""
+    generator = np.random.default_rng(4)
+    model = random_pomdp(generator, certain=True)
+    behavior = bf.LatentPolicy(np.tile([1.0, 1e-300], (model.n_states, 1)))
+    target = np.tile([1.0, 1e-300], (model.n_observations, 1))
+    log, _ = seen_under(model, bf.LatentPolicy(np.tile([1.0, 0.0], (model.n_states, 1))))
+    long = log.truncate(40)
+    for noise_of in ("shared", "fresh"):
+        result = bf.counterfactual_outcomes(
+            long, model, target, behavior=behavior, action_noise=noise_of
+        )
+        np.testing.assert_allclose(result.probability.sum(axis=1), 1.0, atol=1e-12)

@@ -191,6 +191,19 @@ def test_a_strong_prior_keeps_what_was_given():
     np.testing.assert_allclose(fit.behavior.table, seen, atol=1e-6)
 
 
+def test_a_prior_makes_possible_what_the_start_was_not():
+    truth = clinic(3)
+    model = truth.model()
+    log = simulate(model, clinician(model), 20)
+    table = np.full((36, 4), 0.25)
+    table[18:] = [0.5, 0.5, 0.0, 0.0]  # the frail
+    fit = bf.fit_latent_behavior(log, model, start=bf.LatentPolicy(table), prior=1.0)
+    assert fit.log_likelihood[0] == -np.inf
+    assert np.isfinite(fit.log_likelihood[1:]).all()
+    seen = bf.estimate_behavior(log)[model.shows]
+    assert ((fit.policy.table > 0) == (seen > 0)).all()
+
+
 def test_states_never_visited_get_the_row_of_their_observation():
     truth = clinic(3)
     model = truth.model()
@@ -268,6 +281,7 @@ def test_the_behavior_of_sepsis_is_learned_well_enough():
         ({"tolerance": -1.0}, "tolerance -1.0: give a number, 0 or more"),
         ({"prior": float("nan")}, "prior nan: give a number, 0 or more"),
         ({"seed": -1}, "seed -1"),
+        ({"target": np.ones((3, 3))}, r"target has shape \(3, 3\)"),
         ({"target": bf.BeliefPolicy(lambda beliefs: beliefs)}, "a policy on beliefs takes long"),
     ],
 )

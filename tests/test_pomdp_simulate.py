@@ -8,8 +8,6 @@ import pytest
 
 import butfor as bf
 from butfor.io.pomdp_file import read_pomdp_file
-from butfor.pomdp.chain import model_value
-from butfor.pomdp.task import prepare_hidden_task
 from tests.hidden import plain_agent, plain_model, random_agents, random_pomdp
 from tests.reference import pomdp as reference
 from tests.support import frequencies_agree
@@ -136,7 +134,8 @@ def test_the_tiger_under_the_careful_controller_is_worth_what_its_chain_says():
     # by symmetry the tiger is on the left; after a door it is reset, and so is the memory
     model = read_pomdp_file(Path(__file__).parent / "data" / "tiger.pomdp").pomdp()
     log = bf.simulate_pomdp(model, careful(), 400, horizon=12, seed=3)
-    task = prepare_hidden_task(log, model, careful())
-    assert model_value(task) == pytest.approx(tiger_value(0, 12), abs=1e-12)
+    assert bf.pomdp_value(model, careful(), horizon=12) == pytest.approx(
+        tiger_value(0, 12), abs=1e-12
+    )
     same = bf.counterfactual_outcomes(log, model, careful(), behavior=careful())
     np.testing.assert_allclose(same.expected_return, log.returns(), atol=1e-9)

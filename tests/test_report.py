@@ -7,6 +7,7 @@ import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -15,13 +16,13 @@ from typer.testing import CliRunner
 import butfor as bf
 from butfor import figures
 from butfor.cli import app
-from butfor.figures.stay import NAMES_OF_DATA
+from butfor.figures.stay_rows import NAMES_OF_DATA
 from butfor.figures.strips import Layout, level_rows
 from butfor.pages import STATIC, Stays
 from butfor.report import content
 from butfor.report.write import _json, pack_rows, render_report
-from butfor.words import plural, share, signed
-from tests.audits import HOSTILE, hostile_audit, sepsis_audit, trade_audit
+from butfor.words import percent, plural, share, signed
+from tests.audits import HOSTILE, hidden_audit, hostile_audit, sepsis_audit, trade_audit
 
 FORBIDDEN = (
     r"counterfactual",
@@ -42,6 +43,11 @@ FORBIDDEN = (
 @pytest.fixture(scope="module")
 def audit():
     return sepsis_audit()
+
+
+@pytest.fixture(scope="module")
+def hidden():
+    return hidden_audit()
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +197,7 @@ def test_all_stays_can_be_shown_and_sizes_stay_small(audit, page):
 # ----------------------------------------------------------------------------------------- words
 
 
-@pytest.mark.parametrize("which", ["audit", "trade"])
+@pytest.mark.parametrize("which", ["audit", "trade", "hidden"])
 def test_words_that_must_not_be_on_screen_are_not(which, request):
     words = Reader(render_report(request.getfixturevalue(which))).all_words()
     for pattern in FORBIDDEN:
@@ -427,6 +433,121 @@ def test_a_layout_without_changing_side_variables_has_no_yellow_row(trade):
     layout = Stays(trade).layout
     assert isinstance(layout, Layout)
     assert [strip.kind for strip in layout.strips] == ["state", "state", "action"]
+
+
+# --------------------------------------------------------------------------------- hidden states
+
+
+def test_a_hidden_variable_has_a_violet_strip_and_one_under_the_policy_below_its_side_row(hidden):
+    layout = Stays(hidden).layout
+    kinds = [s.kind for s in layout.strips if s.variable.name == "glucose"]
+    assert kinds == ["side", "inferred", "policy"]
+    assert "diabetes" not in {strip.variable.name for strip in layout.strips}
+    assert all(a.bottom < b.top for a, b in pairwise(layout.strips))
+    boxes = [row for row in _values(Stays(hidden).template()) if row.get("below")]
+    assert [(row["below"], row["fill"]) for row in boxes] == [
+        (["never given", "to the model"], "#FBF1D0"),
+        (["inferred"], "#EDE9F7"),
+        (["under the policy"], "white"),
+    ]
+
+
+def _values(spec):
+    """Rows that all stays share."""
+    for rows in spec["datasets"].values():
+        yield from rows
+
+
+def test_shading_of_hidden_variables_is_that_of_its_own_world(hidden):
+    stays = Stays(hidden)
+    kinds = {
+        strip.first + code: (strip.kind, strip.variable.name, level)
+        for strip in stays.layout.strips
+        for code, level in enumerate(strip.variable.levels)
+    }
+    for identifier in hidden.flagged["id"]:
+        courses = hidden.courses[hidden.courses["id"] == identifier]
+        exact = {
+            (r.world, r.variable, r.level, r.step): r.probability
+            for r in courses.itertuples()
+            if r.probability >= 0.005 and r.variable not in ("", "diabetes")
+        }
+        found = {}
+        for world, name in (("target", "shade"), ("observed", "inferred")):
+            for row in stays.datasets(identifier)[name]:
+                kind, variable, level = kinds[row["k"]]
+                assert (kind == "inferred") == (world == "observed")
+                found[world, variable, level, row["step"]] = row["p"]
+        assert found == pytest.approx(exact, abs=1e-4)
+        length = hidden.episodes.set_index("id").loc[identifier, "length"]
+        for step in range(length + 1):
+            whole = sum(
+                p for (world, *_, at), p in found.items() if (world, at) == ("observed", step)
+            )
+            assert whole == pytest.approx(1, abs=5 * 0.005)  # levels under 0.005 are not drawn
+
+
+def test_what_was_inferred_stands_in_table_words_and_description(hidden):
+    stays = Stays(hidden)
+    identifier = hidden.flagged["id"].iloc[0]
+    stay = stays.one(identifier)
+    head, first, *_ = stay["table"]
+    assert head.count("glucose") == 1
+    rows = hidden.courses[(hidden.courses["id"] == identifier) & (hidden.courses["step"] == 0)]
+    rows = rows[rows["world"] == "observed"].sort_values("probability", ascending=False)
+    likeliest = rows[rows["variable"] == "glucose"]["level"].iloc[0]
+    assert first[head.index("Inferred: glucose")].startswith(likeliest)
+    assert first[head.index("Model: glucose")].startswith(likeliest)
+    diabetes = rows[rows["variable"] == "diabetes"].iloc[0]
+    (name, words), drawn = stay["inferred"]
+    assert name == "diabetes"
+    assert words.startswith(f"{diabetes['level']}: {percent(diabetes['probability'])}")
+    assert drawn == ["glucose", "the violet row of the picture"]
+    assert "Inferred by the model from the whole record: diabetes, glucose." in stay["description"]
+    assert "diabetes" not in dict(stay["given"])
+    assert "that look the same in the record: " in stay["first"]
+    assert "glucose" in dict(stay["side"])
+    told = Reader(render_report(hidden)).all_words()
+    assert "Inferred by the model, which never saw it: diabetes, glucose." in told
+
+
+def test_without_the_model_nothing_of_what_it_inferred_is_shown(hidden):
+    stays = Stays(hidden)
+    record = stays.record(hidden.flagged["id"].iloc[0])
+    assert record["inferred"] == []
+    assert record["datasets"]["inferred"] == []
+    assert not any("Inferred" in name or "Model" in name for name in record["table"][0])
+    template = stays.template(model=False)
+    below = [row["below"] for row in _values(template) if row.get("below")]
+    assert below == [["never given", "to the model"]]
+    assert "hidden state" not in json.dumps(template)
+
+
+def test_redacting_keeps_what_was_inferred_and_leaves_out_what_was_recorded(hidden):
+    stay = Stays(hidden, redact=True).one(hidden.flagged["id"].iloc[0])
+    assert stay["side"] == []
+    assert "glucose" not in stay["table"][0]
+    assert "Inferred: glucose" in stay["table"][0]
+
+
+def test_audits_without_hidden_variables_or_worlds_have_no_such_rows(audit, stays):
+    assert "hidden" not in audit.meta["variables"]
+    assert not {"inferred", "policy"} & {strip.kind for strip in stays.layout.strips}
+    stay = stays.one(audit.flagged["id"].iloc[0])
+    assert stay["inferred"] == []
+    assert stay["datasets"]["inferred"] == []
+    assert not any(name.startswith("Inferred") for name in stay["table"][0])
+    assert "hidden state" not in json.dumps(stays.template())
+
+
+def test_courses_without_a_world_are_those_under_the_policy(hidden):
+    target = hidden.courses[hidden.courses["world"] == "target"].drop(columns="world")
+    identifier = hidden.flagged["id"].iloc[0]
+    before = Stays(hidden).one(identifier)
+    after = Stays(replace(hidden, courses=target)).one(identifier)
+    assert after["datasets"]["shade"] == before["datasets"]["shade"]
+    assert after["datasets"]["inferred"] == after["inferred"] == []
+    assert "Inferred: glucose" not in after["table"][0]
 
 
 # -------------------------------------------------------------------------- odd input, the command

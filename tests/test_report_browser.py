@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 
 import butfor as bf
+from butfor.pages import Stays
 from butfor.words import share, signed
-from tests.audits import hostile_audit, sepsis_audit, trade_audit
+from tests.audits import hidden_audit, hostile_audit, sepsis_audit, trade_audit
 from tests.browser import find_chromium, open_browser
 
 READY = "document.documentElement.dataset.ready == 'yes'"
@@ -157,6 +158,23 @@ def test_all_stays_can_be_printed_each_on_its_page(browser, report, tmp_path):
     assert browser.count("#all-stays .copy svg") == len(audit.flagged)
     browser.pdf(tmp_path / "report.pdf")
     assert (tmp_path / "report.pdf").stat().st_size > 100_000
+    assert browser.problems() == []
+
+
+def test_what_the_model_inferred_is_drawn_in_grey_and_listed(browser, tmp_path):
+    audit = hidden_audit(flags=3)
+    path = bf.write_report(audit, tmp_path / "report.html")
+    open_report(browser, path.as_uri())
+    rows = Stays(audit).datasets(audit.flagged["id"].iloc[0])["inferred"]
+    assert len(rows) > 0
+    assert browser.count("#stay .chart .mark-rect path[fill='#111111']") == len(rows)
+    words = browser.text("#stay aside")
+    assert words.index("Inferred by the model") < words.index("Never given to the model")
+    browser.press("n")
+    assert "Inferred: glucose" in browser.text("#stay table.numbers")
+    for width in (640, 320):
+        browser.resize(width, 700)
+        assert browser.overflow() <= 0
     assert browser.problems() == []
 
 

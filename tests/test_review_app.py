@@ -14,7 +14,8 @@ from butfor.cli import app as commands
 from butfor.review.desk import make_slug, read_slug
 from butfor.review.guard import LARGEST_BODY, POLICY
 from butfor.review.sessions import TRIES, Sessions, Tokens, Tries, read_tokens
-from tests.review_site import BASE, HOSTILE, SCRIPT, Site, fields, small_audit
+from tests.audits import hidden_audit
+from tests.review_site import BASE, HOSTILE, SCRIPT, Site, as_text, fields, small_audit
 
 TWINS = {
     "/": "/queue",
@@ -338,6 +339,24 @@ def test_a_page_and_a_post_read_the_queue_once(site, ann, monkeypatch):
     assert len(asked) == 2
     ann.get("/")
     assert len(asked) == 3
+
+
+def test_what_was_inferred_is_shown_with_the_model_only(tmp_path):
+    site = Site(tmp_path, hidden_audit(flags=3), first_impression=True)
+    ann = site.reviewer("ann")
+    path = f"/episodes/{ann.next()['slug']}"
+    blind = ann.json(path)
+    assert blind["inferred"] == []
+    assert "Inferred" not in as_text(blind)
+    assert ann.json(f"{path}/trajectory")["datasets"]["inferred"] == []
+    assert "Inferred" not in ann.open(path)
+    ann.post(f"{path}/impression", 201, first_impression="nothing")
+    seen = ann.json(path)
+    assert [name for name, _ in seen["inferred"]] == ["diabetes", "glucose"]
+    assert ann.json(f"{path}/trajectory")["datasets"]["inferred"]
+    assert "Inferred by the model</h3>" in ann.open(path)
+    assert "Violet rows" in ann.open("/about")
+    site.store.close()
 
 
 def test_the_model_stays_hidden_until_the_first_impression(tmp_path):

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from butfor.own_log import audit_log, compare_log
     from butfor.planning import policy_iteration, policy_value, state_values
     from butfor.policy import estimate_behavior, greedy, soften
+    from butfor.pomdp.cells import pomdp_value
     from butfor.pomdp.factors import Factored
     from butfor.pomdp.latent import LatentPosterior, latent_posterior
     from butfor.pomdp.learn import BehaviorFit, PomdpFit, fit_latent_behavior, fit_pomdp
@@ -93,6 +94,7 @@ _HOMES = {
     "compare_log": "own_log",
     "TabularMDP": "mdp",
     "TabularPOMDP": "pomdp.model",
+    "pomdp_value": "pomdp.cells",
     "Factored": "pomdp.factors",
     "BehaviorFit": "pomdp.learn",
     "PomdpFit": "pomdp.learn",
@@ -184,6 +186,7 @@ __all__ = [
     "nature_labels",
     "policy_iteration",
     "policy_value",
+    "pomdp_value",
     "probability_of_necessity",
     "probability_of_necessity_and_sufficiency",
     "probability_of_sufficiency",

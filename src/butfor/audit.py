@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
 
 import butfor
@@ -45,12 +46,14 @@ from butfor.ope.crossfit import Learn
 from butfor.ope.estimate import estimate_values
 from butfor.ope.support import unsupported_mass
 from butfor.policy import action_counts, estimate_behavior
+from butfor.pomdp.model import TabularPOMDP
+from butfor.pomdp.policies import LatentPolicy, Policy, as_array
 from butfor.posterior import Credible
 from butfor.scm.gumbel_max import GumbelMax
 from butfor.scm.mechanism import Mechanism
 from butfor.steps import walk_through
 from butfor.streams import Progress, check_seed
-from butfor.variables import Floats, Outcome, Variable
+from butfor.variables import Floats, Outcome, Variable, count_levels
 
 TABLES = (
     "estimates",
@@ -80,8 +83,8 @@ class Audit:
     draws: pd.DataFrame  # steps of drawn trajectories of flagged episodes and controls
     courses: pd.DataFrame  # theirs exactly: probability of each level at each step
     course_steps: pd.DataFrame  # and what that rests on
-    model: TabularMDP
-    behavior: Floats  # [S, A]
+    model: TabularMDP | TabularPOMDP
+    behavior: Floats  # [S, A]; where the state is hidden, by what was seen
     target: Floats  # [S, A]
     clusters: Clusters | None = None  # what the states are made of, if they are clusters
 
@@ -193,8 +196,7 @@ class Audit:
         with np.load(path / "model.npz", allow_pickle=False) as arrays:
             stored = {name: arrays[name] for name in arrays.files}
         behavior, target = stored.pop("behavior"), stored.pop("target")
-        outcomes = tuple(Outcome(**entry) for entry in meta["outcome_details"])
-        model = TabularMDP(**stored, outcomes=outcomes, terminal=meta["parameters"]["terminal"])
+        model = _model(stored, meta)
         clusters = None
         if (path / CLUSTERS).is_file():
             with np.load(path / CLUSTERS, allow_pickle=False) as arrays:
@@ -206,10 +208,10 @@ class Audit:
 
 def run_audit(
     episodes: Episodes,
-    model: TabularMDP,
+    model: TabularMDP | TabularPOMDP,
     target: ArrayLike,
     *,
-    behavior: ArrayLike | None = None,
+    behavior: Policy | None = None,
     mechanism: Mechanism | None = None,
     action_noise: str = "shared",
     horizon: int | None = None,
@@ -234,8 +236,9 @@ def run_audit(
 
     Parameters
     ----------
-    behavior, mechanism, action_noise, horizon, discount
-        See `counterfactual_outcomes`.
+    model, target, behavior, mechanism, action_noise, horizon, discount
+        See `counterfactual_outcomes`. With a TabularPOMDP the target is one on the last
+        observation, and there are no cross-fitted estimates, credible intervals or clusters.
     estimators
         See `estimate_values`.
     flags : int
@@ -268,16 +271,19 @@ def run_audit(
     started = time.perf_counter()
     check_whole(flags, "flags", 0, "a whole number")
     check_seed(seed)
-    policy = check_policy(target, model.n_states, model.n_actions, "target")
-    if behavior is None:
-        known = estimate_behavior(episodes, terminal=model.terminal)
+    hidden = isinstance(model, TabularPOMDP)
+    terminal = "visits" if isinstance(model, TabularPOMDP) else model.terminal
+    policy = check_policy(as_array(target), episodes.n_states, model.n_actions, "target")
+    if behavior is None or isinstance(model, TabularPOMDP):
+        known = estimate_behavior(episodes, terminal=terminal)
     else:
-        known = check_policy(behavior, model.n_states, model.n_actions, "behavior")
+        known = check_policy(as_array(behavior), model.n_states, model.n_actions, "behavior")
+    given = behavior if hidden else known
     result = counterfactual_outcomes(
         episodes,
         model,
         policy,
-        behavior=known,
+        behavior=given,
         mechanism=mechanism,
         action_noise=action_noise,
         horizon=horizon,
@@ -288,17 +294,21 @@ def run_audit(
     outcomes_done = time.perf_counter()
     log = result.episodes
     options: dict[str, Any] = {
-        "behavior": known,
+        "behavior": given,
         "mechanism": mechanism,
         "action_noise": action_noise,
         "horizon": result.horizon,
     }
-    unsupported = unsupported_mass(log, model, policy, **options)
+    unsupported = (
+        np.zeros(len(log))
+        if isinstance(model, TabularPOMDP)
+        else unsupported_mass(log, model, policy, **options)
+    )
     bounds = counterfactual_bounds(
         log,
         model,
         policy,
-        behavior=known,
+        behavior=given,
         action_noise=action_noise,
         horizon=result.horizon,
         discount=discount,
@@ -307,7 +317,7 @@ def run_audit(
     walked = walk_through(episodes, model, policy, threads=threads, **options)
     rank = rank_flags(result, flags)
     control = choose_controls(rank, seed)
-    table = episode_table(result, policy, rank, unsupported, bounds, walked, model, options)
+    table = episode_table(result, policy, known, rank, unsupported, bounds, walked, model, options)
     table["control"] = control
     if credible is not None:
         table = pd.concat([table, check_credible(credible, log).frame()], axis=1)
@@ -316,7 +326,7 @@ def run_audit(
         model,
         policy,
         estimators=estimators,
-        behavior=known,
+        behavior=given,
         behavior_probability=behavior_probability,
         horizon=result.horizon,
         discount=discount,
@@ -344,7 +354,8 @@ def run_audit(
             "mechanism": repr(GumbelMax() if mechanism is None else mechanism),
             "horizon": result.horizon,
             "discount": float(discount),
-            "terminal": model.terminal,
+            "terminal": terminal,
+            "hidden": hidden,
             "flags": int(flags),
             "draws": int(draws),
             "credible": None
@@ -356,7 +367,7 @@ def run_audit(
             },
         },
         "seed": int(seed),
-        "digest": _digest(episodes, model, policy, known),
+        "digest": _digest(episodes, model, policy, known, behavior),
         "counts": counts,
         "outcomes": result.outcome_names[:-1],
         "none": result.outcome_names[-1],
@@ -365,8 +376,9 @@ def run_audit(
             "state": [asdict(variable) for variable in log.state_variables],
             "action": [asdict(variable) for variable in log.action_variables],
             "side": [asdict(variable) for variable in log.side_variables],
+            **_hidden_variables(model),
         },
-        "warnings": warnings_of(counts, model.terminal) + list((record or {}).get("warnings", [])),
+        "warnings": warnings_of(counts, terminal) + list((record or {}).get("warnings", [])),
         "words": dict((record or {}).get("words", {})),
         "problems": dict((record or {}).get("problems", {})),
         "target": (record or {}).get("target", "given"),
@@ -385,7 +397,7 @@ def run_audit(
             episodes,
             model,
             policy,
-            behavior=known,
+            behavior=given,
             behavior_probability=behavior_probability,
             horizon=result.horizon,
             discount=discount,
@@ -405,44 +417,105 @@ def run_audit(
     )
 
 
-def _digest(episodes: Episodes, model: TabularMDP, target: Floats, behavior: Floats) -> str:
+def _digest(
+    episodes: Episodes,
+    model: TabularMDP | TabularPOMDP,
+    target: Floats,
+    behavior: Floats,
+    given: Policy | None,
+) -> str:
     """Hash of all numbers that went in: equal inputs, equal digest."""
     digest = hashlib.sha256()
-    for array in (
+    rows = model.dynamics if isinstance(model, TabularPOMDP) else model
+    arrays: list[NDArray[Any]] = [
         episodes.state,
         episodes.action,
         episodes.next_state,
         episodes.reward,
         episodes.offsets,
         episodes.outcome,
-        model.start,
-        model.next_state,
-        model.probability,
-        model.reward,
-        model.labels,
+        rows.start,
+        rows.next_state,
+        rows.probability,
+        rows.reward,
+        rows.labels,
         target,
         behavior,
-    ):
+    ]
+    if isinstance(model, TabularPOMDP):
+        arrays += [*_emission_arrays(model).values(), rows.initial]
+    if isinstance(given, LatentPolicy):
+        arrays.append(given.table)
+    for array in arrays:
         digest.update(f"{array.dtype.str}{array.shape}".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
     digest.update("\0".join(map(str, episodes.id.tolist())).encode())
     return digest.hexdigest()
 
 
+ROWS = ("start", "next_state", "probability", "reward", "labels", "initial", "counts", "unseen")
+
+
 def _arrays(audit: Audit) -> dict[str, NDArray[Any]]:
+    """The model and both policies as arrays to be stored."""
     model = audit.model
-    names = (
-        "start",
-        "next_state",
-        "probability",
-        "reward",
-        "labels",
-        "initial",
-        "counts",
-        "unseen",
-    )
-    stored = {name: getattr(model, name) for name in names}
+    rows = model.dynamics if isinstance(model, TabularPOMDP) else model
+    stored = {name: getattr(rows, name) for name in ROWS}
+    if isinstance(model, TabularPOMDP):
+        stored |= _emission_arrays(model)
     return {**stored, "behavior": audit.behavior, "target": audit.target}
+
+
+def _emission_arrays(model: TabularPOMDP) -> dict[str, NDArray[Any]]:
+    emission = model.emission
+    return {
+        "emission_start": emission.indptr.astype(np.int64),
+        "emission_observation": emission.indices.astype(np.int32),
+        "emission_probability": emission.data,
+        "outcome": model.outcome,
+        "reward_seen": np.array(model.reward_seen),
+    }
+
+
+def _hidden_variables(model: TabularMDP | TabularPOMDP) -> dict[str, Any]:
+    """What is hidden, and all variables of the hidden state."""
+    if not isinstance(model, TabularPOMDP):
+        return {}
+    return {
+        "hidden": [asdict(variable) for variable in model.hidden_variables],
+        "latent": [asdict(variable) for variable in model.state_variables],
+    }
+
+
+def _model(stored: dict[str, NDArray[Any]], meta: dict[str, Any]) -> TabularMDP | TabularPOMDP:
+    """Return a stored model."""
+    outcomes = tuple(Outcome(**entry) for entry in meta["outcome_details"])
+    terminal = meta["parameters"]["terminal"]
+    rows = {name: stored[name] for name in ROWS}
+    if not meta["parameters"].get("hidden", False):
+        return TabularMDP(**rows, outcomes=outcomes, terminal=terminal)
+    variables = {
+        kind: tuple(_variable(entry) for entry in meta["variables"][kind])
+        for kind in ("latent", "state", "action")
+    }
+    shape = (len(stored["outcome"]), count_levels(variables["state"]))
+    return TabularPOMDP(
+        dynamics=TabularMDP(**rows, outcomes=(), terminal=terminal),
+        emission=sparse.csr_array(
+            (
+                stored["emission_probability"],
+                stored["emission_observation"],
+                stored["emission_start"],
+            ),
+            shape=shape,
+        ),
+        outcome=stored["outcome"],
+        outcomes=outcomes,
+        state_variables=variables["latent"],
+        observation_variables=variables["state"],
+        action_variables=variables["action"],
+        reward_seen=bool(stored["reward_seen"]),
+    )
 
 
 def _variable(entry: dict[str, Any]) -> Variable:

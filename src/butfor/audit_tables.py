@@ -14,9 +14,13 @@ from butfor.counterfactual import Counterfactuals, sample_counterfactuals, step_
 from butfor.episodes import Episodes
 from butfor.flags import describe_flag, first_changes, heaviest_step, target_actions
 from butfor.mdp import TabularMDP
+from butfor.policy import action_counts
+from butfor.pomdp.latent import latent_posterior
+from butfor.pomdp.model import TabularPOMDP
+from butfor.pomdp.policies import Policy
 from butfor.posterior import Credible
 from butfor.steps import Steps, walk_through
-from butfor.variables import Floats, Variable, unravel
+from butfor.variables import Floats, Variable, count_levels, unravel
 
 CONTROLS = 0.25  # unflagged episodes to be read beside the flagged ones, for each of these
 
@@ -24,20 +28,19 @@ CONTROLS = 0.25  # unflagged episodes to be read beside the flagged ones, for ea
 def episode_table(
     result: Counterfactuals,
     target: Floats,
+    behavior: Floats,
     rank: NDArray[np.int64],
     unsupported: Floats,
     bounds: Bounds,
     walked: Steps,
-    model: TabularMDP,
+    model: TabularMDP | TabularPOMDP,
     options: dict[str, Any],
 ) -> pd.DataFrame:
     """Return a row an episode: outcomes, bounds, evidence, rank, reason."""
     log = result.episodes
     table = pd.concat([result.frame(), bounds.frame()], axis=1)
     table["survives"] = bounds.survives
-    actions = target_actions(
-        log, target, options["behavior"], shared=options["action_noise"] == "shared"
-    )
+    actions = target_actions(log, target, behavior, shared=options["action_noise"] == "shared")
     table["first_change"] = first_changes(log, actions)
     table["unsupported"] = unsupported
     table["evidence_min"] = walked.evidence_min
@@ -122,7 +125,7 @@ def _labels(variables: Sequence[Variable], name: str, codes: NDArray[Any]) -> pd
 
 def draw_table(
     log: Episodes,
-    model: TabularMDP,
+    model: TabularMDP | TabularPOMDP,
     target: Floats,
     shown: NDArray[np.int64],
     draws: int,
@@ -152,7 +155,7 @@ def draw_table(
 
 def course_tables(
     log: Episodes,
-    model: TabularMDP,
+    model: TabularMDP | TabularPOMDP,
     target: Floats,
     shown: NDArray[np.int64],
     walked: Steps,
@@ -161,29 +164,29 @@ def course_tables(
     """Exact courses of the episodes shown, and what they rest on.
 
     The probability of each level of each variable, together with that of no outcome yet, and of
-    each outcome by then (variable ""), by step.
+    each outcome by then (variable ""), by step. Where the state is hidden its variables are there
+    too, and with `world` "observed" what they were as it happened, given the whole record.
     """
     horizon = walked.mass.shape[1]
     levels = [(v.name, level) for v in log.state_variables for level in v.levels]
     ends = [("", outcome.name) for outcome in log.outcomes]
     columns = pd.MultiIndex.from_tuples([*levels, *ends], names=["variable", "level"])
+    parts: list[pd.DataFrame] = []
     if len(shown) == 0:
         chosen, place = log.id[:0], np.empty((0, horizon + 1, len(columns)))
     else:
         some = log.select(shown)
         chosen = some.id
-        place = walk_through(some, model, target, probability=True, **options).probability
-        codes = unravel(log.state_variables, np.arange(log.n_states))
-        member = np.column_stack(
-            [
-                codes[variable.name] == code
-                for variable in log.state_variables
-                for code in range(len(variable.levels))
-            ]
-        ).astype(np.float64)
+        steps = walk_through(some, model, target, probability=True, **options)
         place = np.concatenate(
-            [place[..., : log.n_states] @ member, place[..., log.n_states :]], axis=2
+            [
+                steps.probability[..., : log.n_states] @ _members(log.state_variables),
+                steps.probability[..., log.n_states :],
+            ],
+            axis=2,
         )
+        if isinstance(model, TabularPOMDP) and steps.latent is not None:
+            parts = hidden_courses(some, model, steps.latent, options["behavior"])
     episode, step, column = np.nonzero(place > 0)
     courses = pd.DataFrame(
         {
@@ -194,6 +197,8 @@ def course_tables(
             "probability": place[episode, step, column],
         }
     )
+    courses["world"] = "target"
+    courses = pd.concat([courses, *parts], ignore_index=True)
     episode, step = np.nonzero(walked.mass[shown] > 0)
     at = shown[episode], step
     return courses, pd.DataFrame(
@@ -206,6 +211,41 @@ def course_tables(
             "influence": walked.influence[at],
         }
     )
+
+
+def hidden_courses(
+    log: Episodes, model: TabularPOMDP, latent: Floats, behavior: Policy | None
+) -> list[pd.DataFrame]:
+    """Rows of `courses` about hidden variables: under the target, and as it happened."""
+    parts = []
+    for variable in model.hidden_variables:
+        level = unravel(model.state_variables, np.arange(model.n_states))[variable.name]
+        table = latent @ np.eye(len(variable.levels))[level]
+        episode, step, code = np.nonzero(table > 0)
+        parts.append(
+            pd.DataFrame(
+                {
+                    "id": log.id[episode],
+                    "step": step,
+                    "variable": variable.name,
+                    "level": np.array(variable.levels, dtype=object)[code],
+                    "probability": table[episode, step, code],
+                    "world": "target",
+                }
+            )
+        )
+    if parts:
+        happened = latent_posterior(log, model, behavior=behavior).frame()
+        parts.append(happened.assign(world="observed"))
+    return parts
+
+
+def _members(variables: Sequence[Variable]) -> Floats:
+    """Which states have each level of each variable, [S, levels in all]."""
+    codes = unravel(variables, np.arange(count_levels(variables)))
+    return np.column_stack(
+        [codes[v.name] == code for v in variables for code in range(len(v.levels))]
+    ).astype(np.float64)
 
 
 def choose_controls(rank: NDArray[np.int64], seed: int) -> NDArray[np.bool_]:
@@ -239,21 +279,27 @@ def with_credible(estimates: pd.DataFrame, credible: Credible | None) -> pd.Data
 
 
 def count_all(
-    result: Counterfactuals, model: TabularMDP, target: Floats, rank: NDArray[np.int64]
+    result: Counterfactuals,
+    model: TabularMDP | TabularPOMDP,
+    target: Floats,
+    rank: NDArray[np.int64],
 ) -> dict[str, int]:
-    """Count what the audit is about, for its `meta`."""
+    """Count what the audit is about, for its `meta`; where the state is hidden, what was seen."""
     log = result.episodes
-    visited = model.counts.sum(axis=1) > 0
-    unseen = ((target > 0) & model.unseen).any(axis=1)
+    counts, never = action_counts(log), np.zeros_like(target, dtype=bool)
+    if isinstance(model, TabularMDP):
+        counts, never = model.counts, model.unseen
+    visited = counts.sum(axis=1) > 0
+    unseen = ((target > 0) & never).any(axis=1)
     return {
         "episodes": len(log),
         "steps": len(log.state),
         "censored": int(((log.outcome < 0) & (log.lengths < result.horizon)).sum()),
         "flagged": int((rank > 0).sum()),
-        "states": model.n_states,
+        "states": len(target),
         "actions": model.n_actions,
         "visited_states": int(visited.sum()),
-        "unseen_pairs": int(model.unseen.sum()),
+        "unseen_pairs": int(never.sum()),
         "visited_states_with_unseen_target_action": int((visited & unseen).sum()),
     }
 

@@ -6,13 +6,17 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from butfor import kernels
 from butfor.checks import check_discount
 from butfor.episodes import Episodes
 from butfor.mdp import TabularMDP
 from butfor.planning import value_tables
+from butfor.pomdp.model import TabularPOMDP
+from butfor.pomdp.policies import Policy, as_array
+from butfor.pomdp.span import outcome_spans
+from butfor.pomdp.task import prepare_hidden_task
 from butfor.streams import Progress
 from butfor.task import prepare_task
 from butfor.variables import Floats
@@ -35,6 +39,7 @@ class Bounds:
     probability: Floats  # [2, n, O + 1, 2] of each outcome; the last is that of none
     observed_return: Floats  # [n]
     outcome_names: list[str]  # none last
+    sharp: bool = True  # False: only the widest that the model allows, as where a state is hidden
 
     def frame(self) -> pd.DataFrame:
         """Return a row an episode: `low_any`, `high_any`, …, `p_<outcome>_low_any`, …."""
@@ -63,10 +68,10 @@ class Bounds:
 
 def counterfactual_bounds(
     episodes: Episodes,
-    model: TabularMDP,
-    target: ArrayLike,
+    model: TabularMDP | TabularPOMDP,
+    target: Policy,
     *,
-    behavior: ArrayLike | None = None,
+    behavior: Policy | None = None,
     action_noise: str = "shared",
     horizon: int | None = None,
     discount: float = 1.0,
@@ -92,12 +97,34 @@ def counterfactual_bounds(
     -----
     The bounds are about the mechanism only. They take the model, and that its states hold all that
     mattered, for granted: a narrow bound on a wrong model is wrong.
+
+    Where the state is hidden they are not worked out step by step: what is returned is the widest
+    that the model allows at all (`sharp` is False), for both classes.
     """
+    if isinstance(model, TabularPOMDP):
+        hidden = prepare_hidden_task(
+            episodes,
+            model,
+            target,
+            behavior=behavior,
+            action_noise=action_noise,
+            horizon=horizon,
+            continuation=continuation,
+        )
+        spans = np.stack([outcome_spans(hidden, check_discount(discount))] * len(CLASSES))
+        log = hidden.episodes
+        return Bounds(
+            expected_return=spans[:, :, 0],
+            probability=spans[:, :, 1:],
+            observed_return=log.returns(discount),
+            outcome_names=[*(outcome.name for outcome in log.outcomes), log.none_name],
+            sharp=False,
+        )
     task = prepare_task(
         episodes,
         model,
-        target,
-        behavior=behavior,
+        as_array(target),
+        behavior=None if behavior is None else as_array(behavior),
         action_noise=action_noise,
         horizon=horizon,
         continuation=continuation,

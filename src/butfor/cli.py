@@ -554,13 +554,13 @@ def _print_audit(console: Console, audit: Audit) -> None:
     counts, words = audit.meta["counts"], audit.meta["words"]
     noun = words.get("episode", "episode")
     unseen = audit.meta["made_by"].get("unseen") or "the worst outcome"
-    made_up = int(audit.model.unseen.sum())
+    made_up, pairs = counts["unseen_pairs"], counts["states"] * counts["actions"]
     console.print(
         f"\n[bold]Would the policy have changed what happened?[/bold] {counts['episodes']} "
         f"{escape(noun)}s, {counts['steps']} decisions; the policy: "
         f"{escape(audit.meta['target'])}."
         + (
-            f" {made_up} of {audit.model.counts.size} pairs of state and action were never seen; "
+            f" {made_up} of {pairs} pairs of state and action were never seen; "
             f"the model makes them up: {escape(unseen)}.\n"
             if made_up
             else "\n"

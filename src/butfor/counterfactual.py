@@ -11,13 +11,18 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from butfor import kernels
 from butfor.checks import check_discount, check_whole
 from butfor.episodes import Episodes
 from butfor.mdp import TabularMDP
-from butfor.pomdp.chain import draw_worlds, drawn_outcomes, exact_outcomes
+from butfor.pomdp.chain import (
+    draw_worlds,
+    drawn_outcomes,
+    exact_outcomes,
+    hidden_contributions,
+)
 from butfor.pomdp.model import TabularPOMDP
 from butfor.pomdp.policies import BeliefPolicy, Policy, as_array
 from butfor.pomdp.task import prepare_hidden_task
@@ -304,10 +309,10 @@ def draws_needed(precision: float, confidence: float = 0.95) -> int:
 
 def step_contributions(
     episodes: Episodes,
-    model: TabularMDP,
-    target: ArrayLike,
+    model: TabularMDP | TabularPOMDP,
+    target: Policy,
     *,
-    behavior: ArrayLike | None = None,
+    behavior: Policy | None = None,
     mechanism: Mechanism | None = None,
     action_noise: str = "shared",
     horizon: int | None = None,
@@ -321,11 +326,22 @@ def step_contributions(
     it taken over here rather than one step later. The terms of an episode add up to its difference,
     less what the model lets follow after the observed end.
     """
+    if isinstance(model, TabularPOMDP):
+        hidden = prepare_hidden_task(
+            episodes,
+            model,
+            target,
+            behavior=behavior,
+            mechanism=mechanism,
+            action_noise=action_noise,
+            horizon=horizon,
+        )
+        return hidden_contributions(hidden, check_discount(discount), threads=threads)
     task = prepare_task(
         episodes,
         model,
-        target,
-        behavior=behavior,
+        as_array(target),
+        behavior=None if behavior is None else as_array(behavior),
         mechanism=mechanism,
         action_noise=action_noise,
         horizon=horizon,

@@ -123,6 +123,11 @@ def describe_survival(bounds: Bounds, position: int) -> str:
     difference = bounds.expected_return[:, position] - bounds.observed_return[position]
     (low, high), (low_stable, high_stable) = difference
     spans = f"from {low:+.2f} to {high:+.2f}"
+    if not bounds.sharp:
+        return (
+            "How far it hangs on the mechanism is not worked out where the state is hidden; the "
+            f"widest that the model allows is {spans}."
+        )
     survives = bounds.survives[position]
     if survives == "any":
         return (

@@ -12,6 +12,10 @@ from butfor import kernels
 from butfor.episodes import Episodes
 from butfor.mdp import TabularMDP
 from butfor.policy import action_counts
+from butfor.pomdp.chain import walk_hidden
+from butfor.pomdp.model import TabularPOMDP
+from butfor.pomdp.policies import Policy, as_array
+from butfor.pomdp.task import prepare_hidden_task
 from butfor.scm.mechanism import Mechanism
 from butfor.streams import Progress
 from butfor.task import prepare_task
@@ -39,6 +43,7 @@ class Steps:
     other: Floats  # [n, H] mass in another row (state and action) than the observed one
     apart: Floats  # [n, H] part of that in rows without a label of the observed one
     probability: Floats  # [n, H + 1, S + O] of each state and outcome; [0, …] unless asked for
+    latent: Floats | None = None  # [n, H + 1, H] of each hidden state without outcome, likewise
 
     @property
     def dies_at(self) -> NDArray[np.int64]:
@@ -108,10 +113,10 @@ class Steps:
 
 def walk_through(
     episodes: Episodes,
-    model: TabularMDP,
-    target: ArrayLike,
+    model: TabularMDP | TabularPOMDP,
+    target: Policy,
     *,
-    behavior: ArrayLike | None = None,
+    behavior: Policy | None = None,
     mechanism: Mechanism | None = None,
     action_noise: str = "shared",
     horizon: int | None = None,
@@ -143,21 +148,43 @@ def walk_through(
     itself counted. Where the counterfactual takes the observed action in the observed state, the
     influence is 1 - P(observed). Zero says that the counterfactual is the model's simulation,
     whoever the patient was; it does not say whether that simulation is right.
+
+    Where the state is hidden, similar past cases are those of a hidden state and action that the
+    posterior expects in these episodes, and `counts` cannot be given.
     """
+    if isinstance(model, TabularPOMDP):
+        if counts is not None:
+            raise ValueError("counts: where the state is hidden they follow from the episodes")
+        hidden = prepare_hidden_task(
+            episodes,
+            model,
+            target,
+            behavior=behavior,
+            mechanism=mechanism,
+            action_noise=action_noise,
+            horizon=horizon,
+        )
+        found = walk_hidden(
+            hidden, float(THIN), probability=probability, threads=threads, progress=progress
+        )
+        given = found._asdict()
+        seen, latent, ended = (given.pop(name) for name in ("seen", "latent", "ended"))
+        place = np.concatenate([seen, ended], axis=2)
+        return Steps(**given, probability=place, latent=latent)
     task = prepare_task(
         episodes,
         model,
-        target,
-        behavior=behavior,
+        as_array(target),
+        behavior=None if behavior is None else as_array(behavior),
         mechanism=mechanism,
         action_noise=action_noise,
         horizon=horizon,
     )
-    seen = action_counts(episodes) if counts is None else _check_counts(counts, episodes)
+    logged = action_counts(episodes) if counts is None else _check_counts(counts, episodes)
     # the episode itself is taken off whole, what was cut at the horizon included
     own_row = episodes.state.astype(np.int64) * model.n_actions + episodes.action
     size = (len(task.episodes), task.horizon)
-    found = kernels.Steps(
+    walked = kernels.Steps(
         influence=np.zeros(size),
         mass=np.zeros(size),
         earned=np.zeros(size),
@@ -175,12 +202,12 @@ def walk_through(
     )
     task.run(
         lambda first, last: kernels.walk_episodes(
-            first, last, task.problem, seen, own_row, episodes.offsets, float(THIN), found
+            first, last, task.problem, logged, own_row, episodes.offsets, float(THIN), walked
         ),
         threads=threads,
         progress=progress,
     )
-    return Steps(**found._asdict())
+    return Steps(**walked._asdict())
 
 
 def _check_counts(counts: ArrayLike, episodes: Episodes) -> NDArray[np.int64]:

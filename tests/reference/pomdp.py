@@ -82,7 +82,18 @@ def every_world(
             yield from go_on([state], [shown], [agent.first(shown)], [], [], mass * chance)
 
 
-def law_of_path(
+class Step(NamedTuple):
+    """One step of the world under the target, given a whole hidden path."""
+
+    present: dict[tuple[int, int], float]  # mass by hidden state and memory, before the step
+    moves: list[tuple[float, int, int, Distribution]]  # share, state, action, law of the next state
+    shown: Distribution  # mass by what is seen after it
+    ended: list[float]  # mass that ends with each outcome
+    earned: float
+    absolute: float  # the same of absolute rewards
+
+
+def steps_of_path(
     model: Model,
     seen: Seen,
     states: list[int],
@@ -91,23 +102,29 @@ def law_of_path(
     *,
     shared: bool,
     horizon: int,
-    discount: float = 1.0,
-) -> tuple[list[float], float]:
-    """Outcome probabilities and expected return under the target, given the whole hidden path.
+    since: int = 0,
+) -> Iterator[Step]:
+    """Go through the world under the target, which takes over at step `since`.
 
     `rows` are the behaviour's at each step of this path.
     """
-    first = seen.observations[0]
-    present: dict[tuple[int, int], float] = {(states[0], target.first(first)): 1.0}
-    ended, expected = [0.0] * model.outcomes, 0.0
-    for t in range(horizon):
+    memory = target.first(seen.observations[0])
+    for t in range(since):
+        memory = target.following(memory, seen.actions[t], seen.observations[t + 1])
+    over = model.outcome[states[since]] >= 0
+    present = {} if over else {(states[since], memory): 1.0}
+    for t in range(since, horizon):
         following: dict[tuple[int, int], float] = defaultdict(float)
+        step = Step(present, [], defaultdict(float), [0.0] * model.outcomes, 0.0, 0.0)
+        earned = absolute = 0.0
         logged = t < len(seen.actions)
         for (state, memory), mass in present.items():
             choice = list(target.row(memory, state))
             if logged and shared:
                 choice = counterfactual_distribution(list(rows[t]), choice, seen.actions[t])
             for action, chosen in enumerate(choice):
+                if chosen == 0:
+                    continue
                 row = model.rows[state, action]
                 law = {x: p for x, (p, _) in row.items()}
                 if logged:
@@ -118,22 +135,48 @@ def law_of_path(
                         model.label[states[t + 1]],
                     )
                     law = {x: law.get(model.label[x], 0.0) for x in row}
+                step.moves.append((mass * chosen, state, action, law))
                 for reached, moved in law.items():
                     share = mass * chosen * moved
-                    expected += discount**t * share * row[reached][1]
+                    earned += share * row[reached][1]
+                    absolute += share * abs(row[reached][1])
                     if model.outcome[reached] >= 0:
-                        ended[model.outcome[reached]] += share
+                        step.ended[model.outcome[reached]] += share
                         continue
                     show = model.emission[reached]
-                    if logged and seen.observations[t + 1] >= 0:
-                        was = model.emission[states[t + 1]]
-                        if was:
-                            show = related(was, show, seen.observations[t + 1])
+                    if logged and model.emission[states[t + 1]]:
+                        show = related(
+                            model.emission[states[t + 1]], show, seen.observations[t + 1]
+                        )
                     for shown, chance in show.items():
+                        step.shown[shown] += share * chance
                         key = reached, target.following(memory, action, shown)
                         following[key] += share * chance
+        yield step._replace(earned=earned, absolute=absolute)
         present = following
-    return [*ended, sum(present.values())], expected
+
+
+def law_of_path(
+    model: Model,
+    seen: Seen,
+    states: list[int],
+    rows: Sequence[Sequence[float]],
+    target: Agent,
+    *,
+    shared: bool,
+    horizon: int,
+    discount: float = 1.0,
+    since: int = 0,
+) -> tuple[list[float], float]:
+    """Outcome probabilities and expected return from `since` on, given the whole hidden path."""
+    ended, expected = [0.0] * model.outcomes, 0.0
+    steps = steps_of_path(
+        model, seen, states, rows, target, shared=shared, horizon=horizon, since=since
+    )
+    for t, step in enumerate(steps):
+        expected += discount**t * step.earned
+        ended = [total + more for total, more in zip(ended, step.ended, strict=True)]
+    return [*ended, 1.0 - sum(ended)], expected
 
 
 def related(p: Distribution, q: Distribution, k: int) -> Distribution:
@@ -152,13 +195,27 @@ def exact_outcomes(
     shared: bool,
     horizon: int,
     discount: float = 1.0,
+    since: int = 0,
 ) -> dict[Seen, tuple[float, list[float], float]]:
-    """Probability of all that can be seen, with the law under the target given each."""
+    """Probability of all that can be seen, with the law under the target given each.
+
+    The target takes over at step `since`, of the episodes that are so long.
+    """
     found: dict[Seen, tuple[float, list[float], float]] = {}
     for seen, states, memory, mass in every_world(model, behavior, horizon):
+        if since > len(seen.actions):
+            continue
         rows = [behavior.row(m, h) for m, h in zip(memory, states, strict=True)]
         ended, expected = law_of_path(
-            model, seen, states, rows, target, shared=shared, horizon=horizon, discount=discount
+            model,
+            seen,
+            states,
+            rows,
+            target,
+            shared=shared,
+            horizon=horizon,
+            discount=discount,
+            since=since,
         )
         total, sums, earned = found.get(seen, (0.0, [0.0] * len(ended), 0.0))
         found[seen] = (
@@ -170,6 +227,97 @@ def exact_outcomes(
         seen: (total, [s / total for s in sums], earned / total)
         for seen, (total, sums, earned) in found.items()
     }
+
+
+class Walk(NamedTuple):
+    """What is known of the world under the target, step by step, given what was seen."""
+
+    weight: float  # probability of what was seen
+    mass: list[float]
+    influence: list[float]
+    earned: list[float]
+    evidence: list[float]
+    thin: list[float]
+    shown: list[list[float]]  # [t + 1][observation], without outcome
+    latent: list[list[float]]  # [t][hidden state], without outcome
+    ended: list[list[float]]  # [t + 1][outcome] by then
+
+
+def walk(
+    model: Model, behavior: Agent, target: Agent, *, shared: bool, horizon: int, thin: float
+) -> dict[Seen, Walk]:
+    """Walk through the world under the target, averaged over every hidden path."""
+    worlds = list(every_world(model, behavior, horizon))
+    total: dict[Seen, float] = defaultdict(float)
+    own: dict[Seen, dict[tuple[int, int], float]] = {}
+    for seen, states, _, mass in worlds:
+        total[seen] += mass
+        cases = own.setdefault(seen, defaultdict(float))
+        for pair in zip(states, seen.actions, strict=False):
+            cases[pair] += mass
+    cases = {seen: {pair: m / total[seen] for pair, m in own[seen].items()} for seen in own}
+    counts: dict[tuple[int, int], float] = defaultdict(float)
+    for table in cases.values():
+        for pair, number in table.items():
+            counts[pair] += number
+    sums: dict[Seen, list[dict[str, dict[tuple[int, ...], float]]]] = {}
+    for seen, states, memory, mass in worlds:
+        rows = [behavior.row(m, h) for m, h in zip(memory, states, strict=True)]
+        share = mass / total[seen]
+        tables = sums.setdefault(
+            seen, [defaultdict(lambda: defaultdict(float)) for _ in range(horizon)]
+        )
+        steps = steps_of_path(model, seen, states, rows, target, shared=shared, horizon=horizon)
+        for table, step in zip(tables, steps, strict=True):
+            table["sum"][0,] += share * step.absolute
+            for (state, _), here in step.present.items():
+                table["latent"][state,] += share * here
+            for shown, here in step.shown.items():
+                table["shown"][shown,] += share * here
+            for outcome, here in enumerate(step.ended):
+                table["ended"][outcome,] += share * here
+            for here, state, action, law in step.moves:
+                row = model.rows[state, action]
+                apart = sum(abs(law[x] - p) for x, (p, _) in row.items()) / 2
+                table["sum"][1,] += share * here * apart
+                table["row"][state, action] += share * here
+    return {
+        seen: _walk_of(model, total[seen], tables, counts, cases[seen], thin)
+        for seen, tables in sums.items()
+    }
+
+
+def _walk_of(
+    model: Model,
+    weight: float,
+    tables: list[dict[str, dict[tuple[int, ...], float]]],
+    counts: dict[tuple[int, int], float],
+    own: dict[tuple[int, int], float],
+    thin: float,
+) -> Walk:
+    found = Walk(weight, [], [], [], [], [], [], [], [])
+    ended = [0.0] * model.outcomes
+    for table in tables:
+        mass = sum(table["latent"].values())
+        found.mass.append(mass)
+        found.influence.append(table["sum"][1,] / mass if mass > 0 else 0.0)
+        found.earned.append(table["sum"][0,])
+        cases = sorted(
+            (counts.get(pair, 0.0) - own.get(pair, 0.0), here)
+            for pair, here in table["row"].items()
+        )
+        found.thin.append(sum(here for number, here in cases if number < thin))
+        passed, median = 0.0, math.nan
+        for number, here in cases:
+            passed, median = passed + here, number
+            if 2 * passed >= mass * (1 - 1e-12):
+                break
+        found.evidence.append(median)
+        found.shown.append([table["shown"].get((o,), 0.0) for o in range(model.observations)])
+        found.latent.append([table["latent"].get((h,), 0.0) for h in range(model.states)])
+        ended = [e + table["ended"].get((o,), 0.0) for o, e in enumerate(ended)]
+        found.ended.append(ended)
+    return found
 
 
 def posterior(model: Model, behavior: Agent, horizon: int) -> dict[Seen, list[list[float]]]:

@@ -6,7 +6,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from butfor.counterfactual import counterfactual_outcomes
 from butfor.diagnostics.calibration import check_calibration
+from butfor.diagnostics.hidden import check_consistency, check_entropy, check_shared_rows
 from butfor.diagnostics.lights import Row, at_least, at_most, worst_light
 from butfor.diagnostics.overlap import check_overlap
 from butfor.episodes import Episodes
@@ -16,7 +18,18 @@ from butfor.ope.problem import Problem, make_problem
 from butfor.ope.support import unsupported_mass
 from butfor.ope.words import FEW, sizes
 from butfor.policy import action_counts
-from butfor.steps import walk_through
+from butfor.pomdp.chain import first_values
+from butfor.pomdp.latent import latent_posterior
+from butfor.pomdp.model import TabularPOMDP
+from butfor.pomdp.policies import (
+    BeliefPolicy,
+    FiniteController,
+    LatentPolicy,
+    Policy,
+    as_array,
+)
+from butfor.pomdp.task import prepare_hidden_task
+from butfor.steps import Steps, walk_through
 from butfor.variables import Floats
 from butfor.words import percent
 
@@ -38,10 +51,10 @@ ABOUT = (0.50, 0.20)  # at least: half of the steps, one in five
 
 def diagnose(
     episodes: Episodes,
-    model: TabularMDP,
-    target: ArrayLike,
+    model: TabularMDP | TabularPOMDP,
+    target: Policy,
     *,
-    behavior: ArrayLike | None = None,
+    behavior: Policy | None = None,
     behavior_probability: ArrayLike | None = None,
     horizon: int | None = None,
     discount: float = 1.0,
@@ -75,16 +88,27 @@ def diagnose(
           held out, by decile of the prediction (nan where it cannot be told);
         - *influence*: median share of the counterfactual's steps that are still about the patient.
 
+        Where the state is hidden:
+
+        - *overlap* as above, by observation, for a target on the last observation;
+        - *consistency*: standard errors between the mean counterfactual and what the model alone
+          expects of the target;
+        - *hidden state*: bits by which it is unknown given the record, mean over steps;
+        - *rows in common*: share of the rows met that have a label of the observed one;
+        - *influence* as above.
+
     Notes
     -----
     Green lights are necessary, not sufficient: no check sees a cause of both treatment and course
     that the log does not hold.
     """
+    if isinstance(model, TabularPOMDP):
+        return _diagnose_hidden(episodes, model, target, behavior, horizon, discount)
     problem = make_problem(
         episodes,
         model,
-        target,
-        behavior=behavior,
+        as_array(target),
+        behavior=None if behavior is None else as_array(behavior),
         behavior_probability=behavior_probability,
         horizon=horizon,
         discount=discount,
@@ -99,6 +123,31 @@ def diagnose(
         check_calibration(episodes, model, problem.horizon, learn, seed),
         _check_influence(problem),
     ]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def _diagnose_hidden(
+    episodes: Episodes,
+    model: TabularPOMDP,
+    target: Policy,
+    behavior: Policy | None,
+    horizon: int | None,
+    discount: float,
+) -> pd.DataFrame:
+    task = prepare_hidden_task(episodes, model, target, behavior=behavior, horizon=horizon)
+    result = counterfactual_outcomes(
+        episodes, model, target, behavior=behavior, horizon=horizon, discount=discount
+    )
+    walked = walk_through(episodes, model, target, behavior=behavior, horizon=horizon)
+    posterior = latent_posterior(task.episodes, model, behavior=behavior)
+    rows = [
+        check_consistency(result, first_values(task, discount)),
+        check_entropy(posterior),
+        check_shared_rows(walked),
+        _influence_row(walked),
+    ]
+    if not isinstance(task.target, BeliefPolicy | FiniteController | LatentPolicy):
+        rows.insert(0, check_overlap(episodes, task.target))
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
@@ -176,6 +225,10 @@ def _check_influence(problem: Problem) -> Row:
         mechanism=problem.mechanism,
         horizon=problem.horizon,
     )
+    return _influence_row(found)
+
+
+def _influence_row(found: Steps) -> Row:
     value, after = float(np.median(found.share_about)), float(np.median(found.share_after))
     sentence = (
         f"In the median episode {percent(value)} of the steps under the policy are still about "

@@ -18,7 +18,8 @@ from butfor.figures.pieces import pieces_chart
 from butfor.figures.reliability import reliability_chart
 from butfor.figures.save import save_figure
 from butfor.figures.scores import scores_chart
-from butfor.figures.stay import stay_chart, stay_datasets, stay_table, stay_template
+from butfor.figures.stay import stay_chart, stay_template
+from butfor.figures.stay_rows import stay_datasets, stay_table
 from butfor.figures.strips import Layout
 from butfor.figures.trajectory import trajectory_chart
 from butfor.figures.uncertainty import uncertainty_chart

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,9 +12,12 @@ import numpy as np
 from butfor.figures.style import GREEN, LINE_HEIGHT, VERMILLION, Row
 from butfor.variables import Outcome, Variable
 
+PLOT = 500  # width of the part with the steps
 LEVEL = 21  # height of a level
+HIDDEN_LEVEL = 16  # of a hidden variable, which has two strips
 MOST = 8  # levels at full height; with more of them they get thinner and some go unnamed
 GAP = 9  # between strips
+LEAST = {"side": 3.4, "inferred": 3.0, "policy": 3.0}  # lines that names and words below take
 EVIDENCE = 28  # height of the row of similar past cases
 PLACES = 88  # height of the row of outcomes by step
 CROSS = "M-.7,-1L0,-.3L.7,-1L1,-.7L.3,0L1,.7L.7,1L0,.3L-.7,1L-1,.7L-.3,0L-1,-.7Z"
@@ -27,7 +30,9 @@ NOT_YET = "#E3E6EA"
 class Strip:
     """The strip of one variable; its first level lies at the bottom."""
 
-    kind: str  # state, side (never given to the model) or action
+    # state, side (never given to the model), inferred (a hidden variable as it happened), policy
+    # (the same under the policy) or action
+    kind: str
     variable: Variable
     top: float
     level: float  # height of one level
@@ -54,20 +59,26 @@ class Layout:
     none: str  # what no outcome is called
     horizon: int
     with_model: bool = True  # whether there are rows for evidence and outcomes by step
+    hidden: tuple[Variable, ...] = ()  # inferred by the model; drawn only with it
 
     @cached_property
     def strips(self) -> tuple[Strip, ...]:
-        """What the model was given, then what it never was, then treatments."""
+        """What the model was given, then what it never was, what it inferred, and treatments."""
         actions = {variable.name: variable for variable in self.action}
         running = {v.name: v for v in self.state if v.name in actions}
         chosen = [("state", v) for v in self.state if v.name not in actions and not v.static]
         chosen += [("side", v) for v in self.side if not v.static]
+        if self.with_model:
+            chosen += [
+                (kind, v) for v in self.hidden if not v.static for kind in ("inferred", "policy")
+            ]
         chosen += [("action", running.get(name, v)) for name, v in actions.items()]
         strips: list[Strip] = []
         top, first = 0.0, 0
         for kind, variable in chosen:
-            least = 3.4 * LINE_HEIGHT if kind == "side" else LEVEL * 1.6
-            high = max(LEVEL * min(len(variable.levels), MOST), least)
+            level = HIDDEN_LEVEL if kind in ("inferred", "policy") else LEVEL
+            least = LINE_HEIGHT * LEAST.get(kind, 2.1)
+            high = max(level * min(len(variable.levels), MOST), least)
             strips.append(Strip(kind, variable, top, high / len(variable.levels), first))
             top += high + GAP
             first += len(variable.levels)
@@ -75,13 +86,18 @@ class Layout:
 
     @cached_property
     def courses(self) -> dict[tuple[str, str], int]:
-        """Number of each level of what the model was given, by names of variable and level."""
-        return {
-            (strip.variable.name, level): strip.first + code
+        """Number of each level of what the model says under the policy, by variable and level."""
+        return _numbers(
+            strip
             for strip in self.strips
-            if strip.kind == "state" or (strip.kind == "action" and self.runs(strip.variable.name))
-            for code, level in enumerate(strip.variable.levels)
-        }
+            if strip.kind in ("state", "policy")
+            or (strip.kind == "action" and self.runs(strip.variable.name))
+        )
+
+    @cached_property
+    def inferred(self) -> dict[tuple[str, str], int]:
+        """Number of each level of what the model infers as it happened, by variable and level."""
+        return _numbers(strip for strip in self.strips if strip.kind == "inferred")
 
     def runs(self, name: str) -> bool:
         """Whether a treatment is a variable of the state as well."""
@@ -106,6 +122,14 @@ class Layout:
     def looks(self) -> tuple[Row, ...]:
         """Colour and shape of each outcome: a cross if it is bad, else a diamond."""
         return tuple(outcome_looks(self.outcomes))
+
+
+def _numbers(strips: Iterable[Strip]) -> dict[tuple[str, str], int]:
+    return {
+        (strip.variable.name, level): strip.first + code
+        for strip in strips
+        for code, level in enumerate(strip.variable.levels)
+    }
 
 
 def outcome_looks(outcomes: Sequence[Outcome]) -> list[Row]:

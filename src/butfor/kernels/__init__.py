@@ -30,19 +30,21 @@ from butfor.kernels.mechanisms import (
     counterfactual_rows,
 )
 from butfor.kernels.models import Models, exact_outcomes_of_models, value_tables_of_models
+from butfor.kernels.pair_episodes import (
+    HiddenSteps,
+    draw_pair_step,
+    exact_pairs,
+    make_cases,
+    walk_pairs,
+)
 from butfor.kernels.pairs import (
     FULL,
     LAST,
     MEMORY,
-    HiddenSteps,
     Pairs,
     Target,
-    draw_pair_step,
-    exact_pairs,
-    make_cases,
     make_pair_work,
     make_passed,
-    walk_pairs,
 )
 from butfor.kernels.random import GOLDEN, MIX_1, MIX_2, uniform
 from butfor.kernels.rows import Rows

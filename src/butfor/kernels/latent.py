@@ -238,6 +238,22 @@ def branch_from(hidden, trace, log, h, i):
 
 
 @bare
+def go_on(hidden, trace, log, episode, t):
+    """Move the posterior of the hidden state from step t on; the halves of `mass` take turns."""
+    now, later = trace.mass[t % 2], trace.mass[1 - t % 2]
+    for k in range(trace.size[t + 1]):
+        later[k] = 0.0
+    look_back_from(trace, t + 1)
+    for k in range(trace.size[t]):
+        if now[k] > 0.0:
+            i = log.start[episode] + t
+            count = branch_from(hidden, trace, log, trace.support[t, k], i)
+            for b in range(count):
+                later[trace.onward[b]] += now[k] * trace.chance[b]
+    look_away_from(trace, t + 1)
+
+
+@bare
 def trace_latent(
     first, last, hidden, behavior, log, trace, evidence, offsets, state, probability, keep
 ):
@@ -255,7 +271,7 @@ def trace_latent(
         length = log.stop[episode] - log.start[episode]
         first_states(hidden, trace)
         for t in range(length + 1):
-            now, later = trace.mass[t % 2], trace.mass[1 - t % 2]
+            now = trace.mass[t % 2]
             at = log.start[episode] + episode + t
             if keep:
                 place = offsets[at]
@@ -270,16 +286,7 @@ def trace_latent(
                     offsets[at + 1] += now[k] > 0.0
             if t == length:
                 break
-            for k in range(trace.size[t + 1]):
-                later[k] = 0.0
-            look_back_from(trace, t + 1)
-            for k in range(trace.size[t]):
-                if now[k] > 0.0:
-                    i = log.start[episode] + t
-                    count = branch_from(hidden, trace, log, trace.support[t, k], i)
-                    for b in range(count):
-                        later[trace.onward[b]] += now[k] * trace.chance[b]
-            look_away_from(trace, t + 1)
+            go_on(hidden, trace, log, episode, t)
     return -1
 
 
@@ -316,7 +323,7 @@ def find_impossible(hidden, behavior, log, trace, now, episode):
     Step t is that of the observation: t - 1 is the action that led there. `now` [H] is working
     space. Returns -1 if all is possible.
     """
-    for h in range(hidden.states):  # a copy as a whole could need memory of its own
+    for h in range(hidden.states):
         now[h] = hidden.initial[h]
     for t in range(log.stop[episode] - log.start[episode] + 1):
         support_at(hidden, behavior, trace, log, episode, t)

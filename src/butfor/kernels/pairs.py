@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 from butfor.kernels.chain import Log
 from butfor.kernels.compiled import bare
 from butfor.kernels.latent import (
-    DRAW_STRIDE,
-    NUMBERS,
     Behavior,
     Hidden,
     Trace,
     behavior_row,
     branch_from,
     first_states,
+    go_on,
     look_away_from,
     look_back_from,
     make_trace,
@@ -30,17 +29,13 @@ from butfor.kernels.latent import (
     trace_back,
 )
 from butfor.kernels.mechanisms import INDEPENDENT, Coupling, counterfactual_row, gumbel_max_row
-from butfor.kernels.random import uniform
 from butfor.kernels.rows import (
     Rows,
     Scratch,
-    append_row,
     find_label,
     make_scratch,
     meets,
-    pick_by_mass,
     scatter,
-    sort_by_ratio,
     unscatter,
     widest_row,
 )
@@ -77,7 +72,7 @@ class Pairs(NamedTuple):
     coupling: Coupling  # how transitions come about
     showing: Coupling  # how observations do
     shared: bool  # whether the noise of the logged action carries over, by Gumbel-Max
-    certain: bool  # whether every state always shows the same, or the target sees the state
+    certain: bool  # whether every state always shows the same
 
 
 class PairWork(NamedTuple):
@@ -146,26 +141,40 @@ def make_passed(pairs: Pairs, walking: bool) -> Passed:
 
 
 @bare
-def begin(pairs, work, episode):
-    """Put both worlds where the episode began; False if the episode is impossible."""
-    trace = work.trace
-    if trace_back(pairs.hidden, pairs.behavior, trace, pairs.log, episode) == -np.inf:
+def begin(pairs, work, episode, since):
+    """Put both worlds where the episode was at step `since`; False if it is impossible."""
+    trace, log, target = work.trace, pairs.log, pairs.target
+    if trace_back(pairs.hidden, pairs.behavior, trace, log, episode) == -np.inf:
         return False
     first_states(pairs.hidden, trace)
-    node = 0
-    if pairs.target.kind != FULL:
-        node = pairs.target.first[seen_at(pairs.log, episode, 0)]
-    work.size[0] = 0
-    for k in range(trace.size[0]):
-        if trace.mass[0, k] > 0.0:
-            cell = pairs.target.cell[trace.support[0, k], node]
-            add(work.mass, work.cells, work.size, 0, k, cell, trace.mass[0, k])
+    shown = seen_at(log, episode, 0)
+    node = target.first[shown] if target.kind == MEMORY else shown
+    for t in range(since):
+        go_on(pairs.hidden, trace, log, episode, t)
+        shown = seen_at(log, episode, t + 1)
+        if target.kind == MEMORY and shown >= 0:
+            node = target.following[node, log.action[log.start[episode] + t], shown]
+    if target.kind == LAST:
+        node = shown
+    elif target.kind == FULL:
+        node = 0
+    ended = since == log.stop[episode] - log.start[episode]
+    side = since % 2
+    work.size[side] = 0
+    for k in range(trace.size[since]):
+        h = trace.support[since, k]
+        if trace.mass[side, k] > 0.0 and pairs.hidden.outcome[h] < 0:
+            at = target.cell[h, node]
+            place = 0 if ended else k
+            add(work.mass, work.cells, work.size, side, place, at, trace.mass[side, k])
     return True
 
 
 @bare
 def add(mass, cells, size, side, k, cell, amount):
     """Add mass to a cell of one hidden state; sides take turns, step by step."""
+    if amount == 0.0:  # less than floating point can tell from nothing
+        return
     if mass[side, k, cell] == 0.0:
         cells[side, k, size[side, k]] = cell
         size[side, k] += 1
@@ -311,17 +320,18 @@ def push_cells(pairs, work, passed, now, k, i, seen_row, count, observation):
             apart = apart or hidden.classes[row] & hidden.classes[seen_row] == 0
             if passed.row.size > 0:
                 note_row(hidden.rows, work.p_state, passed, row, seen_row, share)
-            if apart and pairs.certain and passed.row.size == 0:
+            if apart and pairs.certain:
                 choice = target.choice[cell] + j - first
                 passed.sums[EARNED] += share * target.earned[choice]
+                passed.sums[ABSOLUTE] += share * target.absolute[choice]
                 for o in range(len(passed.outcome)):
                     passed.outcome[o] += share * target.ended[choice, o]
                 for e in range(start[choice], start[choice + 1]):
-                    at = label[e]
-                    if alone[at] == 0.0:
+                    at, moved = label[e], share * probability[e]
+                    if alone[at] == 0.0 and moved > 0.0:
                         alone_cells[arrived] = at
                         arrived += 1
-                    alone[at] += share * probability[e]
+                    alone[at] += moved
             else:
                 push_row(
                     pairs,
@@ -343,7 +353,10 @@ def push_cells(pairs, work, passed, now, k, i, seen_row, count, observation):
             at = alone_cells[slot]
             add(work.mass, work.cells, work.size, later, place, at, share * alone[at])
     for slot in range(arrived):
-        alone[alone_cells[slot]] = 0.0
+        at = alone_cells[slot]
+        if passed.shown.size > 0:
+            passed.shown[hidden.shows[target.state[at]]] += alone[at]
+        alone[at] = 0.0
 
 
 @bare
@@ -385,10 +398,12 @@ def push_row(pairs, work, passed, later, cell, action, share, row, seen_row, cou
             place = trace.onward[b]
             if hidden.outcome[h] >= 0:
                 passed.outcome[hidden.outcome[h]] += moved
-            elif pairs.certain and passed.row.size == 0:
+            elif pairs.certain:
                 node = 0
                 if target.kind != FULL:
                     node = next_node(target, cell, action, hidden.shows[h])
+                if passed.shown.size > 0:
+                    passed.shown[hidden.shows[h]] += moved
                 at = target.cell[h, node]
                 add(work.mass, work.cells, work.size, later, place, at, moved)
             else:
@@ -421,239 +436,3 @@ def push_alone(pairs, work, passed, now):
                     passed.outcome[hidden.outcome[h]] += moved
                 elif moved > 0.0:
                     land(pairs, work, passed, later, 0, -1, -1, cell, action, h, moved)
-
-
-@bare
-def exact_pairs(
-    first,
-    last,
-    pairs,
-    work,
-    passed,
-    discount,
-    values_after,
-    outcomes_after,
-    outcome_mass,
-    expected_return,
-):
-    """Push both worlds of episodes first .. last - 1 through their steps.
-
-    What follows from a cell with h steps left is known: `values_after` [H + 1, C],
-    `outcomes_after` [H + 1, C, O + 1]. Writes `outcome_mass` [n, O + 1] (last: none) and
-    `expected_return` [n]. Returns -1, or the first impossible episode.
-    """
-    ends = outcome_mass.shape[1] - 1
-    log = pairs.log
-    for episode in range(first, last):
-        if not begin(pairs, work, episode):
-            return episode
-        weight = 1.0
-        earned = 0.0
-        passed.outcome[:] = 0.0
-        length = log.stop[episode] - log.start[episode]
-        for t in range(length):
-            passed.sums[:] = 0.0
-            push_pairs(pairs, work, passed, episode, t)
-            earned += weight * passed.sums[EARNED]
-            weight *= discount
-        for o in range(ends):
-            outcome_mass[episode, o] += passed.outcome[o]
-        left = log.left[episode]
-        now = length % 2
-        for slot in range(work.size[now, 0]):
-            cell = work.cells[now, 0, slot]
-            here = work.mass[now, 0, cell]
-            work.mass[now, 0, cell] = 0.0
-            earned += weight * here * values_after[left, cell]
-            for o in range(ends + 1):
-                outcome_mass[episode, o] += here * outcomes_after[left, cell, o]
-        expected_return[episode] = earned
-    return -1
-
-
-class Cases(NamedTuple):
-    """Similar past cases of the rows that one step can be at; working space of one thread."""
-
-    number: NDArray[np.float64]  # [H A]
-    order: NDArray[np.int64]  # [H A]
-    mass: NDArray[np.float64]  # [H A]
-    own: NDArray[np.float64]  # [H A] how often the episode itself is at each row, expected
-
-
-def make_cases(size: int) -> Cases:
-    """Return working space for so many rows."""
-    return Cases(np.empty(size), np.empty(size, np.int64), np.empty(size), np.zeros(size))
-
-
-class HiddenSteps(NamedTuple):
-    """What `walk_pairs` writes; all but the last three is as of `walk.Steps`."""
-
-    influence: NDArray[np.float64]  # [n, H]
-    mass: NDArray[np.float64]  # [n, H]
-    earned: NDArray[np.float64]  # [n, H]
-    evidence: NDArray[np.float64]  # [n, H]
-    thin: NDArray[np.float64]  # [n, H]
-    other: NDArray[np.float64]  # [n, H]
-    apart: NDArray[np.float64]  # [n, H]
-    seen: NDArray[np.float64]  # [n, H + 1, Z] of each observation, without outcome; or of size 0
-    latent: NDArray[np.float64]  # [n, H + 1, H] of each hidden state, without outcome; or of size 0
-    ended: NDArray[np.float64]  # [n, H + 1, O] of each outcome by then; or of size 0
-
-
-@bare
-def walk_pairs(
-    first, last, pairs, work, passed, cases, counts, own_start, own_row, own_count, thin, steps
-):
-    """Walk through both worlds of episodes first .. last - 1, to the horizon.
-
-    `counts` [H A] are the expected logged transitions behind each row; those of the episode
-    itself, of rows own_row[own_start[i] : own_start[i + 1]], are taken off. Returns as
-    `exact_pairs` does.
-    """
-    keep = steps.seen.shape[0] > 0
-    log = pairs.log
-    for episode in range(first, last):
-        if not begin(pairs, work, episode):
-            return episode
-        for place in range(own_start[episode], own_start[episode + 1]):
-            cases.own[own_row[place]] += own_count[place]
-        if keep:
-            steps.seen[episode, 0, seen_at(log, episode, 0)] = 1.0
-            keep_latent(pairs, work, 0, steps.latent, episode, 0)
-        passed.outcome[:] = 0.0
-        length = log.stop[episode] - log.start[episode]
-        for t in range(length + log.left[episode]):
-            passed.sums[:] = 0.0
-            passed.row[:] = 0.0
-            passed.shown[:] = 0.0
-            if t < length:
-                push_pairs(pairs, work, passed, episode, t)
-            else:
-                push_alone(pairs, work, passed, t % 2)
-            going = passed.sums[GOING]
-            steps.mass[episode, t] = going
-            steps.earned[episode, t] = passed.sums[ABSOLUTE]
-            steps.other[episode, t] = passed.sums[OTHER]
-            steps.apart[episode, t] = passed.sums[APART]
-            if going > 0.0:
-                steps.influence[episode, t] = passed.sums[MOVED] / going
-                weigh_cases(passed, counts, cases, thin, steps, episode, t)
-            if keep:
-                steps.seen[episode, t + 1] = passed.shown
-                steps.ended[episode, t + 1] = passed.outcome
-                keep_latent(pairs, work, 1 - t % 2, steps.latent, episode, t + 1)
-        now = (length + log.left[episode]) % 2
-        for slot in range(work.size[now, 0]):
-            work.mass[now, 0, work.cells[now, 0, slot]] = 0.0
-        for place in range(own_start[episode], own_start[episode + 1]):
-            cases.own[own_row[place]] = 0.0
-    return -1
-
-
-@bare
-def keep_latent(pairs, work, side, latent, episode, t):
-    """Add up the mass of each hidden state under the target."""
-    for k in range(work.size.shape[1]):
-        for slot in range(work.size[side, k]):
-            cell = work.cells[side, k, slot]
-            latent[episode, t, pairs.target.state[cell]] += work.mass[side, k, cell]
-
-
-@bare
-def weigh_cases(passed, counts, cases, thin, steps, episode, t):
-    """Write the weighted median of the similar past cases, and the mass on few of them."""
-    count = 0
-    for row in range(len(counts)):
-        if passed.row[row] > 0.0:
-            cases.number[count] = max(0.0, counts[row] - cases.own[row])
-            cases.mass[count] = passed.row[row]
-            cases.order[count] = count
-            count += 1
-    for b in range(count):
-        if cases.number[b] < thin:
-            steps.thin[episode, t] += cases.mass[b]
-    sort_by_ratio(cases.number, cases.order, count)
-    going, passing = passed.sums[GOING], 0.0
-    for b in range(count):
-        passing += cases.mass[cases.order[b]]
-        steps.evidence[episode, t] = cases.number[b]
-        if 2.0 * passing >= going * (1.0 - 1e-12):
-            break
-
-
-@bare
-def draw_pair_step(first, last, pairs, work, t, path, chosen, keys, state, seen, action, reward):
-    """Draw step t of the worlds under the target of episodes first .. last - 1.
-
-    `path` [n, draws, T + 1] are hidden paths as they were, `chosen` [n, draws, A] the target's rows
-    now. Writes `state` [n, draws, H + 1] (an end is a state) and `seen` (-1 at an end that shows
-    nothing) at t + 1, `action` and `reward` at t. Uses the numbers 4 t + 1 .. 4 t + 3 of each draw.
-    Those that have ended stay as they are.
-    """
-    hidden, log, rows = pairs.hidden, pairs.log, pairs.hidden.rows
-    for episode in range(first, last):
-        i = log.start[episode] + t
-        logged = i < log.stop[episode]
-        if t >= log.stop[episode] - log.start[episode] + log.left[episode]:
-            continue
-        for d in range(state.shape[1]):
-            h = state[episode, d, t]
-            if h < 0 or hidden.outcome[h] >= 0:
-                continue
-            counter = d * DRAW_STRIDE + NUMBERS * t
-            was = path[episode, d, t] if logged else -1
-            u = uniform(keys[episode], counter + 1)
-            a = draw_action(pairs, work, chosen[episode], d, was, i, u)
-            row = h * hidden.actions + a
-            low, high = rows.start[row], rows.start[row + 1]
-            for e in range(low, high):
-                work.moves.mass[e - low] = rows.probability[e]
-            x, observation = -1, -1
-            if logged:
-                x = path[episode, d, t + 1]
-                observation = seen_at(log, episode, t + 1)
-                seen_row = path[episode, d, t] * hidden.actions + log.action[i]
-                seen_entry = entry_to(hidden, seen_row, x)
-                if row == seen_row:
-                    low, high = seen_entry, seen_entry + 1
-                    work.moves.mass[0] = 1.0
-                else:
-                    scatter(rows, seen_row, work.p_state)
-                    counterfactual_row(
-                        pairs.coupling, rows, row, seen_row, seen_entry, work.p_state, work.moves
-                    )
-                    unscatter(rows, seen_row, work.p_state)
-            u = uniform(keys[episode], counter + 2)
-            e = low + pick_by_mass(work.moves.mass, 0, high - low, u)
-            reached = hidden.next_state[e]
-            action[episode, d, t] = a
-            reward[episode, d, t] = hidden.reward[e]
-            state[episode, d, t + 1] = reached
-            low, high = show(
-                hidden.emission, pairs.showing, work.p_seen, work.shows, reached, x, observation
-            )
-            if high > low:
-                u = uniform(keys[episode], counter + 3)
-                place = low + pick_by_mass(work.shows.mass, 0, high - low, u)
-                seen[episode, d, t + 1] = hidden.emission.label[place]
-    return 0
-
-
-@bare
-def entry_to(hidden, row, x):
-    """Return the entry of a row that leads to x."""
-    return find_label(hidden.rows, row, hidden.labels[x])
-
-
-@bare
-def draw_action(pairs, work, chosen, d, h, i, u):
-    """Draw the target's action from row d, given the logged one of step i in h (-1: alone)."""
-    rows, mass = work.chosen, work.chosen.probability
-    append_row(rows, 0, chosen, d)
-    if h >= 0 and pairs.shared and rows.start[1] > 1:
-        acted = behavior_row(pairs.behavior, pairs.log, h, i)
-        scatter(pairs.behavior.rows, acted, work.p_action)
-        gumbel_max_row(rows, 0, work.p_action, pairs.log.action[i], work.choices)
-        unscatter(pairs.behavior.rows, acted, work.p_action)
-        mass = work.choices.mass
-    return rows.label[pick_by_mass(mass, 0, rows.start[1], u)]

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from butfor.checks import check_choice, check_whole
-from butfor.counterfactual import Counterfactuals, Draws
+from butfor.counterfactual import Counterfactuals, Draws, counterfactual_outcomes
 from butfor.episodes import Episodes
 from butfor.mdp import TabularMDP
 from butfor.ope import words
@@ -25,6 +25,7 @@ from butfor.ope.bootstrap import (
 from butfor.ope.counterfactual import counterfactual, counterfactual_draws
 from butfor.ope.crossfit import CrossFitted, Learn, cross_fitted
 from butfor.ope.doubly_robust import doubly_robust, magic, weighted_doubly_robust
+from butfor.ope.hidden import hidden_estimates
 from butfor.ope.importance import (
     average,
     importance_sampling,
@@ -36,6 +37,10 @@ from butfor.ope.importance import (
 from butfor.ope.model_based import fitted_q, model_based, model_sampled
 from butfor.ope.problem import Estimator, Problem, make_problem
 from butfor.ope.relearn import relearn_values
+from butfor.pomdp.chain import first_values
+from butfor.pomdp.model import TabularPOMDP
+from butfor.pomdp.policies import Policy, as_array
+from butfor.pomdp.task import prepare_hidden_task
 from butfor.streams import Progress
 
 ESTIMATORS: dict[str, Estimator] = {
@@ -65,11 +70,11 @@ MOST_RESAMPLES = {"MAGIC": 200}  # it has a bootstrap inside
 
 def estimate_values(
     episodes: Episodes,
-    model: TabularMDP,
-    target: ArrayLike,
+    model: TabularMDP | TabularPOMDP,
+    target: Policy,
     *,
     estimators: Sequence[str] | None = None,
-    behavior: ArrayLike | None = None,
+    behavior: Policy | None = None,
     behavior_probability: ArrayLike | None = None,
     horizon: int | None = None,
     discount: float = 1.0,
@@ -89,7 +94,8 @@ def estimate_values(
     Parameters
     ----------
     estimators : optional
-        Of NAMES; by default DEFAULT and what `draws`, `learn` and `truth` make possible.
+        Of NAMES; by default DEFAULT and what `draws`, `learn` and `truth` make possible. Where the
+        state is hidden: Observed, MB and CF (and True), without `learn` and `draws`.
     behavior, behavior_probability, horizon, discount, draws, counterfactuals
         See `make_problem`.
     interval : "percentile" or "bca"
@@ -111,6 +117,26 @@ def estimate_values(
     DataFrame
         estimator, value, low, high, episodes (with weight), effective (sample size), warning.
     """
+    if isinstance(model, TabularPOMDP):
+        hidden = prepare_hidden_task(episodes, model, target, behavior=behavior, horizon=horizon)
+        if counterfactuals is None:
+            counterfactuals = counterfactual_outcomes(
+                episodes, model, target, behavior=behavior, horizon=horizon, discount=discount
+            )
+        return hidden_estimates(
+            counterfactuals,
+            first_values(hidden, discount),
+            estimators=estimators,
+            truth=truth,
+            interval=check_choice(interval, "interval", INTERVALS),
+            resamples=RESAMPLES if resamples is None else resamples,
+            confidence=check_confidence(confidence),
+            seed=seed,
+            columns=COLUMNS,
+            progress=progress,
+        )
+    target = as_array(target)
+    behavior = None if behavior is None else as_array(behavior)
     names = _check_names(estimators, {"draws": draws, "learn": learn, "truth": truth})
     check_choice(interval, "interval", INTERVALS)
     check_confidence(confidence)

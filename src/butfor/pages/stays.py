@@ -12,7 +12,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.audit import Audit
-from butfor.figures.stay import stay_datasets, stay_table, stay_template
+from butfor.figures.stay import stay_template
+from butfor.figures.stay_rows import FAINT, split_worlds, stay_datasets, stay_table
 from butfor.figures.strips import Layout
 from butfor.figures.style import ESTIMATE
 from butfor.flags import describe_action
@@ -23,6 +24,7 @@ from butfor.words import percent, plural, share, signed
 
 HOLDS = "Holds only if the model is right."
 HIDDEN = "never given to the model"
+DRAWN = "the violet row of the picture"
 # what the pages need of an audit's table of episodes, beside the columns p_<outcome>
 COLUMNS = (
     "id",
@@ -75,9 +77,9 @@ class Stays:
     def layout(self) -> Layout:
         """Where everything lies in the picture of a stay."""
         meta = self.audit.meta
-        state, action, side = (
-            tuple(_variable(entry) for entry in meta["variables"][kind])
-            for kind in ("state", "action", "side")
+        state, action, side, hidden = (
+            tuple(_variable(entry) for entry in meta["variables"].get(kind, []))
+            for kind in ("state", "action", "side", "hidden")
         )
         return Layout(
             state=state,
@@ -86,6 +88,7 @@ class Stays:
             outcomes=self.audit.model.outcomes,
             none=meta["none"],
             horizon=meta["parameters"]["horizon"],
+            hidden=hidden,
         )
 
     def template(self, *, model: bool = True) -> dict[str, Any]:
@@ -100,6 +103,10 @@ class Stays:
         """Names of what the model was never given."""
         columns = [] if self.redact else list(self.audit.steps.columns)
         return [name.removeprefix("side.") for name in columns if name.startswith("side.")]
+
+    def inferred(self) -> list[str]:
+        """Names of what the log does not show and the model infers from it."""
+        return [variable.name for variable in self.layout.hidden]
 
     def order(self) -> list[Any]:
         """Return all ids: flagged ones by rank, then the others by how much the model differs."""
@@ -124,6 +131,9 @@ class Stays:
         ended = outcome in self.audit.meta["outcomes"]
         when = f"at step {length}" if ended else f"after {length} step{'s' * (length != 1)}"
         title = f"{_capital(self.noun)} {identifier}: {outcome} {when}"
+        inferred = self._inferred(identifier)
+        listed = ", ".join(name for name, _ in inferred)
+        also = f" Inferred by the model from the whole record: {listed}." if inferred else ""
         return {
             "id": str(identifier),
             "anchor": anchor(identifier),
@@ -136,8 +146,9 @@ class Stays:
             "flagged": int(row["rank"]),
             "reason": str(row["reason"]),
             "course": bool(datasets["shade"]),
-            "description": f"{title}. {self._says(row)} {caveat(row)}",
+            "description": f"{title}. {self._says(row)} {caveat(row)}{also}",
             "given": self._fixed(steps),
+            "inferred": inferred,
             **self._side(steps),
             "datasets": datasets,
             "table": stay_table(self.layout, datasets),
@@ -160,7 +171,7 @@ class Stays:
         )
 
     def record(self, identifier: Any) -> dict[str, Any]:
-        """Return what happened alone, as rows of the picture without the model and as a table."""
+        """Return what happened alone, nothing of the model: rows of the picture and a table."""
         position = self._position[identifier]
         names = self.audit.meta["outcomes"]
         outcome = str(self.audit.episodes["observed_outcome"].iat[position])
@@ -174,7 +185,7 @@ class Stays:
             course_steps=None,
             draws=None,
         )
-        return {"datasets": datasets, "table": stay_table(layout, datasets)}
+        return {"datasets": datasets, "table": stay_table(layout, datasets), "inferred": []}
 
     @cached_property
     def _position(self) -> dict[Any, int]:
@@ -225,12 +236,17 @@ class Stays:
         policy = int(np.argmax(chances))
         own = ((steps["state"] == state) & (steps["action"] == policy)).sum()
         cases = int(self.counts[state, policy] - own)
+        alike = (
+            "Past cases of that decision that look the same in the record"
+            if self.layout.hidden
+            else "Similar past cases for that decision"
+        )
         sure = "" if chances[policy] > 0.999 else f", with probability {percent(chances[policy])}"
         return (
             f"First difference, decided at step {first}, seen at step {first + 1}: the policy "
             f"gives {describe_action(self.layout.action, policy)}{sure}; given was "
             f"{describe_action(self.layout.action, given)}. "
-            f"Similar past cases for that decision: {cases}."
+            f"{alike}: {cases}."
         )
 
     def _fixed(self, steps: pd.DataFrame) -> list[list[str]]:
@@ -238,6 +254,21 @@ class Stays:
         return [
             [v.name, str(steps[f"state.{v.name}"].iloc[0])] for v in self.layout.state if v.static
         ]
+
+    def _inferred(self, identifier: Any) -> list[list[str]]:
+        """Name of each hidden variable, and how likely its levels are if it never changes."""
+        courses = self._part("courses", identifier)
+        rows = None if courses is None else split_worlds(courses)[1]
+        if rows is None or not len(rows):
+            return []
+        start = rows[rows["step"] == 0].sort_values("probability", ascending=False, kind="stable")
+        found = []
+        for variable in self.layout.hidden:
+            mine = start[(start["variable"] == variable.name) & (start["probability"] >= FAINT)]
+            levels = zip(mine["level"].tolist(), mine["probability"].tolist(), strict=True)
+            words = ", ".join(f"{level}: {percent(p)}" for level, p in levels)
+            found.append([variable.name, words if variable.static else DRAWN])
+        return found
 
     def _side(self, steps: pd.DataFrame) -> dict[str, Any]:
         """Side information: what holds throughout, and by step what was recorded now and then."""

@@ -7,9 +7,13 @@ from numpy.typing import NDArray
 
 from butfor import kernels
 from butfor.checks import check_discount
+from butfor.episodes import Offsets
+from butfor.mdp import total_by
 from butfor.pomdp.beliefs import first_beliefs, next_beliefs
+from butfor.pomdp.cells import cell_tables
+from butfor.pomdp.latent import trace_posterior
 from butfor.pomdp.policies import BeliefPolicy, FiniteController, LatentPolicy, Policy
-from butfor.pomdp.task import HiddenTask, cell_tables, first_cells
+from butfor.pomdp.task import HiddenTask
 from butfor.streams import Keys, Progress, episode_keys, in_blocks
 from butfor.variables import Floats, Integers
 
@@ -20,11 +24,16 @@ def exact_outcomes(
     task: HiddenTask,
     discount: float,
     *,
+    since: Offsets | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> tuple[Floats, Floats]:
-    """Outcome probabilities [n, O + 1] and expected returns [n] of each episode."""
-    values, outcomes = cell_tables(task, discount)
+    """Outcome probabilities [n, O + 1] and expected returns [n] of each episode.
+
+    The target takes over at step `since` [n], by default at the first; returns count from there.
+    """
+    values, outcomes = cell_tables(task.pairs.target, task.horizon, discount)
+    begins = np.zeros(len(task.episodes), np.int64) if since is None else since
     probability = np.zeros((len(task.episodes), outcomes.shape[2]))
     expected_return = np.zeros(len(task.episodes))
     task.run(
@@ -34,6 +43,7 @@ def exact_outcomes(
             task.pairs,
             kernels.make_pair_work(task.pairs),
             kernels.make_passed(task.pairs, False),
+            begins,
             float(discount),
             values,
             outcomes,
@@ -46,10 +56,30 @@ def exact_outcomes(
     return probability, expected_return
 
 
-def model_value(task: HiddenTask, discount: float = 1.0) -> float:
-    """Expected return of the target by the model alone, from its own first states."""
-    values, _ = cell_tables(task, discount)
-    return float(first_cells(task) @ values[-1])
+def hidden_contributions(
+    task: HiddenTask, discount: float, *, threads: int | None = None
+) -> Floats:
+    """How much each logged step adds to its episode's difference, [N]: see `step_contributions`."""
+    log = task.episodes
+    count = log.lengths + 1  # the target takes over at each step, or after the last one
+    first = np.cumsum(count) - count
+    episode = np.repeat(np.arange(len(log)), count)
+    since = np.arange(len(episode)) - first[episode]
+    _, value = exact_outcomes(task.part(episode), discount, since=since, threads=threads)
+    here = np.delete(value, first + log.lengths)
+    following = np.delete(value, first)
+    return np.asarray(discount**log.time * (here - log.reward - discount * following))
+
+
+def first_values(task: HiddenTask, discount: float = 1.0) -> Floats:
+    """Expected return by the model alone, from what was seen first in each episode, [n]."""
+    values, _ = cell_tables(task.pairs.target, task.horizon, discount)
+    target, model = task.pairs.target, task.model
+    seen, place = np.unique(task.episodes.first_state, return_inverse=True)
+    beliefs = first_beliefs(model, seen)
+    node = np.zeros(len(seen), np.int64) if target.kind == kernels.FULL else target.first[seen]
+    cell = target.cell[:, node].T  # [seen, H], -1 where it cannot be
+    return np.asarray((beliefs * np.where(cell >= 0, values[-1][cell], 0.0)).sum(axis=1)[place])
 
 
 def drawn_outcomes(
@@ -81,6 +111,55 @@ def drawn_outcomes(
             progress(int(some[-1]) + 1, len(log))
     probability[:, -1] = 1.0 - probability[:, :-1].sum(axis=1)
     return probability, expected_return
+
+
+def walk_hidden(
+    task: HiddenTask,
+    thin: float,
+    *,
+    probability: bool,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> kernels.HiddenSteps:
+    """Walk through both worlds of each episode, step by step: see `walk_through`."""
+    posterior = trace_posterior(task.episodes, task.model, task.pairs.behavior, threads=threads)
+    episode, row, weight = posterior.transitions
+    size = task.model.n_states * task.model.n_actions
+    own = np.concatenate([[0], np.cumsum(np.bincount(episode, minlength=len(task.episodes)))])
+    shape = (len(task.episodes), task.horizon)
+    kept = (shape[0] if probability else 0, task.horizon + 1)
+    steps = kernels.HiddenSteps(
+        influence=np.zeros(shape),
+        mass=np.zeros(shape),
+        earned=np.zeros(shape),
+        evidence=np.full(shape, np.nan),
+        thin=np.zeros(shape),
+        other=np.zeros(shape),
+        apart=np.zeros(shape),
+        seen=np.zeros((*kept, task.model.n_observations)),
+        latent=np.zeros((*kept, task.model.n_states)),
+        ended=np.zeros((*kept, len(task.model.outcomes))),
+    )
+    counts = total_by(row, weight, size)
+    task.run(
+        lambda first, last: kernels.walk_pairs(
+            first,
+            last,
+            task.pairs,
+            kernels.make_pair_work(task.pairs),
+            kernels.make_passed(task.pairs, True),
+            kernels.make_cases(size),
+            counts,
+            own,
+            row,
+            weight,
+            thin,
+            steps,
+        ),
+        threads=threads,
+        progress=progress,
+    )
+    return steps
 
 
 def draw_worlds(

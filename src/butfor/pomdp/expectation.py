@@ -11,8 +11,9 @@ from butfor import kernels
 from butfor.episodes import Episodes
 from butfor.mdp import total_by
 from butfor.policy import estimate_behavior
+from butfor.pomdp.cells import policy_rows
 from butfor.pomdp.model import TabularPOMDP
-from butfor.pomdp.task import log_arrays, policy_rows, refuse_impossible
+from butfor.pomdp.task import log_arrays, refuse_impossible
 from butfor.streams import in_blocks
 from butfor.variables import Floats
 
@@ -121,7 +122,8 @@ def penalty(rows: Floats, centre: Floats, prior: float) -> float:
     if prior == 0:
         return 0.0
     inside = centre > 0
-    return prior * float(centre[inside] @ np.log(rows[inside]))
+    with np.errstate(divide="ignore"):  # where one begins something may be impossible
+        return prior * float(centre[inside] @ np.log(rows[inside]))
 
 
 def clean(rows: Floats) -> Floats:

@@ -163,19 +163,30 @@ def latent_posterior(
     """
     check_log(episodes, model)
     known = behavior_arrays(episodes, model, behavior)
+    return trace_posterior(episodes, model, known, threads=threads, progress=progress)
+
+
+def trace_posterior(
+    episodes: Episodes,
+    model: TabularPOMDP,
+    behavior: kernels.Behavior,
+    *,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> LatentPosterior:
+    """Find the posterior of checked inputs: `latent_posterior`."""
     arrays = log_arrays(episodes, None)
     count = len(episodes)
     evidence = np.zeros(count)
     start = np.zeros(len(episodes.state) + count + 1, np.int64)
-    state, probability = np.empty(0, np.int32), np.empty(0)
 
-    def work(first: int, last: int) -> None:
-        refuse_impossible(
-            kernels.trace_latent(
+    def trace(state: Integers, probability: Floats, keep: bool, report: Progress | None) -> None:
+        def work(first: int, last: int) -> None:
+            impossible = kernels.trace_latent(
                 first,
                 last,
                 model.arrays,
-                known,
+                behavior,
                 arrays,
                 kernels.make_trace(model.arrays, arrays),
                 evidence,
@@ -183,17 +194,13 @@ def latent_posterior(
                 state,
                 probability,
                 keep,
-            ),
-            episodes,
-            model,
-            known,
-            arrays,
-        )
+            )
+            refuse_impossible(impossible, episodes, model, behavior, arrays)
 
-    keep = False
-    in_blocks(work, count, threads=threads)
+        in_blocks(work, count, threads=threads, progress=report)
+
+    trace(np.empty(0, np.int32), np.empty(0), False, None)  # how many states each row has
     np.cumsum(start, out=start)
     state, probability = np.empty(start[-1], np.int32), np.empty(start[-1])
-    keep = True
-    in_blocks(work, count, threads=threads, progress=progress)
-    return LatentPosterior(episodes, model, known, evidence, start, state, probability)
+    trace(state, probability, True, progress)
+    return LatentPosterior(episodes, model, behavior, evidence, start, state, probability)

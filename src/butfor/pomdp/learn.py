@@ -13,7 +13,8 @@ import pandas as pd
 from butfor.checks import check_choice, check_whole
 from butfor.episodes import Episodes
 from butfor.mdp import total_by
-from butfor.pomdp.chain import exact_outcomes, model_value
+from butfor.pomdp.cells import pomdp_value
+from butfor.pomdp.chain import exact_outcomes
 from butfor.pomdp.expectation import (
     Climb,
     Counts,
@@ -193,6 +194,9 @@ def fit_pomdp(
         raise ValueError("target: a policy on beliefs takes long to value; give another one")
     chosen = _check_learn(factored, learn)
     learner = _Learner(episodes, factored, chosen, learn_initial, behavior, start, prior)
+    if target is not None:
+        size = learner.model.n_states, learner.model.n_observations, learner.model.n_actions
+        check_hidden_policy(target, *size, "target")
     climbs, values = [], []
     for number in range(restarts):
         end = climb(
@@ -333,7 +337,8 @@ def _value(
     """Mean counterfactual return and the value by the model alone."""
     task = prepare_hidden_task(episodes, factored.model(), target, behavior=behavior)
     _, expected = exact_outcomes(task, 1.0, threads=threads)
-    return float(expected.mean()), model_value(task)
+    value = pomdp_value(task.model, target, horizon=task.horizon)
+    return float(expected.mean()), value
 
 
 def _restart_frame(climbs: Sequence[Climb[Any]]) -> pd.DataFrame:

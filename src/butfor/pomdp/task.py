@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-import scipy.sparse as sparse
 from numpy.typing import NDArray
 
 from butfor import kernels
-from butfor.checks import check_choice, check_discount, check_horizon
+from butfor.checks import check_choice, check_horizon
 from butfor.episodes import Episodes
 from butfor.policy import estimate_behavior
 from butfor.pomdp.beliefs import history_rows
+from butfor.pomdp.cells import as_matrix, make_cells, policy_rows
 from butfor.pomdp.model import TabularPOMDP, as_rows
 from butfor.pomdp.policies import (
     BeliefPolicy,
@@ -26,9 +25,7 @@ from butfor.pomdp.policies import (
 from butfor.scm.gumbel_max import GumbelMax
 from butfor.scm.mechanism import Compiled, Mechanism, check_mechanism
 from butfor.streams import Progress, in_blocks
-from butfor.variables import Floats, Integers
-
-MOST_CELLS = 20_000_000  # pairs of hidden state and memory that a table may have
+from butfor.variables import Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +46,7 @@ class HiddenTask:
             row = np.concatenate(
                 [np.arange(*self.episodes.offsets[i : i + 2]) for i in chosen.tolist()]
             )
-            table = _matrix(behavior.rows, self.model.n_actions)
+            table = as_matrix(behavior.rows, self.model.n_actions)
             behavior = behavior._replace(rows=as_rows(table[row]))
         arrays = log_arrays(log, None)._replace(left=self.pairs.log.left[chosen])
         pairs = self.pairs._replace(log=arrays, behavior=behavior)
@@ -105,11 +102,11 @@ def prepare_hidden_task(
         log=log_arrays(log, steps if continuation else None),
         hidden=model.arrays,
         behavior=known,
-        target=_cells(model, policy),
+        target=make_cells(model, policy),
         coupling=chosen.coupling(int(model.dynamics.labels.max()) + 1),
         showing=chosen.coupling(model.n_observations),
         shared=shared,
-        certain=model.shows is not None or isinstance(policy, LatentPolicy),
+        certain=model.shows is not None,
     )
     return HiddenTask(log, model, steps, policy, pairs)
 
@@ -159,23 +156,12 @@ def behavior_arrays(
     return kernels.Behavior(policy_rows(known), kernels.SEEN)
 
 
-def policy_rows(policy: Floats) -> kernels.Rows:
-    """Return a policy [R, A] as sparse rows."""
-    return as_rows(sparse.csr_array(policy))
-
-
-def _matrix(rows: kernels.Rows, columns: int) -> sparse.csr_array:
-    """Return rows of kernels as a sparse matrix."""
-    entries = (rows.probability, rows.label, rows.start)
-    return sparse.csr_array(entries, shape=(len(rows.start) - 1, columns))
-
-
 def _check_actions(log: Episodes, behavior: kernels.Behavior) -> None:
     """Refuse logged actions that a behaviour on what was seen never takes."""
     if behavior.kind == kernels.LATENT:
         return
     row = log.state if behavior.kind == kernels.SEEN else np.arange(len(log.state))
-    table = _matrix(behavior.rows, log.n_actions)
+    table = as_matrix(behavior.rows, log.n_actions)
     never = np.asarray(table[row, log.action]).reshape(-1) == 0
     if never.any():
         step = int(never.argmax())
@@ -183,155 +169,6 @@ def _check_actions(log: Episodes, behavior: kernels.Behavior) -> None:
             f"{log.place(step)} takes action {log.action[step]}, which the behavior policy gives "
             "probability 0; leave behavior out to estimate it from the log"
         )
-
-
-def _cells(
-    model: TabularPOMDP, policy: Floats | FiniteController | LatentPolicy | BeliefPolicy
-) -> kernels.Target:
-    """Number the pairs of hidden state and memory that a target can be in."""
-    going = np.flatnonzero(model.outcome < 0)
-    none = np.zeros((1, 1, 1), np.int32)
-    if isinstance(policy, LatentPolicy):
-        state, node = going, np.zeros(len(going), np.int64)
-        return _target(model, policy_rows(policy.table), kernels.FULL, state, node, state, 1, none)
-    if isinstance(policy, FiniteController):
-        nodes = policy.n_nodes
-        state, node = np.repeat(going, nodes), np.tile(np.arange(nodes), len(going))
-        rows = policy_rows(policy.action)
-        return _target(
-            model,
-            rows,
-            kernels.MEMORY,
-            state,
-            node,
-            node,
-            nodes,
-            policy.following,
-            policy.first,
-        )
-    if isinstance(policy, BeliefPolicy):  # its rows are asked for, draw by draw
-        policy = np.full((model.n_observations, model.n_actions), 1.0 / model.n_actions)
-    shown = model.emission[going].tocoo()
-    state, node = going[shown.row], shown.col
-    return _target(
-        model, policy_rows(policy), kernels.LAST, state, node, node, model.n_observations, none
-    )
-
-
-def _target(
-    model: TabularPOMDP,
-    rows: kernels.Rows,
-    kind: int,
-    state: NDArray[Any],
-    node: NDArray[Any],
-    row: NDArray[Any],
-    nodes: int,
-    following: Integers,
-    first: Integers | None = None,
-) -> kernels.Target:
-    if model.n_states * nodes > MOST_CELLS:
-        raise ValueError(
-            f"{model.n_states} hidden states and {nodes} nodes of memory make "
-            f"{model.n_states * nodes} pairs, more than {MOST_CELLS}; draw instead, with the "
-            "target as a BeliefPolicy"
-        )
-    cell = np.full((model.n_states, nodes), -1, np.int32)
-    cell[state, node] = np.arange(len(state))
-    begins = np.arange(model.n_observations, dtype=np.int32) if first is None else first
-    target = kernels.Target(
-        rows=rows,
-        kind=kind,
-        state=state.astype(np.int32),
-        node=node.astype(np.int32),
-        row=row.astype(np.int32),
-        cell=cell,
-        first=begins,
-        following=np.ascontiguousarray(following),
-        choice=np.empty(0, np.int64),
-        moves=rows,
-        earned=np.empty(0),
-        absolute=np.empty(0),
-        ended=np.empty((0, 0)),
-    )
-    return target._replace(**_choices(model, target))
-
-
-def _choices(model: TabularPOMDP, target: kernels.Target) -> dict[str, Any]:
-    """What the model alone makes of each choice: a cell and one of its actions."""
-    dynamics = model.dynamics
-    size = np.diff(target.rows.start)[target.row]
-    cell, taken = _expand(target.rows.start, target.row)
-    action = target.rows.label[taken]
-    choices = len(cell)
-    row = target.state[cell].astype(np.int64) * model.n_actions + action
-    choice, entry = _expand(dynamics.start, row)
-    share, reached = dynamics.probability[entry], dynamics.next_state[entry]
-    reward = dynamics.reward[entry]
-    end = model.outcome[reached]
-    ended = np.zeros((choices, len(model.outcomes)))
-    np.add.at(ended, (choice[end >= 0], end[end >= 0]), share[end >= 0])
-    earned, absolute = (np.bincount(choice, share * r, choices) for r in (reward, np.abs(reward)))
-    going = end < 0
-    choice, share, reached = choice[going], share[going], reached[going]
-    if target.kind == kernels.FULL:
-        arrived = target.cell[reached, 0]
-    else:
-        emission = model.arrays.emission
-        which, shown = _expand(emission.start, reached)
-        choice, reached = choice[which], reached[which]
-        share = share[which] * emission.probability[shown]
-        node = emission.label[shown]
-        if target.kind == kernels.MEMORY:
-            node = target.following[target.node[cell[choice]], action[choice], node]
-        arrived = target.cell[reached, node]
-    moves = sparse.csr_array((share, (choice, arrived)), shape=(choices, len(target.state)))
-    moves.sum_duplicates()
-    return {
-        "choice": np.cumsum(size) - size,
-        "moves": as_rows(moves),
-        "earned": earned,
-        "absolute": absolute,
-        "ended": ended,
-    }
-
-
-def cell_tables(task: HiddenTask, discount: float) -> tuple[Floats, Floats]:
-    """What the model alone gives by steps left and cell.
-
-    Returns the expected return [H + 1, C] and the probability of each outcome [H + 1, C, O + 1],
-    the last column being that of none.
-    """
-    check_discount(discount)
-    target = task.pairs.target
-    cells, choices = len(target.state), len(target.earned)
-    cell, taken = _expand(target.rows.start, target.row)
-    average = sparse.csr_array(
-        (target.rows.probability[taken], (cell, np.arange(choices))), shape=(cells, choices)
-    )
-    moves = average @ _matrix(target.moves, cells)
-    gained = average @ np.column_stack([target.earned, target.ended, np.zeros(choices)])
-    kept = np.array([discount] + [1.0] * (gained.shape[1] - 1))
-    tables = np.zeros((task.horizon + 1, *gained.shape))
-    tables[0, :, -1] = 1.0  # with no step left there is no outcome
-    for left in range(1, task.horizon + 1):
-        tables[left] = gained + kept * (moves @ tables[left - 1])
-    return np.ascontiguousarray(tables[:, :, 0]), np.ascontiguousarray(tables[:, :, 1:])
-
-
-def first_cells(task: HiddenTask) -> Floats:
-    """Probability of each cell at the start, by the model alone, [C]."""
-    target, model = task.pairs.target, task.model
-    mass = np.zeros(len(target.state))
-    if target.kind == kernels.FULL:
-        state = np.flatnonzero(model.initial)
-        mass[target.cell[state, 0]] = model.initial[state]
-        return mass
-    shown = model.emission.tocoo()
-    begins = model.initial[shown.row] > 0
-    state, seen = shown.row[begins], shown.col[begins]
-    share = model.initial[state] * shown.data[begins]
-    np.add.at(mass, target.cell[state, target.first[seen]], share)
-    return mass
 
 
 def refuse_impossible(
@@ -363,11 +200,3 @@ def refuse_impossible(
         "probability 0, given all before; the model, the behavior or the log is wrong"
         + ("; if logged rewards are not the model's, use reward_seen=False" if reward else "")
     )
-
-
-def _expand(start: NDArray[np.int64], row: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """List the entries of rows: for each entry, which of the rows it is of, and its place."""
-    size = np.diff(start)[row]
-    which = np.repeat(np.arange(len(row)), size)
-    first = np.cumsum(size) - size
-    return which, start[row][which] + np.arange(len(which)) - first[which]

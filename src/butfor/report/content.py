@@ -44,7 +44,7 @@ def header(stays: Stays) -> dict[str, Any]:
     """Return what stands at the top: what this is about, and what to read first."""
     audit, meta = stays.audit, stays.audit.meta
     count = meta["counts"]["episodes"]
-    hidden = stays.hidden()
+    hidden, inferred = stays.hidden(), stays.inferred()
     known = audit.episodes["thin_share"]
     first = [
         f"Every number of “the model” below comes from a model learned from these records. It is "
@@ -55,6 +55,8 @@ def header(stays: Stays) -> dict[str, Any]:
     ]
     if hidden:
         first.insert(1, f"Never given to the model: {', '.join(hidden)}.")
+    if inferred:
+        first.insert(1, f"Inferred by the model, which never saw it: {', '.join(inferred)}.")
     if stays.redact:
         first.append("Free text and side information were left out of this copy.")
     model = f"{meta['counts']['states']} states, {meta['counts']['actions']} treatments"

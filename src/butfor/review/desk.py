@@ -145,6 +145,7 @@ class Desk:
             "noun": self.stays.noun,
             "nouns": self.stays.nouns,
             "hidden": self.stays.hidden(),
+            "inferred": self.stays.inferred(),
             "outcomes": self.stays.names,
             "verdicts": {str(number): words for number, words in VERDICTS.items()},
             "caveats": CAVEATS,
@@ -310,7 +311,7 @@ class Desk:
     def _show(self, name: str, without_model: bool) -> dict[str, Any]:
         """Return what is shown of a stay: the same of flagged ones and controls."""
         made = self._one(name, without_model)
-        shown = {key: made[key] for key in ("title", "given", "side", "notes", "table")}
+        shown = {key: made[key] for key in ("title", "given", "inferred", "side", "notes", "table")}
         shown |= {"observed": self.observed(name), "steps": self.length(name)}
         row = self.audit.episodes.iloc[self._rows[name]]
         if without_model:

@@ -20,12 +20,11 @@ from butfor.episodes import Episodes
 from butfor.fit import fit_mdp
 from butfor.planning import policy_iteration, policy_value
 from butfor.policy import TERMINALS
-from butfor.pomdp.chain import model_value
+from butfor.pomdp.cells import pomdp_value
 from butfor.pomdp.latent import LatentPosterior, latent_posterior
 from butfor.pomdp.learn import fit_latent_behavior
 from butfor.pomdp.model import TabularPOMDP
 from butfor.pomdp.policies import LatentPolicy
-from butfor.pomdp.task import prepare_hidden_task
 from butfor.streams import check_seed
 from butfor.studies.scoring import brier
 from butfor.variables import Floats
@@ -144,7 +143,7 @@ def judge(settings: Settings, world: World, repeat: int) -> tuple[OneLog, pd.Dat
         known=latent_posterior(log, world.model, behavior=world.physician),
         blind=latent_posterior(log, world.model),
     )
-    own = model_value(prepare_hidden_task(log, world.model, target))
+    own = pomdp_value(world.model, target, horizon=HORIZON)
     values = {CF: policy_value(reduced, target, horizon=HORIZON)}
     values |= dict.fromkeys((IGNORED, LEARNED, RIGHT), own)
     true = policy_value(sepsis.model(settings.simulator), everywhere, horizon=HORIZON)

@@ -112,14 +112,18 @@ function fillStay(root, stay) {
       })
     );
   terms(find("given", root), stay.given);
+  terms(find("inferred", root), stay.inferred);
   terms(find("side", root), stay.side);
-  find("given", root).previousElementSibling.hidden = !stay.given.length;
-  find("given", root).hidden = !stay.given.length;
+  for (const name of ["given", "inferred"]) {
+    find(name, root).previousElementSibling.hidden = !stay[name].length;
+    find(name, root).hidden = !stay[name].length;
+  }
+  find("estimated", root).hidden = !stay.inferred.length;
   const empty = !stay.side.length && !stay.notes.length;
   find("side", root).previousElementSibling.hidden = empty;
   find("side", root).hidden = !stay.side.length;
   find("dimmed", root).hidden = empty;
-  find("aside", root).hidden = empty && !stay.given.length;
+  find("aside", root).hidden = empty && !stay.given.length && !stay.inferred.length;
   find("notes", root).replaceChildren(
     ...stay.notes.map((note) => {
       const details = document.createElement("details");

@@ -1,0 +1,100 @@
+"""Estimates where the state is hidden: by the model, and by its counterfactuals.
+
+Importance weights are not among them: a clinician who saw more than the log took actions that the
+weights of what was seen do not undo.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import pandas as pd
+
+from butfor.counterfactual import Counterfactuals
+from butfor.episodes import Episodes
+from butfor.ope.bootstrap import Evaluate, resampled_values, value_and_interval
+from butfor.ope.importance import average
+from butfor.streams import Progress
+from butfor.variables import Floats
+from butfor.words import signed
+
+HIDDEN = ("Observed", "MB", "CF", "True")
+APART = 3.0  # standard errors by which the mean counterfactual may miss the model's own value
+
+
+def hidden_estimates(
+    result: Counterfactuals,
+    expected: Floats,
+    *,
+    estimators: Sequence[str] | None,
+    truth: Episodes | float | None,
+    interval: str,
+    resamples: int,
+    confidence: float,
+    seed: int,
+    columns: Sequence[str],
+    progress: Progress | None = None,
+) -> pd.DataFrame:
+    """Return the rows of `estimate_values` where the state is hidden.
+
+    `expected` [n] is what the model alone gives from what was seen first in each episode.
+    """
+    names = HIDDEN if estimators is None else tuple(estimators)
+    for name in names:
+        if name not in HIDDEN:
+            raise ValueError(
+                f"estimator {name!r} is not for a model with a hidden state; give some of "
+                f"{', '.join(HIDDEN)}"
+            )
+    count = len(result.episodes)
+    numbers = {"Observed": result.observed_return, "MB": expected, "CF": result.expected_return}
+    evaluate: dict[str, Evaluate] = {
+        name: partial(average, values) for name, values in numbers.items() if name in names
+    }
+    resampled = resampled_values(evaluate, count, resamples, seed, progress=progress)
+    z = consistency(result, expected)
+    rows: list[tuple[object, ...]] = []
+    for name, function in evaluate.items():
+        found = value_and_interval(function, resampled[name], count, interval, confidence)
+        warning = ""
+        if name == "CF" and abs(z) > APART:
+            warning = (
+                f"The mean counterfactual is {signed(z)} standard errors from what the model alone "
+                "expects; model or behaviour do not fit the log."
+            )
+        rows.append((name, *found, count, float(count), warning))
+    if truth is not None and "True" in names:
+        rows.append(_true_row(truth, result, resamples, seed, interval, confidence))
+    return pd.DataFrame(rows, columns=list(columns))
+
+
+def consistency(result: Counterfactuals, expected: Floats) -> float:
+    """Standard errors between the mean counterfactual and what the model alone expects.
+
+    If model and behaviour are right, the counterfactuals of many episodes average to what the model
+    expects of the target from the same first observations. Necessary, not sufficient: a wrong model
+    that was fitted to its own log agrees with itself.
+    """
+    gap = result.expected_return - expected
+    if len(gap) < 2 or gap.std() == 0:
+        return 0.0 if abs(gap.mean()) < 1e-12 else float("inf") * float(gap.mean())
+    return float(gap.mean() / (gap.std(ddof=1) / len(gap) ** 0.5))
+
+
+def _true_row(
+    truth: Episodes | float,
+    result: Counterfactuals,
+    resamples: int,
+    seed: int,
+    interval: str,
+    confidence: float,
+) -> tuple[object, ...]:
+    if not isinstance(truth, Episodes):
+        nan = float("nan")
+        return "True", float(truth), nan, nan, 0, nan, ""
+    returns = truth.truncate(result.horizon).returns(result.discount)
+    function = partial(average, returns)
+    resampled = resampled_values({"True": function}, len(truth), resamples, seed)["True"]
+    found = value_and_interval(function, resampled, len(truth), interval, confidence)
+    return "True", *found, len(truth), float(len(truth)), ""
