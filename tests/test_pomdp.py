@@ -10,7 +10,7 @@ import pytest
 import butfor as bf
 from butfor.pomdp.chain import walk_hidden
 from butfor.pomdp.task import prepare_hidden_task
-from tests.hidden import log_of, plain_agent, plain_model, random_agents, random_pomdp
+from tests.hidden import OUTCOMES, log_of, plain_agent, plain_model, random_agents, random_pomdp
 from tests.reference import pomdp as reference
 from tests.support import frequencies_agree, labelled_model, random_policy, simulate_log
 
@@ -159,7 +159,9 @@ def test_exact_chain_is_what_worlds_with_real_gumbel_noise_do(kinds, shared):
     assert not frequencies_agree(counts, result.probability[::-1], draws)
 
 
-@pytest.mark.parametrize("mechanism", [None, bf.MaximalCoupling(), bf.Independent()])
+@pytest.mark.parametrize(
+    "mechanism", [None, bf.MaximalCoupling(), bf.Independent(), bf.InverseCDF()]
+)
 @pytest.mark.parametrize("action_noise", ["shared", "fresh"])
 def test_model_in_which_all_is_seen_gives_the_answer_of_the_mdp(mechanism, action_noise):
     generator = np.random.default_rng(3)
@@ -237,9 +239,71 @@ def test_spans_hold_every_course_that_is_possible(problem):
         assert (low <= returns.min(axis=1) + 1e-12).all()
         assert (high >= returns.max(axis=1) - 1e-12).all()
         result = bf.counterfactual_outcomes(log, model, targets[kind], **options)
+        stopping = options | {"continuation": False}
+        short = bf.counterfactual_bounds(log, model, targets[kind], **stopping)
+        stopped = bf.counterfactual_outcomes(log, model, targets[kind], **stopping)
+        low, high = np.moveaxis(short.expected_return[0], -1, 0)
+        assert (low <= stopped.expected_return + 1e-12).all()
+        assert (high >= stopped.expected_return - 1e-12).all()
         within = bounds.probability[0]
         assert (within[..., 0] <= result.probability + 1e-12).all()
         assert (within[..., 1] >= result.probability - 1e-12).all()
+
+
+SPARSE = np.array(  # of four states two are ends; rows of state 0 have nothing in common
+    [
+        [[0.3, 0.0, 0.7, 0.0], [0.0, 0.6, 0.0, 0.4]],
+        [[0.0, 0.5, 0.5, 0.0], [0.2, 0.0, 0.0, 0.8]],
+        [[0.0, 0.0, 1.0, 0.0]] * 2,
+        [[0.0, 0.0, 0.0, 1.0]] * 2,
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    "mechanism", [None, bf.MaximalCoupling(), bf.Independent(), bf.InverseCDF()]
+)
+@pytest.mark.parametrize("emission", [[0, 1, 0, 1], [[0.8, 0.2], [0.3, 0.7], [1, 0], [0, 1]]])
+def test_rows_that_have_no_label_in_common_are_coupled_as_the_mechanism_says(mechanism, emission):
+    model = bf.TabularPOMDP.from_arrays(
+        SPARSE, emission, initial=[0.4, 0.6, 0, 0], outcome=[-1, -1, 0, 1], outcomes=OUTCOMES
+    )
+    agents = random_agents(np.random.default_rng(2), model)
+    log, weight = seen_under(model, agents["latent"])
+    options = {"behavior": agents["latent"], "mechanism": mechanism}
+    exact = bf.counterfactual_outcomes(log, model, agents["controller"], **options)
+    draws = bf.sample_counterfactuals(log, model, agents["controller"], draws=2000, **options)
+    counts = np.stack([(draws.outcome == o).sum(axis=1) for o in (0, 1, -1)], axis=1)
+    assert frequencies_agree(counts, exact.probability, 2000)
+    value = bf.pomdp_value(model, agents["controller"], horizon=HORIZON)
+    np.testing.assert_allclose(weight @ exact.expected_return, value, rtol=0, atol=1e-12)
+
+
+def test_long_episodes_do_not_sink_below_floating_point():
+    """A kind of patient that cannot be would explain the record ever so much better."""
+    model = bf.TabularPOMDP.from_arrays(
+        np.eye(2)[:, None, :],
+        [[0.05, 0.95], [0.95, 0.05]],
+        initial=[1.0, 0.0],
+        states=[bf.Variable("kind", ("a", "b"), static=True)],
+    )
+    zeros = np.zeros(600, int)
+    log = bf.Episodes.from_arrays(zeros, zeros, zeros, offsets=[0, 600], states=2, actions=1)
+    posterior = bf.latent_posterior(log, model)
+    np.testing.assert_array_equal(posterior.of(0), np.tile([1.0, 0.0], (601, 1)))
+    assert posterior.log_evidence[0] == pytest.approx(601 * np.log(0.05))
+
+
+def test_a_policy_on_beliefs_is_refused_where_its_memory_would_have_to_end():
+    generator = np.random.default_rng(8)
+    model = random_pomdp(generator, certain=True)
+    log, _ = seen_under(model, random_agents(generator, model)["latent"])
+    target = bf.BeliefPolicy(lambda beliefs: np.tile([0.5, 0.5], (len(beliefs), 1)))
+    for function in (bf.step_contributions, bf.walk_through, bf.estimate_values, bf.diagnose):
+        with pytest.raises(ValueError, match="memory of a policy on beliefs has no end"):
+            function(log, model, target)
+    with pytest.raises(ValueError, match="memory of a policy on beliefs has no end"):
+        bf.pomdp_value(model, target, horizon=3)
 
 
 # ----------------------------------------------------------------------------------------- draws

@@ -91,8 +91,27 @@ def test_the_report_of_a_hidden_state_is_written_as_any_other(made, tmp_path):
 
 def test_only_targets_on_the_last_observation_are_audited(made):
     log, model, _, behavior, _ = made
-    with pytest.raises(ValueError, match="give a policy"):
+    with pytest.raises(ValueError, match="an audit judges a policy on the last observation"):
         bf.run_audit(log, model, behavior, behavior=behavior)
+
+
+def test_the_behavior_that_was_given_is_kept_and_counts_in_the_digest(made, tmp_path):
+    log, model, target, behavior, audit = made
+    again = bf.Audit.load(audit.save(tmp_path / "audit"))
+    np.testing.assert_array_equal(again.latent_behavior, behavior.table)
+    result = bf.counterfactual_outcomes(
+        again.log(), again.model, again.target, behavior=bf.LatentPolicy(again.latent_behavior)
+    )
+    np.testing.assert_array_equal(result.expected_return, audit.episodes["expected_return"])
+    few = log.select(np.arange(10))
+    seen = bf.soften(bf.estimate_behavior(log), 0.3)
+    digests = set()
+    for given in (None, seen, behavior, bf.LatentPolicy(bf.soften(behavior.table, 0.1))):
+        small = bf.run_audit(few, model, target, behavior=given, flags=1, draws=0, resamples=5)
+        digests.add(small.meta["digest"])
+        if given is seen:
+            np.testing.assert_allclose(small.behavior, seen, atol=1e-15)
+    assert len(digests) == 4
 
 
 def test_values_from_first_observations_average_to_the_value_of_the_model(made):

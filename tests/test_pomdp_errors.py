@@ -170,3 +170,65 @@ def test_models_that_count_ends_otherwise_are_refused():
     log = bf.sepsis.simulate(bf.sepsis.behavior_policy(), 50).hide("glucose", "diabetes")
     with pytest.raises(ValueError, match="terminal='visits'"):
         bf.TabularPOMDP.from_mdp(bf.fit_mdp(log, terminal="icml2019"))
+
+
+def test_models_of_the_other_kind_are_refused_by_name():
+    hidden, log = made(), log_of([0, 1], [1, 1])
+    plain = labelled_model(np.random.default_rng(0), None)
+    one = np.ones((2, 1))
+    for call in (
+        lambda: bf.policy_iteration(hidden),
+        lambda: bf.policy_value(hidden, one, horizon=2),
+        lambda: bf.fewest_changes(log, hidden),
+        lambda: bf.compare_labels(log, hidden, one, [0, 1]),
+    ):
+        with pytest.raises(ValueError, match="a TabularPOMDP, expected a TabularMDP"):
+            call()
+    for call in (
+        lambda: bf.latent_posterior(log, plain),
+        lambda: bf.pomdp_value(plain, one, horizon=2),
+        lambda: bf.fit_latent_behavior(log, plain),
+    ):
+        with pytest.raises(ValueError, match="a TabularMDP, expected a TabularPOMDP"):
+            call()
+    with pytest.raises(ValueError, match="behavior: a str; give an array"):
+        bf.counterfactual_outcomes(log, hidden, one, behavior="clinician")
+
+
+def test_arguments_that_mean_nothing_with_a_hidden_state_are_refused():
+    model, log, target = made(), log_of([0, 1], [1, 1]), np.ones((2, 1))
+    with pytest.raises(ValueError, match="learn: not for a model with a hidden state"):
+        bf.run_audit(log, model, target, learn=lambda log: (model, target))
+    with pytest.raises(ValueError, match="behavior_probability: not for a model"):
+        bf.diagnose(log, model, target, behavior_probability=[1.0, 1.0])
+    with pytest.raises(ValueError, match="'True' needs truth"):
+        bf.estimate_values(log, model, target, estimators="True")
+    with pytest.raises(ValueError, match="resamples -3"):
+        bf.estimate_values(log, model, target, resamples=-3)
+    swapped = log_of([0, 1], [1, 1], outcomes=OUTCOMES[::-1])
+    with pytest.raises(ValueError, match="outcomes of the log are home, death"):
+        bf.counterfactual_outcomes(swapped, model, target)
+
+
+def test_a_model_too_large_is_refused_before_memory_is_taken():
+    size = 700
+    row = np.full(size, 1 / size)
+    model = bf.TabularPOMDP.from_arrays(
+        np.tile(row, (size, 1, 1)), np.tile(row, (size, 1)), initial=row
+    )
+    with pytest.raises(ValueError, match="more than 30,000,000"):
+        bf.pomdp_value(model, np.ones((size, 1)), horizon=1)
+
+
+def test_hiding_all_or_one_by_its_name():
+    names = [variable.name for variable in bf.sepsis.STATES]
+    with pytest.raises(ValueError, match="leaves nothing to be seen"):
+        bf.sepsis.pomdp(hidden=names)
+    model = bf.sepsis.pomdp(hidden="glucose")
+    assert [variable.name for variable in model.hidden_variables] == ["glucose"]
+
+
+def test_all_seen_means_that_nothing_is_hidden():
+    plain = labelled_model(np.random.default_rng(0), None)
+    model = bf.TabularPOMDP.from_mdp(plain, states=[bf.Variable("ward", ("a", "b", "c", "d"))])
+    assert model.hidden_variables == ()

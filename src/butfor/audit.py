@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -12,10 +11,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
 
 import butfor
+from butfor.audit_model import (
+    digest_of,
+    model_arrays,
+    model_variables,
+    read_model,
+    read_variable,
+)
 from butfor.audit_tables import (
     check_credible,
     choose_controls,
@@ -34,7 +39,7 @@ from butfor.counterfactual import (
     counterfactual_outcomes,
 )
 from butfor.decomposition import check_decomposition, decompose
-from butfor.diagnostics import diagnose
+from butfor.diagnostics import diagnose, diagnose_hidden
 from butfor.episodes import Episodes
 from butfor.flags import (
     rank_flags,
@@ -44,16 +49,26 @@ from butfor.io.cluster import Clusters
 from butfor.mdp import TabularMDP
 from butfor.ope.crossfit import Learn
 from butfor.ope.estimate import estimate_values
+from butfor.ope.hidden import refuse_given
 from butfor.ope.support import unsupported_mass
 from butfor.policy import action_counts, estimate_behavior
+from butfor.pomdp.chain import first_values
+from butfor.pomdp.latent import latent_posterior
 from butfor.pomdp.model import TabularPOMDP
-from butfor.pomdp.policies import LatentPolicy, Policy, as_array
+from butfor.pomdp.policies import (
+    BeliefPolicy,
+    FiniteController,
+    LatentPolicy,
+    Policy,
+    as_array,
+)
+from butfor.pomdp.task import prepare_hidden_task
 from butfor.posterior import Credible
 from butfor.scm.gumbel_max import GumbelMax
 from butfor.scm.mechanism import Mechanism
 from butfor.steps import walk_through
 from butfor.streams import Progress, check_seed
-from butfor.variables import Floats, Outcome, Variable, count_levels
+from butfor.variables import Floats
 
 TABLES = (
     "estimates",
@@ -87,6 +102,7 @@ class Audit:
     behavior: Floats  # [S, A]; where the state is hidden, by what was seen
     target: Floats  # [S, A]
     clusters: Clusters | None = None  # what the states are made of, if they are clusters
+    latent_behavior: Floats | None = None  # [H, A] of a behaviour that saw the hidden state
 
     @property
     def flagged(self) -> pd.DataFrame:
@@ -110,7 +126,7 @@ class Audit:
         columns = [name for name in self.steps if name.startswith("side.")]
         side = self.steps[columns].rename(columns=lambda name: name.removeprefix("side."))
         variables = {
-            key: tuple(_variable(entry) for entry in self.meta["variables"][key])
+            key: tuple(read_variable(entry) for entry in self.meta["variables"][key])
             for key in ("state", "action", "side")
         }
         order = np.concatenate([rows, np.flatnonzero(final)])
@@ -171,7 +187,7 @@ class Audit:
         ) as new:
             for name in TABLES:
                 getattr(self, name).to_parquet(new / f"{name}.parquet", index=False)
-            np.savez(new / "model.npz", allow_pickle=False, **_arrays(self))
+            np.savez(new / "model.npz", allow_pickle=False, **self._arrays())
             if self.clusters is not None:
                 np.savez(new / CLUSTERS, allow_pickle=False, **self.clusters.arrays())
             (new / "meta.json").write_text(json.dumps(self.meta, indent=2) + "\n")
@@ -196,14 +212,27 @@ class Audit:
         with np.load(path / "model.npz", allow_pickle=False) as arrays:
             stored = {name: arrays[name] for name in arrays.files}
         behavior, target = stored.pop("behavior"), stored.pop("target")
-        model = _model(stored, meta)
+        model = read_model(stored, meta)
         clusters = None
         if (path / CLUSTERS).is_file():
             with np.load(path / CLUSTERS, allow_pickle=False) as arrays:
                 clusters = Clusters.from_arrays({name: arrays[name] for name in arrays.files})
         return cls(
-            meta=meta, **tables, model=model, behavior=behavior, target=target, clusters=clusters
+            meta=meta,
+            **tables,
+            model=model,
+            behavior=behavior,
+            target=target,
+            clusters=clusters,
+            latent_behavior=stored.get("latent_behavior"),
         )
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        """The model and the policies as arrays to be stored."""
+        stored = model_arrays(self.model) | {"behavior": self.behavior, "target": self.target}
+        if self.latent_behavior is not None:
+            stored["latent_behavior"] = self.latent_behavior
+        return stored
 
 
 def run_audit(
@@ -273,12 +302,25 @@ def run_audit(
     check_seed(seed)
     hidden = isinstance(model, TabularPOMDP)
     terminal = "visits" if isinstance(model, TabularPOMDP) else model.terminal
+    if hidden:
+        refuse_given(
+            learn=learn,
+            relearn=relearn,
+            behavior_probability=behavior_probability,
+            clusters=clusters,
+            credible=credible,
+        )
+        if isinstance(target, FiniteController | LatentPolicy | BeliefPolicy):
+            raise ValueError(
+                f"an audit judges a policy on the last observation, not a {type(target).__name__}; "
+                "counterfactual_outcomes takes it"
+            )
     policy = check_policy(as_array(target), episodes.n_states, model.n_actions, "target")
-    if behavior is None or isinstance(model, TabularPOMDP):
+    if behavior is None or isinstance(behavior, FiniteController | LatentPolicy | BeliefPolicy):
         known = estimate_behavior(episodes, terminal=terminal)
     else:
-        known = check_policy(as_array(behavior), model.n_states, model.n_actions, "behavior")
-    given = behavior if hidden else known
+        known = check_policy(behavior, episodes.n_states, model.n_actions, "behavior")
+    given = behavior if hidden else as_array(known if behavior is None else behavior)
     result = counterfactual_outcomes(
         episodes,
         model,
@@ -347,6 +389,27 @@ def run_audit(
     shown = np.flatnonzero((rank > 0) | control)
     drawn = draw_table(log, model, policy, shown, draws, seed, options)
     courses, course_steps = course_tables(log, model, policy, shown, walked, options)
+    if isinstance(model, TabularPOMDP):
+        task = prepare_hidden_task(episodes, model, policy, behavior=given, horizon=result.horizon)
+        diagnostics = diagnose_hidden(
+            result,
+            first_values(task, discount),
+            latent_posterior(log, model, behavior=given),
+            walked,
+            policy,
+        )
+    else:
+        diagnostics = diagnose(
+            episodes,
+            model,
+            policy,
+            behavior=known,
+            behavior_probability=behavior_probability,
+            horizon=result.horizon,
+            discount=discount,
+            learn=learn,
+            seed=seed,
+        )
     meta = {
         "butfor": butfor.__version__,
         "parameters": {
@@ -367,7 +430,7 @@ def run_audit(
             },
         },
         "seed": int(seed),
-        "digest": _digest(episodes, model, policy, known, behavior),
+        "digest": digest_of(episodes, model, policy, known, behavior),
         "counts": counts,
         "outcomes": result.outcome_names[:-1],
         "none": result.outcome_names[-1],
@@ -376,7 +439,7 @@ def run_audit(
             "state": [asdict(variable) for variable in log.state_variables],
             "action": [asdict(variable) for variable in log.action_variables],
             "side": [asdict(variable) for variable in log.side_variables],
-            **_hidden_variables(model),
+            **model_variables(model),
         },
         "warnings": warnings_of(counts, terminal) + list((record or {}).get("warnings", [])),
         "words": dict((record or {}).get("words", {})),
@@ -393,17 +456,7 @@ def run_audit(
     return Audit(
         meta=json.loads(json.dumps(meta)),  # as it is read back from a folder
         estimates=with_credible(estimates, credible),
-        diagnostics=diagnose(
-            episodes,
-            model,
-            policy,
-            behavior=given,
-            behavior_probability=behavior_probability,
-            horizon=result.horizon,
-            discount=discount,
-            learn=learn,
-            seed=seed,
-        ),
+        diagnostics=diagnostics,
         episodes=table,
         decomposition=decomposition,
         steps=step_table(log, policy, action_counts(episodes)),
@@ -414,114 +467,5 @@ def run_audit(
         behavior=known,
         target=policy,
         clusters=clusters,
-    )
-
-
-def _digest(
-    episodes: Episodes,
-    model: TabularMDP | TabularPOMDP,
-    target: Floats,
-    behavior: Floats,
-    given: Policy | None,
-) -> str:
-    """Hash of all numbers that went in: equal inputs, equal digest."""
-    digest = hashlib.sha256()
-    rows = model.dynamics if isinstance(model, TabularPOMDP) else model
-    arrays: list[NDArray[Any]] = [
-        episodes.state,
-        episodes.action,
-        episodes.next_state,
-        episodes.reward,
-        episodes.offsets,
-        episodes.outcome,
-        rows.start,
-        rows.next_state,
-        rows.probability,
-        rows.reward,
-        rows.labels,
-        target,
-        behavior,
-    ]
-    if isinstance(model, TabularPOMDP):
-        arrays += [*_emission_arrays(model).values(), rows.initial]
-    if isinstance(given, LatentPolicy):
-        arrays.append(given.table)
-    for array in arrays:
-        digest.update(f"{array.dtype.str}{array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).tobytes())
-    digest.update("\0".join(map(str, episodes.id.tolist())).encode())
-    return digest.hexdigest()
-
-
-ROWS = ("start", "next_state", "probability", "reward", "labels", "initial", "counts", "unseen")
-
-
-def _arrays(audit: Audit) -> dict[str, NDArray[Any]]:
-    """The model and both policies as arrays to be stored."""
-    model = audit.model
-    rows = model.dynamics if isinstance(model, TabularPOMDP) else model
-    stored = {name: getattr(rows, name) for name in ROWS}
-    if isinstance(model, TabularPOMDP):
-        stored |= _emission_arrays(model)
-    return {**stored, "behavior": audit.behavior, "target": audit.target}
-
-
-def _emission_arrays(model: TabularPOMDP) -> dict[str, NDArray[Any]]:
-    emission = model.emission
-    return {
-        "emission_start": emission.indptr.astype(np.int64),
-        "emission_observation": emission.indices.astype(np.int32),
-        "emission_probability": emission.data,
-        "outcome": model.outcome,
-        "reward_seen": np.array(model.reward_seen),
-    }
-
-
-def _hidden_variables(model: TabularMDP | TabularPOMDP) -> dict[str, Any]:
-    """What is hidden, and all variables of the hidden state."""
-    if not isinstance(model, TabularPOMDP):
-        return {}
-    return {
-        "hidden": [asdict(variable) for variable in model.hidden_variables],
-        "latent": [asdict(variable) for variable in model.state_variables],
-    }
-
-
-def _model(stored: dict[str, NDArray[Any]], meta: dict[str, Any]) -> TabularMDP | TabularPOMDP:
-    """Return a stored model."""
-    outcomes = tuple(Outcome(**entry) for entry in meta["outcome_details"])
-    terminal = meta["parameters"]["terminal"]
-    rows = {name: stored[name] for name in ROWS}
-    if not meta["parameters"].get("hidden", False):
-        return TabularMDP(**rows, outcomes=outcomes, terminal=terminal)
-    variables = {
-        kind: tuple(_variable(entry) for entry in meta["variables"][kind])
-        for kind in ("latent", "state", "action")
-    }
-    shape = (len(stored["outcome"]), count_levels(variables["state"]))
-    return TabularPOMDP(
-        dynamics=TabularMDP(**rows, outcomes=(), terminal=terminal),
-        emission=sparse.csr_array(
-            (
-                stored["emission_probability"],
-                stored["emission_observation"],
-                stored["emission_start"],
-            ),
-            shape=shape,
-        ),
-        outcome=stored["outcome"],
-        outcomes=outcomes,
-        state_variables=variables["latent"],
-        observation_variables=variables["state"],
-        action_variables=variables["action"],
-        reward_seen=bool(stored["reward_seen"]),
-    )
-
-
-def _variable(entry: dict[str, Any]) -> Variable:
-    return Variable(
-        name=entry["name"],
-        levels=tuple(entry["levels"]),
-        normal=tuple(entry["normal"]),
-        static=entry["static"],
+        latent_behavior=behavior.table if isinstance(behavior, LatentPolicy) else None,
     )

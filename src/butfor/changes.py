@@ -12,7 +12,7 @@ from butfor import kernels
 from butfor.checks import check_discount, check_whole
 from butfor.episodes import Episodes
 from butfor.flags import describe_action
-from butfor.mdp import TabularMDP
+from butfor.mdp import TabularMDP, check_mdp
 from butfor.scm.mechanism import Mechanism
 from butfor.streams import Progress
 from butfor.task import prepare_task
@@ -140,6 +140,7 @@ def fewest_changes(
     action that were never seen follow the model's rule for them.
     """
     check_whole(changes, "changes", 0, "a whole number")
+    check_mdp(model)
     if model.terminal != "visits":
         raise ValueError(
             f"the model has {model.terminal!r} ends, which come a step after the observed end, and "

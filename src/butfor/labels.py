@@ -13,7 +13,7 @@ from butfor.checks import check_whole
 from butfor.counterfactual import Counterfactuals, counterfactual_outcomes
 from butfor.episodes import Episodes
 from butfor.flags import rank_flags
-from butfor.mdp import TabularMDP
+from butfor.mdp import TabularMDP, check_mdp
 from butfor.policy import estimate_behavior
 from butfor.scm.mechanism import Mechanism
 from butfor.steps import Steps, walk_through
@@ -160,6 +160,7 @@ def compare_labels(
     chance is the same in both worlds: that of reaching exactly this state, or that of the label.
     """
     check_whole(flags, "flags", 0, "a whole number")
+    check_mdp(model)
     if behavior is None:
         behavior = estimate_behavior(episodes, terminal=model.terminal)
     found = []

@@ -167,6 +167,16 @@ class TabularMDP:
         return replace(self, initial=_check_initial(initial, self.n_states))
 
 
+def check_mdp(model: object) -> TabularMDP:
+    """Refuse what is no model in which the state is seen."""
+    if not isinstance(model, TabularMDP):
+        raise ValueError(
+            f"model: a {type(model).__name__}, expected a TabularMDP; where the state is hidden "
+            "this is not worked out"
+        )
+    return model
+
+
 def total_by(index: NDArray[np.integer], weight: Floats, size: int) -> Floats:
     """Sum the weights that have each index, [size]."""
     return np.bincount(index, weight, size).astype(np.float64, copy=False)

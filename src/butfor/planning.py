@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import splu
 
 from butfor.checks import check_discount, check_horizon, check_policy
-from butfor.mdp import TabularMDP, total_by
+from butfor.mdp import TabularMDP, check_mdp, total_by
 from butfor.policy import greedy
 from butfor.variables import Floats
 
@@ -24,6 +24,7 @@ def policy_iteration(model: TabularMDP, *, discount: float = 0.99) -> Floats:
     """
     if not 0 <= discount < 1:
         raise ValueError(f"discount {discount}: planning needs a number from 0 to below 1")
+    check_mdp(model)
     moves, earned = _transition_matrix(model), expected_rewards(model)
     seen = model.counts > 0
     policy = greedy(earned.reshape(seen.shape), prefer=seen, tolerance=TIE)
@@ -53,6 +54,7 @@ def policy_value(
 
     `initial` [S] is the distribution of the first state, by default the model's.
     """
+    check_mdp(model)
     start = (model if initial is None else model.with_initial(initial)).initial
     if horizon is None and discount == 1:
         return float(start @ _without_end(*_policy_rows(model, policy), start > 0))
@@ -63,6 +65,7 @@ def state_values(
     model: TabularMDP, policy: ArrayLike, *, horizon: int | None = None, discount: float = 1.0
 ) -> Floats:
     """Expected (discounted) return of a policy from each state, [S]."""
+    check_mdp(model)
     if horizon is not None:
         return value_tables(model, policy, horizon=horizon, discount=discount)[0][-1]
     check_discount(discount)
@@ -80,6 +83,7 @@ def value_tables(
     Returns the expected return [horizon + 1, S] and the probability of each outcome
     [horizon + 1, S, O + 1], the last column being that of none.
     """
+    check_mdp(model)
     check_discount(discount)
     check_horizon(horizon)
     chosen = check_policy(policy, model.n_states, model.n_actions)

@@ -12,7 +12,7 @@ from butfor import kernels
 from butfor.checks import check_choice, check_discount, check_horizon, check_policy
 from butfor.episodes import Episodes
 from butfor.fit import destinations
-from butfor.mdp import TabularMDP
+from butfor.mdp import TabularMDP, check_mdp
 from butfor.planning import value_tables
 from butfor.policy import estimate_behavior
 from butfor.scm.gumbel_max import GumbelMax
@@ -79,6 +79,7 @@ def prepare_task(
 ) -> Task:
     """Check what counterfactuals of episodes need, and turn it into what kernels take."""
     check_choice(action_noise, "action_noise", ("shared", "fresh"))
+    check_mdp(model)
     states, actions = model.n_states, model.n_actions
     if (episodes.n_states, episodes.n_actions) != (states, actions):
         raise ValueError(

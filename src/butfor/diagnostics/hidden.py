@@ -29,6 +29,8 @@ def check_consistency(result: Counterfactuals, expected: Floats) -> Row:
         "than 3 say that the model, or what is assumed of who saw what, does not fit the log; "
         "fewer do not say that it does."
     )
+    if np.isnan(z):
+        return "consistency", z, "amber", "One episode cannot tell whether the model fits the log."
     return "consistency", abs(z), at_most(abs(z), CONSISTENT), sentence
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from butfor.counterfactual import counterfactual_outcomes
+from butfor.counterfactual import Counterfactuals, counterfactual_outcomes
 from butfor.diagnostics.calibration import check_calibration
 from butfor.diagnostics.hidden import check_consistency, check_entropy, check_shared_rows
 from butfor.diagnostics.lights import Row, at_least, at_most, worst_light
@@ -14,15 +16,15 @@ from butfor.diagnostics.overlap import check_overlap
 from butfor.episodes import Episodes
 from butfor.mdp import TabularMDP, total_by
 from butfor.ope.crossfit import Learn
+from butfor.ope.hidden import refuse_given
 from butfor.ope.problem import Problem, make_problem
 from butfor.ope.support import unsupported_mass
 from butfor.ope.words import FEW, sizes
 from butfor.policy import action_counts
 from butfor.pomdp.chain import first_values
-from butfor.pomdp.latent import latent_posterior
+from butfor.pomdp.latent import LatentPosterior, latent_posterior
 from butfor.pomdp.model import TabularPOMDP
 from butfor.pomdp.policies import (
-    BeliefPolicy,
     FiniteController,
     LatentPolicy,
     Policy,
@@ -103,7 +105,16 @@ def diagnose(
     that the log does not hold.
     """
     if isinstance(model, TabularPOMDP):
-        return _diagnose_hidden(episodes, model, target, behavior, horizon, discount)
+        refuse_given(behavior_probability=behavior_probability, learn=learn)
+        task = prepare_hidden_task(episodes, model, target, behavior=behavior, horizon=horizon)
+        options: dict[str, Any] = {"behavior": behavior, "horizon": horizon}
+        return diagnose_hidden(
+            counterfactual_outcomes(episodes, model, target, discount=discount, **options),
+            first_values(task, discount),
+            latent_posterior(task.episodes, model, behavior=behavior),
+            walk_through(episodes, model, target, **options),
+            target,
+        )
     problem = make_problem(
         episodes,
         model,
@@ -126,28 +137,25 @@ def diagnose(
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def _diagnose_hidden(
-    episodes: Episodes,
-    model: TabularPOMDP,
+def diagnose_hidden(
+    result: Counterfactuals,
+    expected: Floats,
+    posterior: LatentPosterior,
+    walked: Steps,
     target: Policy,
-    behavior: Policy | None,
-    horizon: int | None,
-    discount: float,
 ) -> pd.DataFrame:
-    task = prepare_hidden_task(episodes, model, target, behavior=behavior, horizon=horizon)
-    result = counterfactual_outcomes(
-        episodes, model, target, behavior=behavior, horizon=horizon, discount=discount
-    )
-    walked = walk_through(episodes, model, target, behavior=behavior, horizon=horizon)
-    posterior = latent_posterior(task.episodes, model, behavior=behavior)
+    """Return the checks of `diagnose` where the state is hidden, from what is known already.
+
+    `expected` [n] is what the model alone gives from what was seen first in each episode.
+    """
     rows = [
-        check_consistency(result, first_values(task, discount)),
+        check_consistency(result, expected),
         check_entropy(posterior),
         check_shared_rows(walked),
         _influence_row(walked),
     ]
-    if not isinstance(task.target, BeliefPolicy | FiniteController | LatentPolicy):
-        rows.insert(0, check_overlap(episodes, task.target))
+    if not isinstance(target, FiniteController | LatentPolicy):
+        rows.insert(0, check_overlap(result.episodes, as_array(target)))
     return pd.DataFrame(rows, columns=COLUMNS)
 
 

@@ -57,6 +57,7 @@ class Trace(NamedTuple):
     beta: NDArray[np.float64]  # [T + 1, W] scaled
     weight: NDArray[np.float64]  # [H] l beta of the step that is looked back from, 0 elsewhere
     place: NDArray[np.int64]  # [H] of a state among the support of that step
+    reached: NDArray[np.bool_]  # [H] False
     mass: NDArray[np.float64]  # [2, W] posterior of the support of a step, and of the next one
     # where the path can go from one state
     entry: NDArray[np.int64]  # of the row that was taken
@@ -79,6 +80,7 @@ def make_trace(hidden: Hidden, log: Log) -> Trace:
         np.empty((longest + 1, widest)),
         np.zeros(hidden.states),
         np.empty(hidden.states, np.int64),
+        np.zeros(hidden.states, np.bool_),
         np.empty((2, widest)),
         np.empty(size, np.int64),
         np.empty(size, np.int64),
@@ -150,6 +152,33 @@ def support_at(hidden, behavior, trace, log, episode, t):
 
 
 @bare
+def keep_reachable(hidden, trace, log, episode, t):
+    """Leave only states at step t that those of the step before, or the start, can lead to.
+
+    What cannot be reached may fit the rest of a long episode so much better that it would push
+    everything else below floating point.
+    """
+    i = log.start[episode] + t - 1
+    for k in range(trace.size[t - 1] if t > 0 else 0):
+        row = trace.support[t - 1, k] * hidden.actions + log.action[i]
+        for e in range(hidden.rows.start[row], hidden.rows.start[row + 1]):
+            if fits(hidden, log, e, i):
+                trace.reached[hidden.next_state[e]] = True
+    count = 0
+    for k in range(trace.size[t]):
+        h = trace.support[t, k]
+        if trace.reached[h] if t > 0 else hidden.initial[h] > 0.0:
+            trace.support[t, count] = h
+            trace.like[t, count] = trace.like[t, k]
+            count += 1
+    trace.size[t] = count
+    for k in range(trace.size[t - 1] if t > 0 else 0):
+        row = trace.support[t - 1, k] * hidden.actions + log.action[i]
+        for e in range(hidden.rows.start[row], hidden.rows.start[row + 1]):
+            trace.reached[hidden.next_state[e]] = False
+
+
+@bare
 def look_back_from(trace, t):
     """Make the states of step t the ones that `trace.weight` and `trace.place` are about."""
     for k in range(trace.size[t]):
@@ -175,6 +204,7 @@ def trace_back(hidden, behavior, trace, log, episode):
     length = log.stop[episode] - log.start[episode]
     for t in range(length + 1):
         support_at(hidden, behavior, trace, log, episode, t)
+        keep_reachable(hidden, trace, log, episode, t)
         if trace.size[t] == 0:
             return -np.inf
     evidence = 0.0

@@ -28,7 +28,14 @@ from butfor.kernels.latent import (
     seen_at,
     trace_back,
 )
-from butfor.kernels.mechanisms import INDEPENDENT, Coupling, counterfactual_row, gumbel_max_row
+from butfor.kernels.mechanisms import (
+    GUMBEL_MAX,
+    INDEPENDENT,
+    MAXIMAL,
+    Coupling,
+    counterfactual_row,
+    gumbel_max_row,
+)
 from butfor.kernels.rows import (
     Rows,
     Scratch,
@@ -54,12 +61,12 @@ class Target(NamedTuple):
     cell: NDArray[np.int32]  # [H, M] -1: none
     first: NDArray[np.int32]  # [Z] node after the first observation
     following: NDArray[np.int32]  # [M, A, Z] MEMORY: node after an action and what it showed
-    # by the model alone, for each choice: a cell and one of its actions, in the order of `rows`
-    choice: NDArray[np.int64]  # [C] first choice of each cell
-    moves: Rows  # labels are cells; what ends is left out
-    earned: NDArray[np.float64]  # [choices] expected reward
-    absolute: NDArray[np.float64]  # [choices] expected absolute reward
-    ended: NDArray[np.float64]  # [choices, O] probability of each outcome
+    choice: NDArray[np.int64]  # [C] first choice of each cell: a cell and one of its actions
+    group: NDArray[np.int64]  # [choices] those of one group lead to the same, by the model alone
+    moves: Rows  # [groups] labels are cells; what ends is left out
+    earned: NDArray[np.float64]  # [groups] expected reward
+    absolute: NDArray[np.float64]  # [groups] expected absolute reward
+    ended: NDArray[np.float64]  # [groups, O] probability of each outcome
 
 
 class Pairs(NamedTuple):
@@ -316,17 +323,19 @@ def push_cells(pairs, work, passed, now, k, i, seen_row, count, observation):
                 continue
             action = target.rows.label[j]
             row = target.state[cell] * hidden.actions + action
-            apart = pairs.coupling.kind == INDEPENDENT and row != seen_row
-            apart = apart or hidden.classes[row] & hidden.classes[seen_row] == 0
+            kind = pairs.coupling.kind
+            apart = kind == INDEPENDENT and row != seen_row
+            if kind in (GUMBEL_MAX, MAXIMAL):  # others couple rows without a label in common
+                apart = hidden.classes[row] & hidden.classes[seen_row] == 0
             if passed.row.size > 0:
                 note_row(hidden.rows, work.p_state, passed, row, seen_row, share)
             if apart and pairs.certain:
-                choice = target.choice[cell] + j - first
-                passed.sums[EARNED] += share * target.earned[choice]
-                passed.sums[ABSOLUTE] += share * target.absolute[choice]
+                group = target.group[target.choice[cell] + j - first]
+                passed.sums[EARNED] += share * target.earned[group]
+                passed.sums[ABSOLUTE] += share * target.absolute[group]
                 for o in range(len(passed.outcome)):
-                    passed.outcome[o] += share * target.ended[choice, o]
-                for e in range(start[choice], start[choice + 1]):
+                    passed.outcome[o] += share * target.ended[group, o]
+                for e in range(start[group], start[group + 1]):
                     at, moved = label[e], share * probability[e]
                     if alone[at] == 0.0 and moved > 0.0:
                         alone_cells[arrived] = at

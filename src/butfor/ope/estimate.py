@@ -25,7 +25,7 @@ from butfor.ope.bootstrap import (
 from butfor.ope.counterfactual import counterfactual, counterfactual_draws
 from butfor.ope.crossfit import CrossFitted, Learn, cross_fitted
 from butfor.ope.doubly_robust import doubly_robust, magic, weighted_doubly_robust
-from butfor.ope.hidden import hidden_estimates
+from butfor.ope.hidden import hidden_estimates, refuse_given
 from butfor.ope.importance import (
     average,
     importance_sampling,
@@ -118,6 +118,9 @@ def estimate_values(
         estimator, value, low, high, episodes (with weight), effective (sample size), warning.
     """
     if isinstance(model, TabularPOMDP):
+        refuse_given(
+            learn=learn, draws=draws, behavior_probability=behavior_probability, relearn=relearn
+        )
         hidden = prepare_hidden_task(episodes, model, target, behavior=behavior, horizon=horizon)
         if counterfactuals is None:
             counterfactuals = counterfactual_outcomes(
@@ -129,7 +132,9 @@ def estimate_values(
             estimators=estimators,
             truth=truth,
             interval=check_choice(interval, "interval", INTERVALS),
-            resamples=RESAMPLES if resamples is None else resamples,
+            resamples=check_whole(
+                RESAMPLES if resamples is None else resamples, "resamples", 1, "a whole number"
+            ),
             confidence=check_confidence(confidence),
             seed=seed,
             columns=COLUMNS,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+import numpy as np
 import pandas as pd
 
 from butfor.counterfactual import Counterfactuals
@@ -20,6 +21,7 @@ from butfor.variables import Floats
 from butfor.words import signed
 
 HIDDEN = ("Observed", "MB", "CF", "True")
+ROUNDING = 1e-9  # relative; smaller gaps are those of floating point
 APART = 3.0  # standard errors by which the mean counterfactual may miss the model's own value
 
 
@@ -40,7 +42,15 @@ def hidden_estimates(
 
     `expected` [n] is what the model alone gives from what was seen first in each episode.
     """
-    names = HIDDEN if estimators is None else tuple(estimators)
+    usual = HIDDEN if truth is not None else HIDDEN[:-1]
+    given = (estimators,) if isinstance(estimators, str) else estimators
+    names = usual if given is None else tuple(given)
+    if len(result.episodes) != len(expected):
+        raise ValueError(
+            f"the counterfactuals are of {len(result.episodes)} episodes, there are {len(expected)}"
+        )
+    if "True" in names and truth is None:
+        raise ValueError("estimator 'True' needs truth=...; see estimate_values")
     for name in names:
         if name not in HIDDEN:
             raise ValueError(
@@ -69,6 +79,13 @@ def hidden_estimates(
     return pd.DataFrame(rows, columns=list(columns))
 
 
+def refuse_given(**given: object) -> None:
+    """Refuse arguments that mean nothing where the state is hidden."""
+    for name, value in given.items():
+        if value is not None and value is not False:
+            raise ValueError(f"{name}: not for a model with a hidden state; leave it out")
+
+
 def consistency(result: Counterfactuals, expected: Floats) -> float:
     """Standard errors between the mean counterfactual and what the model alone expects.
 
@@ -77,8 +94,10 @@ def consistency(result: Counterfactuals, expected: Floats) -> float:
     that was fitted to its own log agrees with itself.
     """
     gap = result.expected_return - expected
-    if len(gap) < 2 or gap.std() == 0:
-        return 0.0 if abs(gap.mean()) < 1e-12 else float("inf") * float(gap.mean())
+    if len(gap) < 2:
+        return float("nan")
+    if np.abs(gap).max() <= ROUNDING * max(1.0, float(np.abs(expected).max())):
+        return 0.0
     return float(gap.mean() / (gap.std(ddof=1) / len(gap) ** 0.5))
 
 

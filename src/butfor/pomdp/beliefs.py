@@ -34,7 +34,7 @@ def transition_matrices(model: TabularPOMDP) -> tuple[sparse.csr_array, ...]:
 
 def first_beliefs(model: TabularPOMDP, seen: NDArray[Any]) -> Floats:
     """Beliefs after the first observations [m], [m, H]."""
-    return _scaled(model.initial * _chances(model, seen), model)
+    return _scaled(model.initial * _chances(model, seen))
 
 
 def next_beliefs(
@@ -47,7 +47,7 @@ def next_beliefs(
         if mine.any():
             moved[mine] = (matrix.T @ beliefs[mine].T).T
     moved[:, model.outcome >= 0] = 0.0
-    return _scaled(moved * _chances(model, seen), model)
+    return _scaled(moved * _chances(model, seen))
 
 
 def history_rows(
@@ -72,6 +72,12 @@ def history_rows(
                 if t == 0
                 else next_beliefs(model, beliefs[going], done, seen)
             )
+            impossible = np.isnan(beliefs[going, 0])
+            if impossible.any():
+                raise ValueError(
+                    f"{episodes.place(int(row[impossible.argmax()]))}: the model gives what was "
+                    "seen the probability 0, given all before; the model or the log is wrong"
+                )
             rows[row] = policy.rows(beliefs[going], model.n_actions)
     return rows
 
@@ -81,12 +87,7 @@ def _chances(model: TabularPOMDP, seen: NDArray[Any]) -> Floats:
     return np.asarray(model.emission.tocsc()[:, seen].T.toarray())
 
 
-def _scaled(weights: Floats, model: TabularPOMDP) -> Floats:
+def _scaled(weights: Floats) -> Floats:
+    """Return beliefs that sum to one; all nan where the model holds what was seen impossible."""
     total = weights.sum(axis=1, keepdims=True)
-    if (total == 0).any():
-        first = int((total[:, 0] == 0).argmax())
-        raise ValueError(
-            f"belief {first}: the model holds what was seen impossible; was the log made by "
-            "another model?"
-        )
-    return np.asarray(weights / total)
+    return np.divide(weights, total, out=np.full_like(weights, np.nan), where=total > 0)

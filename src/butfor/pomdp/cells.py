@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sparse
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from butfor import kernels
 from butfor.checks import check_discount, check_horizon
 from butfor.mdp import total_by
-from butfor.pomdp.model import TabularPOMDP, as_rows
+from butfor.pomdp.model import TabularPOMDP, as_rows, check_pomdp
 from butfor.pomdp.policies import (
     BeliefPolicy,
     FiniteController,
@@ -21,7 +21,7 @@ from butfor.pomdp.policies import (
 )
 from butfor.variables import Floats, Integers
 
-MOST_CELLS = 20_000_000  # pairs of hidden state and memory that a table may have
+MOST_NUMBERS = 30_000_000  # in one table; more is refused before it is made
 
 
 def make_cells(
@@ -68,12 +68,8 @@ def _target(
     following: Integers,
     first: Integers | None = None,
 ) -> kernels.Target:
-    if model.n_states * nodes > MOST_CELLS:
-        raise ValueError(
-            f"{model.n_states} hidden states and {nodes} nodes of memory make "
-            f"{model.n_states * nodes} pairs, more than {MOST_CELLS}; draw instead, with the "
-            "target as a BeliefPolicy"
-        )
+    _check_size(model.n_states * nodes, "pairs of hidden state and memory")
+    _check_size(len(state) * int(np.diff(model.arrays.showing.start).max()), "pairs of both worlds")
     cell = np.full((model.n_states, nodes), -1, np.int32)
     cell[state, node] = np.arange(len(state))
     begins = np.arange(model.n_observations, dtype=np.int32) if first is None else first
@@ -87,93 +83,111 @@ def _target(
         first=begins,
         following=np.ascontiguousarray(following),
         choice=np.empty(0, np.int64),
+        group=np.empty(0, np.int64),
         moves=rows,
         earned=np.empty(0),
         absolute=np.empty(0),
         ended=np.empty((0, 0)),
     )
-    return target._replace(**_choices(model, target))
+    target = target._replace(**_choices(model, target))
+    return target._replace(**_group_sums(model, target))
 
 
-def next_cells(
-    model: TabularPOMDP, target: kernels.Target
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """All moves of the model alone: the cell before, the entry taken, the cell after.
+class Moves(NamedTuple):
+    """All moves of the model alone: of which group, by which entry, to which cell.
 
-    An entry comes once for each observation that it may show; the cell after an end does not matter
-    and is 0.
+    A group is what a cell and one of its actions have in common: the hidden state and the action,
+    and where the target remembers more than what it sees, its node. An entry comes once for each
+    observation that it may show; the cell after an end does not matter and is 0.
     """
-    cell, taken = expand(target.rows.start, target.row)
-    choice, entry = _entries_of_choices(model, target, cell, taken)
-    choice, entry, arrived, _ = _arrivals(model, target, cell, taken, choice, entry)
-    return cell[choice], entry, arrived
+
+    group: NDArray[np.int64]
+    entry: NDArray[np.int64]
+    cell: NDArray[np.int32]
+    chance: Floats  # of what is shown
 
 
-def _entries_of_choices(
-    model: TabularPOMDP, target: kernels.Target, cell: NDArray[Any], taken: NDArray[Any]
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Choice and entry of the model for each entry that a choice may take."""
-    row = target.state[cell].astype(np.int64) * model.n_actions + target.rows.label[taken]
-    return expand(model.dynamics.start, row)
-
-
-def _arrivals(
-    model: TabularPOMDP,
-    target: kernels.Target,
-    cell: NDArray[Any],
-    taken: NDArray[Any],
-    choice: NDArray[Any],
-    entry: NDArray[Any],
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], Floats]:
-    """Choice, entry, cell after and probability of what is shown there; an end shows nothing."""
-    reached = model.dynamics.next_state[entry]
+def find_moves(model: TabularPOMDP, target: kernels.Target) -> Moves:
+    """List all moves of the model alone."""
+    state, action, node = _groups(model, target)
+    dynamics, emission = model.dynamics, model.arrays.emission
+    row = state * model.n_actions + action
+    group, entry = expand(dynamics.start, row)
+    reached = dynamics.next_state[entry]
     over = model.outcome[reached] >= 0
     if target.kind == kernels.FULL:
-        arrived = np.where(over, 0, target.cell[reached, 0])
-        return choice, entry, arrived, np.ones(len(entry))
-    emission = model.arrays.emission
+        return Moves(group, entry, np.where(over, 0, target.cell[reached, 0]), np.ones(len(entry)))
     ended, going = np.flatnonzero(over), np.flatnonzero(~over)
+    _check_size(int(np.diff(emission.start)[reached[going]].sum()), "moves")
     which, shown = expand(emission.start, reached[going])
     going = going[which]
-    node = emission.label[shown]
+    after = emission.label[shown]
     if target.kind == kernels.MEMORY:
-        before, action = target.node[cell[choice[going]]], target.rows.label[taken[choice[going]]]
-        node = target.following[before, action, node]
-    arrived = np.concatenate([np.zeros(len(ended), np.int32), target.cell[reached[going], node]])
-    chance = np.concatenate([np.ones(len(ended)), emission.probability[shown]])
+        after = target.following[node[group[going]], action[group[going]], after]
     both = np.concatenate([ended, going])
-    return choice[both], entry[both], arrived, chance
+    return Moves(
+        group[both],
+        entry[both],
+        np.concatenate([np.zeros(len(ended), np.int32), target.cell[reached[going], after]]),
+        np.concatenate([np.ones(len(ended)), emission.probability[shown]]),
+    )
+
+
+def _groups(
+    model: TabularPOMDP, target: kernels.Target
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Hidden state, action and node of each group."""
+    count = int(target.group.max()) + 1
+    state, action, node = np.zeros((3, count), np.int64)
+    cell, taken = expand(target.rows.start, target.row)
+    state[target.group] = target.state[cell]
+    action[target.group] = target.rows.label[taken]
+    node[target.group] = target.node[cell]
+    return state, action, node
 
 
 def _choices(model: TabularPOMDP, target: kernels.Target) -> dict[str, Any]:
-    """What the model alone makes of each choice: a cell and one of its actions."""
-    dynamics = model.dynamics
+    """Number the choices, a cell and one of its actions, and group those that lead to the same."""
     size = np.diff(target.rows.start)[target.row]
     cell, taken = expand(target.rows.start, target.row)
-    choices = len(cell)
-    choice, entry = _entries_of_choices(model, target, cell, taken)
-    share, reward = dynamics.probability[entry], dynamics.reward[entry]
-    end = model.outcome[dynamics.next_state[entry]]
-    ended = np.zeros((choices, len(model.outcomes)))
-    np.add.at(ended, (choice[end >= 0], end[end >= 0]), share[end >= 0])
-    earned, absolute = (total_by(choice, share * r, choices) for r in (reward, np.abs(reward)))
-    choice, entry, arrived, chance = _arrivals(model, target, cell, taken, choice, entry)
-    going = model.outcome[dynamics.next_state[entry]] < 0
+    action = target.rows.label[taken]
+    group = np.arange(len(cell))
+    if target.kind != kernels.MEMORY:
+        key = target.state[cell].astype(np.int64) * model.n_actions + action
+        group = np.unique(key, return_inverse=True)[1]
+    return {"choice": np.cumsum(size) - size, "group": group.astype(np.int64)}
+
+
+def _group_sums(model: TabularPOMDP, target: kernels.Target) -> dict[str, Any]:
+    """What the model alone makes of each group."""
+    dynamics = model.dynamics
+    count = int(target.group.max()) + 1
+    found = find_moves(model, target)
+    share = dynamics.probability[found.entry] * found.chance
+    reward = dynamics.reward[found.entry]
+    end = model.outcome[dynamics.next_state[found.entry]]
+    over = end >= 0
+    ended = np.zeros((count, len(model.outcomes)))
+    np.add.at(ended, (found.group[over], end[over]), share[over])
     moves = sparse.csr_array(
-        (
-            (dynamics.probability[entry] * chance)[going],
-            (choice[going], arrived[going]),
-        ),
-        shape=(choices, len(target.state)),
+        (share[~over], (found.group[~over], found.cell[~over])),
+        shape=(count, len(target.state)),
     )
     moves.sum_duplicates()
     return {
-        "choice": np.cumsum(size) - size,
         "moves": as_rows(moves),
-        "earned": earned,
-        "absolute": absolute,
+        "earned": total_by(found.group, share * reward, count),
+        "absolute": total_by(found.group, share * np.abs(reward), count),
         "ended": ended,
     }
+
+
+def _check_size(numbers: int, what: str) -> None:
+    if numbers > MOST_NUMBERS:
+        raise ValueError(
+            f"the model and this target have {numbers:,} {what}, more than {MOST_NUMBERS:,}; use "
+            "fewer observations or nodes of memory"
+        )
 
 
 def cell_tables(target: kernels.Target, horizon: int, discount: float) -> tuple[Floats, Floats]:
@@ -183,18 +197,18 @@ def cell_tables(target: kernels.Target, horizon: int, discount: float) -> tuple[
     the last column being that of none.
     """
     check_discount(discount)
-    cells, choices = len(target.state), len(target.earned)
+    cells, groups = len(target.state), len(target.earned)
     cell, taken = expand(target.rows.start, target.row)
     average = sparse.csr_array(
-        (target.rows.probability[taken], (cell, np.arange(choices))), shape=(cells, choices)
+        (target.rows.probability[taken], (cell, target.group)), shape=(cells, groups)
     )
-    moves = average @ as_matrix(target.moves, cells)
-    gained = average @ np.column_stack([target.earned, target.ended, np.zeros(choices)])
+    moves = as_matrix(target.moves, cells)
+    gained = np.column_stack([target.earned, target.ended, np.zeros(groups)])
     kept = np.array([discount] + [1.0] * (gained.shape[1] - 1))
-    tables = np.zeros((horizon + 1, *gained.shape))
+    tables = np.zeros((horizon + 1, cells, gained.shape[1]))
     tables[0, :, -1] = 1.0  # with no step left there is no outcome
     for left in range(1, horizon + 1):
-        tables[left] = gained + kept * (moves @ tables[left - 1])
+        tables[left] = average @ (gained + kept * (moves @ tables[left - 1]))
     return np.ascontiguousarray(tables[:, :, 0]), np.ascontiguousarray(tables[:, :, 1:])
 
 
@@ -202,17 +216,24 @@ def pomdp_value(
     model: TabularPOMDP, policy: Policy, *, horizon: int, discount: float = 1.0
 ) -> float:
     """Expected return of a policy by the model alone, over `horizon` steps."""
+    check_pomdp(model)
     chosen = check_hidden_policy(
         policy, model.n_states, model.n_observations, model.n_actions, "policy"
     )
-    if isinstance(chosen, BeliefPolicy):
-        raise ValueError(
-            "the memory of a policy on beliefs has no end, so its value is not worked out; "
-            "simulate it (simulate_pomdp), or give a FiniteController"
-        )
+    refuse_beliefs(chosen, "pomdp_value")
     target = make_cells(model, chosen)
     values, _ = cell_tables(target, check_horizon(horizon), discount)
     return float(first_cells(model, target) @ values[-1])
+
+
+def refuse_beliefs(policy: object, what: str) -> None:
+    """Refuse a policy on beliefs where something is worked out over all of its memory."""
+    if isinstance(policy, BeliefPolicy):
+        raise ValueError(
+            f"{what}: the memory of a policy on beliefs has no end, so that only "
+            "counterfactual_outcomes, sample_counterfactuals and simulate_pomdp take one, by "
+            "draws; give a FiniteController"
+        )
 
 
 def first_cells(model: TabularPOMDP, target: kernels.Target) -> Floats:

@@ -10,7 +10,7 @@ from butfor.checks import check_discount
 from butfor.episodes import Offsets
 from butfor.mdp import total_by
 from butfor.pomdp.beliefs import first_beliefs, next_beliefs
-from butfor.pomdp.cells import cell_tables
+from butfor.pomdp.cells import cell_tables, refuse_beliefs
 from butfor.pomdp.latent import trace_posterior
 from butfor.pomdp.policies import BeliefPolicy, FiniteController, LatentPolicy, Policy
 from butfor.pomdp.task import HiddenTask
@@ -60,6 +60,7 @@ def hidden_contributions(
     task: HiddenTask, discount: float, *, threads: int | None = None
 ) -> Floats:
     """How much each logged step adds to its episode's difference, [N]: see `step_contributions`."""
+    refuse_beliefs(task.target, "step_contributions")
     log = task.episodes
     count = log.lengths + 1  # the target takes over at each step, or after the last one
     first = np.cumsum(count) - count
@@ -73,6 +74,7 @@ def hidden_contributions(
 
 def first_values(task: HiddenTask, discount: float = 1.0) -> Floats:
     """Expected return by the model alone, from what was seen first in each episode, [n]."""
+    refuse_beliefs(task.target, "the model's own value")
     values, _ = cell_tables(task.pairs.target, task.horizon, discount)
     target, model = task.pairs.target, task.model
     seen, place = np.unique(task.episodes.first_state, return_inverse=True)
@@ -122,6 +124,7 @@ def walk_hidden(
     progress: Progress | None = None,
 ) -> kernels.HiddenSteps:
     """Walk through both worlds of each episode, step by step: see `walk_through`."""
+    refuse_beliefs(task.target, "walk_through")
     posterior = trace_posterior(task.episodes, task.model, task.pairs.behavior, threads=threads)
     episode, row, weight = posterior.transitions
     size = task.model.n_states * task.model.n_actions

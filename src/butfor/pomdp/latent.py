@@ -80,9 +80,14 @@ class LatentPosterior:
         Columns: `id, step, variable, level, probability`; by default of `hidden_variables`.
         """
         by_name = {variable.name: variable for variable in self.model.state_variables}
-        hidden = names or [variable.name for variable in self.model.hidden_variables]
+        hidden = (
+            [variable.name for variable in self.model.hidden_variables]
+            if names is None
+            else list(names)
+        )
         episode, step = self.rows
-        parts = []
+        columns = ["id", "step", "variable", "level", "probability"]
+        parts = [pd.DataFrame({column: [] for column in columns})][: len(hidden) == 0]
         for name in hidden:
             table = self.marginal(name)
             row, level = np.nonzero(table)

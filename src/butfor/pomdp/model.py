@@ -22,6 +22,7 @@ from butfor.variables import (
     check_variables,
     count_levels,
     project,
+    unravel,
 )
 
 CLASSES = 64  # of labels: rows that have no class in common are apart
@@ -85,13 +86,18 @@ class TabularPOMDP:
             Whether rewards in a log are exactly those of the model, and so evidence of the state.
         """
         ends = check_outcomes(outcomes)
-        number = actions if actions is None or isinstance(actions, int) else count_levels(actions)
-        moves, size, number = _check_moves(transition, number)
+        if isinstance(actions, int | np.integer):
+            actions = check_variables(actions, "action")
+        moves, size, number = _check_moves(
+            transition, None if actions is None else count_levels(actions)
+        )
         which = np.full(size, -1, np.int32) if outcome is None else check_ends(outcome, size, ends)
         over = which >= 0
         if reward is None:
             reward = np.array([end.reward for end in ends] + [0.0])[which]
-        shown = _check_emission(emission, size, which)
+        shown = _check_emission(
+            emission, size, which, 0 if observations is None else count_levels(observations)
+        )
         dynamics = TabularMDP.from_arrays(
             _staying(moves, over, number), reward=reward, actions=number, initial=initial
         )
@@ -180,11 +186,21 @@ class TabularPOMDP:
         """Distribution of the first hidden state, [H]."""
         return self.dynamics.initial
 
-    @property
+    @cached_property
     def hidden_variables(self) -> tuple[Variable, ...]:
-        """State variables that are no observation variables, by name."""
-        seen = {variable.name for variable in self.observation_variables}
-        return tuple(v for v in self.state_variables if v.name not in seen)
+        """State variables whose level some observation leaves open."""
+        going = np.flatnonzero(self.outcome < 0)
+        shown = self.emission[going].tocoo()
+        codes = unravel(self.state_variables, going[shown.row])
+        found = []
+        for variable in self.state_variables:
+            low = np.full(self.n_observations, len(variable.levels))
+            high = np.full(self.n_observations, -1)
+            np.minimum.at(low, shown.col, codes[variable.name])
+            np.maximum.at(high, shown.col, codes[variable.name])
+            if (low < high).any():
+                found.append(variable)
+        return tuple(found)
 
     @cached_property
     def shows(self) -> Integers | None:
@@ -239,6 +255,16 @@ class TabularPOMDP:
             self.n_actions,
             self.reward_seen,
         )
+
+
+def check_pomdp(model: object) -> TabularPOMDP:
+    """Refuse what is no model with a hidden state."""
+    if not isinstance(model, TabularPOMDP):
+        raise ValueError(
+            f"model: a {type(model).__name__}, expected a TabularPOMDP; a model in which all is "
+            "seen becomes one by TabularPOMDP.from_mdp, a Factored by its model()"
+        )
+    return model
 
 
 def as_rows(matrix: sparse.csr_array) -> kernels.Rows:
@@ -311,9 +337,15 @@ def check_ends(given: ArrayLike, size: int, ends: tuple[Outcome, ...]) -> Intege
 
 
 def _check_emission(
-    emission: ArrayLike | sparse.sparray | sparse.spmatrix, size: int, outcome: Integers
+    emission: ArrayLike | sparse.sparray | sparse.spmatrix,
+    size: int,
+    outcome: Integers,
+    least: int,
 ) -> sparse.csr_array:
-    """Return emissions as sparse rows that sum to one, empty only for ends."""
+    """Return emissions as sparse rows that sum to one, empty only for ends.
+
+    Where each state shows one observation there are at least `least`, shown or not.
+    """
     if sparse.issparse(emission):
         matrix = sparse.csr_array(emission, dtype=np.float64, copy=True)
     else:
@@ -330,7 +362,7 @@ def _check_emission(
             telling = np.flatnonzero(shown >= 0)
             matrix = sparse.csr_array(
                 (np.ones(len(telling)), (telling, shown[telling])),
-                shape=(len(shown), int(shown.max()) + 1),
+                shape=(len(shown), max(least, int(shown.max()) + 1)),
             )
         else:
             matrix = sparse.csr_array(np.asarray(given, dtype=np.float64))

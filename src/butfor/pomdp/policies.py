@@ -85,6 +85,7 @@ class LatentPolicy:
 class BeliefPolicy:
     """A policy that acts on what can be known: the distribution of the hidden state given all seen.
 
+    Seen are observations and its own actions, not rewards.
     `act` takes beliefs [m, H] and returns a distribution of the action for each, [m, A].
     """
 
@@ -124,7 +125,13 @@ def check_hidden_policy(
                 f"has {observations}; give `following` [{nodes}, {actions}, {observations}]"
             )
         return policy
-    array = np.asarray(policy, dtype=np.float64)
+    try:
+        array = np.asarray(policy, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{name}: a {type(policy).__name__}; give an array ({observations}, {actions}), a "
+            "FiniteController, LatentPolicy or BeliefPolicy"
+        ) from None
     if array.shape == (states, actions) and states != observations:
         raise ValueError(
             f"{name} has shape {array.shape}, a row a hidden state; if it sees the hidden state "

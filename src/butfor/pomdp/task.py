@@ -14,7 +14,7 @@ from butfor.episodes import Episodes
 from butfor.policy import estimate_behavior
 from butfor.pomdp.beliefs import history_rows
 from butfor.pomdp.cells import as_matrix, make_cells, policy_rows
-from butfor.pomdp.model import TabularPOMDP, as_rows
+from butfor.pomdp.model import TabularPOMDP, as_rows, check_pomdp
 from butfor.pomdp.policies import (
     BeliefPolicy,
     FiniteController,
@@ -88,7 +88,8 @@ def prepare_hidden_task(
     policy = check_hidden_policy(
         target, model.n_states, model.n_observations, model.n_actions, "target"
     )
-    known = behavior_arrays(log, model, behavior)
+    given = estimate_behavior(episodes) if behavior is None else behavior
+    known = behavior_arrays(log, model, given)
     shared = action_noise == "shared"
     if shared:
         _check_actions(log, known)
@@ -113,6 +114,7 @@ def prepare_hidden_task(
 
 def check_log(episodes: Episodes, model: TabularPOMDP) -> None:
     """Refuse a log of other observations, actions or outcomes."""
+    check_pomdp(model)
     given = (episodes.n_states, episodes.n_actions, len(episodes.outcomes))
     expected = (model.n_observations, model.n_actions, len(model.outcomes))
     if given != expected:
@@ -120,6 +122,12 @@ def check_log(episodes: Episodes, model: TabularPOMDP) -> None:
             f"the log has {given[0]} observations, {given[1]} actions and {given[2]} outcomes, the "
             f"model {expected[0]}, {expected[1]} and {expected[2]}; the states of a log are what "
             "was seen"
+        )
+    names = [[outcome.name for outcome in known.outcomes] for known in (episodes, model)]
+    if names[0] != names[1]:
+        raise ValueError(
+            f"the outcomes of the log are {', '.join(names[0])}, those of the model "
+            f"{', '.join(names[1])}; give both in one order"
         )
 
 
@@ -184,6 +192,11 @@ def refuse_impossible(
     trace = kernels.make_trace(model.arrays, arrays)
     space = np.empty(model.n_states)
     step = int(kernels.find_impossible(model.arrays, behavior, arrays, trace, space, episode))
+    if step < 0:
+        raise ValueError(
+            f"episode {log.id[episode]}: its probability is too small for floating point; is the "
+            "model that of this log?"
+        )
     start, stop = int(log.offsets[episode]), int(log.offsets[episode + 1])
     seen = int(log.state[start + step] if start + step < stop else log.next_state[stop - 1])
     what = f"observation {seen}"

@@ -225,6 +225,9 @@ def pomdp(
     `TabularPOMDP.from_arrays`: for instance `nature_labels` of a log.
     """
     names = [variable.name for variable in STATES]
+    hidden = (hidden,) if isinstance(hidden, str) else tuple(hidden)
+    if set(names) <= set(hidden):
+        raise ValueError("hiding every variable leaves nothing to be seen; leave at least one")
     for name in hidden:
         if name not in names:
             raise ValueError(f"no variable {name!r} to hide; there are {', '.join(names)}")

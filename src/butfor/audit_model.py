@@ -1,0 +1,125 @@
+"""The model and the policies of an audit as arrays that are stored, and as a digest."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sparse
+from numpy.typing import NDArray
+
+from butfor.episodes import Episodes
+from butfor.mdp import TabularMDP
+from butfor.pomdp.model import TabularPOMDP
+from butfor.pomdp.policies import Policy
+from butfor.pomdp.task import behavior_arrays
+from butfor.variables import Floats, Outcome, Variable, count_levels
+
+ROWS = ("start", "next_state", "probability", "reward", "labels", "initial", "counts", "unseen")
+
+
+def model_arrays(model: TabularMDP | TabularPOMDP) -> dict[str, NDArray[Any]]:
+    """Return a model as arrays to be stored."""
+    if not isinstance(model, TabularPOMDP):
+        return {name: getattr(model, name) for name in ROWS}
+    return {
+        **{name: getattr(model.dynamics, name) for name in ROWS},
+        "emission_start": model.emission.indptr.astype(np.int64),
+        "emission_observation": model.emission.indices.astype(np.int32),
+        "emission_probability": model.emission.data,
+        "outcome": model.outcome,
+        "reward_seen": np.array(model.reward_seen),
+    }
+
+
+def model_variables(model: TabularMDP | TabularPOMDP) -> dict[str, Any]:
+    """Return what is hidden, and all variables of a hidden state, for `meta`."""
+    if not isinstance(model, TabularPOMDP):
+        return {}
+    return {
+        "hidden": [asdict(variable) for variable in model.hidden_variables],
+        "latent": [asdict(variable) for variable in model.state_variables],
+    }
+
+
+def read_model(stored: dict[str, NDArray[Any]], meta: dict[str, Any]) -> TabularMDP | TabularPOMDP:
+    """Return a stored model."""
+    outcomes = tuple(Outcome(**entry) for entry in meta["outcome_details"])
+    terminal = meta["parameters"]["terminal"]
+    rows = {name: stored[name] for name in ROWS}
+    if not meta["parameters"].get("hidden", False):
+        return TabularMDP(**rows, outcomes=outcomes, terminal=terminal)
+    variables = {
+        kind: tuple(read_variable(entry) for entry in meta["variables"][kind])
+        for kind in ("latent", "state", "action")
+    }
+    return TabularPOMDP(
+        dynamics=TabularMDP(**rows, outcomes=(), terminal=terminal),
+        emission=sparse.csr_array(
+            (
+                stored["emission_probability"],
+                stored["emission_observation"],
+                stored["emission_start"],
+            ),
+            shape=(len(stored["outcome"]), count_levels(variables["state"])),
+        ),
+        outcome=stored["outcome"],
+        outcomes=outcomes,
+        state_variables=variables["latent"],
+        observation_variables=variables["state"],
+        action_variables=variables["action"],
+        reward_seen=bool(stored["reward_seen"]),
+    )
+
+
+def digest_of(
+    episodes: Episodes,
+    model: TabularMDP | TabularPOMDP,
+    target: Floats,
+    known: Floats,
+    behavior: Policy | None,
+) -> str:
+    """Hash of all numbers that went in: equal inputs, equal digest.
+
+    `known` [S, A] is the behaviour by what was seen, `behavior` what was given where the state is
+    hidden.
+    """
+    digest = hashlib.sha256()
+    rows = model.dynamics if isinstance(model, TabularPOMDP) else model
+    arrays: list[NDArray[Any]] = [
+        episodes.state,
+        episodes.action,
+        episodes.next_state,
+        episodes.reward,
+        episodes.offsets,
+        episodes.outcome,
+        rows.start,
+        rows.next_state,
+        rows.probability,
+        rows.reward,
+        rows.labels,
+        target,
+        known,
+    ]
+    if isinstance(model, TabularPOMDP):
+        stored = model_arrays(model)
+        arrays += [stored[name] for name in stored if name not in ROWS]
+        given = behavior_arrays(episodes, model, behavior)
+        arrays += [rows.initial, *given.rows, np.array(given.kind)]
+    for array in arrays:
+        digest.update(f"{array.dtype.str}{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    digest.update("\0".join(map(str, episodes.id.tolist())).encode())
+    return digest.hexdigest()
+
+
+def read_variable(entry: dict[str, Any]) -> Variable:
+    """Return a variable that stands in `meta`."""
+    return Variable(
+        name=entry["name"],
+        levels=tuple(entry["levels"]),
+        normal=tuple(entry["normal"]),
+        static=entry["static"],
+    )
