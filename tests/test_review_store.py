@@ -27,6 +27,7 @@ from butfor.review.plan import Settings, plan_stays, reviewer_order, run_id
 from butfor.review.results import summarize
 from butfor.review.store import Store, verify_folder
 from butfor.review.verdicts import (
+    LONGEST_DRAFT,
     FieldError,
     RefusedError,
     ReviewError,
@@ -525,7 +526,7 @@ def test_the_last_draft_wins_and_goes_with_the_verdict(store, run):
     assert not store.save_draft(run, "ann", "3", {"verdict": 1})  # came late
     assert store.item(run, "ann", "3").state == "submitted"
     with pytest.raises(FieldError) as caught:
-        store.save_draft(run, "bob", "3", {"comment": "x" * 40_000})
+        store.save_draft(run, "bob", "3", {"comment": "x" * (LONGEST_DRAFT + 1)})
     assert caught.value.field == "draft"
     assert {event.action for event in store.events()} == {"run", "join", "submit"}
 
