@@ -3,13 +3,7 @@
 import numpy as np
 
 from butfor.kernels.compiled import bare
-from butfor.kernels.latent import (
-    branch_from,
-    first_states,
-    look_away_from,
-    look_back_from,
-    trace_back,
-)
+from butfor.kernels.latent import first_states, go_on, trace_back
 
 
 @bare
@@ -27,17 +21,5 @@ def count_paths(first, last, hidden, behavior, log, trace, evidence, moved, bega
         for k in range(trace.size[0]):
             began[trace.support[0, k]] += trace.mass[0, k]
         for t in range(log.stop[episode] - log.start[episode]):
-            now, later = trace.mass[t % 2], trace.mass[1 - t % 2]
-            for k in range(trace.size[t + 1]):
-                later[k] = 0.0
-            look_back_from(trace, t + 1)
-            for k in range(trace.size[t]):
-                if now[k] > 0.0:
-                    i = log.start[episode] + t
-                    count = branch_from(hidden, trace, log, trace.support[t, k], i)
-                    for b in range(count):
-                        mass = now[k] * trace.chance[b]
-                        later[trace.onward[b]] += mass
-                        moved[trace.entry[b]] += mass
-            look_away_from(trace, t + 1)
+            go_on(hidden, trace, log, episode, t, moved)
     return -1

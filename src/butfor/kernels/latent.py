@@ -268,8 +268,11 @@ def branch_from(hidden, trace, log, h, i):
 
 
 @bare
-def go_on(hidden, trace, log, episode, t):
-    """Move the posterior of the hidden state from step t on; the halves of `mass` take turns."""
+def go_on(hidden, trace, log, episode, t, moved):
+    """Move the posterior of the hidden state from step t on; the halves of `mass` take turns.
+
+    Adds to `moved` [E], unless it is empty, the posterior probability of each entry.
+    """
     now, later = trace.mass[t % 2], trace.mass[1 - t % 2]
     for k in range(trace.size[t + 1]):
         later[k] = 0.0
@@ -279,7 +282,10 @@ def go_on(hidden, trace, log, episode, t):
             i = log.start[episode] + t
             count = branch_from(hidden, trace, log, trace.support[t, k], i)
             for b in range(count):
-                later[trace.onward[b]] += now[k] * trace.chance[b]
+                mass = now[k] * trace.chance[b]
+                later[trace.onward[b]] += mass
+                if moved.size > 0:
+                    moved[trace.entry[b]] += mass
     look_away_from(trace, t + 1)
 
 
@@ -316,7 +322,7 @@ def trace_latent(
                     offsets[at + 1] += now[k] > 0.0
             if t == length:
                 break
-            go_on(hidden, trace, log, episode, t)
+            go_on(hidden, trace, log, episode, t, trace.chance[:0])
     return -1
 
 

@@ -157,7 +157,7 @@ def begin(pairs, work, episode, since):
     shown = seen_at(log, episode, 0)
     node = target.first[shown] if target.kind == MEMORY else shown
     for t in range(since):
-        go_on(pairs.hidden, trace, log, episode, t)
+        go_on(pairs.hidden, trace, log, episode, t, trace.chance[:0])
         shown = seen_at(log, episode, t + 1)
         if target.kind == MEMORY and shown >= 0:
             node = target.following[node, log.action[log.start[episode] + t], shown]
