@@ -125,6 +125,43 @@ def test_exact_pass_equals_its_slow_twin(problem, shared, continuation):
         np.testing.assert_allclose(result.expected_return[i], expected, atol=1e-12)
 
 
+@pytest.mark.parametrize("continuation", [True, False])
+@pytest.mark.parametrize("negligible", [0.02, 0.2])
+def test_pruned_pass_equals_its_slow_twin_and_is_off_by_what_it_left_out_at_most(
+    problem, negligible, continuation
+):
+    model, behavior, target, log = problem
+    options = {"behavior": behavior, "horizon": 9, "continuation": continuation}
+    exact = bf.counterfactual_outcomes(log, model, target, **options)
+    pruned = bf.counterfactual_outcomes(log, model, target, negligible=negligible, **options)
+    for i, episode in enumerate(reference_episodes(log)):
+        probability, expected = reference.exact_outcomes(
+            reference_model(model),
+            episode,
+            behavior.tolist(),
+            target.tolist(),
+            shared=True,
+            horizon=9,
+            continuation=continuation,
+            negligible=negligible,
+        )
+        np.testing.assert_allclose(pruned.probability[i], probability, atol=1e-12)
+        np.testing.assert_allclose(pruned.expected_return[i], expected, atol=1e-12)
+    assert 0 < pruned.left_out.max() < 1
+    assert exact.left_out is None
+    gap = np.abs(pruned.probability - exact.probability).max(axis=1)
+    assert (gap <= pruned.left_out + 1e-12).all()
+    assert gap.max() > 0
+    np.testing.assert_allclose(pruned.probability.sum(axis=1), 1.0, atol=1e-12)
+
+
+def test_probabilities_that_are_none_are_refused_as_negligible(problem):
+    model, _, target, log = problem
+    for wrong in (-0.1, 1.0, float("nan")):
+        with pytest.raises(ValueError, match="give a probability below 1"):
+            bf.counterfactual_outcomes(log, model, target, negligible=wrong)
+
+
 @pytest.mark.parametrize("shared", [True, False])
 def test_draws_equal_their_slow_twin(problem, shared):
     model, behavior, target, log = problem

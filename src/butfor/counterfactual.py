@@ -47,6 +47,7 @@ class Counterfactuals:
     action_noise: str
     mechanism: Mechanism | None = None  # None: Gumbel-Max
     draws: int | None = None  # None: exact; else probabilities are shares of so many draws
+    left_out: Floats | None = None  # [n] mass that went on by the model alone; None: none did
 
     @property
     def difference(self) -> Floats:
@@ -140,6 +141,7 @@ def counterfactual_outcomes(
     horizon: int | None = None,
     discount: float = 1.0,
     continuation: bool = True,
+    negligible: float = 0.0,
     draws: int = 200,
     seed: int = 0,
     threads: int | None = None,
@@ -167,6 +169,11 @@ def counterfactual_outcomes(
     continuation
         Whether an episode that ended goes on, by the model alone, up to the horizon where the
         target would not have ended it. Otherwise it stops after as many steps as were observed.
+    negligible : optional
+        Where the model is large the mass of an episode spreads over many states. One that a step
+        finds with less than this goes on by the model alone, as if nothing were known of the
+        patient; `left_out` [n] is what went so. No probability is off by more than that, and no
+        expected return by more than that times the range of returns. 0 leaves out nothing.
     draws, seed
         Only for a policy on beliefs, whose memory has no end: its probabilities are shares of so
         many draws.
@@ -178,8 +185,12 @@ def counterfactual_outcomes(
     Causal if the model is right, the state (a hidden one included) holds what moved both treatment
     and course, and transitions come about by the mechanism: none of these can be seen in the data.
     """
-    number = None
+    number, left_out = None, None
+    if not 0 <= negligible < 1:
+        raise ValueError(f"negligible {negligible}: give a probability below 1")
     if isinstance(model, TabularPOMDP):
+        if negligible:
+            raise ValueError("negligible: not where the state is hidden; leave it out")
         hidden = prepare_hidden_task(
             episodes,
             model,
@@ -212,8 +223,8 @@ def counterfactual_outcomes(
             continuation=continuation,
         )
         log, steps = task.episodes, task.horizon
-        probability, expected_return, _ = expected_outcomes(
-            task, discount, threads=threads, progress=progress
+        probability, expected_return, left_out, _ = expected_outcomes(
+            task, discount, negligible=negligible, threads=threads, progress=progress
         )
     return Counterfactuals(
         episodes=log,
@@ -225,6 +236,7 @@ def counterfactual_outcomes(
         action_noise=action_noise,
         mechanism=mechanism,
         draws=number,
+        left_out=left_out if negligible else None,
     )
 
 
@@ -355,7 +367,7 @@ def step_contributions(
         left=task.problem.log.left[of_row],
         outcome=log.outcome[of_row],
     )
-    _, here, after = expected_outcomes(task.with_log(rest), discount, threads=threads)
+    _, here, _, after = expected_outcomes(task.with_log(rest), discount, threads=threads)
     ends = log.offsets[1:] - 1
     following = np.append(here[1:], 0.0)
     over = (log.outcome >= 0) & (model.terminal == "visits")

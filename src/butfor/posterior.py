@@ -257,7 +257,7 @@ class _SlowPush:
             expected_outcomes(task.with_model(drawn.model(b)), discount)
             for b in range(drawn.probability.shape[1])
         ]
-        self.masses, self.returns, self.values = (
+        self.masses, self.returns, _, self.values = (
             np.stack(part, axis=-1) for part in zip(*found, strict=True)
         )
 

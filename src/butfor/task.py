@@ -188,13 +188,14 @@ def expected_outcomes(
     task: Task,
     discount: float,
     *,
+    negligible: float = 0.0,
     threads: int | None = None,
     progress: Progress | None = None,
-) -> tuple[Floats, Floats, Floats]:
+) -> tuple[Floats, Floats, Floats, Floats]:
     """Push each episode of a task through its chain, exactly.
 
-    Returns outcome probabilities [n, O + 1], expected returns [n], and what the model alone gives
-    by steps left and state [H + 1, S].
+    Returns outcome probabilities [n, O + 1], expected returns [n], the mass that was `negligible`
+    [n], and what the model alone gives by steps left and state [H + 1, S].
     """
     values, outcomes = value_tables(
         task.model, task.policy, horizon=task.horizon, discount=check_discount(discount)
@@ -202,21 +203,24 @@ def expected_outcomes(
     count = len(task.problem.log.start)
     probability = np.zeros((count, outcomes.shape[2]))
     expected_return = np.zeros(count)
+    left_out = np.zeros(count)
     task.run(
         lambda first, last: kernels.exact_outcomes(
             first,
             last,
             task.problem,
             float(discount),
+            float(negligible),
             values,
             outcomes,
             probability,
             expected_return,
+            left_out,
         ),
         threads=threads,
         progress=progress,
     )
-    return probability, expected_return, values
+    return probability, expected_return, left_out, values
 
 
 def _policy_rows(policy: Floats) -> kernels.Rows:

@@ -38,15 +38,35 @@ def exact_outcomes(
     horizon: int,
     discount: float = 1.0,
     continuation: bool = True,
+    negligible: float = 0.0,
     rule: Rule = counterfactual_distribution,
 ) -> tuple[list[float], float]:
-    """Push the state distribution through the episode's chain: outcome probabilities, return."""
+    """Push the state distribution through the episode's chain: outcome probabilities, return.
+
+    Mass below `negligible` while something is observed goes on apart, by model and target alone.
+    """
     present: Distribution = {episode.states[0]: 1.0}
+    nothing = Episode([], [], [])
     ended = [0.0] * model.outcomes
-    expected = 0.0
-    for t in range(horizon if continuation else len(episode.states)):
+    expected, alone = 0.0, 0.0
+    last = horizon if continuation else len(episode.states)
+    for t in range(last):
         following: Distribution = defaultdict(float)
         for state, mass in present.items():
+            if mass < negligible and t < len(episode.states):
+                law, value = exact_outcomes(
+                    model,
+                    nothing._replace(states=[state]),
+                    behavior,
+                    target,
+                    shared=False,
+                    horizon=last - t,
+                    discount=discount,
+                )
+                ended = [e + mass * p for e, p in zip(ended, law, strict=False)]
+                alone += mass * law[-1]
+                expected += discount**t * mass * value
+                continue
             for action, chosen in action_law(episode, t, state, behavior, target, shared).items():
                 for reached, moved in next_law(model, episode, t, state, action, rule).items():
                     share = mass * chosen * moved
@@ -56,7 +76,7 @@ def exact_outcomes(
                     else:
                         following[reached] += share
         present = following
-    return [*ended, sum(present.values())], expected
+    return [*ended, sum(present.values()) + alone], expected
 
 
 def action_law(

@@ -10,14 +10,24 @@ DRAW_STRIDE = 1 << 32  # numbers of an episode's stream that belong to one draw
 
 @compiled
 def exact_outcomes(
-    first, last, problem, discount, values_after, outcomes_after, outcome_mass, expected_return
+    first,
+    last,
+    problem,
+    discount,
+    negligible,
+    values_after,
+    outcomes_after,
+    outcome_mass,
+    expected_return,
+    left_out,
 ):
     """Push the state distribution of episodes first .. last - 1 through their chains.
 
     Past the observed end the rows are P and the target; what follows from a state with h steps
     left is known: `values_after` [H + 1, S], `outcomes_after` [H + 1, S, O + 1]. Writes
-    `outcome_mass` [n, O + 1] (last: none) and `expected_return` [n]. Returns -1, or the first step
-    that the model or the behaviour could not have taken.
+    `outcome_mass` [n, O + 1] (last: none) and `expected_return` [n]. A state that a step finds with
+    less than `negligible` goes on by the model alone from there; `left_out` [n] is the mass of all
+    these. Returns -1, or the first step that the model or the behaviour could not have taken.
     """
     work = make_work(problem)
     for episode in range(first, last):
@@ -26,10 +36,12 @@ def exact_outcomes(
             work,
             episode,
             discount,
+            negligible,
             values_after,
             outcomes_after,
             outcome_mass,
             expected_return,
+            left_out,
         )
         if impossible >= 0:
             return impossible
@@ -38,7 +50,16 @@ def exact_outcomes(
 
 @bare
 def push_episode(
-    problem, work, episode, discount, values_after, outcomes_after, outcome_mass, expected_return
+    problem,
+    work,
+    episode,
+    discount,
+    negligible,
+    values_after,
+    outcomes_after,
+    outcome_mass,
+    expected_return,
+    left_out,
 ):
     """Push one episode for `exact_outcomes`."""
     log, target = problem.log, problem.target
@@ -60,6 +81,13 @@ def push_episode(
             s = now_states[slot]
             here = now[s]
             now[s] = 0.0
+            if here < negligible:
+                steps = log.stop[episode] - i + log.left[episode]
+                left_out[episode] += here
+                earned += weight * here * values_after[steps, s]
+                for o in range(outcome_mass.shape[1]):
+                    outcome_mass[episode, o] += here * outcomes_after[steps, s, o]
+                continue
             choose(problem, work, s, i)
             start = target.start[s]
             for j in range(target.start[s + 1] - start):
