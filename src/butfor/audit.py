@@ -12,10 +12,21 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
 
 import butfor
+from butfor.audit_folder import (
+    CLUSTERS,
+    META,
+    MODEL,
+    ROWS,
+    TABLES,
+    read_clusters,
+    read_meta,
+    read_model,
+    read_tables,
+    variables_of,
+)
 from butfor.audit_tables import (
     check_credible,
     choose_controls,
@@ -40,6 +51,7 @@ from butfor.flags import (
     rank_flags,
 )
 from butfor.folders import whole_folder
+from butfor.io.arrays import write_arrays
 from butfor.io.cluster import Clusters
 from butfor.mdp import TabularMDP
 from butfor.ope.crossfit import Learn
@@ -53,19 +65,8 @@ from butfor.scm.gumbel_max import GumbelMax
 from butfor.scm.mechanism import Mechanism
 from butfor.steps import walk_through
 from butfor.streams import Progress, check_seed
-from butfor.variables import Floats, Outcome, Variable, count_levels
+from butfor.variables import Floats
 
-TABLES = (
-    "estimates",
-    "diagnostics",
-    "episodes",
-    "decomposition",
-    "steps",
-    "draws",
-    "courses",
-    "course_steps",
-)
-CLUSTERS = "clusters.npz"
 REVIEWS = "reviews.sqlite"  # written by reviewers: survives when an audit is written again
 REVIEW_FILES = (REVIEWS, f"{REVIEWS}-wal", f"{REVIEWS}-shm")  # the last verdicts may be in these
 
@@ -109,10 +110,7 @@ class Audit:
         offsets = np.concatenate([[0], np.cumsum(np.bincount(codes[rows]))])
         columns = [name for name in self.steps if name.startswith("side.")]
         side = self.steps[columns].rename(columns=lambda name: name.removeprefix("side."))
-        variables = {
-            key: tuple(_variable(entry) for entry in self.meta["variables"][key])
-            for key in ("state", "action", "side")
-        }
+        variables = {key: variables_of(self.meta, key) for key in ("state", "action", "side")}
         order = np.concatenate([rows, np.flatnonzero(final)])
         frame = side.iloc[order].reset_index(drop=True)
         for variable in variables["side"]:
@@ -166,24 +164,22 @@ class Audit:
 
         An existing audit is only replaced with `overwrite`, and its reviews are kept.
         """
-        with whole_folder(
-            folder, marker="meta.json", overwrite=overwrite, keep=REVIEW_FILES
-        ) as new:
+        with whole_folder(folder, marker=META, overwrite=overwrite, keep=REVIEW_FILES) as new:
             for name in TABLES:
                 getattr(self, name).to_parquet(new / f"{name}.parquet", index=False)
-            np.savez(new / "model.npz", allow_pickle=False, **_arrays(self))
+            write_arrays(new / MODEL, _arrays(self))
             if self.clusters is not None:
-                np.savez(new / CLUSTERS, allow_pickle=False, **self.clusters.arrays())
-            (new / "meta.json").write_text(json.dumps(self.meta, indent=2) + "\n")
+                write_arrays(new / CLUSTERS, self.clusters.arrays())
+            (new / META).write_text(json.dumps(self.meta, indent=2) + "\n")
         return Path(folder)
 
     @classmethod
     def load(cls, folder: str | Path) -> Audit:
-        """Read an audit folder."""
+        """Read an audit folder; one that is damaged is refused, with the file and what is wrong."""
         path = Path(folder)
         missing = [
             name
-            for name in ("meta.json", "model.npz", *(f"{table}.parquet" for table in TABLES))
+            for name in (META, MODEL, *(f"{table}.parquet" for table in TABLES))
             if not (path / name).is_file()
         ]
         if missing:
@@ -191,18 +187,16 @@ class Audit:
                 f"{path} is no audit: it has no {', '.join(missing)}; "
                 "give a folder that Audit.save or `butfor` wrote"
             )
-        meta = json.loads((path / "meta.json").read_text())
-        tables = {name: pd.read_parquet(path / f"{name}.parquet") for name in TABLES}
-        with np.load(path / "model.npz", allow_pickle=False) as arrays:
-            stored = {name: arrays[name] for name in arrays.files}
-        behavior, target = stored.pop("behavior"), stored.pop("target")
-        model = _model(stored, meta)
-        clusters = None
-        if (path / CLUSTERS).is_file():
-            with np.load(path / CLUSTERS, allow_pickle=False) as arrays:
-                clusters = Clusters.from_arrays({name: arrays[name] for name in arrays.files})
+        meta = read_meta(path / META)
+        model, behavior, target = read_model(path / MODEL, meta)
+        clusters = read_clusters(path / CLUSTERS) if (path / CLUSTERS).is_file() else None
         return cls(
-            meta=meta, **tables, model=model, behavior=behavior, target=target, clusters=clusters
+            meta=meta,
+            **read_tables(path, meta),
+            model=model,
+            behavior=behavior,
+            target=target,
+            clusters=clusters,
         )
 
 
@@ -453,9 +447,6 @@ def _digest(
     return digest.hexdigest()
 
 
-ROWS = ("start", "next_state", "probability", "reward", "labels", "initial", "counts", "unseen")
-
-
 def _arrays(audit: Audit) -> dict[str, NDArray[Any]]:
     """The model and both policies as arrays to be stored."""
     model = audit.model
@@ -485,43 +476,3 @@ def _hidden_variables(model: TabularMDP | TabularPOMDP) -> dict[str, Any]:
         "hidden": [asdict(variable) for variable in model.hidden_variables],
         "latent": [asdict(variable) for variable in model.state_variables],
     }
-
-
-def _model(stored: dict[str, NDArray[Any]], meta: dict[str, Any]) -> TabularMDP | TabularPOMDP:
-    """Return a stored model."""
-    outcomes = tuple(Outcome(**entry) for entry in meta["outcome_details"])
-    terminal = meta["parameters"]["terminal"]
-    rows = {name: stored[name] for name in ROWS}
-    if not meta["parameters"].get("hidden", False):
-        return TabularMDP(**rows, outcomes=outcomes, terminal=terminal)
-    variables = {
-        kind: tuple(_variable(entry) for entry in meta["variables"][kind])
-        for kind in ("latent", "state", "action")
-    }
-    shape = (len(stored["outcome"]), count_levels(variables["state"]))
-    return TabularPOMDP(
-        dynamics=TabularMDP(**rows, outcomes=(), terminal=terminal),
-        emission=sparse.csr_array(
-            (
-                stored["emission_probability"],
-                stored["emission_observation"],
-                stored["emission_start"],
-            ),
-            shape=shape,
-        ),
-        outcome=stored["outcome"],
-        outcomes=outcomes,
-        state_variables=variables["latent"],
-        observation_variables=variables["state"],
-        action_variables=variables["action"],
-        reward_seen=bool(stored["reward_seen"]),
-    )
-
-
-def _variable(entry: dict[str, Any]) -> Variable:
-    return Variable(
-        name=entry["name"],
-        levels=tuple(entry["levels"]),
-        normal=tuple(entry["normal"]),
-        static=entry["static"],
-    )

@@ -110,11 +110,11 @@ def code_cuts(column: Any, cuts: Sequence[float]) -> Codes:
     return np.where(wrong, NOT_A_NUMBER, np.where(np.isnan(numbers), MISSING, codes))
 
 
-def code_integers(column: Any, count: int | None) -> Codes:
+def code_integers(column: Any, count: int) -> Codes:
     """Take whole numbers from 0, and below `count`, as codes."""
     numbers, wrong = read_numbers(column)
     empty = np.isnan(numbers)
-    inside = (numbers >= 0) & (numbers < (2**31 - 1 if count is None else count))
+    inside = (numbers >= 0) & (numbers < count)
     whole = inside & (numbers == np.floor(numbers))
     codes = np.where(whole, numbers, UNKNOWN).astype(np.int64)
     return np.where(wrong, NOT_A_NUMBER, np.where(empty, MISSING, codes))
