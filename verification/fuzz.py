@@ -59,22 +59,24 @@ def is_own(error: BaseException) -> bool:
     return last.filename.startswith(SOURCE) and line.startswith("raise ")
 
 
-def attack(target: str, feed: Feed, seed: int, numbers: range) -> Attack:
+def attack(
+    target: str, feed: Feed, seed: int, numbers: range, *, seconds: float = SECONDS
+) -> Attack:
     """Feed inputs to a target; a finding says how to repeat it, and where the input is kept."""
     found = Attack(target)
-    resource.setrlimit(resource.RLIMIT_AS, (8 * MEMORY, 8 * MEMORY))
     for number in numbers:
         with tempfile.TemporaryDirectory(prefix="butfor-fuzz-") as name:
             folder = Path(name)
             started = time.process_time()
-            problem = _feed_one(feed, random.Random(f"{target} {seed} {number}"), folder, found)
+            rng = random.Random(f"{target} {seed} {number}")
+            problem = _feed_one(feed, rng, folder, found, seconds)
             taken = time.process_time() - started
             if taken > found.slowest:
                 found.slowest, found.slowest_number = taken, number
             memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
             if memory > MEMORY >= found.memory:
                 problem = problem or f"memory grew to {memory / 2**20:.0f} MB\n"
-            if taken > SECONDS:
+            if taken > seconds:
                 problem = problem or f"took {taken:.1f} s\n"
             found.memory = max(found.memory, memory)
             found.inputs += 1
@@ -86,10 +88,10 @@ def attack(target: str, feed: Feed, seed: int, numbers: range) -> Attack:
     return found
 
 
-def _feed_one(feed: Feed, rng: random.Random, folder: Path, found: Attack) -> str:
+def _feed_one(feed: Feed, rng: random.Random, folder: Path, found: Attack, seconds: float) -> str:
     """Return what went wrong, or nothing."""
     try:
-        with _alarm(), warnings.catch_warnings():
+        with _alarm(seconds), warnings.catch_warnings():
             warnings.simplefilter("error")
             feed(rng, folder)
         found.read += 1
@@ -102,15 +104,15 @@ def _feed_one(feed: Feed, rng: random.Random, folder: Path, found: Attack) -> st
 
 
 @contextmanager
-def _alarm() -> Iterator[None]:
-    """Interrupt what takes more than a second of the processor, or far longer on the clock."""
+def _alarm(seconds: float) -> Iterator[None]:
+    """Interrupt what takes more seconds of the processor than these, or far longer on the clock."""
 
     def ring(*_: object) -> None:
         raise TooLongError
 
     signal.signal(signal.SIGPROF, ring)
     signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     signal.setitimer(signal.ITIMER_REAL, STUCK)
     try:
         yield

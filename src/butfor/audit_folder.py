@@ -262,7 +262,11 @@ def _check_episodes(path: Path, table: pd.DataFrame, meta: Mapping[str, Any]) ->
     count = meta["counts"]["episodes"]
     check(len(table) == count > 0, path, f"{len(table)} rows, but meta.json counts {count}")
     for column in ("observed_outcome", "most_likely"):
-        check(table[column].isin(names).all(), path, f"a {column} that meta.json does not list")
+        check(
+            table[column].isin(names).all(),
+            path,
+            f"{column} has a value that meta.json does not list",
+        )
     for column in (*(f"p_{name}" for name in meta["outcomes"]), "p_none"):
         right = column in table and _is("number", table[column])
         check(right, path, f"has no column {column!r} of numbers")

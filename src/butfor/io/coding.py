@@ -34,7 +34,7 @@ EMPTY = (
     "<NA>",
     "NaT",
 )
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 
 
 def text_of(value: Any) -> str:
@@ -125,7 +125,7 @@ def code_wholes(column: Any) -> Codes:
     cells, values = encode(column)
     table = [MISSING]
     for text in (text_of(value).strip() for value in reversed(values)):
-        whole = _is_plain_whole(text) and len(text) < 19
+        whole = len(text) < 19 and _is_plain_whole(text)
         table.append(int(text) if whole else MISSING if text in EMPTY else NOT_A_NUMBER)
     codes = np.array(table[::-1], dtype=np.int64)[cells]
     return np.where(codes < MISSING, NOT_A_NUMBER, codes)

@@ -30,7 +30,7 @@ A_WORD = 10
 MOST_REWARDS = 100_000_000  # numbers that all R entries together may set
 PREAMBLE = ("discount", "values", "states", "actions", "observations", "start")
 ENTRIES = {"T": ("action", "state", "state"), "O": ("action", "state", "observation")}
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 NAME = re.compile(r"[^\W\d][\w.\-]*")
 
 

@@ -88,7 +88,7 @@ class Columns(Section):
         """The time step as a number, in seconds if it has a unit."""
         if self.time_step is None:
             return None
-        found = re.fullmatch(r"(\d+\.?\d*)\s*(s|min|h|d)", str(self.time_step))
+        found = re.fullmatch(r"(\d+(?:\.\d*)?)\s*(s|min|h|d)", str(self.time_step))
         if isinstance(self.time_step, str) and not found:
             return None
         number = float(found[1]) * UNITS[found[2]] if found else float(self.time_step)

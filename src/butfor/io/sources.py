@@ -30,7 +30,7 @@ PARQUET = (".parquet", ".pq")
 TEXT = pa.dictionary(pa.int32(), pa.string())
 # A packed file whose content is both larger than UNPACKED and more than TIMES its own size, or that
 # has more than ROWS rows and than ROWS_A_BYTE rows for each of its bytes, is no log.
-UNPACKED, TIMES = 64_000_000, 500
+UNPACKED, TIMES = 32_000_000, 500
 ROWS, ROWS_A_BYTE = 1_000_000, 100
 
 

@@ -23,7 +23,7 @@ from butfor.variables import Floats
 TOKEN = re.compile(
     r'//[^\n]*|/\*.*?\*/|"[^"\n]*"|[{}()\[\];]|(?:(?!//|/\*)[^\s{}()\[\];,|"])+|["/]', re.S
 )
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 MOST_BYTES = 64_000_000  # of a file
 MARKS = frozenset('{}()[];"/')
 
