@@ -63,7 +63,7 @@ def attack(
     target: str, feed: Feed, seed: int, numbers: range, *, seconds: float = SECONDS
 ) -> Attack:
     """Feed inputs to a target; a finding says how to repeat it, and where the input is kept."""
-    found = Attack(target)
+    found = Attack(target, memory=_peak())
     for number in numbers:
         with tempfile.TemporaryDirectory(prefix="butfor-fuzz-") as name:
             folder = Path(name)
@@ -73,7 +73,7 @@ def attack(
             taken = time.process_time() - started
             if taken > found.slowest:
                 found.slowest, found.slowest_number = taken, number
-            memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+            memory = _peak()
             if memory > MEMORY >= found.memory:
                 problem = problem or f"memory grew to {memory / 2**20:.0f} MB\n"
             if taken > seconds:
@@ -86,6 +86,11 @@ def attack(
                 again = f"python -m verification.fuzz {target} {seed} {number}"
                 found.findings.append(f"{again}\ninput kept in {kept}\n{problem}")
     return found
+
+
+def _peak() -> int:
+    """Return the most memory that this process has had, in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _feed_one(feed: Feed, rng: random.Random, folder: Path, found: Attack, seconds: float) -> str:
