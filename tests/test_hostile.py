@@ -280,6 +280,11 @@ def put(name: str, *values: Any) -> Any:
 FRAMES: dict[str, tuple[str, Any, str]] = {
     "no column": ("episodes", lambda t: t.drop(columns="rank"), "has no column 'rank'"),
     "text": ("steps", lambda t: t.assign(state="x"), "'state' has the type"),
+    "nested": (
+        "steps",
+        lambda t: t.assign(**{"state.van": [{"x": 1}] * len(t)}),
+        "'state.van' is of the type object",
+    ),
     "fewer rows": ("episodes", lambda t: t[1:], "11 rows, but meta.json counts 12"),
     "fewer steps": ("steps", lambda t: t[1:], "rows, expected"),
     "order": ("steps", lambda t: t[::-1], "episodes are not those of episodes.parquet"),

@@ -320,8 +320,10 @@ def _check_steps(
         for variable in variables_of(meta, kind):
             column = f"{prefix}.{variable.name}"
             check(column in table, path, f"has no column {column!r}")
-            found = set(table[column].dropna().unique().tolist())
-            right = found <= set(variable.levels)
+            labelled = isinstance(table[column].dtype, pd.CategoricalDtype)
+            right = labelled or _is("text", table[column])
+            check(right, path, f"the column {column!r} is of the type {table[column].dtype}")
+            right = set(table[column].dropna().unique().tolist()) <= set(variable.levels)
             check(right, path, f"the column {column!r} has levels that meta.json does not list")
     for variable in variables_of(meta, "side"):
         column = f"side.{variable.name}"
