@@ -30,7 +30,7 @@ LAYERS = [
     ["counterfactual", "sepsis"],
     ["bounds", "steps", "decomposition", "flags", "ope", "folders", "figures", "targets", "io"],
     ["changes", "labels", "posterior"],
-    ["diagnostics", "audit_model", "audit_tables"],
+    ["diagnostics", "audit_model", "audit_tables", "audit_folder"],
     ["audit"],
     ["pages"],
     ["report"],

@@ -14,13 +14,18 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 import butfor
-from butfor.audit_model import (
-    digest_of,
-    model_arrays,
-    model_variables,
+from butfor.audit_folder import (
+    CLUSTERS,
+    META,
+    MODEL,
+    TABLES,
+    read_clusters,
+    read_meta,
     read_model,
-    read_variable,
+    read_tables,
+    variables_of,
 )
+from butfor.audit_model import digest_of, model_arrays, model_variables
 from butfor.audit_tables import (
     check_credible,
     choose_controls,
@@ -45,6 +50,7 @@ from butfor.flags import (
     rank_flags,
 )
 from butfor.folders import whole_folder
+from butfor.io.arrays import write_arrays
 from butfor.io.cluster import Clusters
 from butfor.mdp import TabularMDP
 from butfor.ope.crossfit import Learn
@@ -70,17 +76,6 @@ from butfor.steps import walk_through
 from butfor.streams import Progress, check_seed
 from butfor.variables import Floats
 
-TABLES = (
-    "estimates",
-    "diagnostics",
-    "episodes",
-    "decomposition",
-    "steps",
-    "draws",
-    "courses",
-    "course_steps",
-)
-CLUSTERS = "clusters.npz"
 REVIEWS = "reviews.sqlite"  # written by reviewers: survives when an audit is written again
 REVIEW_FILES = (REVIEWS, f"{REVIEWS}-wal", f"{REVIEWS}-shm")  # the last verdicts may be in these
 
@@ -125,10 +120,7 @@ class Audit:
         offsets = np.concatenate([[0], np.cumsum(np.bincount(codes[rows]))])
         columns = [name for name in self.steps if name.startswith("side.")]
         side = self.steps[columns].rename(columns=lambda name: name.removeprefix("side."))
-        variables = {
-            key: tuple(read_variable(entry) for entry in self.meta["variables"][key])
-            for key in ("state", "action", "side")
-        }
+        variables = {key: variables_of(self.meta, key) for key in ("state", "action", "side")}
         order = np.concatenate([rows, np.flatnonzero(final)])
         frame = side.iloc[order].reset_index(drop=True)
         for variable in variables["side"]:
@@ -182,24 +174,22 @@ class Audit:
 
         An existing audit is only replaced with `overwrite`, and its reviews are kept.
         """
-        with whole_folder(
-            folder, marker="meta.json", overwrite=overwrite, keep=REVIEW_FILES
-        ) as new:
+        with whole_folder(folder, marker=META, overwrite=overwrite, keep=REVIEW_FILES) as new:
             for name in TABLES:
                 getattr(self, name).to_parquet(new / f"{name}.parquet", index=False)
-            np.savez(new / "model.npz", allow_pickle=False, **self._arrays())
+            write_arrays(new / MODEL, self._arrays())
             if self.clusters is not None:
-                np.savez(new / CLUSTERS, allow_pickle=False, **self.clusters.arrays())
-            (new / "meta.json").write_text(json.dumps(self.meta, indent=2) + "\n")
+                write_arrays(new / CLUSTERS, self.clusters.arrays())
+            (new / META).write_text(json.dumps(self.meta, indent=2) + "\n")
         return Path(folder)
 
     @classmethod
     def load(cls, folder: str | Path) -> Audit:
-        """Read an audit folder."""
+        """Read an audit folder; one that is damaged is refused, with the file and what is wrong."""
         path = Path(folder)
         missing = [
             name
-            for name in ("meta.json", "model.npz", *(f"{table}.parquet" for table in TABLES))
+            for name in (META, MODEL, *(f"{table}.parquet" for table in TABLES))
             if not (path / name).is_file()
         ]
         if missing:
@@ -207,24 +197,17 @@ class Audit:
                 f"{path} is no audit: it has no {', '.join(missing)}; "
                 "give a folder that Audit.save or `butfor` wrote"
             )
-        meta = json.loads((path / "meta.json").read_text())
-        tables = {name: pd.read_parquet(path / f"{name}.parquet") for name in TABLES}
-        with np.load(path / "model.npz", allow_pickle=False) as arrays:
-            stored = {name: arrays[name] for name in arrays.files}
-        behavior, target = stored.pop("behavior"), stored.pop("target")
-        model = read_model(stored, meta)
-        clusters = None
-        if (path / CLUSTERS).is_file():
-            with np.load(path / CLUSTERS, allow_pickle=False) as arrays:
-                clusters = Clusters.from_arrays({name: arrays[name] for name in arrays.files})
+        meta = read_meta(path / META)
+        model, behavior, target, latent_behavior = read_model(path / MODEL, meta)
+        clusters = read_clusters(path / CLUSTERS) if (path / CLUSTERS).is_file() else None
         return cls(
             meta=meta,
-            **tables,
+            **read_tables(path, meta),
             model=model,
             behavior=behavior,
             target=target,
             clusters=clusters,
-            latent_behavior=stored.get("latent_behavior"),
+            latent_behavior=latent_behavior,
         )
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
@@ -419,6 +402,7 @@ def run_audit(
             "discount": float(discount),
             "terminal": terminal,
             "hidden": hidden,
+            "latent_behavior": isinstance(behavior, LatentPolicy),
             "flags": int(flags),
             "draws": int(draws),
             "credible": None

@@ -7,17 +7,15 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sparse
 from numpy.typing import NDArray
 
+from butfor.audit_folder import ROWS
 from butfor.episodes import Episodes
 from butfor.mdp import TabularMDP
 from butfor.pomdp.model import TabularPOMDP
 from butfor.pomdp.policies import Policy
 from butfor.pomdp.task import behavior_arrays
-from butfor.variables import Floats, Outcome, Variable, count_levels
-
-ROWS = ("start", "next_state", "probability", "reward", "labels", "initial", "counts", "unseen")
+from butfor.variables import Floats
 
 
 def model_arrays(model: TabularMDP | TabularPOMDP) -> dict[str, NDArray[Any]]:
@@ -42,36 +40,6 @@ def model_variables(model: TabularMDP | TabularPOMDP) -> dict[str, Any]:
         "hidden": [asdict(variable) for variable in model.hidden_variables],
         "latent": [asdict(variable) for variable in model.state_variables],
     }
-
-
-def read_model(stored: dict[str, NDArray[Any]], meta: dict[str, Any]) -> TabularMDP | TabularPOMDP:
-    """Return a stored model."""
-    outcomes = tuple(Outcome(**entry) for entry in meta["outcome_details"])
-    terminal = meta["parameters"]["terminal"]
-    rows = {name: stored[name] for name in ROWS}
-    if not meta["parameters"].get("hidden", False):
-        return TabularMDP(**rows, outcomes=outcomes, terminal=terminal)
-    variables = {
-        kind: tuple(read_variable(entry) for entry in meta["variables"][kind])
-        for kind in ("latent", "state", "action")
-    }
-    return TabularPOMDP(
-        dynamics=TabularMDP(**rows, outcomes=(), terminal=terminal),
-        emission=sparse.csr_array(
-            (
-                stored["emission_probability"],
-                stored["emission_observation"],
-                stored["emission_start"],
-            ),
-            shape=(len(stored["outcome"]), count_levels(variables["state"])),
-        ),
-        outcome=stored["outcome"],
-        outcomes=outcomes,
-        state_variables=variables["latent"],
-        observation_variables=variables["state"],
-        action_variables=variables["action"],
-        reward_seen=bool(stored["reward_seen"]),
-    )
 
 
 def digest_of(
@@ -113,13 +81,3 @@ def digest_of(
         digest.update(np.ascontiguousarray(array).tobytes())
     digest.update("\0".join(map(str, episodes.id.tolist())).encode())
     return digest.hexdigest()
-
-
-def read_variable(entry: dict[str, Any]) -> Variable:
-    """Return a variable that stands in `meta`."""
-    return Variable(
-        name=entry["name"],
-        levels=tuple(entry["levels"]),
-        normal=tuple(entry["normal"]),
-        static=entry["static"],
-    )

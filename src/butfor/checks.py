@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,16 @@ def check_discount(discount: float) -> float:
     if not 0 <= discount <= 1:
         raise ValueError(f"discount {discount}: give a number from 0 to 1")
     return float(discount)
+
+
+def check_size(path: Path, most: int, what: str) -> None:
+    """Refuse a file of more than `most` bytes before it is read."""
+    size = path.stat().st_size
+    if size > most:
+        raise ValueError(
+            f"{path} has {size / 1e6:,.0f} MB, but {what} has at most {most / 1e6:,.0f} MB; see "
+            "whether it is the right file"
+        )
 
 
 def check_integers(values: ArrayLike, name: str) -> NDArray[np.int64]:

@@ -34,7 +34,7 @@ EMPTY = (
     "<NA>",
     "NaT",
 )
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 
 
 def text_of(value: Any) -> str:
@@ -110,11 +110,11 @@ def code_cuts(column: Any, cuts: Sequence[float]) -> Codes:
     return np.where(wrong, NOT_A_NUMBER, np.where(np.isnan(numbers), MISSING, codes))
 
 
-def code_integers(column: Any, count: int | None) -> Codes:
+def code_integers(column: Any, count: int) -> Codes:
     """Take whole numbers from 0, and below `count`, as codes."""
     numbers, wrong = read_numbers(column)
     empty = np.isnan(numbers)
-    inside = (numbers >= 0) & (numbers < (2**31 - 1 if count is None else count))
+    inside = (numbers >= 0) & (numbers < count)
     whole = inside & (numbers == np.floor(numbers))
     codes = np.where(whole, numbers, UNKNOWN).astype(np.int64)
     return np.where(wrong, NOT_A_NUMBER, np.where(empty, MISSING, codes))
@@ -125,7 +125,7 @@ def code_wholes(column: Any) -> Codes:
     cells, values = encode(column)
     table = [MISSING]
     for text in (text_of(value).strip() for value in reversed(values)):
-        whole = _is_plain_whole(text) and len(text) < 19
+        whole = len(text) < 19 and _is_plain_whole(text)
         table.append(int(text) if whole else MISSING if text in EMPTY else NOT_A_NUMBER)
     codes = np.array(table[::-1], dtype=np.int64)[cells]
     return np.where(codes < MISSING, NOT_A_NUMBER, codes)

@@ -164,10 +164,10 @@ def _guess(log: Log, name: str) -> Guess:
     try:
         codes, values = encode(column)
         numbers, wrong = read_numbers(column)
-    except (pa.ArrowException, TypeError):
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
         raise ValueError(
-            f"{log.name}: the column {name!r} has the type {column.type}, which is neither text "
-            "nor a number nor a time; convert it or leave it out"
+            f"{log.name}: the column {name!r} has the type {column.type}, and cells that are "
+            "neither text nor a number nor a time; convert it or leave it out"
         ) from None
     texts = [text_of(value) for value in values]
     blank = np.array([text.strip() in EMPTY for text in texts] + [True], dtype=bool)

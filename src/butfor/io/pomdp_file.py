@@ -15,17 +15,23 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 import scipy.sparse as sparse
+from numpy.typing import NDArray
 
-from butfor.checks import ROW_TOLERANCE
+from butfor.checks import ROW_TOLERANCE, check_size
 from butfor.mdp import TabularMDP
 from butfor.pomdp.model import TabularPOMDP
 from butfor.variables import Floats, Integers, Outcome, Variable
 
-MOST_NAMES = 1_000_000  # states, actions or observations
+MOST_BYTES = 64_000_000  # of a file
+MOST_NAMES = 200_000  # states, actions or observations
+MOST_ROWS = 300_000  # states with actions
 MOST_ENTRIES = 5_000_000  # numbers that one table may hold; more is refused before it is made
+FREE_ENTRIES = 500_000  # of them that a file may ask for in a few words; and A_WORD for each word
+A_WORD = 10
+MOST_REWARDS = 100_000_000  # numbers that all R entries together may set
 PREAMBLE = ("discount", "values", "states", "actions", "observations", "start")
 ENTRIES = {"T": ("action", "state", "state"), "O": ("action", "state", "observation")}
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 NAME = re.compile(r"[^\W\d][\w.\-]*")
 NOTHING = "nothing yet"  # what is seen at the start; no name of a file has a space
 
@@ -189,8 +195,10 @@ class _Table:
             self.own.discard(row)
         elif row in self.own:
             self.rows[row].update(entries)
+        elif row not in self.rows:
+            self.rows[row] = entries
         else:
-            self.rows[row] = {**self.rows.get(row, {}), **entries}
+            self.rows[row] = {**self.rows[row], **entries}
             self.own.add(row)
         self.line[row] = line
 
@@ -205,11 +213,18 @@ class _Table:
         return matrix
 
 
+def _grouped(codes: NDArray[np.integer], count: int) -> list[NDArray[np.int64]]:
+    """Return for each code the places where it stands, in order."""
+    order = np.argsort(codes, kind="stable")
+    return np.split(order, np.searchsorted(codes[order], np.arange(1, count)))
+
+
 class _Parser:
     """Reads tokens one after the other; knows the line of each."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        check_size(path, MOST_BYTES, "a model")
         raw = path.read_bytes()
         try:
             lines = raw.decode("utf-8-sig").split("\n")
@@ -221,6 +236,7 @@ class _Parser:
             for number, line in enumerate(lines, 1)
             for text in re.findall(r":|\*|[^\s:*]+", line.split("#", 1)[0])
         ]
+        self.most = min(MOST_ENTRIES, FREE_ENTRIES + A_WORD * len(self.tokens))
         self.next = 0
         self.line = 1
         self.discount: float | None = None
@@ -376,10 +392,10 @@ class _Parser:
         actions, states, seen = (
             len(self.names[noun]) for noun in ("action", "state", "observation")
         )
-        if actions * states > MOST_ENTRIES:
+        if actions * states > MOST_ROWS:
             self.fail(
                 f"{states} states with {actions} actions are {actions * states:,} rows, more than "
-                f"{MOST_ENTRIES:,}; give a smaller model"
+                f"{MOST_ROWS:,}; give a smaller model"
             )
         self.tables = {"T": _Table((actions, states, states)), "O": _Table((actions, states, seen))}
 
@@ -435,9 +451,10 @@ class _Parser:
         single = len(places) == 3 and places[2] is not None
         count = len(chosen) * len(rows) * (1 if single or self.peek() == "identity" else columns)
         table.written += count
-        if table.written > MOST_ENTRIES:
+        if table.written > self.most:
             self.fail(
-                f"{word} would hold more than {MOST_ENTRIES:,} numbers; name the states that can "
+                f"{word} would hold more than {self.most:,} numbers, too many for so short a file "
+                "or for any; name the states that can "
                 "follow instead of '*', 'uniform' or whole rows"
             )
         if len(places) == 3:
@@ -556,16 +573,27 @@ class _Parser:
         state, action = np.divmod(row, actions)
         earned = np.zeros((len(row), width))
         every = np.arange(len(row))
-        of_action = [np.flatnonzero(action == choice) for choice in range(actions)]
+        of_action = _grouped(action, actions)
+        of_reached = _grouped(reached, transition.shape[1])
+        touched = 0
         for rule in self.rules:
             if rule.state is not None:
                 low = rule.state * actions + (rule.action or 0)
                 high = low + (actions if rule.action is None else 1)
                 at = every[first[low] : first[high]]
+            elif rule.reached is not None:
+                at = of_reached[rule.reached]
+                at = at if rule.action is None else at[action[at] == rule.action]
             else:
                 at = every if rule.action is None else of_action[rule.action]
             if rule.reached is not None:
                 at = at[reached[at] == rule.reached]
+            touched += len(at) * width
+            if touched > MOST_REWARDS:
+                self.fail(
+                    f"the R entries set more than {MOST_REWARDS:,} numbers; leave out those that "
+                    "later ones overwrite"
+                )
             if rule.value.size == 1 and rule.value.ndim == 1:
                 earned[at, slice(None) if rule.seen is None else rule.seen] = rule.value[0]
             elif seen is None:

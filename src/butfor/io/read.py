@@ -40,7 +40,7 @@ from butfor.io.problems import (
     settle_order,
     settle_outcomes,
 )
-from butfor.io.sections import Study, place
+from butfor.io.sections import MOST_NUMBERED, Study, place
 from butfor.io.sources import Log, is_csv, load_log
 from butfor.io.study import read_study
 from butfor.variables import Floats, Outcome, Variable, ravel
@@ -140,7 +140,9 @@ def _code_rows(log: Log, study: Study, problems: Problems) -> tuple[Rows, NDArra
                 coder = partial(code_cuts, cuts=section.cuts)
             cells[group, column] = _code(log, column, coder)
         if ready is not None:
-            cells[group, ready] = _code(log, ready, partial(code_integers, count=size))
+            cells[group, ready] = _code(
+                log, ready, partial(code_integers, count=size or MOST_NUMBERED)
+            )
     for column in study.cluster.columns if study.cluster else ():
         cells["state", column] = _code(log, column, _number_rows)
     for column, side in study.side.items():
@@ -169,10 +171,10 @@ def _code_rows(log: Log, study: Study, problems: Problems) -> tuple[Rows, NDArra
 def _code(log: Log, column: str, coder: Callable[[Any], Any]) -> Any:
     try:
         return coder(log.column(column))
-    except (pa.ArrowException, TypeError):
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
         raise ValueError(
-            f"{log.name}: the column {column!r} has the type {log.column(column).type}, which is "
-            "neither text nor a number nor a time; convert it"
+            f"{log.name}: the column {column!r} has the type {log.column(column).type}, and cells "
+            "that are neither text nor a number nor a time; convert it"
         ) from None
 
 

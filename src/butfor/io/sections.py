@@ -16,6 +16,7 @@ from butfor.io.coding import text_of
 from butfor.variables import Outcome, Variable
 
 MOST = 2**31 - 1  # states, or actions: codes have 32 bits
+MOST_NUMBERED = 1_000_000  # of them that come as numbers, each of which gets a name
 UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 TYPES = ("text", "number")
 
@@ -64,8 +65,14 @@ class Columns(Section):
                 yield key, f"there is no {column} column to go with it; add {column}, or leave it"
         for key in ("states", "actions"):
             count = getattr(self, key)
-            if count is not None and not 1 <= count <= MOST:
-                yield key, f"{count} is not possible; give how many there are, at least 1"
+            if count is not None and not 1 <= count <= MOST_NUMBERED:
+                yield (
+                    key,
+                    (
+                        f"{show(count)} is not possible; give how many there are, from 1 to "
+                        f"{MOST_NUMBERED:,}"
+                    ),
+                )
         if self.time_step is not None and self.step is None:
             yield (
                 "time_step",
@@ -81,7 +88,7 @@ class Columns(Section):
         """The time step as a number, in seconds if it has a unit."""
         if self.time_step is None:
             return None
-        found = re.fullmatch(r"(\d+\.?\d*)\s*(s|min|h|d)", str(self.time_step))
+        found = re.fullmatch(r"(\d+(?:\.\d*)?)\s*(s|min|h|d)", str(self.time_step))
         if isinstance(self.time_step, str) and not found:
             return None
         number = float(found[1]) * UNITS[found[2]] if found else float(self.time_step)
@@ -222,8 +229,11 @@ class Cluster(Section):
         if not self.columns:
             yield "columns", "is empty; name at least one column of numbers"
         yield from distinct_levels(self.columns or None, "columns")
-        if not 1 <= self.count <= MOST:
-            yield "count", f"{self.count} is no number of clusters; give at least 1"
+        if not 1 <= self.count <= MOST_NUMBERED:
+            yield (
+                "count",
+                f"{show(self.count)} is no number of clusters; give 1 to {MOST_NUMBERED:,}",
+            )
 
 
 class Ending(Section):

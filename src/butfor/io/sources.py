@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import difflib
 import gzip
+import io
+import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,6 +28,10 @@ from butfor.io.coding import (
 CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz")
 PARQUET = (".parquet", ".pq")
 TEXT = pa.dictionary(pa.int32(), pa.string())
+# A packed file whose content is both larger than UNPACKED and more than TIMES its own size, or that
+# has more than ROWS rows and than ROWS_A_BYTE rows for each of its bytes, is no log.
+UNPACKED, TIMES = 32_000_000, 500
+ROWS, ROWS_A_BYTE = 1_000_000, 100
 
 
 @dataclass(frozen=True)
@@ -169,7 +175,7 @@ def _explained(path: Path) -> Iterator[None]:
         raise PermissionError(f"{path} may not be read; ask for the right to read it") from None
     except UnicodeDecodeError:
         raise ValueError(f"{path}{_bad_line(path)}: not UTF-8; save it as UTF-8") from None
-    except (pa.ArrowException, OSError, EOFError, csv.Error) as error:
+    except (pa.ArrowException, OSError, EOFError, csv.Error, zlib.error) as error:
         if "utf8" in str(error).lower().replace("-", ""):
             raise ValueError(f"{path}{_bad_line(path)}: not UTF-8; save it as UTF-8") from None
         kind = "CSV" if is_csv(path) else "Parquet"
@@ -191,26 +197,20 @@ def _read_csv(path: Path, needed: Mapping[str, str] | None, text: Collection[str
                     f"{'tabs' if path.suffix == '.tsv' else 'commas'}"
                 )
     _check_columns(str(path), header, needed)
-    uneven: list[int] = []
-
-    def note(row: Any) -> str:
-        uneven.append(row.actual_columns)
-        return "skip"
-
-    table = pa.csv.read_csv(
-        str(path),
-        parse_options=pa.csv.ParseOptions(
-            delimiter=_delimiter(path), newlines_in_values=True, invalid_row_handler=note
-        ),
-        convert_options=pa.csv.ConvertOptions(
-            column_types=dict.fromkeys(text, TEXT),
-            include_columns=header if needed is None else list(needed),
-            null_values=list(EMPTY),
-            strings_can_be_null=False,
-        ),
-    )
-    if uneven:
-        raise ValueError(_uneven(path, len(header), len(uneven)))
+    try:
+        table = pa.csv.read_csv(
+            io.BufferedReader(_Unpacked(path)) if path.suffix == ".gz" else str(path),
+            parse_options=pa.csv.ParseOptions(delimiter=_delimiter(path), newlines_in_values=True),
+            convert_options=pa.csv.ConvertOptions(
+                column_types=dict.fromkeys(text, TEXT),
+                include_columns=header if needed is None else list(needed),
+                null_values=list(EMPTY),
+                strings_can_be_null=False,
+            ),
+        )
+    except pa.ArrowInvalid:
+        _check_even(path, len(header))
+        raise
     for name in table.column_names:
         if pa.types.is_binary(table.column(name).type):
             raise ValueError(f"{path}{_bad_line(path)}: not UTF-8; save it as UTF-8")
@@ -220,9 +220,58 @@ def _read_csv(path: Path, needed: Mapping[str, str] | None, text: Collection[str
 def _read_parquet(path: Path, needed: Mapping[str, str] | None, text: Collection[str]) -> Any:
     names = pa.parquet.read_schema(path).names
     _check_columns(str(path), names, needed)
-    dictionary = sorted(set(text) & set(names))
-    with pa.parquet.ParquetFile(path, read_dictionary=dictionary) as file:
-        return file.read(columns=names if needed is None else list(needed))
+    return _unpack(path, names if needed is None else list(needed))[0]
+
+
+def read_columns(path: Path) -> pd.DataFrame:
+    """Read a Parquet file that butfor wrote, in the types in which it was written."""
+    with _explained(path):
+        table, schema = _unpack(path, pa.parquet.read_schema(path).names)
+        try:
+            return table.cast(schema).to_pandas()
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+            raise pa.ArrowInvalid("what it says of its own columns is wrong") from None
+
+
+def _unpack(path: Path, names: Sequence[str]) -> tuple[Any, Any]:
+    """Return columns whose text is stored once for equal cells, and the schema as written."""
+    schema = pa.parquet.read_schema(path)
+    words = [name for name in names if is_text(schema.field(name).type)]
+    with pa.parquet.ParquetFile(path, read_dictionary=words) as file:
+        _check_metadata(path, file.metadata)
+        table = file.read(columns=names)
+    table.validate(full=True)
+    for name in words:
+        _check_texts(path, table.column(name))
+    return table, schema
+
+
+def _check_metadata(path: Path, metadata: Any) -> None:
+    """Refuse a Parquet file that promises absurdly much, before it is read."""
+    size, rows = path.stat().st_size, metadata.num_rows
+    if rows > max(ROWS, ROWS_A_BYTE * size):
+        raise ValueError(f"{path}: {rows:,} rows in {size:,} bytes; see where it comes from")
+    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+    _check_growth(path, sum(group.total_byte_size for group in groups))
+
+
+def _check_texts(path: Path, column: Any) -> None:
+    """Refuse texts that are stored once and stand in absurdly many rows."""
+    whole = sum(
+        pa.compute.sum(pa.compute.binary_length(chunk.dictionary).take(chunk.indices)).as_py() or 0
+        for chunk in column.chunks
+        if pa.types.is_dictionary(chunk.type)
+    )
+    _check_growth(path, whole)
+
+
+def _check_growth(path: Path, unpacked: int) -> None:
+    size = path.stat().st_size
+    if unpacked > max(UNPACKED, TIMES * size):
+        raise ValueError(
+            f"{path}: {size:,} bytes that would become more than {unpacked // 10**6:,} MB; see "
+            "where it comes from; if it is in order, write it as plain CSV"
+        )
 
 
 def _from_pandas(frame: pd.DataFrame, needed: Mapping[str, str] | None) -> Any:
@@ -302,20 +351,21 @@ def _stacked(tables: Sequence[Any], files: Sequence[Path]) -> Any:
     return pa.table(columns)
 
 
-def _uneven(path: Path, expected: int, count: int) -> str:
-    lines = []
+def _check_even(path: Path, expected: int) -> None:
+    """Refuse rows that have more or fewer cells than the header."""
+    lines, count = [], 0
     with _open_text(path) as file:
         reader = csv.reader(file, delimiter=_delimiter(path))
         for cells in reader:
             if cells and len(cells) != expected:
-                lines.append(f"line {reader.line_num} has {len(cells)}")
-                if len(lines) == 3:
-                    break
-    where = f" ({', '.join(lines)})" if lines else ""
-    return (
-        f"{path}: rows without {expected} cells like the header: {count}{where}; put cells "
-        "that contain commas or line breaks in double quotes"
-    )
+                count += 1
+                if count <= 3:
+                    lines.append(f"line {reader.line_num} has {len(cells)}")
+    if count:
+        raise ValueError(
+            f"{path}: rows without {expected} cells like the header: {count} "
+            f"({', '.join(lines)}); put cells that contain commas or line breaks in double quotes"
+        )
 
 
 def _bad_line(path: Path) -> str:
@@ -330,9 +380,31 @@ def _bad_line(path: Path) -> str:
     return ""
 
 
+class _Unpacked(io.RawIOBase):
+    """The content of a .gz file; refuses to go on when it grows absurd."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.file, self.done = path, gzip.open(path), 0  # noqa: SIM115  closed below
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        count = self.file.readinto(buffer)
+        self.done += count
+        _check_growth(self.path, self.done)
+        return count
+
+    def close(self) -> None:
+        self.file.close()
+        super().close()
+
+
 def _open_text(path: Path) -> IO[str]:
     if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+        return io.TextIOWrapper(
+            io.BufferedReader(_Unpacked(path)), encoding="utf-8-sig", newline=""
+        )
     return path.open(encoding="utf-8-sig", newline="")
 
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from butfor.checks import check_size
 from butfor.io.problems import KINDS
 from butfor.io.sections import (
     MOST,
@@ -45,6 +46,7 @@ REPEATED: dict[str, type[Section]] = {
     "side": SideColumn,
 }
 SECTIONS = (*SINGLE, *REPEATED, "problems")
+MOST_BYTES = 1_000_000  # of a study file
 EXPECTED = {
     "string_type": "text in quotes",
     "int_type": "a whole number",
@@ -84,6 +86,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
     if path.is_dir():
         raise ValueError(f"{path} is a folder; give the path of a study file (.toml)")
     try:
+        check_size(path, MOST_BYTES, "a study file")
         text = path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
         raise FileNotFoundError(
@@ -103,6 +106,10 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise ValueError(
             f"{path}, {at}: not TOML ({what}); put text in quotes, names with spaces or dots too "
             '([state."heart rate"]), and write each section and key once'
+        ) from None
+    except (RecursionError, ValueError):
+        raise ValueError(
+            f"{path}: has brackets inside brackets, or digits, without end; write each value out"
         ) from None
 
 

@@ -16,14 +16,15 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from butfor.checks import ROW_TOLERANCE
+from butfor.checks import ROW_TOLERANCE, check_size
 from butfor.scm.tables import MOST_CELLS
 from butfor.variables import Floats
 
 TOKEN = re.compile(
     r'//[^\n]*|/\*.*?\*/|"[^"\n]*"|[{}()\[\];]|(?:(?!//|/\*)[^\s{}()\[\];,|"])+|["/]', re.S
 )
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+MOST_BYTES = 64_000_000  # of a file
 MARKS = frozenset('{}()[];"/')
 
 
@@ -62,6 +63,7 @@ class _Parser:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.line = 1
+        check_size(path, MOST_BYTES, "a network")
         raw = path.read_bytes()
         try:
             text = raw.decode("utf-8-sig")
