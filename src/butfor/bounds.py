@@ -14,11 +14,10 @@ from butfor.episodes import Episodes
 from butfor.mdp import TabularMDP
 from butfor.planning import value_tables
 from butfor.pomdp.model import TabularPOMDP
-from butfor.pomdp.policies import Policy, as_array
+from butfor.pomdp.policies import Policy
 from butfor.pomdp.span import outcome_spans
-from butfor.pomdp.task import prepare_hidden_task
+from butfor.pomdp.task import HiddenTask, prepare
 from butfor.streams import Progress
-from butfor.task import prepare_task
 from butfor.variables import Floats
 
 CLASSES = ("any", "stable")
@@ -101,36 +100,22 @@ def counterfactual_bounds(
     Where the state is hidden they are not worked out step by step: what is returned is the widest
     that the model allows at all (`sharp` is False), for both classes.
     """
-    if isinstance(model, TabularPOMDP):
-        hidden = prepare_hidden_task(
-            episodes,
-            model,
-            target,
-            behavior=behavior,
-            action_noise=action_noise,
-            horizon=horizon,
-            continuation=continuation,
-        )
-        spans = np.stack([outcome_spans(hidden, check_discount(discount))] * len(CLASSES))
-        log = hidden.episodes
-        return Bounds(
-            expected_return=spans[:, :, 0],
-            probability=spans[:, :, 1:],
-            observed_return=log.returns(discount),
-            outcome_names=[*(outcome.name for outcome in log.outcomes), log.none_name],
-            sharp=False,
-        )
-    task = prepare_task(
+    task = prepare(
         episodes,
         model,
-        as_array(target),
-        behavior=None if behavior is None else as_array(behavior),
+        target,
+        behavior=behavior,
         action_noise=action_noise,
         horizon=horizon,
         continuation=continuation,
     )
+    names = [*(outcome.name for outcome in episodes.outcomes), episodes.none_name]
+    observed = task.episodes.returns(check_discount(discount))
+    if isinstance(task, HiddenTask):
+        spans = np.stack([outcome_spans(task, discount)] * len(CLASSES))
+        return Bounds(spans[:, :, 0], spans[:, :, 1:], observed, names, sharp=False)
     values, outcomes = value_tables(
-        model, task.policy, horizon=task.horizon, discount=check_discount(discount)
+        task.model, task.policy, horizon=task.horizon, discount=discount
     )
     count, quantities = len(task.episodes), outcomes.shape[2] + 1
     found = np.empty((count, 4 * quantities))
@@ -142,10 +127,9 @@ def counterfactual_bounds(
         progress=progress,
     )
     table = np.moveaxis(found.reshape(count, quantities, 2, 2), 2, 0)
-    names = [*(outcome.name for outcome in episodes.outcomes), episodes.none_name]
     return Bounds(
         expected_return=table[:, :, 0],
         probability=table[:, :, 1:],
-        observed_return=task.episodes.returns(discount),
+        observed_return=observed,
         outcome_names=names,
     )

@@ -24,11 +24,11 @@ from butfor.pomdp.chain import (
     hidden_contributions,
 )
 from butfor.pomdp.model import TabularPOMDP
-from butfor.pomdp.policies import BeliefPolicy, Policy, as_array
-from butfor.pomdp.task import prepare_hidden_task
+from butfor.pomdp.policies import BeliefPolicy, Policy
+from butfor.pomdp.task import HiddenTask, prepare
 from butfor.scm.mechanism import Mechanism
 from butfor.streams import Progress, episode_keys
-from butfor.task import expected_outcomes, prepare_task
+from butfor.task import expected_outcomes
 from butfor.variables import Floats, Integers
 
 TIE = 1e-12  # outcomes whose probabilities differ by less are tied
@@ -188,41 +188,30 @@ def counterfactual_outcomes(
     number, left_out = None, None
     if not 0 <= negligible < 1:
         raise ValueError(f"negligible {negligible}: give a probability below 1")
-    if isinstance(model, TabularPOMDP):
+    task = prepare(
+        episodes,
+        model,
+        target,
+        behavior=behavior,
+        mechanism=mechanism,
+        action_noise=action_noise,
+        horizon=horizon,
+        continuation=continuation,
+    )
+    log = task.episodes
+    if isinstance(task, HiddenTask):
         if negligible:
             raise ValueError("negligible: not where the state is hidden; leave it out")
-        hidden = prepare_hidden_task(
-            episodes,
-            model,
-            target,
-            behavior=behavior,
-            mechanism=mechanism,
-            action_noise=action_noise,
-            horizon=horizon,
-            continuation=continuation,
-        )
-        log, steps = hidden.episodes, hidden.horizon
         if isinstance(target, BeliefPolicy):
             number = check_whole(draws, "draws", 1, "a whole number")
             probability, expected_return = drawn_outcomes(
-                hidden, number, seed, discount, threads=threads, progress=progress
+                task, number, seed, discount, threads=threads, progress=progress
             )
         else:
             probability, expected_return = exact_outcomes(
-                hidden, check_discount(discount), threads=threads, progress=progress
+                task, check_discount(discount), threads=threads, progress=progress
             )
     else:
-        task = prepare_task(
-            episodes,
-            model,
-            as_array(target),
-            behavior=None if behavior is None else as_array(behavior),
-            mechanism=mechanism,
-            action_noise=action_noise,
-            horizon=horizon,
-            continuation=continuation,
-        )
-        log, steps = task.episodes, task.horizon
         probability, expected_return, left_out, _ = expected_outcomes(
             task, discount, negligible=negligible, threads=threads, progress=progress
         )
@@ -231,7 +220,7 @@ def counterfactual_outcomes(
         probability=probability,
         expected_return=expected_return,
         observed_return=log.returns(discount),
-        horizon=steps,
+        horizon=task.horizon,
         discount=float(discount),
         action_noise=action_noise,
         mechanism=mechanism,
@@ -263,34 +252,24 @@ def sample_counterfactuals(
     each draw has a hidden path of its own.
     """
     check_whole(draws, "draws", 1, "a whole number")
-    if isinstance(model, TabularPOMDP):
-        hidden = prepare_hidden_task(
-            episodes,
-            model,
-            target,
-            behavior=behavior,
-            mechanism=mechanism,
-            action_noise=action_noise,
-            horizon=horizon,
-            continuation=continuation,
-        )
-        latent, seen, done, earned = draw_worlds(
-            hidden, draws, seed, threads=threads, progress=progress
-        )
-        end = np.where(latent >= 0, model.outcome[latent], -1)
-        shown = np.where(end >= 0, model.n_observations + end, seen)
-        return Draws(hidden.episodes, shown.astype(np.int32), done, earned, latent)
-    task = prepare_task(
+    task = prepare(
         episodes,
         model,
-        as_array(target),
-        behavior=None if behavior is None else as_array(behavior),
+        target,
+        behavior=behavior,
         mechanism=mechanism,
         action_noise=action_noise,
         horizon=horizon,
         continuation=continuation,
     )
     log = task.episodes
+    if isinstance(task, HiddenTask):
+        latent, seen, done, earned = draw_worlds(
+            task, draws, seed, threads=threads, progress=progress
+        )
+        end = np.where(latent >= 0, task.model.outcome[latent], -1)
+        shown = np.where(end >= 0, task.model.n_observations + end, seen)
+        return Draws(log, shown.astype(np.int32), done, earned, latent)
     keys = episode_keys(seed, log.id, "counterfactual")
     state = np.full((len(log), draws, task.horizon + 1), -1, dtype=np.int32)
     action = np.full((len(log), draws, task.horizon), -1, dtype=np.int32)
@@ -338,26 +317,17 @@ def step_contributions(
     it taken over here rather than one step later. The terms of an episode add up to its difference,
     less what the model lets follow after the observed end.
     """
-    if isinstance(model, TabularPOMDP):
-        hidden = prepare_hidden_task(
-            episodes,
-            model,
-            target,
-            behavior=behavior,
-            mechanism=mechanism,
-            action_noise=action_noise,
-            horizon=horizon,
-        )
-        return hidden_contributions(hidden, check_discount(discount), threads=threads)
-    task = prepare_task(
+    task = prepare(
         episodes,
         model,
-        as_array(target),
-        behavior=None if behavior is None else as_array(behavior),
+        target,
+        behavior=behavior,
         mechanism=mechanism,
         action_noise=action_noise,
         horizon=horizon,
     )
+    if isinstance(task, HiddenTask):
+        return hidden_contributions(task, check_discount(discount), threads=threads)
     log = task.episodes
     # the rest of an episode from each of its steps on, as an episode of its own
     of_row = np.repeat(np.arange(len(log)), log.lengths)
@@ -370,6 +340,6 @@ def step_contributions(
     _, here, _, after = expected_outcomes(task.with_log(rest), discount, threads=threads)
     ends = log.offsets[1:] - 1
     following = np.append(here[1:], 0.0)
-    over = (log.outcome >= 0) & (model.terminal == "visits")
+    over = (log.outcome >= 0) & (task.model.terminal == "visits")
     following[ends] = np.where(over, 0.0, after[task.problem.log.left, log.next_state[ends]])
     return np.asarray(discount**log.time * (here - log.reward - discount * following))

@@ -14,11 +14,10 @@ from butfor.mdp import TabularMDP
 from butfor.policy import action_counts
 from butfor.pomdp.chain import walk_hidden
 from butfor.pomdp.model import TabularPOMDP
-from butfor.pomdp.policies import Policy, as_array
-from butfor.pomdp.task import prepare_hidden_task
+from butfor.pomdp.policies import Policy
+from butfor.pomdp.task import HiddenTask, prepare
 from butfor.scm.mechanism import Mechanism
 from butfor.streams import Progress
-from butfor.task import prepare_task
 from butfor.variables import Floats
 
 NEGLIGIBLE = 0.05  # influence below this is plain simulation: no probability moves by more
@@ -152,34 +151,25 @@ def walk_through(
     Where the state is hidden, similar past cases are those of a hidden state and action that the
     posterior expects in these episodes, and `counts` cannot be given.
     """
-    if isinstance(model, TabularPOMDP):
+    task = prepare(
+        episodes,
+        model,
+        target,
+        behavior=behavior,
+        mechanism=mechanism,
+        action_noise=action_noise,
+        horizon=horizon,
+    )
+    if isinstance(task, HiddenTask):
         if counts is not None:
             raise ValueError("counts: where the state is hidden they follow from the episodes")
-        hidden = prepare_hidden_task(
-            episodes,
-            model,
-            target,
-            behavior=behavior,
-            mechanism=mechanism,
-            action_noise=action_noise,
-            horizon=horizon,
-        )
         found = walk_hidden(
-            hidden, float(THIN), probability=probability, threads=threads, progress=progress
+            task, float(THIN), probability=probability, threads=threads, progress=progress
         )
         given = found._asdict()
         seen, latent, ended = (given.pop(name) for name in ("seen", "latent", "ended"))
         place = np.concatenate([seen, ended], axis=2)
         return Steps(**given, probability=place, latent=latent)
-    task = prepare_task(
-        episodes,
-        model,
-        as_array(target),
-        behavior=None if behavior is None else as_array(behavior),
-        mechanism=mechanism,
-        action_noise=action_noise,
-        horizon=horizon,
-    )
     logged = action_counts(episodes) if counts is None else _check_counts(counts, episodes)
     # the episode itself is taken off whole, what was cut at the horizon included
     own_row = episodes.state.astype(np.int64) * model.n_actions + episodes.action

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from butfor import kernels
 from butfor.checks import check_choice, check_horizon
 from butfor.episodes import Episodes
+from butfor.mdp import TabularMDP
 from butfor.policy import estimate_behavior
 from butfor.pomdp.beliefs import history_rows
 from butfor.pomdp.cells import as_matrix, make_cells, policy_rows
@@ -20,11 +21,13 @@ from butfor.pomdp.policies import (
     FiniteController,
     LatentPolicy,
     Policy,
+    as_array,
     check_hidden_policy,
 )
 from butfor.scm.gumbel_max import GumbelMax
 from butfor.scm.mechanism import Compiled, Mechanism, check_mechanism
 from butfor.streams import Progress, in_blocks
+from butfor.task import Task, prepare_task
 from butfor.variables import Floats
 
 
@@ -67,6 +70,41 @@ class HiddenTask:
             )
 
         in_blocks(work, len(self.episodes), threads=threads, progress=progress)
+
+
+def prepare(
+    episodes: Episodes,
+    model: TabularMDP | TabularPOMDP,
+    target: Policy,
+    *,
+    behavior: Policy | None = None,
+    mechanism: Mechanism | None = None,
+    action_noise: str = "shared",
+    horizon: int | None = None,
+    continuation: bool = True,
+) -> Task | HiddenTask:
+    """Check what counterfactuals need, whether the state is seen or hidden."""
+    if isinstance(model, TabularPOMDP):
+        return prepare_hidden_task(
+            episodes,
+            model,
+            target,
+            behavior=behavior,
+            mechanism=mechanism,
+            action_noise=action_noise,
+            horizon=horizon,
+            continuation=continuation,
+        )
+    return prepare_task(
+        episodes,
+        model,
+        as_array(target),
+        behavior=None if behavior is None else as_array(behavior),
+        mechanism=mechanism,
+        action_noise=action_noise,
+        horizon=horizon,
+        continuation=continuation,
+    )
 
 
 def prepare_hidden_task(
