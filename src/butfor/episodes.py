@@ -229,6 +229,12 @@ class Episodes:
         """Step of each row within its episode, [N]."""
         return np.arange(len(self.state)) - np.repeat(self.offsets[:-1], self.lengths)
 
+    def rows_of(self, chosen: Offsets) -> Offsets:
+        """Rows of the episodes at these positions, one after the other."""
+        lengths = self.lengths[chosen]
+        offsets = np.cumsum(lengths) - lengths
+        return np.arange(lengths.sum()) + np.repeat(self.offsets[chosen] - offsets, lengths)
+
     def place(self, row: int) -> str:
         """Say where a row is, for messages: episode and step."""
         return _place(row, self.offsets, self.id)
@@ -256,9 +262,8 @@ class Episodes:
                 f"position {chosen[outside][0]} outside 0..{len(self) - 1}; count from 0"
             )
         chosen = chosen % len(self)
-        lengths = self.lengths[chosen]
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
-        rows = np.arange(offsets[-1]) + np.repeat(self.offsets[chosen] - offsets[:-1], lengths)
+        offsets = np.concatenate([[0], np.cumsum(self.lengths[chosen])])
+        rows = self.rows_of(chosen)
         finals = len(self.state) + chosen
         return replace(
             self,

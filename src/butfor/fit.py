@@ -72,23 +72,25 @@ class Counted:
     keys: Offsets  # [E]
     weight: Floats  # [E] counts, with the prior; 1 in rows that were never seen
     reward: Floats  # [E]
-    episodes: Episodes
+    first: NDArray[np.int64]  # [S] episodes that start in each state
+    counts: NDArray[np.int64]  # [S, A] logged transitions
+    outcomes: tuple[Outcome, ...]
     made_up: NDArray[np.bool_]  # [S, A] rows that the rule for unseen pairs made up
     terminal: str
 
     def model(self) -> TabularMDP:
         """Return the model whose rows are in proportion to the weights."""
-        log = self.episodes
+        states, actions = self.counts.shape
         return assemble(
             self.keys,
             self.weight,
             self.reward,
-            states=log.n_states,
-            actions=log.n_actions,
-            outcomes=log.outcomes,
+            states=states,
+            actions=actions,
+            outcomes=self.outcomes,
             labels=None,
-            initial=np.bincount(log.first_state, minlength=log.n_states) / len(log),
-            counts=action_counts(log),
+            initial=self.first / self.first.sum(),
+            counts=self.counts,
             unseen=self.made_up,
             terminal=self.terminal,
         )
@@ -99,13 +101,7 @@ def count_transitions(
 ) -> Counted:
     """Count the transitions of a log; see `fit_mdp` for the rules."""
     check_choice(terminal, "terminal", TERMINALS)
-    names = [outcome.name for outcome in episodes.outcomes]
-    if unseen is not None and unseen not in ("uniform", "self-loop", *names):
-        raise ValueError(
-            f"unseen {unseen!r}: give an outcome ({', '.join(names)}), 'uniform' or 'self-loop'"
-        )
-    if not np.isfinite(prior) or prior < 0:
-        raise ValueError(f"prior {prior}: give a number, 0 or more")
+    check_rules(episodes.outcomes, unseen, prior)
     states, actions, ends = episodes.n_states, episodes.n_actions, episodes.outcomes
     columns = states + len(ends)
     row = episodes.state.astype(np.int64) * actions + episodes.action
@@ -126,6 +122,45 @@ def count_transitions(
             np.concatenate([weight, np.repeat(finals[state, end], actions).astype(np.float64)]),
             np.concatenate([reward, np.repeat(value, actions)]),
         )
+    return complete_counts(
+        keys,
+        weight,
+        reward,
+        first=np.bincount(episodes.first_state, minlength=states),
+        counts=action_counts(episodes),
+        outcomes=ends,
+        terminal=terminal,
+        unseen=unseen,
+        prior=prior,
+    )
+
+
+def check_rules(outcomes: tuple[Outcome, ...], unseen: str | None, prior: float) -> None:
+    """Refuse rules for pairs never seen, and priors, that cannot be."""
+    names = [outcome.name for outcome in outcomes]
+    if unseen is not None and unseen not in ("uniform", "self-loop", *names):
+        raise ValueError(
+            f"unseen {unseen!r}: give an outcome ({', '.join(names)}), 'uniform' or 'self-loop'"
+        )
+    if not np.isfinite(prior) or prior < 0:
+        raise ValueError(f"prior {prior}: give a number, 0 or more")
+
+
+def complete_counts(
+    keys: Offsets,
+    weight: Floats,
+    reward: Floats,
+    *,
+    first: NDArray[np.int64],
+    counts: NDArray[np.int64],
+    outcomes: tuple[Outcome, ...],
+    terminal: str,
+    unseen: str | None,
+    prior: float,
+) -> Counted:
+    """Add the prior and the rows never seen to transitions that were counted, keys increasing."""
+    (states, actions), ends = counts.shape, outcomes
+    columns = states + len(ends)
     made_up = np.ones(states * actions, dtype=bool)
     made_up[keys // columns] = False
     # what followed each state under any action, and what that move earned
@@ -146,7 +181,9 @@ def count_transitions(
         keys=keys[order],
         weight=weight[order],
         reward=reward[order],
-        episodes=episodes,
+        first=first,
+        counts=counts,
+        outcomes=ends,
         made_up=made_up.reshape(states, actions),
         terminal=terminal,
     )
@@ -177,16 +214,28 @@ def _step_rewards(episodes: Episodes, terminal: str) -> Floats:
 def _warn_of_varying_rewards(
     episodes: Episodes, logged: Offsets, earned: Floats, mean: Floats
 ) -> None:
-    varies = np.abs(earned - mean) > 1e-9 * np.maximum(1.0, np.abs(mean))
+    varies = differs_from(earned, mean)
     if varies.any():
         first = int(np.flatnonzero(varies)[0])
+        place = f"first at row {first}: state {episodes.state[first]}, action "
         warnings.warn(
-            f"the reward of {len(np.unique(logged[varies]))} transitions varies for the same "
-            f"state, action and next state (first at row {first}: state {episodes.state[first]}, "
-            f"action {episodes.action[first]}); the model uses the mean, so that expected returns "
-            "differ from observed ones even where nothing else does",
+            varying_rewards(len(np.unique(logged[varies])), f"{place}{episodes.action[first]}"),
             stacklevel=4,
         )
+
+
+def differs_from(reward: Floats, mean: Floats) -> NDArray[np.bool_]:
+    """Mark rewards that are not the mean of their transition, beyond rounding."""
+    return np.asarray(np.abs(reward - mean) > 1e-9 * np.maximum(1.0, np.abs(mean)))
+
+
+def varying_rewards(transitions: int, place: str) -> str:
+    """Say that rewards vary for the same transition."""
+    return (
+        f"the reward of {transitions} transitions varies for the same state, action and next state "
+        f"({place}); the model uses the mean, so that expected returns differ from observed ones "
+        "even where nothing else does"
+    )
 
 
 def _add_prior(

@@ -23,15 +23,19 @@ def estimate_behavior(
     uniform row. `terminal="icml2019"` adds the pseudo-counts of the published experiment:
     one for every action and distinct final state that ended with an outcome.
     """
-    if not np.isfinite(prior) or prior < 0:
-        raise ValueError(f"prior {prior}: give a number, 0 or more")
-    counts = action_counts(episodes).astype(np.float64)
+    counts = action_counts(episodes)
     if check_choice(terminal, "terminal", TERMINALS) == "icml2019":
         counts += final_states(episodes).sum(axis=1, keepdims=True)
-    visited = counts.sum(axis=1) > 0
-    counts += prior
-    counts[~visited] = 1.0
-    return np.asarray(counts / counts.sum(axis=1, keepdims=True))
+    return behavior_of(counts, prior=prior)
+
+
+def behavior_of(counts: NDArray[np.int64], *, prior: float = 0.0) -> Floats:
+    """Return the policy that takes each action as often as these counts [S, A] say, [S, A]."""
+    if not np.isfinite(prior) or prior < 0:
+        raise ValueError(f"prior {prior}: give a number, 0 or more")
+    weight = counts + float(prior)
+    weight[counts.sum(axis=1) == 0] = 1.0
+    return np.asarray(weight / weight.sum(axis=1, keepdims=True))
 
 
 def action_counts(episodes: Episodes) -> NDArray[np.int64]:
