@@ -48,18 +48,7 @@ def fit_mdp(
     model is causal only as far as the log's states hold all that moved both treatment and course.
     """
     counted = count_transitions(episodes, terminal=terminal, unseen=unseen, prior=prior)
-    model = counted.model()
-    if labels is None:
-        return model
-    try:
-        return model.with_labels(labels)
-    except ValueError as error:
-        if prior > 0 or unseen == "uniform":
-            error.add_note(
-                "A prior and unseen='uniform' put next states of all actions into one row; with "
-                "these labels use neither."
-            )
-        raise
+    return counted.model() if labels is None else counted.labelled(labels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +66,7 @@ class Counted:
     outcomes: tuple[Outcome, ...]
     made_up: NDArray[np.bool_]  # [S, A] rows that the rule for unseen pairs made up
     terminal: str
+    mixed: bool  # whether a prior or the rule puts next states of all actions into one row
 
     def model(self) -> TabularMDP:
         """Return the model whose rows are in proportion to the weights."""
@@ -94,6 +84,18 @@ class Counted:
             unseen=self.made_up,
             terminal=self.terminal,
         )
+
+    def labelled(self, labels: ArrayLike) -> TabularMDP:
+        """Return the model with noise on these labels."""
+        try:
+            return self.model().with_labels(labels)
+        except ValueError as error:
+            if self.mixed:
+                error.add_note(
+                    "A prior and unseen='uniform' put next states of all actions into one row; "
+                    "with these labels use neither."
+                )
+            raise
 
 
 def count_transitions(
@@ -186,6 +188,7 @@ def complete_counts(
         outcomes=ends,
         made_up=made_up.reshape(states, actions),
         terminal=terminal,
+        mixed=prior > 0 or unseen == "uniform",
     )
 
 

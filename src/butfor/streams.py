@@ -38,21 +38,21 @@ def numbered_keys(seed: int, count: int, purpose: str) -> Keys:
     digest = blake2b(f"{purpose}\0{check_seed(seed)}".encode(), digest_size=8).digest()
     start = np.uint64(int.from_bytes(digest, "little"))
     with np.errstate(over="ignore"):
-        mixed = start + (np.arange(count, dtype=np.uint64) + np.uint64(1)) * np.uint64(
-            0x9E3779B97F4A7C15
-        )
-        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-            mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-        return mixed ^ (mixed >> np.uint64(31))
+        return scramble(start + (np.arange(count, dtype=np.uint64) + np.uint64(1)) * kernels.GOLDEN)
+
+
+def scramble(numbers: Keys) -> Keys:
+    """Mix the bits of each number, so that close ones end far apart (the last part of SplitMix64)."""
+    with np.errstate(over="ignore"):
+        x = (numbers ^ (numbers >> np.uint64(30))) * kernels.MIX_1
+        x = (x ^ (x >> np.uint64(27))) * kernels.MIX_2
+        return x ^ (x >> np.uint64(31))
 
 
 def uniforms(keys: Keys, counter: int) -> NDArray[np.float64]:
     """The counter-th number of each key's stream, as `kernels.uniform` has it."""
     with np.errstate(over="ignore"):
-        x = keys + np.uint64(counter + 1) * kernels.GOLDEN
-        x = (x ^ (x >> np.uint64(30))) * kernels.MIX_1
-        x = (x ^ (x >> np.uint64(27))) * kernels.MIX_2
-        x = x ^ (x >> np.uint64(31))
+        x = scramble(keys + np.uint64(counter + 1) * kernels.GOLDEN)
     return (x >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 

@@ -329,6 +329,14 @@ def _assemble(
     return Reading(episodes, probability, dict(rows.problems.done))
 
 
+def group_variables(study: Study, group: str, count: int) -> tuple[Variable, ...]:
+    """Return the variables of state or action, clusters apart; `count` of a ready-made one."""
+    ready = getattr(study.columns, group)
+    if ready is not None:
+        return (Variable(ready, tuple(map(str, range(count)))),)
+    return study.state_variables() if group == "state" else study.action_variables()
+
+
 def _group_codes(
     log: Log, study: Study, rows: Rows, group: str, clusterer: Clusterer | None
 ) -> tuple[list[Index], tuple[Variable, ...]]:
@@ -337,8 +345,8 @@ def _group_codes(
     ready = getattr(study.columns, group)
     if ready is not None:
         count = getattr(study.columns, f"{group}s") or int(cells[ready].max(initial=0)) + 1
-        return [cells[ready]], (Variable(ready, tuple(map(str, range(count)))),)
-    variables = study.state_variables() if group == "state" else study.action_variables()
+        return [cells[ready]], group_variables(study, group, count)
+    variables = group_variables(study, group, 0)
     codes = [cells[column] for column in getattr(study, group)]
     if group == "state" and study.cluster is not None and clusterer is not None:
         names, count = study.cluster.columns, study.cluster.count

@@ -94,7 +94,7 @@ def load_log(
                 f"the {type(source).__name__} cannot be turned into an Arrow table; give a data "
                 "frame, or write it to Parquet"
             ) from None
-        _check_columns("the frame", table.column_names, needed)
+        check_columns("the frame", table.column_names, needed)
         return _checked("the frame", table, needed)
     raise ValueError(
         f"a log of type {type(source).__name__}; give a path, a list of paths, a data frame "
@@ -124,7 +124,7 @@ def line_numbers(path: Path, rows: Sequence[int]) -> list[int]:
 
 
 def _load_files(source: Any, needed: Mapping[str, str] | None, text: Collection[str]) -> Log:
-    files = _files(source)
+    files = find_files(source)
     tables = []
     for path in files:
         with _explained(path):
@@ -138,7 +138,8 @@ def _load_files(source: Any, needed: Mapping[str, str] | None, text: Collection[
     return Log(name, log.table, tuple(files), tuple(starts), frozenset(text))
 
 
-def _files(source: Any) -> list[Path]:
+def find_files(source: Any) -> list[Path]:
+    """Return the files that a path, a list of paths or a folder stands for, by name."""
     given = [Path(source)] if isinstance(source, str | Path) else [Path(part) for part in source]
     if not given:
         raise ValueError("no files; give at least one path")
@@ -196,7 +197,7 @@ def _read_csv(path: Path, needed: Mapping[str, str] | None, text: Collection[str
                     f"{path}, line 1: the columns are separated by {name}; write it with "
                     f"{'tabs' if path.suffix == '.tsv' else 'commas'}"
                 )
-    _check_columns(str(path), header, needed)
+    check_columns(str(path), header, needed)
     try:
         table = pa.csv.read_csv(
             io.BufferedReader(_Unpacked(path)) if path.suffix == ".gz" else str(path),
@@ -219,8 +220,14 @@ def _read_csv(path: Path, needed: Mapping[str, str] | None, text: Collection[str
 
 def _read_parquet(path: Path, needed: Mapping[str, str] | None, text: Collection[str]) -> Any:
     names = pa.parquet.read_schema(path).names
-    _check_columns(str(path), names, needed)
+    check_columns(str(path), names, needed)
     return _unpack(path, names if needed is None else list(needed))[0]
+
+
+def read_schema(path: Path) -> Any:
+    """Read the columns of a Parquet file and their types, without its rows."""
+    with _explained(path):
+        return pa.parquet.read_schema(path)
 
 
 def read_columns(path: Path) -> pd.DataFrame:
@@ -276,7 +283,7 @@ def _check_growth(path: Path, unpacked: int) -> None:
 
 def _from_pandas(frame: pd.DataFrame, needed: Mapping[str, str] | None) -> Any:
     names = [str(name) for name in frame.columns]
-    _check_columns("the frame", names, needed)
+    check_columns("the frame", names, needed)
     columns = {}
     for position, name in enumerate(names):
         if needed is None or name in needed:
@@ -296,7 +303,8 @@ def _checked(name: str, table: Any, needed: Mapping[str, str] | None) -> Log:
     return Log(name, table if needed is None else table.select(list(needed)))
 
 
-def _check_columns(name: str, columns: Sequence[str], needed: Mapping[str, str] | None) -> None:
+def check_columns(name: str, columns: Sequence[str], needed: Mapping[str, str] | None) -> None:
+    """Refuse a log without the columns that its study asks for, or with two of one name."""
     twice = [column for column, times in Counter(columns).items() if times > 1]
     for column in twice:
         if needed is None or column in needed:
