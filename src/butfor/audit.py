@@ -33,6 +33,8 @@ from butfor.audit_tables import (
     course_tables,
     draw_table,
     episode_table,
+    judged_table,
+    shown_table,
     step_table,
     warnings_of,
     with_credible,
@@ -46,9 +48,7 @@ from butfor.counterfactual import (
 from butfor.decomposition import check_decomposition, decompose
 from butfor.diagnostics import diagnose, diagnose_hidden
 from butfor.episodes import Episodes
-from butfor.flags import (
-    rank_flags,
-)
+from butfor.flags import rank_flags, target_actions
 from butfor.folders import whole_folder
 from butfor.io.arrays import write_arrays
 from butfor.io.cluster import Clusters
@@ -341,9 +341,13 @@ def run_audit(
     )
     walked = walk_through(episodes, model, policy, threads=threads, **options)
     rank = rank_flags(result, flags)
-    control = choose_controls(rank, seed)
-    table = episode_table(result, policy, known, rank, unsupported, bounds, walked, model, options)
-    table["control"] = control
+    control = choose_controls(rank, log.id, seed)
+    actions = target_actions(log, policy, known, shared=action_noise == "shared")
+    judged = judged_table(result, actions, unsupported, walked)
+    known_of = shown_table(
+        result, actions, unsupported, walked, bounds, rank, control, model, policy, options
+    )
+    table = episode_table(judged, known_of, np.arange(len(log)))
     if credible is not None:
         table = pd.concat([table, check_credible(credible, log).frame()], axis=1)
     estimates = estimate_values(
@@ -393,9 +397,10 @@ def run_audit(
             learn=learn,
             seed=seed,
         )
-    meta = {
-        "butfor": butfor.__version__,
-        "parameters": {
+    meta = describe_audit(
+        result.episodes,
+        model,
+        parameters={
             "action_noise": action_noise,
             "mechanism": repr(GumbelMax() if mechanism is None else mechanism),
             "horizon": result.horizon,
@@ -413,32 +418,19 @@ def run_audit(
                 "confidence": credible.confidence,
             },
         },
-        "seed": int(seed),
-        "digest": digest_of(episodes, model, policy, known, behavior),
-        "counts": counts,
-        "outcomes": result.outcome_names[:-1],
-        "none": result.outcome_names[-1],
-        "outcome_details": [asdict(outcome) for outcome in model.outcomes],
-        "variables": {
-            "state": [asdict(variable) for variable in log.state_variables],
-            "action": [asdict(variable) for variable in log.action_variables],
-            "side": [asdict(variable) for variable in log.side_variables],
-            **model_variables(model),
+        seed=seed,
+        digest=digest_of(episodes, model, policy, known, behavior),
+        counts=counts,
+        gap=gap,
+        seconds={
+            "outcomes": outcomes_done - started,
+            "estimates": estimated - outcomes_done,
+            "all": time.perf_counter() - started,
         },
-        "warnings": warnings_of(counts, terminal) + list((record or {}).get("warnings", [])),
-        "words": dict((record or {}).get("words", {})),
-        "problems": dict((record or {}).get("problems", {})),
-        "target": (record or {}).get("target", "given"),
-        "made_by": dict((record or {}).get("made_by", {})),
-        "decomposition_gap": gap,
-        "seconds": {
-            "outcomes": round(outcomes_done - started, 4),
-            "estimates": round(estimated - outcomes_done, 4),
-            "all": round(time.perf_counter() - started, 4),
-        },
-    }
+        record=record,
+    )
     return Audit(
-        meta=json.loads(json.dumps(meta)),  # as it is read back from a folder
+        meta=meta,
         estimates=with_credible(estimates, credible),
         diagnostics=diagnostics,
         episodes=table,
@@ -453,3 +445,43 @@ def run_audit(
         clusters=clusters,
         latent_behavior=behavior.table if isinstance(behavior, LatentPolicy) else None,
     )
+
+
+def describe_audit(
+    log: Episodes,
+    model: TabularMDP | TabularPOMDP,
+    *,
+    parameters: Mapping[str, Any],
+    seed: int,
+    digest: str,
+    counts: Mapping[str, int],
+    gap: float,
+    seconds: Mapping[str, float],
+    record: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """Return the `meta` of an audit, as it is read back from a folder."""
+    given = record or {}
+    meta = {
+        "butfor": butfor.__version__,
+        "parameters": dict(parameters),
+        "seed": int(seed),
+        "digest": digest,
+        "counts": dict(counts),
+        "outcomes": [outcome.name for outcome in model.outcomes],
+        "none": log.none_name,
+        "outcome_details": [asdict(outcome) for outcome in model.outcomes],
+        "variables": {
+            "state": [asdict(variable) for variable in log.state_variables],
+            "action": [asdict(variable) for variable in log.action_variables],
+            "side": [asdict(variable) for variable in log.side_variables],
+            **model_variables(model),
+        },
+        "warnings": warnings_of(counts, parameters["terminal"]) + list(given.get("warnings", [])),
+        "words": dict(given.get("words", {})),
+        "problems": dict(given.get("problems", {})),
+        "target": given.get("target", "given"),
+        "made_by": dict(given.get("made_by", {})),
+        "decomposition_gap": gap,
+        "seconds": {name: round(time, 4) for name, time in seconds.items()},
+    }
+    return dict(json.loads(json.dumps(meta)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from butfor.bounds import Bounds
 from butfor.counterfactual import Counterfactuals, sample_counterfactuals, step_contributions
 from butfor.episodes import Episodes
-from butfor.flags import describe_flag, first_changes, heaviest_step, target_actions
+from butfor.flags import describe_flag, first_changes, heaviest_step
 from butfor.mdp import TabularMDP
 from butfor.policy import action_counts
 from butfor.pomdp.latent import latent_posterior
@@ -20,36 +20,57 @@ from butfor.pomdp.model import TabularPOMDP
 from butfor.pomdp.policies import Policy
 from butfor.posterior import Credible
 from butfor.steps import Steps, walk_through
+from butfor.streams import episode_keys
 from butfor.variables import Floats, Variable, count_levels, unravel
 
 CONTROLS = 0.25  # unflagged episodes to be read beside the flagged ones, for each of these
+# Columns of `shown_table` that are no bounds, with what they are for episodes that are not shown.
+UNSHOWN: dict[str, Any] = {
+    "survives": None,
+    "rank": 0,
+    "step_that_matters": -1,
+    "reason": "",
+    "control": False,
+}
 
 
-def episode_table(
-    result: Counterfactuals,
-    target: Floats,
-    behavior: Floats,
-    rank: NDArray[np.int64],
-    unsupported: Floats,
-    bounds: Bounds,
-    walked: Steps,
-    model: TabularMDP | TabularPOMDP,
-    options: dict[str, Any],
+def judged_table(
+    result: Counterfactuals, actions: Floats, unsupported: Floats, walked: Steps
 ) -> pd.DataFrame:
-    """Return a row an episode: outcomes, bounds, evidence, rank, reason."""
-    log = result.episodes
-    table = pd.concat([result.frame(), bounds.frame()], axis=1)
-    table["survives"] = bounds.survives
-    actions = target_actions(log, target, behavior, shared=options["action_noise"] == "shared")
-    table["first_change"] = first_changes(log, actions)
+    """Return a row an episode: what happened, what would have, and what that rests on.
+
+    `actions` [N, A] is what `target_actions` returns.
+    """
+    table = result.frame()
+    table["first_change"] = first_changes(result.episodes, actions)
     table["unsupported"] = unsupported
     table["evidence_min"] = walked.evidence_min
     table["thin_share"] = walked.thin_share
     table["influence"] = walked.share_about
     table["influence_ends"] = walked.dies_at
+    table["final_key"] = result.episodes.final_key
+    return table
+
+
+def shown_table(
+    result: Counterfactuals,
+    actions: Floats,
+    unsupported: Floats,
+    walked: Steps,
+    bounds: Bounds,
+    rank: NDArray[np.int64],
+    control: NDArray[np.bool_],
+    model: TabularMDP | TabularPOMDP,
+    target: Floats,
+    options: dict[str, Any],
+) -> pd.DataFrame:
+    """Return a row an episode: bounds, rank, whether it is a control, and why it is flagged."""
+    log = result.episodes
+    table = bounds.frame()
+    table["survives"] = bounds.survives
     table["rank"] = rank
-    reasons = np.full(len(log), "", dtype=object)
     table["step_that_matters"] = -1
+    reasons = np.full(len(log), "", dtype=object)
     flagged = np.flatnonzero(rank)
     if len(flagged):
         chosen = log.select(flagged)
@@ -72,8 +93,37 @@ def episode_table(
                 ),
             )
     table["reason"] = reasons
-    table["final_key"] = log.final_key
+    table["control"] = control
     return table
+
+
+def episode_table(
+    judged: pd.DataFrame, shown: pd.DataFrame, place: NDArray[np.int64]
+) -> pd.DataFrame:
+    """Put together what is known of all episodes, and of those shown, which stand at `place`."""
+    columns: dict[str, Any] = {}
+    for name in shown:
+        fill = UNSHOWN.get(str(name), np.nan)
+        kind = object if name in ("survives", "reason") else None
+        values = np.full(len(judged), fill, dtype=kind)
+        values[place] = shown[name]
+        columns[str(name)] = values
+    table = pd.concat([judged, pd.DataFrame(columns)], axis=1)
+    bounds = [name for name in columns if name not in UNSHOWN]
+    first = list(judged.columns).index("first_change")
+    return table[
+        [
+            *judged.columns[:first],
+            *bounds,
+            "survives",
+            *judged.columns[first:-1],
+            "rank",
+            "step_that_matters",
+            "reason",
+            "final_key",
+            "control",
+        ]
+    ]
 
 
 def step_table(log: Episodes, target: Floats, counts: NDArray[np.int64]) -> pd.DataFrame:
@@ -248,13 +298,18 @@ def _members(variables: Sequence[Variable]) -> Floats:
     ).astype(np.float64)
 
 
-def choose_controls(rank: NDArray[np.int64], seed: int) -> NDArray[np.bool_]:
-    """Mark some unflagged episodes, a quarter as many as are flagged, to be read unmarked, [n]."""
-    count = int(np.ceil(CONTROLS * (rank > 0).sum()))
+def count_controls(flagged: int) -> int:
+    """Say how many unflagged episodes are to be read unmarked beside so many flagged ones."""
+    return int(np.ceil(CONTROLS * flagged))
+
+
+def choose_controls(rank: NDArray[np.int64], ids: NDArray[Any], seed: int) -> NDArray[np.bool_]:
+    """Mark some unflagged episodes, by a hash of seed and id, to be read unmarked, [n]."""
+    keys = episode_keys(seed, ids, "controls")
     others = np.flatnonzero(rank == 0)
-    chosen = np.random.default_rng([seed, 1]).permutation(others)[:count]
+    order = np.argsort(keys[others], kind="stable")
     control = np.zeros(len(rank), dtype=bool)
-    control[chosen] = True
+    control[others[order[: count_controls(int((rank > 0).sum()))]]] = True
     return control
 
 
@@ -286,16 +341,24 @@ def count_all(
 ) -> dict[str, int]:
     """Count what the audit is about, for its `meta`; where the state is hidden, what was seen."""
     log = result.episodes
-    counts, never = action_counts(log), np.zeros_like(target, dtype=bool)
-    if isinstance(model, TabularMDP):
-        counts, never = model.counts, model.unseen
-    visited = counts.sum(axis=1) > 0
-    unseen = ((target > 0) & never).any(axis=1)
     return {
         "episodes": len(log),
         "steps": len(log.state),
         "censored": int(((log.outcome < 0) & (log.lengths < result.horizon)).sum()),
         "flagged": int((rank > 0).sum()),
+    } | count_pairs(model, target, action_counts(log))
+
+
+def count_pairs(
+    model: TabularMDP | TabularPOMDP, target: Floats, counts: NDArray[np.int64]
+) -> dict[str, int]:
+    """Count states and pairs of state and action; `counts` [S, A] are the logged decisions."""
+    never = np.zeros_like(target, dtype=bool)
+    if isinstance(model, TabularMDP):
+        counts, never = model.counts, model.unseen
+    visited = counts.sum(axis=1) > 0
+    unseen = ((target > 0) & never).any(axis=1)
+    return {
         "states": len(target),
         "actions": model.n_actions,
         "visited_states": int(visited.sum()),
@@ -304,7 +367,7 @@ def count_all(
     }
 
 
-def warnings_of(counts: dict[str, int], terminal: str) -> list[str]:
+def warnings_of(counts: Mapping[str, int], terminal: str) -> list[str]:
     """Say in words what the counts warn of."""
     found = []
     if counts["censored"]:

@@ -22,13 +22,20 @@ def rank_flags(result: Counterfactuals, count: int) -> NDArray[np.int64]:
     Flagged are the first `count` by absolute difference, in either direction, among episodes whose
     most likely outcome differs from the observed one; the earlier episode first where they tie.
     """
-    differs = np.flatnonzero(result.most_likely != result.episodes.outcome)
-    # differences equal up to rounding are ties
-    size = np.round(np.abs(result.difference[differs]), 9)
+    differs, size = flag_sizes(result)
     order = differs[np.argsort(-size, kind="stable")][:count]
     rank = np.zeros(len(result.episodes), dtype=np.int64)
     rank[order] = np.arange(1, len(order) + 1)
     return rank
+
+
+def flag_sizes(result: Counterfactuals) -> tuple[NDArray[np.int64], Floats]:
+    """Positions of episodes whose most likely outcome differs, and by how much their return does.
+
+    Differences equal up to rounding are equal.
+    """
+    differs = np.flatnonzero(result.most_likely != result.episodes.outcome)
+    return differs, np.round(np.abs(result.difference[differs]), 9)
 
 
 def target_actions(log: Episodes, target: Floats, behavior: Floats, *, shared: bool) -> Floats:

@@ -1,0 +1,6 @@
+"""Logs too large for one machine's memory: counted and judged file by file, on one machine or many."""
+
+from butfor.shards.run import audit_shards
+from butfor.shards.workers import Cluster, Threads
+
+__all__ = ["Cluster", "Threads", "audit_shards"]

@@ -1,0 +1,87 @@
+"""The shards of a log: Parquet files that are read one by one."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from butfor.io.read import Reading, read_log
+from butfor.io.sections import Study
+from butfor.io.sources import PARQUET, check_columns, find_files, read_schema
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One Parquet file of a log, as it was when the work began."""
+
+    path: str
+    size: int
+    changed: int  # nanoseconds
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return Path(self.path).name
+
+    def key(self, *others: str) -> str:
+        """Name what is made of this file, by the file and by all else that it depends on."""
+        told = "\0".join([self.path, str(self.size), str(self.changed), *others])
+        return hashlib.sha256(told.encode()).hexdigest()[:32]
+
+
+def is_sharded(source: Any) -> bool:
+    """Whether a log is a folder of Parquet files."""
+    if not isinstance(source, str | Path) or not Path(source).is_dir():
+        return False
+    return any(part.name.lower().endswith(PARQUET) for part in Path(source).iterdir())
+
+
+def find_shards(source: Any) -> tuple[Shard, ...]:
+    """Return the Parquet files of a log, by name; a name may not come twice."""
+    files = find_files(source)
+    other = next((path for path in files if not path.name.lower().endswith(PARQUET)), None)
+    if other is not None:
+        raise ValueError(
+            f"{other}: shards are Parquet files; write the log as Parquet, or leave out "
+            "--scheduler, --local-cluster and --resume"
+        )
+    found = [(path.absolute(), path.stat()) for path in files]
+    return tuple(Shard(str(path), about.st_size, about.st_mtime_ns) for path, about in found)
+
+
+def check_alike(shards: Sequence[Shard], study: Study) -> dict[str, Any]:
+    """Return the type of each column that the study names; refuse shards that differ in them."""
+    needed = study.places()
+    types: dict[str, Any] = {}
+    told: dict[str, str] = {}
+    for shard in shards:
+        schema = read_schema(Path(shard.path))
+        check_columns(shard.path, schema.names, needed)
+        for name in needed:
+            kind = schema.field(name).type
+            kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+            if pa.types.is_null(kind):
+                continue
+            if types.setdefault(name, kind) != kind:
+                raise ValueError(
+                    f"the column {name!r} is of different types in the files ({types[name]} in "
+                    f"{told[name]}, {kind} in {shard.name}); convert it"
+                )
+            told.setdefault(name, shard.name)
+    return types
+
+
+def read_shard(shard: Shard, study: Study) -> Reading:
+    """Read a shard as its study says, its episodes in the order of their ids."""
+    reading = read_log(shard.path, study)
+    log, probability = reading.episodes, reading.behavior_probability
+    order = np.argsort(log.id, kind="stable")
+    if probability is not None:
+        probability = probability[log.rows_of(order)]
+    return replace(reading, episodes=log.select(order), behavior_probability=probability)
