@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
@@ -54,15 +55,36 @@ def digest_of(
     `known` [S, A] is the behaviour by what was seen, `behavior` what was given where the state is
     hidden.
     """
+    log = [getattr(episodes, name) for name in ("state", "action", "next_state", "reward")]
+    arrays = [*log, episodes.offsets, episodes.outcome, *_arrays(model, target, known)]
+    if isinstance(model, TabularPOMDP):
+        stored = model_arrays(model)
+        arrays += [stored[name] for name in stored if name not in ROWS]
+        given = behavior_arrays(episodes, model, behavior)
+        arrays += [model.dynamics.initial, *given.rows, np.array(given.kind)]
+    return hash_arrays(arrays, "\0".join(map(str, episodes.id.tolist())))
+
+
+def digest_of_shards(
+    log: NDArray[np.uint64], model: TabularMDP, target: Floats, known: Floats
+) -> str:
+    """Hash all numbers that went in, of a log that was hashed shard by shard."""
+    return hash_arrays([log, *_arrays(model, target, known)])
+
+
+def hash_arrays(arrays: Iterable[NDArray[Any]], words: str = "") -> str:
+    """Hash arrays, their types and shapes, and some words."""
     digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(f"{array.dtype.str}{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    digest.update(words.encode())
+    return digest.hexdigest()
+
+
+def _arrays(model: TabularMDP | TabularPOMDP, target: Floats, known: Floats) -> list[NDArray[Any]]:
     rows = model.dynamics if isinstance(model, TabularPOMDP) else model
-    arrays: list[NDArray[Any]] = [
-        episodes.state,
-        episodes.action,
-        episodes.next_state,
-        episodes.reward,
-        episodes.offsets,
-        episodes.outcome,
+    return [
         rows.start,
         rows.next_state,
         rows.probability,
@@ -71,13 +93,3 @@ def digest_of(
         target,
         known,
     ]
-    if isinstance(model, TabularPOMDP):
-        stored = model_arrays(model)
-        arrays += [stored[name] for name in stored if name not in ROWS]
-        given = behavior_arrays(episodes, model, behavior)
-        arrays += [rows.initial, *given.rows, np.array(given.kind)]
-    for array in arrays:
-        digest.update(f"{array.dtype.str}{array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).tobytes())
-    digest.update("\0".join(map(str, episodes.id.tolist())).encode())
-    return digest.hexdigest()

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from butfor.counterfactual import Counterfactuals
 from butfor.mdp import total_by
+from butfor.variables import Floats
 
 COLUMNS = [
     "by",  # what the log was split by: "all", "outcome" or "first state"
@@ -28,8 +33,61 @@ def decompose(result: Counterfactuals) -> pd.DataFrame:
     The rows of each split add up: delta = sum over pieces of (episodes / n) times the mean
     difference within the piece.
     """
+    size = len(result.outcome_names)
+    cell, first = cells_of(result), result.episodes.first_state
+    expected = np.zeros((size, size))
+    np.add.at(expected, result.episodes.outcome % size, result.probability)
+    return decomposition_table(
+        result.outcome_names,
+        whole=_sums(result, np.zeros_like(cell), 1),
+        cells=_sums(result, cell, size * size),
+        expected=expected,
+        by_state=_sums(result, first, int(first.max()) + 1),
+    )
+
+
+def cells_of(result: Counterfactuals) -> NDArray[np.int64]:
+    """Number each episode by observed and most likely outcome, none last in both, [n]."""
+    size = len(result.outcome_names)
+    return np.asarray(result.episodes.outcome % size * size + result.most_likely % size)
+
+
+def piece_columns(result: Counterfactuals) -> Floats:
+    """Return what is summed over the episodes of a piece, [n, 4].
+
+    How many there are, what they earned, what they would have earned, the difference.
+    """
+    one = np.ones(len(result.difference))
+    return np.stack(
+        [one, result.observed_return, result.expected_return, result.difference], axis=1
+    )
+
+
+def decomposition_table(
+    names: Sequence[str], *, whole: Floats, cells: Floats, expected: Floats, by_state: Floats
+) -> pd.DataFrame:
+    """Make the table from sums of `piece_columns`.
+
+    `whole` [1, 4] is over all episodes, `cells` [(O + 1)^2, 4] by `cells_of`, `by_state` [S, 4] by
+    first state; `expected` [O + 1, O + 1] are observed outcomes by probability of the other.
+    """
+    count, size = whole[0, 0], len(names)
+    states = np.flatnonzero(by_state[:, 0])
+    cell_rows = _pieces(cells, count).assign(
+        by="outcome",
+        observed=np.repeat(names, size),
+        counterfactual=np.tile(names, size),
+        first_state=-1,
+        expected_episodes=expected.reshape(-1),
+    )
+    plain = {"observed": "", "counterfactual": ""}
     return pd.concat(
-        [_whole(result), _by_outcomes(result), _by_first_state(result)], ignore_index=True
+        [
+            _pieces(whole, count).assign(by="all", first_state=-1, **plain),
+            cell_rows,
+            _pieces(by_state[states], count).assign(by="first state", first_state=states, **plain),
+        ],
+        ignore_index=True,
     )[COLUMNS]
 
 
@@ -42,49 +100,21 @@ def check_decomposition(table: pd.DataFrame, difference: float, tolerance: float
     return gap
 
 
-def _whole(result: Counterfactuals) -> pd.DataFrame:
-    everyone = np.zeros(len(result.difference), dtype=np.int64)
-    return _pieces(result, everyone, 1).assign(
-        by="all", observed="", counterfactual="", first_state=-1
-    )
+def _sums(result: Counterfactuals, piece: NDArray[Any], size: int) -> Floats:
+    columns = piece_columns(result).T
+    return np.stack([total_by(piece, column, size) for column in columns], axis=1)
 
 
-def _by_outcomes(result: Counterfactuals) -> pd.DataFrame:
-    names = result.outcome_names
-    size = len(names)
-    observed = result.episodes.outcome % size  # none, -1, comes last
-    table = _pieces(result, observed * size + result.most_likely % size, size * size)
-    expected = np.zeros((size, size))
-    np.add.at(expected, observed, result.probability)
-    table["expected_episodes"] = expected.reshape(-1)
-    return table.assign(
-        by="outcome",
-        observed=np.repeat(names, size),
-        counterfactual=np.tile(names, size),
-        first_state=-1,
-    )
-
-
-def _by_first_state(result: Counterfactuals) -> pd.DataFrame:
-    states, piece = np.unique(result.episodes.first_state, return_inverse=True)
-    return _pieces(result, piece, len(states)).assign(
-        by="first state", observed="", counterfactual="", first_state=states
-    )
-
-
-def _pieces(result: Counterfactuals, piece: np.ndarray, size: int) -> pd.DataFrame:
-    episodes = np.bincount(piece, minlength=size)
-    observed = total_by(piece, result.observed_return, size)
-    counterfactual = total_by(piece, result.expected_return, size)
-    difference = total_by(piece, result.difference, size)
+def _pieces(sums: Floats, count: float) -> pd.DataFrame:
+    episodes, observed, counterfactual, difference = sums.T
     with np.errstate(invalid="ignore", divide="ignore"):
         return pd.DataFrame(
             {
-                "episodes": episodes,
-                "expected_episodes": episodes.astype(np.float64),
+                "episodes": episodes.astype(np.int64),
+                "expected_episodes": episodes,
                 "observed_mean": observed / episodes,
                 "counterfactual_mean": counterfactual / episodes,
                 "difference": difference / episodes,
-                "contribution": difference / len(piece),
+                "contribution": difference / count,
             }
         )

@@ -42,7 +42,7 @@ def numbered_keys(seed: int, count: int, purpose: str) -> Keys:
 
 
 def scramble(numbers: Keys) -> Keys:
-    """Mix the bits of each number, so that close ones end far apart (the last part of SplitMix64)."""
+    """Mix the bits of each number, so that close ones end far apart: the end of SplitMix64."""
     with np.errstate(over="ignore"):
         x = (numbers ^ (numbers >> np.uint64(30))) * kernels.MIX_1
         x = (x ^ (x >> np.uint64(27))) * kernels.MIX_2

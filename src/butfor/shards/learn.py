@@ -153,7 +153,12 @@ class Tally:
         follows = packed & ((1 << ACTION) - 1)
         ends = len(self.outcomes)
         reached = np.where(follows < ends, counts.states + follows, follows - ends)
-        return state * counts.actions + action, reached, counts.number[mine], counts.reward.limbs[mine]
+        return (
+            state * counts.actions + action,
+            reached,
+            counts.number[mine],
+            counts.reward.limbs[mine],
+        )
 
 
 def settle(study: Study, counts: Counts) -> Study:
@@ -230,5 +235,3 @@ def key_of(counts: Counts, target: Floats, chosen: Mapping[str, Any]) -> str:
         digest.update(f"{name}{array.dtype.str}{array.shape}".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
-
-
