@@ -23,18 +23,21 @@ from rich.table import Table
 import butfor
 from butfor.audit import Audit
 from butfor.checks import check_choice
+from butfor.choices import MECHANISMS, Choices
 from butfor.demo import MARKER as DEMO_MARKER
 from butfor.demo import SHOWN, run_demonstration, write_demonstration
 from butfor.folders import check_free
 from butfor.io.draft import draft_study
 from butfor.labels import LabelComparison
-from butfor.own_log import MECHANISMS, audit_log, compare_log
+from butfor.own_log import audit_into, compare_log
 from butfor.report import write_report
 from butfor.review.export import agreement_of_export
 from butfor.review.plan import Settings
 from butfor.review.serve import Address, export_reviews, serve
 from butfor.review.serve import verify as verify_reviews
 from butfor.review.verdicts import ReviewError
+from butfor.shards.parts import parts_folder
+from butfor.shards.workers import Cluster, Threads, Workers
 from butfor.steps import THIN
 from butfor.studies import (
     factors,
@@ -167,33 +170,63 @@ def audit(
     ] = None,
     flags: Annotated[int, typer.Option(min=0, help="Episodes to flag at most.")] = 60,
     models: Annotated[
-        int, typer.Option(min=0, help="Models to draw for credible intervals; 0 for none.")
-    ] = 200,
+        int | None,
+        typer.Option(
+            min=0,
+            help="Models to draw for credible intervals, 0 for none; 200 where the log is in "
+            "memory.",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all that is drawn.")] = 0,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads for a log in shards; by default all cores.")
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="Address of a Dask cluster that works on the shards.")
+    ] = None,
+    local_cluster: Annotated[
+        int | None, typer.Option(min=1, help="Start a Dask cluster of so many processes here.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a run in shards that was stopped.")
+    ] = False,
     overwrite: Annotated[bool, typer.Option(help="Replace an audit that is there.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
-    """Judge a policy on your own log: estimates, every episode's outcome, flags."""
+    """Judge a policy on your own log: estimates, every episode's outcome, flags.
+
+    A folder of Parquet files is worked through file by file: see docs/operations.md.
+    """
     console = Console(stderr=as_json)
-    with _problems_in_words():
-        check_free(out, marker="meta.json", overwrite=overwrite)
-        with _progress(console, "Reading, learning, judging") as show:
-            found = audit_log(
+    with _problems_in_words(parts_folder(out)):
+        check_free(out, marker="meta.json", overwrite=overwrite or resume)
+        choices = Choices(
+            target=target,
+            missing=missing,
+            unseen=unseen,
+            prior=prior,
+            mechanism=mechanism,
+            smoothing=smoothing,
+            noise_on=_names(noise_on),
+            flags=flags,
+            seed=seed,
+        )
+        with (
+            _progress(console, "Reading, learning, judging") as show,
+            _workers(threads, scheduler, local_cluster) as workers,
+        ):
+            found = audit_into(
                 _source(log),
                 study_file,
-                target=target,
-                missing=missing,
-                unseen=unseen,
-                prior=prior,
-                mechanism=mechanism,
-                smoothing=smoothing,
-                noise_on=_names(noise_on),
-                flags=flags,
+                out,
+                choices,
                 models=models,
-                seed=seed,
+                workers=workers,
+                resume=resume,
+                overwrite=overwrite,
                 progress=show,
             )
-            folder = found.save(out, overwrite=overwrite)
+    folder = out
     if as_json:
         typer.echo(json.dumps(_audit_as_json(found, [folder]), allow_nan=False))
         return
@@ -288,6 +321,22 @@ def _names(text: str | None) -> list[str] | None:
     if not names:
         raise ValueError("--noise-on names nothing; leave it out for noise on the next state")
     return names
+
+
+@contextmanager
+def _workers(
+    threads: int | None, scheduler: str | None, local_cluster: int | None
+) -> Iterator[Workers]:
+    """Give who works on shards, and let go of them at the end."""
+    if scheduler is not None and local_cluster is not None:
+        raise ValueError("--scheduler and --local-cluster: give one of the two")
+    workers: Workers = Threads(threads)
+    if scheduler is not None or local_cluster is not None:
+        workers = Cluster(scheduler, workers=local_cluster)
+    try:
+        yield workers
+    finally:
+        workers.close()
 
 
 def _source(log: list[Path]) -> Path | list[Path]:
@@ -427,17 +476,27 @@ def agreement(
 
 
 @contextmanager
-def _problems_in_words() -> Iterator[None]:
-    """End with exit code 2 and one sentence where input is wrong or a folder is in the way."""
+def _problems_in_words(unfinished: Path | None = None) -> Iterator[None]:
+    """End with exit code 2 and one sentence where input is wrong or a folder is in the way.
+
+    `unfinished` is a folder that keeps what was done, if it is there.
+    """
     try:
         yield
     except (ValueError, OSError, ReviewError) as problem:
         notes = getattr(problem, "__notes__", [])
-        typer.echo("\n".join([f"Error: {problem}", *notes]), err=True)
+        typer.echo("\n".join([f"Error: {problem}", *notes, *_left(unfinished)]), err=True)
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
-        typer.echo("Stopped; nothing was written.", err=True)
+        typer.echo("\n".join(["Stopped; no audit was written.", *_left(unfinished)]), err=True)
         raise typer.Exit(130) from None
+
+
+def _left(unfinished: Path | None) -> list[str]:
+    """Say that what was done is kept, if it is."""
+    if unfinished is None or not unfinished.is_dir():
+        return []
+    return [f"What was worked out is kept in {unfinished}; go on with --resume."]
 
 
 @contextmanager

@@ -231,9 +231,7 @@ class Episodes:
 
     def rows_of(self, chosen: Offsets) -> Offsets:
         """Rows of the episodes at these positions, one after the other."""
-        lengths = self.lengths[chosen]
-        offsets = np.cumsum(lengths) - lengths
-        return np.arange(lengths.sum()) + np.repeat(self.offsets[chosen] - offsets, lengths)
+        return rows_of(self.offsets[:-1], self.lengths, chosen)
 
     def place(self, row: int) -> str:
         """Say where a row is, for messages: episode and step."""
@@ -372,6 +370,13 @@ class Episodes:
     def state_labels(self, *names: str) -> Integers:
         """Map each state to the combination of these variables' levels, [S]: for `labels=`."""
         return project(self.state_variables, *names)
+
+
+def rows_of(start: Offsets, lengths: Offsets, chosen: Offsets) -> Offsets:
+    """Rows of the chosen ones of some runs of rows, one run after the other."""
+    taken = lengths[chosen]
+    before = np.cumsum(taken) - taken
+    return np.arange(taken.sum()) + np.repeat(start[chosen] - before, taken)
 
 
 def _codes(values: ArrayLike, name: str) -> Integers:

@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.audit import Audit, run_audit
-from butfor.checks import check_choice
+from butfor.audit_folder import META
+from butfor.choices import LEARN, MECHANISMS, Choices
 from butfor.episodes import Episodes
 from butfor.fit import fit_mdp
+from butfor.folders import check_free
 from butfor.io.cluster import Clusters, fit_clusters
 from butfor.io.read import Clusterer, Reading, read_log
 from butfor.io.sections import Study
@@ -24,22 +26,13 @@ from butfor.ope.crossfit import Learn
 from butfor.planning import policy_iteration
 from butfor.policy import estimate_behavior
 from butfor.posterior import PRIOR, credible_intervals
-from butfor.scm.gumbel_max import GumbelMax
-from butfor.scm.independent import Independent
-from butfor.scm.inverse_cdf import InverseCDF
-from butfor.scm.maximal import MaximalCoupling
-from butfor.scm.mechanism import Mechanism
+from butfor.shards.log import is_sharded
+from butfor.shards.run import audit_shards
+from butfor.shards.workers import Cluster, Workers
 from butfor.streams import Progress
-from butfor.targets import target_from_table
 from butfor.variables import Floats, Integers
 
-LEARN = "learn"
-MECHANISMS: dict[str, Mechanism] = {
-    "gumbel-max": GumbelMax(),
-    "maximal": MaximalCoupling(),
-    "inverse-cdf": InverseCDF(),
-    "independent": Independent(),
-}
+MODELS = 200  # drawn for credible intervals
 CREDIBLE = (
     "Noise belongs to what nature decides, but in the credible intervals of single episodes to "
     "next states: the prior of the models drawn puts next states of all actions into one row."
@@ -59,7 +52,7 @@ def audit_log(
     noise_on: Sequence[str] | None = None,
     flags: int = 60,
     draws: int = 5,
-    models: int = 200,
+    models: int = MODELS,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Audit:
@@ -87,17 +80,29 @@ def audit_log(
         Models to draw for credible intervals (`credible_intervals`); 0 for none. Their prior is
         `prior`, or where that is 0 the default of `credible_intervals`.
     """
-    chosen = MECHANISMS[check_choice(mechanism, "mechanism", tuple(MECHANISMS))]
+    choices = Choices(
+        target=target,
+        missing=missing,
+        unseen=unseen,
+        prior=prior,
+        smoothing=smoothing,
+        mechanism=mechanism,
+        noise_on=noise_on,
+        flags=flags,
+        draws=draws,
+        seed=seed,
+    )
     checked = read_study(study)
-    names = checked.noise_variables() if noise_on is None else tuple(noise_on)
-    reading, clusters = _read(source, checked, smoothing, seed)
+    names = choices.noise(checked)
+    chosen = MECHANISMS[mechanism]
+    reading, clusters = _read(source, checked, seed)
     log, evaluation = reading.episodes, checked.evaluation
     learn = _learner(checked, unseen, prior, nature_labels(log, *names) if names else None)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         model, policy = learn(log)
-    if target != LEARN:
-        policy = _given_target(target, log, missing)
+    if not choices.learned:
+        policy = choices.given_target(log)
     behavior = estimate_behavior(log, prior=smoothing)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # said once above
@@ -129,27 +134,75 @@ def audit_log(
             flags=flags,
             draws=draws,
             seed=seed,
-            learn=learn if target == LEARN else None,
+            learn=learn if choices.learned else None,
             clusters=clusters,
-            record={
-                "words": checked.words.model_dump(),
-                "problems": reading.done,
-                "warnings": [str(warning.message) for warning in told]
+            record=choices.record(
+                source,
+                checked,
+                Path(study).read_text(encoding="utf-8"),
+                probability=reading.behavior_probability is not None,
+                problems=reading.done,
+                warnings=[str(warning.message) for warning in told]
                 + [CREDIBLE] * bool(names and models),
-                "target": "learned from this log" if target == LEARN else Path(target).name,
-                "made_by": {
-                    "source": [str(path) for path in _paths(source)],
-                    "study": Path(study).read_text(encoding="utf-8"),
-                    "unseen": unseen,
-                    "prior": prior,
-                    "smoothing": smoothing,
-                    "noise_on": list(names) or None,
-                    "planning_discount": evaluation.planning_discount,
-                    "behavior_probability": reading.behavior_probability is not None,
-                },
-            },
+            ),
             progress=progress,
         )
+
+
+def audit_into(
+    source: Any,
+    study: str | Path,
+    out: str | Path,
+    choices: Choices,
+    *,
+    models: int | None = None,
+    workers: Workers | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> Audit:
+    """Audit a log and write the audit's folder; a folder of Parquet files shard by shard.
+
+    Parameters
+    ----------
+    choices, models
+        See `audit_log`.
+    workers, resume, overwrite
+        See `audit_shards`. With a Dask cluster or `resume` any Parquet file is a shard.
+
+    Returns
+    -------
+    Audit
+        Of a log in shards, the episodes shown only (`Audit.load(shown=True)`).
+    """
+    asked = resume or isinstance(workers, Cluster)
+    if asked or (is_sharded(source) and read_study(study).cluster is None):
+        if models:
+            raise ValueError(
+                "credible intervals of episodes need the log in memory; leave --models out, or "
+                "give the log as one file"
+            )
+        audit_shards(
+            source,
+            study,
+            out,
+            choices,
+            workers=workers,
+            resume=resume,
+            overwrite=overwrite,
+            progress=progress,
+        )
+        return Audit.load(out, shown=True)
+    check_free(out, marker=META, overwrite=overwrite)
+    audit = audit_log(
+        source,
+        study,
+        **vars(choices),
+        models=MODELS if models is None else models,
+        progress=progress,
+    )
+    audit.save(out, overwrite=overwrite)
+    return audit
 
 
 def compare_log(
@@ -172,10 +225,20 @@ def compare_log(
     the study's [noise], or all state variables that are not called like an action variable. For the
     other parameters see `audit_log`.
     """
+    choices = Choices(
+        target=target,
+        missing=missing,
+        unseen=unseen,
+        prior=prior,
+        smoothing=smoothing,
+        noise_on=noise_on,
+        flags=flags,
+        seed=seed,
+    )
     checked = read_study(study)
-    reading, _ = _read(source, checked, smoothing, seed)
+    reading, _ = _read(source, checked, seed)
     log = reading.episodes
-    names = checked.noise_variables() if noise_on is None else tuple(noise_on)
+    names = choices.noise(checked)
     if not names:
         names = nature_variables(log)
         if len(names) == len(log.state_variables):
@@ -184,8 +247,8 @@ def compare_log(
                 "leave out; name those that nature decides with --noise-on, or in [noise]"
             )
     model, policy = _learner(checked, unseen, prior, nature_labels(log, *names))(log)
-    if target != LEARN:
-        policy = _given_target(target, log, missing)
+    if not choices.learned:
+        policy = choices.given_target(log)
     compared = compare_labels(
         log,
         model,
@@ -200,11 +263,7 @@ def compare_log(
     return compared, names
 
 
-def _read(
-    source: Any, study: Study, smoothing: float, seed: int
-) -> tuple[Reading, Clusters | None]:
-    if not np.isfinite(smoothing) or smoothing < 0:
-        raise ValueError(f"smoothing {smoothing}: give a number, 0 or more")
+def _read(source: Any, study: Study, seed: int) -> tuple[Reading, Clusters | None]:
     clusters: list[Clusters] = []
     reading = read_log(source, study, clusterer=_clusterer(clusters, seed))
     return reading, clusters[0] if clusters else None
@@ -219,18 +278,6 @@ def _learner(study: Study, unseen: str | None, prior: float, labels: Integers | 
         return model, policy_iteration(plain, discount=study.evaluation.planning_discount)
 
     return learn
-
-
-def _given_target(target: str | Path, log: Episodes, missing: str) -> Floats:
-    if not Path(target).is_file():
-        raise FileNotFoundError(
-            f"--target {target}: there is no such file; give a table, or {LEARN!r}"
-        )
-    return target_from_table(target, log, missing=missing)
-
-
-def _paths(source: Any) -> list[Any]:
-    return list(source) if isinstance(source, list | tuple) else [source]
 
 
 def _clusterer(found: list[Clusters], seed: int) -> Clusterer:

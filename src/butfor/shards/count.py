@@ -125,7 +125,7 @@ class Counted:
     keys: Keys  # [n] a hash of each
 
 
-def count_shard(shard: Shard, study: Study, seed: int) -> Counted:
+def count_shard(shard: Shard, study: Study, seed: int, threads: int = 1) -> Counted:
     """Count the transitions of a shard."""
     reading = read_shard(shard, study)
     log = reading.episodes

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.diagnostics.calibration import GROUPS, bad_outcomes, chance_of
+from butfor.diagnostics.calibration import GROUPS, bad_chances, bad_outcomes
 from butfor.episodes import Episodes
 from butfor.exact import ExactSums
 from butfor.fit import check_rules, complete_counts, differs_from, varying_rewards
@@ -53,12 +52,14 @@ class Setting:
     model: TabularMDP
     target: Floats  # [S, A]
     behavior: Floats  # [S, A]
+    unsupported: Floats  # [S] probability that the target ever uses a pair never seen
     learned: bool  # whether the target was learned from this log
     halves: tuple[Half, ...]  # two, or none where a half would be empty
     cuts: Floats  # between groups of decisions by predicted chance of a bad outcome
     bad: NDArray[np.bool_]  # [O]
     flags: int
     controls: int
+    side_types: Mapping[str, Any]  # of side columns that are taken as they are
     key: str  # stands for all of it
 
 
@@ -201,7 +202,7 @@ def learn_halves(
                 models[half], planned[1 - half], horizon=horizon, discount=evaluation.discount
             ),
             unsupported=unsupported_by_state(models[half], planned[1 - half], horizon=horizon),
-            chance=chance_of(bad, models[half], behavior_of(models[half].counts), horizon),
+            chance=bad_chances(models[half], behavior_of(models[half].counts), horizon, bad),
             seen=models[half].counts.sum(axis=1) > 0,
         )
         for half in BOTH

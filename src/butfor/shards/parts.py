@@ -1,0 +1,157 @@
+"""What shards gave, kept on disk until the audit is whole: a run that was stopped goes on from it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.ipc
+from numpy.typing import NDArray
+
+from butfor.episodes import Episodes
+from butfor.exact import ExactSums
+from butfor.folders import check_free
+from butfor.shards.count import Counted, Counts
+from butfor.shards.judge import COUNTS, LOG, SUMS, Candidates, Judged
+
+MARKER = "unfinished.txt"
+TEXT = (
+    "What `butfor audit` has worked out so far. Go on with the same command and --resume; the\n"
+    "folder goes away when the audit is whole, and may be deleted at any time.\n"
+)
+
+
+def parts_folder(out: Path) -> Path:
+    """Return the folder of an unfinished audit, beside where the audit will be."""
+    return out.with_name(f"{out.name}.unfinished")
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A folder of parts, each named by all that it hangs on, and each whole or not there."""
+
+    folder: Path
+
+    @classmethod
+    def open(cls, out: Path, *, resume: bool, overwrite: bool) -> Parts:
+        """Make the folder, or find the one of a run that was stopped."""
+        folder = parts_folder(out)
+        if folder.exists() and not resume:
+            if not overwrite:
+                raise FileExistsError(
+                    f"{folder} has the parts of an audit that was not finished; go on with it "
+                    "(--resume), or throw them away and start again (--overwrite)"
+                )
+            check_free(folder, marker=MARKER, overwrite=True)
+            shutil.rmtree(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / MARKER).exists():
+            (folder / MARKER).write_text(TEXT)
+        return cls(folder)
+
+    def has(self, kind: str, key: str) -> bool:
+        """Whether a part is there, whole."""
+        return (self.folder / f"{kind}-{key}.npz").exists()
+
+    def remove(self) -> None:
+        """Take the folder away."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def write_counted(self, key: str, counted: Counted) -> None:
+        """Keep what a shard counted."""
+        arrays = counted.counts.arrays()
+        arrays |= {"ids": storable(counted.ids), "id_keys": counted.keys}
+        self._write(f"count-{key}.npz", lambda path: _save(path, arrays))
+
+    def read_counted(self, key: str) -> Counted:
+        """Return what a shard counted."""
+        with np.load(self.folder / f"count-{key}.npz", allow_pickle=False) as file:
+            stored = {name: file[name] for name in file.files}
+        return Counted(Counts.from_arrays(stored), loaded(stored["ids"]), stored["id_keys"])
+
+    def read_keys(self, key: str) -> Any:
+        """Return the hashes of the ids of a shard."""
+        with np.load(self.folder / f"count-{key}.npz", allow_pickle=False) as file:
+            return file["id_keys"]
+
+    def write_judged(self, key: str, judged: Judged) -> None:
+        """Keep what judging a shard gave; its tables first, so that the rest tells of them."""
+        for name in ("episodes", "steps"):
+            table = getattr(judged, name)
+            self._write(f"{name}-{key}.arrow", lambda path, table=table: _save_table(path, table))
+        arrays = {f"sums_{name}": judged.sums[name].limbs for name in SUMS}
+        arrays |= {f"counts_{name}": judged.counts[name] for name in COUNTS}
+        some = judged.candidates
+        arrays |= {name: getattr(some.log, name) for name in LOG} | {"digest": judged.digest}
+        arrays |= {"id": storable(some.log.id), "size": some.size, "order": some.order}
+        self._write(f"judge-{key}.npz", lambda path: _save(path, arrays))
+
+    def read_judged(self, key: str, like: Episodes) -> Judged:
+        """Return what judging a shard gave; the tables are not read, but looked at.
+
+        `like` is a log with the variables of all shards.
+        """
+        with np.load(self.folder / f"judge-{key}.npz", allow_pickle=False) as file:
+            stored = {name: file[name] for name in file.files}
+        return Judged(
+            episodes=self.table("episodes", key),
+            steps=self.table("steps", key),
+            sums={name: ExactSums(stored[f"sums_{name}"]) for name in SUMS},
+            counts={name: stored[f"counts_{name}"] for name in COUNTS},
+            candidates=Candidates(
+                replace(like, **{name: stored[name] for name in LOG} | {"id": loaded(stored["id"])}),
+                stored["size"],
+                stored["order"],
+            ),
+            digest=stored["digest"],
+        )
+
+    def table(self, name: str, key: str) -> Any:
+        """Return a table of a part as it lies on the disk."""
+        with pa.memory_map(str(self.folder / f"{name}-{key}.arrow")) as file:
+            return pa.ipc.open_file(file).read_all()
+
+    def _write(self, name: str, write: Callable[[Path], None]) -> None:
+        """Write a file under another name first: it is there whole or not at all."""
+        waiting = self.folder / f"writing-{os.getpid()}-{name}"
+        try:
+            write(waiting)
+            waiting.replace(self.folder / name)
+        except BaseException:
+            with suppress(OSError):
+                waiting.unlink()
+            raise
+
+
+def storable(ids: NDArray[Any]) -> NDArray[Any]:
+    """Return ids as an array of a plain type."""
+    return ids.astype(str) if ids.dtype == object else ids
+
+
+def loaded(ids: NDArray[Any]) -> NDArray[Any]:
+    """Undo `storable`."""
+    return ids.astype(object) if ids.dtype.kind == "U" else ids
+
+
+def _save(path: Path, arrays: dict[str, Any]) -> None:
+    with path.open("wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _save_table(path: Path, table: Any) -> None:
+    with path.open("wb") as file:
+        with pa.ipc.new_file(file, table.schema) as writer:
+            writer.write_table(table.combine_chunks())
+        file.flush()
+        os.fsync(file.fileno())
+
+

@@ -1,0 +1,310 @@
+"""audit_shards: count, learn, judge and put together, shard by shard."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from butfor.audit import REVIEW_FILES, describe_audit, write_audit
+from butfor.audit_folder import META
+from butfor.audit_model import digest_of_shards
+from butfor.audit_tables import count_controls
+from butfor.checks import check_whole
+from butfor.choices import MECHANISMS, Choices
+from butfor.diagnostics.calibration import bad_outcomes
+from butfor.folders import check_free, whole_folder
+from butfor.io.sections import Study
+from butfor.io.study import read_study
+from butfor.ope.support import unsupported_by_state
+from butfor.planning import policy_iteration
+from butfor.policy import behavior_of
+from butfor.shards.count import Counts, count_shard
+from butfor.shards.gather import Gathered, find
+from butfor.shards.judge import judge_shard
+from butfor.shards.learn import BOTH, Setting, Tally, find_cuts, key_of, learn_halves
+from butfor.shards.log import Shard, check_alike, find_shards
+from butfor.shards.parts import Parts
+from butfor.shards.stitch import RANGE, stitch_tables
+from butfor.shards.workers import Threads, Workers
+from butfor.streams import Progress, check_seed
+
+TOLD = 5  # shards whose problems are told in full
+MOST_KEYS = 5_000_000  # hashes of ids that are compared at a time
+SAMPLED = 64  # one id of so many tells how ids are spread
+WORKED_IN_SHARDS = (
+    "The log was worked through in shards: bounds over mechanisms are known for the episodes shown "
+    "only; there are no credible intervals and no FQE; intervals resample some 1000 groups of "
+    "episodes."
+)
+
+
+def audit_shards(
+    source: Any,
+    study: str | Path,
+    out: str | Path,
+    choices: Choices | None = None,
+    *,
+    workers: Workers | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> Path:
+    """Audit a log of Parquet files, one after another, and write the audit's folder.
+
+    Every shard is read twice: it is counted, the counts of all add up to the model, and it is
+    judged. Memory holds a few shards at a time. The tables are the same whatever the shards, the
+    threads and the workers, and in the order of ids.
+
+    Parameters
+    ----------
+    source
+        A folder of Parquet files, one such file, or a list. An episode is in one file only.
+    study, choices
+        See `audit_log`; without clusters and without credible intervals.
+    workers : optional
+        `Threads` of this program, or a Dask `Cluster`.
+    resume
+        Go on with a run that was stopped; what it has worked out lies beside `out`. Files that have
+        changed since are read anew, and so is all that depends on them.
+    overwrite
+        Replace an audit that is there; its reviews are kept.
+    progress : optional
+        Called with (steps done, steps in all): shards counted and judged, then ranges of episodes
+        written.
+    """
+    began = time.perf_counter()
+    chosen = Choices() if choices is None else choices
+    check_seed(chosen.seed)
+    check_whole(chosen.flags, "flags", 0, "a whole number")
+    check_free(out, marker=META, overwrite=overwrite or resume)
+    checked = read_study(study)
+    if checked.cluster is not None:
+        raise ValueError(
+            "[cluster]: clusters are found in the whole log at once, not in shards; write the "
+            "cluster of each row into the log, or give a log that fits into memory as one file"
+        )
+    shards = find_shards(source)
+    types = check_alike(shards, checked)
+    goal = Path(out)
+    parts = Parts.open(goal, resume=resume, overwrite=overwrite)
+    run = _Run(parts, shards, Threads() if workers is None else workers, progress)
+    run.count(checked, chosen.seed)
+    counts, cuts = _add_up(run)
+    _refuse_split(run, counts.episodes)
+    tally = Tally(counts, checked)
+    setting = _make_setting(tally, chosen, types)
+    counted = time.perf_counter()
+    gathered = run.judge(setting, tally)
+    found = find(gathered, setting, counts.steps, chosen.draws)
+    judged = time.perf_counter()
+    record = chosen.record(
+        source,
+        checked,
+        Path(study).read_text(encoding="utf-8"),
+        probability=checked.columns.behavior_probability is not None,
+        problems=dict(counts.done),
+        warnings=[*tally.warnings(), WORKED_IN_SHARDS],
+    )
+    with whole_folder(
+        goal, marker=META, overwrite=overwrite or resume, keep=REVIEW_FILES
+    ) as folder:
+        keys = [shard.key("judge", setting.key) for shard in shards]
+        stitch_tables(folder, parts, keys, cuts, found.shown, progress)
+        meta = describe_audit(
+            tally.example(),
+            setting.model,
+            parameters=_parameters(setting, chosen),
+            seed=chosen.seed,
+            digest=digest_of_shards(
+                counts.digest, setting.model, setting.target, setting.behavior
+            ),
+            counts=found.counts,
+            gap=found.gap,
+            seconds={
+                "counting": counted - began,
+                "judging": judged - counted,
+                "all": time.perf_counter() - began,
+            },
+            record=record,
+        )
+        write_audit(folder, found.tables, setting.model, setting.behavior, setting.target, meta)
+    parts.remove()
+    return goal
+
+
+class _Run:
+    """The shards of a run, and what is already known of them."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        shards: Sequence[Shard],
+        workers: Workers,
+        progress: Progress | None,
+    ) -> None:
+        self.parts, self.shards, self.workers, self.progress = parts, shards, workers, progress
+        self.done = 0
+
+    def count(self, study: Study, seed: int) -> None:
+        """Count what was not counted yet; all that is wrong with shards is told at once."""
+        self.context = json.dumps([study.model_dump(mode="json"), seed], sort_keys=True)
+        wrong: list[tuple[Shard, Exception]] = []
+        shared = {"study": study, "seed": seed}
+        for shard, counted in self._work("count", count_shard, self.context, shared):
+            if isinstance(counted, Exception):
+                wrong.append((shard, counted))
+            else:
+                self.parts.write_counted(shard.key("count", self.context), counted)
+        if len(wrong) == 1:
+            raise wrong[0][1]
+        if wrong:
+            told = "\n".join(str(error) for _, error in sorted(wrong, key=lambda w: w[0].path)[:TOLD])
+            more = f"\n… and {len(wrong) - TOLD} more" if len(wrong) > TOLD else ""
+            raise ValueError(f"{len(wrong)} of {len(self.shards)} files cannot be used:\n{told}{more}")
+
+    def count_keys(self) -> list[str]:
+        """Names of the parts of the first pass."""
+        return [shard.key("count", self.context) for shard in self.shards]
+
+    def judge(self, setting: Setting, tally: Tally) -> Gathered:
+        """Judge what was not judged yet, and add up."""
+        for shard, judged in self._work("judge", judge_shard, setting.key, {"setting": setting}):
+            if isinstance(judged, Exception):
+                raise judged
+            before = self.parts.read_counted(shard.key("count", self.context)).counts.digest
+            if (judged.digest != before).any():
+                raise ValueError(
+                    f"{shard.path} changed while it was worked on; let nobody write to it, and "
+                    "go on with --resume"
+                )
+            self.parts.write_judged(shard.key("judge", setting.key), judged)
+        like = tally.example()
+        gathered = None
+        for shard in self.shards:
+            judged = self.parts.read_judged(shard.key("judge", setting.key), like)
+            gathered = Gathered.start(judged) if gathered is None else gathered.add(judged, setting)
+        assert gathered is not None
+        return gathered
+
+    def _work(
+        self, kind: str, work: Callable[..., Any], context: str, shared: dict[str, Any]
+    ) -> Iterator[tuple[Shard, Any]]:
+        missing = [s for s in self.shards if not self.parts.has(kind, s.key(kind, context))]
+        self._tell(len(self.shards) - len(missing))
+        for shard, result in self.workers.run(work, missing, shared):
+            yield shard, result
+            self._tell(1)
+
+    def _tell(self, more: int) -> None:
+        self.done += more
+        if self.progress is not None:
+            self.progress(self.done, 2 * len(self.shards))
+
+
+def _add_up(run: _Run) -> tuple[Counts, list[Any]]:
+    """Add up the counts of all shards; also return ids that divide the episodes into ranges."""
+    total: Counts | None = None
+    sample: list[Any] = []
+    for shard, key in zip(run.shards, run.count_keys(), strict=True):
+        part = run.parts.read_counted(key)
+        if total is not None and part.counts.text != total.text:
+            kinds = ("whole numbers", "text") if total.text else ("text", "whole numbers")
+            raise ValueError(
+                f"{shard.path}: the episodes are {kinds[0]}, in other files {kinds[1]}; convert them"
+            )
+        total = part.counts if total is None else total.add(part.counts)
+        sample += part.ids[::SAMPLED].tolist()
+    assert total is not None
+    return total, sorted(sample)[RANGE // SAMPLED :: RANGE // SAMPLED]
+
+
+def _refuse_split(run: _Run, episodes: int) -> None:
+    """Refuse a log of which an episode is in two shards."""
+    keys, ranges = run.count_keys(), -(-episodes // MOST_KEYS)
+    edges = [number * 2**64 // ranges for number in range(ranges + 1)]
+    for low, high in zip(edges[:-1], edges[1:], strict=True):
+        found, of_shard = [], []
+        for number, key in enumerate(keys):
+            mine = run.parts.read_keys(key)
+            mine = mine[(mine >= np.uint64(low)) & (mine <= np.uint64(high - 1))]
+            found.append(mine)
+            of_shard.append(np.full(len(mine), number))
+        together, owner = np.concatenate(found), np.concatenate(of_shard)
+        order = np.argsort(together, kind="stable")
+        twice = np.flatnonzero(np.diff(together[order].view(np.int64)) == 0)
+        for place in twice.tolist():
+            one, other = owner[order[place]], owner[order[place + 1]]
+            ids = [set(run.parts.read_counted(keys[n]).ids.tolist()) for n in (one, other)]
+            shared = sorted(ids[0] & ids[1])
+            if shared:
+                names = run.shards[one].name, run.shards[other].name
+                raise ValueError(
+                    f"the episode {shared[0]} is in two files, {names[0]} and {names[1]} "
+                    f"({len(shared)} such in these two); write each episode into one file"
+                )
+
+
+def _make_setting(tally: Tally, chosen: Choices, types: dict[str, Any]) -> Setting:
+    """Learn the models, plan or read the target, and fix all that judging needs."""
+    study, counts = tally.study, tally.counts
+    evaluation = study.evaluation
+    labels = tally.labels(chosen.noise(study))
+    rules: dict[str, Any] = {"unseen": chosen.unseen, "prior": chosen.prior, "labels": labels}
+    model = tally.fit(*BOTH, **rules)
+    horizon = counts.longest if evaluation.horizon is None else evaluation.horizon
+    if chosen.learned:
+        planned = policy_iteration(
+            model.with_labels(None), discount=evaluation.planning_discount
+        )
+        target = planned
+    else:
+        target = chosen.given_target(tally.example())
+    halves = learn_halves(tally, horizon=horizon, **rules)
+    plain = {
+        f"side.{section.name or column}": types.get(column)
+        for column, section in study.side.items()
+        if section.levels is None and section.type != "number"
+    }
+    told = asdict(chosen) | {"study": study.model_dump(mode="json"), "draws": None}
+    return Setting(
+        study=study,
+        seed=chosen.seed,
+        horizon=horizon,
+        discount=evaluation.discount,
+        mechanism=MECHANISMS[chosen.mechanism],
+        model=model,
+        target=target,
+        behavior=behavior_of(model.counts, prior=chosen.smoothing),
+        unsupported=unsupported_by_state(model, target, horizon=horizon),
+        learned=chosen.learned,
+        halves=halves,
+        cuts=find_cuts(halves),
+        bad=bad_outcomes(tally.outcomes),
+        flags=chosen.flags,
+        controls=count_controls(chosen.flags),
+        side_types={name: kind for name, kind in plain.items() if kind is not None},
+        key=key_of(counts, target, told),
+    )
+
+
+def _parameters(setting: Setting, chosen: Choices) -> dict[str, Any]:
+    return {
+        "action_noise": "shared",
+        "mechanism": repr(setting.mechanism),
+        "horizon": setting.horizon,
+        "discount": setting.discount,
+        "terminal": setting.model.terminal,
+        "hidden": False,
+        "latent_behavior": False,
+        "flags": chosen.flags,
+        "draws": chosen.draws,
+        "credible": None,
+    }
+
+

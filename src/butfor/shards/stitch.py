@@ -1,0 +1,96 @@
+"""From the parts of shards to the tables of an audit, in the order of ids."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from butfor.audit_tables import episode_table
+from butfor.audit_writing import TableWriter
+from butfor.episodes import rows_of
+from butfor.shards.judge import as_arrow
+from butfor.shards.parts import Parts
+from butfor.streams import Progress
+
+RANGE = 20_000  # episodes, about, that are put in order together
+
+
+def stitch_tables(
+    folder: Path,
+    parts: Parts,
+    keys: Sequence[str],
+    cuts: Sequence[Any],
+    shown: pd.DataFrame,
+    progress: Progress | None,
+) -> None:
+    """Write the episodes and steps of an audit, whatever shards they were in.
+
+    `keys` name the parts, `cuts` are ids at which the rows are divided to be put in order, `shown`
+    is what is known of the episodes shown, with their ids.
+    """
+    done = 0
+    with ExitStack() as files:
+        writers: list[TableWriter] = []
+        for number, (episodes, steps) in enumerate(_gather(parts, keys, cuts)):
+            judged = episodes.to_pandas()
+            place = pd.Index(judged["id"]).get_indexer(pd.Index(shown["id"]))
+            known = shown[place >= 0].drop(columns="id").reset_index(drop=True)
+            table = as_arrow(episode_table(judged, known, place[place >= 0]), {})
+            lengths = judged["length"].to_numpy() + 1
+            owner = np.repeat(np.arange(done, done + len(judged)), lengths)
+            rows = steps.add_column(0, pa.field("episode", pa.int64()), pa.array(owner))
+            if not writers:
+                writers = [
+                    files.enter_context(TableWriter(folder / f"{name}.parquet", schema))
+                    for name, schema in (("episodes", table.schema), ("steps", rows.schema))
+                ]
+            writers[0].write(table)
+            writers[1].write(rows)
+            done += len(judged)
+            if progress is not None:
+                progress(number + 1, len(cuts) + 1)
+
+
+def _gather(parts: Parts, keys: Sequence[str], cuts: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+    """Give the episodes and the steps between one cut and the next, in order."""
+    edges = [_find_edges(parts.table("episodes", key).column("id"), cuts) for key in keys]
+    for number in range(len(cuts) + 1):
+        found: list[tuple[Any, Any]] = []
+        for key, edge in zip(keys, edges, strict=True):
+            low, high = edge[number], edge[number + 1]
+            if low < high:
+                found.append(_slice(parts, key, low, high))
+        if found:
+            yield _in_order(found)
+
+
+def _find_edges(ids: Any, cuts: Sequence[Any]) -> list[int]:
+    """Where each cut falls among the ids of a part, with both ends."""
+    places = [bisect_left(range(len(ids)), cut, key=lambda i: ids[i].as_py()) for cut in cuts]
+    return [0, *places, len(ids)]
+
+
+def _slice(parts: Parts, key: str, low: int, high: int) -> tuple[Any, Any]:
+    """Return episodes low .. high - 1 of a part, and their steps."""
+    episodes = parts.table("episodes", key)
+    rows = np.append(0, np.cumsum(episodes.column("length").to_numpy() + 1))
+    steps = parts.table("steps", key).slice(rows[low], rows[high] - rows[low])
+    return episodes.slice(low, high - low), steps
+
+
+def _in_order(found: list[tuple[Any, Any]]) -> tuple[Any, Any]:
+    """Put the rows of several parts together, by id."""
+    episodes, steps = (pa.concat_tables(tables) for tables in zip(*found, strict=True))
+    if len(found) == 1:
+        return episodes, steps
+    order = np.argsort(episodes.column("id").to_numpy(zero_copy_only=False), kind="stable")
+    lengths = episodes.column("length").to_numpy() + 1
+    rows = rows_of(np.cumsum(lengths) - lengths, lengths, order)
+    return episodes.take(pa.array(order)), steps.take(pa.array(rows))

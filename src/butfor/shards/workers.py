@@ -1,0 +1,147 @@
+"""Who works on shards: threads of this program, or a Dask cluster."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import butfor
+from butfor.checks import check_whole
+from butfor.shards.log import Shard
+
+RETRIES = 3  # of a shard whose worker was lost
+AHEAD = 2  # shards that wait for each thread of a cluster
+
+Work = Callable[..., Any]  # (shard, threads=..., and what all shards share) -> what it gives
+Done = tuple[Shard, Any]  # a shard with what it gave, or the exception that it ended in
+
+
+class Workers(Protocol):
+    """Runs a function on every shard, in any order."""
+
+    def run(self, work: Work, shards: Sequence[Shard], shared: Mapping[str, Any]) -> Iterator[Done]:
+        """Give each shard with what came of it; a mistake in its file is given, not raised."""
+
+    def close(self) -> None:
+        """Let go of all that was started."""
+
+
+@dataclass(frozen=True)
+class Threads:
+    """Threads of this program; as many as there are cores by default."""
+
+    count: int | None = None
+
+    def run(self, work: Work, shards: Sequence[Shard], shared: Mapping[str, Any]) -> Iterator[Done]:
+        """Work on as many shards at a time as there are threads; one shard gets them all."""
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        given = (cores or 1) if self.count is None else self.count
+        threads = check_whole(given, "threads", 1, "a whole number")
+        at_once = max(1, min(threads, len(shards)))
+        waiting = list(reversed(shards))
+        running: dict[Future[Any], Shard] = {}
+        with ThreadPoolExecutor(at_once) as pool:
+            try:
+                while waiting or running:
+                    while waiting and len(running) < at_once:
+                        shard = waiting.pop()
+                        future = pool.submit(work, shard, threads=threads // at_once, **shared)
+                        running[future] = shard
+                    for future in wait(running, return_when=FIRST_COMPLETED).done:
+                        yield running.pop(future), _outcome(future)
+            except BaseException:
+                pool.shutdown(wait=True, cancel_futures=True)
+                raise
+
+    def close(self) -> None:
+        """Threads end by themselves."""
+
+
+class Cluster:
+    """A Dask cluster that is there already, or one of `workers` processes on this machine."""
+
+    def __init__(self, address: str | None = None, *, workers: int | None = None) -> None:
+        try:
+            import distributed  # noqa: PLC0415  an extra, and slow to load
+        except ImportError:
+            raise ValueError(
+                "Dask is not installed; install butfor with it: pip install 'butfor[dask]'"
+            ) from None
+        self._local = None
+        if address is None:
+            count = check_whole(workers, "--local-cluster", 1, "a whole number of workers")
+            self._local = distributed.LocalCluster(
+                n_workers=count, threads_per_worker=1, dashboard_address=None, host="127.0.0.1"
+            )
+        try:
+            self.client = distributed.Client(self._local or address, timeout="10s")
+        except (OSError, TimeoutError, ValueError) as error:
+            raise ValueError(f"--scheduler {address}: cannot be reached ({error})") from None
+        self._check_versions()
+
+    def run(self, work: Work, shards: Sequence[Shard], shared: Mapping[str, Any]) -> Iterator[Done]:
+        """Send shards to the cluster, never many more than it works on; lost ones are tried again.
+
+        What shards share is sent once to each worker.
+        """
+        import distributed  # noqa: PLC0415
+
+        sent = self.client.scatter(dict(shared), broadcast=True, hash=False)
+        waiting = list(reversed(shards))
+        running: dict[str, Shard] = {}
+        done = distributed.as_completed()
+
+        def send() -> None:
+            shard = waiting.pop()
+            future = self.client.submit(_work, work, shard, sent, pure=False, retries=RETRIES)
+            running[future.key] = shard
+            done.add(future)
+
+        size = max(1, sum(self.client.nthreads().values())) * AHEAD
+        for _ in range(min(size, len(waiting))):
+            send()
+        for future in done:
+            shard = running.pop(future.key)
+            yield shard, _outcome(future)
+            future.release()
+            if waiting:
+                send()
+
+    def close(self) -> None:
+        """Leave the cluster; end it if it was started here."""
+        self.client.close()
+        if self._local is not None:
+            self._local.close()
+
+    def _check_versions(self) -> None:
+        """Refuse workers with another butfor: results would not be the same."""
+        if not self.client.nthreads():
+            self.client.wait_for_workers(1, timeout=60)
+        for worker, version in self.client.run(_version).items():
+            if version != butfor.__version__:
+                self.close()
+                raise ValueError(
+                    f"the worker {worker} has butfor {version}, here it is {butfor.__version__}; "
+                    "install the same version everywhere"
+                )
+
+
+def _work(work: Work, shard: Shard, shared: Mapping[str, Any]) -> Any:
+    return work(shard, threads=1, **shared)
+
+
+def _version() -> str:
+    return butfor.__version__
+
+
+def _outcome(future: Any) -> Any:
+    """What a shard gave, or the mistake that was found in it."""
+    error = future.exception()
+    if error is None:
+        return future.result()
+    if isinstance(error, ValueError | OSError):
+        return error
+    raise error
