@@ -49,6 +49,7 @@ from butfor.kernels.pairs import (
 from butfor.kernels.random import GOLDEN, MIX_1, MIX_2, uniform
 from butfor.kernels.rows import Rows
 from butfor.kernels.sepsis import NOISE_SIZE, sepsis_noise, sepsis_steps, simulate_sepsis
+from butfor.kernels.sums import LIMBS, LOWEST, add_exactly
 from butfor.kernels.walk import Steps, walk_episodes
 
 __all__ = [
@@ -59,6 +60,8 @@ __all__ = [
     "INVERSE_CDF",
     "LAST",
     "LATENT",
+    "LIMBS",
+    "LOWEST",
     "MAXIMAL",
     "MEMORY",
     "MIX_1",
@@ -79,6 +82,7 @@ __all__ = [
     "Rows",
     "Steps",
     "Target",
+    "add_exactly",
     "count_paths",
     "counterfactual_rows",
     "draw_counterfactuals",

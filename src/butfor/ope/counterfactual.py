@@ -6,14 +6,15 @@ transitions come about by the mechanism.
 
 from __future__ import annotations
 
+from butfor.ope.columns import Columns
 from butfor.ope.importance import average
 from butfor.ope.problem import Problem
 from butfor.variables import Floats
 
 
-def counterfactual(problem: Problem, weights: Floats) -> Floats:
+def counterfactual(columns: Columns, weights: Floats) -> Floats:
     """CF: mean over the episodes of their exact expected counterfactual returns, [B]."""
-    return average(problem.counterfactuals.expected_return, weights)
+    return average(columns.counterfactual, weights, columns.episodes)
 
 
 def counterfactual_draws(problem: Problem, weights: Floats) -> Floats:

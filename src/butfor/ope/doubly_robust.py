@@ -6,15 +6,13 @@ target in the model and w_t the importance weights. The surprise of a step is r_
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.optimize import nnls
 
 from butfor.ope.bootstrap import resample_weights
+from butfor.ope.columns import Columns
 from butfor.ope.importance import average, divide
-from butfor.ope.problem import Problem
 from butfor.variables import Floats
 
 INNER = 50  # resamples from which MAGIC judges how far WDR may be off
@@ -22,79 +20,63 @@ INNER_TAIL = 0.05  # of them beyond each end of that interval
 RIDGE = 1e-9  # share of the largest variance, so that equal partial returns share alike
 
 
-def doubly_robust(problem: Problem, weights: Floats) -> Floats:
+def doubly_robust(columns: Columns, weights: Floats) -> Floats:
     """DR: mean of sum_t discount^t (w_{t-1} V(s_t) + w_t (r_t - Q(s_t, a_t))), [B]."""
-    terms = _make_terms(problem)
-    return average((terms.base + terms.surprise) @ problem.powers, weights)
+    corrected = (columns.base + columns.surprise) @ columns.powers
+    return average(corrected, weights, columns.episodes)
 
 
-def weighted_doubly_robust(problem: Problem, weights: Floats) -> Floats:
+def weighted_doubly_robust(columns: Columns, weights: Floats) -> Floats:
     """WDR: as DR, with w_t divided by its mean over the episodes at each t, [B].
 
     From where no episode follows the target any longer the model has the word.
     """
-    return _weighted_values(_make_terms(problem), problem.powers, weights)
+    total = weights @ columns.ratio
+    before = np.hstack([(weights @ columns.episodes)[:, None], total[:, :-1]])
+    base = divide(weights @ columns.base, before, otherwise=0.0)
+    surprise = divide(weights @ columns.surprise, total, otherwise=0.0)
+    return (base + surprise) @ columns.powers
 
 
-def magic(problem: Problem, weights: Floats) -> Floats:
+def magic(columns: Columns, weights: Floats) -> Floats:
     """MAGIC: the mixture of partial returns of least estimated squared error, [B].
 
     The partial return g_j follows the log, as WDR does, for steps 0 .. j and then the model:
     g_{-1} is the model's value, g_{H-1} is WDR. The mixture x minimises x' (Omega + b b') x on
-    the simplex; Omega is their covariance, b their distance to a 90 % interval of WDR.
+    the simplex; Omega is their covariance, b their distance to a 90 % interval of WDR. Both come
+    from the rows, be they episodes or groups.
     """
-    terms, n = _make_terms(problem), len(problem)
-    slots = resample_weights(n, INNER, problem.seed, purpose="magic")
+    n = len(columns)
+    slots = resample_weights(n, INNER, columns.seed, purpose="magic")
     sums = np.hstack([np.zeros((INNER, 1)), np.cumsum(slots, axis=1)])
     blended = np.empty(len(weights))
     for place, counts in enumerate(weights * (n / weights.sum(axis=1, keepdims=True))):
-        # episode i has the slots between the running sums of the counts: so a resample of the
-        # resample is looked up, and is what it would be if the episodes stood there repeatedly
+        # row i has the slots between the running sums of the counts: so a resample of the
+        # resample is looked up, and is what it would be if the rows stood there repeatedly
         ends = np.append(0, np.floor(np.cumsum(counts) + 1e-6).astype(np.int64))
         inner = np.diff(sums[:, np.minimum(ends, n)], axis=1)
-        blended[place] = _blend(terms, problem, counts, inner)
+        blended[place] = _blend(columns, counts, inner)
     return blended
 
 
-class _Terms(NamedTuple):
-    ratio: Floats  # [n, H] w_t
-    base: Floats  # [n, H] w_{t-1} V(s_t)
-    surprise: Floats  # [n, H] w_t (r_t - Q(s_t, a_t))
-
-
-def _make_terms(problem: Problem) -> _Terms:
-    return _Terms(
-        problem.ratio,
-        problem.ratio_before * problem.value,
-        problem.ratio * (problem.reward - problem.action_value),
-    )
-
-
-def _weighted_values(terms: _Terms, powers: Floats, weights: Floats) -> Floats:
-    total = weights @ terms.ratio
-    before = np.hstack([weights.sum(axis=1, keepdims=True), total[:, :-1]])
-    base = divide(weights @ terms.base, before, otherwise=0.0)
-    return (base + divide(weights @ terms.surprise, total, otherwise=0.0)) @ powers
-
-
-def _blend(terms: _Terms, problem: Problem, counts: Floats, inner: Floats) -> float:
-    shares = _partial_shares(terms, problem.powers, counts)
+def _blend(columns: Columns, counts: Floats, inner: Floats) -> float:
+    shares = _partial_shares(columns, counts)
     partial = counts @ shares
     n = len(counts)
-    centered = shares - partial / n
+    centered = shares - np.outer(columns.episodes, partial / (counts @ columns.episodes))
     covariance = (centered * counts[:, None]).T @ centered * (n / max(n - 1, 1))
-    drawn = _weighted_values(terms, problem.powers, inner)
+    drawn = weighted_doubly_robust(columns, inner)
     low, high = np.quantile(drawn, [INNER_TAIL, 1 - INNER_TAIL])
     bias = partial - np.clip(partial, min(low, partial[-1]), max(high, partial[-1]))
     return float(partial @ _mixture(covariance + np.outer(bias, bias)))
 
 
-def _partial_shares(terms: _Terms, powers: Floats, counts: Floats) -> Floats:
-    """What each episode adds to each partial return, [n, H + 1]; column 0 is the model's."""
-    total = counts @ terms.ratio
-    before = np.append(counts.sum(), total[:-1])
-    base = powers * divide(terms.base, before, otherwise=0.0)
-    surprise = powers * divide(terms.surprise, total, otherwise=0.0)
+def _partial_shares(columns: Columns, counts: Floats) -> Floats:
+    """What each row adds to each partial return, [n, H + 1]; column 0 is the model's."""
+    total = counts @ columns.ratio
+    before = np.append(counts @ columns.episodes, total[:-1])
+    base = columns.powers * divide(columns.base, before, otherwise=0.0)
+    surprise = columns.powers * divide(columns.surprise, total, otherwise=0.0)
     followed = np.cumsum(base + surprise, axis=1)
     continued = np.hstack([base, np.zeros((len(base), 1))])
     continued[:, 1:] += followed

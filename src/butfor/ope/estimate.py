@@ -22,6 +22,7 @@ from butfor.ope.bootstrap import (
     resampled_values,
     value_and_interval,
 )
+from butfor.ope.columns import Columns
 from butfor.ope.counterfactual import counterfactual, counterfactual_draws
 from butfor.ope.crossfit import CrossFitted, Learn, cross_fitted
 from butfor.ope.doubly_robust import doubly_robust, magic, weighted_doubly_robust
@@ -35,27 +36,28 @@ from butfor.ope.importance import (
     weighted,
 )
 from butfor.ope.model_based import fitted_q, model_based, model_sampled
-from butfor.ope.problem import Estimator, Problem, make_problem
+from butfor.ope.problem import Estimator, OnColumns, Problem, make_problem
 from butfor.ope.relearn import relearn_values
 from butfor.pomdp.chain import first_values
 from butfor.pomdp.model import TabularPOMDP
 from butfor.pomdp.policies import Policy, as_array
 from butfor.pomdp.task import prepare_hidden_task
 from butfor.streams import Progress
+from butfor.variables import Floats
 
 ESTIMATORS: dict[str, Estimator] = {
-    "Observed": observed,
-    "IS": importance_sampling,
-    "WIS": weighted,
-    "PDIS": per_decision,
-    "PDWIS": per_decision_weighted,
-    "DR": doubly_robust,
-    "WDR": weighted_doubly_robust,
-    "MAGIC": magic,
+    "Observed": OnColumns(observed),
+    "IS": OnColumns(importance_sampling),
+    "WIS": OnColumns(weighted),
+    "PDIS": OnColumns(per_decision),
+    "PDWIS": OnColumns(per_decision_weighted),
+    "DR": OnColumns(doubly_robust),
+    "WDR": OnColumns(weighted_doubly_robust),
+    "MAGIC": OnColumns(magic),
     "FQE": fitted_q,
-    "MB": model_based,
+    "MB": OnColumns(model_based),
     "MB (sampled)": model_sampled,
-    "CF": counterfactual,
+    "CF": OnColumns(counterfactual, counterfactuals=True),
     "CF (draws)": counterfactual_draws,
 }
 CROSS_FITTED = ("MB (cross-fitted)", "CF (cross-fitted)")
@@ -163,7 +165,7 @@ def estimate_values(
     )
     functions = {name: ESTIMATORS[name] for name in names if name in ESTIMATORS}
     evaluate: dict[str, Evaluate] = {name: partial(f, problem) for name, f in functions.items()}
-    crossed = None
+    crossed, resampled = None, None
     if learn is not None and set(CROSS_FITTED) & set(names):
         crossed = _cross_fit(episodes, problem, learn, behavior, seed)
         evaluate["MB (cross-fitted)"] = partial(average, crossed.model_based)
@@ -181,21 +183,115 @@ def estimate_values(
             crossed=crossed is not None,
             progress=progress,
         )
-    else:
+    return tabulate(
+        evaluate,
+        words.facts_of(problem, crossed, evaluate),
+        rows=len(problem),
+        names=names,
+        interval=interval,
+        resamples=count,
+        confidence=confidence,
+        seed=seed,
+        truth=None if truth is None else _known_truth(truth, problem),
+        resampled=resampled,
+        progress=progress,
+    )
+
+
+def estimate_groups(
+    columns: Columns,
+    facts: words.Facts,
+    *,
+    crossed: tuple[Floats, Floats] | None = None,
+    interval: str = "percentile",
+    resamples: int = RESAMPLES,
+    confidence: float = 0.95,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> pd.DataFrame:
+    """Estimate what the target would have earned from sums over groups of episodes.
+
+    The table is that of `estimate_values`, with the estimators that need no more than columns.
+    The groups are resampled instead of the episodes, which gives the same intervals, up to chance,
+    if episodes fell into groups at random.
+
+    Parameters
+    ----------
+    columns
+        A row a group; groups without an episode are left out.
+    facts
+        Of all episodes, with the mass by pairs never seen of each MB and CF estimator.
+    crossed : optional
+        Sums by group of what `cross_fitted` gives, model-based and counterfactual, [n] each.
+    interval, resamples, confidence, seed, progress
+        See `estimate_values`.
+    """
+    check_choice(interval, "interval", INTERVALS)
+    check_confidence(confidence)
+    check_whole(resamples, "resamples", 1, "a whole number")
+    full = columns.episodes > 0
+    used = Columns.from_matrix(columns.matrix()[full], columns.powers, columns.seed)
+    evaluate: dict[str, Evaluate] = {
+        name: partial(estimator.function, used)
+        for name, estimator in ESTIMATORS.items()
+        if isinstance(estimator, OnColumns)
+    }
+    if crossed is not None:
+        for name, sums in zip(CROSS_FITTED, crossed, strict=True):
+            evaluate[name] = partial(average, sums[full], episodes=used.episodes)
+    return tabulate(
+        evaluate,
+        facts,
+        rows=len(used),
+        names=tuple(evaluate),
+        interval=interval,
+        resamples=resamples,
+        confidence=confidence,
+        seed=seed,
+        progress=progress,
+    )
+
+
+def tabulate(
+    evaluate: Mapping[str, Evaluate],
+    facts: words.Facts,
+    *,
+    rows: int,
+    names: Sequence[str],
+    interval: str,
+    resamples: int,
+    confidence: float,
+    seed: int,
+    truth: Floats | float | None = None,
+    resampled: Mapping[str, Floats] | None = None,
+    progress: Progress | None = None,
+) -> pd.DataFrame:
+    """Return the named estimates with intervals, sizes and warnings.
+
+    Parameters
+    ----------
+    rows
+        What weights count: episodes, or groups of them.
+    truth : optional
+        Returns under the target in the world that made the log, [m], or its exact value there.
+    resampled : optional
+        Values on resamples where they were made already.
+    """
+    if resampled is None:
         resampled = resampled_values(
-            evaluate, len(problem), count, seed, most=MOST_RESAMPLES, progress=progress
+            evaluate, rows, resamples, seed, most=MOST_RESAMPLES, progress=progress
         )
     found = {
-        name: value_and_interval(f, resampled[name], len(problem), interval, confidence)
+        name: value_and_interval(f, resampled[name], rows, interval, confidence)
         for name, f in evaluate.items()
     }
     if truth is not None and "True" in names:
-        found["True"] = _true_interval(truth, problem, count, seed, interval, confidence)
-    warnings = words.explain(problem, found, resampled, crossed)
-    rows = [
-        (name, *found[name], *words.sizes(name, problem, truth), warnings[name]) for name in names
+        found["True"] = _true_interval(truth, resamples, seed, interval, confidence)
+    warnings = words.explain(facts, found, resampled, rows)
+    table = [
+        (name, *found[name], *words.sizes(name, facts, truth), warnings[name]) for name in names
     ]
-    return pd.DataFrame(rows, columns=COLUMNS)
+    return pd.DataFrame(table, columns=COLUMNS)
 
 
 def _check_names(
@@ -231,17 +327,18 @@ def _cross_fit(
     )
 
 
+def _known_truth(truth: Episodes | float, problem: Problem) -> Floats | float:
+    """Return the returns of episodes, [m], or the exact value."""
+    if isinstance(truth, Episodes):
+        return truth.truncate(problem.horizon).returns(problem.discount)
+    return float(truth)
+
+
 def _true_interval(
-    truth: Episodes | float,
-    problem: Problem,
-    count: int,
-    seed: int,
-    interval: str,
-    confidence: float,
+    truth: Floats | float, count: int, seed: int, interval: str, confidence: float
 ) -> Found:
-    if not isinstance(truth, Episodes):
-        return float(truth), float("nan"), float("nan")  # exact: nothing is left to chance
-    returns = truth.truncate(problem.horizon).returns(problem.discount)
-    evaluate = {"True": partial(average, returns)}
+    if not isinstance(truth, np.ndarray):
+        return truth, float("nan"), float("nan")  # exact: nothing is left to chance
+    evaluate = {"True": partial(average, truth)}
     resampled = resampled_values(evaluate, len(truth), count, seed)["True"]
     return value_and_interval(evaluate["True"], resampled, len(truth), interval, confidence)

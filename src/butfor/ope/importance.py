@@ -9,40 +9,43 @@ from __future__ import annotations
 
 import numpy as np
 
-from butfor.ope.problem import Problem
+from butfor.ope.columns import Columns
 from butfor.variables import Floats
 
 
-def observed(problem: Problem, weights: Floats) -> Floats:
+def observed(columns: Columns, weights: Floats) -> Floats:
     """Mean return of the log, sum_i c_i G_i / sum_i c_i, [B]: the value of the behaviour."""
-    return average(problem.returns, weights)
+    return average(columns.returns, weights, columns.episodes)
 
 
-def importance_sampling(problem: Problem, weights: Floats) -> Floats:
+def importance_sampling(columns: Columns, weights: Floats) -> Floats:
     """IS: sum_i c_i w_{H-1} G_i / sum_i c_i, [B]."""
-    return average(problem.ratio[:, -1] * problem.returns, weights)
+    return average(columns.weighted_return, weights, columns.episodes)
 
 
-def weighted(problem: Problem, weights: Floats) -> Floats:
+def weighted(columns: Columns, weights: Floats) -> Floats:
     """WIS: sum_i c_i w_{H-1} G_i / sum_i c_i w_{H-1}, [B]; nan where no episode has weight."""
-    ratio = problem.ratio[:, -1]
-    return divide(weights @ (ratio * problem.returns), weights @ ratio, otherwise=np.nan)
+    total = weights @ columns.ratio[:, -1]
+    return divide(weights @ columns.weighted_return, total, otherwise=np.nan)
 
 
-def per_decision(problem: Problem, weights: Floats) -> Floats:
+def per_decision(columns: Columns, weights: Floats) -> Floats:
     """PDIS: sum_t discount^t sum_i c_i w_t r_t / sum_i c_i, [B]."""
-    return average((problem.ratio * problem.reward) @ problem.powers, weights)
+    return average(columns.earned @ columns.powers, weights, columns.episodes)
 
 
-def per_decision_weighted(problem: Problem, weights: Floats) -> Floats:
+def per_decision_weighted(columns: Columns, weights: Floats) -> Floats:
     """PDWIS: sum_t discount^t sum_i c_i w_t r_t / sum_i c_i w_t, [B]; nan as for WIS."""
-    earned = weights @ (problem.ratio * problem.reward)
-    return divide(earned, weights @ problem.ratio, otherwise=np.nan) @ problem.powers
+    earned = divide(weights @ columns.earned, weights @ columns.ratio, otherwise=np.nan)
+    return earned @ columns.powers
 
 
-def average(values: Floats, weights: Floats) -> Floats:
-    """Weighted mean of a number an episode [n] under each row of weights [B, n], [B]."""
-    return (weights @ values) / weights.sum(axis=1)
+def average(values: Floats, weights: Floats, episodes: Floats | None = None) -> Floats:
+    """Weighted mean of a number an episode [n] under each row of weights [B, n], [B].
+
+    Where a value is the sum of several episodes, `episodes` [n] says of how many.
+    """
+    return (weights @ values) / (weights.sum(axis=1) if episodes is None else weights @ episodes)
 
 
 def divide(numerator: Floats, denominator: Floats, *, otherwise: float) -> Floats:

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from butfor.checks import check_horizon, check_policy, check_whole
 from butfor.episodes import Episodes
 from butfor.mdp import TabularMDP
+from butfor.ope.columns import Columns
 from butfor.ope.importance import average, divide
 from butfor.ope.problem import Problem
 from butfor.streams import Keys, episode_keys, numbered_keys, uniforms
@@ -19,9 +20,9 @@ from butfor.variables import Floats
 BLOCK = 1 << 21  # numbers that fitted Q evaluation holds for a step at a time
 
 
-def model_based(problem: Problem, weights: Floats) -> Floats:
+def model_based(columns: Columns, weights: Floats) -> Floats:
     """MB: mean over the first states of the target's value in the model, E[V_H(s_0)], [B]."""
-    return average(problem.values[-1, problem.episodes.first_state], weights)
+    return average(columns.value, weights, columns.episodes)
 
 
 def model_sampled(problem: Problem, weights: Floats) -> Floats:

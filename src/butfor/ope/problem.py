@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -13,6 +13,7 @@ from butfor.checks import check_discount, check_horizon, check_policy
 from butfor.counterfactual import Counterfactuals, Draws, counterfactual_outcomes
 from butfor.episodes import Episodes
 from butfor.mdp import TabularMDP
+from butfor.ope.columns import Columns
 from butfor.planning import value_tables
 from butfor.policy import estimate_behavior
 from butfor.scm.mechanism import Mechanism
@@ -139,6 +140,41 @@ class Problem:
         )
 
     @cached_property
+    def logged(self) -> Columns:
+        """The columns that are quick to compute: all but the counterfactuals, which are nan."""
+        return Columns(
+            episodes=np.ones(len(self)),
+            returns=self.returns,
+            weighted_return=self.ratio[:, -1] * self.returns,
+            ratio=self.ratio,
+            earned=self.ratio * self.reward,
+            base=self.ratio_before * self.value,
+            surprise=self.ratio * (self.reward - self.action_value),
+            value=self.values[-1, self.episodes.first_state],
+            counterfactual=np.full(len(self), np.nan),
+            powers=self.powers,
+            seed=self.seed,
+        )
+
+    @cached_property
+    def columns(self) -> Columns:
+        """What estimators sum, a row an episode."""
+        return replace(self.logged, counterfactual=self.counterfactuals.expected_return)
+
+    @cached_property
+    def followers(self) -> int:
+        """Episodes that the target might have made, to their end."""
+        return int((self.ratio[:, -1] > 0).sum())
+
+    @cached_property
+    def effective(self) -> float:
+        """Effective sample size of the weights at the end, (sum w)^2 / sum w^2."""
+        if self.followers == 0:
+            return 0.0
+        scaled = self.ratio[:, -1] / self.ratio[:, -1].max()
+        return float(scaled.sum() ** 2 / (scaled**2).sum())
+
+    @cached_property
     def _places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Episode and step of each row of the log."""
         return np.repeat(np.arange(len(self)), self.episodes.lengths), self.episodes.time
@@ -150,6 +186,18 @@ class Problem:
 
 
 Estimator = Callable[[Problem, Floats], Floats]  # (problem, weights [B, n]) -> values [B]
+
+
+@dataclass(frozen=True)
+class OnColumns:
+    """An estimator of a problem that looks at its columns only."""
+
+    function: Callable[[Columns, Floats], Floats]  # (columns, weights [B, n]) -> values [B]
+    counterfactuals: bool = False  # whether it looks at these, too
+
+    def __call__(self, problem: Problem, weights: Floats) -> Floats:
+        """Evaluate it under each row of weights [B, n], [B]."""
+        return self.function(problem.columns if self.counterfactuals else problem.logged, weights)
 
 
 def make_problem(

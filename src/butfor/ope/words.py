@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.episodes import Episodes
 from butfor.ope.bootstrap import Found
 from butfor.ope.crossfit import CrossFitted
 from butfor.ope.problem import Problem
@@ -42,60 +42,92 @@ LEFT_OUT = {
 }
 
 
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """What words about estimates rest on; its length is the number of episodes."""
+
+    episodes: int
+    spread: float  # standard deviation of the returns
+    censored: int  # episodes that stop before the horizon without an outcome
+    followers: int  # episodes that the target might have made, to their end
+    effective: float  # sample size of the weights at the end, (sum w)^2 / sum w^2
+    missing: NDArray[np.int64]  # visited states where the target does what the behaviour never does
+    unlogged: NDArray[np.int64]  # visited states where it does what was never logged
+    unsupported: Mapping[str, float]  # mean mass by pairs never seen, of each MB and CF estimator
+    lowest: float  # reward of the worst outcome
+    highest: float  # reward of the best outcome
+
+    def __len__(self) -> int:
+        return self.episodes
+
+
+def facts_of(problem: Problem, crossed: CrossFitted | None, names: Collection[str]) -> Facts:
+    """Return what words about the named estimates of a problem rest on."""
+    rewards = [outcome.reward for outcome in problem.model.outcomes] or [0.0]
+    return Facts(
+        episodes=len(problem),
+        spread=float(problem.returns.std()),
+        censored=int(problem.censored.sum()),
+        followers=problem.followers,
+        effective=problem.effective,
+        missing=overlap_problems(problem),
+        unlogged=overlap_problems(problem, action_counts(problem.episodes)),
+        unsupported=_unsupported(problem, crossed, names),
+        lowest=min(rewards),
+        highest=max(rewards),
+    )
+
+
 def explain(
-    problem: Problem,
-    found: Mapping[str, Found],
-    resampled: Mapping[str, Floats],
-    crossed: CrossFitted | None,
+    facts: Facts, found: Mapping[str, Found], resampled: Mapping[str, Floats], rows: int
 ) -> dict[str, str]:
-    """Say what is doubtful about each estimate (value, low, high)."""
-    missing = overlap_problems(problem)
-    unlogged = overlap_problems(problem, action_counts(problem.episodes))
-    spread = float(problem.returns.std())
+    """Say what is doubtful about each estimate (value, low, high).
+
+    `rows` are what was resampled: the episodes, or groups of them.
+    """
     explained = {}
     for name in found:
         said = []
         if name != "True":
             said = [
-                "one episode: no interval" if len(problem) == 1 else "",
-                of_weights(name, problem),
-                of_overlap(name, unlogged if name == "FQE" else missing),
-                of_censored(name, int(problem.censored.sum())),
+                of_one(rows, facts.episodes),
+                of_weights(name, facts),
+                of_overlap(name, facts.unlogged if name == "FQE" else facts.missing),
+                of_censored(name, facts.censored),
                 of_undefined(resampled[name]) if name in UNDEFINED else "",
-                of_unsupported(name, problem, crossed),
+                of_unsupported(name, facts),
                 of_outside(found[name]),
             ]
         plain = name.removesuffix(" (cross-fitted)")
         if plain != name and plain in found:
-            mass = _unsupported(name, problem, crossed)
-            rewards = [outcome.reward for outcome in problem.model.outcomes]
-            rule = mass * (max(rewards) - min(rewards)) if rewards else 0.0
-            said.append(of_luck(found[name], found[plain], spread, rule))
+            rule = facts.unsupported[name] * (facts.highest - facts.lowest)
+            said.append(of_luck(found[name], found[plain], facts.spread, rule))
         explained[name] = "; ".join(sentence for sentence in said if sentence)
     return explained
 
 
-def sizes(name: str, problem: Problem, truth: Episodes | float | None) -> tuple[int, float]:
+def sizes(name: str, facts: Facts | Problem, truth: Floats | float | None) -> tuple[int, float]:
     """Episodes that count, and the effective sample size (sum w)^2 / sum w^2."""
     if name == "True":
-        count = len(truth) if isinstance(truth, Episodes) else 0
+        count = len(truth) if isinstance(truth, np.ndarray) else 0
         return count, float(count) if count else float("nan")
     if name not in WEIGHTED:
-        return len(problem), float(len(problem))
-    ratio = problem.ratio[:, -1]
-    followers = int((ratio > 0).sum())
-    if followers == 0:
-        return 0, 0.0
-    scaled = ratio / ratio.max()
-    return followers, float(scaled.sum() ** 2 / (scaled**2).sum())
+        return len(facts), float(len(facts))
+    return facts.followers, facts.effective
 
 
-def of_weights(name: str, problem: Problem) -> str:
+def of_one(rows: int, episodes: int) -> str:
+    """Say that one row cannot be resampled."""
+    if rows > 1:
+        return ""
+    return "one episode: no interval" if episodes == 1 else "one group of episodes: no interval"
+
+
+def of_weights(name: str, facts: Facts) -> str:
     """Say how few episodes carry an estimate."""
     if name not in WEIGHTED:
         return ""
-    n = len(problem)
-    followers, effective = sizes(name, problem, None)
+    n, followers, effective = facts.episodes, facts.followers, facts.effective
     if followers == 0:
         return f"no episode follows the policy to its end: {NOBODY[name]}"
     if effective >= min(FEW, n / 2):
@@ -152,11 +184,11 @@ def of_outside(found: Found) -> str:
     )
 
 
-def of_unsupported(name: str, problem: Problem, crossed: CrossFitted | None) -> str:
+def of_unsupported(name: str, facts: Facts) -> str:
     """Say how much of the probability runs through pairs never seen."""
     if not name.startswith(("MB", "CF")):
         return ""
-    share = _unsupported(name, problem, crossed)
+    share = facts.unsupported[name]
     if not share >= SMALL_MASS:
         return "" if np.isfinite(share) else "one episode cannot be split into halves"
     where = "half that judges" if name.endswith("(cross-fitted)") else "log"
@@ -164,28 +196,6 @@ def of_unsupported(name: str, problem: Problem, crossed: CrossFitted | None) -> 
         f"{100 * share:.0f} % of the probability runs through state-action pairs never seen in the "
         f"{where}, which are made up (by default they lead to the worst outcome: pessimistic)"
     )
-
-
-def _unsupported(name: str, problem: Problem, crossed: CrossFitted | None) -> float:
-    """Mean probability of ever using a pair never seen, for an estimate by MB or CF."""
-    if name.endswith("(cross-fitted)") and crossed is not None:
-        by_model, by_path = crossed.unsupported_model_based, crossed.unsupported_counterfactual
-        mass = by_model if name.startswith("MB") else by_path
-    elif name.startswith("MB"):
-        mass = unsupported_model_mass(
-            problem.episodes, problem.model, problem.target, horizon=problem.horizon
-        )
-    else:
-        mass = unsupported_mass(
-            problem.episodes,
-            problem.model,
-            problem.target,
-            behavior=problem.behavior,
-            mechanism=problem.mechanism,
-            action_noise=problem.action_noise,
-            horizon=problem.horizon,
-        )
-    return float(mass.mean())
 
 
 def of_luck(crossed: Found, plain: Found, spread: float, rule: float) -> str:
@@ -210,3 +220,34 @@ def of_luck(crossed: Found, plain: Found, spread: float, rule: float) -> str:
         f"{told}; up to {rule:.2f} of that is the rule for pairs never seen, so that luck and rule "
         "cannot be told apart"
     )
+
+
+def _unsupported(
+    problem: Problem, crossed: CrossFitted | None, names: Collection[str]
+) -> dict[str, float]:
+    """Mean probability of ever using a pair never seen, of each estimate by MB or CF."""
+    mass: dict[str, Floats] = {}
+    if crossed is not None:
+        mass["MB (cross-fitted)"] = crossed.unsupported_model_based
+        mass["CF (cross-fitted)"] = crossed.unsupported_counterfactual
+    by_model, by_path = (
+        [name for name in names if name.startswith(kind) and name not in mass]
+        for kind in ("MB", "CF")
+    )
+    if by_model:
+        unseen = unsupported_model_mass(
+            problem.episodes, problem.model, problem.target, horizon=problem.horizon
+        )
+        mass.update(dict.fromkeys(by_model, unseen))
+    if by_path:
+        unseen = unsupported_mass(
+            problem.episodes,
+            problem.model,
+            problem.target,
+            behavior=problem.behavior,
+            mechanism=problem.mechanism,
+            action_noise=problem.action_noise,
+            horizon=problem.horizon,
+        )
+        mass.update(dict.fromkeys(by_path, unseen))
+    return {name: float(values.mean()) for name, values in mass.items()}

@@ -81,7 +81,7 @@ class Learned:
     def wis(self, log: Episodes, behavior: Floats) -> float:
         """Weighted importance sampling of the target on a log; nan where no episode matches."""
         problem = make_problem(log, self.model, self.target, behavior=behavior)
-        return float(weighted(problem, np.ones((1, len(log))))[0])
+        return float(weighted(problem.logged, np.ones((1, len(log))))[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,7 +214,7 @@ def run_one_log(settings: Settings) -> OneLog:
     figure3 = _bootstrapped(
         {
             "Obs": _means(log.returns(), weights),
-            "WIS": weighted(problem, _with_point(weights)),
+            "WIS": weighted(problem.logged, _with_point(weights)),
             "MB": _means(new["MB"].returns(), weights),
             "CF": _means(draws.returns().mean(axis=1), weights),
             "True": _means(new["True"].returns(), weights),
