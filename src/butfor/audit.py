@@ -37,6 +37,7 @@ from butfor.audit_tables import (
     warnings_of,
     with_credible,
 )
+from butfor.audit_writing import write_frame
 from butfor.bounds import counterfactual_bounds
 from butfor.checks import check_policy, check_whole
 from butfor.counterfactual import (
@@ -176,7 +177,7 @@ class Audit:
         """
         with whole_folder(folder, marker=META, overwrite=overwrite, keep=REVIEW_FILES) as new:
             for name in TABLES:
-                getattr(self, name).to_parquet(new / f"{name}.parquet", index=False)
+                write_frame(new / f"{name}.parquet", getattr(self, name))
             write_arrays(new / MODEL, self._arrays())
             if self.clusters is not None:
                 write_arrays(new / CLUSTERS, self.clusters.arrays())
