@@ -19,6 +19,7 @@ from butfor.audit_folder import (
     META,
     MODEL,
     TABLES,
+    count_decisions,
     read_clusters,
     read_meta,
     read_model,
@@ -79,6 +80,7 @@ from butfor.variables import Floats
 
 REVIEWS = "reviews.sqlite"  # written by reviewers: survives when an audit is written again
 REVIEW_FILES = (REVIEWS, f"{REVIEWS}-wal", f"{REVIEWS}-shm")  # the last verdicts may be in these
+MOST_LOADED = 100_000  # episodes: of larger audits pages read those that they show
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +101,12 @@ class Audit:
     target: Floats  # [S, A]
     clusters: Clusters | None = None  # what the states are made of, if they are clusters
     latent_behavior: Floats | None = None  # [H, A] of a behaviour that saw the hidden state
+    decisions: NDArray[np.int64] | None = None  # [S, A] in the log, where not all of it was read
+
+    @property
+    def partial(self) -> bool:
+        """Whether there are episodes that were not read."""
+        return len(self.episodes) < int(self.meta["counts"]["episodes"])
 
     @property
     def flagged(self) -> pd.DataFrame:
@@ -175,6 +183,8 @@ class Audit:
 
         An existing audit is only replaced with `overwrite`, and its reviews are kept.
         """
+        if self.partial:
+            raise ValueError("only some of the episodes were read; load all of them to save them")
         with whole_folder(folder, marker=META, overwrite=overwrite, keep=REVIEW_FILES) as new:
             for name in TABLES:
                 write_frame(new / f"{name}.parquet", getattr(self, name))
@@ -185,30 +195,26 @@ class Audit:
         return Path(folder)
 
     @classmethod
-    def load(cls, folder: str | Path) -> Audit:
-        """Read an audit folder; one that is damaged is refused, with the file and what is wrong."""
+    def load(cls, folder: str | Path, *, shown: bool = False) -> Audit:
+        """Read an audit folder; one that is damaged is refused, with the file and what is wrong.
+
+        With `shown` only the flagged episodes and the controls are read, and their steps, which
+        then belong to positions among the episodes read: enough for a report and a review, whatever
+        the size of the log. `meta["counts"]` is about all episodes, and so is `decisions`.
+        """
         path = Path(folder)
-        missing = [
-            name
-            for name in (META, MODEL, *(f"{table}.parquet" for table in TABLES))
-            if not (path / name).is_file()
-        ]
-        if missing:
-            raise FileNotFoundError(
-                f"{path} is no audit: it has no {', '.join(missing)}; "
-                "give a folder that Audit.save or `butfor` wrote"
-            )
-        meta = read_meta(path / META)
+        meta = _read_meta(path)
         model, behavior, target, latent_behavior = read_model(path / MODEL, meta)
         clusters = read_clusters(path / CLUSTERS) if (path / CLUSTERS).is_file() else None
         return cls(
             meta=meta,
-            **read_tables(path, meta),
+            **read_tables(path, meta, shown=shown),
             model=model,
             behavior=behavior,
             target=target,
             clusters=clusters,
             latent_behavior=latent_behavior,
+            decisions=count_decisions(path, meta) if shown else None,
         )
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
@@ -217,6 +223,26 @@ class Audit:
         if self.latent_behavior is not None:
             stored["latent_behavior"] = self.latent_behavior
         return stored
+
+
+def load_for_readers(folder: str | Path) -> Audit:
+    """Read an audit folder for pages: of a large one the episodes that they show."""
+    count = _read_meta(Path(folder))["counts"]["episodes"]
+    return Audit.load(folder, shown=count > MOST_LOADED)
+
+
+def _read_meta(folder: Path) -> dict[str, Any]:
+    missing = [
+        name
+        for name in (META, MODEL, *(f"{table}.parquet" for table in TABLES))
+        if not (folder / name).is_file()
+    ]
+    if missing:
+        raise FileNotFoundError(
+            f"{folder} is no audit: it has no {', '.join(missing)}; "
+            "give a folder that Audit.save or `butfor` wrote"
+        )
+    return read_meta(folder / META)
 
 
 def run_audit(
