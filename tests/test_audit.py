@@ -2,13 +2,17 @@
 
 import json
 import os
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 import butfor as bf
 from butfor.audit import TABLES, Audit, run_audit
+from butfor.audit_writing import ROW_GROUP, TableWriter, write_frame
 from butfor.counterfactual import Counterfactuals, step_contributions
 from butfor.decomposition import check_decomposition, decompose
 from butfor.flags import (
@@ -511,6 +515,52 @@ def test_loading_says_what_is_missing(audit, tmp_path):
         Audit.load(folder)
     with pytest.raises(FileNotFoundError, match="is no audit"):
         Audit.load(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("pieces", [7, 100])
+def test_the_same_rows_give_the_same_bytes_however_they_come(pieces, tmp_path):
+    count = 2 * ROW_GROUP + 1000
+    row = np.arange(count)
+    frame = pd.DataFrame(
+        {
+            "id": [f"stay {number}" for number in row],
+            "state": (row % 7).astype(np.int32),
+            "reward": np.where(row % 5, row / 3, np.nan),
+            "survives": np.where(row < count - 500, "every mechanism", None),  # null late only
+            "level": pd.Categorical.from_codes(row % 3 - 1, ["low", "high"], ordered=True),
+        }
+    )
+    write_frame(tmp_path / "whole.parquet", frame)
+    whole = pa.Table.from_pandas(frame, preserve_index=False)
+    cuts = np.linspace(0, count, pieces + 1).astype(int)
+    with TableWriter(tmp_path / "pieces.parquet", whole.schema) as file:
+        for start, stop in pairwise(cuts):
+            some = frame.iloc[start:stop]
+            file.write(pa.Table.from_pandas(some, preserve_index=False))
+    written = (tmp_path / "whole.parquet").read_bytes()
+    assert written == (tmp_path / "pieces.parquet").read_bytes()
+    metadata = pa.parquet.read_metadata(tmp_path / "whole.parquet")
+    sizes = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
+    assert sizes == [ROW_GROUP, ROW_GROUP, 1000]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_are_read_back_as_pandas_would_have_written_them(audit, name, tmp_path):
+    for frame in (getattr(audit, name), getattr(audit, name)[:0]):
+        write_frame(tmp_path / "ours.parquet", frame)
+        frame.to_parquet(tmp_path / "theirs.parquet", index=False)
+        ours = pd.read_parquet(tmp_path / "ours.parquet")
+        pd.testing.assert_frame_equal(ours, pd.read_parquet(tmp_path / "theirs.parquet"))
+
+
+def test_rows_of_another_type_are_refused_and_the_file_is_closed(tmp_path):
+    path = tmp_path / "some.parquet"
+    with (
+        pytest.raises(pa.ArrowInvalid, match="Failed to parse"),
+        TableWriter(path, pa.schema({"id": pa.int64()})) as file,
+    ):
+        file.write(pa.table({"id": ["a"]}))
+    assert pa.parquet.read_metadata(path).num_rows == 0
 
 
 def test_meta_is_plain_json(audit):

@@ -7,7 +7,10 @@ import pytest
 
 import butfor as bf
 from butfor.diagnostics import calibration_table, diagnose, overlap_by_state, worst_light
+from butfor.diagnostics.calibration import group_sums, table_of_sums
 from butfor.diagnostics.lights import at_least, at_most
+from butfor.diagnostics.overlap import overlap_row
+from butfor.policy import action_counts
 from tests.builders import DEATH, HOME, patient_log, ward_log
 from tests.support import frequencies_agree
 
@@ -90,6 +93,12 @@ def test_overlap_of_a_random_target_is_the_probability_of_a_precedent():
     found = diagnose(ward_log(), bf.fit_mdp(ward_log()), target)
     np.testing.assert_allclose(values(found)["overlap"], 7.25 / 8, atol=1e-15)
     assert lights(found)["overlap"] == "amber"
+
+
+def test_overlap_follows_from_counts_alone(sepsis):
+    log, model, target = sepsis
+    row = diagnose(log, model, target).iloc[0]
+    assert overlap_row(action_counts(log), target) == tuple(row)
 
 
 def test_the_overlap_table_has_labels_of_states_and_actions():
@@ -255,6 +264,29 @@ def test_decisions_of_one_episode_count_as_one_draw():
     assert table["decisions"].tolist() == [100]
     assert table["episodes"].tolist() == [50]
     np.testing.assert_allclose(table["high"] - 0.5, 1.96 * np.sqrt(0.25 / 50), atol=1e-14)
+
+
+def test_sums_of_parts_of_a_log_add_up_to_the_table_of_the_whole():
+    rng = np.random.default_rng(1)
+    episode = np.sort(rng.integers(40, size=200))
+    predicted, happened = rng.random(200), (rng.random(40) < 0.4)[episode]
+    cuts = np.array([0.2, 0.5, 0.9, 2.0])  # the last group is empty
+    whole = group_sums(predicted, happened, episode, cuts)
+    parts = [
+        group_sums(predicted[mine], happened[mine], episode[mine], cuts)
+        for mine in (episode < 13, (episode >= 13) & (episode < 30), episode >= 30)
+    ]
+    np.testing.assert_allclose(sum(parts), whole, rtol=1e-12)
+    # by hand, the third group
+    mine = (predicted >= 0.5) & (predicted < 0.9)
+    count = np.bincount(episode[mine], minlength=40)
+    own = np.bincount(episode[mine], predicted[mine], minlength=40) / np.maximum(count, 1)
+    variance = (count**2 * own * (1 - own)).sum()
+    row = mine.sum(), (count > 0).sum(), predicted[mine].sum(), happened[mine].sum(), variance
+    np.testing.assert_allclose(whole[2], row, rtol=1e-12)
+    table = table_of_sums(whole)
+    assert table["group"].tolist() == [1, 2, 3, 4]
+    np.testing.assert_allclose(table["observed"], whole[:4, 3] / whole[:4, 0])
 
 
 def test_right_predictions_are_met_and_wrong_ones_are_not():

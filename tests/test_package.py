@@ -30,7 +30,7 @@ LAYERS = [
     ["counterfactual", "sepsis"],
     ["bounds", "steps", "decomposition", "flags", "ope", "folders", "figures", "targets", "io"],
     ["changes", "labels", "posterior"],
-    ["diagnostics", "audit_model", "audit_tables", "audit_folder"],
+    ["diagnostics", "audit_model", "audit_tables", "audit_folder", "audit_writing"],
     ["audit"],
     ["pages"],
     ["report"],

@@ -19,6 +19,7 @@ from butfor.audit_folder import (
     META,
     MODEL,
     TABLES,
+    count_decisions,
     read_clusters,
     read_meta,
     read_model,
@@ -39,6 +40,7 @@ from butfor.audit_tables import (
     warnings_of,
     with_credible,
 )
+from butfor.audit_writing import write_frame
 from butfor.bounds import counterfactual_bounds
 from butfor.checks import check_policy, check_whole
 from butfor.counterfactual import (
@@ -78,6 +80,7 @@ from butfor.variables import Floats
 
 REVIEWS = "reviews.sqlite"  # written by reviewers: survives when an audit is written again
 REVIEW_FILES = (REVIEWS, f"{REVIEWS}-wal", f"{REVIEWS}-shm")  # the last verdicts may be in these
+MOST_LOADED = 100_000  # episodes: of larger audits pages read those that they show
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +101,12 @@ class Audit:
     target: Floats  # [S, A]
     clusters: Clusters | None = None  # what the states are made of, if they are clusters
     latent_behavior: Floats | None = None  # [H, A] of a behaviour that saw the hidden state
+    decisions: NDArray[np.int64] | None = None  # [S, A] in the log, where not all of it was read
+
+    @property
+    def partial(self) -> bool:
+        """Whether there are episodes that were not read."""
+        return len(self.episodes) < int(self.meta["counts"]["episodes"])
 
     @property
     def flagged(self) -> pd.DataFrame:
@@ -174,48 +183,54 @@ class Audit:
 
         An existing audit is only replaced with `overwrite`, and its reviews are kept.
         """
+        if self.partial:
+            raise ValueError("only some of the episodes were read; load all of them to save them")
         with whole_folder(folder, marker=META, overwrite=overwrite, keep=REVIEW_FILES) as new:
-            for name in TABLES:
-                getattr(self, name).to_parquet(new / f"{name}.parquet", index=False)
-            write_arrays(new / MODEL, self._arrays())
+            tables = {name: getattr(self, name) for name in TABLES}
+            policies = {"behavior": self.behavior, "target": self.target}
+            if self.latent_behavior is not None:
+                policies["latent_behavior"] = self.latent_behavior
+            write_audit(new, tables, self.model, policies, self.meta)
             if self.clusters is not None:
                 write_arrays(new / CLUSTERS, self.clusters.arrays())
-            (new / META).write_text(json.dumps(self.meta, indent=2) + "\n")
         return Path(folder)
 
     @classmethod
-    def load(cls, folder: str | Path) -> Audit:
-        """Read an audit folder; one that is damaged is refused, with the file and what is wrong."""
+    def load(cls, folder: str | Path, *, shown: bool = False) -> Audit:
+        """Read an audit folder; one that is damaged is refused, with the file and what is wrong.
+
+        With `shown` only the flagged episodes and the controls are read, and their steps, which
+        then belong to positions among the episodes read: enough for a report and a review, whatever
+        the size of the log. `meta["counts"]` is about all episodes, and so is `decisions`.
+        """
         path = Path(folder)
-        missing = [
-            name
-            for name in (META, MODEL, *(f"{table}.parquet" for table in TABLES))
-            if not (path / name).is_file()
-        ]
-        if missing:
-            raise FileNotFoundError(
-                f"{path} is no audit: it has no {', '.join(missing)}; "
-                "give a folder that Audit.save or `butfor` wrote"
-            )
-        meta = read_meta(path / META)
+        meta = _read_meta(path)
         model, behavior, target, latent_behavior = read_model(path / MODEL, meta)
         clusters = read_clusters(path / CLUSTERS) if (path / CLUSTERS).is_file() else None
         return cls(
             meta=meta,
-            **read_tables(path, meta),
+            **read_tables(path, meta, shown=shown),
             model=model,
             behavior=behavior,
             target=target,
             clusters=clusters,
             latent_behavior=latent_behavior,
+            decisions=count_decisions(path, meta) if shown else None,
         )
 
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        """The model and the policies as arrays to be stored."""
-        stored = model_arrays(self.model) | {"behavior": self.behavior, "target": self.target}
-        if self.latent_behavior is not None:
-            stored["latent_behavior"] = self.latent_behavior
-        return stored
+
+def write_audit(
+    folder: Path,
+    tables: Mapping[str, pd.DataFrame],
+    model: TabularMDP | TabularPOMDP,
+    policies: Mapping[str, Floats],
+    meta: Mapping[str, Any],
+) -> None:
+    """Write files of an audit into a folder that is not yet anybody's."""
+    for name, table in tables.items():
+        write_frame(folder / f"{name}.parquet", table)
+    write_arrays(folder / MODEL, model_arrays(model) | dict(policies))
+    (folder / META).write_text(json.dumps(meta, indent=2) + "\n")
 
 
 def run_audit(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from butfor.checks import ROW_TOLERANCE, check_policy, check_size
 from butfor.io.arrays import read_arrays
 from butfor.io.cluster import Clusters
-from butfor.io.sources import read_columns
+from butfor.io.sources import count_rows, read_columns, read_pieces, read_rows
 from butfor.mdp import TabularMDP
 from butfor.pomdp.model import TabularPOMDP
 from butfor.variables import (
@@ -82,6 +83,8 @@ TABLES = {
     "courses": "id:any step:whole variable:text level:text probability:number world:text",
     "course_steps": "id:any step:whole mass:number evidence:number thin:number influence:number",
 }
+LONG = ("episodes", "steps")  # tables that grow with the log
+PLACES = "length:whole rank:whole control:flag"  # of all episodes, where few are read
 
 ROWS = {
     "start": "iu",
@@ -198,9 +201,22 @@ def _explained(path: Path, function: Any, *arguments: Any) -> Any:
 # tables
 
 
-def read_tables(folder: Path, meta: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
-    """Read all tables, and see that they are about the same episodes and steps."""
-    tables = {name: _read_table(folder / f"{name}.parquet", TABLES[name], meta) for name in TABLES}
+def read_tables(
+    folder: Path, meta: Mapping[str, Any], *, shown: bool = False
+) -> dict[str, pd.DataFrame]:
+    """Read all tables, and see that they are about the same episodes and steps.
+
+    With `shown` only the flagged episodes and controls of `episodes`, and their steps: of the
+    others no more than their number, lengths and ranks is looked at.
+    """
+    if shown:
+        tables = _read_shown(folder, meta)
+    else:
+        tables = {name: _read_table(folder / f"{name}.parquet", TABLES[name]) for name in LONG}
+        _check_places(folder / "episodes.parquet", tables["episodes"], meta)
+    for name in TABLES:
+        if name not in LONG:
+            tables[name] = _read_table(folder / f"{name}.parquet", TABLES[name])
     _check_episodes(folder / "episodes.parquet", tables["episodes"], meta)
     _check_cells(folder / "decomposition.parquet", tables["decomposition"], meta)
     _check_courses(folder / "courses.parquet", tables["courses"], meta)
@@ -219,22 +235,66 @@ def read_tables(folder: Path, meta: Mapping[str, Any]) -> dict[str, pd.DataFrame
     return tables
 
 
+def _read_shown(folder: Path, meta: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
+    """Read the flagged episodes, the controls and their steps, numbered anew."""
+    path, long = folder / "episodes.parquet", folder / "steps.parquet"
+    names = [column.partition(":")[0] for column in PLACES.split()]
+    every = _read_table(path, PLACES, partial(read_columns, names=names))
+    _check_places(path, every, meta)
+    chosen = np.flatnonzero((every["rank"] > 0) | every["control"])
+    rows = every["length"].to_numpy() + 1
+    ends = np.cumsum(rows)
+    found = _told(long, count_rows)
+    check(found == ends[-1], long, f"{found} rows, expected {ends[-1]}")
+    mine = [np.arange(ends[i] - rows[i], ends[i]) for i in chosen]
+    places = np.concatenate([np.empty(0, dtype=np.int64), *mine])
+    steps = _read_table(long, TABLES["steps"], partial(read_rows, rows=places))
+    steps["episode"] = pd.Index(chosen).get_indexer(steps["episode"])  # -1: none of them
+    episodes = _read_table(path, TABLES["episodes"], partial(read_rows, rows=chosen))
+    return {"episodes": episodes, "steps": steps}
+
+
+def count_decisions(folder: Path, meta: Mapping[str, Any]) -> NDArray[np.int64]:
+    """Count the decisions of all episodes by state and action, [S, A], some steps at a time."""
+    return np.asarray(_told(folder / "steps.parquet", partial(_count, sizes=_sizes(meta))))
+
+
+def _count(path: Path, sizes: tuple[int, int]) -> NDArray[np.int64]:
+    states, actions = sizes
+    counts = np.zeros(states * actions, dtype=np.int64)
+    for piece in read_pieces(path, ["state", "action"]):
+        state, action = (piece[name].to_numpy(dtype=np.float64) for name in ("state", "action"))
+        decided = (action >= 0) & (action < actions) & (state >= 0)
+        if not ((decided | (action == -1)) & (state >= -1) & (state < states)).all():
+            raise ValueError(f"{path}: a state or action that meta.json does not list")
+        pair = state[decided] * actions + action[decided]
+        counts += np.bincount(pair.astype(np.int64), minlength=len(counts))
+    return counts.reshape(states, actions)
+
+
 def _sizes(meta: Mapping[str, Any]) -> tuple[int, int]:
     return count_levels(variables_of(meta, "state")), count_levels(variables_of(meta, "action"))
 
 
-def _read_table(path: Path, columns: str, meta: Mapping[str, Any]) -> pd.DataFrame:
-    try:
-        table = read_columns(path)
-    except ValueError as error:
-        check(type(error) is not ValueError, path, str(error).removeprefix(f"{path}: "))
-        raise
+def _read_table(
+    path: Path, columns: str, read: Callable[[Path], pd.DataFrame] = read_columns
+) -> pd.DataFrame:
+    table: pd.DataFrame = _told(path, read)
     for column in columns.split():
         name, _, kind = column.partition(":")
         check(name in table, path, f"has no column {name!r}")
         right = len(table) == 0 or _is(kind, table[name])
         check(right, path, f"the column {name!r} has the type {table[name].dtype}, not {kind}")
     return table
+
+
+def _told(path: Path, read: Callable[[Path], Any]) -> Any:
+    """Read a file; what is wrong with it is said together with the remedy."""
+    try:
+        return read(path)
+    except ValueError as error:
+        check(type(error) is not ValueError, path, str(error).removeprefix(f"{path}: "))
+        raise
 
 
 def _is(kind: str, column: Any) -> bool:
@@ -258,10 +318,15 @@ def _check_range(path: Path, table: pd.DataFrame, name: str, low: int, high: int
         check(False, path, f"row {row}: {name} is {found}, outside {low}..{high}")
 
 
-def _check_episodes(path: Path, table: pd.DataFrame, meta: Mapping[str, Any]) -> None:
-    names = [*meta["outcomes"], meta["none"]]
+def _check_places(path: Path, table: pd.DataFrame, meta: Mapping[str, Any]) -> None:
     count = meta["counts"]["episodes"]
     check(len(table) == count > 0, path, f"{len(table)} rows, but meta.json counts {count}")
+    _check_range(path, table, "length", 1, meta["parameters"]["horizon"])
+    _check_range(path, table, "rank", 0, count)
+
+
+def _check_episodes(path: Path, table: pd.DataFrame, meta: Mapping[str, Any]) -> None:
+    names = [*meta["outcomes"], meta["none"]]
     for column in ("observed_outcome", "most_likely"):
         check(
             table[column].isin(names).all(),
@@ -269,10 +334,12 @@ def _check_episodes(path: Path, table: pd.DataFrame, meta: Mapping[str, Any]) ->
             f"{column} has a value that meta.json does not list",
         )
     for column in (*(f"p_{name}" for name in meta["outcomes"]), "p_none"):
-        right = column in table and _is("number", table[column])
+        right = column in table and (len(table) == 0 or _is("number", table[column]))
         check(right, path, f"has no column {column!r} of numbers")
-    _check_range(path, table, "length", 1, meta["parameters"]["horizon"])
-    _check_range(path, table, "rank", 0, count)
+    shown = table[(table["rank"] > 0) | table["control"]]
+    for column in ("low_any", "high_any", "low_stable", "high_stable", "survives"):
+        known = shown[column].notna().all()  # of the others it need not be worked out
+        check(known, path, f"{column} is missing where an episode is flagged or a control")
 
 
 def _check_cells(path: Path, table: pd.DataFrame, meta: Mapping[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -74,22 +75,51 @@ def check_calibration(
     """Judge the mean gap between predicted and observed shares, less what chance would make."""
     held = _predict(episodes, model, horizon, learn, seed)
     if held.problem:
-        sentence = f"Whether the model's predictions hold could not be told: {held.problem}."
-        return "calibration", float("nan"), "amber", sentence
-    table = _by_group(held)
+        return untold_row(held.problem)
+    return calibration_row(
+        _by_group(held),
+        bad_name(episodes.outcomes),
+        rate=float(held.happened.mean()),
+        decisions=held.decisions,
+        judged=len(held.predicted),
+        given=_is_given(model, learn),
+    )
+
+
+def untold_row(problem: str) -> Row:
+    """Return the row where calibration could not be told, and why."""
+    sentence = f"Whether the model's predictions hold could not be told: {problem}."
+    return "calibration", float("nan"), "amber", sentence
+
+
+def calibration_row(
+    table: pd.DataFrame, bad: str, *, rate: float, decisions: int, judged: int, given: bool
+) -> Row:
+    """Return the row that follows from a calibration table.
+
+    Parameters
+    ----------
+    bad
+        The bad outcome in words.
+    rate
+        Share of the decisions judged that it followed on.
+    decisions, judged
+        How many are in the log, and in the table.
+    given
+        Whether the model was not learned from the log.
+    """
     weight = (table["decisions"] / table["decisions"].sum()).to_numpy()
     gap = float(weight @ np.abs((table["predicted"] - table["observed"]).to_numpy()))
     chance = float(weight @ table["chance"].to_numpy())
-    rate = float(held.happened.mean())
     rarer = min(rate, 1 - rate)
     green, amber = (
         min(points, share * rarer) if rarer > 0 else points
         for points, share in zip(CALIBRATION, CALIBRATION_OF_RATE, strict=True)
     )
     light = at_most(gap - chance, (green, amber))
-    learned = "" if _is_given(model, learn) else ", learned from one half of the log,"
+    learned = "" if given else ", learned from one half of the log,"
     sentences = [
-        f'The model{learned} predicts "{held.bad}" in {"the other half" if learned else "the log"},'
+        f'The model{learned} predicts "{bad}" in {"the other half" if learned else "the log"},'
         f" under the care that was given, to within {100 * gap:.1f} percentage points on average "
         f"over {len(table)} group{'s' if len(table) > 1 else ''} of decisions (chance alone: about "
         f"{100 * chance:.1f}); it followed on {percent(rate)} of the decisions."
@@ -97,7 +127,7 @@ def check_calibration(
     if light != "red" and (chance > green or rarer == 0):
         light = "amber"  # a good model and a poor one would look alike
         sentences.append("That is too little to tell a good model from a poor one.")
-    left_out = 1 - len(held.predicted) / held.decisions
+    left_out = 1 - judged / decisions
     if left_out > 0:
         sentences.append(
             f"{percent(left_out).capitalize()} of the decisions are left out: their state is "
@@ -114,7 +144,6 @@ class _HeldOut:
     predicted: Floats  # [M] probability of the bad outcome
     happened: NDArray[np.bool_]  # [M]
     episode: NDArray[np.int64]  # [M]
-    bad: str  # the outcome in words
     decisions: int  # in the log
     problem: str  # why there are none, or ""
 
@@ -126,7 +155,7 @@ def _predict(
     log = episodes.truncate(horizon)
     predicted = np.full(len(log.state), np.nan)
     of_row = np.repeat(np.arange(len(log)), log.lengths)
-    bad = _bad_outcomes(log.outcomes)
+    bad = bad_outcomes(log.outcomes)
     problem = ""
     if not log.outcomes:
         problem = "the log names no outcomes"
@@ -137,7 +166,9 @@ def _predict(
         halves = split_halves(log, key)
         for learned_from, judged in (halves, halves[::-1]):
             half = episodes.select(learned_from)
-            table = _chance_of(bad, half, model, horizon, learn)
+            other = _model_of(half, model, learn)
+            practice = estimate_behavior(half, terminal=other.terminal)
+            table = bad_chances(other, practice, horizon, bad)
             mine = np.zeros(len(log), dtype=bool)
             mine[judged] = known[judged]
             rows = mine[of_row] & (action_counts(half).sum(axis=1) > 0)[log.state]
@@ -150,13 +181,13 @@ def _predict(
         predicted=predicted[rows],
         happened=happened[rows],
         episode=of_row[rows],
-        bad=" or ".join(o.name for o, worst in zip(log.outcomes, bad, strict=True) if worst),
         decisions=len(log.state),
         problem=problem,
     )
 
 
-def _bad_outcomes(outcomes: Sequence[Outcome]) -> NDArray[np.bool_]:
+def bad_outcomes(outcomes: Sequence[Outcome]) -> NDArray[np.bool_]:
+    """Say which outcomes are bad: those marked as such, else the one of lowest reward."""
     marked = np.array([outcome.bad for outcome in outcomes], dtype=bool)
     if marked.any() or not len(marked):
         return marked
@@ -164,43 +195,78 @@ def _bad_outcomes(outcomes: Sequence[Outcome]) -> NDArray[np.bool_]:
     return np.arange(len(reward)) == reward.argmin()
 
 
+def bad_name(outcomes: Sequence[Outcome]) -> str:
+    """Return the bad outcome in words."""
+    bad = bad_outcomes(outcomes)
+    return " or ".join(o.name for o, worst in zip(outcomes, bad, strict=True) if worst)
+
+
+def bad_chances(
+    model: TabularMDP, practice: Floats, horizon: int, bad: NDArray[np.bool_]
+) -> Floats:
+    """Probability of a bad outcome by steps left and state, under some practice, [T + 1, S]."""
+    tables = value_tables(model, practice, horizon=horizon)[1]
+    return np.asarray(tables[:, :, :-1][:, :, bad].sum(axis=2))
+
+
 def _is_given(model: TabularMDP, learn: Learn | None) -> bool:
     """Whether the model was not learned from a log, as far as one can know."""
     return learn is None and not model.counts.any()
 
 
-def _chance_of(
-    bad: NDArray[np.bool_], half: Episodes, given: TabularMDP, horizon: int, learn: Learn | None
-) -> Floats:
-    """Probability of a bad outcome by steps left and state, under the practice of a half."""
-    model = given
+def _model_of(half: Episodes, given: TabularMDP, learn: Learn | None) -> TabularMDP:
+    """Return the model to judge the other half by."""
     if learn is not None:
-        model = learn(half)[0]
-    elif not _is_given(given, learn):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # rewards that vary: they do not matter here
-            model = fit_mdp(half, terminal=given.terminal)
-    practice = estimate_behavior(half, terminal=model.terminal)
-    tables = value_tables(model, practice, horizon=horizon)[1]
-    return np.asarray(tables[:, :, :-1][:, :, bad].sum(axis=2))
+        return learn(half)[0]
+    if _is_given(given, learn):
+        return given
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # rewards that vary: they do not matter here
+        return fit_mdp(half, terminal=given.terminal)
 
 
 def _by_group(held: _HeldOut) -> pd.DataFrame:
     if len(held.predicted) == 0:
         return pd.DataFrame(columns=COLUMNS)
     cuts = np.unique(np.quantile(held.predicted, np.arange(1, GROUPS) / GROUPS))
-    group = np.searchsorted(cuts, held.predicted, side="right")
+    return table_of_sums(group_sums(held.predicted, held.happened, held.episode, cuts))
+
+
+def group_sums(
+    predicted: Floats, happened: NDArray[np.bool_], episode: NDArray[np.int64], cuts: Floats
+) -> Floats:
+    """Sum up decisions by the group of their prediction, [groups, 5]: see `group_rows`."""
+    group, rows = group_rows(predicted, happened, episode, cuts)
+    return np.stack([total_by(group, row, len(cuts) + 1) for row in rows.T], axis=1)
+
+
+def group_rows(
+    predicted: Floats, happened: NDArray[np.bool_], episode: NDArray[np.int64], cuts: Floats
+) -> tuple[NDArray[np.int64], Floats]:
+    """Return the group of each pair of episode and group, [m], and what is summed of it, [m, 5].
+
+    The columns are decisions, episodes, predictions, bad outcomes that happened, and the variance
+    of these if the predictions are right.
+    """
+    group = np.searchsorted(cuts, predicted, side="right")
+    groups = len(cuts) + 1
+    pair, place, count = np.unique(
+        episode * groups + group, return_inverse=True, return_counts=True
+    )
+    total = total_by(place, predicted, len(pair))
+    bad = total_by(place, happened.astype(np.float64), len(pair))
+    variance = np.maximum(total * (count - total), 0.0)
+    return pair % groups, np.stack([count, np.ones(len(pair)), total, bad, variance], axis=1)
+
+
+def table_of_sums(sums: Floats) -> pd.DataFrame:
+    """Return the calibration table that follows from `group_sums`; empty groups are left out."""
     rows = []
-    for number, place in enumerate(np.unique(group), start=1):
-        mine = np.flatnonzero(group == place)
-        predicted = held.predicted[mine]
-        mean = float(predicted.mean())
-        _, position, count = np.unique(held.episode[mine], return_inverse=True, return_counts=True)
-        own = total_by(position, predicted, len(count)) / count
-        variance = np.maximum(own * (1 - own), 0.0)  # of an episode's outcome
-        error = float(np.sqrt((count**2 * variance).sum()) / len(mine))
+    for number, row in enumerate(sums[sums[:, 0] > 0], start=1):
+        decisions, episodes, total, happened, variance = row.tolist()
+        mean, error = total / decisions, math.sqrt(variance) / decisions
         low, high = np.clip([mean - 1.96 * error, mean + 1.96 * error], 0.0, 1.0)
-        observed = float(held.happened[mine].mean())
+        observed = happened / decisions
         chance = np.sqrt(2 / np.pi) * error  # mean absolute value of a normal variable
-        rows.append((number, len(mine), len(count), mean, observed, low, high, chance))
+        rows.append((number, int(decisions), int(episodes), mean, observed, low, high, chance))
     return pd.DataFrame(rows, columns=COLUMNS)

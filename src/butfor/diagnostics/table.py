@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from butfor.counterfactual import Counterfactuals, counterfactual_outcomes
 from butfor.diagnostics.calibration import check_calibration
@@ -125,10 +125,11 @@ def diagnose(
         discount=discount,
         seed=seed,
     )
+    followers, effective = sizes("WIS", problem, None)
     rows = [
         check_overlap(episodes, problem.target),
-        _check_effective(problem),
-        _check_left(problem),
+        effective_row(len(problem), effective),
+        left_row(len(problem), followers),
         _check_rare(problem),
         _check_unsupported(problem),
         check_calibration(episodes, model, problem.horizon, learn, seed),
@@ -152,60 +153,17 @@ def diagnose_hidden(
         check_consistency(result, expected),
         check_entropy(posterior),
         check_shared_rows(walked),
-        _influence_row(walked),
+        _influence_of(walked),
     ]
     if not isinstance(target, FiniteController | LatentPolicy):
         rows.insert(0, check_overlap(result.episodes, as_array(target)))
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def _check_effective(problem: Problem) -> Row:
-    n = len(problem)
-    effective = sizes("WIS", problem, None)[1]
-    light = worst_light([at_least(effective, EPISODES), at_least(effective / n, EFFECTIVE)])
-    sentence = (
-        f"Weighted by how likely the policy makes them, the {n} episodes say as much about it as "
-        f"{effective:.1f} episodes of its own (effective sample size)."
-    )
-    return "effective sample size", effective / n, light, sentence
-
-
-def _check_left(problem: Problem) -> Row:
-    n = len(problem)
-    followers = sizes("WIS", problem, None)[0]
-    sentence = f"In all {n} episodes the policy might have done, to the end, what was done."
-    if followers < n:
-        sentence = (
-            f"{followers} of {n} episodes follow the policy to their end; in the others something "
-            "was done that it never does, and estimates by weighting leave them out."
-        )
-    return "episodes left", followers / n, at_least(followers, EPISODES), sentence
-
-
 def _check_rare(problem: Problem) -> Row:
-    occupancy = _occupancy(problem)
-    known = np.maximum(problem.model.counts, action_counts(problem.episodes))
-    value = float(occupancy[known < RARE].sum() / occupancy.sum())
-    sentence = (
-        f"{percent(value).capitalize()} of the decisions that the policy would face, in the model, "
-        f"rest on fewer than {RARE} logged transitions."
-    )
-    return "rare rows", value, at_most(value, RARE_ROWS), sentence
-
-
-def _occupancy(problem: Problem) -> Floats:
-    """Expected number of uses of each state and action by the target in the model, [S, A]."""
-    model = problem.model
-    first = problem.episodes.first_state
-    here = np.bincount(first, minlength=model.n_states) / len(first)
-    total = np.zeros_like(problem.target)
-    for _ in range(problem.horizon):
-        used = here[:, None] * problem.target
-        total += used
-        moved = used.ravel()[model.entry_row] * model.probability
-        reached = total_by(model.next_state, moved, model.n_states + len(model.outcomes))
-        here = reached[: model.n_states]
-    return total
+    first = np.bincount(problem.episodes.first_state, minlength=problem.model.n_states)
+    counts = action_counts(problem.episodes)
+    return rare_row(problem.model, problem.target, first, problem.horizon, counts)
 
 
 def _check_unsupported(problem: Problem) -> Row:
@@ -216,12 +174,7 @@ def _check_unsupported(problem: Problem) -> Row:
         behavior=problem.behavior,
         horizon=problem.horizon,
     )
-    value = float(mass.mean())
-    sentence = (
-        f"{percent(value).capitalize()} of the probability, on average over the episodes, runs "
-        "through states and actions never seen together; what follows there is a rule, not data."
-    )
-    return "unsupported mass", value, at_most(value, UNSUPPORTED), sentence
+    return unsupported_row(float(mass.mean()))
 
 
 def _check_influence(problem: Problem) -> Row:
@@ -233,14 +186,85 @@ def _check_influence(problem: Problem) -> Row:
         mechanism=problem.mechanism,
         horizon=problem.horizon,
     )
-    return _influence_row(found)
+    return _influence_of(found)
 
 
-def _influence_row(found: Steps) -> Row:
-    value, after = float(np.median(found.share_about)), float(np.median(found.share_after))
+def _influence_of(found: Steps) -> Row:
+    return influence_row(float(np.median(found.share_about)), float(np.median(found.share_after)))
+
+
+# the rows that follow from numbers
+
+
+def effective_row(n: int, effective: float) -> Row:
+    """Return the row on the effective sample size of n episodes."""
+    light = worst_light([at_least(effective, EPISODES), at_least(effective / n, EFFECTIVE)])
     sentence = (
-        f"In the median episode {percent(value)} of the steps under the policy are still about "
+        f"Weighted by how likely the policy makes them, the {n} episodes say as much about it as "
+        f"{effective:.1f} episodes of its own (effective sample size)."
+    )
+    return "effective sample size", effective / n, light, sentence
+
+
+def left_row(n: int, followers: int) -> Row:
+    """Return the row on those of n episodes that have any weight."""
+    sentence = f"In all {n} episodes the policy might have done, to the end, what was done."
+    if followers < n:
+        sentence = (
+            f"{followers} of {n} episodes follow the policy to their end; in the others something "
+            "was done that it never does, and estimates by weighting leave them out."
+        )
+    return "episodes left", followers / n, at_least(followers, EPISODES), sentence
+
+
+def rare_row(
+    model: TabularMDP,
+    target: Floats,
+    first: NDArray[np.int64],
+    horizon: int,
+    counts: NDArray[np.int64],
+) -> Row:
+    """Return the row on decisions that rest on few transitions.
+
+    `first` [S] are the episodes by first state, `counts` [S, A] the logged decisions.
+    """
+    occupancy = _occupancy(model, target, first, horizon)
+    known = np.maximum(model.counts, counts)
+    value = float(occupancy[known < RARE].sum() / occupancy.sum())
+    sentence = (
+        f"{percent(value).capitalize()} of the decisions that the policy would face, in the model, "
+        f"rest on fewer than {RARE} logged transitions."
+    )
+    return "rare rows", value, at_most(value, RARE_ROWS), sentence
+
+
+def _occupancy(model: TabularMDP, target: Floats, first: NDArray[np.int64], horizon: int) -> Floats:
+    """Expected number of uses of each state and action by the target in the model, [S, A]."""
+    here = first / first.sum()
+    total = np.zeros_like(target)
+    for _ in range(horizon):
+        used = here[:, None] * target
+        total += used
+        moved = used.ravel()[model.entry_row] * model.probability
+        reached = total_by(model.next_state, moved, model.n_states + len(model.outcomes))
+        here = reached[: model.n_states]
+    return total
+
+
+def unsupported_row(value: float) -> Row:
+    """Return the row on the mean probability of using a pair never seen."""
+    sentence = (
+        f"{percent(value).capitalize()} of the probability, on average over the episodes, runs "
+        "through states and actions never seen together; what follows there is a rule, not data."
+    )
+    return "unsupported mass", value, at_most(value, UNSUPPORTED), sentence
+
+
+def influence_row(about: float, after: float) -> Row:
+    """Return the row on medians: the share of steps about the episode, and of what comes after."""
+    sentence = (
+        f"In the median episode {percent(about)} of the steps under the policy are still about "
         f"that very episode, and {percent(after)} of what is earned comes when none is any more: "
         "that is what the model expects of anyone."
     )
-    return "influence", value, at_least(value, ABOUT), sentence
+    return "influence", about, at_least(about, ABOUT), sentence

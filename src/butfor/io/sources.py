@@ -14,11 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute
 import pyarrow.csv
 import pyarrow.parquet
+from numpy.typing import NDArray
 
 from butfor.io.coding import (
     EMPTY,
@@ -32,6 +34,7 @@ TEXT = pa.dictionary(pa.int32(), pa.string())
 # has more than ROWS rows and than ROWS_A_BYTE rows for each of its bytes, is no log.
 UNPACKED, TIMES = 32_000_000, 500
 ROWS, ROWS_A_BYTE = 1_000_000, 100
+PIECE = 2**17  # rows that are looked at together where a file is not read whole
 
 
 @dataclass(frozen=True)
@@ -221,7 +224,7 @@ def _read_csv(path: Path, needed: Mapping[str, str] | None, text: Collection[str
 def _read_parquet(path: Path, needed: Mapping[str, str] | None, text: Collection[str]) -> Any:
     names = pa.parquet.read_schema(path).names
     check_columns(str(path), names, needed)
-    return _unpack(path, names if needed is None else list(needed))[0]
+    return _unpack(path, names if needed is None else list(needed))
 
 
 def read_schema(path: Path) -> Any:
@@ -230,27 +233,84 @@ def read_schema(path: Path) -> Any:
         return pa.parquet.read_schema(path)
 
 
-def read_columns(path: Path) -> pd.DataFrame:
-    """Read a Parquet file that butfor wrote, in the types in which it was written."""
+def read_columns(path: Path, names: Sequence[str] | None = None) -> pd.DataFrame:
+    """Read a Parquet file that butfor wrote, in the types in which it was written.
+
+    With `names` only the columns of these names, as far as it has them.
+    """
     with _explained(path):
-        table, schema = _unpack(path, pa.parquet.read_schema(path).names)
-        try:
-            return table.cast(schema).to_pandas()
-        except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
-            raise pa.ArrowInvalid("what it says of its own columns is wrong") from None
+        schema = pa.parquet.read_schema(path)
+        wanted = [name for name in schema.names if names is None or name in names]
+        return _frame(_unpack(path, wanted), schema)
 
 
-def _unpack(path: Path, names: Sequence[str]) -> tuple[Any, Any]:
-    """Return columns whose text is stored once for equal cells, and the schema as written."""
+def read_pieces(path: Path, names: Sequence[str]) -> Iterator[pd.DataFrame]:
+    """Read some columns of such a file, some rows at a time."""
+    with _explained(path):
+        schema = pa.parquet.read_schema(path)
+        with _opened(path, names) as (file, words):
+            for batch in file.iter_batches(PIECE, columns=names):
+                table = pa.Table.from_batches([batch])
+                _check_table(path, table, words)
+                yield _frame(table, schema)
+
+
+def read_rows(path: Path, rows: NDArray[np.int64]) -> pd.DataFrame:
+    """Read some rows of such a file, given by rising number: only row groups that have any."""
+    with _explained(path):
+        schema = pa.parquet.read_schema(path)
+        with _opened(path, schema.names) as (file, words):
+            kept = [file.schema_arrow.empty_table()]
+            sizes = [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
+            ends = np.cumsum(sizes, dtype=np.int64)
+            for group in np.unique(np.searchsorted(ends, rows, side="right")).tolist():
+                start = int(ends[group] - sizes[group])
+                for batch in file.iter_batches(PIECE, row_groups=[group]):
+                    table = pa.Table.from_batches([batch])
+                    _check_table(path, table, words)
+                    stop = start + len(table)
+                    kept.append(table.take(rows[(rows >= start) & (rows < stop)] - start))
+                    start = stop
+        return _frame(pa.concat_tables(kept), schema)
+
+
+def count_rows(path: Path) -> int:
+    """Say how many rows a Parquet file has."""
+    with _explained(path):
+        return int(pa.parquet.read_metadata(path).num_rows)
+
+
+def _frame(table: Any, schema: Any) -> pd.DataFrame:
+    """Return a table as pandas has it, in the types of its file."""
+    try:
+        fields = [schema.field(name) for name in table.column_names]
+        return table.cast(pa.schema(fields, schema.metadata)).to_pandas()
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+        raise pa.ArrowInvalid("what it says of its own columns is wrong") from None
+
+
+def _unpack(path: Path, names: Sequence[str]) -> Any:
+    """Return columns whose text is stored once for equal cells."""
+    with _opened(path, names) as (file, words):
+        table = file.read(columns=names)
+    _check_table(path, table, words)
+    return table
+
+
+@contextmanager
+def _opened(path: Path, names: Sequence[str]) -> Iterator[tuple[Any, list[str]]]:
+    """Open a Parquet file so that text is stored once for equal cells; say which columns are."""
     schema = pa.parquet.read_schema(path)
     words = [name for name in names if is_text(schema.field(name).type)]
     with pa.parquet.ParquetFile(path, read_dictionary=words) as file:
         _check_metadata(path, file.metadata)
-        table = file.read(columns=names)
+        yield file, words
+
+
+def _check_table(path: Path, table: Any, words: Sequence[str]) -> None:
     table.validate(full=True)
     for name in words:
         _check_texts(path, table.column(name))
-    return table, schema
 
 
 def _check_metadata(path: Path, metadata: Any) -> None:

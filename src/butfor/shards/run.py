@@ -133,7 +133,8 @@ def audit_shards(
             },
             record=record,
         )
-        write_audit(folder, found.tables, setting.model, setting.behavior, setting.target, meta)
+        policies = {"behavior": setting.behavior, "target": setting.target}
+        write_audit(folder, found.tables, setting.model, policies, meta)
     parts.remove()
     return goal
 
