@@ -219,6 +219,20 @@ class Audit:
         )
 
 
+def _read_meta(folder: Path) -> dict[str, Any]:
+    missing = [
+        name
+        for name in (META, MODEL, *(f"{table}.parquet" for table in TABLES))
+        if not (folder / name).is_file()
+    ]
+    if missing:
+        raise FileNotFoundError(
+            f"{folder} is no audit: it has no {', '.join(missing)}; "
+            "give a folder that Audit.save or `butfor` wrote"
+        )
+    return read_meta(folder / META)
+
+
 def write_audit(
     folder: Path,
     tables: Mapping[str, pd.DataFrame],

@@ -20,7 +20,7 @@ from butfor.pomdp.model import TabularPOMDP
 from butfor.pomdp.policies import Policy
 from butfor.posterior import Credible
 from butfor.steps import Steps, walk_through
-from butfor.streams import episode_keys
+from butfor.streams import Keys, episode_keys, scramble
 from butfor.variables import Floats, Variable, count_levels, unravel
 
 CONTROLS = 0.25  # unflagged episodes to be read beside the flagged ones, for each of these
@@ -305,11 +305,20 @@ def count_controls(flagged: int) -> int:
 
 def choose_controls(rank: NDArray[np.int64], ids: NDArray[Any], seed: int) -> NDArray[np.bool_]:
     """Mark some unflagged episodes, by a hash of seed and id, to be read unmarked, [n]."""
-    keys = episode_keys(seed, ids, "controls")
+    return lowest_unflagged(rank, control_order(episode_keys(seed, ids, "shards")))
+
+
+def control_order(keys: Keys) -> Keys:
+    """Return numbers of which the lowest make controls, from the hashes of seed and id, [n]."""
+    return scramble(keys)
+
+
+def lowest_unflagged(rank: NDArray[np.int64], order: Keys) -> NDArray[np.bool_]:
+    """Mark a quarter as many as are flagged, of the others those lowest in order, [n]."""
     others = np.flatnonzero(rank == 0)
-    order = np.argsort(keys[others], kind="stable")
+    count = count_controls(int((rank > 0).sum()))
     control = np.zeros(len(rank), dtype=bool)
-    control[others[order[: count_controls(int((rank > 0).sum()))]]] = True
+    control[others[np.argsort(order[others], kind="stable")[:count]]] = True
     return control
 
 

@@ -57,6 +57,32 @@ def unsupported_model_mass(
     return np.asarray(ends[-1, episodes.first_state, -2])
 
 
+def unsupported_by_state(model: TabularMDP, target: ArrayLike, *, horizon: int) -> Floats:
+    """Probability that the target, in the model from each state, ever uses such a pair, [S]."""
+    return np.asarray(
+        value_tables(_mark_made_up(model, model.unseen), target, horizon=horizon)[1][-1, :, -2]
+    )
+
+
+def judge_with_support(
+    episodes, model, target, *, counts=None, discount=1.0, threads=None, **options
+):
+    from butfor.steps import walk_through
+
+    result = counterfactual_outcomes(
+        episodes, model, target, discount=discount, threads=threads, **options
+    )
+    walked = walk_through(episodes, model, target, counts=counts, threads=threads, **options)
+    return result, walked, unsupported_mass(episodes, model, target, **options)
+
+
+def outcomes_with_support(episodes, model, target, *, discount=1.0, threads=None, **options):
+    result = counterfactual_outcomes(
+        episodes, model, target, discount=discount, threads=threads, **options
+    )
+    return result, unsupported_mass(episodes, model, target, **options)
+
+
 def overlap_problems(problem: Problem, taken: ArrayLike | None = None) -> NDArray[np.int64]:
     """Visited states in which the target may take an action that was never taken there.
 
@@ -70,7 +96,11 @@ def overlap_problems(problem: Problem, taken: ArrayLike | None = None) -> NDArra
 
 def _mark_unseen(episodes: Episodes, model: TabularMDP) -> TabularMDP:
     """Copy the model with the outcome "unsupported", to which each row never seen leads."""
-    made_up = (model.unseen & (action_counts(episodes) == 0)).ravel()
+    return _mark_made_up(model, model.unseen & (action_counts(episodes) == 0))
+
+
+def _mark_made_up(model, pairs):
+    made_up = pairs.ravel()
     kept = ~made_up[model.entry_row]
     row = np.concatenate([model.entry_row[kept], np.flatnonzero(made_up)])
     order = np.argsort(row, kind="stable")  # entries of a row keep their order by label

@@ -1,4 +1,4 @@
-"""Logs too large for one machine's memory: counted and judged file by file, on one machine or many."""
+"""Logs too large for memory: counted and judged file by file, on one machine or many."""
 
 from butfor.shards.run import audit_shards
 from butfor.shards.workers import Cluster, Threads

@@ -10,10 +10,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.audit_tables import (
-    count_controls,
     count_pairs,
     course_tables,
     draw_table,
+    lowest_unflagged,
     shown_table,
     with_credible,
 )
@@ -121,7 +121,7 @@ def _show(
     """Choose what to show, and look at it closely."""
     log = candidates.log
     rank = candidates.ranks(setting.flags)
-    control = candidates.controls(rank, count_controls(int((rank > 0).sum())))
+    control = lowest_unflagged(rank, candidates.order)
     options: dict[str, Any] = {
         "behavior": setting.behavior,
         "mechanism": setting.mechanism,
@@ -214,9 +214,7 @@ def _diagnose(
         overlap_row(counts, setting.target),
         effective_row(facts.episodes, facts.effective),
         left_row(facts.episodes, facts.followers),
-        rare_row(
-            setting.model, setting.target, first.astype(np.int64), setting.horizon, counts
-        ),
+        rare_row(setting.model, setting.target, first.astype(np.int64), setting.horizon, counts),
         unsupported_row(facts.unsupported["CF"]),
         _calibration_row(calibration, steps, setting),
         influence_row(_median(gathered.counts["about"]), _median(gathered.counts["after"])),

@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from butfor.audit_tables import judged_table, step_table
+from butfor.audit_tables import control_order, judged_table, step_table
 from butfor.counterfactual import Counterfactuals
 from butfor.decomposition import cells_of, piece_columns
 from butfor.diagnostics.calibration import group_rows
@@ -23,7 +23,7 @@ from butfor.ope.support import judge_with_support, outcomes_with_support
 from butfor.shards.count import digest_log, half_of
 from butfor.shards.learn import Setting
 from butfor.shards.log import Shard, read_shard
-from butfor.streams import Keys, episode_keys, scramble
+from butfor.streams import Keys, episode_keys
 from butfor.variables import Floats
 
 GROUPS = 1000  # of episodes, by hash of their ids: resampled instead of single ones
@@ -95,13 +95,6 @@ class Candidates:
         rank = np.zeros(len(self.size), dtype=np.int64)
         rank[order] = np.arange(1, len(order) + 1)
         return rank
-
-    def controls(self, rank: NDArray[np.int64], count: int) -> NDArray[np.bool_]:
-        """Mark the controls among those that are not flagged, [m]."""
-        others = np.flatnonzero(rank == 0)
-        control = np.zeros(len(rank), dtype=bool)
-        control[others[np.argsort(self.order[others], kind="stable")[:count]]] = True
-        return control
 
 
 def judge_shard(shard: Shard, setting: Setting, threads: int) -> Judged:
@@ -226,7 +219,7 @@ def _candidates(log: Episodes, keys: Keys, result: Counterfactuals, setting: Set
     differs, size = flag_sizes(result)
     sizes = np.full(len(log), np.nan)
     sizes[differs] = size
-    everyone = Candidates(replace(log, side=None, side_variables=()), sizes, scramble(keys))
+    everyone = Candidates(replace(log, side=None, side_variables=()), sizes, control_order(keys))
     return everyone.best(setting.flags, setting.controls)
 
 

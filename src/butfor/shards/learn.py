@@ -23,7 +23,7 @@ from butfor.planning import policy_iteration, state_values
 from butfor.policy import behavior_of
 from butfor.scm.mechanism import Mechanism
 from butfor.shards.count import ACTION, HALF, STATE, Counts
-from butfor.variables import Floats, Integers, Outcome, Variable, project
+from butfor.variables import Floats, Integers, Variable, project
 
 BOTH = (0, 1)
 

@@ -1,4 +1,4 @@
-"""What shards gave, kept on disk until the audit is whole: a run that was stopped goes on from it."""
+"""What shards gave, kept on disk until the audit is whole, for a run that is stopped."""
 
 from __future__ import annotations
 
@@ -100,16 +100,13 @@ class Parts:
         """
         with np.load(self.folder / f"judge-{key}.npz", allow_pickle=False) as file:
             stored = {name: file[name] for name in file.files}
+        rows = {name: stored[name] for name in LOG} | {"id": loaded(stored["id"])}
         return Judged(
             episodes=self.table("episodes", key),
             steps=self.table("steps", key),
             sums={name: ExactSums(stored[f"sums_{name}"]) for name in SUMS},
             counts={name: stored[f"counts_{name}"] for name in COUNTS},
-            candidates=Candidates(
-                replace(like, **{name: stored[name] for name in LOG} | {"id": loaded(stored["id"])}),
-                stored["size"],
-                stored["order"],
-            ),
+            candidates=Candidates(replace(like, **rows), stored["size"], stored["order"]),
             digest=stored["digest"],
         )
 
@@ -153,5 +150,3 @@ def _save_table(path: Path, table: Any) -> None:
             writer.write_table(table.combine_chunks())
         file.flush()
         os.fsync(file.fileno())
-
-

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -121,9 +122,7 @@ def audit_shards(
             setting.model,
             parameters=_parameters(setting, chosen),
             seed=chosen.seed,
-            digest=digest_of_shards(
-                counts.digest, setting.model, setting.target, setting.behavior
-            ),
+            digest=digest_of_shards(counts.digest, setting.model, setting.target, setting.behavior),
             counts=found.counts,
             gap=found.gap,
             seconds={
@@ -165,9 +164,11 @@ class _Run:
         if len(wrong) == 1:
             raise wrong[0][1]
         if wrong:
-            told = "\n".join(str(error) for _, error in sorted(wrong, key=lambda w: w[0].path)[:TOLD])
-            more = f"\n… and {len(wrong) - TOLD} more" if len(wrong) > TOLD else ""
-            raise ValueError(f"{len(wrong)} of {len(self.shards)} files cannot be used:\n{told}{more}")
+            wrong.sort(key=lambda pair: pair[0].path)
+            told = [str(error) for _, error in wrong[:TOLD]]
+            more = [f"… and {len(wrong) - TOLD} more"] if len(wrong) > TOLD else []
+            head = f"{len(wrong)} of {len(self.shards)} files cannot be used:"
+            raise ValueError("\n".join([head, *told, *more]))
 
     def count_keys(self) -> list[str]:
         """Names of the parts of the first pass."""
@@ -215,9 +216,10 @@ def _add_up(run: _Run) -> tuple[Counts, list[Any]]:
     for shard, key in zip(run.shards, run.count_keys(), strict=True):
         part = run.parts.read_counted(key)
         if total is not None and part.counts.text != total.text:
-            kinds = ("whole numbers", "text") if total.text else ("text", "whole numbers")
+            kind = "text" if part.counts.text else "whole numbers"
             raise ValueError(
-                f"{shard.path}: the episodes are {kinds[0]}, in other files {kinds[1]}; convert them"
+                f"{shard.path}: the names of episodes are {kind}, which they are not in the files "
+                "before it; convert them"
             )
         total = part.counts if total is None else total.add(part.counts)
         sample += part.ids[::SAMPLED].tolist()
@@ -229,7 +231,7 @@ def _refuse_split(run: _Run, episodes: int) -> None:
     """Refuse a log of which an episode is in two shards."""
     keys, ranges = run.count_keys(), -(-episodes // MOST_KEYS)
     edges = [number * 2**64 // ranges for number in range(ranges + 1)]
-    for low, high in zip(edges[:-1], edges[1:], strict=True):
+    for low, high in pairwise(edges):
         found, of_shard = [], []
         for number, key in enumerate(keys):
             mine = run.parts.read_keys(key)
@@ -260,9 +262,7 @@ def _make_setting(tally: Tally, chosen: Choices, types: dict[str, Any]) -> Setti
     model = tally.fit(*BOTH, **rules)
     horizon = counts.longest if evaluation.horizon is None else evaluation.horizon
     if chosen.learned:
-        planned = policy_iteration(
-            model.with_labels(None), discount=evaluation.planning_discount
-        )
+        planned = policy_iteration(model.with_labels(None), discount=evaluation.planning_discount)
         target = planned
     else:
         target = chosen.given_target(tally.example())
@@ -307,5 +307,3 @@ def _parameters(setting: Setting, chosen: Choices) -> dict[str, Any]:
         "draws": chosen.draws,
         "credible": None,
     }
-
-
