@@ -29,12 +29,13 @@ LAYERS = [
     ["task", "pomdp"],
     ["counterfactual", "sepsis"],
     ["bounds", "steps", "decomposition", "flags", "ope", "folders", "figures", "targets", "io"],
-    ["changes", "labels", "posterior"],
+    ["changes", "labels", "posterior", "choices"],
     ["diagnostics", "audit_model", "audit_tables", "audit_folder", "audit_writing"],
     ["audit"],
     ["pages"],
     ["report"],
-    ["demo", "studies", "own_log", "review"],
+    ["demo", "studies", "shards", "review"],
+    ["own_log"],
     ["cli"],
 ]
 HOMES = {
@@ -49,6 +50,7 @@ HOMES = {
     "markupsafe": {"report"},
     "sklearn": {"io"},
     "networkx": {"scm"},
+    "distributed": {"shards"},
     "sqlite3": {"review"},
     "fastapi": {"review"},
     "starlette": {"review"},

@@ -50,6 +50,7 @@ class Columns:
                 f"the matrix has shape {matrix.shape}, expected {expected} columns for {steps} "
                 "steps"
             )
-        single = zip(SINGLE, matrix[:, :count].T, strict=True)
-        stepped = zip(STEPPED, np.split(matrix[:, count:], len(STEPPED), axis=1), strict=True)
-        return cls(**dict(single), **dict(stepped), powers=powers, seed=seed)
+        parts = [*matrix[:, :count].T, *np.split(matrix[:, count:], len(STEPPED), axis=1)]
+        # apart, as a problem has them: strides decide in which order products are summed
+        named = zip((*SINGLE, *STEPPED), map(np.ascontiguousarray, parts), strict=True)
+        return cls(**dict(named), powers=powers, seed=seed)
