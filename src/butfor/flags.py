@@ -35,7 +35,7 @@ def flag_sizes(result: Counterfactuals) -> tuple[NDArray[np.int64], Floats]:
     Differences equal up to rounding are equal.
     """
     differs = np.flatnonzero(result.most_likely != result.episodes.outcome)
-    return differs, np.round(np.abs(result.difference[differs]), 9)
+    return differs, np.asarray(np.round(np.abs(result.difference[differs]), 9), dtype=np.float64)
 
 
 def target_actions(log: Episodes, target: Floats, behavior: Floats, *, shared: bool) -> Floats:

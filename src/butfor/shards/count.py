@@ -65,10 +65,10 @@ class Counts:
     @classmethod
     def from_arrays(cls, stored: Mapping[str, NDArray[Any]]) -> Counts:
         """Undo `arrays`."""
-        numbers = dict(zip(NUMBERS, stored["numbers"].tolist(), strict=True))
+        given: dict[str, Any] = dict(zip(NUMBERS, stored["numbers"].tolist(), strict=True))
+        given |= {name: stored[name] for name in ARRAYS} | {"text": bool(given["text"])}
         return cls(
-            **(numbers | {"text": bool(numbers["text"])}),
-            **{name: stored[name] for name in ARRAYS},
+            **given,
             reward=ExactSums(stored["reward"]),
             last_reward=ExactSums(stored["last_reward"]),
             complete=frozenset(stored["complete"].tolist()),

@@ -169,7 +169,7 @@ def _show(
 def _columns(sums: Floats, setting: Setting) -> tuple[Columns, dict[str, Floats]]:
     """Return what estimators sum and what else was summed, a row a group that has episodes."""
     count = sums.shape[1] - len(EXTRA)
-    powers = setting.discount ** np.arange(setting.horizon)
+    powers = np.asarray(setting.discount ** np.arange(setting.horizon), dtype=np.float64)
     held = sums[:, 0] > 0  # the first column is the number of episodes
     columns = Columns.from_matrix(sums[held, :count], powers, setting.seed)
     return columns, dict(zip(EXTRA, sums[held, count:].T, strict=True))

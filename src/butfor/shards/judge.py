@@ -66,7 +66,7 @@ class Candidates:
 
     def join(self, other: Candidates) -> Candidates:
         """Return both together."""
-        rows = {
+        rows: dict[str, Any] = {
             name: np.concatenate([getattr(self.log, name), getattr(other.log, name)])
             for name in LOG
         }

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -84,9 +85,9 @@ class Parts:
     def write_judged(self, key: str, judged: Judged) -> None:
         """Keep what judging a shard gave; its tables first, so that the rest tells of them."""
         for name in ("episodes", "steps"):
-            table = getattr(judged, name)
-            self._write(f"{name}-{key}.arrow", lambda path, table=table: _save_table(path, table))
-        arrays = {f"sums_{name}": judged.sums[name].limbs for name in SUMS}
+            save = partial(_save_table, table=getattr(judged, name))
+            self._write(f"{name}-{key}.arrow", save)
+        arrays: dict[str, Any] = {f"sums_{name}": judged.sums[name].limbs for name in SUMS}
         arrays |= {f"counts_{name}": judged.counts[name] for name in COUNTS}
         some = judged.candidates
         arrays |= {name: getattr(some.log, name) for name in LOG} | {"digest": judged.digest}

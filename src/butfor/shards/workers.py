@@ -12,7 +12,6 @@ import butfor
 from butfor.checks import check_whole
 from butfor.shards.log import Shard
 
-RETRIES = 3  # of a shard whose worker was lost
 AHEAD = 2  # shards that wait for each thread of a cluster
 
 Work = Callable[..., Any]  # (shard, threads=..., and what all shards share) -> what it gives
@@ -65,46 +64,54 @@ class Cluster:
 
     def __init__(self, address: str | None = None, *, workers: int | None = None) -> None:
         try:
-            import distributed  # noqa: PLC0415  an extra, and slow to load
+            import distributed  # noqa: PLC0415  an optional extra, and slow to load
         except ImportError:
             raise ValueError(
                 "Dask is not installed; install butfor with it: pip install 'butfor[dask]'"
             ) from None
-        self._local = None
+        self._dask = distributed
+        self._own = None
         if address is None:
-            count = check_whole(workers, "--local-cluster", 1, "a whole number of workers")
-            self._local = distributed.LocalCluster(
+            count = check_whole(workers, "workers", 1, "a whole number")
+            self._own = distributed.LocalCluster(
                 n_workers=count, threads_per_worker=1, dashboard_address=None, host="127.0.0.1"
             )
         try:
-            self.client = distributed.Client(self._local or address, timeout="10s")
-        except (OSError, TimeoutError, ValueError) as error:
-            raise ValueError(f"--scheduler {address}: cannot be reached ({error})") from None
-        self._check_versions()
+            self.client = distributed.Client(self._own or address, timeout="10s")
+            self._check_workers()
+        except (OSError, TimeoutError) as error:
+            raise ValueError(
+                f"the Dask cluster {address or 'on this machine'} cannot be reached or has no "
+                f"workers ({error or type(error).__name__}); see whether it is up"
+            ) from None
 
     def run(self, work: Work, shards: Sequence[Shard], shared: Mapping[str, Any]) -> Iterator[Done]:
-        """Send shards to the cluster, never many more than it works on; lost ones are tried again.
+        """Send shards to the cluster, not many more than it works on at a time.
 
-        What shards share is sent once to each worker.
+        Dask does those of lost workers again. What shards share is sent as work of its own, so that
+        this too can be done again.
         """
-        import distributed  # noqa: PLC0415
-
-        sent = self.client.scatter(dict(shared), broadcast=True, hash=False)
+        sent = self.client.submit(dict, shared, pure=False)
         waiting = list(reversed(shards))
         running: dict[str, Shard] = {}
-        done = distributed.as_completed()
+        done = self._dask.as_completed()
 
         def send() -> None:
             shard = waiting.pop()
-            future = self.client.submit(_work, work, shard, sent, pure=False, retries=RETRIES)
+            future = self.client.submit(_work, work, shard, sent, pure=False)
             running[future.key] = shard
             done.add(future)
 
-        size = max(1, sum(self.client.nthreads().values())) * AHEAD
-        for _ in range(min(size, len(waiting))):
+        for _ in range(min(self._threads() * AHEAD, len(waiting))):
             send()
         for future in done:
             shard = running.pop(future.key)
+            error = future.exception()
+            if isinstance(error, self._dask.KilledWorker):
+                raise ValueError(
+                    f"{shard.path}: its workers were lost again and again, which happens where "
+                    "they have too little memory; give them more, or write smaller files"
+                )
             yield shard, _outcome(future)
             future.release()
             if waiting:
@@ -113,13 +120,15 @@ class Cluster:
     def close(self) -> None:
         """Leave the cluster; end it if it was started here."""
         self.client.close()
-        if self._local is not None:
-            self._local.close()
+        if self._own is not None:
+            self._own.close()
 
-    def _check_versions(self) -> None:
+    def _threads(self) -> int:
+        return sum(self.client.nthreads().values())
+
+    def _check_workers(self) -> None:
         """Refuse workers with another butfor: results would not be the same."""
-        if not self.client.nthreads():
-            self.client.wait_for_workers(1, timeout=60)
+        self.client.wait_for_workers(1, timeout=60)
         for worker, version in self.client.run(_version).items():
             if version != butfor.__version__:
                 self.close()
