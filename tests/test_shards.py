@@ -157,9 +157,7 @@ def test_a_worker_that_is_killed_changes_nothing(cluster, shards, study, plain, 
         if done > 3 and victims:
             os.kill(victims.pop(), signal.SIGKILL)
 
-    out = audit_shards(
-        shards["hundred"], study, tmp_path / "audit", workers=cluster, progress=kill
-    )
+    out = audit_shards(shards["hundred"], study, tmp_path / "audit", workers=cluster, progress=kill)
     assert not victims
     check_same(out, plain)
 
@@ -198,12 +196,12 @@ class Counting:
 def test_what_is_whole_is_not_done_again(shards, study, plain, tmp_path):
     out = tmp_path / "audit"
     with pytest.raises(KeyboardInterrupt):
-        audit_shards(shards["ten"], study, out, workers=Stopping(4))
+        audit_shards(shards["ten"], study, out, workers=Stopping(14))
     assert not out.exists()
     assert parts_folder(out).is_dir()
     counting = Counting()
     audit_shards(shards["ten"], study, out, workers=counting, resume=True)
-    assert counting.done == [6, 10]
+    assert counting.done == [0, 6, 10]
     check_same(out, plain)
     assert not parts_folder(out).exists()
 
@@ -211,12 +209,12 @@ def test_what_is_whole_is_not_done_again(shards, study, plain, tmp_path):
 def test_an_unfinished_run_is_neither_lost_nor_taken_for_another(shards, study, tmp_path):
     out = tmp_path / "audit"
     with pytest.raises(KeyboardInterrupt):
-        audit_shards(shards["ten"], study, out, workers=Stopping(2))
+        audit_shards(shards["ten"], study, out, workers=Stopping(22))
     with pytest.raises(FileExistsError, match="--resume"):
         audit_shards(shards["ten"], study, out)
     counting = Counting()
     audit_shards(shards["ten"], study, out, Choices(seed=1), workers=counting, resume=True)
-    assert counting.done == [10, 10]  # another seed, other halves
+    assert counting.done == [0, 10, 10]  # another seed, other halves
     assert Audit.load(out, shown=True).meta["seed"] == 1
 
 
@@ -224,11 +222,11 @@ def test_a_file_that_changed_is_counted_anew(log, study, tmp_path):
     folder = write_shards(log, tmp_path / "log", np.array_split(np.arange(EPISODES), 5))
     out = tmp_path / "audit"
     with pytest.raises(KeyboardInterrupt):
-        audit_shards(folder, study, out, workers=Stopping(7))
+        audit_shards(folder, study, out, workers=Stopping(12))
     write_episodes(log.select(np.arange(10)), folder / "part-000.parquet", tmp_path / "s.toml")
     counting = Counting()
     audit_shards(folder, study, out, workers=counting, resume=True)
-    assert counting.done == [1, 5]
+    assert counting.done == [1, 1, 5]
     assert len(Audit.load(out).episodes) == EPISODES - 60 + 10
 
 
@@ -300,7 +298,7 @@ def test_damaged_files_are_named_together(log, study, tmp_path):
         path = folder / name
         whole = path.read_bytes()
         path.write_bytes(whole[: len(whole) // 3] + b"\0" * 40 + whole[len(whole) // 3 + 40 :])
-    with pytest.raises(ValueError, match="part-00[13].parquet"):
+    with pytest.raises(ValueError, match=r"2 of 5 files cannot be used(.|\n)*part-001(.|\n)*part-003"):
         audit_shards(folder, study, tmp_path / "audit")
     assert not (tmp_path / "audit").exists()
     for name in ("part-001.parquet", "part-003.parquet"):
@@ -331,7 +329,7 @@ def test_files_with_other_columns_or_types_are_refused(log, study, tmp_path):
     last = folder / "part-002.parquet"
     whole = last.read_bytes()
     rewrite(last, lambda table: table.drop_columns("outcome"))
-    with pytest.raises(ValueError, match="part-002.parquet: columns are missing"):
+    with pytest.raises(ValueError, match=r"part-002\.parquet: columns are missing"):
         audit_shards(folder, study, tmp_path / "audit")
     last.write_bytes(whole)
     names = pq.read_table(last).column_names
@@ -386,5 +384,3 @@ def test_memory_does_not_grow_with_the_number_of_shards(log, study, tmp_path):
     few, many = peak(5), peak(40)
     steps = 35 * len(log.state)
     assert many - few < 60 * steps  # less than the rows of the further shards alone would take
-
-

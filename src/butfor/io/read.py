@@ -113,12 +113,25 @@ def read_log(
     return _assemble(log, study, rows, kept, ids, clusterer or _fitted)
 
 
-def _code_rows(log: Log, study: Study, problems: Problems) -> tuple[Rows, NDArray[Any]]:
-    """Return the rows as codes, sorted, with the outcome of each episode; and the ids."""
+def read_ids(source: Any, study: Study) -> NDArray[Any]:
+    """Read the names of all episodes of a log, and nothing else of it."""
+    named = study.columns
+    needed = {named.episode: "[columns] episode"}
+    return _identify(load_log(source, needed, study.text_columns()), study)[1]
+
+
+def _identify(log: Log, study: Study) -> tuple[Index, NDArray[Any]]:
+    """Return the number of each row's episode, and the ids in the order of these numbers."""
     named = study.columns
     kept_as = named.episode_type or ("text" if log.is_text(named.episode) else None)
     text = None if kept_as is None else kept_as == "text"
-    episode, ids = _code(log, named.episode, partial(identify, text=text))
+    return _code(log, named.episode, partial(identify, text=text))
+
+
+def _code_rows(log: Log, study: Study, problems: Problems) -> tuple[Rows, NDArray[Any]]:
+    """Return the rows as codes, sorted, with the outcome of each episode; and the ids."""
+    named = study.columns
+    episode, ids = _identify(log, study)
     time, wrong_time = None, None
     if named.time is not None:
         time, wrong_time, dated = _code(log, named.time, read_times)

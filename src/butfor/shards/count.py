@@ -21,7 +21,7 @@ from butfor.variables import Floats
 HALF, STATE, ACTION = 62, 38, 24
 MOST_STATES, MOST_ACTIONS = 1 << 23, 1 << 14
 Arrays = dict[str, NDArray[Any]]
-NUMBERS = ("episodes", "steps", "longest", "states", "actions", "text")
+NUMBERS = ("episodes", "steps", "longest", "states", "actions")
 ARRAYS = ("keys", "number", "low", "high", "first", "ends", "digest")
 
 
@@ -38,7 +38,6 @@ class Counts:
     longest: int
     states: int  # as many as the study says, or as are in use
     actions: int
-    text: bool  # whether ids are text
     keys: Offsets  # [E] transitions, packed, increasing
     number: NDArray[np.int64]  # [E] how often each was logged
     reward: ExactSums  # [E, 1]
@@ -66,7 +65,7 @@ class Counts:
     def from_arrays(cls, stored: Mapping[str, NDArray[Any]]) -> Counts:
         """Undo `arrays`."""
         given: dict[str, Any] = dict(zip(NUMBERS, stored["numbers"].tolist(), strict=True))
-        given |= {name: stored[name] for name in ARRAYS} | {"text": bool(given["text"])}
+        given |= {name: stored[name] for name in ARRAYS}
         return cls(
             **given,
             reward=ExactSums(stored["reward"]),
@@ -98,7 +97,6 @@ class Counts:
             longest=max(self.longest, other.longest),
             states=states,
             actions=max(self.actions, other.actions),
-            text=self.text,
             keys=keys,
             number=number,
             reward=reward,
@@ -116,16 +114,7 @@ class Counts:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Counted:
-    """The counts of one shard, and whose they are."""
-
-    counts: Counts
-    ids: NDArray[Any]  # [n] in order
-    keys: Keys  # [n] a hash of each
-
-
-def count_shard(shard: Shard, study: Study, seed: int, threads: int = 1) -> Counted:
+def count_shard(shard: Shard, study: Study, seed: int, threads: int = 1) -> Counts:
     """Count the transitions of a shard."""
     reading = read_shard(shard, study)
     log = reading.episodes
@@ -155,13 +144,12 @@ def count_shard(shard: Shard, study: Study, seed: int, threads: int = 1) -> Coun
     ended = np.flatnonzero(log.outcome >= 0)
     last = log.offsets[1:][ended] - 1
     last_reward.add(log.outcome[ended].astype(np.int64), log.reward[last][:, None])
-    counts = Counts(
+    return Counts(
         episodes=len(log),
         steps=len(log.state),
         longest=int(log.lengths.max()),
         states=log.n_states,
         actions=log.n_actions,
-        text=log.id.dtype == object,
         keys=distinct,
         number=number.astype(np.int64),
         reward=reward,
@@ -174,7 +162,6 @@ def count_shard(shard: Shard, study: Study, seed: int, threads: int = 1) -> Coun
         done=reading.done,
         digest=digest_log(log, keys),
     )
-    return Counted(counts, log.id, keys)
 
 
 def half_of(keys: Keys) -> NDArray[np.int64]:

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from butfor.io.read import Reading, read_log
+from butfor.io.read import Reading, read_ids, read_log
 from butfor.io.sections import Study
 from butfor.io.sources import PARQUET, check_columns, find_files, read_schema
 
@@ -75,6 +76,11 @@ def check_alike(shards: Sequence[Shard], study: Study) -> dict[str, Any]:
                 )
             told.setdefault(name, shard.name)
     return types
+
+
+def list_shard(shard: Shard, study: Study, threads: int = 1) -> NDArray[Any]:
+    """Return the names of the episodes of a shard, in order."""
+    return np.sort(read_ids(shard.path, study))
 
 
 def read_shard(shard: Shard, study: Study) -> Reading:

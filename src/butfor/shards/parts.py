@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from butfor.episodes import Episodes
 from butfor.exact import ExactSums
 from butfor.folders import check_free
-from butfor.shards.count import Counted, Counts
+from butfor.shards.count import Counts
 from butfor.shards.judge import COUNTS, LOG, SUMS, Candidates, Judged
 
 MARKER = "unfinished.txt"
@@ -65,22 +65,21 @@ class Parts:
         """Take the folder away."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def write_counted(self, key: str, counted: Counted) -> None:
+    def write_ids(self, key: str, ids: NDArray[Any]) -> None:
+        """Keep the names of a shard's episodes."""
+        self._write(f"ids-{key}.npz", partial(_save, arrays={"ids": storable(ids)}))
+
+    def read_ids(self, key: str) -> NDArray[Any]:
+        """Return the names of a shard's episodes, in order."""
+        return loaded(self._read(f"ids-{key}.npz")["ids"])
+
+    def write_counts(self, key: str, counts: Counts) -> None:
         """Keep what a shard counted."""
-        arrays = counted.counts.arrays()
-        arrays |= {"ids": storable(counted.ids), "id_keys": counted.keys}
-        self._write(f"count-{key}.npz", lambda path: _save(path, arrays))
+        self._write(f"count-{key}.npz", partial(_save, arrays=counts.arrays()))
 
-    def read_counted(self, key: str) -> Counted:
+    def read_counts(self, key: str) -> Counts:
         """Return what a shard counted."""
-        with np.load(self.folder / f"count-{key}.npz", allow_pickle=False) as file:
-            stored = {name: file[name] for name in file.files}
-        return Counted(Counts.from_arrays(stored), loaded(stored["ids"]), stored["id_keys"])
-
-    def read_keys(self, key: str) -> Any:
-        """Return the hashes of the ids of a shard."""
-        with np.load(self.folder / f"count-{key}.npz", allow_pickle=False) as file:
-            return file["id_keys"]
+        return Counts.from_arrays(self._read(f"count-{key}.npz"))
 
     def write_judged(self, key: str, judged: Judged) -> None:
         """Keep what judging a shard gave; its tables first, so that the rest tells of them."""
@@ -92,15 +91,14 @@ class Parts:
         some = judged.candidates
         arrays |= {name: getattr(some.log, name) for name in LOG} | {"digest": judged.digest}
         arrays |= {"id": storable(some.log.id), "size": some.size, "order": some.order}
-        self._write(f"judge-{key}.npz", lambda path: _save(path, arrays))
+        self._write(f"judge-{key}.npz", partial(_save, arrays=arrays))
 
     def read_judged(self, key: str, like: Episodes) -> Judged:
         """Return what judging a shard gave; the tables are not read, but looked at.
 
         `like` is a log with the variables of all shards.
         """
-        with np.load(self.folder / f"judge-{key}.npz", allow_pickle=False) as file:
-            stored = {name: file[name] for name in file.files}
+        stored = self._read(f"judge-{key}.npz")
         rows = {name: stored[name] for name in LOG} | {"id": loaded(stored["id"])}
         return Judged(
             episodes=self.table("episodes", key),
@@ -115,6 +113,10 @@ class Parts:
         """Return a table of a part as it lies on the disk."""
         with pa.memory_map(str(self.folder / f"{name}-{key}.arrow")) as file:
             return pa.ipc.open_file(file).read_all()
+
+    def _read(self, name: str) -> dict[str, NDArray[Any]]:
+        with np.load(self.folder / name, allow_pickle=False) as file:
+            return {array: file[array] for array in file.files}
 
     def _write(self, name: str, write: Callable[[Path], None]) -> None:
         """Write a file under another name first: it is there whole or not at all."""

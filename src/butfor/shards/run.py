@@ -6,11 +6,12 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from itertools import pairwise
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from butfor.audit import REVIEW_FILES, describe_audit, write_audit
 from butfor.audit_folder import META
@@ -29,14 +30,15 @@ from butfor.shards.count import Counts, count_shard
 from butfor.shards.gather import Gathered, find
 from butfor.shards.judge import judge_shard
 from butfor.shards.learn import BOTH, Setting, Tally, find_cuts, key_of, learn_halves
-from butfor.shards.log import Shard, check_alike, find_shards
+from butfor.shards.log import Shard, check_alike, find_shards, list_shard
 from butfor.shards.parts import Parts
 from butfor.shards.stitch import RANGE, stitch_tables
 from butfor.shards.workers import Threads, Workers
 from butfor.streams import Progress, check_seed
 
 TOLD = 5  # shards whose problems are told in full
-MOST_KEYS = 5_000_000  # hashes of ids that are compared at a time
+MOST_COMPARED = 5_000_000  # ids that are compared at a time
+PASSES = 3  # over all shards: to list, to count, to judge
 SAMPLED = 64  # one id of so many tells how ids are spread
 WORKED_IN_SHARDS = (
     "The log was worked through in shards: bounds over mechanisms are known for the episodes shown "
@@ -58,9 +60,9 @@ def audit_shards(
 ) -> Path:
     """Audit a log of Parquet files, one after another, and write the audit's folder.
 
-    Every shard is read twice: it is counted, the counts of all add up to the model, and it is
-    judged. Memory holds a few shards at a time. The tables are the same whatever the shards, the
-    threads and the workers, and in the order of ids.
+    Every shard is read twice, after the names of its episodes: it is counted, the counts of all
+    add up to the model, and it is judged. Memory holds a few shards at a time. The tables are the
+    same whatever the shards, the threads and the workers, and in the order of ids.
 
     Parameters
     ----------
@@ -76,8 +78,8 @@ def audit_shards(
     overwrite
         Replace an audit that is there; its reviews are kept.
     progress : optional
-        Called with (steps done, steps in all): shards counted and judged, then ranges of episodes
-        written.
+        Called with (done, in all): first of shards, each of which comes up three times, then of
+        ranges of episodes that are written.
     """
     began = time.perf_counter()
     chosen = Choices() if choices is None else choices
@@ -95,9 +97,8 @@ def audit_shards(
     goal = Path(out)
     parts = Parts.open(goal, resume=resume, overwrite=overwrite)
     run = _Run(parts, shards, Threads() if workers is None else workers, progress)
-    run.count(checked, chosen.seed)
-    counts, cuts = _add_up(run)
-    _refuse_split(run, counts.episodes)
+    cuts = run.list(checked)
+    counts = run.count(checked, chosen.seed)
     tally = Tally(counts, checked)
     setting = _make_setting(tally, chosen, types)
     counted = time.perf_counter()
@@ -151,16 +152,77 @@ class _Run:
         self.parts, self.shards, self.workers, self.progress = parts, shards, workers, progress
         self.done = 0
 
-    def count(self, study: Study, seed: int) -> None:
-        """Count what was not counted yet; all that is wrong with shards is told at once."""
+    def list(self, study: Study) -> list[Any]:
+        """Refuse an episode in two shards; return ids that divide the episodes into ranges."""
+        context = json.dumps(study.columns.model_dump(mode="json"), sort_keys=True)
+        self._finish("ids", list_shard, context, {"study": study}, self.parts.write_ids)
+        keys = [shard.key("ids", context) for shard in self.shards]
+        sample: list[Any] = []
+        text, episodes = None, 0
+        for shard, key in zip(self.shards, keys, strict=True):
+            ids = self.parts.read_ids(key)
+            if text is None:
+                text = ids.dtype == object
+            if text != (ids.dtype == object):
+                kind = "whole numbers" if text else "text"
+                raise ValueError(
+                    f"{shard.path}: the names of episodes are {kind}, which they are not in the "
+                    "files before it; convert them"
+                )
+            episodes += len(ids)
+            sample += ids[::SAMPLED].tolist()
+        self._refuse_split(keys, episodes)
+        return sorted(sample)[RANGE // SAMPLED :: RANGE // SAMPLED]
+
+    def _refuse_split(self, keys: Sequence[str], episodes: int) -> None:
+        """Refuse a log of which an episode is in two shards."""
+        parts = -(-episodes // MOST_COMPARED)
+        for part in range(parts):
+            hashes, owners = [], []
+            for number, key in enumerate(keys):
+                hashed = pd.util.hash_array(self.parts.read_ids(key), categorize=False)
+                mine = hashed[hashed % np.uint64(parts) == part]
+                hashes.append(mine)
+                owners.append(np.full(len(mine), number))
+            together, owner = np.concatenate(hashes), np.concatenate(owners)
+            order = np.argsort(together, kind="stable")
+            again = np.flatnonzero(together[order][1:] == together[order][:-1])
+            for place in again.tolist():
+                one, other = sorted(owner[order[place : place + 2]].tolist())
+                ids = [set(self.parts.read_ids(keys[n]).tolist()) for n in (one, other)]
+                both = sorted(ids[0] & ids[1])
+                if one != other and len(both):
+                    names = f"{self.shards[one].name} and {self.shards[other].name}"
+                    raise ValueError(
+                        f"the episode {both[0]} is in two files, {names} ({len(both)} such in "
+                        "these two); write each episode into one file"
+                    )
+
+    def count(self, study: Study, seed: int) -> Counts:
+        """Count what was not counted yet, and add up."""
         self.context = json.dumps([study.model_dump(mode="json"), seed], sort_keys=True)
-        wrong: list[tuple[Shard, Exception]] = []
         shared = {"study": study, "seed": seed}
-        for shard, counted in self._work("count", count_shard, self.context, shared):
-            if isinstance(counted, Exception):
-                wrong.append((shard, counted))
+        self._finish("count", count_shard, self.context, shared, self.parts.write_counts)
+        return reduce(Counts.add, map(self._counts, self.shards))
+
+    def _counts(self, shard: Shard) -> Counts:
+        return self.parts.read_counts(shard.key("count", self.context))
+
+    def _finish(
+        self,
+        kind: str,
+        work: Callable[..., Any],
+        context: str,
+        shared: dict[str, Any],
+        write: Callable[[str, Any], None],
+    ) -> None:
+        """Do what was not done yet; all that is wrong with shards is told at once."""
+        wrong: list[tuple[Shard, Exception]] = []
+        for shard, result in self._work(kind, work, context, shared):
+            if isinstance(result, Exception):
+                wrong.append((shard, result))
             else:
-                self.parts.write_counted(shard.key("count", self.context), counted)
+                write(shard.key(kind, context), result)
         if len(wrong) == 1:
             raise wrong[0][1]
         if wrong:
@@ -170,17 +232,12 @@ class _Run:
             head = f"{len(wrong)} of {len(self.shards)} files cannot be used:"
             raise ValueError("\n".join([head, *told, *more]))
 
-    def count_keys(self) -> list[str]:
-        """Names of the parts of the first pass."""
-        return [shard.key("count", self.context) for shard in self.shards]
-
     def judge(self, setting: Setting, tally: Tally) -> Gathered:
         """Judge what was not judged yet, and add up."""
         for shard, judged in self._work("judge", judge_shard, setting.key, {"setting": setting}):
             if isinstance(judged, Exception):
                 raise judged
-            before = self.parts.read_counted(shard.key("count", self.context)).counts.digest
-            if (judged.digest != before).any():
+            if (judged.digest != self._counts(shard).digest).any():
                 raise ValueError(
                     f"{shard.path} changed while it was worked on; let nobody write to it, and "
                     "go on with --resume"
@@ -206,51 +263,7 @@ class _Run:
     def _tell(self, more: int) -> None:
         self.done += more
         if self.progress is not None:
-            self.progress(self.done, 2 * len(self.shards))
-
-
-def _add_up(run: _Run) -> tuple[Counts, list[Any]]:
-    """Add up the counts of all shards; also return ids that divide the episodes into ranges."""
-    total: Counts | None = None
-    sample: list[Any] = []
-    for shard, key in zip(run.shards, run.count_keys(), strict=True):
-        part = run.parts.read_counted(key)
-        if total is not None and part.counts.text != total.text:
-            kind = "text" if part.counts.text else "whole numbers"
-            raise ValueError(
-                f"{shard.path}: the names of episodes are {kind}, which they are not in the files "
-                "before it; convert them"
-            )
-        total = part.counts if total is None else total.add(part.counts)
-        sample += part.ids[::SAMPLED].tolist()
-    assert total is not None
-    return total, sorted(sample)[RANGE // SAMPLED :: RANGE // SAMPLED]
-
-
-def _refuse_split(run: _Run, episodes: int) -> None:
-    """Refuse a log of which an episode is in two shards."""
-    keys, ranges = run.count_keys(), -(-episodes // MOST_KEYS)
-    edges = [number * 2**64 // ranges for number in range(ranges + 1)]
-    for low, high in pairwise(edges):
-        found, of_shard = [], []
-        for number, key in enumerate(keys):
-            mine = run.parts.read_keys(key)
-            mine = mine[(mine >= np.uint64(low)) & (mine <= np.uint64(high - 1))]
-            found.append(mine)
-            of_shard.append(np.full(len(mine), number))
-        together, owner = np.concatenate(found), np.concatenate(of_shard)
-        order = np.argsort(together, kind="stable")
-        twice = np.flatnonzero(np.diff(together[order].view(np.int64)) == 0)
-        for place in twice.tolist():
-            one, other = owner[order[place]], owner[order[place + 1]]
-            ids = [set(run.parts.read_counted(keys[n]).ids.tolist()) for n in (one, other)]
-            shared = sorted(ids[0] & ids[1])
-            if shared:
-                names = run.shards[one].name, run.shards[other].name
-                raise ValueError(
-                    f"the episode {shared[0]} is in two files, {names[0]} and {names[1]} "
-                    f"({len(shared)} such in these two); write each episode into one file"
-                )
+            self.progress(self.done, PASSES * len(self.shards))
 
 
 def _make_setting(tally: Tally, chosen: Choices, types: dict[str, Any]) -> Setting:
