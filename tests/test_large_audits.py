@@ -1,15 +1,26 @@
 """Audits too large to be read whole: the episodes shown are read, and pages say so."""
 
+import csv
+import json
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import butfor as bf
+import butfor.audit
 import butfor.audit_writing
 import butfor.io.sources
+from butfor.audit import load_for_readers
 from butfor.pages import Stays
+from butfor.report import content, write_report
+from butfor.review.plan import Settings, plan_stays
+from butfor.review.serve import export_reviews, verify
 from tests.audits import hidden_audit, sepsis_audit, trade_audit
+from tests.review_site import Site
 
+SCOPE = "the 15 stays that are flagged or controls, of 300 in all"
 BOUNDS = ["low_any", "high_any", "low_stable", "high_stable"]
 
 
@@ -125,3 +136,145 @@ def test_a_damaged_row_group_is_refused(name, audit, tmp_path, monkeypatch):
     path.write_bytes(data)
     with pytest.raises(ValueError, match=rf"{name}\.parquet: .*restore the folder"):
         bf.Audit.load(folder, shown=True)
+
+
+# ----------------------------------------------------------------------------------------- report
+
+
+def written(source, tmp_path, name="report.html"):
+    return write_report(source, tmp_path / name, overwrite=True).read_text()
+
+
+def cells_of(page):
+    """What happened and the model's likeliest as numbers, and how many have both."""
+    pattern = (
+        r'data-observed="(\d)" data-model="(\d)".*?<b>(\d+)</b><small>expected ([^<]+)</small>'
+    )
+    return re.findall(pattern, page)
+
+
+def block(page, name):
+    return json.loads(re.search(rf'id="data-{name}"[^>]*>(.*?)</script>', page, re.DOTALL)[1])
+
+
+def test_only_large_audits_are_read_in_part(audit, tmp_path, monkeypatch):
+    folder = audit.save(tmp_path / "audit")
+    assert not load_for_readers(folder).partial
+    monkeypatch.setattr(butfor.audit, "MOST_LOADED", 299)
+    assert load_for_readers(folder).partial
+    monkeypatch.setattr(butfor.audit, "MOST_LOADED", 300)
+    assert not load_for_readers(folder).partial
+
+
+def test_the_report_of_a_large_audit_says_what_it_is_about(audit, tmp_path, monkeypatch):
+    folder = audit.save(tmp_path / "audit")
+    whole = written(folder, tmp_path)
+    monkeypatch.setattr(butfor.audit, "MOST_LOADED", 100)
+    part = written(folder, tmp_path)
+    assert "<li>300 stays</li>" in part
+    assert f"On average over {SCOPE}, " in part
+    assert f"Shown are {SCOPE}: they were picked, and do not stand for the others." in part
+    assert f"Listed: how many of them are in the list, which has {SCOPE}." in part
+    assert block(part, "listing")["scope"] == SCOPE
+    for words in ("Everyone at a glance", "<small>thin", "of 15 stays"):
+        assert words not in part
+    assert "that are flagged or controls" not in whole
+    # counts of all episodes
+    assert len(cells_of(part)) == 9
+    assert cells_of(part) == cells_of(whole)
+    listed = re.findall(r"<small>listed (\d+)</small>", part)
+    assert sum(map(int, listed)) == len(block(part, "listing")["rows"]) == 15
+
+    def evidence(page):
+        return re.search(r'<section id="evidence">.*?</section>', page, re.DOTALL)[0]
+
+    assert evidence(part) == evidence(whole)
+    # stays step by step
+    assert block(part, "stay-0") == block(whole, "stay-0")
+    assert block(part, "stay-11") == block(whole, "stay-11")
+
+
+def test_a_large_audit_without_flags_has_a_report(tmp_path, monkeypatch):
+    folder = trade_audit(flags=0).save(tmp_path / "audit")
+    monkeypatch.setattr(butfor.audit, "MOST_LOADED", 10)
+    page = written(folder, tmp_path)
+    assert "<li>80 deliveries</li>" in page
+    assert "the 0 deliveries that are flagged or controls, of 80 in all" in page
+    assert "No delivery is flagged" in page
+    assert block(page, "glance")["datasets"] == {"marks": []}
+
+
+def test_bounds_that_were_not_worked_out_are_left_out(audit, tmp_path):
+    page = write_report(audit, tmp_path / "report.html", stays=20).read_text()
+    rows = block(page, "listing")["rows"]
+    low = audit.episodes.set_index("id")["low_any"]
+    for row in rows:
+        assert (row[6] is None) == (row[10][2] == "") == bool(np.isnan(low[int(row[0])]))
+    fields, *marks = block(page, "glance")["datasets"]["marks"]
+    assert sum(mark[fields.index("low")] is None for mark in marks) == 285
+    glance = content.glance(Stays(audit))
+    assert glance["caption"].endswith("Worst and best case were worked out for some only.")
+    assert all(row[5:7] == ["", ""] for row in glance["table"][1:])
+    assert "worst and best case were not worked out" in block(page, "stay-19")["range"]
+
+
+# ----------------------------------------------------------------------------------------- review
+
+
+@pytest.fixture
+def folder(audit, tmp_path, monkeypatch):
+    """The folder of an audit that counts as large."""
+    monkeypatch.setattr(butfor.audit, "MOST_LOADED", 100)
+    return audit.save(tmp_path / "audit")
+
+
+def test_the_same_stays_are_reviewed(audit, folder):
+    assert plan_stays(load_for_readers(folder), Settings()) == plan_stays(audit, Settings())
+
+
+def test_the_review_of_a_large_audit_says_what_it_is_about(audit, folder):
+    person = Site(folder, load_for_readers(folder), show_overview=True).reviewer("ann")
+    page = person.open("/overview")
+    assert f"Shown are {SCOPE}: " in page
+    assert "The flagged and the controls at a glance" in page
+    assert "<small>thin" not in page
+    counts = [
+        (row["name"], cell["count"])
+        for row in person.json("/overview")["cells"]["rows"]
+        for cell in row["cells"]
+    ]
+    expected = audit.outcome_table()
+    assert sum(count for _, count in counts) == 300
+    for name in expected.index:
+        assert sum(n for row, n in counts if row == name) == expected.loc[name].sum()
+    page = person.open("/episodes")
+    assert "<h1>15 stays</h1>" in page
+    assert f"The list has {SCOPE}." in page
+    assert "<dd>300</dd>" in person.open("/about")
+    assert f"Files of stays have {SCOPE}." in person.open("/results")
+    rows = list(csv.DictReader(person.get("/export/episodes.csv").text.splitlines()))
+    shown = audit.episodes[is_shown(audit.episodes)]
+    assert [row["episode_id"] for row in rows] == shown["id"].map(str).tolist()
+
+
+def test_verdicts_on_a_large_audit_are_exported_and_verified(audit, folder, tmp_path, monkeypatch):
+    site = Site(folder, load_for_readers(folder))
+    person = site.reviewer("ann")
+    place = person.next()
+    page = person.open(f"/episodes/{place['slug']}?place={place['place']}")
+    person.send(f"/episodes/{place['slug']}", page, do="save", verdict="1")
+    part = export_reviews(folder, tmp_path / "part.csv").read_text()
+    assert [row["episode_id"] for row in csv.DictReader(part.splitlines())] == [place["id"]]
+    monkeypatch.setattr(butfor.audit, "MOST_LOADED", 1000)
+    assert export_reviews(folder, tmp_path / "whole.csv").read_text() == part
+    assert verify(folder).ok
+
+
+def test_a_review_leaves_out_bounds_that_were_not_worked_out(audit, tmp_path):
+    person = Site(audit.save(tmp_path / "audit"), audit, show_overview=True).reviewer("ann")
+    rows = person.json("/episodes")["episodes"]
+    unknown = [row for row in rows if row["low_any"] is None]
+    assert unknown
+    assert "no estimate" not in person.open("/episodes")
+    page = person.open(f"/episodes/{unknown[0]['slug']}")
+    assert "its worst and best case were not worked out" in page

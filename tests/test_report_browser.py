@@ -107,6 +107,36 @@ def test_the_list_writes_numbers_by_the_same_rule_as_everything_else(browser, re
     assert browser.problems() == []
 
 
+def test_a_large_audit_lists_the_stays_that_were_read(browser, tmp_path):
+    folder = sepsis_audit().save(tmp_path / "audit")
+    part = bf.Audit.load(folder, shown=True)
+    open_report(browser, bf.write_report(part, tmp_path / "part.html").as_uri())
+    assert browser.count(".chart svg, .chart canvas") == 3
+    browser.click('[data-filter="all"]')
+    assert browser.text("#list-words") == (
+        "15 stays: all; the list has the 15 stays that are flagged or controls, of 300 in all"
+    )
+    assert browser.count("#list tbody tr") == 15
+    assert browser.problems() == []
+
+
+def test_bounds_that_were_not_worked_out_come_first_or_last(browser, tmp_path):
+    audit = trade_audit()
+    others = (audit.episodes["rank"] == 0) & ~audit.episodes["control"]
+    audit.episodes.loc[others, ["low_any", "high_any"]] = float("nan")
+    open_report(browser, bf.write_report(audit, tmp_path / "some.html").as_uri())
+    browser.click('[data-filter="all"]')
+    cells = (
+        "[...document.querySelectorAll('#list tbody tr td:nth-child(6)')].map(c => c.textContent)"
+    )
+    known = int((~others).sum())
+    for first in (True, False):  # the largest first, then the smallest
+        browser.click('[data-sort="6"]')
+        told = [text != "" for text in browser.evaluate(cells)]
+        assert told == ([True] * known + [False] * int(others.sum()))[:: 1 if first else -1]
+    assert browser.problems() == []
+
+
 def test_links_open_a_stay_and_keys_move_on(browser, report):
     audit, address = report
     ids = [str(identifier) for identifier in audit.flagged["id"]]

@@ -76,7 +76,8 @@ def glance_template(
     marks = alt.Chart(alt.NamedData(name="marks")).transform_calculate(
         kind=f"datum.thin > 0.5 ? '{kinds[1]}' : '{kinds[0]}'",
         expected=signed.format("value"),
-        range=f"{signed.format('low')} + ' to ' + {signed.format('high')}",
+        range=f"isValid(datum.low) ? {signed.format('low')} + ' to ' + {signed.format('high')} : "
+        "'not worked out'",
         evidence="format(100 * datum.thin, '.0f') + ' of 100 steps thin'",
     )
     ringed = "Ringed: flagged, to be read. " if flags else ""
@@ -118,9 +119,9 @@ def glance_template(
         alt.Chart(data([{"text": f"Number of {nouns}"}]))
         .mark_text(align="right", x=-10, y=-14, fontSize=SMALL, color=GREY, limit=LABELS)
         .encode(text="text:N"),
-        marks.mark_rule(opacity=0.22, strokeWidth=1).encode(
-            x=x("low"), x2="high:Q", y=y, color=color
-        ),
+        marks.transform_filter("isValid(datum.low)")
+        .mark_rule(opacity=0.22, strokeWidth=1)
+        .encode(x=x("low"), x2="high:Q", y=y, color=color),
         marks.mark_point(filled=True, size=34, opacity=0.85).encode(
             x=x("value"),
             y=y,
@@ -155,7 +156,7 @@ def glance_datasets(episodes: pd.DataFrame, outcomes: Sequence[str]) -> dict[str
     if unknown:
         raise ValueError(f"outcome {unknown[0]!r}: the picture has rows for {', '.join(outcomes)}")
     values = episodes[["low_any", "high_any", "expected_return"]].to_numpy(dtype=np.float64)
-    low, high = float(values.min()), float(values.max())
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
     room = 0.03 * (high - low) or 0.5
     ends = (low - room, high + room)
     counts = episodes["observed_outcome"].value_counts()
@@ -211,11 +212,11 @@ def _marks(episodes: pd.DataFrame, places: dict[str, int]) -> list[Row]:
             "id": str(id_),
             "happened": name,
             "value": round(value, 4),
-            "low": round(low, 4),
-            "high": round(high, 4),
             "y": round(y, 1),
             "thin": round(thin, 4),
         }
+        if low == low:  # else its bounds were not worked out
+            row |= {"low": round(low, 4), "high": round(high, 4)}
         rows.append(row | ({"flagged": True} if rank > 0 else {}))
     return rows
 

@@ -69,6 +69,14 @@ class Stays:
         return plural(self.noun)
 
     @property
+    def scope(self) -> str:
+        """Which stays are here, where the audit was too large to read all of them, else ""."""
+        if not self.audit.partial:
+            return ""
+        shown, count = len(self.audit.episodes), self.audit.meta["counts"]["episodes"]
+        return f"the {shown} {self.nouns} that are flagged or controls, of {count:,} in all"
+
+    @property
     def names(self) -> list[str]:
         """Names of the outcomes, that of none last."""
         return [*self.audit.meta["outcomes"], self.audit.meta["none"]]
@@ -213,6 +221,8 @@ class Stays:
     @cached_property
     def counts(self) -> NDArray[np.int64]:
         """How often each action was taken in each state of the log, [S, A]."""
+        if self.audit.decisions is not None:
+            return self.audit.decisions
         steps = self.audit.steps
         known = (steps["action"] >= 0).to_numpy()
         counts = np.zeros(self.audit.target.shape, dtype=np.int64)
@@ -318,11 +328,11 @@ def thin_words(part: float) -> str:
 
 def worst_to_best(row: pd.Series) -> str:
     """Say how far the expected return could move and what that hangs on; beside the caveat."""
-    low, high = signed(float(row["low_any"])), signed(float(row["high_any"]))
-    return (
-        f"Expected return under the policy {signed(float(row['expected_return']))}, worst to best "
-        f"case {low} to {high}. {HOLDS}"
-    )
+    expected = f"Expected return under the policy {signed(float(row['expected_return']))}"
+    low, high = float(row["low_any"]), float(row["high_any"])
+    if np.isnan(low) or np.isnan(high):
+        return f"{expected}; its worst and best case were not worked out. {HOLDS}"
+    return f"{expected}, worst to best case {signed(low)} to {signed(high)}. {HOLDS}"
 
 
 def _capital(noun: str) -> str:

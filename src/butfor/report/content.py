@@ -45,14 +45,20 @@ def header(stays: Stays) -> dict[str, Any]:
     audit, meta = stays.audit, stays.audit.meta
     count = meta["counts"]["episodes"]
     hidden, inferred = stays.hidden(), stays.inferred()
-    known = audit.episodes["thin_share"]
     first = [
         f"Every number of “the model” below comes from a model learned from these records. It is "
         f"not a fact about any {stays.noun}. A flag means “read this chart”, not “the policy is "
         "better”.",
-        f"On average over {stays.nouns}, {share(float(known.mean()))} of the steps under the "
-        f"policy rest on fewer than {THIN} similar past cases.",
     ]
+    if len(audit.episodes):
+        about = stays.scope or stays.nouns
+        part = share(float(audit.episodes["thin_share"].mean()))
+        first.append(
+            f"On average over {about}, {part} of the steps under the policy rest on fewer than "
+            f"{THIN} similar past cases."
+        )
+    if stays.scope:
+        first.append(f"Pictures and lists are about {stays.scope}; estimates are about all.")
     if hidden:
         first.insert(1, f"Never given to the model: {', '.join(hidden)}.")
     if inferred:
@@ -97,9 +103,10 @@ def estimates(stays: Stays) -> dict[str, Any]:
     spec = chart.to_dict()
     spec.pop("title")
     sentence = _estimates_sentence(table.set_index("estimator")["value"].to_dict())
+    thin = "" if stays.scope else f"{_thin_sentence(stays)} "
     caption = (
         f"{sentence} Dot: estimate; bar: 95% interval. {CHANCE} {ESTIMATE} "
-        f"{_thin_sentence(stays)} Dashed line: what happened."
+        f"{thin}Dashed line: what happened."
     )
     if TRUE in set(table["estimator"]):
         caption += f" True: {SIMULATOR}."
@@ -161,28 +168,33 @@ def glance(stays: Stays, *, flags: bool = True) -> dict[str, Any]:
     names = _row_names(stays)
     spec = glance_template(names, noun=stays.noun, nouns=stays.nouns, flags=flags)
     sentence = glance_sentence(audit.episodes, noun=stays.noun, nouns=stays.nouns)
+    if stays.scope:
+        sentence = f"Shown are {stays.scope}: they were picked, and do not stand for the others."
     caption = (
         f"{sentence} One mark for each {stays.noun}. Thin line: worst to best case. {HOLDS} "
         f"{ESTIMATE}"
     )
     if flags:
         caption += f" Ringed: the {len(audit.flagged)} flagged ones."
+    if audit.episodes["low_any"].isna().any():
+        caption += " Worst and best case were worked out for some only."
     spec["description"] = caption
     table = audit.episodes if flags else audit.episodes.assign(rank=0)
-    head = ["What happened", stays.nouns.capitalize(), "Mean expected return", "Lowest", "Highest"]
+    counted = f"{stays.nouns.capitalize()}{' shown' if stays.scope else ''}"
+    head = ["What happened", counted, "Mean expected return", "Lowest", "Highest"]
     head += ["Worst case", "Best case", "Mostly thin evidence", *["Flagged"] * flags]
     rows = []
     for name in names:
         mine = table[table["observed_outcome"] == name]
         value = mine["expected_return"]
-        ends = (mine["low_any"].min(), mine["high_any"].max())
-        numbers = (value.mean(), value.min(), value.max(), *ends)
-        told = [signed(float(number)) for number in numbers] if len(mine) else [""] * 5
+        numbers = [value.mean(), value.min(), value.max()]
+        numbers += [mine["low_any"].min(skipna=False), mine["high_any"].max(skipna=False)]
+        told = ["" if pd.isna(number) else signed(float(number)) for number in numbers]
         counts = [(mine["thin_share"] > 0.5).sum(), *[(mine["rank"] > 0).sum()] * flags]
         rows.append([name, str(len(mine)), *told, *map(str, counts)])
     return {
         "spec": spec,
-        "datasets": glance_datasets(table, names),
+        "datasets": glance_datasets(table, names) if len(table) else {"marks": []},
         "caption": caption,
         "table": [head, *rows],
     }
@@ -199,27 +211,30 @@ def cells(stays: Stays) -> dict[str, Any]:
     """Return the table of buttons: what happened by what the model says is likeliest."""
     table = stays.audit.episodes
     names = _row_names(stays)
-    expected = stays.audit.outcome_table(expected=True)
-    most = max(1, int(table.groupby(["observed_outcome", "most_likely"]).size().max()))
+    counts, expected = stays.audit.outcome_table(), stays.audit.outcome_table(expected=True)
+    most = max(1, int(counts.to_numpy().max()))
     rows = []
     for observed in names:
         mine = table[table["observed_outcome"] == observed]
-        row = []
+        row, total = [], 0
         for model in names:
             cell = mine[mine["most_likely"] == model]
+            count = int(counts.loc[observed, model])
+            total += count
             row.append(
                 {
                     "observed": names.index(observed),
                     "model": names.index(model),
-                    "count": len(cell),
+                    "count": count,
+                    "listed": len(cell),
                     "expected": _expected(float(expected.loc[observed, model])),
                     "thin": int((cell["thin_share"] > 0.5).sum()),
-                    "shade": 0 if not len(cell) else 1 + int(3.999 * len(cell) / most),
+                    "shade": 0 if not count else 1 + int(3.999 * count / most),
                     "words": f"{observed}; the model says {model}",
                 }
             )
-        rows.append({"name": observed, "count": len(mine), "cells": row})
-    return {"names": names, "rows": rows}
+        rows.append({"name": observed, "count": total, "cells": row})
+    return {"names": names, "rows": rows, "scope": stays.scope}
 
 
 def _expected(value: float) -> str:
@@ -227,7 +242,7 @@ def _expected(value: float) -> str:
 
 
 def listing(stays: Stays, shown: list[Any]) -> dict[str, Any]:
-    """Return every stay for the list beside the buttons: numbers to sort by, words to show."""
+    """Return the stays for the list beside the buttons: numbers to sort by, words to show."""
     table = stays.audit.episodes.set_index("id", drop=False)
     names = _row_names(stays)
     columns = {
@@ -252,23 +267,21 @@ def listing(stays: Stays, shown: list[Any]) -> dict[str, Any]:
                 names.index(row["most_likely"]),
                 round(chance, 4),
                 round(float(row["difference"]), 4),
-                round(float(row["low_any"]), 4),
+                None if pd.isna(row["low_any"]) else round(float(row["low_any"]), 4),
                 round(thin, 4),
                 int(row["rank"]),
                 place.get(identifier, -1),
                 words,
             ]
         )
-    return {"names": names, "noun": stays.noun, "nouns": stays.nouns, "rows": rows}
+    told = {"noun": stays.noun, "nouns": stays.nouns, "scope": stays.scope}
+    return {"names": names, **told, "rows": rows}
 
 
 def thin_evidence(stays: Stays) -> dict[str, Any]:
     """Return the section on evidence: lights, and where the policy does what was rarely done."""
     audit = stays.audit
-    visits = np.bincount(
-        audit.steps["state"].to_numpy()[audit.steps["action"].to_numpy() >= 0],
-        minlength=len(audit.target),
-    )
+    visits = stays.counts.sum(axis=1)
     best = audit.target.argmax(axis=1)
     cases = stays.counts[np.arange(len(best)), best]
     met = visits > 0

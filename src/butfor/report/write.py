@@ -14,7 +14,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from butfor.audit import Audit
+from butfor.audit import Audit, load_for_readers
 from butfor.checks import check_whole
 from butfor.figures.save import chart_bundle
 from butfor.pages import STATIC, Stays, straight
@@ -42,7 +42,8 @@ def write_report(
     stays
         How many stays to show step by step, flagged ones first, then those for which the model
         differs most; by default the flagged ones. Courses under the policy are drawn where the
-        audit has them: for flagged stays and some others. All stays are in the list of numbers.
+        audit has them: for flagged stays and some others. All stays are in the list of numbers; of
+        a folder with more than 100,000 only flagged stays and controls are read and listed.
     redact
         Leave out free text and side information: everything that the model was never given, and
         what the log's files, problems and policy are called.
@@ -61,7 +62,7 @@ def write_report(
         )
     if not goal.absolute().parent.is_dir():
         raise FileNotFoundError(f"there is no folder {goal.parent}; make it, or give another")
-    chosen = audit if isinstance(audit, Audit) else Audit.load(audit)
+    chosen = audit if isinstance(audit, Audit) else load_for_readers(audit)
     page = render_report(chosen, stays=stays, redact=redact)
     _write_whole(goal, page)
     return goal

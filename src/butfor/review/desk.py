@@ -22,6 +22,7 @@ from butfor.pages import Stays
 from butfor.pages.stays import outcome_chances
 from butfor.report import content
 from butfor.review.agreement import mask_pairs
+from butfor.review.export import plain_value
 from butfor.review.ledger import Event
 from butfor.review.projection import Item, Review, Run
 from butfor.review.queue import Progress, is_wanted
@@ -325,7 +326,7 @@ class Desk:
             ],
             "first_change": int(row["first_change"]),
             **{
-                key: float(row[key])
+                key: plain_value(row[key])
                 for key in ("low_any", "high_any", "thin_share", "evidence_min", "expected_return")
             },
         }
@@ -485,6 +486,7 @@ class Desk:
             "outcomes": self.stays.names,
             "states": STATES | {"none": UNLISTED.capitalize()},
             "total": len(chosen),
+            "scope": self.stays.scope,
             "start": start,
             "episodes": [self._row(name, states) for name in page],
             "after": page[-1] if start + PAGE < len(chosen) else None,
@@ -504,8 +506,8 @@ class Desk:
             "probability": chances[likeliest],
             "words": percent(chances[likeliest]),
             "difference": float(row["difference"]),
-            "low_any": float(row["low_any"]),
-            "high_any": float(row["high_any"]),
+            "low_any": plain_value(row["low_any"]),
+            "high_any": plain_value(row["high_any"]),
             "thin_share": float(row["thin_share"]),
             "evidence_min": float(row["evidence_min"]),
             "state": states.get(name, "none"),

@@ -85,6 +85,7 @@ def render(
         "csrf": session.csrf if session else "",
         "noun": desk.stays.noun,
         "nouns": desk.stays.nouns,
+        "scope": desk.stays.scope,
         "problem": None,
         "path": request.url.path,
     }

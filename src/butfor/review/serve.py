@@ -12,7 +12,7 @@ from pathlib import Path
 
 import uvicorn
 
-from butfor.audit import REVIEWS, Audit
+from butfor.audit import REVIEWS, load_for_readers
 from butfor.figures.save import chart_bundle
 from butfor.review.app import make_app
 from butfor.review.desk import Desk
@@ -88,7 +88,7 @@ def serve(
     say: Callable[[str], None] = print,
 ) -> None:
     """Serve the review of an audit folder until it is told to stop."""
-    audit = Audit.load(folder)
+    audit = load_for_readers(folder)
     tokens = read_tokens(address.token_file) if address.token_file else None
     with listen(address) as listening, Store(folder) as store:
         port = listening.getsockname()[1]
@@ -161,7 +161,7 @@ def export_reviews(folder: str | Path, path: Path) -> Path:
         raise ValueError(f"{path}: give a name that ends in .csv or .jsonl")
     if not (Path(folder) / REVIEWS).is_file():
         raise FileNotFoundError(f"{folder} has no reviews: there is no {REVIEWS}")
-    audit = Audit.load(folder)
+    audit = load_for_readers(folder)
     with Store(folder) as store:
         text = formats[path.suffix](store, audit)
     path.write_text(text, encoding="utf-8", newline="")

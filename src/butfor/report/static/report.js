@@ -19,7 +19,8 @@ function listRows(keep, words, button) {
   });
   const count = state.rows.length;
   const noun = count === 1 ? listing.noun : listing.nouns;
-  document.getElementById("list-words").textContent = `${count} ${noun}: ${words}`;
+  const scope = listing.scope && `; the list has ${listing.scope}`;
+  document.getElementById("list-words").textContent = `${count} ${noun}: ${words}${scope}`;
   fillList(MOST);
 }
 
@@ -80,8 +81,10 @@ function sortList(column) {
   state.down = state.sort === column ? !state.down : column > OBSERVED;
   state.sort = column;
   const turn = state.down ? -1 : 1;
-  const compare = (a, b) =>
-    typeof a === "number" ? a - b : a.localeCompare(b, undefined, { numeric: true });
+  const compare = (a, b) => {
+    if (a === null || b === null) return (b === null) - (a === null);
+    return typeof a === "number" ? a - b : a.localeCompare(b, undefined, { numeric: true });
+  };
   state.rows.sort((a, b) => turn * compare(a[column], b[column]));
   fillList(MOST);
 }
