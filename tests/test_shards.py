@@ -298,7 +298,9 @@ def test_damaged_files_are_named_together(log, study, tmp_path):
         path = folder / name
         whole = path.read_bytes()
         path.write_bytes(whole[: len(whole) // 3] + b"\0" * 40 + whole[len(whole) // 3 + 40 :])
-    with pytest.raises(ValueError, match=r"2 of 5 files cannot be used(.|\n)*part-001(.|\n)*part-003"):
+    with pytest.raises(
+        ValueError, match=r"2 of 5 files cannot be used(.|\n)*part-001(.|\n)*part-003"
+    ):
         audit_shards(folder, study, tmp_path / "audit")
     assert not (tmp_path / "audit").exists()
     for name in ("part-001.parquet", "part-003.parquet"):

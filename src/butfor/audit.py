@@ -219,6 +219,12 @@ class Audit:
         )
 
 
+def load_for_readers(folder: str | Path) -> Audit:
+    """Read an audit folder for pages: of a large one the episodes that they show."""
+    count = _read_meta(Path(folder))["counts"]["episodes"]
+    return Audit.load(folder, shown=count > MOST_LOADED)
+
+
 def _read_meta(folder: Path) -> dict[str, Any]:
     missing = [
         name
