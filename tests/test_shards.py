@@ -119,7 +119,8 @@ def test_an_audit_in_shards_is_the_audit_in_memory(shards, study, plain):
     for name in ("overlap", "effective sample size", "episodes left", "rare rows"):
         assert lights[0][name] == pytest.approx(lights[1][name], abs=1e-12), name
     assert lights[0]["influence"] == pytest.approx(lights[1]["influence"], abs=0.0005)
-    assert found.meta["counts"] == known.meta["counts"]
+    for key in ("counts", "variables", "outcome_details", "parameters", "words", "problems"):
+        assert found.meta[key] == known.meta[key], key
 
 
 def test_bounds_are_worked_out_for_those_shown_only(plain):
