@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -129,6 +130,60 @@ def test_bounds_are_worked_out_for_those_shown_only(plain):
     assert table.loc[shown, "low_any"].notna().all()
     assert table.loc[~shown, "low_any"].isna().all()
     assert table.loc[~shown, "survives"].isna().all()
+
+
+def as_text(log):
+    """The log with names that are text, some of them awkward."""
+    names = np.array([f"stay {i % 7} – {i}" for i in range(EPISODES)], dtype=object)
+    names[0], names[1], names[2] = "0", "a\0", "ﬁ <b>"
+    return replace(log, id=names)
+
+
+def test_names_may_be_any_text(log, tmp_path):
+    text, everyone = as_text(log), np.arange(EPISODES)
+    one = write_shards(text, tmp_path / "one", [everyone])
+    dealt = write_shards(text, tmp_path / "dealt", [everyone[i::4] for i in range(4)])
+    study = tmp_path / "study.toml"
+    first = audit_shards(one, study, tmp_path / "first", workers=Threads(1))
+    check_same(audit_shards(dealt, study, tmp_path / "second"), first)
+    found = Audit.load(first)
+    assert found.episodes["id"].tolist() == sorted(text.id)
+    assert set(found.draws["id"]) <= set(text.id)
+
+
+def test_a_given_target_and_other_rules(log, shards, study, plain, tmp_path):
+    """Options that change what is learned: a table as target, a prior, noise on labels."""
+    target = Audit.load(plain, shown=True).target
+    state, action = np.nonzero(target)
+    table = pd.DataFrame({"state": state, "action": action, "probability": target[state, action]})
+    table.to_csv(tmp_path / "target.csv", index=False)
+    choices = Choices(
+        target=tmp_path / "target.csv",
+        unseen="self-loop",
+        smoothing=0.5,
+        mechanism="maximal",
+        flags=7,
+        draws=2,
+        seed=5,
+    )
+    first = audit_shards(shards["one"], study, tmp_path / "one", choices, workers=Threads(1))
+    check_same(audit_shards(shards["dealt"], study, tmp_path / "dealt", choices), first)
+    found = Audit.load(first)
+    known = audit_log(shards["one"] / "part-000.parquet", study, models=0, **vars(choices))
+    assert "CF (cross-fitted)" not in set(found.estimates["estimator"])
+    for name in ("expected_return", "unsupported", "thin_share", "rank", "first_change"):
+        np.testing.assert_allclose(
+            found.episodes[name], known.episodes[name], rtol=0, atol=1e-12, err_msg=name
+        )
+    flagged = found.episodes["rank"] > 0
+    assert (found.episodes["reason"] == known.episodes["reason"])[flagged].all()
+
+
+def test_no_flags_no_controls(shards, study, tmp_path):
+    found = Audit.load(audit_shards(shards["ten"], study, tmp_path / "audit", Choices(flags=0)))
+    assert not found.episodes["rank"].any()
+    assert not found.episodes["control"].any()
+    assert len(found.draws) == len(found.courses) == 0
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -131,13 +132,15 @@ class Parts:
 
 
 def storable(ids: NDArray[Any]) -> NDArray[Any]:
-    """Return ids as an array of a plain type."""
-    return ids.astype(str) if ids.dtype == object else ids
+    """Return ids as an array of a plain type; text as the bytes of a list in JSON."""
+    if ids.dtype != object:
+        return ids
+    return np.frombuffer(json.dumps(ids.tolist()).encode(), dtype=np.uint8)
 
 
 def loaded(ids: NDArray[Any]) -> NDArray[Any]:
     """Undo `storable`."""
-    return ids.astype(object) if ids.dtype.kind == "U" else ids
+    return np.array(json.loads(ids.tobytes()), dtype=object) if ids.dtype == np.uint8 else ids
 
 
 def _save(path: Path, arrays: dict[str, Any]) -> None:
