@@ -186,6 +186,39 @@ def test_no_flags_no_controls(shards, study, tmp_path):
     assert len(found.draws) == len(found.courses) == 0
 
 
+def test_a_log_of_numbered_states_without_outcomes(tmp_path):
+    """How many states there are is known only when all shards were counted."""
+    generator = np.random.default_rng(2)
+    rows = [
+        (stay, step, int(generator.integers(3 + stay // 20)), int(generator.integers(2)), step / 3)
+        for stay in range(60)
+        for step in range(2 + stay % 4)
+    ]
+    frame = pd.DataFrame(rows, columns=["stay", "hour", "state", "action", "gain"])
+    study = tmp_path / "study.toml"
+    study.write_text(
+        '[columns]\nepisode = "stay"\ntime = "hour"\nstate = "state"\naction = "action"\n'
+        'reward = "gain"\n[problems]\nlost_reward = "drop"\n'
+    )
+    for name, groups in (
+        ("one", [frame["stay"] >= 0]),
+        ("three", [frame["stay"] // 20 == i for i in range(3)]),
+    ):
+        (tmp_path / name).mkdir()
+        for number, mask in enumerate(groups):
+            frame[mask].to_parquet(tmp_path / name / f"{number}.parquet", index=False)
+    choices = Choices(unseen="self-loop", flags=5)
+    one = audit_shards(tmp_path / "one", study, tmp_path / "first", choices, workers=Threads(1))
+    check_same(audit_shards(tmp_path / "three", study, tmp_path / "second", choices), one)
+    found = Audit.load(one)
+    known = audit_log(tmp_path / "one" / "0.parquet", study, models=0, **vars(choices))
+    assert found.model.n_states == known.model.n_states == 5
+    np.testing.assert_allclose(
+        found.episodes["expected_return"], known.episodes["expected_return"], rtol=0, atol=1e-12
+    )
+    assert found.meta["warnings"][0] == known.meta["warnings"][0].replace("at row 0: ", "in ")
+
+
 @pytest.fixture(scope="module")
 def cluster():
     workers = Cluster(workers=2)
