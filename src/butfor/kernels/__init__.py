@@ -5,7 +5,7 @@ plain-Python twin in `tests/reference/`.
 """
 
 from butfor.kernels.bounds import episode_bounds, row_bounds
-from butfor.kernels.chain import Dynamics, Log, Problem
+from butfor.kernels.chain import Dynamics, Log, Problem, Work, make_work
 from butfor.kernels.changes import fewest_changes
 from butfor.kernels.episodes import draw_counterfactuals, exact_outcomes
 from butfor.kernels.expect import count_paths
@@ -49,7 +49,7 @@ from butfor.kernels.pairs import (
 from butfor.kernels.random import GOLDEN, MIX_1, MIX_2, uniform
 from butfor.kernels.rows import Rows
 from butfor.kernels.sepsis import NOISE_SIZE, sepsis_noise, sepsis_steps, simulate_sepsis
-from butfor.kernels.walk import Steps, walk_episodes
+from butfor.kernels.walk import Judged, Steps, walk_episodes
 
 __all__ = [
     "FULL",
@@ -72,6 +72,7 @@ __all__ = [
     "Dynamics",
     "Hidden",
     "HiddenSteps",
+    "Judged",
     "Log",
     "Models",
     "Pairs",
@@ -79,6 +80,7 @@ __all__ = [
     "Rows",
     "Steps",
     "Target",
+    "Work",
     "count_paths",
     "counterfactual_rows",
     "draw_counterfactuals",
@@ -94,6 +96,7 @@ __all__ = [
     "make_pair_work",
     "make_passed",
     "make_trace",
+    "make_work",
     "row_bounds",
     "sepsis_noise",
     "sepsis_steps",
