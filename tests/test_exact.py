@@ -14,14 +14,14 @@ from tests.reference import exact as reference
 from tests.support import PROPERTY
 
 EDGES = [0.0, -0.0, 2.0**-96, -(2.0**-97), 2.0**-96 * (2 - 2.0**-52), 5e-324, math.inf, -math.inf]
-EDGES += [math.nan, 2.0**159, -(2.0**159), math.nextafter(2.0**159, 0), 1.0 - 2.0**-53, 2.0**-43]
+EDGES += [math.nan, 2.0**160, -(2.0**160), math.nextafter(2.0**160, 0), 1.0 - 2.0**-53, 2.0**-43]
 anything = st.one_of(st.floats(), st.floats(-1e9, 1e9), st.sampled_from(EDGES))
 # whole numbers of 2^-96 with at most 53 bits: nothing of them is cut off
 kept = st.builds(math.ldexp, st.integers(-(2**53), 2**53), st.integers(-96, 105))
 
 
-def summed(values, groups=None, count=1):
-    sums = ExactSums.make(count, 1)
+def summed(values, groups=None, count=1, wide=False):
+    sums = ExactSums.make(count, 1, wide=wide)
     where = np.zeros(len(values), int) if groups is None else groups
     sums.add(where, np.array(values, float).reshape(-1, 1))
     return sums
@@ -33,9 +33,9 @@ def test_hand_values():
     sums.add([0, 1, 0, 0], [[1e30, 2.0**53], [0.25, 1.0], [1.0, 3.0], [-1e30, -1.0]])
     assert sums.values().tolist() == [[1.0, 2.0**53 + 2], [0.25, 1.0]]
     # 3 * 2^-96 is 3 in the lowest limb; -1.5 is -1 in the fourth and -2^31 in the third
-    assert summed([3 * 2.0**-96]).limbs[0, 0].tolist() == [3, *[0] * 9]
-    assert summed([-1.5]).limbs[0, 0].tolist() == [0, 0, -(2**31), -1, *[0] * 6]
-    assert summed([math.nan, math.inf]).limbs[0, 0].tolist() == [*[0] * 8, 2, 1]
+    assert summed([3 * 2.0**-96]).limbs[:, 0, 0].tolist() == [3, *[0] * 9]
+    assert summed([-1.5]).limbs[:, 0, 0].tolist() == [0, 0, -(2**31), -1, *[0] * 6]
+    assert summed([math.nan, math.inf]).limbs[:, 0, 0].tolist() == [*[0] * 8, 2, 1]
     assert summed([]).values().tolist() == [[0.0]]
 
 
@@ -44,8 +44,21 @@ def test_hand_values():
 @example(EDGES)
 def test_sums_equal_their_slow_twin(values):
     sums = summed(values)
-    assert sums.limbs[0, 0].tolist() == reference.limbs(values)
+    assert sums.limbs[:, 0, 0].tolist() == reference.limbs(values)
     np.testing.assert_array_equal(sums.values()[0, 0], reference.rounded(values))
+    sums = summed(values, wide=True)
+    assert sums.limbs[:, 0, 0].tolist() == reference.limbs(values, -1088)
+    np.testing.assert_array_equal(sums.values()[0, 0], reference.rounded(values, -1088))
+
+
+@PROPERTY
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=30))
+@example([5e-324, -1.7976931348623157e308, 1.7976931348623157e308, 2.2250738585072014e-308])
+def test_wide_sums_lose_nothing_of_any_float(values):
+    exact = sum(map(Fraction, values), Fraction(0))
+    found = summed(values, wide=True).values()[0, 0]
+    assert found == (float(exact) if abs(exact) < 2**1023 else found)
+    assert math.isinf(found) <= (abs(exact) >= 2**1023)
 
 
 @PROPERTY
@@ -71,7 +84,7 @@ def test_values_are_the_exact_sum_correctly_rounded(values):
 @PROPERTY
 @given(st.floats(-1.0, 1.0), st.integers(1, 30))
 def test_what_is_cut_off_is_less_than_the_lowest_bit_of_each_item(value, times):
-    exact = summed([value] * times).limbs[0, 0, :8].tolist()
+    exact = summed([value] * times).limbs[:8, 0, 0].tolist()
     total = sum(Fraction(digit * 2 ** (32 * place)) for place, digit in enumerate(exact)) / 2**96
     assert abs(total - times * Fraction(value)) < times * Fraction(1, 2**96)
 
@@ -79,7 +92,7 @@ def test_what_is_cut_off_is_less_than_the_lowest_bit_of_each_item(value, times):
 def test_a_billion_of_the_largest_items_leave_room():
     # what 2^30 equal items add to the limbs, by multiplication: no limb is near 2^63, and the sum
     # is that of the items
-    for value in (math.nextafter(2.0**159, 0), -math.nextafter(1.0, 0), 2.0**-43 - 2.0**-96):
+    for value in (math.nextafter(2.0**160, 0), -math.nextafter(1.0, 0), 2.0**-43 - 2.0**-96):
         one = summed([value])
         assert np.abs(one.limbs).max() * 2**30 < 2**62
         assert ExactSums(one.limbs * 2**30).values()[0, 0] == value * 2**30
@@ -123,7 +136,7 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="cannot be merged"):
         sums.merge(ExactSums.make(2, 2))
     with pytest.raises(ValueError, match="limbs have shape"):
-        ExactSums(np.zeros((2, 1, 3), np.int64))
+        ExactSums(np.zeros((3, 2, 1), np.int64))
     with pytest.raises(ValueError, match="groups 0"):
         ExactSums.make(0, 1)
     assert sums.values().tolist() == [[0.0], [0.0]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,41 +13,44 @@ from butfor import kernels
 from butfor.checks import check_integers, check_whole
 from butfor.variables import Floats
 
-UNIT = 1 << -kernels.LOWEST
+# Exponent of the lowest bit, by the number of limbs: of 2^-96 up to 2^160, and of all floats.
+LOWEST = {10: -96, 68: -1088}
+NARROW, WIDE = LOWEST
 
 
 @dataclass(frozen=True, eq=False)
 class ExactSums:
-    """Sums by group and column as whole numbers of 2^-96, in limbs of 32 bits.
+    """Sums by group and column as whole numbers of 2^-96, or of 2^-1088, in limbs of 32 bits.
 
-    Of each item what lies below 2^-96 is cut off. The last two limbs count the items that are at
-    least 2^159 or inf, and those that are at most -2^159 or -inf; nan counts as both. A sum with
-    one kind of them is inf or -inf, with both nan. A sum takes 2^31 items.
+    Of each item what lies below that is cut off, which is nothing where the limbs are wide. The
+    last two limbs count the items that are too large for the others or inf, and those that are too
+    low or -inf; nan counts as both. A sum with one kind of them is inf or -inf, with both nan. It
+    takes 2^31 items.
     """
 
-    limbs: NDArray[np.int64]  # [groups, columns, 10], a copy of what was given
+    limbs: NDArray[np.int64]  # [10 or 68, groups, columns]
 
     def __post_init__(self) -> None:
-        limbs = np.array(self.limbs, order="C")
-        if limbs.ndim != 3 or limbs.shape[2] != kernels.LIMBS or limbs.dtype != np.int64:
+        limbs = np.require(self.limbs, requirements=["C", "W"])  # a copy only where it must be
+        if limbs.ndim != 3 or limbs.shape[0] not in LOWEST or limbs.dtype != np.int64:
             raise ValueError(
                 f"limbs have shape {limbs.shape} and type {limbs.dtype}, expected "
-                f"(groups, columns, {kernels.LIMBS}) and int64"
+                f"({NARROW} or {WIDE}, groups, columns) and int64"
             )
         object.__setattr__(self, "limbs", limbs)
 
     @classmethod
-    def make(cls, groups: int, columns: int) -> ExactSums:
-        """Return sums that are all 0."""
+    def make(cls, groups: int, columns: int, *, wide: bool = False) -> ExactSums:
+        """Return sums that are all 0; wide ones take items of any size."""
         check_whole(groups, "groups", 1, "a whole number")
         check_whole(columns, "columns", 1, "a whole number")
-        return cls(np.zeros((groups, columns, kernels.LIMBS), np.int64))
+        return cls(np.zeros((WIDE if wide else NARROW, groups, columns), np.int64))
 
     def add(self, group: ArrayLike, values: ArrayLike) -> None:
         """Add each row of values [n, columns] to its group [n]."""
         rows = np.ascontiguousarray(values, dtype=np.float64)
         where = np.ascontiguousarray(check_integers(group, "group"))
-        groups, columns = self.limbs.shape[:2]
+        size, groups, columns = self.limbs.shape
         if rows.shape != (len(where), columns):
             raise ValueError(
                 f"values have shape {rows.shape}, expected ({len(where)}, {columns}): a row for "
@@ -55,16 +59,17 @@ class ExactSums:
         if len(where) and not 0 <= where.min() <= where.max() < groups:
             wrong = int(((where < 0) | (where >= groups)).argmax())
             raise ValueError(f"group at {wrong} is {where[wrong]}, outside 0..{groups - 1}")
-        kernels.add_exactly(where, rows.view(np.int64), self.limbs)
+        kernels.add_exactly(where, rows.view(np.int64), self.limbs, LOWEST[size])
 
     def merge(self, other: ExactSums) -> None:
         """Add what others have summed."""
         if self.limbs.shape != other.limbs.shape:
             raise ValueError(
-                f"sums of shapes {self.limbs.shape[:2]} and {other.limbs.shape[:2]} cannot be "
-                "merged; make both for the same groups and columns"
+                f"sums of shapes {self.limbs.shape} and {other.limbs.shape} cannot be merged; make "
+                "both for the same groups and columns"
             )
-        np.add(self.limbs, other.limbs, out=self.limbs)
+        packed = other.packed()
+        self.limbs.reshape(-1)[packed["place"]] += packed["value"]
 
     def packed(self) -> dict[str, NDArray[np.int64]]:
         """Return what is not 0, to be stored or sent: few sums need all of their limbs."""
@@ -86,16 +91,22 @@ class ExactSums:
 
     def values(self) -> Floats:
         """Return the sums as floats, correctly rounded, [groups, columns]."""
-        groups, columns = self.limbs.shape[:2]
-        rounded = [_round(limbs) for limbs in self.limbs.reshape(-1, kernels.LIMBS).tolist()]
-        return np.array(rounded).reshape(groups, columns)
+        size, groups, columns = self.limbs.shape
+        *digits, above, below = self.limbs.reshape(size, -1)
+        totals = [0] * (groups * columns)
+        for number, limb in enumerate(digits):
+            for place in np.flatnonzero(limb).tolist():
+                totals[place] += int(limb[place]) << 32 * number
+        rounded = np.array([_divide(total, 1 << -LOWEST[size]) for total in totals])
+        rounded[above > 0] = np.inf
+        rounded[below > 0] = -np.inf
+        rounded[(above > 0) & (below > 0)] = np.nan
+        return rounded.reshape(groups, columns)
 
 
-def _round(limbs: list[int]) -> float:
-    *digits, above, below = limbs
-    if above or below:
-        return float("nan") if above and below else float("inf") if above else float("-inf")
-    total = 0
-    for digit in reversed(digits):
-        total = (total << 32) + digit
-    return total / UNIT  # whole numbers of any size: Python rounds their quotient correctly
+def _divide(total: int, unit: int) -> float:
+    """Return a quotient of whole numbers of any size, correctly rounded."""
+    try:
+        return total / unit
+    except OverflowError:
+        return math.inf if total > 0 else -math.inf

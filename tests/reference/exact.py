@@ -1,39 +1,49 @@
-"""Exact sums with fractions: each item is cut off below 2^-96, infinities and nan are counted."""
+"""Exact sums with fractions: items are cut off below 2^lowest, infinities and nan are counted."""
 
 import math
 from collections.abc import Iterable
 from fractions import Fraction
 
-UNIT = 2**96
-LARGEST = 2.0**159
+LIMBS = {-96: 8, -1088: 66}  # by the exponent of the lowest bit
 
 
-def whole(value: float) -> int:
-    """The item as a whole number of 2^-96, cut off towards 0."""
-    return math.trunc(Fraction(value) * UNIT)
+def too_large(value: float, lowest: int) -> bool:
+    """Whether an item is beyond the limbs, in size."""
+    edge = 2 ** (lowest + 32 * LIMBS[lowest])
+    return not (math.isfinite(value) and abs(Fraction(value)) < edge)
 
 
-def limbs(values: Iterable[float]) -> list[int]:
-    """Eight digits to base 2^32, each added up by itself; how many are above and below all."""
-    total = [0] * 10
+def whole(value: float, lowest: int) -> int:
+    """The item as a whole number of 2^lowest, cut off towards 0."""
+    return math.trunc(Fraction(value) * 2**-lowest)
+
+
+def limbs(values: Iterable[float], lowest: int = -96) -> list[int]:
+    """Digits to base 2^32, each added up by itself; how many are above and below all."""
+    count = LIMBS[lowest]
+    total = [0] * (count + 2)
     for value in values:
-        if not abs(value) < LARGEST:
-            total[8] += not value < 0
-            total[9] += not value > 0
+        if too_large(value, lowest):
+            total[-2] += not value < 0
+            total[-1] += not value > 0
             continue
-        sign, rest = (-1 if value < 0 else 1), abs(whole(value))
-        for place in range(8):
+        sign, rest = (-1 if value < 0 else 1), abs(whole(value, lowest))
+        for place in range(count):
             rest, digit = divmod(rest, 2**32)
             total[place] += sign * digit
         assert rest == 0
     return total
 
 
-def rounded(values: Iterable[float]) -> float:
+def rounded(values: Iterable[float], lowest: int = -96) -> float:
     """The sum, correctly rounded."""
     items = list(values)
-    above = any(not value < LARGEST for value in items)
-    below = any(not value > -LARGEST for value in items)
+    above = any(too_large(value, lowest) and not value < 0 for value in items)
+    below = any(too_large(value, lowest) and not value > 0 for value in items)
     if above or below:
         return math.nan if above and below else math.inf if above else -math.inf
-    return float(Fraction(sum(whole(value) for value in items), UNIT))
+    total = Fraction(sum(whole(value, lowest) for value in items)) / 2**-lowest
+    try:
+        return float(total)
+    except OverflowError:
+        return math.inf if total > 0 else -math.inf

@@ -49,7 +49,7 @@ from butfor.kernels.pairs import (
 from butfor.kernels.random import GOLDEN, MIX_1, MIX_2, uniform
 from butfor.kernels.rows import Rows
 from butfor.kernels.sepsis import NOISE_SIZE, sepsis_noise, sepsis_steps, simulate_sepsis
-from butfor.kernels.sums import LIMBS, LOWEST, add_exactly
+from butfor.kernels.sums import add_exactly
 from butfor.kernels.walk import Judged, Steps, walk_episodes
 
 __all__ = [
@@ -60,8 +60,6 @@ __all__ = [
     "INVERSE_CDF",
     "LAST",
     "LATENT",
-    "LIMBS",
-    "LOWEST",
     "MAXIMAL",
     "MEMORY",
     "MIX_1",

@@ -2,44 +2,46 @@
 
 from butfor.kernels.compiled import bare
 
-LIMBS = 10  # eight of 32 bits from 2^-96 on, and how many items count as +inf and as -inf
-LOWEST = -96  # exponent of the lowest bit that is kept
-ABOVE, BELOW = 8, 9
-
 FRACTION = (1 << 52) - 1  # bits of a float: a sign, 11 of the exponent, 52 of the fraction
 SPECIAL = 0x7FF  # exponent of inf and nan
-TOO_LARGE = 1023 + 159  # exponent of 2^159
-SHIFT = 1023 + 52 + LOWEST  # exponent at which the last bit of a float is the lowest one
 LIMB = (1 << 32) - 1
 
 
 @bare
-def add_exactly(group, bits, limbs):
-    """Add to limbs [G, K, 10] the floats whose bits [n, K] are given, row i to group[i].
+def add_exactly(group, bits, limbs, lowest):
+    """Add to limbs [L + 2, G, K] the floats whose bits [n, K] are given, row i to group[i].
 
-    Bits below the lowest one are cut off. What is nan, infinite or at least 2^159 is counted.
+    The L limbs have 32 bits each, from 2^lowest on. Bits below the lowest one are cut off. What is
+    nan, infinite or has bits beyond the limbs is counted in the last two.
     """
+    above, below = limbs.shape[0] - 2, limbs.shape[0] - 1
+    too_large = min(1023 + lowest + 32 * above, SPECIAL)
+    lowest_shift = 1023 + 52 + lowest  # exponent at which the last bit of a float is the lowest one
     for i in range(len(group)):
+        g = group[i]
         for k in range(bits.shape[1]):
             exponent = (bits[i, k] >> 52) & SPECIAL
-            shift = exponent - SHIFT
-            if shift <= -53:
-                continue
-            total = limbs[group[i], k]
             fraction = bits[i, k] & FRACTION
-            if exponent >= TOO_LARGE:
+            if exponent >= too_large:
                 unknown = exponent == SPECIAL and fraction != 0
-                total[ABOVE] += unknown or bits[i, k] >= 0
-                total[BELOW] += unknown or bits[i, k] < 0
+                limbs[above, g, k] += unknown or bits[i, k] >= 0
+                limbs[below, g, k] += unknown or bits[i, k] < 0
                 continue
-            sign = 1 if bits[i, k] >= 0 else -1
-            whole = fraction | (FRACTION + 1)
+            whole = fraction
+            if exponent > 0:
+                whole |= FRACTION + 1
+            shift = max(exponent, 1) - lowest_shift
+            if whole == 0 or shift <= -53:
+                continue
             if shift < 0:
                 whole >>= -shift
                 shift = 0
+            sign = 1 if bits[i, k] >= 0 else -1
             limb, left = shift >> 5, shift & 31
             low = (whole & LIMB) << left
             high = ((whole >> 32) << left) + (low >> 32)
-            total[limb] += sign * (low & LIMB)
-            total[limb + 1] += sign * (high & LIMB)
-            total[limb + 2] += sign * (high >> 32)
+            limbs[limb, g, k] += sign * (low & LIMB)
+            if high > 0:
+                limbs[limb + 1, g, k] += sign * (high & LIMB)
+            if high > LIMB:
+                limbs[limb + 2, g, k] += sign * (high >> 32)

@@ -87,7 +87,7 @@ class Counts:
             (other, place[len(self.keys) :]),
         ):
             number[at] += counts.number
-            reward.limbs[at] += counts.reward.limbs
+            reward.limbs[:, at] += counts.reward.limbs
             low[at] = np.minimum(low[at], counts.low)
             high[at] = np.maximum(high[at], counts.high)
             first[:, : counts.states] += counts.first

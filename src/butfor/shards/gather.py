@@ -80,7 +80,7 @@ def find(gathered: Gathered, setting: Setting, steps: int, draws: int) -> Findin
     sums = {name: total.values() for name, total in gathered.sums.items()}
     shown, drawn = _show(gathered.candidates, setting, draws)
     names = [*(outcome.name for outcome in setting.model.outcomes), setting.study.words.none]
-    whole = ExactSums(gathered.sums["cells"].limbs.sum(axis=0, keepdims=True)).values()
+    whole = ExactSums(gathered.sums["cells"].limbs.sum(axis=1, keepdims=True)).values()
     decomposition = decomposition_table(
         names,
         whole=whole,
@@ -191,7 +191,7 @@ def _facts(
         spread=float(np.sqrt(max(spread, 0.0))),
         censored=censored,
         followers=followers,
-        effective=weight**2 / squared if followers else 0.0,
+        effective=_effective(weight, squared, followers),
         missing=np.flatnonzero(visited & (used & (setting.behavior == 0)).any(axis=1)),
         unlogged=np.flatnonzero(visited & (used & (setting.model.counts == 0)).any(axis=1)),
         unsupported={
@@ -203,6 +203,15 @@ def _facts(
         lowest=min(rewards),
         highest=max(rewards),
     )
+
+
+def _effective(weight: float, squared: float, followers: int) -> float:
+    """Effective sample size; nan where the squares of the weights leave what floats can hold."""
+    if followers == 0:
+        return 0.0
+    if not (0 < squared < np.inf):
+        return float("nan")
+    return float(weight / squared * weight)
 
 
 def _diagnose(

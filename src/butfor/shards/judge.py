@@ -142,7 +142,7 @@ def judge_shard(shard: Shard, setting: Setting, threads: int) -> Judged:
         episodes=as_arrow(judged_table(result, actions, unsupported, walked), {}),
         steps=as_arrow(steps, setting.side_types),
         sums={
-            "groups": _sums(group_of(keys), columns, GROUPS),
+            "groups": _sums(group_of(keys), columns, GROUPS, wide=True),  # weights know no limits
             "cells": _sums(cell, piece_columns(result), size * size),
             "expected": _sums(cell // size, result.probability, size),
             "by_state": _sums(log.first_state, piece_columns(result), log.n_states),
@@ -163,8 +163,8 @@ def group_of(keys: Keys) -> NDArray[np.int64]:
     return (keys % np.uint64(GROUPS)).astype(np.int64)
 
 
-def _sums(group: NDArray[Any], values: Floats, groups: int) -> ExactSums:
-    sums = ExactSums.make(groups, values.shape[1])
+def _sums(group: NDArray[Any], values: Floats, groups: int, *, wide: bool = False) -> ExactSums:
+    sums = ExactSums.make(groups, values.shape[1], wide=wide)
     sums.add(group.astype(np.int64), values)
     return sums
 

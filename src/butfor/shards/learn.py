@@ -98,7 +98,7 @@ class Tally:
         together = np.zeros(len(distinct), dtype=np.int64)
         np.add.at(together, place, number)
         reward = ExactSums.make(len(distinct), 1)
-        np.add.at(reward.limbs, place, sums)
+        np.add.at(reward.limbs, (slice(None), place), sums)
         counted = complete_counts(
             distinct,
             together.astype(np.float64),
@@ -158,7 +158,7 @@ class Tally:
             state * counts.actions + action,
             reached,
             counts.number[mine],
-            counts.reward.limbs[mine],
+            counts.reward.limbs[:, mine],
         )
 
 
