@@ -58,12 +58,16 @@ class Choices:
         """Return the variables to whose levels noise belongs; none: to next states."""
         return study.noise_variables() if self.noise_on is None else tuple(self.noise_on)
 
-    def given_target(self, log: Episodes) -> Floats:
-        """Read the target from its table."""
+    def check_target(self) -> None:
+        """Refuse the target if there is no such file."""
         if not Path(self.target).is_file():
             raise FileNotFoundError(
                 f"--target {self.target}: there is no such file; give a table, or {LEARN!r}"
             )
+
+    def given_target(self, log: Episodes) -> Floats:
+        """Read the target from its table."""
+        self.check_target()
         return target_from_table(self.target, log, missing=self.missing)
 
     def record(

@@ -485,7 +485,8 @@ def _problems_in_words(unfinished: Path | None = None) -> Iterator[None]:
         yield
     except (ValueError, OSError, ReviewError) as problem:
         notes = getattr(problem, "__notes__", [])
-        typer.echo("\n".join([f"Error: {problem}", *notes, *_left(unfinished)]), err=True)
+        left = [] if "--resume" in str(problem) else _left(unfinished)
+        typer.echo("\n".join([f"Error: {problem}", *notes, *left]), err=True)
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
         typer.echo("\n".join(["Stopped; no audit was written.", *_left(unfinished)]), err=True)

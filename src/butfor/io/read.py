@@ -63,6 +63,14 @@ class Reading:
     done: dict[str, int]  # what was done about problems, and to how many rows or episodes
 
 
+class NothingLeftError(ValueError):
+    """What the study says about problems leaves no episode of a log."""
+
+    def __init__(self, name: str, done: dict[str, int]) -> None:
+        super().__init__(f"{name}: no episode is left; drop less in [problems] of the study")
+        self.done = done
+
+
 def read_episodes(
     source: Any,
     study: str | Path | Mapping[str, Any] | Study,
@@ -109,7 +117,7 @@ def read_log(
     kept = _settle_transitions(rows, study)
     problems.check(log.name)
     if len(rows) == 0:
-        raise ValueError(f"{log.name}: no episode is left; drop less in [problems] of the study")
+        raise NothingLeftError(log.name, dict(problems.done))
     return _assemble(log, study, rows, kept, ids, clusterer or _fitted)
 
 
@@ -419,4 +427,4 @@ def _plain_side(log: Log, column: str, taken: Any) -> Any:
     cells = cells.combine_chunks().take(taken)
     if log.files and is_csv(log.files[0]) and pa.types.is_string(cells.type):
         cells = pa.compute.if_else(pa.compute.equal(cells, ""), None, cells)
-    return cells.to_pandas()
+    return cells.to_pandas(integer_object_nulls=True)  # as decimal numbers long ones would change

@@ -227,10 +227,11 @@ def _read_parquet(path: Path, needed: Mapping[str, str] | None, text: Collection
     return _unpack(path, names if needed is None else list(needed))
 
 
-def read_schema(path: Path) -> Any:
-    """Read the columns of a Parquet file and their types, without its rows."""
+def read_schema(path: Path) -> tuple[Any, int]:
+    """Read the columns of a Parquet file and their types, and how many rows it has."""
     with _explained(path):
-        return pa.parquet.read_schema(path)
+        about = pa.parquet.read_metadata(path)
+        return about.schema.to_arrow_schema(), int(about.num_rows)
 
 
 def read_columns(path: Path, names: Sequence[str] | None = None) -> pd.DataFrame:

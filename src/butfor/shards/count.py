@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.episodes import Episodes, Offsets
-from butfor.exact import ExactSums
+from butfor.exact import NARROW, ExactSums
 from butfor.fit import destinations
+from butfor.io.read import NothingLeftError, group_variables
 from butfor.io.sections import Study
 from butfor.shards.log import Shard, read_shard
 from butfor.streams import Keys, episode_keys, scramble
-from butfor.variables import Floats
+from butfor.variables import Floats, count_levels
 
 # A transition as one number: half, state, action, what follows (outcomes first, then states).
 HALF, STATE, ACTION = 62, 38, 24
@@ -78,7 +79,7 @@ class Counts:
         """Return what both count together."""
         keys, place = np.unique(np.concatenate([self.keys, other.keys]), return_inverse=True)
         number = np.zeros(len(keys), dtype=np.int64)
-        reward = ExactSums.make(len(keys), 1)
+        reward = ExactSums(np.zeros((NARROW, len(keys), 1), dtype=np.int64))
         low, high = np.full(len(keys), np.inf), np.full(len(keys), -np.inf)
         states = max(self.states, other.states)
         first = np.zeros((2, states), dtype=np.int64)
@@ -116,7 +117,10 @@ class Counts:
 
 def count_shard(shard: Shard, study: Study, seed: int, threads: int = 1) -> Counts:
     """Count the transitions of a shard."""
-    reading = read_shard(shard, study)
+    try:
+        reading = read_shard(shard, study)
+    except NothingLeftError as nothing:
+        return _count_nothing(study, nothing.done)
     log = reading.episodes
     if log.n_states > MOST_STATES or log.n_actions > MOST_ACTIONS:
         raise ValueError(
@@ -159,8 +163,36 @@ def count_shard(shard: Shard, study: Study, seed: int, threads: int = 1) -> Coun
         ends=np.bincount(log.outcome[ended], minlength=outcomes),
         last_reward=last_reward,
         complete=frozenset(variable.name for variable in log.side_variables),
-        done=reading.done,
+        done=dict(sorted(reading.done.items())),
         digest=digest_log(log, keys),
+    )
+
+
+def _count_nothing(study: Study, done: Mapping[str, int]) -> Counts:
+    """Return the counts of a shard of which every episode was left out."""
+    sizes = {}
+    for group in ("state", "action"):
+        ready = getattr(study.columns, f"{group}s") or 1
+        sizes[group] = count_levels(group_variables(study, group, ready))
+    nothing, number = np.empty(0), np.empty(0, dtype=np.int64)
+    outcomes = len(study.outcome)
+    return Counts(
+        episodes=0,
+        steps=0,
+        longest=0,
+        states=sizes["state"],
+        actions=sizes["action"],
+        keys=number,
+        number=number,
+        reward=ExactSums(np.zeros((NARROW, 0, 1), dtype=np.int64)),
+        low=nothing,
+        high=nothing,
+        first=np.zeros((2, sizes["state"]), dtype=np.int64),
+        ends=np.zeros(outcomes, dtype=np.int64),
+        last_reward=ExactSums.make(outcomes + 1, 1),
+        complete=frozenset(section.name or column for column, section in study.side.items()),
+        done=dict(sorted(done.items())),
+        digest=np.zeros(2, dtype=np.uint64),
     )
 
 

@@ -20,7 +20,7 @@ from butfor.exact import ExactSums
 from butfor.flags import flag_sizes, target_actions
 from butfor.ope.problem import make_problem
 from butfor.ope.support import judge_with_support, outcomes_with_support
-from butfor.shards.count import digest_log, half_of
+from butfor.shards.count import half_of
 from butfor.shards.learn import Setting
 from butfor.shards.log import Shard, read_shard
 from butfor.streams import Keys, episode_keys
@@ -53,7 +53,6 @@ class Judged:
     sums: Mapping[str, ExactSums]  # groups, cells, expected, by_state, calibration
     counts: Mapping[str, NDArray[np.int64]]  # sizes: followers and censored; shares about, after
     candidates: Candidates
-    digest: Keys  # [2] of the log as it was read this time
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +153,6 @@ def judge_shard(shard: Shard, setting: Setting, threads: int) -> Judged:
             "after": _shares(walked.share_after),
         },
         candidates=_candidates(log, keys, result, setting),
-        digest=digest_log(reading.episodes, keys),
     )
 
 

@@ -98,7 +98,8 @@ class Tally:
         together = np.zeros(len(distinct), dtype=np.int64)
         np.add.at(together, place, number)
         reward = ExactSums.make(len(distinct), 1)
-        np.add.at(reward.limbs, (slice(None), place), sums)
+        for limb, more in zip(reward.limbs, sums, strict=True):
+            np.add.at(limb, place, more)
         counted = complete_counts(
             distinct,
             together.astype(np.float64),

@@ -31,6 +31,15 @@ class Shard:
         """The file's name."""
         return Path(self.path).name
 
+    def check(self) -> None:
+        """Refuse a file that is no longer what it was."""
+        about = Path(self.path).stat()
+        if (about.st_size, about.st_mtime_ns) != (self.size, self.changed):
+            raise ValueError(
+                f"{self.path} changed while it was worked on; let nobody write to it, and start "
+                "again with --resume"
+            )
+
     def key(self, *others: str) -> str:
         """Name what is made of this file, by the file and by all else that it depends on."""
         version = butfor.__version__
@@ -42,30 +51,37 @@ def is_sharded(source: Any) -> bool:
     """Whether a log is a folder of Parquet files."""
     if not isinstance(source, str | Path) or not Path(source).is_dir():
         return False
-    return any(part.name.lower().endswith(PARQUET) for part in Path(source).iterdir())
+    return find_files(source)[0].name.lower().endswith(PARQUET)
 
 
 def find_shards(source: Any) -> tuple[Shard, ...]:
-    """Return the Parquet files of a log, by name; a name may not come twice."""
-    files = find_files(source)
+    """Return the Parquet files of a log, each once."""
+    files = dict.fromkeys(path.absolute() for path in find_files(source))
     other = next((path for path in files if not path.name.lower().endswith(PARQUET)), None)
     if other is not None:
         raise ValueError(
             f"{other}: shards are Parquet files; write the log as Parquet, or leave out "
             "--scheduler, --local-cluster and --resume"
         )
-    found = [(path.absolute(), path.stat()) for path in files]
+    found = [(path, path.stat()) for path in files]
     return tuple(Shard(str(path), about.st_size, about.st_mtime_ns) for path, about in found)
 
 
-def check_alike(shards: Sequence[Shard], study: Study) -> dict[str, Any]:
-    """Return the type of each column that the study names; refuse shards that differ in them."""
+def check_alike(shards: Sequence[Shard], study: Study) -> tuple[tuple[Shard, ...], dict[str, Any]]:
+    """Return the shards that have rows, and the type of each column that the study names.
+
+    Shards that differ in these columns are refused.
+    """
+    full = []
     needed = study.places()
     types: dict[str, Any] = {}
     told: dict[str, str] = {}
     for shard in shards:
-        schema = read_schema(Path(shard.path))
+        schema, rows = read_schema(Path(shard.path))
         check_columns(shard.path, schema.names, needed)
+        if rows == 0:
+            continue
+        full.append(shard)
         for name in needed:
             kind = schema.field(name).type
             kind = kind.value_type if pa.types.is_dictionary(kind) else kind
@@ -77,17 +93,22 @@ def check_alike(shards: Sequence[Shard], study: Study) -> dict[str, Any]:
                     f"{told[name]}, {kind} in {shard.name}); convert it"
                 )
             told.setdefault(name, shard.name)
-    return types
+    if not full:
+        raise ValueError(f"{shards[0].path} and its like have no rows; give at least one decision")
+    return tuple(full), types
 
 
 def list_shard(shard: Shard, study: Study, threads: int = 1) -> NDArray[Any]:
     """Return the names of the episodes of a shard, in order."""
-    return np.sort(read_ids(shard.path, study))
+    ids = read_ids(shard.path, study)
+    shard.check()
+    return np.sort(ids)
 
 
 def read_shard(shard: Shard, study: Study) -> Reading:
     """Read a shard as its study says, its episodes in the order of their ids."""
     reading = read_log(shard.path, study)
+    shard.check()
     log, probability = reading.episodes, reading.behavior_probability
     order = np.argsort(log.id, kind="stable")
     if probability is not None:

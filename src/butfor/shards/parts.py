@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ from butfor.shards.count import Counts
 from butfor.shards.judge import COUNTS, LOG, SUMS, Candidates, Judged
 
 MARKER = "unfinished.txt"
+TABLES = ("episodes", "steps")  # kept beside the numbers of a shard that was judged
 PACKED = ("shape", "place", "value")  # arrays of packed sums
 TEXT = (
     "What `butfor audit` has worked out so far. Go on with the same command and --resume; the\n"
@@ -33,7 +35,8 @@ TEXT = (
 
 def parts_folder(out: Path) -> Path:
     """Return the folder of an unfinished audit, beside where the audit will be."""
-    return out.with_name(f"{out.name}.unfinished")
+    goal = out.absolute()
+    return goal.parent / f"{goal.name}.unfinished"
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,7 @@ class Parts:
                 )
             check_free(folder, marker=MARKER, overwrite=True)
             shutil.rmtree(folder)
+        check_free(folder, marker=MARKER, overwrite=True)
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / MARKER).exists():
             (folder / MARKER).write_text(TEXT)
@@ -61,11 +65,17 @@ class Parts:
 
     def has(self, kind: str, key: str) -> bool:
         """Whether a part is there, whole."""
-        return (self.folder / f"{kind}-{key}.npz").exists()
+        tables = [f"{name}-{key}.arrow" for name in TABLES] if kind == "judge" else []
+        told = zipfile.is_zipfile(self.folder / f"{kind}-{key}.npz")
+        return told and all((self.folder / name).exists() for name in tables)
 
     def remove(self) -> None:
-        """Take the folder away."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """Take the parts away, and the folder if there is nothing else in it."""
+        for pattern in ("*.npz", "*.arrow", MARKER):
+            for path in self.folder.glob(pattern):
+                path.unlink(missing_ok=True)
+        with suppress(OSError):
+            self.folder.rmdir()
 
     def write_ids(self, key: str, ids: NDArray[Any]) -> None:
         """Keep the names of a shard's episodes."""
@@ -85,7 +95,7 @@ class Parts:
 
     def write_judged(self, key: str, judged: Judged) -> None:
         """Keep what judging a shard gave; its tables first, so that the rest tells of them."""
-        for name in ("episodes", "steps"):
+        for name in TABLES:
             save = partial(_save_table, table=getattr(judged, name))
             self._write(f"{name}-{key}.arrow", save)
         arrays: dict[str, Any] = {
@@ -95,7 +105,7 @@ class Parts:
         }
         arrays |= {f"counts_{name}": judged.counts[name] for name in COUNTS}
         some = judged.candidates
-        arrays |= {name: getattr(some.log, name) for name in LOG} | {"digest": judged.digest}
+        arrays |= {name: getattr(some.log, name) for name in LOG}
         arrays |= {"id": storable(some.log.id), "size": some.size, "order": some.order}
         self._write(f"judge-{key}.npz", partial(_save, arrays=arrays))
 
@@ -116,7 +126,6 @@ class Parts:
             },
             counts={name: stored[f"counts_{name}"] for name in COUNTS},
             candidates=Candidates(replace(like, **rows), stored["size"], stored["order"]),
-            digest=stored["digest"],
         )
 
     def table(self, name: str, key: str) -> Any:
@@ -125,6 +134,10 @@ class Parts:
             return pa.ipc.open_file(file).read_all()
 
     def _read(self, name: str) -> dict[str, NDArray[Any]]:
+        if not (self.folder / name).exists():
+            raise FileNotFoundError(
+                f"{self.folder / name} is gone; let one run at a time write to the same --out"
+            )
         with np.load(self.folder / name, allow_pickle=False) as file:
             return {array: file[array] for array in file.files}
 

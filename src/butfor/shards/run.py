@@ -20,6 +20,7 @@ from butfor.audit_tables import count_controls
 from butfor.checks import check_whole
 from butfor.choices import MECHANISMS, Choices
 from butfor.diagnostics.calibration import bad_outcomes
+from butfor.fit import check_rules
 from butfor.folders import check_free, whole_folder
 from butfor.io.sections import Study
 from butfor.io.study import read_study
@@ -35,6 +36,7 @@ from butfor.shards.parts import Parts
 from butfor.shards.stitch import RANGE, stitch_tables
 from butfor.shards.workers import Threads, Workers
 from butfor.streams import Progress, check_seed
+from butfor.variables import project
 
 TOLD = 5  # shards whose problems are told in full
 MOST_COMPARED = 5_000_000  # ids that are compared at a time
@@ -92,12 +94,12 @@ def audit_shards(
             "[cluster]: clusters are found in the whole log at once, not in shards; write the "
             "cluster of each row into the log, or give a log that fits into memory as one file"
         )
-    shards = find_shards(source)
-    types = check_alike(shards, checked)
+    _check_early(chosen, checked)
+    shards, types = check_alike(find_shards(source), checked)
     goal = Path(out)
     parts = Parts.open(goal, resume=resume, overwrite=overwrite)
     run = _Run(parts, shards, Threads() if workers is None else workers, progress)
-    cuts = run.list(checked)
+    cuts = run.list_ids(checked)
     counts = run.count(checked, chosen.seed)
     tally = Tally(counts, checked)
     setting = _make_setting(tally, chosen, types)
@@ -114,7 +116,7 @@ def audit_shards(
         warnings=[*tally.warnings(), WORKED_IN_SHARDS],
     )
     with whole_folder(goal, marker=META, overwrite=overwrite, keep=REVIEW_FILES) as folder:
-        keys = [shard.key("judge", setting.key) for shard in shards]
+        keys = [shard.key("judge", setting.key) for shard in run.shards]
         stitch_tables(folder, parts, keys, cuts, found.shown, progress)
         meta = describe_audit(
             replace(tally.example(), side_variables=tally.side_variables),
@@ -147,10 +149,13 @@ class _Run:
         workers: Workers,
         progress: Progress | None,
     ) -> None:
-        self.parts, self.shards, self.workers, self.progress = parts, shards, workers, progress
+        self.parts, self.workers, self.progress = parts, workers, progress
+        self.shards = list(shards)
+        self.total = PASSES * len(shards)
         self.done = 0
+        self.context = ""
 
-    def list(self, study: Study) -> list[Any]:
+    def list_ids(self, study: Study) -> list[Any]:
         """Refuse an episode in two shards; return ids that divide the episodes into ranges."""
         context = json.dumps(study.columns.model_dump(mode="json"), sort_keys=True)
         self._finish("ids", list_shard, context, {"study": study}, self.parts.write_ids)
@@ -159,13 +164,13 @@ class _Run:
         text, episodes = None, 0
         for shard, key in zip(self.shards, keys, strict=True):
             ids = self.parts.read_ids(key)
-            if text is None:
+            if text is None and len(ids):
                 text = ids.dtype == object
-            if text != (ids.dtype == object):
+            if len(ids) and text != (ids.dtype == object):
                 kind = "whole numbers" if text else "text"
                 raise ValueError(
                     f"{shard.path}: the names of episodes are {kind}, which they are not in the "
-                    "files before it; convert them"
+                    'files before it; say episode_type = "text" in [columns], or convert them'
                 )
             episodes += len(ids)
             sample += ids[::SAMPLED].tolist()
@@ -201,7 +206,11 @@ class _Run:
         self.context = json.dumps([study.model_dump(mode="json"), seed], sort_keys=True)
         shared = {"study": study, "seed": seed}
         self._finish("count", count_shard, self.context, shared, self.parts.write_counts)
-        return reduce(Counts.add, map(self._counts, self.shards))
+        total = reduce(Counts.add, map(self._counts, self.shards))
+        if total.episodes == 0:
+            raise ValueError("no episode is left in any file; drop less in [problems] of the study")
+        self.shards = [shard for shard in self.shards if self._counts(shard).episodes]
+        return total
 
     def _counts(self, shard: Shard) -> Counts:
         return self.parts.read_counts(shard.key("count", self.context))
@@ -235,11 +244,6 @@ class _Run:
         for shard, judged in self._work("judge", judge_shard, setting.key, {"setting": setting}):
             if isinstance(judged, Exception):
                 raise judged
-            if (judged.digest != self._counts(shard).digest).any():
-                raise ValueError(
-                    f"{shard.path} changed while it was worked on; let nobody write to it, and "
-                    "go on with --resume"
-                )
             self.parts.write_judged(shard.key("judge", setting.key), judged)
         like = tally.example()
         gathered = None
@@ -261,7 +265,18 @@ class _Run:
     def _tell(self, more: int) -> None:
         self.done += more
         if self.progress is not None:
-            self.progress(self.done, PASSES * len(self.shards))
+            self.progress(self.done, self.total)
+
+
+def _check_early(chosen: Choices, study: Study) -> None:
+    """Refuse what can be known to be wrong before any file is read."""
+    if not chosen.learned:
+        chosen.check_target()
+    check_rules(tuple(study.outcomes().values()), chosen.unseen, chosen.prior)
+    check_whole(chosen.draws, "draws", 0, "a whole number")
+    names = chosen.noise(study)
+    if names and study.columns.state is None:
+        project(study.state_variables(), *names)
 
 
 def _make_setting(tally: Tally, chosen: Choices, types: dict[str, Any]) -> Setting:
@@ -273,8 +288,7 @@ def _make_setting(tally: Tally, chosen: Choices, types: dict[str, Any]) -> Setti
     model = tally.fit(*BOTH, **rules)
     horizon = counts.longest if evaluation.horizon is None else evaluation.horizon
     if chosen.learned:
-        planned = policy_iteration(model.with_labels(None), discount=evaluation.planning_discount)
-        target = planned
+        target = policy_iteration(model.with_labels(None), discount=evaluation.planning_discount)
     else:
         target = chosen.given_target(tally.example())
     halves = learn_halves(tally, horizon=horizon, **rules)
@@ -283,7 +297,11 @@ def _make_setting(tally: Tally, chosen: Choices, types: dict[str, Any]) -> Setti
         for column, section in study.side.items()
         if section.levels is None and section.type != "number"
     }
-    told = asdict(chosen) | {"study": study.model_dump(mode="json"), "draws": None}
+    told = asdict(chosen) | {
+        "study": study.model_dump(mode="json"),
+        "side": {name: str(kind) for name, kind in plain.items()},
+        "draws": None,
+    }
     return Setting(
         study=study,
         seed=chosen.seed,

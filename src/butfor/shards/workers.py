@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -75,16 +76,20 @@ class Cluster:
         if address is None:
             count = check_whole(workers, "workers", 1, "a whole number")
             self._own = distributed.LocalCluster(
-                n_workers=count, threads_per_worker=1, dashboard_address=None, host="127.0.0.1"
+                n_workers=count,
+                threads_per_worker=1,
+                dashboard_address="127.0.0.1:0",
+                host="127.0.0.1",
             )
         try:
             self.client = distributed.Client(self._own or address, timeout="10s")
-            self._check_workers()
-        except (OSError, TimeoutError) as error:
+            self.client.wait_for_workers(1, timeout=60)
+        except (OSError, TimeoutError, TypeError) as error:
             raise ValueError(
                 f"the Dask cluster {address or 'on this machine'} cannot be reached or has no "
                 f"workers ({error or type(error).__name__}); see whether it is up"
             ) from None
+        self._check_versions()
 
     def run(self, work: Work, shards: Sequence[Shard], shared: Mapping[str, Any]) -> Iterator[Done]:
         """Send shards to the cluster, not many more than it works on at a time.
@@ -107,7 +112,14 @@ class Cluster:
             send()
         for future in done:
             shard = running.pop(future.key)
+            if future.cancelled():
+                raise ValueError("the Dask cluster was lost; when it is up again, use --resume")
             error = future.exception()
+            if isinstance(error, ImportError):
+                raise ValueError(
+                    f"a worker of the cluster cannot load what it needs ({error}); install the "
+                    "same butfor everywhere"
+                )
             if isinstance(error, FileNotFoundError) and Path(shard.path).exists():
                 raise FileNotFoundError(
                     f"{shard.path}: a worker of the cluster cannot find it; every worker must see "
@@ -132,24 +144,25 @@ class Cluster:
     def _threads(self) -> int:
         return sum(self.client.nthreads().values())
 
-    def _check_workers(self) -> None:
-        """Refuse workers with another butfor: results would not be the same."""
-        self.client.wait_for_workers(1, timeout=60)
-        for worker, version in self.client.run(_version).items():
-            if version != butfor.__version__:
+    def _check_versions(self) -> None:
+        """Refuse a cluster with another butfor: results would not be the same."""
+        try:
+            found = {"the scheduler": self.client.run_on_scheduler(version, "butfor")}
+        except PackageNotFoundError:
+            found = {"the scheduler": "none"}
+        told = self.client.run(version, "butfor", on_error="return")
+        found |= {f"the worker {address}": known for address, known in told.items()}
+        for who, known in found.items():
+            if known != butfor.__version__:
                 self.close()
                 raise ValueError(
-                    f"the worker {worker} has butfor {version}, here it is {butfor.__version__}; "
-                    "install the same version everywhere"
+                    f"{who} has butfor {known}, here it is {butfor.__version__}; install the same "
+                    "version everywhere"
                 )
 
 
 def _work(work: Work, shard: Shard, shared: Mapping[str, Any]) -> Any:
     return work(shard, threads=1, **shared)
-
-
-def _version() -> str:
-    return butfor.__version__
 
 
 def _outcome(future: Any) -> Any:
