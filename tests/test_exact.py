@@ -1,6 +1,7 @@
 """Exact sums: the same limbs and values in any order and any parts, correctly rounded."""
 
 import math
+import pickle
 from fractions import Fraction
 
 import numpy as np
@@ -101,6 +102,14 @@ def test_stored_limbs_are_copied_and_may_be_read_only():
     again = ExactSums(stored)
     again.add([0], [[1.0]])
     assert (first.values()[0, 0], again.values()[0, 0]) == (1.5, 2.5)
+
+
+def test_packed_sums_come_back_as_they_were():
+    sums = ExactSums.make(3, 2)
+    sums.add([0, 2, 2], [[1e-20, math.inf], [-3.5, 2.0], [1e30, 0.0]])
+    for again in (ExactSums.unpack(**sums.packed()), pickle.loads(pickle.dumps(sums))):
+        assert (again.limbs == sums.limbs).all()
+    assert len(sums.packed()["place"]) < sums.limbs.size / 4
 
 
 def test_what_does_not_fit_is_refused():

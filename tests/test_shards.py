@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -119,7 +120,8 @@ def test_an_audit_in_shards_is_the_audit_in_memory(shards, study, plain):
     for name in ("overlap", "effective sample size", "episodes left", "rare rows"):
         assert lights[0][name] == pytest.approx(lights[1][name], abs=1e-12), name
     assert lights[0]["influence"] == pytest.approx(lights[1]["influence"], abs=0.0005)
-    assert found.meta["counts"] == known.meta["counts"]
+    for key in ("counts", "variables", "outcome_details", "parameters", "words", "problems"):
+        assert found.meta[key] == known.meta[key], key
 
 
 def test_bounds_are_worked_out_for_those_shown_only(plain):
@@ -128,6 +130,93 @@ def test_bounds_are_worked_out_for_those_shown_only(plain):
     assert table.loc[shown, "low_any"].notna().all()
     assert table.loc[~shown, "low_any"].isna().all()
     assert table.loc[~shown, "survives"].isna().all()
+
+
+def as_text(log):
+    """The log with names that are text, some of them awkward."""
+    names = np.array([f"stay {i % 7} – {i}" for i in range(EPISODES)], dtype=object)
+    names[0], names[1], names[2] = "0", "a\0", "ﬁ <b>"
+    return replace(log, id=names)
+
+
+def test_names_may_be_any_text(log, tmp_path):
+    text, everyone = as_text(log), np.arange(EPISODES)
+    one = write_shards(text, tmp_path / "one", [everyone])
+    dealt = write_shards(text, tmp_path / "dealt", [everyone[i::4] for i in range(4)])
+    study = tmp_path / "study.toml"
+    first = audit_shards(one, study, tmp_path / "first", workers=Threads(1))
+    check_same(audit_shards(dealt, study, tmp_path / "second"), first)
+    found = Audit.load(first)
+    assert found.episodes["id"].tolist() == sorted(text.id)
+    assert set(found.draws["id"]) <= set(text.id)
+
+
+def test_a_given_target_and_other_rules(log, shards, study, plain, tmp_path):
+    """Options that change what is learned: a table as target, a prior, noise on labels."""
+    target = Audit.load(plain, shown=True).target
+    state, action = np.nonzero(target)
+    table = pd.DataFrame({"state": state, "action": action, "probability": target[state, action]})
+    table.to_csv(tmp_path / "target.csv", index=False)
+    choices = Choices(
+        target=tmp_path / "target.csv",
+        unseen="self-loop",
+        smoothing=0.5,
+        mechanism="maximal",
+        flags=7,
+        draws=2,
+        seed=5,
+    )
+    first = audit_shards(shards["one"], study, tmp_path / "one", choices, workers=Threads(1))
+    check_same(audit_shards(shards["dealt"], study, tmp_path / "dealt", choices), first)
+    found = Audit.load(first)
+    known = audit_log(shards["one"] / "part-000.parquet", study, models=0, **vars(choices))
+    assert "CF (cross-fitted)" not in set(found.estimates["estimator"])
+    for name in ("expected_return", "unsupported", "thin_share", "rank", "first_change"):
+        np.testing.assert_allclose(
+            found.episodes[name], known.episodes[name], rtol=0, atol=1e-12, err_msg=name
+        )
+    flagged = found.episodes["rank"] > 0
+    assert (found.episodes["reason"] == known.episodes["reason"])[flagged].all()
+
+
+def test_no_flags_no_controls(shards, study, tmp_path):
+    found = Audit.load(audit_shards(shards["ten"], study, tmp_path / "audit", Choices(flags=0)))
+    assert not found.episodes["rank"].any()
+    assert not found.episodes["control"].any()
+    assert len(found.draws) == len(found.courses) == 0
+
+
+def test_a_log_of_numbered_states_without_outcomes(tmp_path):
+    """How many states there are is known only when all shards were counted."""
+    generator = np.random.default_rng(2)
+    rows = [
+        (stay, step, int(generator.integers(3 + stay // 20)), int(generator.integers(2)), step / 3)
+        for stay in range(60)
+        for step in range(2 + stay % 4)
+    ]
+    frame = pd.DataFrame(rows, columns=["stay", "hour", "state", "action", "gain"])
+    study = tmp_path / "study.toml"
+    study.write_text(
+        '[columns]\nepisode = "stay"\ntime = "hour"\nstate = "state"\naction = "action"\n'
+        'reward = "gain"\n[problems]\nlost_reward = "drop"\n'
+    )
+    for name, groups in (
+        ("one", [frame["stay"] >= 0]),
+        ("three", [frame["stay"] // 20 == i for i in range(3)]),
+    ):
+        (tmp_path / name).mkdir()
+        for number, mask in enumerate(groups):
+            frame[mask].to_parquet(tmp_path / name / f"{number}.parquet", index=False)
+    choices = Choices(unseen="self-loop", flags=5)
+    one = audit_shards(tmp_path / "one", study, tmp_path / "first", choices, workers=Threads(1))
+    check_same(audit_shards(tmp_path / "three", study, tmp_path / "second", choices), one)
+    found = Audit.load(one)
+    known = audit_log(tmp_path / "one" / "0.parquet", study, models=0, **vars(choices))
+    assert found.model.n_states == known.model.n_states == 5
+    np.testing.assert_allclose(
+        found.episodes["expected_return"], known.episodes["expected_return"], rtol=0, atol=1e-12
+    )
+    assert found.meta["warnings"][0] == known.meta["warnings"][0].replace("at row 0: ", "in ")
 
 
 @pytest.fixture(scope="module")

@@ -199,7 +199,7 @@ def audit(
     """
     console = Console(stderr=as_json)
     with _problems_in_words(parts_folder(out)):
-        check_free(out, marker="meta.json", overwrite=overwrite or resume)
+        check_free(out, marker="meta.json", overwrite=overwrite)
         choices = Choices(
             target=target,
             missing=missing,

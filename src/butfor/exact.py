@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -64,6 +65,24 @@ class ExactSums:
                 "merged; make both for the same groups and columns"
             )
         np.add(self.limbs, other.limbs, out=self.limbs)
+
+    def packed(self) -> dict[str, NDArray[np.int64]]:
+        """Return what is not 0, to be stored or sent: few sums need all of their limbs."""
+        place = np.flatnonzero(self.limbs)
+        shape = np.array(self.limbs.shape)
+        return {"shape": shape, "place": place, "value": self.limbs.reshape(-1)[place]}
+
+    @classmethod
+    def unpack(
+        cls, shape: NDArray[np.int64], place: NDArray[np.int64], value: NDArray[np.int64]
+    ) -> ExactSums:
+        """Undo `packed`."""
+        limbs = np.zeros(shape, np.int64)
+        limbs.reshape(-1)[place] = value
+        return cls(limbs)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ExactSums.unpack, tuple(self.packed().values())
 
     def values(self) -> Floats:
         """Return the sums as floats, correctly rounded, [groups, columns]."""

@@ -45,7 +45,7 @@ class Counts:
     high: Floats  # [E] largest
     first: NDArray[np.int64]  # [2, states] episodes that start in each state, by half
     ends: NDArray[np.int64]  # [O] episodes with each outcome
-    last_reward: ExactSums  # [O, 1] what their last steps earned
+    last_reward: ExactSums  # [O + 1, 1] what their last steps earned; nothing in the last
     complete: frozenset[str]  # side columns that have a level in every row
     done: Mapping[str, int]  # what was done about problems
     digest: Keys  # [2] of all that was read, whatever its order
@@ -134,7 +134,7 @@ def count_shard(shard: Shard, study: Study, seed: int, threads: int = 1) -> Coun
         | np.where(reached >= log.n_states, reached - log.n_states, reached + outcomes)
     )
     distinct, place, number = np.unique(packed, return_inverse=True, return_counts=True)
-    reward, last_reward = ExactSums.make(len(distinct), 1), ExactSums.make(outcomes, 1)
+    reward, last_reward = ExactSums.make(len(distinct), 1), ExactSums.make(outcomes + 1, 1)
     reward.add(place, log.reward[:, None])
     low, high = np.full(len(distinct), np.inf), np.full(len(distinct), -np.inf)
     np.minimum.at(low, place, log.reward)

@@ -165,7 +165,7 @@ class Tally:
 def settle(study: Study, counts: Counts) -> Study:
     """Return the study with what the whole log tells: sizes, and rewards of outcomes."""
     columns = study.columns.model_copy(update={"states": counts.states, "actions": counts.actions})
-    mean = counts.last_reward.values()[:, 0] / np.maximum(counts.ends, 1)
+    mean = counts.last_reward.values()[:-1, 0] / np.maximum(counts.ends, 1)
     given = study.columns.reward is not None
     ends = {
         value: ending.model_copy(

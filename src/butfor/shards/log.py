@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+import butfor
 from butfor.io.read import Reading, read_ids, read_log
 from butfor.io.sections import Study
 from butfor.io.sources import PARQUET, check_columns, find_files, read_schema
@@ -32,7 +33,8 @@ class Shard:
 
     def key(self, *others: str) -> str:
         """Name what is made of this file, by the file and by all else that it depends on."""
-        told = "\0".join([self.path, str(self.size), str(self.changed), *others])
+        version = butfor.__version__
+        told = "\0".join([version, self.path, str(self.size), str(self.changed), *others])
         return hashlib.sha256(told.encode()).hexdigest()[:32]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from butfor.shards.count import Counts
 from butfor.shards.judge import COUNTS, LOG, SUMS, Candidates, Judged
 
 MARKER = "unfinished.txt"
+PACKED = ("shape", "place", "value")  # arrays of packed sums
 TEXT = (
     "What `butfor audit` has worked out so far. Go on with the same command and --resume; the\n"
     "folder goes away when the audit is whole, and may be deleted at any time.\n"
@@ -86,7 +88,11 @@ class Parts:
         for name in ("episodes", "steps"):
             save = partial(_save_table, table=getattr(judged, name))
             self._write(f"{name}-{key}.arrow", save)
-        arrays: dict[str, Any] = {f"sums_{name}": judged.sums[name].limbs for name in SUMS}
+        arrays: dict[str, Any] = {
+            f"sums_{name}_{piece}": array
+            for name in SUMS
+            for piece, array in judged.sums[name].packed().items()
+        }
         arrays |= {f"counts_{name}": judged.counts[name] for name in COUNTS}
         some = judged.candidates
         arrays |= {name: getattr(some.log, name) for name in LOG} | {"digest": judged.digest}
@@ -103,7 +109,10 @@ class Parts:
         return Judged(
             episodes=self.table("episodes", key),
             steps=self.table("steps", key),
-            sums={name: ExactSums(stored[f"sums_{name}"]) for name in SUMS},
+            sums={
+                name: ExactSums.unpack(*(stored[f"sums_{name}_{piece}"] for piece in PACKED))
+                for name in SUMS
+            },
             counts={name: stored[f"counts_{name}"] for name in COUNTS},
             candidates=Candidates(replace(like, **rows), stored["size"], stored["order"]),
             digest=stored["digest"],
@@ -131,13 +140,15 @@ class Parts:
 
 
 def storable(ids: NDArray[Any]) -> NDArray[Any]:
-    """Return ids as an array of a plain type."""
-    return ids.astype(str) if ids.dtype == object else ids
+    """Return ids as an array of a plain type; text as the bytes of a list in JSON."""
+    if ids.dtype != object:
+        return ids
+    return np.frombuffer(json.dumps(ids.tolist()).encode(), dtype=np.uint8)
 
 
 def loaded(ids: NDArray[Any]) -> NDArray[Any]:
     """Undo `storable`."""
-    return ids.astype(object) if ids.dtype.kind == "U" else ids
+    return np.array(json.loads(ids.tobytes()), dtype=object) if ids.dtype == np.uint8 else ids
 
 
 def _save(path: Path, arrays: dict[str, Any]) -> None:

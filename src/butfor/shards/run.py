@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -85,7 +85,7 @@ def audit_shards(
     chosen = Choices() if choices is None else choices
     check_seed(chosen.seed)
     check_whole(chosen.flags, "flags", 0, "a whole number")
-    check_free(out, marker=META, overwrite=overwrite or resume)
+    check_free(out, marker=META, overwrite=overwrite)
     checked = read_study(study)
     if checked.cluster is not None:
         raise ValueError(
@@ -113,13 +113,11 @@ def audit_shards(
         problems=dict(counts.done),
         warnings=[*tally.warnings(), WORKED_IN_SHARDS],
     )
-    with whole_folder(
-        goal, marker=META, overwrite=overwrite or resume, keep=REVIEW_FILES
-    ) as folder:
+    with whole_folder(goal, marker=META, overwrite=overwrite, keep=REVIEW_FILES) as folder:
         keys = [shard.key("judge", setting.key) for shard in shards]
         stitch_tables(folder, parts, keys, cuts, found.shown, progress)
         meta = describe_audit(
-            tally.example(),
+            replace(tally.example(), side_variables=tally.side_variables),
             setting.model,
             parameters=_parameters(setting, chosen),
             seed=chosen.seed,

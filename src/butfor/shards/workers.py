@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import butfor
@@ -107,6 +108,11 @@ class Cluster:
         for future in done:
             shard = running.pop(future.key)
             error = future.exception()
+            if isinstance(error, FileNotFoundError) and Path(shard.path).exists():
+                raise FileNotFoundError(
+                    f"{shard.path}: a worker of the cluster cannot find it; every worker must see "
+                    "the files under the same path"
+                )
             if isinstance(error, self._dask.KilledWorker):
                 raise ValueError(
                     f"{shard.path}: its workers were lost again and again, which happens where "
