@@ -23,7 +23,13 @@ from butfor.ope.doubly_robust import RIDGE
 from butfor.ope.estimate import COLUMNS, DEFAULT, ESTIMATORS, NAMES, estimate_values
 from butfor.ope.model_based import simulate_model
 from butfor.ope.problem import Problem, make_problem
-from butfor.ope.support import overlap_problems, unsupported_mass, unsupported_model_mass
+from butfor.ope.support import (
+    judge_with_support,
+    outcomes_with_support,
+    overlap_problems,
+    unsupported_mass,
+    unsupported_model_mass,
+)
 from butfor.planning import value_tables
 from butfor.streams import numbered_keys, uniforms
 from tests.builders import DEATH, HOME, random_log, ward_log
@@ -621,6 +627,62 @@ def test_unsupported_mass_equals_a_plain_forward_pass(terminal):
         assert new[i] == pytest.approx(
             reference.unsupported_mass(world, episode, unseen, observed=False), abs=1e-12
         )
+
+
+@pytest.mark.parametrize("mechanism", [bf.GumbelMax(), bf.InverseCDF(), bf.MaximalCoupling()])
+@pytest.mark.parametrize("horizon", [3, 6])
+@pytest.mark.parametrize("unseen", ["death", "home", "uniform", "self-loop"])
+def test_support_in_the_same_pass_is_that_of_a_pass_of_its_own(unseen, horizon, mechanism):
+    log = random_log(np.random.default_rng(3), episodes=20, longest=4)
+    model = bf.fit_mdp(log, unseen=unseen)
+    target = random_policy(np.random.default_rng(1), model)
+    options = {"mechanism": mechanism, "horizon": horizon}
+    mass = unsupported_mass(log, model, target, **options)
+    assert mass.max() > 0.01
+    alone = bf.counterfactual_outcomes(log, model, target, discount=0.9, **options)
+    result, steps, found = judge_with_support(log, model, target, discount=0.9, **options)
+    light, also = outcomes_with_support(log, model, target, discount=0.9, **options)
+    for counterfactuals, unsupported in ((result, found), (light, also)):
+        np.testing.assert_allclose(unsupported, mass, atol=1e-12)
+        np.testing.assert_allclose(counterfactuals.probability, alone.probability, atol=1e-12)
+        np.testing.assert_allclose(counterfactuals.probability.sum(axis=1), 1, atol=1e-12)
+        assert counterfactuals.probability.min() >= 0
+        assert counterfactuals.probability.max() <= max(1, alone.probability.max())
+        np.testing.assert_allclose(
+            counterfactuals.expected_return, alone.expected_return, atol=1e-12
+        )
+        assert counterfactuals.outcome_names == alone.outcome_names
+    walked = bf.walk_through(log, model, target, **options)
+    for name in ("influence", "mass", "earned", "evidence", "thin", "other", "apart"):
+        np.testing.assert_array_equal(getattr(steps, name), getattr(walked, name))
+
+
+def test_support_in_the_same_pass_keeps_the_null_property_exactly():
+    log = random_log(np.random.default_rng(3), episodes=20, longest=4)
+    log = log.select(log.outcome >= 0)
+    model, behavior = bf.fit_mdp(log), bf.estimate_behavior(log)
+    assert model.unseen.any()
+    result, _, mass = judge_with_support(log, model, behavior, horizon=4)
+    np.testing.assert_array_equal(result.probability, np.eye(3)[log.outcome])
+    np.testing.assert_array_equal(result.expected_return, result.observed_return)
+    assert not mass.any()
+
+
+def test_where_every_pair_was_seen_nothing_is_unsupported():
+    log = random_log(np.random.default_rng(5), episodes=300, longest=6)
+    model = bf.fit_mdp(log)
+    target = random_policy(np.random.default_rng(1), model)
+    assert not model.unseen.any()
+    result, mass = outcomes_with_support(log, model, target)
+    assert not mass.any()
+    alone = bf.counterfactual_outcomes(log, model, target)
+    np.testing.assert_array_equal(result.probability, alone.probability)
+
+
+def test_episodes_of_another_kind_are_refused_before_anything_is_marked(setting):
+    model = bf.fit_mdp(random_log(np.random.default_rng(3), episodes=20, longest=4))
+    with pytest.raises(ValueError, match="fit the model to episodes of the same kind"):
+        judge_with_support(ward_log(), model, np.full((3, 2), 0.5))
 
 
 def test_pairs_that_the_log_itself_uses_are_not_unsupported():

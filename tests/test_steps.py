@@ -2,10 +2,18 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import butfor as bf
+from butfor import kernels
+from butfor.kernels import chain
+from butfor.kernels.walk import weighted_median
+from butfor.planning import value_tables
 from butfor.policy import action_counts
-from butfor.steps import Steps, walk_through
+from butfor.steps import Steps, walk_and_judge, walk_through
+from butfor.task import prepare_task
+from tests.hidden import random_pomdp
 from tests.reference import steps as reference
 from tests.support import (
     random_model,
@@ -54,6 +62,7 @@ def one_step(rows, *, seen, action=0, horizon=1):
 
 
 EVEN = np.array([[0.5, 0.5]])
+STEPS = ("influence", "mass", "earned", "evidence", "thin", "other", "apart", "probability")
 TWINS = ("influence", "mass", "earned", "other", "apart")  # as the slow twin returns them
 
 
@@ -314,6 +323,89 @@ def test_results_do_not_depend_on_threads_and_one_episode_replays_alone(sepsis):
     alone = walk_through(log.select([17]), model, bf.soften(target, 0.1), behavior=behavior)
     np.testing.assert_array_equal(alone.influence[0], one.influence[17])
     np.testing.assert_array_equal(alone.mass[0], one.mass[17])
+
+
+# ---------------------------------------------------------------------------------------- one pass
+
+
+def assert_same(one, two, names):
+    for name in names:
+        np.testing.assert_array_equal(getattr(one, name), getattr(two, name), err_msg=name)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("horizon", [1, 3, 6, 9])
+def test_one_pass_finds_what_two_do_bit_for_bit(problem, shared, horizon):
+    model, behavior, target, log = problem
+    options = {
+        "behavior": behavior,
+        "action_noise": "shared" if shared else "fresh",
+        "horizon": horizon,
+    }
+    result, steps = walk_and_judge(log, model, target, discount=0.9, probability=True, **options)
+    alone = bf.counterfactual_outcomes(log, model, target, discount=0.9, **options)
+    assert_same(result, alone, ("probability", "expected_return", "observed_return"))
+    assert (result.horizon, result.discount) == (horizon, 0.9)
+    assert_same(steps, walk_through(log, model, target, probability=True, **options), STEPS)
+
+
+def test_where_the_state_is_hidden_both_are_returned_too():
+    model = random_pomdp(np.random.default_rng(3))
+    log = bf.simulate_pomdp(model, np.full((2, 2), 0.5), 20, horizon=4, seed=1)
+    target = np.array([[0.9, 0.1], [0.2, 0.8]])
+    result, steps = walk_and_judge(log, model, target, discount=0.9)
+    alone = bf.counterfactual_outcomes(log, model, target, discount=0.9)
+    assert_same(result, alone, ("probability", "expected_return"))
+    assert_same(steps, walk_through(log, model, target), STEPS[:-1])
+
+
+@pytest.mark.parametrize("bytes_kept", [0, 5000])
+def test_results_do_not_depend_on_the_rows_that_are_kept(sepsis, monkeypatch, bytes_kept):
+    log, model, target = sepsis
+    soft = bf.soften(target, 0.1)
+    twice = log.select(np.tile(np.arange(100), 2))  # so that rows are asked for again
+    found = [walk_and_judge(twice, model, soft)]
+    changes = [bf.fewest_changes(twice, model, changes=1)]
+    draws = [bf.sample_counterfactuals(twice, model, soft)]
+    monkeypatch.setattr(chain, "MOST_KEPT", bytes_kept)
+    found.append(walk_and_judge(twice, model, soft, threads=1))
+    changes.append(bf.fewest_changes(twice, model, changes=1, threads=1))
+    draws.append(bf.sample_counterfactuals(twice, model, soft, threads=1))
+    assert_same(found[0][0], found[1][0], ("probability", "expected_return"))
+    assert_same(found[0][1], found[1][1], STEPS)
+    assert_same(*changes, ("value", "probability", "changed"))
+    assert_same(*draws, ("state", "action", "reward"))
+
+
+def test_rows_that_are_asked_for_again_are_kept(sepsis):
+    log, model, target = sepsis
+    task = prepare_task(log.select([0]), model, target)
+    work = kernels.make_work(task.problem)
+    first = expected_with(task, work)
+    kept = np.count_nonzero(work.kept.key[:, 0])
+    np.testing.assert_array_equal(expected_with(task, work), first)
+    assert np.count_nonzero(work.kept.key[:, 0]) > kept
+    np.testing.assert_array_equal(expected_with(task, work), first)
+
+
+def expected_with(task, work):
+    """Return the outcome probabilities of the first episode, by this working space."""
+    values, outcomes = value_tables(task.model, task.policy, horizon=task.horizon)
+    probability = np.zeros((1, outcomes.shape[2]))
+    kernels.exact_outcomes(
+        0, 1, task.problem, work, 1.0, 0.0, values, outcomes, probability, np.zeros(1), np.zeros(1)
+    )
+    return probability
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.integers(1, 8)), min_size=1, max_size=30),
+)
+def test_the_weighted_median_is_the_least_value_with_half_of_the_mass_up_to_it(pairs):
+    value, mass = (np.array(column, dtype=float) for column in zip(*pairs, strict=True))
+    half = mass.sum() / 2
+    expected = min(v for v in value if mass[value <= v].sum() >= half)
+    assert weighted_median(value, mass, len(pairs), half) == expected
 
 
 # --------------------------------------------------------------------------------------- bad input

@@ -43,10 +43,7 @@ from butfor.audit_tables import (
 from butfor.audit_writing import write_frame
 from butfor.bounds import counterfactual_bounds
 from butfor.checks import check_policy, check_whole
-from butfor.counterfactual import (
-    Draws,
-    counterfactual_outcomes,
-)
+from butfor.counterfactual import Draws
 from butfor.decomposition import check_decomposition, decompose
 from butfor.diagnostics import diagnose, diagnose_hidden
 from butfor.episodes import Episodes
@@ -58,7 +55,7 @@ from butfor.mdp import TabularMDP
 from butfor.ope.crossfit import Learn
 from butfor.ope.estimate import estimate_values
 from butfor.ope.hidden import refuse_given
-from butfor.ope.support import unsupported_mass
+from butfor.ope.support import judge_with_support
 from butfor.policy import action_counts, estimate_behavior
 from butfor.pomdp.chain import first_values
 from butfor.pomdp.latent import latent_posterior
@@ -74,7 +71,7 @@ from butfor.pomdp.task import prepare_hidden_task
 from butfor.posterior import Credible
 from butfor.scm.gumbel_max import GumbelMax
 from butfor.scm.mechanism import Mechanism
-from butfor.steps import walk_through
+from butfor.steps import walk_and_judge
 from butfor.streams import Progress, check_seed
 from butfor.variables import Floats
 
@@ -339,31 +336,27 @@ def run_audit(
     else:
         known = check_policy(behavior, episodes.n_states, model.n_actions, "behavior")
     given = behavior if hidden else as_array(known if behavior is None else behavior)
-    result = counterfactual_outcomes(
-        episodes,
-        model,
-        policy,
-        behavior=given,
-        mechanism=mechanism,
-        action_noise=action_noise,
-        horizon=horizon,
-        discount=discount,
-        threads=threads,
-        progress=progress,
-    )
-    outcomes_done = time.perf_counter()
-    log = result.episodes
     options: dict[str, Any] = {
         "behavior": given,
         "mechanism": mechanism,
         "action_noise": action_noise,
-        "horizon": result.horizon,
     }
-    unsupported = (
-        np.zeros(len(log))
-        if isinstance(model, TabularPOMDP)
-        else unsupported_mass(log, model, policy, **options)
-    )
+    passing: dict[str, Any] = {
+        "horizon": horizon,
+        "discount": discount,
+        "threads": threads,
+        "progress": progress,
+    }
+    if isinstance(model, TabularPOMDP):
+        result, walked = walk_and_judge(episodes, model, policy, **options, **passing)
+        unsupported = np.zeros(len(episodes))
+    else:
+        result, walked, unsupported = judge_with_support(
+            episodes, model, policy, **options, **passing
+        )
+    outcomes_done = time.perf_counter()
+    log = result.episodes
+    options["horizon"] = result.horizon
     bounds = counterfactual_bounds(
         log,
         model,
@@ -374,7 +367,6 @@ def run_audit(
         discount=discount,
         threads=threads,
     )
-    walked = walk_through(episodes, model, policy, threads=threads, **options)
     rank = rank_flags(result, flags)
     control = choose_controls(rank, log.id, seed)
     actions = target_actions(log, policy, known, shared=action_noise == "shared")

@@ -120,8 +120,8 @@ def counterfactual_bounds(
     count, quantities = len(task.episodes), outcomes.shape[2] + 1
     found = np.empty((count, 4 * quantities))
     task.run(
-        lambda first, last: kernels.episode_bounds(
-            first, last, task.problem, float(discount), values, outcomes, found
+        lambda first, last, work: kernels.episode_bounds(
+            first, last, task.problem, work, float(discount), values, outcomes, found
         ),
         threads=threads,
         progress=progress,

@@ -153,10 +153,11 @@ def fewest_changes(
     probability = np.zeros((len(log), changes + 1, len(model.outcomes) + 1))
     changed = np.zeros((len(log.state), changes + 1, model.n_actions))
     task.run(
-        lambda first, last: kernels.fewest_changes(
+        lambda first, last, work: kernels.fewest_changes(
             first,
             last,
             task.problem,
+            work,
             check_discount(discount),
             value,
             probability,

@@ -276,8 +276,8 @@ def sample_counterfactuals(
     reward = np.zeros((len(log), draws, task.horizon))
 
     task.run(
-        lambda first, last: kernels.draw_counterfactuals(
-            first, last, task.problem, keys, state, action, reward
+        lambda first, last, work: kernels.draw_counterfactuals(
+            first, last, task.problem, work, keys, state, action, reward
         ),
         threads=threads,
         progress=progress,

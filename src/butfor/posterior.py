@@ -237,6 +237,7 @@ class _Push:
             first,
             last,
             self.task.problem,
+            kernels.make_work(self.task.problem),
             self.models,
             self.discount,
             NEGLIGIBLE,

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from butfor import kernels
+from butfor.checks import check_discount
+from butfor.counterfactual import Counterfactuals, counterfactual_outcomes
 from butfor.episodes import Episodes
 from butfor.mdp import TabularMDP
+from butfor.planning import value_tables
 from butfor.policy import action_counts
 from butfor.pomdp.chain import walk_hidden
 from butfor.pomdp.model import TabularPOMDP
-from butfor.pomdp.policies import Policy
+from butfor.pomdp.policies import Policy, as_array
 from butfor.pomdp.task import HiddenTask, prepare
 from butfor.scm.mechanism import Mechanism
 from butfor.streams import Progress
+from butfor.task import Task, prepare_task
 from butfor.variables import Floats
 
 NEGLIGIBLE = 0.05  # influence below this is plain simulation: no probability moves by more
@@ -170,10 +175,106 @@ def walk_through(
         seen, latent, ended = (given.pop(name) for name in ("seen", "latent", "ended"))
         place = np.concatenate([seen, ended], axis=2)
         return Steps(**given, probability=place, latent=latent)
+    return _walk(
+        task,
+        episodes,
+        counts,
+        discount=1.0,
+        probability=probability,
+        threads=threads,
+        progress=progress,
+    )[2]
+
+
+def walk_and_judge(
+    episodes: Episodes,
+    model: TabularMDP | TabularPOMDP,
+    target: Policy,
+    *,
+    behavior: Policy | None = None,
+    mechanism: Mechanism | None = None,
+    action_noise: str = "shared",
+    horizon: int | None = None,
+    discount: float = 1.0,
+    counts: ArrayLike | None = None,
+    probability: bool = False,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> tuple[Counterfactuals, Steps]:
+    """Return what `counterfactual_outcomes` and `walk_through` do, by one pass where it can.
+
+    See these for the parameters. Where the state is hidden there are two passes, and `progress` is
+    told of the first.
+    """
+    if isinstance(model, TabularPOMDP):
+        options: dict[str, Any] = {
+            "behavior": behavior,
+            "mechanism": mechanism,
+            "action_noise": action_noise,
+            "horizon": horizon,
+            "threads": threads,
+        }
+        result = counterfactual_outcomes(
+            episodes, model, target, discount=discount, progress=progress, **options
+        )
+        return result, walk_through(
+            episodes, model, target, counts=counts, probability=probability, **options
+        )
+    task = prepare_task(
+        episodes,
+        model,
+        as_array(target),
+        behavior=None if behavior is None else as_array(behavior),
+        mechanism=mechanism,
+        action_noise=action_noise,
+        horizon=horizon,
+    )
+    outcomes, expected_return, steps = _walk(
+        task,
+        episodes,
+        counts,
+        discount=check_discount(discount),
+        probability=probability,
+        threads=threads,
+        progress=progress,
+    )
+    result = Counterfactuals(
+        episodes=task.episodes,
+        probability=outcomes,
+        expected_return=expected_return,
+        observed_return=task.episodes.returns(discount),
+        horizon=task.horizon,
+        discount=float(discount),
+        action_noise=action_noise,
+        mechanism=mechanism,
+    )
+    return result, steps
+
+
+def _walk(
+    task: Task,
+    episodes: Episodes,
+    counts: ArrayLike | None,
+    *,
+    discount: float,
+    probability: bool,
+    threads: int | None,
+    progress: Progress | None,
+) -> tuple[Floats, Floats, Steps]:
+    """Return outcome probabilities [n, O + 1], expected returns [n] and steps, by one pass.
+
+    `episodes` are those of the task before they were cut at the horizon.
+    """
     logged = action_counts(episodes) if counts is None else _check_counts(counts, episodes)
     # the episode itself is taken off whole, what was cut at the horizon included
-    own_row = episodes.state.astype(np.int64) * model.n_actions + episodes.action
+    own_row = episodes.state.astype(np.int64) * task.model.n_actions + episodes.action
+    values, outcomes = value_tables(
+        task.model, task.policy, horizon=task.horizon, discount=discount
+    )
     size = (len(task.episodes), task.horizon)
+    judged = kernels.Judged(
+        discount, values, outcomes, np.zeros((size[0], outcomes.shape[2])), np.zeros(size[0])
+    )
     walked = kernels.Steps(
         influence=np.zeros(size),
         mass=np.zeros(size),
@@ -186,18 +287,27 @@ def walk_through(
             (
                 size[0] if probability else 0,
                 task.horizon + 1,
-                model.n_states + len(model.outcomes),
+                task.model.n_states + len(task.model.outcomes),
             )
         ),
     )
     task.run(
-        lambda first, last: kernels.walk_episodes(
-            first, last, task.problem, logged, own_row, episodes.offsets, float(THIN), walked
+        lambda first, last, work: kernels.walk_episodes(
+            first,
+            last,
+            task.problem,
+            work,
+            judged,
+            logged,
+            own_row,
+            episodes.offsets,
+            float(THIN),
+            walked,
         ),
         threads=threads,
         progress=progress,
     )
-    return Steps(**walked._asdict())
+    return judged.outcome_mass, judged.expected_return, Steps(**walked._asdict())
 
 
 def _check_counts(counts: ArrayLike, episodes: Episodes) -> NDArray[np.int64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -48,15 +49,21 @@ class Task:
 
     def run(
         self,
-        kernel: Callable[[int, int], int],
+        kernel: Callable[[int, int, kernels.Work], int],
         *,
         threads: int | None = None,
         progress: Progress | None = None,
     ) -> None:
-        """Let a kernel, called with first and last, do all episodes; refuse impossible ones."""
+        """Let a kernel do all episodes; refuse impossible ones.
+
+        It is called with first, last and the working space of its thread.
+        """
+        own = threading.local()
 
         def work(first: int, last: int) -> None:
-            self.refuse(kernel(first, last))
+            if not hasattr(own, "work"):
+                own.work = kernels.make_work(self.problem)
+            self.refuse(kernel(first, last, own.work))
 
         count = len(self.problem.log.start)
         in_blocks(work, count, threads=threads, progress=progress)
@@ -205,10 +212,11 @@ def expected_outcomes(
     expected_return = np.zeros(count)
     left_out = np.zeros(count)
     task.run(
-        lambda first, last: kernels.exact_outcomes(
+        lambda first, last, work: kernels.exact_outcomes(
             first,
             last,
             task.problem,
+            work,
             float(discount),
             float(negligible),
             values,

@@ -5,7 +5,7 @@ plain-Python twin in `tests/reference/`.
 """
 
 from butfor.kernels.bounds import episode_bounds, row_bounds
-from butfor.kernels.chain import Dynamics, Log, Problem
+from butfor.kernels.chain import Dynamics, Log, Problem, Work, make_work
 from butfor.kernels.changes import fewest_changes
 from butfor.kernels.episodes import draw_counterfactuals, exact_outcomes
 from butfor.kernels.expect import count_paths
@@ -50,7 +50,7 @@ from butfor.kernels.random import GOLDEN, MIX_1, MIX_2, uniform
 from butfor.kernels.rows import Rows
 from butfor.kernels.sepsis import NOISE_SIZE, sepsis_noise, sepsis_steps, simulate_sepsis
 from butfor.kernels.sums import LIMBS, LOWEST, add_exactly
-from butfor.kernels.walk import Steps, walk_episodes
+from butfor.kernels.walk import Judged, Steps, walk_episodes
 
 __all__ = [
     "FULL",
@@ -75,6 +75,7 @@ __all__ = [
     "Dynamics",
     "Hidden",
     "HiddenSteps",
+    "Judged",
     "Log",
     "Models",
     "Pairs",
@@ -82,6 +83,7 @@ __all__ = [
     "Rows",
     "Steps",
     "Target",
+    "Work",
     "add_exactly",
     "count_paths",
     "counterfactual_rows",
@@ -98,6 +100,7 @@ __all__ = [
     "make_pair_work",
     "make_passed",
     "make_trace",
+    "make_work",
     "row_bounds",
     "sepsis_noise",
     "sepsis_steps",

@@ -12,12 +12,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.kernels.chain import choose, forget, make_work, observe, observed_entry
+from butfor.kernels.chain import choose, observe, observed_entry
 from butfor.kernels.compiled import bare, compiled
 from butfor.kernels.rows import (
     Rows,
     append_row,
     find_label,
+    hold,
     scatter,
     sort_by_ratio,
     unscatter,
@@ -223,7 +224,7 @@ class Tables(NamedTuple):
 
 
 @compiled
-def episode_bounds(first, last, problem, discount, values_after, outcomes_after, bounds):
+def episode_bounds(first, last, problem, work, discount, values_after, outcomes_after, bounds):
     """Nest the bounds of rows backwards through episodes first .. last - 1.
 
     Past the observed end there is nothing to bound: see `exact_outcomes` for what is known then.
@@ -233,7 +234,6 @@ def episode_bounds(first, last, problem, discount, values_after, outcomes_after,
     longest = 0
     for episode in range(first, last):
         longest = max(longest, problem.log.stop[episode] - problem.log.start[episode])
-    work = make_work(problem)
     limits = make_limits(widest_row(problem.dynamics.rows))
     tables = Tables(
         np.zeros((longest + 1, states), np.bool_),
@@ -307,7 +307,7 @@ def bound_episode(
                 later[s, c] = outcomes_after[left, s, c // 4 - 1]
     for t in range(length - 1, -1, -1):
         i = log.start[episode] + t
-        seen_entry = observe(problem, work, episode, i)
+        seen_entry = observe(problem, episode, i)
         if seen_entry < 0:
             return i
         for s in range(states):
@@ -325,7 +325,6 @@ def bound_episode(
                 bound_row(problem, work, limits, row, i, seen_entry, discount, later, tables.row)
                 for c in range(columns):
                     now[s, c] += share * tables.row[c]
-        forget(problem, work, i)
         now, later = later, now
     for c in range(columns):
         bounds[episode, c] = later[log.state[log.start[episode]], c]
@@ -338,8 +337,9 @@ def bound_row(problem, work, limits, row, i, seen_entry, discount, later, result
     log, actions = problem.log, problem.dynamics.actions
     rows = problem.dynamics.rows
     low, high = rows.start[row], rows.start[row + 1]
+    seen_row = log.state[i] * actions + log.action[i]
     certain = -1  # the entry that is taken, where that is certain
-    if row == log.state[i] * actions + log.action[i]:  # consistency
+    if row == seen_row:  # consistency
         certain = seen_entry
     elif high - low == 1:
         certain = low
@@ -349,6 +349,7 @@ def bound_row(problem, work, limits, row, i, seen_entry, discount, later, result
         return
     k = rows.label[seen_entry]
     p_k = rows.probability[seen_entry]
+    hold(rows, seen_row, work.held_state, work.p_state)
     top = find_limits(rows, row, work.p_state, k, limits)
     for c in range(len(result)):
         sign = 1.0 - 2.0 * (c & 1)

@@ -9,17 +9,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.kernels.compiled import bare, compiled
+from butfor.kernels.compiled import bare, inlined
 from butfor.kernels.mechanisms import Coupling, counterfactual_row, gumbel_max_row
-from butfor.kernels.rows import (
-    Rows,
-    Scratch,
-    find_label,
-    make_scratch,
-    scatter,
-    unscatter,
-    widest_row,
-)
+from butfor.kernels.rows import Rows, Scratch, find_label, hold, meets
+
+MOST_KEPT = 1 << 25  # bytes of counterfactual rows that a thread keeps
 
 
 class Dynamics(NamedTuple):
@@ -58,32 +52,67 @@ class Problem(NamedTuple):
     shared: bool  # whether the noise of the observed action carries over, by Gumbel-Max
 
 
-class Work(NamedTuple):
-    """Working space of one thread for one step of one episode."""
+class Kept(NamedTuple):
+    """Counterfactual rows of one thread: equal observed transitions share them.
 
-    moves: Scratch  # transitions
+    A pair of observed entry and row has one place where it may be kept, of C, and is kept when it
+    is asked for twice in turn. Place C is for rows that are not, place C + 1 for what is certain.
+    """
+
+    key: NDArray[np.int64]  # [C, 2] of the pair that is kept, and of the last one not found; from 1
+    mass: NDArray[np.float64]  # [C + 2, widest row]
+    # [C + 2] what the row has in common with the model's, the sum of min(K, P); -1: see `compare`
+    common: NDArray[np.float64]
+    meets: NDArray[np.bool_]  # [C + 2] whether it has a label in common with the observed row
+
+
+class Work(NamedTuple):
+    """Working space of one thread."""
+
+    kept: Kept
     choices: Scratch  # actions
+    ratio: NDArray[np.float64]  # [widest row]
+    order: NDArray[np.int64]  # [widest row]
     p_state: NDArray[np.float64]  # [labels] the factual transition row
     p_action: NDArray[np.float64]  # [A] the factual action row
+    held_state: NDArray[np.int64]  # [1] which row `p_state` is
+    held_action: NDArray[np.int64]  # [1]
     now: NDArray[np.float64]  # [S] probability of each state at this step
     later: NDArray[np.float64]  # [S] at the next one
     now_states: NDArray[np.int64]  # [S] where `now` is not 0
     later_states: NDArray[np.int64]  # [S]
 
 
-@compiled
-def make_work(problem):
-    """Return working space for this problem."""
+def make_work(problem: Problem) -> Work:
+    """Return working space of one thread for this problem.
+
+    Not compiled, as in `pairs.py`: making arrays takes longer to compile than to do.
+    """
     dynamics = problem.dynamics
+    states, actions = dynamics.states, dynamics.actions
+    widest = int(np.diff(dynamics.rows.start).max())
+    most = min(MOST_KEPT // (8 * widest), len(problem.log.state) * len(problem.target.label))
+    places = 1 << max(0, most.bit_length() - 1)  # a power of two
+    mass = np.empty((places + 2, widest))
+    mass[places + 1, 0] = 1.0
     return Work(
-        make_scratch(widest_row(dynamics.rows)),
-        make_scratch(dynamics.actions),
+        Kept(
+            np.zeros((places, 2), np.int64),
+            mass,
+            np.empty(places + 2),
+            np.empty(places + 2, np.bool_),
+        ),
+        Scratch(np.empty(actions), np.empty(actions), np.empty(actions, np.int64)),
+        np.empty(widest),
+        np.empty(widest, np.int64),
         np.zeros(dynamics.labels.max() + 1),
-        np.zeros(dynamics.actions),
-        np.zeros(dynamics.states),
-        np.zeros(dynamics.states),
-        np.empty(dynamics.states, np.int64),
-        np.empty(dynamics.states, np.int64),
+        np.zeros(actions),
+        np.full(1, -1),
+        np.full(1, -1),
+        np.zeros(states),
+        np.zeros(states),
+        np.empty(states, np.int64),
+        np.empty(states, np.int64),
     )
 
 
@@ -98,46 +127,83 @@ def observed_entry(log, dynamics, episode, i):
     return entry if entry >= 0 and dynamics.next_state[entry] == reached else -1
 
 
-@bare
-def observe(problem, work, episode, i):
-    """Take in step i of an episode; return the entry that it took, -1 if it is impossible."""
-    log, dynamics = problem.log, problem.dynamics
-    seen_entry = observed_entry(log, dynamics, episode, i)
-    scatter(dynamics.rows, log.state[i] * dynamics.actions + log.action[i], work.p_state)
-    if problem.shared:
-        scatter(problem.behavior, log.state[i], work.p_action)
-        if work.p_action[log.action[i]] == 0.0:
-            return -1
-    return seen_entry
+@inlined
+def observe(problem, episode, i):
+    """Return the entry that step i of an episode took, -1 if that is impossible."""
+    log = problem.log
+    if problem.shared and find_label(problem.behavior, log.state[i], log.action[i]) < 0:
+        return -1
+    return observed_entry(log, problem.dynamics, episode, i)
 
 
-@bare
-def forget(problem, work, i):
-    """Undo `observe`."""
-    log, dynamics = problem.log, problem.dynamics
-    unscatter(dynamics.rows, log.state[i] * dynamics.actions + log.action[i], work.p_state)
-    if problem.shared:
-        unscatter(problem.behavior, log.state[i], work.p_action)
-
-
-@bare
+@inlined
 def choose(problem, work, s, i):
-    """Fill `work.choices.mass` with the target's action in s given the one observed at step i."""
-    target, mass = problem.target, work.choices.mass
+    """Fill `work.choices.mass` with the target's action in s given the one observed at step i.
+
+    Past the observed end, i < 0, it is the target's row itself.
+    """
+    log, target, mass = problem.log, problem.target, work.choices.mass
     start, stop = target.start[s], target.start[s + 1]
-    if problem.shared and stop - start > 1:
-        gumbel_max_row(target, s, work.p_action, problem.log.action[i], work.choices)
+    if i >= 0 and problem.shared and stop - start > 1:
+        hold(problem.behavior, log.state[i], work.held_action, work.p_action)
+        gumbel_max_row(target, s, work.p_action, log.action[i], work.choices)
     else:
         for j in range(stop - start):
             mass[j] = target.probability[start + j]
 
 
-@bare
-def move(problem, work, row, seen_row, seen_entry):
-    """Fill `work.moves.mass` with K_t of this row; return its first entry and the one past it."""
-    rows = problem.dynamics.rows
+@inlined
+def move(problem, work, row, choice, seen_row, seen_entry):
+    """Find K_t of a row, which the target takes by its entry `choice`.
+
+    Past the observed end, seen_entry < 0, it is the row itself. Returns its first entry, the one
+    past its last, and its place in `work.kept`.
+    """
+    rows, kept = problem.dynamics.rows, work.kept
+    low, high = rows.start[row], rows.start[row + 1]
+    places = len(kept.key)
+    if seen_entry < 0:
+        for e in range(low, high):
+            kept.mass[places, e - low] = rows.probability[e]
+        kept.common[places] = 1.0
+        return low, high, places
     if row == seen_row:  # consistency: what was seen happens again
-        work.moves.mass[0] = 1.0
-        return seen_entry, seen_entry + 1
-    counterfactual_row(problem.coupling, rows, row, seen_row, seen_entry, work.p_state, work.moves)
-    return rows.start[row], rows.start[row + 1]
+        kept.common[places + 1] = min(1.0, rows.probability[seen_entry])
+        return seen_entry, seen_entry + 1, places + 1
+    key = seen_entry * len(problem.target.label) + choice + 1
+    place = key & (places - 1)
+    if kept.key[place, 0] != key:
+        asked = kept.key[place, 1]
+        kept.key[place, 1] = key
+        if asked == key:
+            kept.key[place, 0] = key
+        else:
+            place = places
+        fill(problem, work, row, seen_row, seen_entry, place)
+    return low, high, place
+
+
+@inlined
+def fill(problem, work, row, seen_row, seen_entry, place):
+    """Work out a counterfactual row for `move`."""
+    rows, kept = problem.dynamics.rows, work.kept
+    mass = kept.mass[place]
+    hold(rows, seen_row, work.held_state, work.p_state)
+    scratch = Scratch(mass, work.ratio, work.order)
+    counterfactual_row(problem.coupling, rows, row, seen_row, seen_entry, work.p_state, scratch)
+    kept.common[place] = -1.0
+
+
+@inlined
+def compare(problem, work, row, seen_row, place):
+    """Compare the row at a place of `work.kept` with the model's own and with the observed one."""
+    rows, kept = problem.dynamics.rows, work.kept
+    if kept.common[place] >= 0.0:
+        return
+    hold(rows, seen_row, work.held_state, work.p_state)
+    start = rows.start[row]
+    common = 0.0
+    for i in range(rows.start[row + 1] - start):
+        common += min(kept.mass[place, i], rows.probability[start + i])
+    kept.common[place] = common
+    kept.meets[place] = meets(rows, row, work.p_state)

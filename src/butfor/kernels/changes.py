@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.kernels.chain import forget, make_work, move, observe
+from butfor.kernels.chain import move, observe
 from butfor.kernels.compiled import bare, compiled
 
 GAIN = 1e-12  # a change must gain more than this
@@ -22,10 +22,11 @@ class Plan(NamedTuple):
 
 
 @compiled
-def fewest_changes(first, last, problem, discount, value, outcome_mass, changed):
+def fewest_changes(first, last, problem, work, discount, value, outcome_mass, changed):
     """Find, for episodes first .. last - 1, what 0 .. C changed actions can gain at most.
 
-    The baseline is the observed action at each step, whatever the state, over the observed length.
+    The baseline is the observed action at each step, whatever the state, over the observed length;
+    the problem's target may take every action, so that its entries are the rows of the model.
     Writes `value` [n, C + 1], `outcome_mass` [n, C + 1, O + 1] (last: none) and, by observed step
     of the log, the probability that it is changed to each action, `changed` [N, C + 1, A]. Returns
     -1, or the first step that the model could not have taken.
@@ -35,7 +36,6 @@ def fewest_changes(first, last, problem, discount, value, outcome_mass, changed)
     for episode in range(first, last):
         longest = max(longest, log.stop[episode] - log.start[episode])
     budget = value.shape[1]
-    work = make_work(problem)
     plan = Plan(
         np.zeros((longest + 1, states), np.bool_),
         np.empty((longest, states, budget), np.int32),
@@ -85,7 +85,7 @@ def plan_changes(problem, work, plan, episode, discount, value):
     for t in range(length - 1, -1, -1):
         i = log.start[episode] + t
         seen_row = log.state[i] * actions + log.action[i]
-        seen_entry = observe(problem, work, episode, i)
+        seen_entry = observe(problem, episode, i)
         if seen_entry < 0:
             return i
         for s in range(states):
@@ -93,11 +93,12 @@ def plan_changes(problem, work, plan, episode, discount, value):
                 continue
             for step in range(actions):  # the observed action first
                 a = log.action[i] if step == 0 else step - (step <= log.action[i])
-                low, high = move(problem, work, s * actions + a, seen_row, seen_entry)
+                row = s * actions + a
+                low, high, place = move(problem, work, row, row, seen_row, seen_entry)
                 for c in range(budget):
                     worth[c] = 0.0
                 for e in range(low, high):
-                    moved = work.moves.mass[e - low]
+                    moved = work.kept.mass[place, e - low]
                     if moved == 0.0:
                         continue
                     x = next_state[e]
@@ -113,7 +114,6 @@ def plan_changes(problem, work, plan, episode, discount, value):
                         if worth[c - 1] > now[s, c] + GAIN:
                             now[s, c] = worth[c - 1]
                             plan.choice[t, s, c] = a
-        forget(problem, work, i)
         now, later = later, now
     for c in range(budget):
         value[episode, c] = later[log.state[log.start[episode]], c]
@@ -133,7 +133,7 @@ def follow_plan(problem, work, plan, episode, changes, outcome_mass, changed):
     for i in range(log.start[episode], log.stop[episode]):
         t = i - log.start[episode]
         seen_row = log.state[i] * actions + log.action[i]
-        seen_entry = observe(problem, work, episode, i)
+        seen_entry = observe(problem, episode, i)
         for s in range(states):
             for c in range(changes + 1):
                 here = now[s, c]
@@ -145,15 +145,15 @@ def follow_plan(problem, work, plan, episode, changes, outcome_mass, changed):
                     a, left = log.action[i], c
                 else:
                     changed[i, changes, a] += here
-                low, high = move(problem, work, s * actions + a, seen_row, seen_entry)
+                row = s * actions + a
+                low, high, place = move(problem, work, row, row, seen_row, seen_entry)
                 for e in range(low, high):
-                    moved = here * work.moves.mass[e - low]
+                    moved = here * work.kept.mass[place, e - low]
                     x = next_state[e]
                     if x >= states:
                         outcome_mass[episode, changes, x - states] += moved
                     else:
                         later[x, left] += moved
-        forget(problem, work, i)
         now, later = later, now
     for s in range(states):
         for c in range(changes + 1):

@@ -8,6 +8,8 @@ compiled = njit(cache=True, nogil=True, error_model="numpy")
 # without counting references to arrays, which takes longer than the small functions of inner loops;
 # such functions cannot allocate: what they need is made by the kernel that calls them
 bare = njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+# bare, and part of the function that calls it: to hand over a problem is to copy 200 numbers
+inlined = njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
 
 
 def forget_stale(folder: Path) -> None:

@@ -1,18 +1,19 @@
 """Counterfactuals of whole episodes: outcomes exactly, and trajectories drawn."""
 
-from butfor.kernels.chain import choose, forget, make_work, move, observe
-from butfor.kernels.compiled import bare, compiled
+from butfor.kernels.chain import choose, move, observe
+from butfor.kernels.compiled import bare
 from butfor.kernels.random import uniform
 from butfor.kernels.rows import pick_by_mass
 
 DRAW_STRIDE = 1 << 32  # numbers of an episode's stream that belong to one draw
 
 
-@compiled
+@bare
 def exact_outcomes(
     first,
     last,
     problem,
+    work,
     discount,
     negligible,
     values_after,
@@ -29,7 +30,6 @@ def exact_outcomes(
     less than `negligible` goes on by the model alone from there; `left_out` [n] is the mass of all
     these. Returns -1, or the first step that the model or the behaviour could not have taken.
     """
-    work = make_work(problem)
     for episode in range(first, last):
         impossible = push_episode(
             problem,
@@ -66,6 +66,7 @@ def push_episode(
     _, next_state, reward, _, states, actions, _ = problem.dynamics
     now, later = work.now, work.later
     now_states, later_states = work.now_states, work.later_states
+    mass = work.kept.mass
     now_states[0] = log.state[log.start[episode]]
     now[now_states[0]] = 1.0
     active = 1
@@ -73,7 +74,7 @@ def push_episode(
     earned = 0.0
     for i in range(log.start[episode], log.stop[episode]):
         seen_row = log.state[i] * actions + log.action[i]
-        seen_entry = observe(problem, work, episode, i)
+        seen_entry = observe(problem, episode, i)
         if seen_entry < 0:
             return i
         reached = 0
@@ -95,9 +96,9 @@ def push_episode(
                 if share == 0.0:
                     continue
                 row = s * actions + target.label[start + j]
-                low, high = move(problem, work, row, seen_row, seen_entry)
+                low, high, place = move(problem, work, row, start + j, seen_row, seen_entry)
                 for e in range(low, high):
-                    moved = share * work.moves.mass[e - low]
+                    moved = share * mass[place, e - low]
                     if moved == 0.0:
                         continue
                     earned += weight * moved * reward[e]
@@ -109,7 +110,6 @@ def push_episode(
                             later_states[reached] = x
                             reached += 1
                         later[x] += moved
-        forget(problem, work, i)
         now, later = later, now
         now_states, later_states = later_states, now_states
         active = reached
@@ -126,8 +126,8 @@ def push_episode(
     return -1
 
 
-@compiled
-def draw_counterfactuals(first, last, problem, keys, drawn_state, drawn_action, drawn_reward):
+@bare
+def draw_counterfactuals(first, last, problem, work, keys, drawn_state, drawn_action, drawn_reward):
     """Draw trajectories of episodes first .. last - 1 from the same chains as `exact_outcomes`.
 
     Step t of draw d uses the numbers d 2^32 + 2 t (action) and the next one (state) of the
@@ -136,7 +136,6 @@ def draw_counterfactuals(first, last, problem, keys, drawn_state, drawn_action, 
     `exact_outcomes` does.
     """
     log = problem.log
-    work = make_work(problem)
     for episode in range(first, last):
         length = log.stop[episode] - log.start[episode]
         drawn_state[episode, :, 0] = log.state[log.start[episode]]
@@ -144,7 +143,7 @@ def draw_counterfactuals(first, last, problem, keys, drawn_state, drawn_action, 
             i = log.start[episode] + t if t < length else -1
             seen_entry = -1
             if i >= 0:
-                seen_entry = observe(problem, work, episode, i)
+                seen_entry = observe(problem, episode, i)
                 if seen_entry < 0:
                     return i
             for d in range(drawn_state.shape[1]):
@@ -156,8 +155,6 @@ def draw_counterfactuals(first, last, problem, keys, drawn_state, drawn_action, 
                 drawn_action[episode, d, t] = action
                 drawn_reward[episode, d, t] = problem.dynamics.reward[e]
                 drawn_state[episode, d, t + 1] = problem.dynamics.next_state[e]
-            if i >= 0:
-                forget(problem, work, i)
     return -1
 
 
@@ -181,5 +178,5 @@ def draw_step(problem, work, s, i, seen_entry, key, counter):
     if i < 0:
         return action, pick_by_mass(rows.probability, rows.start[row], rows.start[row + 1], u)
     seen_row = log.state[i] * actions + log.action[i]
-    low, high = move(problem, work, row, seen_row, seen_entry)
-    return action, low + pick_by_mass(work.moves.mass, 0, high - low, u)
+    low, high, place = move(problem, work, row, pick, seen_row, seen_entry)
+    return action, low + pick_by_mass(work.kept.mass[place], 0, high - low, u)

@@ -70,28 +70,27 @@ def gumbel_max_row(rows, row, p, k, scratch):
     start, size = rows.start[row], rows.start[row + 1] - rows.start[row]
     label, q = rows.label, rows.probability
     mass, ratio, order = scratch
-    at_k = find_label(rows, row, k) - start
-    r_k = p[k] / q[start + at_k] if at_k >= 0 else np.inf
-
     slope = 0.0  # of D: the sum of q over entries whose break has been passed
-    breaks = 0
+    met = 0  # entries whose break is not at 0
+    at_k = -1
     for i in range(size):
-        mass[i] = 0.0
-        if i == at_k:
-            continue
-        p_i = p[label[start + i]]
-        if p_i == 0.0:
-            slope += q[start + i]
-            mass[i] = -1.0  # break at 0: filled in below
+        x = label[start + i]
+        order[met] = i
+        if x == k:
+            at_k = i
+        if p[x] > 0.0:
+            met += 1
         else:
-            r_i = p_i / q[start + i]
-            if r_i < r_k:
-                ratio[breaks] = r_i
-                order[breaks] = i
-                breaks += 1
-    if slope == 0.0 and breaks == 0:
-        mass[at_k] = 1.0
-        return
+            slope += q[start + i]
+    r_k = p[k] / q[start + at_k] if at_k >= 0 else np.inf
+    breaks = 0  # of entries that may get something; they come first in `order`
+    for m in range(met):
+        i = order[m]
+        r_i = p[label[start + i]] / q[start + i]
+        if r_i < r_k:
+            ratio[breaks] = r_i
+            order[m], order[breaks] = order[breaks], i
+            breaks += 1
     sort_by_ratio(ratio, order, breaks)
 
     # forward from break to break; ratio[b] becomes the integral over the segment before it
@@ -102,20 +101,27 @@ def gumbel_max_row(rows, row, p, k, scratch):
         at, height = ratio[b], ahead
         ratio[b] = segment
         slope += q[start + order[b]]
+    stays = 0.0
     if r_k < np.inf:  # otherwise k is no outcome of q, or its ratio leaves floating point
         ahead = height + (r_k - at) * slope
         integral = (r_k - at) / height / ahead
-        mass[at_k] = 1.0 / ahead
-    else:
+        stays = 1.0 / ahead
+    elif slope > 0.0:
         integral = 1.0 / slope / height
+    else:  # nothing but k is possible
+        integral, stays = 0.0, 1.0
 
-    # backward: the integral from each break up to r_k
+    # backward: ratio[b] becomes the integral from its break up to r_k
     for b in range(breaks - 1, -1, -1):
-        mass[order[b]] = q[start + order[b]] * integral
-        integral += ratio[b]
+        ratio[b], integral = integral, integral + ratio[b]
     for i in range(size):
-        if mass[i] < 0.0:
-            mass[i] = q[start + i] * integral
+        mass[i] = q[start + i] * integral
+    for b in range(breaks):
+        mass[order[b]] = q[start + order[b]] * ratio[b]
+    for m in range(breaks, met):
+        mass[order[m]] = 0.0
+    if at_k >= 0:
+        mass[at_k] = stays
 
 
 @bare

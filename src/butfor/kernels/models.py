@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.kernels.chain import choose, make_work, observed_entry
+from butfor.kernels.chain import choose, observe
 from butfor.kernels.compiled import bare, compiled
 from butfor.kernels.mechanisms import INDEPENDENT, INVERSE_CDF, counterfactual_row
-from butfor.kernels.rows import Rows, Scratch, make_scratch, scatter, unscatter, widest_row
+from butfor.kernels.rows import Rows, Scratch, make_scratch, widest_row
 
 
 class Models(NamedTuple):
@@ -75,6 +75,7 @@ def exact_outcomes_of_models(
     first,
     last,
     problem,
+    work,
     drawn,
     discount,
     negligible,
@@ -92,7 +93,6 @@ def exact_outcomes_of_models(
     """
     rows, labels = problem.dynamics.rows, problem.dynamics.labels
     states, models = problem.dynamics.states, drawn.at_once.shape[1]
-    work = make_work(problem)
     front = Front(
         make_scratch(widest_row(rows)),
         np.zeros((labels.max() + 1, models)),
@@ -128,8 +128,8 @@ def push_models(
     problem, work, front, drawn, episode, discount, negligible, values, ends, outcome, earned
 ):
     """Push one episode in all models."""
-    log, behavior, target, dynamics, _, shared = problem
-    rows, next_state, reward, _, states, actions, _ = dynamics
+    log, target = problem.log, problem.target
+    rows, next_state, reward, _, states, actions, _ = problem.dynamics
     probability = drawn.at_once
     models = probability.shape[1]
     now, later = front.now, front.later
@@ -144,14 +144,10 @@ def push_models(
         now[s, b] = 1.0
     weight = 1.0  # discount ** t
     for i in range(log.start[episode], log.stop[episode]):
-        seen_entry = observed_entry(log, dynamics, episode, i)
+        seen_entry = observe(problem, episode, i)
         if seen_entry < 0:
             return i
         seen_row = log.state[i] * actions + log.action[i]
-        if shared:
-            scatter(behavior, log.state[i], work.p_action)
-            if work.p_action[log.action[i]] == 0.0:
-                return i
         observe_models(rows, probability, seen_row, front)
         for s in range(states):
             if not active[s]:
@@ -235,8 +231,6 @@ def push_models(
             for b in range(models):
                 front.factual[rows.label[e], b] = 0.0
                 front.factual_by_model[b, rows.label[e]] = 0.0
-        if shared:
-            unscatter(behavior, log.state[i], work.p_action)
         now, later = later, now
         active, active_later = active_later, active
         weight *= discount

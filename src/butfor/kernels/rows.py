@@ -109,6 +109,17 @@ def unscatter(rows, row, by_label):
 
 
 @bare
+def hold(rows, row, held, by_label):
+    """Let `by_label` be this row instead of the row held[0]; -1 stands for none."""
+    if held[0] == row:
+        return
+    if held[0] >= 0:
+        unscatter(rows, held[0], by_label)
+    scatter(rows, row, by_label)
+    held[0] = row
+
+
+@bare
 def meets(rows, row, by_label):
     """Whether a row has a label in common with the one that was scattered."""
     met = False

@@ -14,10 +14,9 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from butfor.checks import check_horizon, check_policy, check_whole
-from butfor.counterfactual import counterfactual_outcomes
 from butfor.episodes import Episodes
 from butfor.mdp import TabularMDP
-from butfor.ope.support import unsupported_mass, unsupported_model_mass
+from butfor.ope.support import outcomes_with_support, unsupported_model_mass
 from butfor.planning import state_values
 from butfor.scm.mechanism import Mechanism
 from butfor.streams import numbered_keys
@@ -91,7 +90,7 @@ def cross_fitted(
         for mine, other in ((0, 1), (1, 0)):
             log, model, target = logs[mine], learned[mine][0], learned[other][1]
             values = state_values(model, target, horizon=steps, discount=discount)
-            outcomes = counterfactual_outcomes(
+            outcomes, unsupported = outcomes_with_support(
                 log,
                 model,
                 target,
@@ -100,15 +99,6 @@ def cross_fitted(
                 action_noise=action_noise,
                 horizon=steps,
                 discount=discount,
-            )
-            unsupported = unsupported_mass(
-                log,
-                model,
-                target,
-                behavior=behavior,
-                mechanism=mechanism,
-                action_noise=action_noise,
-                horizon=steps,
             )
             sums[:, halves[mine]] += (
                 values[log.first_state],
