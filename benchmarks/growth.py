@@ -116,27 +116,32 @@ def measure_pruning() -> Table:
     return table
 
 
+FILES = [  # episodes a file, whether they are dealt out, workers, options
+    (10_000, False, "one thread", ["--threads", "1"]),
+    (10_000, False, "two threads", ["--threads", "2"]),
+    (10_000, False, "two processes of Dask", ["--processes", "2"]),
+    (10_000, True, "two threads", ["--threads", "2"]),
+    (1_000, False, "two threads", ["--threads", "2"]),
+    (50_000, False, "two threads", ["--threads", "2"]),
+    (100_000, False, "one thread", ["--threads", "1"]),
+]
+
+
 def measure_files() -> Table:
     """Audit 100,000 sepsis episodes in files of several sizes, by threads and by processes."""
-    table = Table(
-        "100,000 episodes", "workers", "time", "peak memory of the program", box=box.SIMPLE_HEAD
-    )
-    for each in (1_000, 10_000, 100_000):
+    table = Table("files", "workers", "time", "putting together", "memory", box=box.SIMPLE_HEAD)
+    for each, dealt, words, options in FILES:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            study, files = write_shards(folder, 100_000, each)
-            for words, options in (
-                ("one thread", ["--threads", "1"]),
-                ("two threads", ["--threads", "2"]),
-                ("two processes of Dask", ["--processes", "2"]),
-            ):
-                cost = measure_audit(study, folder / "audit", files, *options)
-                table.add_row(
-                    f"{len(files)} file{'s' * (len(files) > 1)} of {each:,}",
-                    words,
-                    as_time(cost.seconds),
-                    f"{cost.bytes / 1e6:,.0f} MB",
-                )
+            study, files = write_shards(folder, 100_000, each, dealt=dealt)
+            cost = measure_audit(study, folder / "audit", files, *options)
+        table.add_row(
+            f"{len(files)} of {each:,}{', ids dealt out' * dealt}",
+            words,
+            as_time(cost.seconds),
+            as_time(cost.written),
+            f"{cost.bytes / 1e6:,.0f} MB",
+        )
     return table
 
 

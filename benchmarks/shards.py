@@ -41,21 +41,32 @@ class Cost:
     seconds: float
     bytes: int  # peak memory of the process
     disk: int  # bytes of the parts, when all were there
+    folder: int  # bytes of the audit
     alone: float  # seconds in which the coordinating program worked and its workers waited
     serving: float  # seconds that it spent on what workers gave, while they went on
     written: float  # of those alone, seconds in which the tables were put together
 
 
-def write_shards(folder: Path, episodes: int, each: int = EACH) -> tuple[Path, list[Path]]:
-    """Write a sepsis log in shards; return its study file and its files in order."""
+def write_shards(
+    folder: Path, episodes: int, each: int = EACH, *, dealt: bool = False
+) -> tuple[Path, list[Path]]:
+    """Write a sepsis log in shards; return its study file and its files in order.
+
+    Files follow each other in the order of ids, or ids are `dealt` out over all of them.
+    """
     study = folder / "study.toml"
     log = bf.sepsis.simulate(bf.sepsis.behavior_policy("corrected"), episodes, version="corrected")
     log = log.hide("glucose", "diabetes")
-    files = []
-    for first in range(0, episodes, each):
-        files.append(folder / f"part-{first // each:05d}.parquet")
-        some = log.select(np.arange(first, min(first + each, episodes)))
-        bf.write_episodes(some, files[-1], study)
+    count = -(-episodes // each)
+    everyone = np.arange(episodes)
+    groups = (
+        [everyone[n::count] for n in range(count)]
+        if dealt
+        else np.split(everyone, range(each, episodes, each))
+    )
+    files = [folder / f"part-{number:05d}.parquet" for number in range(count)]
+    for file, group in zip(files, groups, strict=True):
+        bf.write_episodes(log.select(group), file, study)
     return study, files
 
 
@@ -111,7 +122,7 @@ def audit(study: Path, out: Path, files: Sequence[Path], workers: Workers) -> Co
     def weigh(_done: int, _total: int) -> None:
         nonlocal disk
         if watched.passes == PASSES and not disk:
-            disk = sum(part.stat().st_size for part in parts_folder(out).iterdir())
+            disk = _size(parts_folder(out))
 
     began = time.perf_counter()
     audit_shards(files, study, out, workers=watched, overwrite=True, progress=weigh)
@@ -123,10 +134,15 @@ def audit(study: Path, out: Path, files: Sequence[Path], workers: Workers) -> Co
         seconds=seconds,
         bytes=_peak(),
         disk=disk,
+        folder=_size(out),
         alone=seconds - watched.working,
         serving=watched.serving,
         written=told["all"] - told["counting"] - told["judging"],
     )
+
+
+def _size(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.iterdir())
 
 
 def _peak() -> int:
