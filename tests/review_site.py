@@ -42,6 +42,7 @@ def small_audit(flags=6, seed=0, hostile=False) -> Audit:
     log = log.hide("glucose", "diabetes")
     record = {"words": {"episode": "patient"}}
     if hostile:
+        flags = len(HOSTILE)
         state = list(log.state_variables)
         state[0] = replace(
             state[0],
@@ -53,8 +54,7 @@ def small_audit(flags=6, seed=0, hostile=False) -> Audit:
         side = log.side.assign(note=["=cmd()" + SCRIPT] * len(log.side))
         names = np.array([f"p{i}" for i in range(len(log))], dtype=object)
         order = run_audit(log, bf.fit_mdp(log), bf.policy_iteration(bf.fit_mdp(log)), flags=flags)
-        shown = order.episodes.index[(order.episodes["rank"] > 0) | order.episodes["control"]]
-        for place, name in zip(shown, HOSTILE, strict=False):
+        for place, name in zip(order.flagged.index, HOSTILE, strict=True):
             names[place] = name
         log = replace(log, id=names, state_variables=tuple(state), outcomes=outcomes, side=side)
         record = {"words": {"episode": "<i>case</i>"}, "target": SCRIPT}

@@ -105,7 +105,8 @@ class Parts:
         `like` is a log with the variables of all shards.
         """
         stored = self._read(f"judge-{key}.npz")
-        rows = {name: stored[name] for name in LOG} | {"id": loaded(stored["id"])}
+        rows: dict[str, Any] = {name: stored[name] for name in LOG}
+        rows["id"] = loaded(stored["id"])
         return Judged(
             episodes=self.table("episodes", key),
             steps=self.table("steps", key),
