@@ -563,18 +563,18 @@ def test_hostile_text_is_shown_as_text_everywhere(tmp_path):
     ann = site.reviewer(SCRIPT)
     evil = f"{SCRIPT}'\"&=1+1\N{RIGHT-TO-LEFT OVERRIDE}" + "𝕏" * 500
     pages = []
-    shown = 0
+    shown = set()
     while following := ann.next():
         page = ann.open(stay_page(ann, following))
         assert ann.json(f"/episodes/{following['slug']}")["id"] == following["id"]
-        shown += following["id"] in HOSTILE
+        shown.add(following["id"])
         form = {"verdict": "2", "variable": "=1+1", "comment": evil}
         answer = ann.client.post(
             f"/episodes/{following['slug']}", data=fields(page) | form | {"do": "save"}
         )
         assert answer.status_code == 303
         pages += [page, ann.open(stay_page(ann, following))]
-    assert shown == len(HOSTILE)
+    assert shown >= set(HOSTILE)  # all of them
     pages += [ann.get(path).text for path in TWINS]
     pages.append(ann.get("/episodes?obs=" + SCRIPT + "&status='\"&after=<b>").text)
     for page in pages:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.kernels.chain import choose, observe, observed_entry
-from butfor.kernels.compiled import bare, compiled
+from butfor.kernels.compiled import bare, compiled, inlined
 from butfor.kernels.rows import (
     Rows,
     append_row,
@@ -331,7 +331,7 @@ def bound_episode(
     return -1
 
 
-@bare
+@inlined
 def bound_row(problem, work, limits, row, i, seen_entry, discount, later, result):
     """Bound what follows after a row, given the observed step i and bounds on what is `later`."""
     log, actions = problem.log, problem.dynamics.actions
@@ -361,7 +361,7 @@ def bound_row(problem, work, limits, row, i, seen_entry, discount, later, result
             result[c] = sign * lowest_any(rows, row, p_k, limits, sign)
 
 
-@bare
+@inlined
 def worth(problem, e, c, discount, later):
     """Return what entry e of the model contributes to bound c: now, and by what is `later`."""
     x = problem.dynamics.next_state[e]

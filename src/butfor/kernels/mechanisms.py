@@ -75,13 +75,13 @@ def gumbel_max_row(rows, row, p, k, scratch):
     at_k = -1
     for i in range(size):
         x = label[start + i]
-        order[met] = i
+        if p[x] == 0.0:
+            slope += q[start + i]
+            continue
         if x == k:
             at_k = i
-        if p[x] > 0.0:
-            met += 1
-        else:
-            slope += q[start + i]
+        order[met] = i
+        met += 1
     r_k = p[k] / q[start + at_k] if at_k >= 0 else np.inf
     breaks = 0  # of entries that may get something; they come first in `order`
     for m in range(met):
