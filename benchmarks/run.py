@@ -1,5 +1,7 @@
 """Measure every promise about speed, print a table and write `benchmarks/results.json`.
 
+Time and memory of audits in shards are drawn in `benchmarks/shards.svg`.
+
 Times are the best of several warm runs on this machine; ratios compare with the slow twin's time
 in the same run, which is measured on a part of the work and scaled up where the whole would take
 minutes (the table says which part).
@@ -28,7 +30,10 @@ from rich.table import Table
 
 import butfor as bf
 from benchmarks.review import EACH, EPISODES, PAUSE, REVIEWERS, measure_server
+from benchmarks.shards import measure_sizes
 from butfor.fit import destinations
+from butfor.io.icu_sepsis import LONGEST_STAY, load_icu_sepsis
+from butfor.ope.model_based import simulate_model
 from butfor.sepsis import dynamics
 from butfor.studies.oberst2019 import Settings, repeat_logs
 from butfor.studies.oberst2019_article import write_study
@@ -40,6 +45,7 @@ TWIN_EPISODES = 20
 TWIN_DRAWS = 5
 PLAIN_EPISODES = 4000
 HIDDEN_EPISODES = 300
+ICU_EPISODES = 10_000
 
 
 @dataclass(frozen=True)
@@ -156,6 +162,21 @@ def measure_icu_size() -> list[Measurement]:
     note = f"{log.lengths.mean():.1f} steps an episode"
     work = "exact outcomes, one episode, 716 states, 25 actions"
     return [Measurement(work, seconds, "about 4 ms", None, note)]
+
+
+def measure_icu_sepsis() -> list[Measurement]:
+    """Stays drawn from ICU-Sepsis under its expert policy, the model as it is given."""
+    data = load_icu_sepsis()
+    target = bf.policy_iteration(data.model)
+    log = simulate_model(data.model, data.expert_policy, ICU_EPISODES, horizon=LONGEST_STAY)
+    options = {"behavior": data.expert_policy}
+    bf.counterfactual_outcomes(log.select(np.arange(10)), data.model, target, **options)
+    start = time.perf_counter()
+    bf.counterfactual_outcomes(log, data.model, target, **options)
+    seconds = time.perf_counter() - start
+    work = f"exact outcomes, {ICU_EPISODES:,} stays of ICU-Sepsis under its optimal policy"
+    note = f"{log.lengths.mean():.1f} steps a stay; {os.cpu_count()} cores"
+    return [Measurement(work, seconds, "under 30 s", None, note, seconds < 30)]
 
 
 def measure_draws() -> list[Measurement]:
@@ -426,9 +447,57 @@ def measure_review_app() -> list[Measurement]:
     ]
 
 
+def measure_shards() -> list[Measurement]:
+    """Audits of folders of 1, 10 and 100 Parquet files, by all cores.
+
+    With few episodes fixed costs are most of the time, so that growth is judged by what further
+    episodes take.
+    """
+    costs = measure_sizes()
+    few, more, most = costs
+    first = (more.seconds - few.seconds) / (more.episodes - few.episodes)
+    then = (most.seconds - more.seconds) / (most.episodes - more.episodes)
+    kept = most.seconds < 180 and most.bytes < 2e9
+    lines = [
+        Measurement(
+            f"audit in shards, {cost.episodes:,} sepsis episodes",
+            cost.seconds,
+            "under 180 s and 2 GB" if cost is most else "",
+            note=f"peak memory {cost.bytes / 1e6:,.0f} MB; 10,000 episodes a file; kernels were "
+            "compiled before, in a run that is not counted",
+            kept=kept if cost is most else None,
+        )
+        for cost in costs
+    ]
+    growth = Measurement(
+        "audit in shards: a further episode, 10^5 to 10^6, against 10^4 to 10^5",
+        then,
+        "in proportion, at most 1.3 x",
+        then / first,
+        f"{then * 1e6:.0f} against {first * 1e6:.0f} microseconds: what 10^4 episodes take is "
+        "mostly fixed costs",
+        then / first <= 1.3,
+    )
+    further = most.episodes - more.episodes
+    alone, written, serving, disk, folder = (
+        (getattr(most, name) - getattr(more, name)) / further
+        for name in ("alone", "written", "serving", "disk", "folder")
+    )
+    single = Measurement(
+        "audit in shards: what one thread does for a further episode, whatever the cores",
+        alone + serving,
+        "",
+        note=f"{alone * 1e6:.0f} microseconds while workers wait, {written * 1e6:.0f} of them to "
+        f"write the tables; {serving * 1e6:.0f} to keep what workers gave. Parts on disk: "
+        f"{disk:,.0f} bytes; the audit: {folder:,.0f}",
+    )
+    return [*lines, growth, single]
+
+
 MEASURES = [
     measure_exact_outcomes,
     measure_icu_size,
+    measure_icu_sepsis,
     measure_draws,
     measure_how_sure,
     measure_hidden_state,
@@ -441,13 +510,20 @@ MEASURES = [
     measure_memory,
     measure_import,
     measure_review_app,
+    measure_shards,
 ]
 
 
 def as_time(seconds: float | None) -> str:
     if seconds is None:
         return ""
+    if seconds < 0.001:
+        return f"{seconds * 1e6:.0f} µs"
     return f"{seconds * 1000:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
+
+
+def as_ratio(ratio: float) -> str:
+    return f"{ratio:,.0f} x" if ratio >= 10 else f"{ratio:.2f} x"
 
 
 def main() -> int:
@@ -463,7 +539,7 @@ def main() -> int:
         table.add_row(
             line.work + (f"\n[dim]{line.note}[/dim]" if line.note else ""),
             as_time(line.seconds),
-            "" if line.ratio is None else f"{line.ratio:,.0f} x",
+            "" if line.ratio is None else as_ratio(line.ratio),
             line.promise,
             {None: "", True: "yes", False: "NO"}[line.kept],
         )

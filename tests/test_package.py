@@ -3,11 +3,14 @@
 import ast
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import typer
+from distributed.cli import dask_scheduler, dask_worker
 from typer.testing import CliRunner
 
 import butfor as bf
@@ -124,6 +127,30 @@ def test_code_in_the_documentation_runs(page, capsys):
 def test_links_of_the_documentation_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
         assert (page.parent / target).exists(), target
+
+
+def commands_of(page):
+    """Lines of the page's shell code that call butfor or Dask, as words."""
+    for code in re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL):
+        for line in code.replace("\\\n", " ").splitlines():
+            words = shlex.split(line, comments=True)
+            if words and Path(words[0]).name in ("butfor", "dask"):
+                yield Path(words[0]).name, words[1:]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_in_the_documentation_parse(page):
+    known = {
+        "butfor": typer.main.get_command(app).commands,
+        "dask": {"scheduler": dask_scheduler.main, "worker": dask_worker.main},
+    }
+    for program, (name, *rest) in commands_of(page):
+        known[program][name].make_context(name, rest)  # exits where an option is not known
+
+
+def test_the_commands_of_operations_are_found():
+    found = [(program, words[0]) for program, words in commands_of(ROOT / "docs" / "operations.md")]
+    assert {("butfor", "audit"), ("dask", "scheduler"), ("dask", "worker")} <= set(found)
 
 
 def test_commands_in_the_readme_are_targets_of_make():

@@ -9,6 +9,7 @@ from butfor.figures.entropy import entropy_chart
 from butfor.figures.errors import errors_chart
 from butfor.figures.estimates import estimates_chart
 from butfor.figures.glance import glance_datasets, glance_template
+from butfor.figures.growth import growth_chart
 from butfor.figures.influence import influence_chart
 from butfor.figures.labels import labels_chart
 from butfor.figures.latent import latent_chart
@@ -35,6 +36,7 @@ __all__ = [
     "estimates_chart",
     "glance_datasets",
     "glance_template",
+    "growth_chart",
     "influence_chart",
     "labels_chart",
     "latent_chart",
