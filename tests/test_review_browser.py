@@ -206,6 +206,7 @@ def test_a_restart_in_the_middle_of_a_sentence_loses_nothing(tmp_path, flags):
         with server(folder) as (_, base):
             sign_in(browser, base, "kim")
             browser.goto(f"{base}/episodes/{flagged}")
+            browser.wait_for(READY)
             address = browser.evaluate("location.href")
             browser.press("5")
             browser.press("c")

@@ -63,14 +63,6 @@ class Reading:
     done: dict[str, int]  # what was done about problems, and to how many rows or episodes
 
 
-class NothingLeftError(ValueError):
-    """What the study says about problems leaves no episode of a log."""
-
-    def __init__(self, name: str, done: dict[str, int]) -> None:
-        super().__init__(f"{name}: no episode is left; drop less in [problems] of the study")
-        self.done = done
-
-
 def read_episodes(
     source: Any,
     study: str | Path | Mapping[str, Any] | Study,
@@ -107,6 +99,29 @@ def read_log(
     action gives the final state; without it and without an outcome the last decision is no
     transition. Problems that the study does not settle are all reported in one ValueError.
     """
+    reading = read_part(source, study, clusterer=clusterer)
+    if isinstance(reading, NothingLeft):
+        raise ValueError(
+            f"{reading.name}: no episode is left; drop less in [problems] of the study"
+        )
+    return reading
+
+
+@dataclass(frozen=True)
+class NothingLeft:
+    """A log of which the study, by what it says about problems, leaves no episode."""
+
+    name: str
+    done: dict[str, int]  # what was done about problems, and to how many rows or episodes
+
+
+def read_part(
+    source: Any,
+    study: str | Path | Mapping[str, Any] | Study,
+    *,
+    clusterer: Clusterer | None = None,
+) -> Reading | NothingLeft:
+    """Read what may be a part of a log, as `read_log` does; of a part nothing may be left."""
     study = read_study(study)
     log = load_log(source, study.places(), study.text_columns())
     problems = Problems(study.problems, log.places)
@@ -117,7 +132,7 @@ def read_log(
     kept = _settle_transitions(rows, study)
     problems.check(log.name)
     if len(rows) == 0:
-        raise NothingLeftError(log.name, dict(problems.done))
+        return NothingLeft(log.name, dict(problems.done))
     return _assemble(log, study, rows, kept, ids, clusterer or _fitted)
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from butfor.episodes import Episodes, Offsets
 from butfor.exact import NARROW, ExactSums
 from butfor.fit import destinations
-from butfor.io.read import NothingLeftError, group_variables
+from butfor.io.read import NothingLeft, group_variables
 from butfor.io.sections import Study
 from butfor.shards.log import Shard, read_shard
 from butfor.streams import Keys, episode_keys, scramble
@@ -117,10 +117,9 @@ class Counts:
 
 def count_shard(shard: Shard, study: Study, seed: int, threads: int = 1) -> Counts:
     """Count the transitions of a shard."""
-    try:
-        reading = read_shard(shard, study)
-    except NothingLeftError as nothing:
-        return _count_nothing(study, nothing.done)
+    reading = read_shard(shard, study)
+    if isinstance(reading, NothingLeft):
+        return _count_nothing(study, reading.done)
     log = reading.episodes
     if log.n_states > MOST_STATES or log.n_actions > MOST_ACTIONS:
         raise ValueError(

@@ -18,6 +18,7 @@ from butfor.diagnostics.calibration import group_rows
 from butfor.episodes import Episodes
 from butfor.exact import ExactSums
 from butfor.flags import flag_sizes, target_actions
+from butfor.io.read import Reading
 from butfor.ope.problem import make_problem
 from butfor.ope.support import judge_with_support, outcomes_with_support
 from butfor.shards.count import half_of
@@ -99,6 +100,7 @@ class Candidates:
 def judge_shard(shard: Shard, setting: Setting, threads: int) -> Judged:
     """Judge the episodes of a shard, exactly, in the models learned from all shards."""
     reading = read_shard(shard, setting.study)
+    assert isinstance(reading, Reading)  # shards of which nothing is left were counted out
     log = reading.episodes.truncate(setting.horizon)
     keys = episode_keys(setting.seed, log.id, "shards")
     options: dict[str, Any] = {

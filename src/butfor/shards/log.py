@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 import butfor
-from butfor.io.read import Reading, read_ids, read_log
+from butfor.io.read import NothingLeft, Reading, read_ids, read_part
 from butfor.io.sections import Study
 from butfor.io.sources import PARQUET, check_columns, find_files, read_schema
 
@@ -105,10 +105,12 @@ def list_shard(shard: Shard, study: Study, threads: int = 1) -> NDArray[Any]:
     return np.sort(ids)
 
 
-def read_shard(shard: Shard, study: Study) -> Reading:
+def read_shard(shard: Shard, study: Study) -> Reading | NothingLeft:
     """Read a shard as its study says, its episodes in the order of their ids."""
-    reading = read_log(shard.path, study)
+    reading = read_part(shard.path, study)
     shard.check()
+    if isinstance(reading, NothingLeft):
+        return reading
     log, probability = reading.episodes, reading.behavior_probability
     order = np.argsort(log.id, kind="stable")
     if probability is not None:

@@ -60,29 +60,33 @@ def stitch_tables(
 
 def _gather(parts: Parts, keys: Sequence[str], cuts: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
     """Give the episodes and the steps between one cut and the next, in order."""
-    edges = [_find_edges(parts.table("episodes", key).column("id"), cuts) for key in keys]
+    edges = {key: _find_edges(parts.table("episodes", key), cuts) for key in keys}
     for number in range(len(cuts) + 1):
         found: list[tuple[Any, Any]] = []
-        for key, edge in zip(keys, edges, strict=True):
-            low, high = edge[number], edge[number + 1]
-            if low < high:
-                found.append(_slice(parts, key, low, high))
+        for key, (place, row) in edges.items():
+            if place[number] < place[number + 1]:
+                found.append(
+                    (
+                        _slice(parts.table("episodes", key), place[number : number + 2]),
+                        _slice(parts.table("steps", key), row[number : number + 2]),
+                    )
+                )
         if found:
             yield _in_order(found)
 
 
-def _find_edges(ids: Any, cuts: Sequence[Any]) -> list[int]:
-    """Where each cut falls among the ids of a part, with both ends."""
+def _find_edges(episodes: Any, cuts: Sequence[Any]) -> tuple[list[int], list[int]]:
+    """Where each cut falls among the episodes of a part and among their steps, with both ends."""
+    ids = episodes.column("id")
     places = [bisect_left(range(len(ids)), cut, key=lambda i: ids[i].as_py()) for cut in cuts]
-    return [0, *places, len(ids)]
-
-
-def _slice(parts: Parts, key: str, low: int, high: int) -> tuple[Any, Any]:
-    """Return episodes low .. high - 1 of a part, and their steps."""
-    episodes = parts.table("episodes", key)
+    place = [0, *places, len(ids)]
     rows = np.append(0, np.cumsum(episodes.column("length").to_numpy() + 1))
-    steps = parts.table("steps", key).slice(rows[low], rows[high] - rows[low])
-    return episodes.slice(low, high - low), steps
+    return place, rows[place].tolist()
+
+
+def _slice(table: Any, between: Sequence[int]) -> Any:
+    low, high = between
+    return table.slice(low, high - low)
 
 
 def _in_order(found: list[tuple[Any, Any]]) -> tuple[Any, Any]:

@@ -1,0 +1,36 @@
+"""Logs in shards, and audits of them, that several test files share."""
+
+import pyarrow.parquet as pq
+
+from butfor.io.write import write_episodes
+
+EPISODES = 300
+TABLES = (
+    "estimates",
+    "diagnostics",
+    "episodes",
+    "decomposition",
+    "steps",
+    "draws",
+    "courses",
+    "course_steps",
+)
+
+
+def write_shards(log, folder, groups):
+    folder.mkdir()
+    for number, group in enumerate(groups):
+        path = folder / f"part-{number:03d}.parquet"
+        write_episodes(log.select(group), path, folder.parent / "study.toml")
+    return folder
+
+
+def check_same(folder, other):
+    for name in TABLES:
+        ours, theirs = (part / f"{name}.parquet" for part in (folder, other))
+        assert ours.read_bytes() == theirs.read_bytes(), name
+    assert (folder / "model.npz").read_bytes() == (other / "model.npz").read_bytes()
+
+
+def rewrite(path, change):
+    pq.write_table(change(pq.read_table(path)), path)
