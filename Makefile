@@ -17,7 +17,7 @@ demo: .venv/installed
 test: .venv/installed-dev
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || echo \
 	"NO BROWSER: chromium is not installed, so tests in a real browser are skipped"
-	$(RUN) pytest --numprocesses auto --dist loadfile
+	$(RUN) pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 lint: .venv/installed-dev
 	$(RUN) ruff format --check .

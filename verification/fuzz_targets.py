@@ -521,7 +521,7 @@ def feed_audit(rng: random.Random, folder: Path) -> None:
         files[name] = spoil_table(rng, files[name])
     for key, content in files.items():
         (folder / key).write_bytes(content)
-    audit = Audit.load(folder)
+    audit = Audit.load(folder, shown=rng.random() < 0.5)
     audit.log()
     audit.outcome_table()
     for identifier in audit.draws["id"].unique()[:1]:
