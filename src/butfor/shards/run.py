@@ -45,8 +45,8 @@ SAMPLED = 64  # one id of so many tells how ids are spread
 WORKED_IN_SHARDS = (
     "The log was worked through in shards: bounds over mechanisms are known for the episodes shown "
     "only; there are no credible intervals and no FQE; intervals resample some 1000 groups of "
-    "episodes. A log that fits into memory has all of that if its files are named one by one instead "
-    "of their folder."
+    "episodes. A log that fits into memory has all of that if its files are named one by one, "
+    "instead of their folder."
 )
 
 
