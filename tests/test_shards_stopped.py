@@ -17,7 +17,7 @@ from butfor.choices import Choices
 from butfor.cli import app
 from butfor.io.write import write_episodes
 from butfor.shards import Cluster, Threads, audit_shards
-from butfor.shards.parts import parts_folder
+from butfor.shards.parts import Parts, parts_folder
 from tests.shard_logs import EPISODES, check_same, write_shards
 
 
@@ -183,7 +183,7 @@ def test_a_command_that_is_stopped_goes_on(stop, shards, study, plain, tmp_path)
     wait_for_parts(parts_folder(out), "judge", process)
     process.send_signal(stop)
     told = process.communicate(timeout=60)[0]
-    assert not out.exists()
+    assert not out.exists(), told
     if stop == signal.SIGINT:
         assert process.returncode == 130
         assert "--resume" in told
@@ -193,6 +193,30 @@ def test_a_command_that_is_stopped_goes_on(stop, shards, study, plain, tmp_path)
     assert process.wait(timeout=120) == 0, process.communicate()[0]
     process.communicate()
     check_same(out, plain)
+
+
+class Loses:
+    """Asked to stop while it is taken apart, where Python ignores what is raised."""
+
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.1)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_stop_that_python_ignores_is_not_lost(shards, study, tmp_path, monkeypatch):
+    write = Parts.write_judged
+
+    def write_and_lose(self, key, judged):
+        write(self, key, judged)
+        Loses()
+
+    monkeypatch.setattr(Parts, "write_judged", write_and_lose)
+    arguments = ["audit", shards["ten"], "--study", study, "--out", tmp_path / "audit"]
+    result = CliRunner().invoke(app, list(map(str, arguments)))
+    assert result.exit_code == 130
+    assert "--resume" in result.output
+    assert not (tmp_path / "audit").exists()
 
 
 def test_a_full_disk_is_told_and_leaves_the_old_audit(shards, study, plain, tmp_path):

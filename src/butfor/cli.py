@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, fields
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, Any
 
 import pandas as pd
@@ -512,11 +515,33 @@ def _progress(console: Console, words: str) -> Iterator[Callable[[int, int], Non
         transient=True,
     ) as bar:
         task = bar.add_task(words, total=None)
+        with _told_to_stop() as stopped:
 
-        def show(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
+            def show(done: int, total: int) -> None:
+                if stopped():
+                    raise KeyboardInterrupt
+                bar.update(task, completed=done, total=total)
 
-        yield show
+            yield show
+
+
+@contextmanager
+def _told_to_stop() -> Iterator[Callable[[], bool]]:
+    """Remember Ctrl-C: where Python takes objects apart it is raised, ignored and lost."""
+    told: list[int] = []
+
+    def remember(number: int, frame: FrameType | None) -> None:
+        told.append(number)
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False  # only the main thread is told
+        return
+    before = signal.signal(signal.SIGINT, remember)
+    try:
+        yield lambda: bool(told)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _audit_as_json(audit: Audit, written: list[Path]) -> dict[str, object]:
