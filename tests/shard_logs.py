@@ -2,6 +2,7 @@
 
 import pyarrow.parquet as pq
 
+from butfor import sepsis
 from butfor.io.write import write_episodes
 
 EPISODES = 300
@@ -15,6 +16,13 @@ TABLES = (
     "courses",
     "course_steps",
 )
+
+
+def simulate_patients():
+    """Simulate a log whose glucose and diabetes no model sees."""
+    physician = sepsis.behavior_policy("corrected")
+    full = sepsis.simulate(physician, EPISODES, seed=3, version="corrected")
+    return full.hide("glucose", "diabetes")
 
 
 def write_shards(log, folder, groups):

@@ -9,21 +9,18 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from butfor import sepsis
 from butfor.audit import Audit
 from butfor.choices import Choices
 from butfor.cli import app
 from butfor.own_log import audit_log
 from butfor.shards import Threads, audit_shards
 from butfor.shards.parts import parts_folder
-from tests.shard_logs import EPISODES, check_same, rewrite, write_shards
+from tests.shard_logs import EPISODES, check_same, rewrite, simulate_patients, write_shards
 
 
 @pytest.fixture(scope="module")
 def log():
-    physician = sepsis.behavior_policy("corrected")
-    full = sepsis.simulate(physician, EPISODES, seed=3, version="corrected")
-    return full.hide("glucose", "diabetes")
+    return simulate_patients()
 
 
 @pytest.fixture(scope="module")

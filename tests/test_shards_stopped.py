@@ -11,21 +11,18 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from butfor import sepsis
 from butfor.audit import Audit
 from butfor.choices import Choices
 from butfor.cli import app
 from butfor.io.write import write_episodes
 from butfor.shards import Cluster, Threads, audit_shards
 from butfor.shards.parts import Parts, parts_folder
-from tests.shard_logs import EPISODES, check_same, write_shards
+from tests.shard_logs import EPISODES, check_same, simulate_patients, write_shards
 
 
 @pytest.fixture(scope="module")
 def log():
-    physician = sepsis.behavior_policy("corrected")
-    full = sepsis.simulate(physician, EPISODES, seed=3, version="corrected")
-    return full.hide("glucose", "diabetes")
+    return simulate_patients()
 
 
 @pytest.fixture(scope="module")
