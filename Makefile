@@ -1,23 +1,28 @@
 # Everything sets itself up: a Python of at least 3.11 and make are enough.
 #   make demo    what butfor does, on a simulated log
-#   make test    the tests            make lint    format, style and types
-#   make bench   speed, as a table    make verify  slow checks against theory and published numbers
+#   make quick   tests after each edit   make test    all tests
+#   make lint    format, style, types    make bench   speed, as a table
+#   make verify  slow checks against theory and published numbers
 
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& echo $$python && break; done)
 INSTALL = .venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 RUN = .venv/bin/python -m
+PYTEST = --numprocesses auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test lint format bench verify clean
+.PHONY: demo quick test lint format bench verify clean
 
 demo: .venv/installed
 	.venv/bin/butfor demo
 
+quick: .venv/installed-dev
+	$(RUN) pytest tests/quick tests/contract $(PYTEST)
+
 test: .venv/installed-dev
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || echo \
 	"NO BROWSER: chromium is not installed, so tests in a real browser are skipped"
-	$(RUN) pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+	$(RUN) pytest $(PYTEST)
 
 lint: .venv/installed-dev
 	$(RUN) ruff format --check .

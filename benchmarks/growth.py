@@ -23,8 +23,8 @@ from rich.table import Table
 import butfor as bf
 from benchmarks.run import as_time, icu_problem
 from benchmarks.shards import measure_audit, write_shards
-from butfor.io.icu_sepsis import LONGEST_STAY, load_icu_sepsis
-from butfor.ope.model_based import simulate_model
+from butfor.interop.icu_sepsis import LONGEST_STAY, load_icu_sepsis
+from butfor.models.simulate import simulate_model
 
 RUNS = 3
 

@@ -31,9 +31,9 @@ from rich.table import Table
 import butfor as bf
 from benchmarks.review import EACH, EPISODES, PAUSE, REVIEWERS, measure_server
 from benchmarks.shards import measure_sizes
-from butfor.fit import destinations
-from butfor.io.icu_sepsis import LONGEST_STAY, load_icu_sepsis
-from butfor.ope.model_based import simulate_model
+from butfor.interop.icu_sepsis import LONGEST_STAY, load_icu_sepsis
+from butfor.models.fit import destinations
+from butfor.models.simulate import simulate_model
 from butfor.sepsis import dynamics
 from butfor.studies.oberst2019 import Settings, repeat_logs
 from butfor.studies.oberst2019_article import write_study
@@ -232,7 +232,7 @@ def measure_hidden_state() -> list[Measurement]:
     log, _, target = sepsis_problem()
     some = log.select(np.arange(HIDDEN_EPISODES))
     model = bf.sepsis.pomdp("icml2019")
-    behavior = bf.LatentPolicy(bf.sepsis.behavior_policy("icml2019"))
+    behavior = bf.hidden.LatentPolicy(bf.sepsis.behavior_policy("icml2019"))
     seconds = best_of(
         5,
         lambda: bf.counterfactual_outcomes(some, model, target, behavior=behavior, threads=1),
@@ -400,7 +400,7 @@ reward = 1.0
 """
 READING_CODE = """
 import json, resource, time
-from butfor.io.read import read_episodes
+from butfor.log.read import read_episodes
 start = time.perf_counter()
 log = read_episodes("{log}", "{study}")
 seconds = time.perf_counter() - start

@@ -22,7 +22,7 @@ def hidden_audit(episodes=300, **options):
     """An audit of the same patients by the true model, which infers glucose and diabetes."""
     log = _patients(episodes)
     target = bf.policy_iteration(bf.fit_mdp(log))
-    behavior = bf.LatentPolicy(bf.sepsis.behavior_policy("icml2019"))
+    behavior = bf.hidden.LatentPolicy(bf.sepsis.behavior_policy("icml2019"))
     given = {"flags": 12, "draws": 3, "resamples": 20, "behavior": behavior} | options
     record = {"words": {"episode": "stay"}}
     return bf.run_audit(log, bf.sepsis.pomdp("icml2019"), target, record=record, **given)

@@ -27,7 +27,7 @@ def clinic_end(levels: dict[str, Any]) -> Any:
     )
 
 
-def clinic(seed: int = 0, **changes: Any) -> bf.Factored:
+def clinic(seed: int = 0, **changes: Any) -> bf.hidden.Factored:
     """Random tables: sugar hangs on kind and diet, pulse on sugar and drug."""
     rng = np.random.default_rng(seed)
 
@@ -56,17 +56,22 @@ def clinic(seed: int = 0, **changes: Any) -> bf.Factored:
         "outcome": clinic_end,
         "outcomes": OUTCOMES,
     }
-    return bf.Factored.from_tables(**{**given, **changes})
+    return bf.hidden.Factored.from_tables(**{**given, **changes})
 
 
-def clinician(model: bf.TabularPOMDP, seed: int = 0) -> np.ndarray:
+def clinician(model: bf.hidden.TabularPOMDP, seed: int = 0) -> np.ndarray:
     """A policy that sees the hidden state, [H, A]."""
     rng = np.random.default_rng(seed)
     return rng.dirichlet(np.full(model.n_actions, 0.7), size=model.n_states)
 
 
 def simulate(
-    model: bf.TabularPOMDP, behavior: np.ndarray, count: int, *, seed: int = 0, horizon: int = 4
+    model: bf.hidden.TabularPOMDP,
+    behavior: np.ndarray,
+    count: int,
+    *,
+    seed: int = 0,
+    horizon: int = 4,
 ) -> bf.Episodes:
     """Simulate what is seen of a model under a policy on hidden states [H, A]."""
     rng = np.random.default_rng(seed)

@@ -19,7 +19,7 @@ def random_pomdp(
     labels: bool = False,
     reward_seen: bool = True,
     silent: bool = False,
-) -> bf.TabularPOMDP:
+) -> bf.hidden.TabularPOMDP:
     """Three hidden states, two ends, two actions and two observations.
 
     Some transitions are impossible. Rewards are 0 or 1, so that seeing them tells a little.
@@ -39,7 +39,7 @@ def random_pomdp(
     if silent:
         emission[GOING:] = 0.0
     reward = generator.integers(0, 2, rows.shape).astype(float)
-    return bf.TabularPOMDP.from_arrays(
+    return bf.hidden.TabularPOMDP.from_arrays(
         rows,
         emission,
         initial=np.append(generator.dirichlet(np.ones(GOING)), np.zeros(ENDS)),
@@ -51,7 +51,7 @@ def random_pomdp(
     )
 
 
-def plain_model(model: bf.TabularPOMDP) -> reference.Model:
+def plain_model(model: bf.hidden.TabularPOMDP) -> reference.Model:
     """Return a model as that of the reference."""
     dynamics = model.dynamics
     rows: dict[tuple[int, int], dict[int, tuple[float, float]]] = {}
@@ -77,16 +77,16 @@ def plain_model(model: bf.TabularPOMDP) -> reference.Model:
 
 
 def plain_agent(
-    policy: NDArray[np.float64] | bf.FiniteController | bf.LatentPolicy,
+    policy: NDArray[np.float64] | bf.hidden.FiniteController | bf.hidden.LatentPolicy,
 ) -> reference.Agent:
     """Return a policy as that of the reference."""
-    if isinstance(policy, bf.LatentPolicy):
+    if isinstance(policy, bf.hidden.LatentPolicy):
         return reference.Agent(
             first=lambda shown: 0,
             following=lambda memory, action, shown: 0,
             row=lambda memory, state: policy.table[state].tolist(),
         )
-    if isinstance(policy, bf.FiniteController):
+    if isinstance(policy, bf.hidden.FiniteController):
         return reference.Agent(
             first=lambda shown: int(policy.first[shown]),
             following=lambda memory, action, shown: int(policy.following[memory, action, shown]),
@@ -100,14 +100,14 @@ def plain_agent(
 
 
 def random_agents(
-    generator: np.random.Generator, model: bf.TabularPOMDP
-) -> dict[str, NDArray[np.float64] | bf.FiniteController | bf.LatentPolicy]:
+    generator: np.random.Generator, model: bf.hidden.TabularPOMDP
+) -> dict[str, NDArray[np.float64] | bf.hidden.FiniteController | bf.hidden.LatentPolicy]:
     """Return a random policy of each kind."""
     size = model.n_actions
     return {
         "seen": generator.dirichlet(np.ones(size), model.n_observations),
-        "latent": bf.LatentPolicy(generator.dirichlet(np.ones(size), model.n_states)),
-        "controller": bf.FiniteController.from_arrays(
+        "latent": bf.hidden.LatentPolicy(generator.dirichlet(np.ones(size), model.n_states)),
+        "controller": bf.hidden.FiniteController.from_arrays(
             generator.dirichlet(np.ones(size), 3),
             generator.integers(0, 3, (3, size, model.n_observations)),
             generator.integers(0, 3, model.n_observations),
@@ -115,7 +115,9 @@ def random_agents(
     }
 
 
-def log_of(worlds: list[reference.Seen], model: bf.TabularPOMDP, horizon: int) -> bf.Episodes:
+def log_of(
+    worlds: list[reference.Seen], model: bf.hidden.TabularPOMDP, horizon: int
+) -> bf.Episodes:
     """Return what was seen as a log; where the reference tells no rewards they are 0."""
     lengths = [len(seen.actions) for seen in worlds]
     return bf.Episodes.from_arrays(

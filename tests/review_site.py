@@ -13,7 +13,7 @@ import httpx
 import numpy as np
 
 import butfor as bf
-from butfor.audit import Audit, run_audit
+from butfor.audit.audit import Audit, run_audit
 from butfor.review.app import make_app
 from butfor.review.desk import Desk
 from butfor.review.plan import Settings
@@ -157,7 +157,7 @@ def fields(page):
 def server(folder, *arguments):
     """A server of its own; yields its process and address."""
     process = subprocess.Popen(
-        [sys.executable, "-c", "from butfor.cli import run; run()", "review", str(folder)]
+        [sys.executable, "-c", "from butfor.cli.main import run; run()", "review", str(folder)]
         + [str(argument) for argument in arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -3,7 +3,7 @@
 import pyarrow.parquet as pq
 
 from butfor import sepsis
-from butfor.io.write import write_episodes
+from butfor.log.write import write_episodes
 
 EPISODES = 300
 TABLES = (

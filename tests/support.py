@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 import butfor as bf
-from butfor.fit import destinations
+from butfor.models.fit import destinations
 from tests.reference.counterfactual import Episode, Model, every_episode
 
 FALSE_ALARM = 1e-6

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["butfor.io.pomdp_file"]):
-    from butfor.io.pomdp_file import read_pomdp_file
+with atheris.instrument_imports(include=["butfor.interop.pomdp_file"]):
+    from butfor.interop.pomdp_file import read_pomdp_file
 
 from verification.fuzz import is_own
 

@@ -27,15 +27,17 @@ import pyarrow.csv
 import pyarrow.parquet
 import sklearn.cluster  # noqa: F401  so that no input has to wait for it
 
-from butfor import DiscreteSCM, TabularPOMDP, run_audit
-from butfor.audit import Audit
-from butfor.audit_folder import read_clusters
-from butfor.io.cluster import fit_clusters
-from butfor.io.draft import draft_study
-from butfor.io.pomdp_file import read_pomdp_file
-from butfor.io.read import read_log
-from butfor.io.study import read_study
-from butfor.io.write import write_toml
+from butfor import run_audit
+from butfor.audit.audit import Audit
+from butfor.audit.reading import read_clusters
+from butfor.graph import DiscreteSCM
+from butfor.hidden import TabularPOMDP
+from butfor.interop.pomdp_file import read_pomdp_file
+from butfor.log.clusters import fit_clusters
+from butfor.log.draft import draft_study
+from butfor.log.read import read_log
+from butfor.log.study import read_study
+from butfor.log.write import write_toml
 from tests.audits import trade_audit
 from verification.fuzz import NUMBERS, TEXTS, Feed, mutate_bytes, mutate_words
 

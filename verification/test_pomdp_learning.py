@@ -13,7 +13,7 @@ import pytest
 
 import butfor as bf
 
-CLINICIAN = bf.LatentPolicy(bf.sepsis.behavior_policy())
+CLINICIAN = bf.hidden.LatentPolicy(bf.sepsis.behavior_policy())
 
 
 def make_log(episodes, seed):
@@ -28,7 +28,7 @@ def make_log(episodes, seed):
 def test_learning_the_behavior_alone_loses_next_to_nothing(seed):
     model = bf.sepsis.pomdp()
     log, target, value = make_log(1000, seed)
-    fit = bf.fit_latent_behavior(log, model)
+    fit = bf.hidden.fit_latent_behavior(log, model)
     right, learned, ignored = (
         bf.counterfactual_outcomes(log, model, target, behavior=behavior).expected_return.mean()
         for behavior in (CLINICIAN, fit.policy, None)
@@ -55,7 +55,7 @@ def test_learning_everything_errs_as_much_as_was_found(episodes, seeds, restarts
     errors = []
     for seed in seeds:
         log, target, value = make_log(episodes, seed)
-        fit = bf.fit_pomdp(
+        fit = bf.hidden.fit_pomdp(
             log,
             known_structure(),
             behavior="learn",

@@ -108,3 +108,10 @@ def check_choice(value: Any, name: str, choices: Sequence[str]) -> str:
 
 def _place(index: tuple[str, ...], place: list[int]) -> str:
     return ", ".join(f"{name} {at}" for name, at in zip(index, place, strict=False)) or "the row"
+
+
+def check_confidence(confidence: float) -> float:
+    """Return a confidence between 0 and 1."""
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence {confidence}: give a number between 0 and 1, such as 0.95")
+    return float(confidence)

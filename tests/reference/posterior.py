@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import butfor as bf
-from butfor.posterior import DrawnModels
+from butfor.models.planning import state_values
+from butfor.replay.posterior import DrawnModels
 
 
 def outcomes_by_model(
@@ -33,7 +34,7 @@ def values_by_model(
     return [
         float(
             np.mean(
-                bf.state_values(drawn.model(b), target, horizon=horizon, discount=discount)[
+                state_values(drawn.model(b), target, horizon=horizon, discount=discount)[
                     log.first_state
                 ]
             )

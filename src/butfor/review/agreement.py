@@ -16,7 +16,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.variables import Floats
+from butfor.types import Floats
 
 Ratings = NDArray[np.int64]
 FEWEST = 20  # stays, for a number to say anything

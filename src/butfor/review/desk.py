@@ -17,10 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from butfor.audit import Audit
-from butfor.pages import Stays
-from butfor.pages.stays import outcome_chances
-from butfor.report import content
+from butfor.audit.audit import Audit
+from butfor.evaluate.wording import percent
+from butfor.present import Stays
+from butfor.present.report import content
+from butfor.present.stays import outcome_chances
 from butfor.review.agreement import mask_pairs
 from butfor.review.export import plain_value
 from butfor.review.ledger import Event
@@ -29,7 +30,6 @@ from butfor.review.queue import Progress, is_wanted
 from butfor.review.results import Results, summarize
 from butfor.review.store import CLOSED, Store
 from butfor.review.verdicts import SURE, VERDICTS, RefusedError, RunChangedError, UnknownError
-from butfor.words import percent
 
 PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}")
 PAGE = 100  # rows of a list
@@ -137,10 +137,10 @@ class Desk:
         return {
             "run": self.run.id,
             "opened_at": self.run.opened_at,
-            "digest": meta["digest"],
-            "butfor": meta["butfor"],
-            "policy": meta["target"],
-            "episodes": meta["counts"]["episodes"],
+            "digest": meta.digest,
+            "butfor": meta.butfor,
+            "policy": meta.target,
+            "episodes": meta.counts.episodes,
             "needed": self.run.settings.needed,
             "first_impression": self.run.settings.first_impression,
             "noun": self.stays.noun,

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from butfor.audit import Audit
+from butfor.audit.audit import Audit
 from butfor.review.agreement import Agreement, measure_agreement
 from butfor.review.plan import run_id
 from butfor.review.store import Store
@@ -69,7 +69,7 @@ def review_rows(
         known |= {"observed": said.get("observed_outcome")}
         row = {name: known[name] for name in NAMES}
         row |= {name: plain_value(said.get(name)) for name in (*columns, *EVIDENCE)}
-        rows.append(row | {"butfor_version": audit.meta["butfor"] if same else None})
+        rows.append(row | {"butfor_version": audit.meta.butfor if same else None})
     return rows
 
 

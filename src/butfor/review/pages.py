@@ -13,9 +13,10 @@ from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from butfor.figures.save import chart_bundle
-from butfor.pages import STATIC, straight
-from butfor.report.write import render_report
+from butfor.evaluate.wording import percent, share, signed
+from butfor.present import STATIC, straight
+from butfor.present.charts.save import chart_bundle
+from butfor.present.report.write import render_report
 from butfor.review.api import KINDS, MOST, export_file
 from butfor.review.desk import STATES, make_slug
 from butfor.review.doors import (
@@ -33,7 +34,6 @@ from butfor.review.doors import (
 )
 from butfor.review.sessions import Session
 from butfor.review.verdicts import SURE, VERDICTS, FieldError, RefusedError, StaleError, Verdict
-from butfor.words import percent, share, signed
 
 HERE = Path(__file__).parent / "static"
 FILES = {

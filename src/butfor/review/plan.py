@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from butfor.audit import Audit
+from butfor.audit.audit import Audit
 from butfor.checks import check_whole
-from butfor.streams import Keys, check_seed, episode_keys
+from butfor.random import check_seed, episode_keys
+from butfor.types import Keys
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class PlannedStay:
 
 def run_id(audit: Audit) -> str:
     """Digest of an audit: of its inputs and of how it was made of them."""
-    made_of = {name: audit.meta[name] for name in ("digest", "parameters")}
+    made_of = audit.meta.model_dump(include={"digest", "parameters"})
     return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
 
 

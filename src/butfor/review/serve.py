@@ -12,8 +12,8 @@ from pathlib import Path
 
 import uvicorn
 
-from butfor.audit import REVIEWS, load_for_readers
-from butfor.figures.save import chart_bundle
+from butfor.audit.audit import REVIEWS, load_for_readers
+from butfor.present.charts.save import chart_bundle
 from butfor.review.app import make_app
 from butfor.review.desk import Desk
 from butfor.review.export import reviews_csv, reviews_jsonl

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from butfor.audit import REVIEWS, Audit
+from butfor.audit.audit import REVIEWS, Audit
 from butfor.review.ledger import (
     PROJECTIONS,
     Event,
@@ -648,4 +648,4 @@ def _check_version(thing: Item | Stay, expected: int | None) -> None:
 
 
 def _version(audit: Audit) -> str:
-    return str(audit.meta["butfor"])
+    return str(audit.meta.butfor)

@@ -19,12 +19,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from butfor import kernels
 from butfor.checks import check_choice, check_policy, check_whole
-from butfor.mdp import TabularMDP
-from butfor.planning import policy_iteration
-from butfor.policy import soften
-from butfor.pomdp.model import TabularPOMDP
-from butfor.streams import check_seed
-from butfor.variables import Floats, Integers, Outcome, Variable, project
+from butfor.hidden.model import TabularPOMDP
+from butfor.log.variables import Outcome, Variable, project
+from butfor.models.mdp import TabularMDP
+from butfor.models.planning import policy_iteration
+from butfor.models.policies import soften
+from butfor.random import check_seed
+from butfor.types import Floats, Integers
 
 THREE, SWITCH = ("low", "normal", "high"), ("off", "on")
 STATES = (

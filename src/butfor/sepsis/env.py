@@ -13,6 +13,7 @@ import numpy as np
 from gymnasium.spaces import Discrete
 
 from butfor.kernels import NOISE_SIZE
+from butfor.log.variables import project
 from butfor.sepsis.dynamics import (
     N_ACTIONS,
     N_STATES,
@@ -24,7 +25,6 @@ from butfor.sepsis.dynamics import (
     outcome_of,
     step,
 )
-from butfor.variables import project
 
 
 class SepsisEnv(gymnasium.Env[np.int64, np.int64]):

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from butfor.pomdp.factors import ACTION, Factored
+from butfor.hidden.factors import ACTION, Factored
+from butfor.log.variables import unravel
 from butfor.sepsis.dynamics import (
     ACTIONS,
     GLUCOSE_AT_FIRST,
@@ -21,7 +22,6 @@ from butfor.sepsis.dynamics import (
     outcome_of,
     vital_tables,
 )
-from butfor.variables import unravel
 
 # what the next level of each vital sign hangs on
 PARENTS = {

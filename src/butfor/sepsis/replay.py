@@ -14,10 +14,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from butfor import kernels
 from butfor.checks import check_whole
-from butfor.episodes import Episodes
+from butfor.log.episodes import Episodes
+from butfor.log.variables import unravel
+from butfor.random import check_seed
 from butfor.sepsis.dynamics import NOISE, STATES, VITAL_SIGNS, full_policy, model, outcome_of, step
-from butfor.streams import check_seed
-from butfor.variables import Floats, unravel
+from butfor.types import Floats
 
 
 def noise_given(

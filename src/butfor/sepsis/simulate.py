@@ -7,7 +7,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from butfor import kernels
 from butfor.checks import check_horizon, check_whole
-from butfor.episodes import Episodes
+from butfor.log.episodes import Episodes
+from butfor.random import numbered_keys
 from butfor.sepsis.dynamics import (
     ACTIONS,
     OUTCOMES,
@@ -17,8 +18,8 @@ from butfor.sepsis.dynamics import (
     initial_distribution,
     outcome_of,
 )
-from butfor.streams import Progress, in_blocks, numbered_keys
-from butfor.variables import Floats
+from butfor.threads import in_blocks
+from butfor.types import Floats, Progress
 
 
 def simulate(

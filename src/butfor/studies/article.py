@@ -13,10 +13,10 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import butfor
-from butfor.figures import save_figure
-from butfor.folders import whole_folder
-from butfor.streams import Progress
-from butfor.words import percent
+from butfor.audit.folders import whole_folder
+from butfor.evaluate.wording import percent
+from butfor.present.charts import save_figure
+from butfor.types import Progress
 
 MARKER = "results.json"
 

@@ -15,16 +15,17 @@ import scipy.sparse as sparse
 
 from butfor import sepsis
 from butfor.checks import check_choice, check_whole
-from butfor.episodes import Episodes
-from butfor.fit import fit_mdp
-from butfor.mdp import TabularMDP
-from butfor.ope.crossfit import split_halves
-from butfor.ope.estimate import ESTIMATORS
-from butfor.ope.problem import make_problem
-from butfor.planning import policy_iteration, policy_value
-from butfor.policy import TERMINALS
-from butfor.streams import check_seed
-from butfor.variables import Floats, project
+from butfor.evaluate.crossfit import split_halves
+from butfor.evaluate.estimate import ESTIMATORS
+from butfor.evaluate.problem import make_problem
+from butfor.log.episodes import Episodes
+from butfor.log.variables import project
+from butfor.models.fit import fit_mdp
+from butfor.models.mdp import TabularMDP
+from butfor.models.planning import policy_iteration, policy_value
+from butfor.models.policies import TERMINALS
+from butfor.random import check_seed
+from butfor.types import Floats
 
 HIDDEN = ("glucose", "diabetes")
 STATES = ("hidden", "full")  # with and without the hidden variables

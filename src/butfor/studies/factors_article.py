@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from butfor.figures import errors_chart, pieces_chart
-from butfor.folders import check_free
-from butfor.streams import Progress
+from butfor.audit.folders import check_free
+from butfor.present.charts import errors_chart, pieces_chart
 from butfor.studies.article import MARKER, render_page, report_progress, write_article
 from butfor.studies.factors import (
     FACTORS,
@@ -35,6 +34,7 @@ from butfor.studies.factors import (
     summarize,
 )
 from butfor.studies.scoring import clear
+from butfor.types import Progress
 
 FIGURES = 3
 MEAN = ["mean", "se", "logs"]

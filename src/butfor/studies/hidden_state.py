@@ -15,19 +15,19 @@ from numpy.typing import NDArray
 
 from butfor import sepsis
 from butfor.checks import check_choice, check_whole
-from butfor.counterfactual import Counterfactuals, counterfactual_outcomes
-from butfor.episodes import Episodes
-from butfor.fit import fit_mdp
-from butfor.planning import policy_iteration, policy_value
-from butfor.policy import TERMINALS
-from butfor.pomdp.cells import pomdp_value
-from butfor.pomdp.latent import LatentPosterior, latent_posterior
-from butfor.pomdp.learn import fit_latent_behavior
-from butfor.pomdp.model import TabularPOMDP
-from butfor.pomdp.policies import LatentPolicy
-from butfor.streams import check_seed
+from butfor.hidden.cells import pomdp_value
+from butfor.hidden.latent import LatentPosterior, latent_posterior
+from butfor.hidden.learn import fit_latent_behavior
+from butfor.hidden.model import TabularPOMDP
+from butfor.hidden.policies import LatentPolicy
+from butfor.log.episodes import Episodes
+from butfor.models.fit import fit_mdp
+from butfor.models.planning import policy_iteration, policy_value
+from butfor.models.policies import TERMINALS
+from butfor.random import check_seed
+from butfor.replay.outcomes import Counterfactuals, counterfactual_outcomes
 from butfor.studies.scoring import brier
-from butfor.variables import Floats
+from butfor.types import Floats
 
 HIDDEN = ("diabetes", "glucose")
 HORIZON = 20

@@ -10,16 +10,15 @@ import numpy as np
 import pandas as pd
 
 from butfor import sepsis
-from butfor.figures import (
+from butfor.audit.folders import check_free
+from butfor.log.variables import Variable, describe_action, unravel
+from butfor.present.charts import (
     agreement_chart,
     boxplot_chart,
     entropy_chart,
     latent_chart,
     outcome_table_chart,
 )
-from butfor.flags import describe_action
-from butfor.folders import check_free
-from butfor.streams import Progress
 from butfor.studies.article import MARKER, render_page, report_progress, write_article
 from butfor.studies.hidden_state import (
     CF,
@@ -43,7 +42,7 @@ from butfor.studies.hidden_state import (
     summarize,
 )
 from butfor.studies.scoring import clear
-from butfor.variables import Variable, unravel
+from butfor.types import Progress
 
 FIGURES = 6
 LARGE = 3.0  # a z beyond this is no chance

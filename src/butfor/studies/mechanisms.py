@@ -15,22 +15,22 @@ import scipy.sparse as sparse
 from numpy.typing import NDArray
 
 from butfor import sepsis
-from butfor.bounds import counterfactual_bounds
 from butfor.checks import check_choice, check_whole
-from butfor.counterfactual import counterfactual_outcomes
-from butfor.episodes import Episodes
-from butfor.fit import fit_mdp
-from butfor.mdp import TabularMDP
-from butfor.planning import policy_iteration, policy_value, value_tables
-from butfor.policy import TERMINALS
-from butfor.scm.gumbel_max import GumbelMax
-from butfor.scm.independent import Independent
-from butfor.scm.inverse_cdf import InverseCDF
-from butfor.scm.maximal import MaximalCoupling
-from butfor.scm.mechanism import Mechanism
-from butfor.streams import check_seed
+from butfor.log.episodes import Episodes
+from butfor.mechanisms.gumbel_max import GumbelMax
+from butfor.mechanisms.independent import Independent
+from butfor.mechanisms.inverse_cdf import InverseCDF
+from butfor.mechanisms.maximal import MaximalCoupling
+from butfor.mechanisms.protocol import Mechanism
+from butfor.models.fit import fit_mdp
+from butfor.models.mdp import TabularMDP
+from butfor.models.planning import policy_iteration, policy_value, value_tables
+from butfor.models.policies import TERMINALS
+from butfor.random import check_seed
+from butfor.replay.bounds import counterfactual_bounds
+from butfor.replay.outcomes import counterfactual_outcomes
 from butfor.studies.scoring import Mask, Truth, brier
-from butfor.variables import Floats
+from butfor.types import Floats
 
 HIDDEN = ("glucose", "diabetes")
 HORIZON = 20

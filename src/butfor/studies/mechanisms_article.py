@@ -9,9 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from butfor.figures import containment_chart, reliability_chart, scores_chart
-from butfor.folders import check_free
-from butfor.streams import Progress
+from butfor.audit.folders import check_free
+from butfor.present.charts import containment_chart, reliability_chart, scores_chart
 from butfor.studies.article import (
     MARKER,
     render_page,
@@ -45,6 +44,7 @@ from butfor.studies.mechanisms_tables import (
     score_table,
 )
 from butfor.studies.scoring import clear
+from butfor.types import Progress
 
 FIGURES = 4
 DRAWN = (*MECHANISMS, ALONE, OWN)

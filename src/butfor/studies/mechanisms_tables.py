@@ -33,7 +33,7 @@ from butfor.studies.scoring import (
     reliability,
     skill,
 )
-from butfor.variables import Floats
+from butfor.types import Floats
 
 
 def score_table(cases: Mapping[str, Scored]) -> pd.DataFrame:

@@ -14,24 +14,25 @@ from numpy.typing import NDArray
 
 from butfor import sepsis
 from butfor.checks import check_choice, check_whole
-from butfor.counterfactual import (
+from butfor.evaluate.bootstrap import resample_weights
+from butfor.evaluate.crossfit import CrossFitted, cross_fitted
+from butfor.evaluate.estimators.importance import weighted
+from butfor.evaluate.problem import make_problem
+from butfor.log.episodes import Episodes
+from butfor.log.variables import Variable, count_levels, project, ravel, unravel
+from butfor.models.fit import fit_mdp
+from butfor.models.mdp import TabularMDP
+from butfor.models.planning import policy_iteration, policy_value, value_tables
+from butfor.models.policies import TERMINALS, estimate_behavior
+from butfor.models.simulate import simulate_model
+from butfor.random import check_seed
+from butfor.replay.outcomes import (
     Counterfactuals,
     Draws,
     counterfactual_outcomes,
     sample_counterfactuals,
 )
-from butfor.episodes import Episodes
-from butfor.fit import fit_mdp
-from butfor.mdp import TabularMDP
-from butfor.ope.bootstrap import resample_weights
-from butfor.ope.crossfit import CrossFitted, cross_fitted
-from butfor.ope.importance import weighted
-from butfor.ope.model_based import simulate_model
-from butfor.ope.problem import make_problem
-from butfor.planning import policy_iteration, policy_value, value_tables
-from butfor.policy import TERMINALS, estimate_behavior
-from butfor.streams import check_seed
-from butfor.variables import Floats, Variable, count_levels, project, ravel, unravel
+from butfor.types import Floats
 
 HIDDEN = ("glucose", "diabetes")
 HORIZON = 20

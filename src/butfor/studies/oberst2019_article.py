@@ -12,9 +12,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor import sepsis
-from butfor.counterfactual import draws_needed
-from butfor.episodes import Episodes
-from butfor.figures import (
+from butfor.audit.folders import check_free
+from butfor.log.episodes import Episodes
+from butfor.log.variables import describe_action, unravel
+from butfor.models.policies import TERMINALS
+from butfor.present.charts import (
     boxplot_chart,
     estimates_chart,
     nonidentifiability_chart,
@@ -22,10 +24,7 @@ from butfor.figures import (
     scm_diagrams,
     trajectory_chart,
 )
-from butfor.flags import describe_action
-from butfor.folders import check_free
-from butfor.policy import TERMINALS
-from butfor.streams import Progress
+from butfor.replay.outcomes import draws_needed
 from butfor.studies import published
 from butfor.studies.article import MARKER, render_page, report_progress, write_article
 from butfor.studies.oberst2019 import (
@@ -40,7 +39,7 @@ from butfor.studies.oberst2019 import (
     summarize,
     who_stops_when,
 )
-from butfor.variables import unravel
+from butfor.types import Progress
 
 FIGURES = 8
 NOTES = {

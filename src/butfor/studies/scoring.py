@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t as student
 
-from butfor.variables import Floats
+from butfor.types import Floats
 
 Truth = NDArray[np.int64]
 Mask = NDArray[np.bool_]

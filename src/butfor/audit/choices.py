@@ -1,0 +1,100 @@
+"""What can be chosen about an audit of one's own log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from butfor.checks import check_choice
+from butfor.interop.targets import target_from_table
+from butfor.log.episodes import Episodes
+from butfor.log.sections import Study
+from butfor.mechanisms.gumbel_max import GumbelMax
+from butfor.mechanisms.independent import Independent
+from butfor.mechanisms.inverse_cdf import InverseCDF
+from butfor.mechanisms.maximal import MaximalCoupling
+from butfor.mechanisms.protocol import Mechanism
+from butfor.types import Floats
+
+LEARN = "learn"
+MECHANISMS: dict[str, Mechanism] = {
+    "gumbel-max": GumbelMax(),
+    "maximal": MaximalCoupling(),
+    "inverse-cdf": InverseCDF(),
+    "independent": Independent(),
+}
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What was chosen about an audit: see `audit_log`."""
+
+    target: str | Path = LEARN
+    missing: str = "error"
+    unseen: str | None = None
+    prior: float = 0.0
+    smoothing: float = 0.0
+    mechanism: str = "gumbel-max"
+    noise_on: Sequence[str] | None = None
+    flags: int = 60
+    draws: int = 5
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_choice(self.mechanism, "mechanism", tuple(MECHANISMS))
+        if not np.isfinite(self.smoothing) or self.smoothing < 0:
+            raise ValueError(f"smoothing {self.smoothing}: give a number, 0 or more")
+
+    @property
+    def learned(self) -> bool:
+        """Whether the target is learned from the log."""
+        return self.target == LEARN
+
+    def noise(self, study: Study) -> tuple[str, ...]:
+        """Return the variables to whose levels noise belongs; none: to next states."""
+        return study.noise_variables() if self.noise_on is None else tuple(self.noise_on)
+
+    def check_target(self) -> None:
+        """Refuse the target if there is no such file."""
+        if not Path(self.target).is_file():
+            raise FileNotFoundError(
+                f"--target {self.target}: there is no such file; give a table, or {LEARN!r}"
+            )
+
+    def given_target(self, log: Episodes) -> Floats:
+        """Read the target from its table."""
+        self.check_target()
+        return target_from_table(self.target, log, missing=self.missing)
+
+    def record(
+        self,
+        source: Any,
+        study: Study,
+        study_text: str,
+        *,
+        probability: bool,
+        problems: dict[str, int],
+        warnings: Sequence[str],
+    ) -> dict[str, Any]:
+        """Return what an audit keeps of how it was made."""
+        paths = list(source) if isinstance(source, list | tuple) else [source]
+        return {
+            "words": study.words.model_dump(),
+            "problems": problems,
+            "warnings": list(warnings),
+            "target": "learned from this log" if self.learned else Path(self.target).name,
+            "made_by": {
+                "source": [str(path) for path in paths],
+                "study": study_text,
+                "unseen": self.unseen,
+                "prior": self.prior,
+                "smoothing": self.smoothing,
+                "noise_on": list(self.noise(study)) or None,
+                "planning_discount": study.evaluation.planning_discount,
+                "behavior_probability": probability,
+            },
+        }

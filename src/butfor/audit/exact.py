@@ -1,0 +1,112 @@
+"""ExactSums: sums of floats that come out the same in whatever order and parts they are added."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from butfor import kernels
+from butfor.checks import check_integers, check_whole
+from butfor.types import Floats
+
+# Exponent of the lowest bit, by the number of limbs: of 2^-96 up to 2^160, and of all floats.
+LOWEST = {10: -96, 68: -1088}
+NARROW, WIDE = LOWEST
+
+
+@dataclass(frozen=True, eq=False)
+class ExactSums:
+    """Sums by group and column as whole numbers of 2^-96, or of 2^-1088, in limbs of 32 bits.
+
+    Of each item what lies below that is cut off, which is nothing where the limbs are wide. The
+    last two limbs count the items that are too large for the others or inf, and those that are too
+    low or -inf; nan counts as both. A sum with one kind of them is inf or -inf, with both nan. It
+    takes 2^31 items.
+    """
+
+    limbs: NDArray[np.int64]  # [10 or 68, groups, columns]
+
+    def __post_init__(self) -> None:
+        limbs = np.require(self.limbs, requirements=["C", "W"])  # a copy only where it must be
+        if limbs.ndim != 3 or limbs.shape[0] not in LOWEST or limbs.dtype != np.int64:
+            raise ValueError(
+                f"limbs have shape {limbs.shape} and type {limbs.dtype}, expected "
+                f"({NARROW} or {WIDE}, groups, columns) and int64"
+            )
+        object.__setattr__(self, "limbs", limbs)
+
+    @classmethod
+    def make(cls, groups: int, columns: int, *, wide: bool = False) -> ExactSums:
+        """Return sums that are all 0; wide ones take items of any size."""
+        check_whole(groups, "groups", 1, "a whole number")
+        check_whole(columns, "columns", 1, "a whole number")
+        return cls(np.zeros((WIDE if wide else NARROW, groups, columns), np.int64))
+
+    def add(self, group: ArrayLike, values: ArrayLike) -> None:
+        """Add each row of values [n, columns] to its group [n]."""
+        rows = np.ascontiguousarray(values, dtype=np.float64)
+        where = np.ascontiguousarray(check_integers(group, "group"))
+        size, groups, columns = self.limbs.shape
+        if rows.shape != (len(where), columns):
+            raise ValueError(
+                f"values have shape {rows.shape}, expected ({len(where)}, {columns}): a row for "
+                "each group given, a column for each sum"
+            )
+        if len(where) and not 0 <= where.min() <= where.max() < groups:
+            wrong = int(((where < 0) | (where >= groups)).argmax())
+            raise ValueError(f"group at {wrong} is {where[wrong]}, outside 0..{groups - 1}")
+        kernels.add_exactly(where, rows.view(np.int64), self.limbs, LOWEST[size])
+
+    def merge(self, other: ExactSums) -> None:
+        """Add what others have summed."""
+        if self.limbs.shape != other.limbs.shape:
+            raise ValueError(
+                f"sums of shapes {self.limbs.shape} and {other.limbs.shape} cannot be merged; make "
+                "both for the same groups and columns"
+            )
+        packed = other.packed()
+        self.limbs.reshape(-1)[packed["place"]] += packed["value"]
+
+    def packed(self) -> dict[str, NDArray[np.int64]]:
+        """Return what is not 0, to be stored or sent: few sums need all of their limbs."""
+        place = np.flatnonzero(self.limbs)
+        shape = np.array(self.limbs.shape)
+        return {"shape": shape, "place": place, "value": self.limbs.reshape(-1)[place]}
+
+    @classmethod
+    def unpack(
+        cls, shape: NDArray[np.int64], place: NDArray[np.int64], value: NDArray[np.int64]
+    ) -> ExactSums:
+        """Undo `packed`."""
+        limbs = np.zeros(shape, np.int64)
+        limbs.reshape(-1)[place] = value
+        return cls(limbs)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ExactSums.unpack, tuple(self.packed().values())
+
+    def values(self) -> Floats:
+        """Return the sums as floats, correctly rounded, [groups, columns]."""
+        size, groups, columns = self.limbs.shape
+        *digits, above, below = self.limbs.reshape(size, -1)
+        totals = [0] * (groups * columns)
+        for number, limb in enumerate(digits):
+            for place in np.flatnonzero(limb).tolist():
+                totals[place] += int(limb[place]) << 32 * number
+        rounded = np.array([_divide(total, 1 << -LOWEST[size]) for total in totals])
+        rounded[above > 0] = np.inf
+        rounded[below > 0] = -np.inf
+        rounded[(above > 0) & (below > 0)] = np.nan
+        return rounded.reshape(groups, columns)
+
+
+def _divide(total: int, unit: int) -> float:
+    """Return a quotient of whole numbers of any size, correctly rounded."""
+    try:
+        return total / unit
+    except OverflowError:
+        return math.inf if total > 0 else -math.inf

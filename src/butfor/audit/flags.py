@@ -1,0 +1,130 @@
+"""Which episodes an expert should read, and why, in words."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor.evaluate.wording import percent
+from butfor.log.episodes import Episodes
+from butfor.log.variables import describe_action
+from butfor.mechanisms.gumbel_max import counterfactual_distribution
+from butfor.replay.bounds import ROUNDING, Bounds
+from butfor.replay.outcomes import Counterfactuals
+from butfor.replay.steps import THIN
+from butfor.types import Floats
+
+
+def target_actions(log: Episodes, target: Floats, behavior: Floats, *, shared: bool) -> Floats:
+    """Distribution of the target's action at each logged step in the state logged there, [N, A].
+
+    With shared action noise the counterfactual of the action taken, else the target's own row.
+    """
+    rows = target[log.state]
+    if not shared:
+        return rows
+    return counterfactual_distribution(behavior[log.state], rows, log.action.astype(np.int64))
+
+
+def first_changes(log: Episodes, actions: Floats) -> NDArray[np.int64]:
+    """First step of each episode at which the target would rather do something else, [n].
+
+    `actions` [N, A] is what `target_actions` returns; something else must be likelier than what was
+    done. Counted from 0; -1 where that never happens.
+    """
+    kept = actions[np.arange(len(log.state)), log.action]
+    never = np.iinfo(np.int64).max
+    first = np.minimum.reduceat(np.where(kept < 0.5, log.time, never), log.offsets[:-1])
+    return np.where(first == never, -1, first)
+
+
+def heaviest_step(contribution: Floats, discount: float) -> int:
+    """Step with the largest |V_t(s_t) - r_t - discount V_{t+1}(s_{t+1})|, in its own units."""
+    weight = discount ** np.arange(len(contribution))
+    return int(np.abs(contribution / np.where(weight > 0, weight, 1.0)).argmax())
+
+
+def describe_flag(
+    result: Counterfactuals,
+    position: int,
+    *,
+    actions: Floats,
+    contribution: Floats,
+    unsupported: float,
+    bounds: Bounds,
+    evidence: tuple[float, float],
+) -> str:
+    """Say in plain words why an episode is flagged; steps count from 0.
+
+    `actions` [T, A] and `contribution` [T] belong to the episode's own steps (`target_actions`,
+    `step_contributions`); `unsupported` is the probability that its path under the target ever uses
+    a state and action never seen together; `evidence` are its `evidence_min` and `thin_share`.
+    """
+    one = result.episodes.select([position])
+    names = result.outcome_names
+    length = int(one.lengths[0])
+    happened = names[one.outcome[0]]
+    order = np.argsort(-result.probability[position], kind="stable")
+    chances = ", ".join(
+        f"{names[outcome]} {percent(result.probability[position, outcome])}" for outcome in order
+    )
+    sentences = [
+        f"What happened: {happened} after {length} step{'s' if length > 1 else ''}.",
+        f"The model says, under the policy: {chances}.",
+    ]
+    first = int(first_changes(one, actions)[0])
+    if first >= 0:
+        policy = int(actions[first].argmax())
+        likely = float(actions[first, policy])
+        sure = "" if likely > 0.999 else f", with probability {percent(likely)},"
+        sentences.append(
+            f"First difference, at step {first} (counted from 0): the policy would give{sure} "
+            f"{describe_action(one.action_variables, policy)}; given was "
+            f"{describe_action(one.action_variables, int(one.action[first]))}."
+        )
+    heaviest = heaviest_step(contribution, result.discount)
+    sentences.append(
+        f"Step {heaviest} matters most: {contribution[heaviest]:+.2f} of "
+        f"{result.difference[position]:+.2f}."
+    )
+    sentences.append(describe_survival(bounds, position))
+    least, thin = evidence
+    cases = f"{least:.0f} similar past case{'' if least == 1 else 's'}"
+    sentences.append(
+        f"At its thinnest it rests on {cases} in this log; {percent(thin)} of its steps on fewer "
+        f"than {THIN}."
+    )
+    if unsupported > 0:
+        sentences.append(
+            f"With probability {percent(unsupported)} its path under the policy meets a state and "
+            "treatment never seen together; from there on the model is made up."
+        )
+    return " ".join(sentences)
+
+
+def describe_survival(bounds: Bounds, position: int) -> str:
+    """Say over which mechanisms the difference keeps its sign, if the model is right."""
+    difference = bounds.expected_return[:, position] - bounds.observed_return[position]
+    (low, high), (low_stable, high_stable) = difference
+    spans = f"from {low:+.2f} to {high:+.2f}"
+    if not bounds.sharp:
+        return (
+            "How far it hangs on the mechanism is not worked out where the state is hidden; the "
+            f"widest that the model allows is {spans}."
+        )
+    survives = bounds.survives[position]
+    if survives == "any":
+        return (
+            f"If the model is right, the difference keeps its sign whatever the mechanism: {spans}."
+        )
+    if survives == "stable":
+        return (
+            "If the model is right, the difference keeps its sign over every stable mechanism, "
+            f"from {low_stable:+.2f} to {high_stable:+.2f}, but not over all: {spans}."
+        )
+    if max(-low, high) <= ROUNDING:
+        return "If the model is right, the expected return is the same whatever the mechanism."
+    return (
+        "Whether it differs at all hangs on the mechanism: even if the model is right, the "
+        f"difference can be {spans}."
+    )

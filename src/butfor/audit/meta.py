@@ -1,0 +1,150 @@
+"""What an audit says of itself: `meta.json`, declared field by field."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    computed_field,
+    field_validator,
+    model_validator,
+)
+
+from butfor.checks import check_size
+from butfor.log.variables import Outcome, Variable, check_outcomes, check_variables
+
+META = "meta.json"
+REMEDY = "run `butfor audit` again, or restore the folder"
+MOST_BYTES = 64_000_000
+MOST_STEPS = 1_000_000  # of a horizon
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+class Section(BaseModel):
+    """Values of the declared types, which do not change."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+
+class CredibleSettings(Section):
+    """How the credible intervals of single episodes were computed."""
+
+    models: int
+    prior: float
+    confidence: float
+
+
+class Parameters(Section):
+    """What was asked: together with the digest of the inputs it identifies a run."""
+
+    action_noise: str = Field(pattern="^(shared|fresh)$")
+    mechanism: str
+    horizon: int = Field(ge=1, le=MOST_STEPS)
+    discount: float
+    terminal: str = Field(pattern="^(visits|icml2019)$")
+    hidden: bool = False
+    latent_behavior: bool = False
+    flags: Count = 0
+    draws: Count
+    credible: CredibleSettings | None = None
+
+
+class Counts(Section):
+    """What the audit is about, in numbers."""
+
+    episodes: Count
+    steps: Count
+    censored: Count = 0
+    flagged: Count
+    states: Count
+    actions: Count
+    visited_states: Count = 0
+    unseen_pairs: Count = 0
+    visited_states_with_unseen_target_action: Count = 0
+
+
+class Variables(Section):
+    """What the numbers in the tables stand for."""
+
+    state: tuple[Variable, ...]
+    action: tuple[Variable, ...]
+    side: tuple[Variable, ...]
+    hidden: tuple[Variable, ...] = ()
+    latent: tuple[Variable, ...] = ()  # all variables of a hidden state
+
+    @field_validator("state", "action", "latent")
+    @classmethod
+    def _check(cls, variables: tuple[Variable, ...], info: Any) -> tuple[Variable, ...]:
+        return check_variables(variables, info.field_name) if variables else ()
+
+
+class Meta(Section):
+    """Provenance, parameters, counts and names of an audit."""
+
+    butfor: str
+    parameters: Parameters
+    seed: Count
+    digest: str
+    counts: Counts
+    outcome_details: tuple[Outcome, ...]
+    none: str
+    variables: Variables
+    warnings: tuple[str, ...]
+    words: dict[str, str]
+    problems: dict[str, int]
+    target: str
+    made_by: dict[str, Any]
+    decomposition_gap: float | None = None
+    seconds: dict[str, float] = {}
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def outcomes(self) -> tuple[str, ...]:
+        """Names of the outcomes."""
+        return tuple(outcome.name for outcome in self.outcome_details)
+
+    @property
+    def outcome_names(self) -> list[str]:
+        """Names of the outcomes, that of none last."""
+        return [*self.outcomes, self.none]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        check_outcomes(self.outcome_details)
+        if self.none in self.outcomes:
+            raise ValueError(f"none is the outcome {self.none!r} too")
+        if not (self.variables.state and self.variables.action):
+            raise ValueError("variables: state and action need at least one each")
+        if self.parameters.hidden and not self.variables.latent:
+            raise ValueError("variables latent: the state is hidden, but it has no variables")
+        return self
+
+    def text(self) -> str:
+        """Return it as JSON."""
+        return self.model_dump_json(indent=2) + "\n"
+
+
+def read_meta(path: Path) -> Meta:
+    """Read meta.json."""
+    check_size(path, MOST_BYTES, "the meta.json of an audit")
+    try:
+        return Meta.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = " ".join(map(str, first["loc"]))
+        problem = first["msg"].removeprefix("Value error, ")
+        raise ValueError(f"{path}: {place + ': ' if place else ''}{problem}; {REMEDY}") from None
+
+
+def explain(path: Path, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a check of ours; what it finds wrong is wrong with this file."""
+    try:
+        return function(*arguments)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}; {REMEDY}") from None

@@ -1,0 +1,6 @@
+"""Logs too large for memory: counted and judged file by file, on one machine or many."""
+
+from butfor.audit.shards.run import audit_shards
+from butfor.audit.shards.workers import Cluster, Threads
+
+__all__ = ["Cluster", "Threads", "audit_shards"]

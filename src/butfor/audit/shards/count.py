@@ -1,0 +1,216 @@
+"""The first pass: each shard counts, and counts add up to a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor.audit.exact import NARROW, ExactSums
+from butfor.audit.shards.log import Shard, read_shard
+from butfor.log.episodes import Episodes
+from butfor.log.read import NothingLeft, group_variables
+from butfor.log.sections import Study
+from butfor.log.variables import count_levels
+from butfor.models.fit import destinations
+from butfor.random import episode_keys, scramble
+from butfor.types import Floats, Keys, Offsets
+
+# A transition as one number: half, state, action, what follows (outcomes first, then states).
+HALF, STATE, ACTION = 62, 38, 24
+MOST_STATES, MOST_ACTIONS = 1 << 23, 1 << 14
+Arrays = dict[str, NDArray[Any]]
+NUMBERS = ("episodes", "steps", "longest", "states", "actions")
+ARRAYS = ("keys", "number", "low", "high", "first", "ends", "digest")
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """What is counted in a shard, or in several.
+
+    Each episode is in one of two halves, by a hash of its id: models of the halves judge each
+    other.
+    """
+
+    episodes: int
+    steps: int
+    longest: int
+    states: int  # as many as the study says, or as are in use
+    actions: int
+    keys: Offsets  # [E] transitions, packed, increasing
+    number: NDArray[np.int64]  # [E] how often each was logged
+    reward: ExactSums  # [E, 1]
+    low: Floats  # [E] least reward
+    high: Floats  # [E] largest
+    first: NDArray[np.int64]  # [2, states] episodes that start in each state, by half
+    ends: NDArray[np.int64]  # [O] episodes with each outcome
+    last_reward: ExactSums  # [O + 1, 1] what their last steps earned; nothing in the last
+    complete: frozenset[str]  # side columns that have a level in every row
+    done: Mapping[str, int]  # what was done about problems
+    digest: Keys  # [2] of all that was read, whatever its order
+
+    def arrays(self) -> Arrays:
+        """Return all of it as arrays, to be stored."""
+        return {name: getattr(self, name) for name in ARRAYS} | {
+            "numbers": np.array([int(getattr(self, name)) for name in NUMBERS]),
+            "reward": self.reward.limbs,
+            "last_reward": self.last_reward.limbs,
+            "complete": np.array(sorted(self.complete), dtype=str),
+            "done": np.array(list(self.done), dtype=str),
+            "times": np.array(list(self.done.values()), dtype=np.int64),
+        }
+
+    @classmethod
+    def from_arrays(cls, stored: Mapping[str, NDArray[Any]]) -> Counts:
+        """Undo `arrays`."""
+        given: dict[str, Any] = dict(zip(NUMBERS, stored["numbers"].tolist(), strict=True))
+        given |= {name: stored[name] for name in ARRAYS}
+        return cls(
+            **given,
+            reward=ExactSums(stored["reward"]),
+            last_reward=ExactSums(stored["last_reward"]),
+            complete=frozenset(stored["complete"].tolist()),
+            done=dict(zip(stored["done"].tolist(), stored["times"].tolist(), strict=True)),
+        )
+
+    def add(self, other: Counts) -> Counts:
+        """Return what both count together."""
+        keys, place = np.unique(np.concatenate([self.keys, other.keys]), return_inverse=True)
+        number = np.zeros(len(keys), dtype=np.int64)
+        reward = ExactSums(np.zeros((NARROW, len(keys), 1), dtype=np.int64))
+        low, high = np.full(len(keys), np.inf), np.full(len(keys), -np.inf)
+        states = max(self.states, other.states)
+        first = np.zeros((2, states), dtype=np.int64)
+        for counts, at in (
+            (self, place[: len(self.keys)]),
+            (other, place[len(self.keys) :]),
+        ):
+            number[at] += counts.number
+            reward.limbs[:, at] += counts.reward.limbs
+            low[at] = np.minimum(low[at], counts.low)
+            high[at] = np.maximum(high[at], counts.high)
+            first[:, : counts.states] += counts.first
+        return Counts(
+            episodes=self.episodes + other.episodes,
+            steps=self.steps + other.steps,
+            longest=max(self.longest, other.longest),
+            states=states,
+            actions=max(self.actions, other.actions),
+            keys=keys,
+            number=number,
+            reward=reward,
+            low=low,
+            high=high,
+            first=first,
+            ends=self.ends + other.ends,
+            last_reward=ExactSums(self.last_reward.limbs + other.last_reward.limbs),
+            complete=self.complete & other.complete,
+            done={
+                words: self.done.get(words, 0) + other.done.get(words, 0)
+                for words in sorted({*self.done, *other.done})
+            },
+            digest=self.digest + other.digest,  # beyond 64 bits it starts again from 0
+        )
+
+
+def count_shard(shard: Shard, study: Study, seed: int, threads: int = 1) -> Counts:
+    """Count the transitions of a shard."""
+    reading = read_shard(shard, study)
+    if isinstance(reading, NothingLeft):
+        return _count_nothing(study, reading.done)
+    log = reading.episodes
+    if log.n_states > MOST_STATES or log.n_actions > MOST_ACTIONS:
+        raise ValueError(
+            f"{log.n_states:,} states and {log.n_actions:,} actions: shards take up to "
+            f"{MOST_STATES:,} and {MOST_ACTIONS:,}; use fewer levels"
+        )
+    keys = episode_keys(seed, log.id, "shards")
+    half = half_of(keys)
+    outcomes = len(log.outcomes)
+    reached = destinations(log, "visits")
+    packed = (
+        (np.repeat(half, log.lengths) << HALF)
+        | (log.state.astype(np.int64) << STATE)
+        | (log.action.astype(np.int64) << ACTION)
+        | np.where(reached >= log.n_states, reached - log.n_states, reached + outcomes)
+    )
+    distinct, place, number = np.unique(packed, return_inverse=True, return_counts=True)
+    reward, last_reward = ExactSums.make(len(distinct), 1), ExactSums.make(outcomes + 1, 1)
+    reward.add(place, log.reward[:, None])
+    low, high = np.full(len(distinct), np.inf), np.full(len(distinct), -np.inf)
+    np.minimum.at(low, place, log.reward)
+    np.maximum.at(high, place, log.reward)
+    first = np.zeros((2, log.n_states), dtype=np.int64)
+    np.add.at(first, (half, log.first_state), 1)
+    ended = np.flatnonzero(log.outcome >= 0)
+    last = log.offsets[1:][ended] - 1
+    last_reward.add(log.outcome[ended].astype(np.int64), log.reward[last][:, None])
+    return Counts(
+        episodes=len(log),
+        steps=len(log.state),
+        longest=int(log.lengths.max()),
+        states=log.n_states,
+        actions=log.n_actions,
+        keys=distinct,
+        number=number.astype(np.int64),
+        reward=reward,
+        low=low,
+        high=high,
+        first=first,
+        ends=np.bincount(log.outcome[ended], minlength=outcomes),
+        last_reward=last_reward,
+        complete=frozenset(variable.name for variable in log.side_variables),
+        done=dict(sorted(reading.done.items())),
+        digest=digest_log(log, keys),
+    )
+
+
+def _count_nothing(study: Study, done: Mapping[str, int]) -> Counts:
+    """Return the counts of a shard of which every episode was left out."""
+    sizes = {}
+    for group in ("state", "action"):
+        ready = getattr(study.columns, f"{group}s") or 1
+        sizes[group] = count_levels(group_variables(study, group, ready))
+    nothing, number = np.empty(0), np.empty(0, dtype=np.int64)
+    outcomes = len(study.outcome)
+    return Counts(
+        episodes=0,
+        steps=0,
+        longest=0,
+        states=sizes["state"],
+        actions=sizes["action"],
+        keys=number,
+        number=number,
+        reward=ExactSums(np.zeros((NARROW, 0, 1), dtype=np.int64)),
+        low=nothing,
+        high=nothing,
+        first=np.zeros((2, sizes["state"]), dtype=np.int64),
+        ends=np.zeros(outcomes, dtype=np.int64),
+        last_reward=ExactSums.make(outcomes + 1, 1),
+        complete=frozenset(section.name or column for column, section in study.side.items()),
+        done=dict(sorted(done.items())),
+        digest=np.zeros(2, dtype=np.uint64),
+    )
+
+
+def half_of(keys: Keys) -> NDArray[np.int64]:
+    """Return the half, 0 or 1, of each episode."""
+    return (keys >> np.uint64(63)).astype(np.int64)
+
+
+def digest_log(log: Episodes, keys: Keys) -> Keys:
+    """Hash what was read in such a way that hashes of parts add up, [2]."""
+    digest = np.zeros(2, dtype=np.uint64)
+    columns = (log.state, log.action, log.next_state, log.reward.view(np.int64), log.time)
+    for number in range(len(digest)):
+        row = np.full(len(log.state), number, dtype=np.uint64)
+        for column in columns:
+            row = scramble(row + column.astype(np.int64).view(np.uint64))
+        total = np.add.reduceat(row, log.offsets[:-1]) + keys
+        for column in (log.outcome, log.final_key):
+            total = scramble(total + column.astype(np.int64).view(np.uint64))
+        digest[number] = total.sum(dtype=np.uint64)
+    return digest

@@ -1,0 +1,243 @@
+"""The second pass: each shard is judged, and gives its part of the tables and of every sum."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from butfor.audit.exact import ExactSums
+from butfor.audit.flags import target_actions
+from butfor.audit.shards.count import half_of
+from butfor.audit.shards.learn import Setting
+from butfor.audit.shards.log import Shard, read_shard
+from butfor.audit.tables import control_order, judged_table, step_table
+from butfor.evaluate.decomposition import cells_of, piece_columns
+from butfor.evaluate.diagnostics.calibration import group_rows
+from butfor.evaluate.problem import make_problem
+from butfor.evaluate.support import judge_with_support, outcomes_with_support
+from butfor.log.episodes import Episodes
+from butfor.log.read import Reading
+from butfor.random import episode_keys
+from butfor.replay.outcomes import Counterfactuals, flag_sizes
+from butfor.types import Floats, Keys
+
+GROUPS = 1000  # of episodes, by hash of their ids: resampled instead of single ones
+SHARES = 1000  # steps in which shares are counted for medians
+LOG = ("state", "action", "next_state", "reward", "offsets", "outcome", "id", "final_key")
+# What is summed over episodes beside the columns of the estimators.
+EXTRA = (
+    "squared_return",
+    "squared_ratio",
+    "unsupported",
+    "unsupported_model",
+    "crossed_value",
+    "crossed_counterfactual",
+    "crossed_unsupported_value",
+    "crossed_unsupported_counterfactual",
+)
+SUMS = ("groups", "cells", "expected", "by_state", "calibration")
+COUNTS = ("sizes", "about", "after")
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """What judging a shard gives."""
+
+    episodes: Any  # a pyarrow Table, a row an episode, by id
+    steps: Any  # a pyarrow Table, a row a step and final state
+    sums: Mapping[str, ExactSums]  # groups, cells, expected, by_state, calibration
+    counts: Mapping[str, NDArray[np.int64]]  # sizes: followers and censored; shares about, after
+    candidates: Candidates
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Episodes of some shards that might be flagged or serve as controls, by id."""
+
+    log: Episodes  # without side columns
+    size: Floats  # [m] by how much the expected return differs; nan: nothing to flag
+    order: Keys  # [m] those with the lowest are controls, if they are not flagged
+
+    def join(self, other: Candidates) -> Candidates:
+        """Return both together."""
+        rows: dict[str, Any] = {
+            name: np.concatenate([getattr(self.log, name), getattr(other.log, name)])
+            for name in LOG
+        }
+        rows["offsets"] = np.append(self.log.offsets, self.log.offsets[-1] + other.log.offsets[1:])
+        joined = Candidates(
+            replace(self.log, **rows),
+            np.concatenate([self.size, other.size]),
+            np.concatenate([self.order, other.order]),
+        )
+        return joined.select(np.argsort(joined.log.id, kind="stable"))
+
+    def select(self, chosen: NDArray[np.int64]) -> Candidates:
+        """Return those at these positions."""
+        return Candidates(self.log.select(chosen), self.size[chosen], self.order[chosen])
+
+    def best(self, flags: int, controls: int) -> Candidates:
+        """Leave out those that can neither be flagged nor serve as controls."""
+        flagged = np.flatnonzero(self.ranks(flags))
+        lowest = np.argsort(self.order, kind="stable")[: max(1, flags + controls)]
+        return self.select(np.union1d(flagged, lowest))
+
+    def ranks(self, flags: int) -> NDArray[np.int64]:
+        """Rank those to be flagged from 1 on, 0 for the others, [m]; see `rank_flags`."""
+        differs = np.flatnonzero(~np.isnan(self.size))
+        order = differs[np.argsort(-self.size[differs], kind="stable")][:flags]
+        rank = np.zeros(len(self.size), dtype=np.int64)
+        rank[order] = np.arange(1, len(order) + 1)
+        return rank
+
+
+def judge_shard(shard: Shard, setting: Setting, threads: int) -> Judged:
+    """Judge the episodes of a shard, exactly, in the models learned from all shards."""
+    reading = read_shard(shard, setting.study)
+    assert isinstance(reading, Reading)  # shards of which nothing is left were counted out
+    log = reading.episodes.truncate(setting.horizon)
+    keys = episode_keys(setting.seed, log.id, "shards")
+    options: dict[str, Any] = {
+        "behavior": setting.behavior,
+        "mechanism": setting.mechanism,
+        "horizon": setting.horizon,
+    }
+    result, walked, unsupported = judge_with_support(
+        log,
+        setting.model,
+        setting.target,
+        counts=setting.model.counts,
+        discount=setting.discount,
+        threads=threads,
+        **options,
+    )
+    problem = make_problem(
+        log,
+        setting.model,
+        setting.target,
+        behavior=setting.behavior,
+        behavior_probability=reading.behavior_probability,
+        horizon=setting.horizon,
+        discount=setting.discount,
+        seed=setting.seed,
+        counterfactuals=result,
+    )
+    extra = {
+        "squared_return": problem.returns**2,
+        "squared_ratio": problem.ratio[:, -1] ** 2,
+        "unsupported": unsupported,
+        "unsupported_model": setting.unsupported[log.first_state],
+        **_cross_fit(log, keys, setting, threads, options),
+    }
+    columns = np.column_stack([problem.columns.matrix(), *(extra[name] for name in EXTRA)])
+    cell, size = cells_of(result), len(result.outcome_names)
+    actions = target_actions(log, setting.target, setting.behavior, shared=True)
+    steps = step_table(log, setting.target, setting.model.counts).drop(columns="episode")
+    return Judged(
+        episodes=as_arrow(judged_table(result, actions, unsupported, walked), {}),
+        steps=as_arrow(steps, setting.side_types),
+        sums={
+            "groups": _sums(group_of(keys), columns, GROUPS, wide=True),  # weights know no limits
+            "cells": _sums(cell, piece_columns(result), size * size),
+            "expected": _sums(cell // size, result.probability, size),
+            "by_state": _sums(log.first_state, piece_columns(result), log.n_states),
+            "calibration": _calibrate(log, keys, setting),
+        },
+        counts={
+            "sizes": np.array([(problem.ratio[:, -1] > 0).sum(), problem.censored.sum()]),
+            "about": _shares(walked.share_about),
+            "after": _shares(walked.share_after),
+        },
+        candidates=_candidates(log, keys, result, setting),
+    )
+
+
+def group_of(keys: Keys) -> NDArray[np.int64]:
+    """Return the group of each episode."""
+    return (keys % np.uint64(GROUPS)).astype(np.int64)
+
+
+def _sums(group: NDArray[Any], values: Floats, groups: int, *, wide: bool = False) -> ExactSums:
+    sums = ExactSums.make(groups, values.shape[1], wide=wide)
+    sums.add(group.astype(np.int64), values)
+    return sums
+
+
+def _shares(shares: Floats) -> NDArray[np.int64]:
+    """Count shares by their thousandth, [SHARES + 1]."""
+    return np.bincount(np.rint(shares * SHARES).astype(np.int64), minlength=SHARES + 1)
+
+
+def _cross_fit(
+    log: Episodes, keys: Keys, setting: Setting, threads: int, options: Mapping[str, Any]
+) -> dict[str, Floats]:
+    """Judge each half by its own model and the target that the other half learned."""
+    found = {name: np.zeros(len(log)) for name in EXTRA if name.startswith("crossed")}
+    if not (setting.learned and setting.halves):
+        return found
+    half = half_of(keys)
+    for number, judge in enumerate(setting.halves):
+        mine = np.flatnonzero(half == number)
+        if len(mine) == 0:
+            continue
+        part = log.select(mine)
+        result, unsupported = outcomes_with_support(
+            part, judge.model, judge.target, discount=setting.discount, threads=threads, **options
+        )
+        found["crossed_value"][mine] = judge.value[part.first_state]
+        found["crossed_counterfactual"][mine] = result.expected_return
+        found["crossed_unsupported_value"][mine] = judge.unsupported[part.first_state]
+        found["crossed_unsupported_counterfactual"][mine] = unsupported
+    return found
+
+
+def _calibrate(log: Episodes, keys: Keys, setting: Setting) -> ExactSums:
+    """Compare what each half predicts of the other with what happened, by group of decisions."""
+    sums = ExactSums.make(len(setting.cuts) + 1, 5)
+    if not setting.halves or not setting.bad.any():
+        return sums
+    known = (log.outcome >= 0) | (log.lengths == setting.horizon)
+    episode = np.repeat(np.arange(len(log)), log.lengths)
+    half = half_of(keys)[episode]
+    seen = np.stack([judge.seen for judge in setting.halves])
+    chance = np.stack([judge.chance for judge in setting.halves])
+    rows = np.flatnonzero(known[episode] & seen[1 - half, log.state])
+    predicted = chance[1 - half[rows], setting.horizon - log.time[rows], log.state[rows]]
+    happened = np.append(setting.bad, False)[log.outcome[episode[rows]]]
+    sums.add(*group_rows(predicted, happened, episode[rows], setting.cuts))
+    return sums
+
+
+def _candidates(log: Episodes, keys: Keys, result: Counterfactuals, setting: Setting) -> Candidates:
+    """Find the episodes that would be flagged, or serve as controls, if there were no others."""
+    differs, size = flag_sizes(result)
+    sizes = np.full(len(log), np.nan)
+    sizes[differs] = size
+    everyone = Candidates(replace(log, side=None, side_variables=()), sizes, control_order(keys))
+    return everyone.best(setting.flags, setting.controls)
+
+
+def as_arrow(frame: pd.DataFrame, types: Mapping[str, Any]) -> Any:
+    """Turn a frame into an Arrow table whose schema does not hang on what is in its cells.
+
+    `types` are those of columns that were taken from the log as they are.
+    """
+    empty = frame.iloc[:0].copy()
+    for name in types:
+        empty[name] = pd.Series([], dtype=object)
+    found = pa.Schema.from_pandas(empty, preserve_index=False)
+    fields = []
+    for field in found:
+        text = pa.types.is_null(field.type) or pa.types.is_large_string(field.type)
+        kind = types.get(field.name, pa.string() if text else field.type)
+        fields.append(pa.field(field.name, kind))
+    schema = pa.schema(fields, metadata=found.metadata)
+    return pa.Table.from_pandas(frame, schema=schema, preserve_index=False).replace_schema_metadata(
+        schema.metadata
+    )

@@ -1,0 +1,240 @@
+"""From counts to models, the target, and all that judging a shard needs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor.audit.exact import ExactSums
+from butfor.audit.shards.count import ACTION, HALF, STATE, Counts
+from butfor.evaluate.diagnostics.calibration import GROUPS, bad_chances, bad_outcomes
+from butfor.evaluate.support import unsupported_by_state
+from butfor.log.episodes import Episodes
+from butfor.log.read import group_variables
+from butfor.log.sections import Study
+from butfor.log.variables import Variable, project
+from butfor.mechanisms.protocol import Mechanism
+from butfor.models.fit import check_rules, complete_counts, differs_from, varying_rewards
+from butfor.models.mdp import TabularMDP
+from butfor.models.planning import policy_iteration, state_values
+from butfor.models.policies import behavior_of
+from butfor.types import Floats, Integers
+
+BOTH = (0, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Half:
+    """A half of the log: its model, and the target that the other half learned, judged by it."""
+
+    model: TabularMDP
+    target: Floats  # [S, A]
+    value: Floats  # [S] of that target in this model
+    unsupported: Floats  # [S] probability that it ever uses a pair never seen in this half
+    chance: Floats  # [H + 1, S] of a bad outcome under this half's practice, by steps left
+    seen: NDArray[np.bool_]  # [S] states that this half visits
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """What judging a shard needs: all of it follows from the counts and what was chosen."""
+
+    study: Study
+    seed: int
+    horizon: int
+    discount: float
+    mechanism: Mechanism
+    model: TabularMDP
+    target: Floats  # [S, A]
+    behavior: Floats  # [S, A]
+    unsupported: Floats  # [S] probability that the target ever uses a pair never seen
+    learned: bool  # whether the target was learned from this log
+    halves: tuple[Half, ...]  # two, or none where a half would be empty
+    cuts: Floats  # between groups of decisions by predicted chance of a bad outcome
+    bad: NDArray[np.bool_]  # [O]
+    flags: int
+    controls: int
+    side_types: Mapping[str, Any]  # of side columns that are taken as they are
+    key: str  # stands for all of it
+
+
+class Tally:
+    """The counts with the sizes of the whole log: what models are learned from."""
+
+    def __init__(self, counts: Counts, study: Study) -> None:
+        self.counts = counts
+        self.study = settle(study, counts)
+        self.state_variables = group_variables(self.study, "state", counts.states)
+        self.action_variables = group_variables(self.study, "action", counts.actions)
+        self.outcomes = tuple(self.study.outcomes().values())
+
+    @property
+    def side_variables(self) -> tuple[Variable, ...]:
+        """Side columns that have a level in every row of the log."""
+        found = (section.variable(column) for column, section in self.study.side.items())
+        return tuple(v for v in found if v is not None and v.name in self.counts.complete)
+
+    def visits(self, *halves: int) -> NDArray[np.int64]:
+        """Logged transitions by state and action, [S, A]."""
+        pair, _, number, _ = self._entries(halves)
+        size = self.counts.states * self.counts.actions
+        total = np.zeros(size, dtype=np.int64)
+        np.add.at(total, pair, number)
+        return total.reshape(self.counts.states, self.counts.actions)
+
+    def fit(
+        self, *halves: int, unseen: str | None, prior: float, labels: Integers | None
+    ) -> TabularMDP:
+        """Learn a model from the transitions of one half or both."""
+        check_rules(self.outcomes, unseen, prior)
+        pair, follows, number, sums = self._entries(halves)
+        key = pair * (self.counts.states + len(self.outcomes)) + follows
+        distinct, place = np.unique(key, return_inverse=True)
+        together = np.zeros(len(distinct), dtype=np.int64)
+        np.add.at(together, place, number)
+        reward = ExactSums.make(len(distinct), 1)
+        for limb, more in zip(reward.limbs, sums, strict=True):
+            np.add.at(limb, place, more)
+        counted = complete_counts(
+            distinct,
+            together.astype(np.float64),
+            reward.values()[:, 0] / together,
+            first=self.counts.first[list(halves)].sum(axis=0),
+            counts=self.visits(*halves),
+            outcomes=self.outcomes,
+            terminal="visits",
+            unseen=unseen,
+            prior=prior,
+        )
+        return counted.model() if labels is None else counted.labelled(labels)
+
+    def warnings(self) -> list[str]:
+        """Say what is doubtful about the counts."""
+        counts = self.counts
+        mean = counts.reward.values()[:, 0] / counts.number
+        varies = differs_from(counts.low, mean) | differs_from(counts.high, mean)
+        if not varies.any():
+            return []
+        first = int(counts.keys[varies][0])
+        state, action = (first & ((1 << HALF) - 1)) >> STATE, (first >> ACTION) & ((1 << 14) - 1)
+        number = len(np.unique(counts.keys[varies] & ((1 << HALF) - 1)))
+        return [varying_rewards(number, f"first in state {state}, action {action}")]
+
+    def labels(self, names: tuple[str, ...]) -> Integers | None:
+        """Label each state by the levels of these variables, [S]; None without names."""
+        return project(self.state_variables, *names) if names else None
+
+    def example(self) -> Episodes:
+        """Return a log in which each visited state comes once: it has the variables of all."""
+        state = np.flatnonzero(self.visits(*BOTH).sum(axis=1))
+        return Episodes.from_arrays(
+            state,
+            np.zeros_like(state),
+            state,
+            offsets=np.arange(len(state) + 1),
+            states=self.state_variables,
+            actions=self.action_variables,
+            outcomes=self.outcomes,
+            none_name=self.study.words.none,
+        )
+
+    def _entries(
+        self, halves: tuple[int, ...]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Row, what follows, how often and the sums of rewards of each transition."""
+        counts = self.counts
+        mine = np.isin(counts.keys >> HALF, halves)
+        packed = counts.keys[mine] & ((1 << HALF) - 1)
+        state = packed >> STATE
+        action = (packed >> ACTION) & ((1 << (STATE - ACTION)) - 1)
+        follows = packed & ((1 << ACTION) - 1)
+        ends = len(self.outcomes)
+        reached = np.where(follows < ends, counts.states + follows, follows - ends)
+        return (
+            state * counts.actions + action,
+            reached,
+            counts.number[mine],
+            counts.reward.limbs[:, mine],
+        )
+
+
+def settle(study: Study, counts: Counts) -> Study:
+    """Return the study with what the whole log tells: sizes, and rewards of outcomes."""
+    columns = study.columns.model_copy(update={"states": counts.states, "actions": counts.actions})
+    mean = counts.last_reward.values()[:-1, 0] / np.maximum(counts.ends, 1)
+    given = study.columns.reward is not None
+    ends = {
+        value: ending.model_copy(
+            update={"reward": float(mean[o]) if given else 0.0} if ending.reward is None else {}
+        )
+        for o, (value, ending) in enumerate(study.outcome.items())
+    }
+    return study.model_copy(update={"columns": columns, "outcome": ends})
+
+
+def learn_halves(
+    tally: Tally,
+    *,
+    unseen: str | None,
+    prior: float,
+    labels: Integers | None,
+    horizon: int,
+) -> tuple[Half, ...]:
+    """Learn model and target of each half, and what the other half's target is worth in it."""
+    if not tally.counts.first.sum(axis=1).all():
+        return ()
+    evaluation = tally.study.evaluation
+    models = [tally.fit(half, unseen=unseen, prior=prior, labels=labels) for half in BOTH]
+    planned = [
+        policy_iteration(model.with_labels(None), discount=evaluation.planning_discount)
+        for model in models
+    ]
+    bad = bad_outcomes(tally.outcomes)
+    return tuple(
+        Half(
+            model=models[half],
+            target=planned[1 - half],
+            value=state_values(
+                models[half], planned[1 - half], horizon=horizon, discount=evaluation.discount
+            ),
+            unsupported=unsupported_by_state(models[half], planned[1 - half], horizon=horizon),
+            chance=bad_chances(models[half], behavior_of(models[half].counts), horizon, bad),
+            seen=models[half].counts.sum(axis=1) > 0,
+        )
+        for half in BOTH
+    )
+
+
+def find_cuts(halves: tuple[Half, ...]) -> Floats:
+    """Cut decisions into some ten groups of like size, by the chance of a bad outcome.
+
+    The chance is that of the state with all steps ahead, by the other half; states count as often
+    as they were visited.
+    """
+    if not halves:
+        return np.empty(0)
+    chance = np.concatenate([halves[1 - h].chance[-1] for h in BOTH])
+    weight = np.concatenate(
+        [np.where(halves[1 - h].seen, halves[h].model.counts.sum(axis=1), 0) for h in BOTH]
+    )
+    order = np.argsort(chance, kind="stable")
+    passed = np.cumsum(weight[order])
+    if passed[-1] == 0:
+        return np.empty(0)
+    at = np.searchsorted(passed, passed[-1] * np.arange(1, GROUPS) / GROUPS)
+    return np.unique(chance[order][at])
+
+
+def key_of(counts: Counts, target: Floats, chosen: Mapping[str, Any]) -> str:
+    """Hash all that the second pass hangs on."""
+    digest = hashlib.sha256(json.dumps(chosen, sort_keys=True, default=str).encode())
+    for name, array in sorted((counts.arrays() | {"target": target}).items()):
+        digest.update(f"{name}{array.dtype.str}{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()

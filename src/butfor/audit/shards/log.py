@@ -1,0 +1,118 @@
+"""The shards of a log: Parquet files that are read one by one."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+import butfor
+from butfor.log.read import NothingLeft, Reading, read_ids, read_part
+from butfor.log.sections import Study
+from butfor.log.sources import PARQUET, check_columns, find_files, read_schema
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One Parquet file of a log, as it was when the work began."""
+
+    path: str
+    size: int
+    changed: int  # nanoseconds
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return Path(self.path).name
+
+    def check(self) -> None:
+        """Refuse a file that is no longer what it was."""
+        about = Path(self.path).stat()
+        if (about.st_size, about.st_mtime_ns) != (self.size, self.changed):
+            raise ValueError(
+                f"{self.path} changed while it was worked on; let nobody write to it, and start "
+                "again with --resume"
+            )
+
+    def key(self, *others: str) -> str:
+        """Name what is made of this file, by the file and by all else that it depends on."""
+        version = butfor.__version__
+        told = "\0".join([version, self.path, str(self.size), str(self.changed), *others])
+        return hashlib.sha256(told.encode()).hexdigest()[:32]
+
+
+def is_sharded(source: Any) -> bool:
+    """Whether a log is a folder of Parquet files."""
+    if not isinstance(source, str | Path) or not Path(source).is_dir():
+        return False
+    return find_files(source)[0].name.lower().endswith(PARQUET)
+
+
+def find_shards(source: Any) -> tuple[Shard, ...]:
+    """Return the Parquet files of a log, each once."""
+    files = dict.fromkeys(path.absolute() for path in find_files(source))
+    other = next((path for path in files if not path.name.lower().endswith(PARQUET)), None)
+    if other is not None:
+        raise ValueError(
+            f"{other}: shards are Parquet files; write the log as Parquet, or leave out "
+            "--scheduler, --local-cluster and --resume"
+        )
+    found = [(path, path.stat()) for path in files]
+    return tuple(Shard(str(path), about.st_size, about.st_mtime_ns) for path, about in found)
+
+
+def check_alike(shards: Sequence[Shard], study: Study) -> tuple[tuple[Shard, ...], dict[str, Any]]:
+    """Return the shards that have rows, and the type of each column that the study names.
+
+    Shards that differ in these columns are refused.
+    """
+    full = []
+    needed = study.places()
+    types: dict[str, Any] = {}
+    told: dict[str, str] = {}
+    for shard in shards:
+        schema, rows = read_schema(Path(shard.path))
+        check_columns(shard.path, schema.names, needed)
+        if rows == 0:
+            continue
+        full.append(shard)
+        for name in needed:
+            kind = schema.field(name).type
+            kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+            if pa.types.is_null(kind):
+                continue
+            if types.setdefault(name, kind) != kind:
+                raise ValueError(
+                    f"the column {name!r} is of different types in the files ({types[name]} in "
+                    f"{told[name]}, {kind} in {shard.name}); convert it"
+                )
+            told.setdefault(name, shard.name)
+    if not full:
+        raise ValueError(f"{shards[0].path} and its like have no rows; give at least one decision")
+    return tuple(full), types
+
+
+def list_shard(shard: Shard, study: Study, threads: int = 1) -> NDArray[Any]:
+    """Return the names of the episodes of a shard, in order."""
+    ids = read_ids(shard.path, study)
+    shard.check()
+    return np.sort(ids)
+
+
+def read_shard(shard: Shard, study: Study) -> Reading | NothingLeft:
+    """Read a shard as its study says, its episodes in the order of their ids."""
+    reading = read_part(shard.path, study)
+    shard.check()
+    if isinstance(reading, NothingLeft):
+        return reading
+    log, probability = reading.episodes, reading.behavior_probability
+    order = np.argsort(log.id, kind="stable")
+    if probability is not None:
+        probability = probability[log.rows_of(order)]
+    return replace(reading, episodes=log.select(order), behavior_probability=probability)

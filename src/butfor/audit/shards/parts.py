@@ -1,0 +1,180 @@
+"""What shards gave, kept on disk until the audit is whole, for a run that is stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import zipfile
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.ipc
+from numpy.typing import NDArray
+
+from butfor.audit.exact import ExactSums
+from butfor.audit.folders import check_free
+from butfor.audit.shards.count import Counts
+from butfor.audit.shards.judge import COUNTS, LOG, SUMS, Candidates, Judged
+from butfor.log.episodes import Episodes
+
+MARKER = "unfinished.txt"
+TABLES = ("episodes", "steps")  # kept beside the numbers of a shard that was judged
+PACKED = ("shape", "place", "value")  # arrays of packed sums
+TEXT = (
+    "What `butfor audit` has worked out so far. Go on with the same command and --resume; the\n"
+    "folder goes away when the audit is whole, and may be deleted at any time.\n"
+)
+
+
+def parts_folder(out: Path) -> Path:
+    """Return the folder of an unfinished audit, beside where the audit will be."""
+    goal = out.absolute()
+    return goal.parent / f"{goal.name}.unfinished"
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A folder of parts, each named by all that it hangs on, and each whole or not there."""
+
+    folder: Path
+
+    @classmethod
+    def open(cls, out: Path, *, resume: bool, overwrite: bool) -> Parts:
+        """Make the folder, or find the one of a run that was stopped."""
+        folder = parts_folder(out)
+        if folder.exists() and not resume:
+            if not overwrite:
+                raise FileExistsError(
+                    f"{folder} has the parts of an audit that was not finished; go on with it "
+                    "(--resume), or throw them away and start again (--overwrite)"
+                )
+            check_free(folder, marker=MARKER, overwrite=True)
+            shutil.rmtree(folder)
+        check_free(folder, marker=MARKER, overwrite=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / MARKER).exists():
+            (folder / MARKER).write_text(TEXT)
+        return cls(folder)
+
+    def has(self, kind: str, key: str) -> bool:
+        """Whether a part is there, whole."""
+        tables = [f"{name}-{key}.arrow" for name in TABLES] if kind == "judge" else []
+        told = zipfile.is_zipfile(self.folder / f"{kind}-{key}.npz")
+        return told and all((self.folder / name).exists() for name in tables)
+
+    def remove(self) -> None:
+        """Take the parts away, and the folder if there is nothing else in it."""
+        for pattern in ("*.npz", "*.arrow", MARKER):
+            for path in self.folder.glob(pattern):
+                path.unlink(missing_ok=True)
+        with suppress(OSError):
+            self.folder.rmdir()
+
+    def write_ids(self, key: str, ids: NDArray[Any]) -> None:
+        """Keep the names of a shard's episodes."""
+        self._write(f"ids-{key}.npz", partial(_save, arrays={"ids": storable(ids)}))
+
+    def read_ids(self, key: str) -> NDArray[Any]:
+        """Return the names of a shard's episodes, in order."""
+        return loaded(self._read(f"ids-{key}.npz")["ids"])
+
+    def write_counts(self, key: str, counts: Counts) -> None:
+        """Keep what a shard counted."""
+        self._write(f"count-{key}.npz", partial(_save, arrays=counts.arrays()))
+
+    def read_counts(self, key: str) -> Counts:
+        """Return what a shard counted."""
+        return Counts.from_arrays(self._read(f"count-{key}.npz"))
+
+    def write_judged(self, key: str, judged: Judged) -> None:
+        """Keep what judging a shard gave; its tables first, so that the rest tells of them."""
+        for name in TABLES:
+            save = partial(_save_table, table=getattr(judged, name))
+            self._write(f"{name}-{key}.arrow", save)
+        arrays: dict[str, Any] = {
+            f"sums_{name}_{piece}": array
+            for name in SUMS
+            for piece, array in judged.sums[name].packed().items()
+        }
+        arrays |= {f"counts_{name}": judged.counts[name] for name in COUNTS}
+        some = judged.candidates
+        arrays |= {name: getattr(some.log, name) for name in LOG}
+        arrays |= {"id": storable(some.log.id), "size": some.size, "order": some.order}
+        self._write(f"judge-{key}.npz", partial(_save, arrays=arrays))
+
+    def read_judged(self, key: str, like: Episodes) -> Judged:
+        """Return what judging a shard gave; the tables are not read, but looked at.
+
+        `like` is a log with the variables of all shards.
+        """
+        stored = self._read(f"judge-{key}.npz")
+        rows: dict[str, Any] = {name: stored[name] for name in LOG}
+        rows["id"] = loaded(stored["id"])
+        return Judged(
+            episodes=self.table("episodes", key),
+            steps=self.table("steps", key),
+            sums={
+                name: ExactSums.unpack(*(stored[f"sums_{name}_{piece}"] for piece in PACKED))
+                for name in SUMS
+            },
+            counts={name: stored[f"counts_{name}"] for name in COUNTS},
+            candidates=Candidates(replace(like, **rows), stored["size"], stored["order"]),
+        )
+
+    def table(self, name: str, key: str) -> Any:
+        """Return a table of a part as it lies on the disk."""
+        with pa.memory_map(str(self.folder / f"{name}-{key}.arrow")) as file:
+            return pa.ipc.open_file(file).read_all()
+
+    def _read(self, name: str) -> dict[str, NDArray[Any]]:
+        if not (self.folder / name).exists():
+            raise FileNotFoundError(
+                f"{self.folder / name} is gone; let one run at a time write to the same --out"
+            )
+        with np.load(self.folder / name, allow_pickle=False) as file:
+            return {array: file[array] for array in file.files}
+
+    def _write(self, name: str, write: Callable[[Path], None]) -> None:
+        """Write a file under another name first: it is there whole or not at all."""
+        waiting = self.folder / f"writing-{os.getpid()}-{name}"
+        try:
+            write(waiting)
+            waiting.replace(self.folder / name)
+        except BaseException:
+            with suppress(OSError):
+                waiting.unlink()
+            raise
+
+
+def storable(ids: NDArray[Any]) -> NDArray[Any]:
+    """Return ids as an array of a plain type; text as the bytes of a list in JSON."""
+    if ids.dtype != object:
+        return ids
+    return np.frombuffer(json.dumps(ids.tolist()).encode(), dtype=np.uint8)
+
+
+def loaded(ids: NDArray[Any]) -> NDArray[Any]:
+    """Undo `storable`."""
+    return np.array(json.loads(ids.tobytes()), dtype=object) if ids.dtype == np.uint8 else ids
+
+
+def _save(path: Path, arrays: dict[str, Any]) -> None:
+    with path.open("wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _save_table(path: Path, table: Any) -> None:
+    with path.open("wb") as file:
+        with pa.ipc.new_file(file, table.schema) as writer:
+            writer.write_table(table.combine_chunks())
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,0 +1,337 @@
+"""audit_shards: count, learn, judge and put together, shard by shard."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from butfor.audit.audit import REVIEW_FILES, describe_audit, write_audit
+from butfor.audit.choices import MECHANISMS, Choices
+from butfor.audit.folders import check_free, whole_folder
+from butfor.audit.meta import META, Parameters
+from butfor.audit.model import digest_of_shards
+from butfor.audit.shards.count import Counts, count_shard
+from butfor.audit.shards.gather import Gathered, find
+from butfor.audit.shards.judge import judge_shard
+from butfor.audit.shards.learn import BOTH, Setting, Tally, find_cuts, key_of, learn_halves
+from butfor.audit.shards.log import Shard, check_alike, find_shards, list_shard
+from butfor.audit.shards.parts import Parts
+from butfor.audit.shards.stitch import RANGE, stitch_tables
+from butfor.audit.shards.workers import Threads, Workers
+from butfor.audit.tables import count_controls
+from butfor.checks import check_whole
+from butfor.evaluate.diagnostics.calibration import bad_outcomes
+from butfor.evaluate.support import unsupported_by_state
+from butfor.log.sections import Study
+from butfor.log.study import read_study
+from butfor.log.variables import project
+from butfor.models.fit import check_rules
+from butfor.models.planning import policy_iteration
+from butfor.models.policies import behavior_of
+from butfor.random import check_seed
+from butfor.types import Progress
+
+TOLD = 5  # shards whose problems are told in full
+MOST_COMPARED = 5_000_000  # ids that are compared at a time
+PASSES = 3  # over all shards: to list, to count, to judge
+SAMPLED = 64  # one id of so many tells how ids are spread
+WORKED_IN_SHARDS = (
+    "The log was worked through in shards: bounds over mechanisms are known for the episodes shown "
+    "only; there are no credible intervals and no FQE; intervals resample some 1000 groups of "
+    "episodes. A log that fits into memory has all of that if its files are named one by one, "
+    "instead of their folder."
+)
+
+
+def audit_shards(
+    source: Any,
+    study: str | Path,
+    out: str | Path,
+    choices: Choices | None = None,
+    *,
+    workers: Workers | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> Path:
+    """Audit a log of Parquet files, one after another, and write the audit's folder.
+
+    Every shard is read twice, after the names of its episodes: it is counted, the counts of all
+    add up to the model, and it is judged. Memory holds a few shards at a time. The tables are the
+    same whatever the shards, the threads and the workers, and in the order of ids.
+
+    Parameters
+    ----------
+    source
+        A folder of Parquet files, one such file, or a list. An episode is in one file only.
+    study, choices
+        See `audit_log`; without clusters and without credible intervals.
+    workers : optional
+        `Threads` of this program, or a Dask `Cluster`.
+    resume
+        Go on with a run that was stopped; what it has worked out lies beside `out`. Files that have
+        changed since are read anew, and so is all that depends on them.
+    overwrite
+        Replace an audit that is there; its reviews are kept.
+    progress : optional
+        Called with (done, in all): first of shards, each of which comes up three times, then of
+        ranges of episodes that are written.
+    """
+    began = time.perf_counter()
+    chosen = Choices() if choices is None else choices
+    check_seed(chosen.seed)
+    check_whole(chosen.flags, "flags", 0, "a whole number")
+    check_free(out, marker=META, overwrite=overwrite)
+    checked = read_study(study)
+    if checked.cluster is not None:
+        raise ValueError(
+            "[cluster]: clusters are found in the whole log at once, not in shards; write the "
+            "cluster of each row into the log, or give a log that fits into memory as one file"
+        )
+    _check_early(chosen, checked)
+    shards, types = check_alike(find_shards(source), checked)
+    goal = Path(out)
+    parts = Parts.open(goal, resume=resume, overwrite=overwrite)
+    run = _Run(parts, shards, Threads() if workers is None else workers, progress)
+    cuts = run.list_ids(checked)
+    counts = run.count(checked, chosen.seed)
+    tally = Tally(counts, checked)
+    setting = _make_setting(tally, chosen, types)
+    counted = time.perf_counter()
+    gathered = run.judge(setting, tally)
+    found = find(gathered, setting, counts.steps, chosen.draws)
+    judged = time.perf_counter()
+    record = chosen.record(
+        source,
+        checked,
+        Path(study).read_text(encoding="utf-8"),
+        probability=checked.columns.behavior_probability is not None,
+        problems=dict(counts.done),
+        warnings=[*tally.warnings(), WORKED_IN_SHARDS],
+    )
+    with whole_folder(goal, marker=META, overwrite=overwrite, keep=REVIEW_FILES) as folder:
+        keys = [shard.key("judge", setting.key) for shard in run.shards]
+        stitch_tables(folder, parts, keys, cuts, found.shown, progress)
+        meta = describe_audit(
+            replace(tally.example(), side_variables=tally.side_variables),
+            setting.model,
+            parameters=_parameters(setting, chosen),
+            seed=chosen.seed,
+            digest=digest_of_shards(counts.digest, setting.model, setting.target, setting.behavior),
+            counts=found.counts,
+            gap=found.gap,
+            seconds={
+                "counting": counted - began,
+                "judging": judged - counted,
+                "all": time.perf_counter() - began,
+            },
+            record=record,
+        )
+        policies = {"behavior": setting.behavior, "target": setting.target}
+        write_audit(folder, found.tables, setting.model, policies, meta)
+    parts.remove()
+    return goal
+
+
+class _Run:
+    """The shards of a run, and what is already known of them."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        shards: Sequence[Shard],
+        workers: Workers,
+        progress: Progress | None,
+    ) -> None:
+        self.parts, self.workers, self.progress = parts, workers, progress
+        self.shards = list(shards)
+        self.total = PASSES * len(shards)
+        self.done = 0
+        self.context = ""
+
+    def list_ids(self, study: Study) -> list[Any]:
+        """Refuse an episode in two shards; return ids that divide the episodes into ranges."""
+        context = json.dumps(study.columns.model_dump(mode="json"), sort_keys=True)
+        self._finish("ids", list_shard, context, {"study": study}, self.parts.write_ids)
+        keys = [shard.key("ids", context) for shard in self.shards]
+        sample: list[Any] = []
+        text, episodes = None, 0
+        for shard, key in zip(self.shards, keys, strict=True):
+            ids = self.parts.read_ids(key)
+            if text is None and len(ids):
+                text = ids.dtype == object
+            if len(ids) and text != (ids.dtype == object):
+                kind = "whole numbers" if text else "text"
+                raise ValueError(
+                    f"{shard.path}: the names of episodes are {kind}, which they are not in the "
+                    'files before it; say episode_type = "text" in [columns], or convert them'
+                )
+            episodes += len(ids)
+            sample += ids[::SAMPLED].tolist()
+        self._refuse_split(keys, episodes)
+        return sorted(sample)[RANGE // SAMPLED :: RANGE // SAMPLED]
+
+    def _refuse_split(self, keys: Sequence[str], episodes: int) -> None:
+        """Refuse a log of which an episode is in two shards."""
+        parts = -(-episodes // MOST_COMPARED)
+        for part in range(parts):
+            hashes, owners = [], []
+            for number, key in enumerate(keys):
+                hashed = pd.util.hash_array(self.parts.read_ids(key), categorize=False)
+                mine = hashed[hashed % np.uint64(parts) == part]
+                hashes.append(mine)
+                owners.append(np.full(len(mine), number))
+            together, owner = np.concatenate(hashes), np.concatenate(owners)
+            order = np.argsort(together, kind="stable")
+            again = np.flatnonzero(together[order][1:] == together[order][:-1])
+            for place in again.tolist():
+                one, other = sorted(owner[order[place : place + 2]].tolist())
+                ids = [set(self.parts.read_ids(keys[n]).tolist()) for n in (one, other)]
+                both = sorted(ids[0] & ids[1])
+                if one != other and len(both):
+                    names = f"{self.shards[one].name} and {self.shards[other].name}"
+                    raise ValueError(
+                        f"the episode {both[0]} is in two files, {names} ({len(both)} such in "
+                        "these two); write each episode into one file"
+                    )
+
+    def count(self, study: Study, seed: int) -> Counts:
+        """Count what was not counted yet, and add up."""
+        self.context = json.dumps([study.model_dump(mode="json"), seed], sort_keys=True)
+        shared = {"study": study, "seed": seed}
+        self._finish("count", count_shard, self.context, shared, self.parts.write_counts)
+        total = reduce(Counts.add, map(self._counts, self.shards))
+        if total.episodes == 0:
+            raise ValueError("no episode is left in any file; drop less in [problems] of the study")
+        self.shards = [shard for shard in self.shards if self._counts(shard).episodes]
+        return total
+
+    def _counts(self, shard: Shard) -> Counts:
+        return self.parts.read_counts(shard.key("count", self.context))
+
+    def _finish(
+        self,
+        kind: str,
+        work: Callable[..., Any],
+        context: str,
+        shared: dict[str, Any],
+        write: Callable[[str, Any], None],
+    ) -> None:
+        """Do what was not done yet; all that is wrong with shards is told at once."""
+        wrong: list[tuple[Shard, Exception]] = []
+        for shard, result in self._work(kind, work, context, shared):
+            if isinstance(result, Exception):
+                wrong.append((shard, result))
+            else:
+                write(shard.key(kind, context), result)
+        if len(wrong) == 1:
+            raise wrong[0][1]
+        if wrong:
+            wrong.sort(key=lambda pair: pair[0].path)
+            told = [str(error) for _, error in wrong[:TOLD]]
+            more = [f"… and {len(wrong) - TOLD} more"] if len(wrong) > TOLD else []
+            head = f"{len(wrong)} of {len(self.shards)} files cannot be used:"
+            raise ValueError("\n".join([head, *told, *more]))
+
+    def judge(self, setting: Setting, tally: Tally) -> Gathered:
+        """Judge what was not judged yet, and add up."""
+        for shard, judged in self._work("judge", judge_shard, setting.key, {"setting": setting}):
+            if isinstance(judged, Exception):
+                raise judged
+            self.parts.write_judged(shard.key("judge", setting.key), judged)
+        like = tally.example()
+        gathered = None
+        for shard in self.shards:
+            judged = self.parts.read_judged(shard.key("judge", setting.key), like)
+            gathered = Gathered.start(judged) if gathered is None else gathered.add(judged, setting)
+        assert gathered is not None
+        return gathered
+
+    def _work(
+        self, kind: str, work: Callable[..., Any], context: str, shared: dict[str, Any]
+    ) -> Iterator[tuple[Shard, Any]]:
+        missing = [s for s in self.shards if not self.parts.has(kind, s.key(kind, context))]
+        self._tell(len(self.shards) - len(missing))
+        for shard, result in self.workers.run(work, missing, shared):
+            yield shard, result
+            self._tell(1)
+
+    def _tell(self, more: int) -> None:
+        self.done += more
+        if self.progress is not None:
+            self.progress(self.done, self.total)
+
+
+def _check_early(chosen: Choices, study: Study) -> None:
+    """Refuse what can be known to be wrong before any file is read."""
+    if not chosen.learned:
+        chosen.check_target()
+    check_rules(tuple(study.outcomes().values()), chosen.unseen, chosen.prior)
+    check_whole(chosen.draws, "draws", 0, "a whole number")
+    names = chosen.noise(study)
+    if names and study.columns.state is None:
+        project(study.state_variables(), *names)
+
+
+def _make_setting(tally: Tally, chosen: Choices, types: dict[str, Any]) -> Setting:
+    """Learn the models, plan or read the target, and fix all that judging needs."""
+    study, counts = tally.study, tally.counts
+    evaluation = study.evaluation
+    labels = tally.labels(chosen.noise(study))
+    rules: dict[str, Any] = {"unseen": chosen.unseen, "prior": chosen.prior, "labels": labels}
+    model = tally.fit(*BOTH, **rules)
+    horizon = counts.longest if evaluation.horizon is None else evaluation.horizon
+    if chosen.learned:
+        target = policy_iteration(model.with_labels(None), discount=evaluation.planning_discount)
+    else:
+        target = chosen.given_target(tally.example())
+    halves = learn_halves(tally, horizon=horizon, **rules)
+    plain = {
+        f"side.{section.name or column}": types.get(column)
+        for column, section in study.side.items()
+        if section.levels is None and section.type != "number"
+    }
+    told = asdict(chosen) | {
+        "study": study.model_dump(mode="json"),
+        "side": {name: str(kind) for name, kind in plain.items()},
+        "draws": None,
+    }
+    return Setting(
+        study=study,
+        seed=chosen.seed,
+        horizon=horizon,
+        discount=evaluation.discount,
+        mechanism=MECHANISMS[chosen.mechanism],
+        model=model,
+        target=target,
+        behavior=behavior_of(model.counts, prior=chosen.smoothing),
+        unsupported=unsupported_by_state(model, target, horizon=horizon),
+        learned=chosen.learned,
+        halves=halves,
+        cuts=find_cuts(halves),
+        bad=bad_outcomes(tally.outcomes),
+        flags=chosen.flags,
+        controls=count_controls(chosen.flags),
+        side_types={name: kind for name, kind in plain.items() if kind is not None},
+        key=key_of(counts, target, told),
+    )
+
+
+def _parameters(setting: Setting, chosen: Choices) -> Parameters:
+    return Parameters(
+        action_noise="shared",
+        mechanism=repr(setting.mechanism),
+        horizon=setting.horizon,
+        discount=setting.discount,
+        terminal=setting.model.terminal,
+        flags=chosen.flags,
+        draws=chosen.draws,
+    )

@@ -1,0 +1,400 @@
+"""The tables of an audit: a row an episode, a step, a drawn step, a level of an exact course."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from butfor.audit.flags import describe_flag, first_changes, heaviest_step
+from butfor.hidden.latent import latent_posterior
+from butfor.hidden.model import TabularPOMDP
+from butfor.hidden.policies import Policy
+from butfor.log.episodes import Episodes
+from butfor.log.variables import Variable, count_levels, unravel
+from butfor.models.mdp import TabularMDP
+from butfor.models.policies import action_counts
+from butfor.random import episode_keys, scramble
+from butfor.replay.bounds import Bounds
+from butfor.replay.outcomes import Counterfactuals, sample_counterfactuals, step_contributions
+from butfor.replay.posterior import Credible
+from butfor.replay.steps import Steps, walk_through
+from butfor.types import Floats, Keys
+
+CONTROLS = 0.25  # unflagged episodes to be read beside the flagged ones, for each of these
+# Columns of `shown_table` that are no bounds, with what they are for episodes that are not shown.
+UNSHOWN: dict[str, Any] = {
+    "survives": None,
+    "rank": 0,
+    "step_that_matters": -1,
+    "reason": "",
+    "control": False,
+}
+
+
+def judged_table(
+    result: Counterfactuals, actions: Floats, unsupported: Floats, walked: Steps
+) -> pd.DataFrame:
+    """Return a row an episode: what happened, what would have, and what that rests on.
+
+    `actions` [N, A] is what `target_actions` returns.
+    """
+    table = result.frame()
+    table["first_change"] = first_changes(result.episodes, actions)
+    table["unsupported"] = unsupported
+    table["evidence_min"] = walked.evidence_min
+    table["thin_share"] = walked.thin_share
+    table["influence"] = walked.share_about
+    table["influence_ends"] = walked.dies_at
+    table["final_key"] = result.episodes.final_key
+    return table
+
+
+def shown_table(
+    result: Counterfactuals,
+    actions: Floats,
+    unsupported: Floats,
+    walked: Steps,
+    bounds: Bounds,
+    rank: NDArray[np.int64],
+    control: NDArray[np.bool_],
+    model: TabularMDP | TabularPOMDP,
+    target: Floats,
+    options: dict[str, Any],
+) -> pd.DataFrame:
+    """Return a row an episode: bounds, rank, whether it is a control, and why it is flagged."""
+    log = result.episodes
+    table = bounds.frame()
+    table["survives"] = bounds.survives
+    table["rank"] = rank
+    table["step_that_matters"] = -1
+    reasons = np.full(len(log), "", dtype=object)
+    flagged = np.flatnonzero(rank)
+    if len(flagged):
+        chosen = log.select(flagged)
+        contribution = step_contributions(
+            chosen, model, target, discount=result.discount, **options
+        )
+        for i, position in enumerate(flagged):
+            mine = contribution[chosen.offsets[i] : chosen.offsets[i + 1]]
+            table.loc[position, "step_that_matters"] = heaviest_step(mine, result.discount)
+            reasons[position] = describe_flag(
+                result,
+                int(position),
+                actions=actions[log.offsets[position] : log.offsets[position + 1]],
+                contribution=mine,
+                unsupported=float(unsupported[position]),
+                bounds=bounds,
+                evidence=(
+                    float(walked.evidence_min[position]),
+                    float(walked.thin_share[position]),
+                ),
+            )
+    table["reason"] = reasons
+    table["control"] = control
+    return table
+
+
+def episode_table(
+    judged: pd.DataFrame, shown: pd.DataFrame, place: NDArray[np.int64]
+) -> pd.DataFrame:
+    """Put together what is known of all episodes, and of those shown, which stand at `place`."""
+    columns: dict[str, Any] = {}
+    for name in shown:
+        fill = UNSHOWN.get(str(name), np.nan)
+        kind = object if name in ("survives", "reason") else None
+        values = np.full(len(judged), fill, dtype=kind)
+        values[place] = shown[name]
+        columns[str(name)] = values
+    table = pd.concat([judged, pd.DataFrame(columns)], axis=1)
+    bounds = [name for name in columns if name not in UNSHOWN]
+    first = list(judged.columns).index("first_change")
+    return table[
+        [
+            *judged.columns[:first],
+            *bounds,
+            "survives",
+            *judged.columns[first:-1],
+            "rank",
+            "step_that_matters",
+            "reason",
+            "final_key",
+            "control",
+        ]
+    ]
+
+
+def step_table(log: Episodes, target: Floats, counts: NDArray[np.int64]) -> pd.DataFrame:
+    """A row an observed step and one, without action, for each final state."""
+    n = len(log)
+    finals = log.next_state[log.offsets[1:] - 1]
+    state = np.concatenate([log.state, finals])  # -1: a final state that the log does not tell
+    action = np.concatenate([log.action, np.full(n, -1, np.int32)])
+    best = target.argmax(axis=1)[state]
+    episode = np.concatenate([np.repeat(np.arange(n), log.lengths), np.arange(n)])
+    columns: dict[str, Any] = {
+        "episode": episode,
+        "id": np.concatenate([np.repeat(log.id, log.lengths), log.id]),
+        "step": np.concatenate([log.time, log.lengths]),
+        "state": state,
+        "action": action,
+        "target_action": np.where(action < 0, -1, best),
+        "reward": np.concatenate([log.reward, np.full(n, np.nan)]),
+        "evidence": np.concatenate([_similar_cases(log, counts), np.full(n, -1)]),
+    }
+    for name, codes in unravel(log.state_variables, np.maximum(state, 0)).items():
+        known = np.where(state < 0, -1, codes)
+        columns[f"state.{name}"] = _labels(log.state_variables, name, known)
+    for prefix, chosen in (("action", action), ("target", best)):
+        decided = unravel(log.action_variables, np.maximum(chosen, 0))
+        for name, codes in decided.items():
+            known = np.where(action < 0, -1, codes)
+            columns[f"{prefix}.{name}"] = _labels(log.action_variables, name, known)
+    table = pd.DataFrame(columns)
+    if log.side is not None:
+        table = pd.concat([table, log.side.add_prefix("side.")], axis=1)
+    # in order: each episode's final state right after its last step
+    order = np.lexsort([columns["step"], episode])
+    return table.iloc[order].reset_index(drop=True)
+
+
+def _similar_cases(log: Episodes, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Logged transitions of each step's state and action, without those of its episode, [N]."""
+    episode = np.repeat(np.arange(len(log)), log.lengths)
+    pair = log.state.astype(np.int64) * log.n_actions + log.action
+    _, same, own = np.unique(episode * counts.size + pair, return_inverse=True, return_counts=True)
+    return np.asarray(counts[log.state, log.action] - own[same])
+
+
+def _labels(variables: Sequence[Variable], name: str, codes: NDArray[Any]) -> pd.Categorical:
+    levels = next(variable.levels for variable in variables if variable.name == name)
+    return pd.Categorical.from_codes(codes, list(levels), ordered=True)
+
+
+def draw_table(
+    log: Episodes,
+    model: TabularMDP | TabularPOMDP,
+    target: Floats,
+    shown: NDArray[np.int64],
+    draws: int,
+    seed: int,
+    options: dict[str, Any],
+) -> pd.DataFrame:
+    """Drawn steps of the episodes shown; the last row of a draw, without action, is its end."""
+    if len(shown) == 0 or draws == 0:
+        names = ["id", "draw", "step", "state", "action", "reward"]
+        return pd.DataFrame({name: np.empty(0, dtype=np.int64) for name in names})
+    chosen = log.select(shown)
+    drawn = sample_counterfactuals(chosen, model, target, draws=draws, seed=seed, **options)
+    episode, draw, step = np.nonzero(drawn.state >= 0)
+    padded = np.pad(drawn.action, ((0, 0), (0, 0), (0, 1)), constant_values=-1)
+    earned = np.pad(drawn.reward, ((0, 0), (0, 0), (0, 1)))
+    return pd.DataFrame(
+        {
+            "id": chosen.id[episode],
+            "draw": draw,
+            "step": step,
+            "state": drawn.state[episode, draw, step],
+            "action": padded[episode, draw, step],
+            "reward": earned[episode, draw, step],
+        }
+    )
+
+
+def course_tables(
+    log: Episodes,
+    model: TabularMDP | TabularPOMDP,
+    target: Floats,
+    shown: NDArray[np.int64],
+    walked: Steps,
+    options: dict[str, Any],
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Exact courses of the episodes shown, and what they rest on.
+
+    The probability of each level of each variable, together with that of no outcome yet, and of
+    each outcome by then (variable ""), by step. Where the state is hidden its variables are there
+    too, and with `world` "observed" what they were as it happened, given the whole record.
+    """
+    horizon = walked.mass.shape[1]
+    levels = [(v.name, level) for v in log.state_variables for level in v.levels]
+    ends = [("", outcome.name) for outcome in log.outcomes]
+    columns = pd.MultiIndex.from_tuples([*levels, *ends], names=["variable", "level"])
+    parts: list[pd.DataFrame] = []
+    if len(shown) == 0:
+        chosen, place = log.id[:0], np.empty((0, horizon + 1, len(columns)))
+    else:
+        some = log.select(shown)
+        chosen = some.id
+        steps = walk_through(some, model, target, probability=True, **options)
+        place = np.concatenate(
+            [
+                steps.probability[..., : log.n_states] @ _members(log.state_variables),
+                steps.probability[..., log.n_states :],
+            ],
+            axis=2,
+        )
+        if isinstance(model, TabularPOMDP) and steps.latent is not None:
+            parts = hidden_courses(some, model, steps.latent, options["behavior"])
+    episode, step, column = np.nonzero(place > 0)
+    courses = pd.DataFrame(
+        {
+            "id": chosen[episode],
+            "step": step,
+            "variable": columns.get_level_values(0).to_numpy()[column],
+            "level": columns.get_level_values(1).to_numpy()[column],
+            "probability": place[episode, step, column],
+        }
+    )
+    courses["world"] = "target"
+    courses = pd.concat([courses, *parts], ignore_index=True)
+    episode, step = np.nonzero(walked.mass[shown] > 0)
+    at = shown[episode], step
+    return courses, pd.DataFrame(
+        {
+            "id": log.id[at[0]],
+            "step": step,
+            "mass": walked.mass[at],
+            "evidence": walked.evidence[at],
+            "thin": walked.thin[at],
+            "influence": walked.influence[at],
+        }
+    )
+
+
+def hidden_courses(
+    log: Episodes, model: TabularPOMDP, latent: Floats, behavior: Policy | None
+) -> list[pd.DataFrame]:
+    """Rows of `courses` about hidden variables: under the target, and as it happened."""
+    parts = []
+    for variable in model.hidden_variables:
+        level = unravel(model.state_variables, np.arange(model.n_states))[variable.name]
+        table = latent @ np.eye(len(variable.levels))[level]
+        episode, step, code = np.nonzero(table > 0)
+        parts.append(
+            pd.DataFrame(
+                {
+                    "id": log.id[episode],
+                    "step": step,
+                    "variable": variable.name,
+                    "level": np.array(variable.levels, dtype=object)[code],
+                    "probability": table[episode, step, code],
+                    "world": "target",
+                }
+            )
+        )
+    if parts:
+        happened = latent_posterior(log, model, behavior=behavior).frame()
+        parts.append(happened.assign(world="observed"))
+    return parts
+
+
+def _members(variables: Sequence[Variable]) -> Floats:
+    """Which states have each level of each variable, [S, levels in all]."""
+    codes = unravel(variables, np.arange(count_levels(variables)))
+    return np.column_stack(
+        [codes[v.name] == code for v in variables for code in range(len(v.levels))]
+    ).astype(np.float64)
+
+
+def count_controls(flagged: int) -> int:
+    """Say how many unflagged episodes are to be read unmarked beside so many flagged ones."""
+    return int(np.ceil(CONTROLS * flagged))
+
+
+def choose_controls(rank: NDArray[np.int64], ids: NDArray[Any], seed: int) -> NDArray[np.bool_]:
+    """Mark some unflagged episodes, by a hash of seed and id, to be read unmarked, [n]."""
+    return lowest_unflagged(rank, control_order(episode_keys(seed, ids, "shards")))
+
+
+def control_order(keys: Keys) -> Keys:
+    """Return numbers of which the lowest make controls, from the hashes of seed and id, [n]."""
+    return scramble(keys)
+
+
+def lowest_unflagged(rank: NDArray[np.int64], order: Keys) -> NDArray[np.bool_]:
+    """Mark a quarter as many as are flagged, of the others those lowest in order, [n]."""
+    others = np.flatnonzero(rank == 0)
+    count = count_controls(int((rank > 0).sum()))
+    control = np.zeros(len(rank), dtype=bool)
+    control[others[np.argsort(order[others], kind="stable")[:count]]] = True
+    return control
+
+
+def check_credible(credible: Credible, log: Episodes) -> Credible:
+    """Refuse credible intervals of other episodes."""
+    if len(credible.expected_return) != len(log):
+        raise ValueError(
+            f"credible is about {len(credible.expected_return)} episodes, there are {len(log)}"
+        )
+    return credible
+
+
+def with_credible(estimates: pd.DataFrame, credible: Credible | None) -> pd.DataFrame:
+    """Add the credible intervals of those estimates that have one."""
+    table = estimates.copy()
+    known = {} if credible is None else credible.estimates.set_index("estimator").to_dict("index")
+    for end in ("low", "high"):
+        table[f"{end}_credible"] = [
+            known.get(name, {}).get(end, np.nan) for name in table["estimator"]
+        ]
+    return table
+
+
+def count_all(
+    result: Counterfactuals,
+    model: TabularMDP | TabularPOMDP,
+    target: Floats,
+    rank: NDArray[np.int64],
+) -> dict[str, int]:
+    """Count what the audit is about, for its `meta`; where the state is hidden, what was seen."""
+    log = result.episodes
+    return {
+        "episodes": len(log),
+        "steps": len(log.state),
+        "censored": int(((log.outcome < 0) & (log.lengths < result.horizon)).sum()),
+        "flagged": int((rank > 0).sum()),
+    } | count_pairs(model, target, action_counts(log))
+
+
+def count_pairs(
+    model: TabularMDP | TabularPOMDP, target: Floats, counts: NDArray[np.int64]
+) -> dict[str, int]:
+    """Count states and pairs of state and action; `counts` [S, A] are the logged decisions."""
+    never = np.zeros_like(target, dtype=bool)
+    if isinstance(model, TabularMDP):
+        counts, never = model.counts, model.unseen
+    visited = counts.sum(axis=1) > 0
+    unseen = ((target > 0) & never).any(axis=1)
+    return {
+        "states": len(target),
+        "actions": model.n_actions,
+        "visited_states": int(visited.sum()),
+        "unseen_pairs": int(never.sum()),
+        "visited_states_with_unseen_target_action": int((visited & unseen).sum()),
+    }
+
+
+def warnings_of(counts: Mapping[str, int], terminal: str) -> list[str]:
+    """Say in words what the counts warn of."""
+    found = []
+    if counts["censored"]:
+        found.append(
+            f"{counts['censored']} of {counts['episodes']} episodes stop before the horizon "
+            "without an outcome; for estimates by a model it tells what would have followed, for "
+            "the others nothing does."
+        )
+    if counts["visited_states_with_unseen_target_action"]:
+        found.append(
+            "In "
+            f"{counts['visited_states_with_unseen_target_action']} of {counts['visited_states']} "
+            "visited states the policy may take an action that was never seen there."
+        )
+    if terminal == "icml2019":
+        found.append(
+            "Ends are counted as in the published code (icml2019): outcomes come one step late, "
+            "and the identities of null and decomposition are not claimed."
+        )
+    return found

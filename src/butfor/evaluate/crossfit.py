@@ -1,0 +1,120 @@
+"""Cross-fitting: a policy learned on one half of a log, judged on the model of the other half.
+
+A target that was planned on a model has picked that model's luck; on the model of other episodes
+the luck is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from butfor.checks import check_horizon, check_policy, check_whole
+from butfor.evaluate.support import outcomes_with_support, unsupported_model_mass
+from butfor.log.episodes import Episodes
+from butfor.mechanisms.protocol import Mechanism
+from butfor.models.mdp import TabularMDP
+from butfor.models.planning import state_values
+from butfor.random import numbered_keys
+from butfor.types import Floats
+
+Learn = Callable[[Episodes], tuple[TabularMDP, ArrayLike]]  # a log -> its model and the target
+
+
+@dataclass(frozen=True)
+class CrossFitted:
+    """What the procedure that learned the target is worth, by episode; estimates are the means.
+
+    Every episode is judged, in each split, by the target of the half that it is not in and in the
+    model of the half that it is in; its numbers are the means over the splits. The masses are the
+    probabilities of ever using a pair never seen in that half: where such pairs count as the worst
+    outcome, the values are the more pessimistic the larger these are.
+    """
+
+    model_based: Floats  # [n] value of the first state in the model
+    counterfactual: Floats  # [n] expected counterfactual return
+    unsupported_model_based: Floats  # [n]
+    unsupported_counterfactual: Floats  # [n]
+
+
+def learn_from(learn: Learn, log: Episodes) -> tuple[TabularMDP, Floats]:
+    """Call what the user gave for learning, and check what it returns."""
+    learned = learn(log)
+    if not isinstance(learned, tuple | list) or len(learned) != 2:
+        raise ValueError(
+            f"learn returned {type(learned).__name__}; it takes episodes and returns two things, "
+            "their model and the target policy"
+        )
+    model, target = learned
+    if not isinstance(model, TabularMDP):
+        raise ValueError(
+            f"learn returned {type(model).__name__} first; give a TabularMDP, then the target"
+        )
+    return model, check_policy(target, model.n_states, model.n_actions, "the target of learn")
+
+
+def cross_fitted(
+    episodes: Episodes,
+    learn: Learn,
+    *,
+    splits: int = 5,
+    seed: int = 0,
+    behavior: ArrayLike | None = None,
+    mechanism: Mechanism | None = None,
+    action_noise: str = "shared",
+    horizon: int | None = None,
+    discount: float = 1.0,
+) -> CrossFitted:
+    """Learn on each half, judge on the other half and its model, swap; average over splits.
+
+    Parameters
+    ----------
+    learn
+        What made the target of a log: takes Episodes, returns their model and the policy [S, A].
+    behavior : [S, A], optional
+        By default estimated on the half that judges.
+    mechanism, action_noise, horizon, discount
+        See `counterfactual_outcomes`.
+    """
+    check_whole(splits, "splits", 1, "a whole number")
+    steps = episodes.horizon if horizon is None else check_horizon(horizon)
+    sums = np.zeros((4, len(episodes)))
+    for key in numbered_keys(seed, splits, "crossfit").tolist():
+        halves = split_halves(episodes, key)
+        logs = [episodes.select(half) for half in halves]
+        learned = [learn_from(learn, log) for log in logs]
+        for mine, other in ((0, 1), (1, 0)):
+            log, model, target = logs[mine], learned[mine][0], learned[other][1]
+            values = state_values(model, target, horizon=steps, discount=discount)
+            outcomes, unsupported = outcomes_with_support(
+                log,
+                model,
+                target,
+                behavior=behavior,
+                mechanism=mechanism,
+                action_noise=action_noise,
+                horizon=steps,
+                discount=discount,
+            )
+            sums[:, halves[mine]] += (
+                values[log.first_state],
+                outcomes.expected_return,
+                unsupported_model_mass(log, model, target, horizon=steps),
+                unsupported,
+            )
+    return CrossFitted(*(sums / splits))
+
+
+def split_halves(episodes: Episodes, key: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Positions of two halves at random; episodes with one id stay together."""
+    group, ids = pd.factorize(episodes.id)
+    if len(ids) < 2:
+        raise ValueError(f"{len(ids)} episode cannot be split into halves; give at least two")
+    first = np.zeros(len(ids), dtype=bool)
+    shuffled = np.random.Generator(np.random.PCG64(key)).permutation(len(ids))
+    first[shuffled[: len(ids) // 2]] = True
+    return np.flatnonzero(first[group]), np.flatnonzero(~first[group])

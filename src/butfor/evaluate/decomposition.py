@@ -1,0 +1,120 @@
+"""The difference between the target and what was observed, split into pieces that add up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from butfor.models.mdp import total_by
+from butfor.replay.outcomes import Counterfactuals
+from butfor.types import Floats
+
+COLUMNS = [
+    "by",  # what the log was split by: "all", "outcome" or "first state"
+    "observed",  # outcome that happened
+    "counterfactual",  # most likely outcome under the target
+    "first_state",
+    "episodes",
+    "expected_episodes",  # by probability rather than by most likely outcome
+    "observed_mean",
+    "counterfactual_mean",
+    "difference",  # between the two means
+    "contribution",  # to the overall difference: those of one split add up to it
+]
+
+
+def decompose(result: Counterfactuals) -> pd.DataFrame:
+    """Split the mean difference by observed and counterfactual outcome, and by first state.
+
+    The rows of each split add up: delta = sum over pieces of (episodes / n) times the mean
+    difference within the piece.
+    """
+    size = len(result.outcome_names)
+    cell, first = cells_of(result), result.episodes.first_state
+    expected = np.zeros((size, size))
+    np.add.at(expected, result.episodes.outcome % size, result.probability)
+    return decomposition_table(
+        result.outcome_names,
+        whole=_sums(result, np.zeros_like(cell), 1),
+        cells=_sums(result, cell, size * size),
+        expected=expected,
+        by_state=_sums(result, first, int(first.max()) + 1),
+    )
+
+
+def cells_of(result: Counterfactuals) -> NDArray[np.int64]:
+    """Number each episode by observed and most likely outcome, none last in both, [n]."""
+    size = len(result.outcome_names)
+    return np.asarray(result.episodes.outcome % size * size + result.most_likely % size)
+
+
+def piece_columns(result: Counterfactuals) -> Floats:
+    """Return what is summed over the episodes of a piece, [n, 4].
+
+    How many there are, what they earned, what they would have earned, the difference.
+    """
+    one = np.ones(len(result.difference))
+    return np.stack(
+        [one, result.observed_return, result.expected_return, result.difference], axis=1
+    )
+
+
+def decomposition_table(
+    names: Sequence[str], *, whole: Floats, cells: Floats, expected: Floats, by_state: Floats
+) -> pd.DataFrame:
+    """Make the table from sums of `piece_columns`.
+
+    `whole` [1, 4] is over all episodes, `cells` [(O + 1)^2, 4] by `cells_of`, `by_state` [S, 4] by
+    first state; `expected` [O + 1, O + 1] are observed outcomes by probability of the other.
+    """
+    count, size = whole[0, 0], len(names)
+    states = np.flatnonzero(by_state[:, 0])
+    cell_rows = _pieces(cells, count).assign(
+        by="outcome",
+        observed=np.repeat(names, size),
+        counterfactual=np.tile(names, size),
+        first_state=-1,
+        expected_episodes=expected.reshape(-1),
+    )
+    plain = {"observed": "", "counterfactual": ""}
+    return pd.concat(
+        [
+            _pieces(whole, count).assign(by="all", first_state=-1, **plain),
+            cell_rows,
+            _pieces(by_state[states], count).assign(by="first state", first_state=states, **plain),
+        ],
+        ignore_index=True,
+    )[COLUMNS]
+
+
+def check_decomposition(table: pd.DataFrame, difference: float, tolerance: float = 1e-10) -> float:
+    """Return by how much the pieces of a split miss the whole difference; too much is an error."""
+    sums = table.groupby("by")["contribution"].sum()
+    gap = float(np.abs(sums - difference).max())
+    if gap > tolerance:
+        raise ArithmeticError(f"the pieces of the decomposition miss the whole by {gap:.3g}")
+    return gap
+
+
+def _sums(result: Counterfactuals, piece: NDArray[Any], size: int) -> Floats:
+    columns = piece_columns(result).T
+    return np.stack([total_by(piece, column, size) for column in columns], axis=1)
+
+
+def _pieces(sums: Floats, count: float) -> pd.DataFrame:
+    episodes, observed, counterfactual, difference = sums.T
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return pd.DataFrame(
+            {
+                "episodes": episodes.astype(np.int64),
+                "expected_episodes": episodes,
+                "observed_mean": observed / episodes,
+                "counterfactual_mean": counterfactual / episodes,
+                "difference": difference / episodes,
+                "contribution": difference / count,
+            }
+        )

@@ -1,0 +1,273 @@
+"""Calibration: whether what a model predicts for one half of a log, from the other, happens."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from butfor.checks import check_horizon
+from butfor.evaluate.crossfit import Learn, split_halves
+from butfor.evaluate.diagnostics.lights import Row, at_most
+from butfor.evaluate.wording import percent
+from butfor.log.episodes import Episodes
+from butfor.log.variables import Outcome
+from butfor.models.fit import fit_mdp
+from butfor.models.mdp import TabularMDP, total_by
+from butfor.models.planning import value_tables
+from butfor.models.policies import action_counts, estimate_behavior
+from butfor.random import numbered_keys
+from butfor.types import Floats
+
+GROUPS = 10  # of decisions, by predicted probability: deciles
+COLUMNS = ["group", "decisions", "episodes", "predicted", "observed", "low", "high", "chance"]
+# At most, in probability beyond chance: the margin of a share found from 400 episodes, and twice
+# that; where the outcome is rare (or nearly certain) a quarter and half of its rate, if less.
+CALIBRATION = (0.05, 0.10)
+CALIBRATION_OF_RATE = (0.25, 0.50)
+
+
+def calibration_table(
+    episodes: Episodes,
+    model: TabularMDP,
+    *,
+    horizon: int | None = None,
+    learn: Learn | None = None,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Compare the predicted with the observed share of the bad outcome, held out, by decile.
+
+    Each half of the log is judged by a model of the other half: from every logged decision on, the
+    probability of the bad outcome up to the horizon, under the practice found in that other half.
+    The bad outcome is any that is marked as bad, else the one of lowest reward. Decisions in states
+    that the other half never saw are left out, and so are episodes that stop before the horizon
+    without an outcome.
+
+    Parameters
+    ----------
+    model
+        Tells how ends are read. A model that rests on no counts was not learned from a log: it
+        predicts as it is.
+    learn : optional
+        The function that made model and target of the log; by default `fit_mdp`.
+    seed
+        Of the halves.
+
+    Returns
+    -------
+    DataFrame
+        group (from 1 on, by prediction), decisions, episodes, predicted, observed; low and high,
+        between which the observed share lies with some 95 % probability if the predictions are
+        right, and chance, the gap to expect in that case. An episode's outcome is one draw, however
+        many of its decisions are in a group.
+    """
+    steps = episodes.horizon if horizon is None else check_horizon(horizon)
+    return _by_group(_predict(episodes, model, steps, learn, seed))
+
+
+def check_calibration(
+    episodes: Episodes, model: TabularMDP, horizon: int, learn: Learn | None, seed: int
+) -> Row:
+    """Judge the mean gap between predicted and observed shares, less what chance would make."""
+    held = _predict(episodes, model, horizon, learn, seed)
+    if held.problem:
+        return untold_row(held.problem)
+    return calibration_row(
+        _by_group(held),
+        bad_name(episodes.outcomes),
+        rate=float(held.happened.mean()),
+        decisions=held.decisions,
+        judged=len(held.predicted),
+        given=_is_given(model, learn),
+    )
+
+
+def untold_row(problem: str) -> Row:
+    """Return the row where calibration could not be told, and why."""
+    sentence = f"Whether the model's predictions hold could not be told: {problem}."
+    return "calibration", float("nan"), "amber", sentence
+
+
+def calibration_row(
+    table: pd.DataFrame, bad: str, *, rate: float, decisions: int, judged: int, given: bool
+) -> Row:
+    """Return the row that follows from a calibration table.
+
+    Parameters
+    ----------
+    bad
+        The bad outcome in words.
+    rate
+        Share of the decisions judged that it followed on.
+    decisions, judged
+        How many are in the log, and in the table.
+    given
+        Whether the model was not learned from the log.
+    """
+    weight = (table["decisions"] / table["decisions"].sum()).to_numpy()
+    gap = float(weight @ np.abs((table["predicted"] - table["observed"]).to_numpy()))
+    chance = float(weight @ table["chance"].to_numpy())
+    rarer = min(rate, 1 - rate)
+    green, amber = (
+        min(points, share * rarer) if rarer > 0 else points
+        for points, share in zip(CALIBRATION, CALIBRATION_OF_RATE, strict=True)
+    )
+    light = at_most(gap - chance, (green, amber))
+    learned = "" if given else ", learned from one half of the log,"
+    sentences = [
+        f'The model{learned} predicts "{bad}" in {"the other half" if learned else "the log"},'
+        f" under the care that was given, to within {100 * gap:.1f} percentage points on average "
+        f"over {len(table)} group{'s' if len(table) > 1 else ''} of decisions (chance alone: about "
+        f"{100 * chance:.1f}); it followed on {percent(rate)} of the decisions."
+    ]
+    if light != "red" and (chance > green or rarer == 0):
+        light = "amber"  # a good model and a poor one would look alike
+        sentences.append("That is too little to tell a good model from a poor one.")
+    left_out = 1 - judged / decisions
+    if left_out > 0:
+        sentences.append(
+            f"{percent(left_out).capitalize()} of the decisions are left out: their state is "
+            "missing from the other half, or the end of their episode from the log."
+        )
+    sentences.append("It says nothing about care that was not given.")
+    return "calibration", gap, light, " ".join(sentences)
+
+
+@dataclass(frozen=True)
+class _HeldOut:
+    """Predictions for M logged decisions by a model of the other half, and what came of them."""
+
+    predicted: Floats  # [M] probability of the bad outcome
+    happened: NDArray[np.bool_]  # [M]
+    episode: NDArray[np.int64]  # [M]
+    decisions: int  # in the log
+    problem: str  # why there are none, or ""
+
+
+def _predict(
+    episodes: Episodes, model: TabularMDP, horizon: int, learn: Learn | None, seed: int
+) -> _HeldOut:
+    key = int(numbered_keys(seed, 1, "calibration")[0])
+    log = episodes.truncate(horizon)
+    predicted = np.full(len(log.state), np.nan)
+    of_row = np.repeat(np.arange(len(log)), log.lengths)
+    bad = bad_outcomes(log.outcomes)
+    problem = ""
+    if not log.outcomes:
+        problem = "the log names no outcomes"
+    elif (log.id == log.id[0]).all():
+        problem = "one episode cannot be split into halves"
+    else:
+        known = (log.outcome >= 0) | (log.lengths == horizon)
+        halves = split_halves(log, key)
+        for learned_from, judged in (halves, halves[::-1]):
+            half = episodes.select(learned_from)
+            other = _model_of(half, model, learn)
+            practice = estimate_behavior(half, terminal=other.terminal)
+            table = bad_chances(other, practice, horizon, bad)
+            mine = np.zeros(len(log), dtype=bool)
+            mine[judged] = known[judged]
+            rows = mine[of_row] & (action_counts(half).sum(axis=1) > 0)[log.state]
+            predicted[rows] = table[horizon - log.time[rows], log.state[rows]]
+        if np.isnan(predicted).all():
+            problem = "no decision could be judged by the other half of the log"
+    rows = np.isfinite(predicted)
+    happened = np.asarray(np.append(bad, False))[log.outcome[of_row]]
+    return _HeldOut(
+        predicted=predicted[rows],
+        happened=happened[rows],
+        episode=of_row[rows],
+        decisions=len(log.state),
+        problem=problem,
+    )
+
+
+def bad_outcomes(outcomes: Sequence[Outcome]) -> NDArray[np.bool_]:
+    """Say which outcomes are bad: those marked as such, else the one of lowest reward."""
+    marked = np.array([outcome.bad for outcome in outcomes], dtype=bool)
+    if marked.any() or not len(marked):
+        return marked
+    reward = np.array([outcome.reward for outcome in outcomes])
+    return np.arange(len(reward)) == reward.argmin()
+
+
+def bad_name(outcomes: Sequence[Outcome]) -> str:
+    """Return the bad outcome in words."""
+    bad = bad_outcomes(outcomes)
+    return " or ".join(o.name for o, worst in zip(outcomes, bad, strict=True) if worst)
+
+
+def bad_chances(
+    model: TabularMDP, practice: Floats, horizon: int, bad: NDArray[np.bool_]
+) -> Floats:
+    """Probability of a bad outcome by steps left and state, under some practice, [T + 1, S]."""
+    tables = value_tables(model, practice, horizon=horizon)[1]
+    return np.asarray(tables[:, :, :-1][:, :, bad].sum(axis=2))
+
+
+def _is_given(model: TabularMDP, learn: Learn | None) -> bool:
+    """Whether the model was not learned from a log, as far as one can know."""
+    return learn is None and not model.counts.any()
+
+
+def _model_of(half: Episodes, given: TabularMDP, learn: Learn | None) -> TabularMDP:
+    """Return the model to judge the other half by."""
+    if learn is not None:
+        return learn(half)[0]
+    if _is_given(given, learn):
+        return given
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # rewards that vary: they do not matter here
+        return fit_mdp(half, terminal=given.terminal)
+
+
+def _by_group(held: _HeldOut) -> pd.DataFrame:
+    if len(held.predicted) == 0:
+        return pd.DataFrame(columns=COLUMNS)
+    cuts = np.unique(np.quantile(held.predicted, np.arange(1, GROUPS) / GROUPS))
+    return table_of_sums(group_sums(held.predicted, held.happened, held.episode, cuts))
+
+
+def group_sums(
+    predicted: Floats, happened: NDArray[np.bool_], episode: NDArray[np.int64], cuts: Floats
+) -> Floats:
+    """Sum up decisions by the group of their prediction, [groups, 5]: see `group_rows`."""
+    group, rows = group_rows(predicted, happened, episode, cuts)
+    return np.stack([total_by(group, row, len(cuts) + 1) for row in rows.T], axis=1)
+
+
+def group_rows(
+    predicted: Floats, happened: NDArray[np.bool_], episode: NDArray[np.int64], cuts: Floats
+) -> tuple[NDArray[np.int64], Floats]:
+    """Return the group of each pair of episode and group, [m], and what is summed of it, [m, 5].
+
+    The columns are decisions, episodes, predictions, bad outcomes that happened, and the variance
+    of these if the predictions are right.
+    """
+    group = np.searchsorted(cuts, predicted, side="right")
+    groups = len(cuts) + 1
+    pair, place, count = np.unique(
+        episode * groups + group, return_inverse=True, return_counts=True
+    )
+    total = total_by(place, predicted, len(pair))
+    bad = total_by(place, happened.astype(np.float64), len(pair))
+    variance = np.maximum(total * (count - total), 0.0)
+    return pair % groups, np.stack([count, np.ones(len(pair)), total, bad, variance], axis=1)
+
+
+def table_of_sums(sums: Floats) -> pd.DataFrame:
+    """Return the calibration table that follows from `group_sums`; empty groups are left out."""
+    rows = []
+    for number, row in enumerate(sums[sums[:, 0] > 0], start=1):
+        decisions, episodes, total, happened, variance = row.tolist()
+        mean, error = total / decisions, math.sqrt(variance) / decisions
+        low, high = np.clip([mean - 1.96 * error, mean + 1.96 * error], 0.0, 1.0)
+        observed = happened / decisions
+        chance = np.sqrt(2 / np.pi) * error  # mean absolute value of a normal variable
+        rows.append((number, int(decisions), int(episodes), mean, observed, low, high, chance))
+    return pd.DataFrame(rows, columns=COLUMNS)

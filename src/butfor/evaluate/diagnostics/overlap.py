@@ -1,0 +1,93 @@
+"""Overlap: whether what the target would do was ever done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from butfor.checks import check_policy
+from butfor.evaluate.diagnostics.lights import Row, at_least
+from butfor.evaluate.wording import percent
+from butfor.log.episodes import Episodes
+from butfor.log.variables import Variable, describe_action, unravel
+from butfor.models.policies import action_counts
+from butfor.types import Floats
+
+OVERLAP = (0.95, 0.80)  # at least: one choice in twenty without precedent, one in five
+
+
+def overlap_by_state(episodes: Episodes, target: ArrayLike) -> pd.DataFrame:
+    """Say, for each visited state, how often the target's action was taken there.
+
+    Returns
+    -------
+    DataFrame
+        state, a column `state.<name>` for each variable, visits, policy (its likeliest action in
+        words), taken (share of the visits with the target's action, averaged over its choices),
+        precedent (probability that the target chooses what was done there at least once).
+    """
+    policy = check_policy(target, episodes.n_states, episodes.n_actions, "target")
+    variables = episodes.state_variables, episodes.action_variables
+    return overlap_table(action_counts(episodes), policy, *variables)
+
+
+def overlap_table(
+    counts: NDArray[np.int64],
+    policy: Floats,
+    state_variables: Sequence[Variable],
+    action_variables: Sequence[Variable],
+) -> pd.DataFrame:
+    """Return the table of `overlap_by_state` from logged decisions by state and action, [S, A]."""
+    visits = counts.sum(axis=1)
+    state = np.flatnonzero(visits)
+    codes = unravel(state_variables, state)
+    labels = {
+        f"state.{variable.name}": pd.Categorical.from_codes(
+            codes[variable.name], list(variable.levels), ordered=True
+        )
+        for variable in state_variables
+    }
+    words = [describe_action(action_variables, a) for a in range(policy.shape[1])]
+    taken, precedent = _shares(counts, policy)
+    return pd.DataFrame(
+        {
+            "state": state,
+            **labels,
+            "visits": visits[state],
+            "policy": [words[action] for action in policy[state].argmax(axis=1)],
+            "taken": taken[state],
+            "precedent": precedent[state],
+        }
+    )
+
+
+def check_overlap(episodes: Episodes, target: ArrayLike) -> Row:
+    """Judge the share of the target's choices in logged states that have a precedent there."""
+    policy = check_policy(target, episodes.n_states, episodes.n_actions, "target")
+    return overlap_row(action_counts(episodes), policy)
+
+
+def overlap_row(counts: NDArray[np.int64], policy: Floats) -> Row:
+    """Return the row of `check_overlap` from logged decisions by state and action, [S, A]."""
+    visits = counts.sum(axis=1)
+    met = visits > 0
+    visits, precedent = visits[met], _shares(counts, policy)[1][met]
+    value = float(visits @ precedent / visits.sum())
+    without = int((precedent < 1).sum())
+    sentence = "Whatever the policy would do in a logged state was done there at least once."
+    if without:
+        sentence = (
+            f"{percent(value).capitalize()} of what the policy would do in the logged states was "
+            f"done there at least once; in {without} of {len(visits)} visited states it would do "
+            "something that nobody did."
+        )
+    return "overlap", value, at_least(value, OVERLAP), sentence
+
+
+def _shares(counts: NDArray[np.int64], policy: Floats) -> tuple[Floats, Floats]:
+    """Shares of visits with the policy's action, and of its choices that have a precedent, [S]."""
+    taken = (policy * counts).sum(axis=1) / np.maximum(counts.sum(axis=1), 1)
+    return taken, 1.0 - (policy * (counts == 0)).sum(axis=1)

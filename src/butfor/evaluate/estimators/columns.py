@@ -1,0 +1,56 @@
+"""Columns: what estimators sum, a row an episode or a group of episodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from butfor.types import Floats
+
+# the layout of `Columns.matrix`: one column each, then one a step each
+SINGLE = ("episodes", "returns", "weighted_return", "value", "counterfactual")
+STEPPED = ("ratio", "earned", "base", "surprise")
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """What estimators sum: a row an episode, or the sums over a group of episodes.
+
+    With w_t = prod_{u <= t} pi(a_u|s_u) / pi_b(a_u|s_u), G the return, V and Q the values of the
+    target in the model.
+    """
+
+    episodes: Floats  # [n] 1 each, or how many
+    returns: Floats  # [n] G
+    weighted_return: Floats  # [n] w_{H-1} G
+    ratio: Floats  # [n, H] w_t
+    earned: Floats  # [n, H] w_t r_t
+    base: Floats  # [n, H] w_{t-1} V(s_t)
+    surprise: Floats  # [n, H] w_t (r_t - Q(s_t, a_t))
+    value: Floats  # [n] V(s_0)
+    counterfactual: Floats  # [n] expected counterfactual return
+    powers: Floats  # [H] discount^t
+    seed: int  # of what is drawn inside an estimator
+
+    def __len__(self) -> int:
+        return len(self.episodes)
+
+    def matrix(self) -> Floats:
+        """Return all that is summed side by side, [n, K]."""
+        return np.column_stack([getattr(self, name) for name in (*SINGLE, *STEPPED)])
+
+    @classmethod
+    def from_matrix(cls, matrix: Floats, powers: Floats, seed: int) -> Columns:
+        """Return the columns of a matrix, or of sums over its rows."""
+        count, steps = len(SINGLE), len(powers)
+        expected = count + len(STEPPED) * steps
+        if matrix.ndim != 2 or matrix.shape[1] != expected:
+            raise ValueError(
+                f"the matrix has shape {matrix.shape}, expected {expected} columns for {steps} "
+                "steps"
+            )
+        parts = [*matrix[:, :count].T, *np.split(matrix[:, count:], len(STEPPED), axis=1)]
+        # apart, as a problem has them: strides decide in which order products are summed
+        named = zip((*SINGLE, *STEPPED), map(np.ascontiguousarray, parts), strict=True)
+        return cls(**dict(named), powers=powers, seed=seed)

@@ -1,0 +1,26 @@
+"""Estimators that average what would have happened to each logged episode under the target.
+
+Causal if the model is right, the states hold all that moved both treatment and course, and
+transitions come about by the mechanism.
+"""
+
+from __future__ import annotations
+
+from butfor.evaluate.estimators.columns import Columns
+from butfor.evaluate.estimators.importance import average
+from butfor.evaluate.problem import Problem
+from butfor.types import Floats
+
+
+def counterfactual(columns: Columns, weights: Floats) -> Floats:
+    """CF: mean over the episodes of their exact expected counterfactual returns, [B]."""
+    return average(columns.counterfactual, weights, columns.episodes)
+
+
+def counterfactual_draws(problem: Problem, weights: Floats) -> Floats:
+    """CF from draws: mean over the episodes of the mean return of their drawn trajectories, [B]."""
+    if problem.draws is None:
+        raise ValueError(
+            "no draws to average: make them with sample_counterfactuals and give draws=..."
+        )
+    return average(problem.draws.returns(problem.discount).mean(axis=1), weights)

@@ -1,0 +1,98 @@
+"""Estimators that correct the model's value by the weighted surprises of the log.
+
+DR (Jiang & Li 2016), WDR and MAGIC (Thomas & Brunskill 2016), with V and Q the values of the
+target in the model and w_t the importance weights. The surprise of a step is r_t - Q(s_t, a_t).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.optimize import nnls
+
+from butfor.evaluate.bootstrap import resample_weights
+from butfor.evaluate.estimators.columns import Columns
+from butfor.evaluate.estimators.importance import average, divide
+from butfor.types import Floats
+
+INNER = 50  # resamples from which MAGIC judges how far WDR may be off
+INNER_TAIL = 0.05  # of them beyond each end of that interval
+RIDGE = 1e-9  # share of the largest variance, so that equal partial returns share alike
+
+
+def doubly_robust(columns: Columns, weights: Floats) -> Floats:
+    """DR: mean of sum_t discount^t (w_{t-1} V(s_t) + w_t (r_t - Q(s_t, a_t))), [B]."""
+    corrected = (columns.base + columns.surprise) @ columns.powers
+    return average(corrected, weights, columns.episodes)
+
+
+def weighted_doubly_robust(columns: Columns, weights: Floats) -> Floats:
+    """WDR: as DR, with w_t divided by its mean over the episodes at each t, [B].
+
+    From where no episode follows the target any longer the model has the word.
+    """
+    total = weights @ columns.ratio
+    before = np.hstack([(weights @ columns.episodes)[:, None], total[:, :-1]])
+    base = divide(weights @ columns.base, before, otherwise=0.0)
+    surprise = divide(weights @ columns.surprise, total, otherwise=0.0)
+    return (base + surprise) @ columns.powers
+
+
+def magic(columns: Columns, weights: Floats) -> Floats:
+    """MAGIC: the mixture of partial returns of least estimated squared error, [B].
+
+    The partial return g_j follows the log, as WDR does, for steps 0 .. j and then the model:
+    g_{-1} is the model's value, g_{H-1} is WDR. The mixture x minimises x' (Omega + b b') x on
+    the simplex; Omega is their covariance, b their distance to a 90 % interval of WDR. Both come
+    from the rows, be they episodes or groups.
+    """
+    n = len(columns)
+    slots = resample_weights(n, INNER, columns.seed, purpose="magic")
+    sums = np.hstack([np.zeros((INNER, 1)), np.cumsum(slots, axis=1)])
+    blended = np.empty(len(weights))
+    for place, counts in enumerate(weights * (n / weights.sum(axis=1, keepdims=True))):
+        # row i has the slots between the running sums of the counts: so a resample of the
+        # resample is looked up, and is what it would be if the rows stood there repeatedly
+        ends = np.append(0, np.floor(np.cumsum(counts) + 1e-6).astype(np.int64))
+        inner = np.diff(sums[:, np.minimum(ends, n)], axis=1)
+        blended[place] = _blend(columns, counts, inner)
+    return blended
+
+
+def _blend(columns: Columns, counts: Floats, inner: Floats) -> float:
+    shares = _partial_shares(columns, counts)
+    partial = counts @ shares
+    n = len(counts)
+    centered = shares - np.outer(columns.episodes, partial / (counts @ columns.episodes))
+    covariance = (centered * counts[:, None]).T @ centered * (n / max(n - 1, 1))
+    drawn = weighted_doubly_robust(columns, inner)
+    low, high = np.quantile(drawn, [INNER_TAIL, 1 - INNER_TAIL])
+    bias = partial - np.clip(partial, min(low, partial[-1]), max(high, partial[-1]))
+    return float(partial @ _mixture(covariance + np.outer(bias, bias)))
+
+
+def _partial_shares(columns: Columns, counts: Floats) -> Floats:
+    """What each row adds to each partial return, [n, H + 1]; column 0 is the model's."""
+    total = counts @ columns.ratio
+    before = np.append(counts @ columns.episodes, total[:-1])
+    base = columns.powers * divide(columns.base, before, otherwise=0.0)
+    surprise = columns.powers * divide(columns.surprise, total, otherwise=0.0)
+    followed = np.cumsum(base + surprise, axis=1)
+    continued = np.hstack([base, np.zeros((len(base), 1))])
+    continued[:, 1:] += followed
+    return continued
+
+
+def _mixture(error: Floats) -> Floats:
+    """Shares x >= 0 that sum to 1 and minimise x' M x.
+
+    They are proportional to the y >= 0 that minimises y' M y / 2 - sum y, that is
+    |L' y - L^-1 1|^2 with M = L L'.
+    """
+    scale = error.diagonal().max()
+    if not scale > 0:
+        return np.full(len(error), 1 / len(error))
+    factor = np.linalg.cholesky(error / scale + RIDGE * np.eye(len(error)))
+    ones = solve_triangular(factor, np.ones(len(error)), lower=True)
+    shares = nnls(factor.T, ones)[0]
+    return np.asarray(shares / shares.sum())

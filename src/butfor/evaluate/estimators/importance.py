@@ -1,0 +1,54 @@
+"""Estimators that weigh logged episodes by how likely the target makes them.
+
+With w_t = prod_{u <= t} pi(a_u|s_u) / pi_b(a_u|s_u), G the return, c how often each episode
+counts. They are causal if the states hold all that moved both treatment and course, and if the
+behaviour takes every action that the target takes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from butfor.evaluate.estimators.columns import Columns
+from butfor.types import Floats
+
+
+def observed(columns: Columns, weights: Floats) -> Floats:
+    """Mean return of the log, sum_i c_i G_i / sum_i c_i, [B]: the value of the behaviour."""
+    return average(columns.returns, weights, columns.episodes)
+
+
+def importance_sampling(columns: Columns, weights: Floats) -> Floats:
+    """IS: sum_i c_i w_{H-1} G_i / sum_i c_i, [B]."""
+    return average(columns.weighted_return, weights, columns.episodes)
+
+
+def weighted(columns: Columns, weights: Floats) -> Floats:
+    """WIS: sum_i c_i w_{H-1} G_i / sum_i c_i w_{H-1}, [B]; nan where no episode has weight."""
+    total = weights @ columns.ratio[:, -1]
+    return divide(weights @ columns.weighted_return, total, otherwise=np.nan)
+
+
+def per_decision(columns: Columns, weights: Floats) -> Floats:
+    """PDIS: sum_t discount^t sum_i c_i w_t r_t / sum_i c_i, [B]."""
+    return average(columns.earned @ columns.powers, weights, columns.episodes)
+
+
+def per_decision_weighted(columns: Columns, weights: Floats) -> Floats:
+    """PDWIS: sum_t discount^t sum_i c_i w_t r_t / sum_i c_i w_t, [B]; nan as for WIS."""
+    earned = divide(weights @ columns.earned, weights @ columns.ratio, otherwise=np.nan)
+    return earned @ columns.powers
+
+
+def average(values: Floats, weights: Floats, episodes: Floats | None = None) -> Floats:
+    """Weighted mean of a number an episode [n] under each row of weights [B, n], [B].
+
+    Where a value is the sum of several episodes, `episodes` [n] says of how many.
+    """
+    return (weights @ values) / (weights.sum(axis=1) if episodes is None else weights @ episodes)
+
+
+def divide(numerator: Floats, denominator: Floats, *, otherwise: float) -> Floats:
+    """Quotient, and `otherwise` where the denominator is 0."""
+    result = np.full(np.broadcast_shapes(numerator.shape, denominator.shape), otherwise)
+    return np.divide(numerator, denominator, out=result, where=denominator > 0)

@@ -1,0 +1,83 @@
+"""Estimators that let the target act in a model: exactly, by draws, or fitted to the log itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sparse
+from numpy.typing import NDArray
+
+from butfor.evaluate.estimators.columns import Columns
+from butfor.evaluate.estimators.importance import average, divide
+from butfor.evaluate.problem import Problem
+from butfor.models.simulate import walk_model
+from butfor.random import episode_keys
+from butfor.types import Floats
+
+BLOCK = 1 << 21  # numbers that fitted Q evaluation holds for a step at a time
+
+
+def model_based(columns: Columns, weights: Floats) -> Floats:
+    """MB: mean over the first states of the target's value in the model, E[V_H(s_0)], [B]."""
+    return average(columns.value, weights, columns.episodes)
+
+
+def model_sampled(problem: Problem, weights: Floats) -> Floats:
+    """MB by draws: mean return of one trajectory in the model from each first state, [B]."""
+    log = problem.episodes
+    keys = episode_keys(problem.seed, log.id, "model")
+    walk = walk_model(problem.model, problem.target, log.first_state, keys, problem.horizon)
+    return average(walk.reward @ problem.powers, weights)
+
+
+def fitted_q(problem: Problem, weights: Floats) -> Floats:
+    """FQE, tabular: mean over the first states of sum_a pi(a|s) Q_H(s, a), [B].
+
+    Q_h(s, a) is the weighted mean over the logged steps (s, a, r, s') of
+    r + discount sum_a' pi(a'|s') Q_{h-1}(s', a'), with nothing to follow an outcome; 0 for pairs
+    never logged.
+    """
+    log = problem.episodes
+    used = problem.target[log.state, log.action] > 0  # no other pair has a say
+    if not used.any():
+        return np.zeros(len(weights))
+    states, n = log.n_states + 1, len(log)  # with a last one, of value 0, after outcomes
+    reached = log.next_state.astype(np.int64)
+    reached[log.offsets[1:][log.outcome >= 0] - 1] = log.n_states
+    row = log.state.astype(np.int64) * log.n_actions + log.action
+    pair, pair_of = np.unique(row[used], return_inverse=True)
+    step, step_of = np.unique(pair_of * states + reached[used], return_inverse=True)
+    owner, following = np.divmod(step, states)
+    first_step = np.searchsorted(owner, np.arange(len(pair)))
+    episode = np.repeat(np.arange(n), log.lengths)[used]
+    how_often = _sum_table(np.ones(len(episode)), episode, step_of, (n, len(step)))
+    earned = _sum_table(log.reward[used], episode, pair_of, (n, len(pair)))
+    starts = _sum_table(np.ones(n), np.arange(n), log.first_state, (n, states))
+    chosen = _sum_table(
+        problem.target.ravel()[pair],
+        np.arange(len(pair)),
+        pair // log.n_actions,
+        (len(pair), states),
+    )
+    values = np.empty(len(weights))
+    size = max(1, BLOCK // len(step))
+    for start in range(0, len(weights), size):
+        block = weights[start : start + size]
+        count = block @ how_often
+        total = np.add.reduceat(count, first_step, axis=1)
+        gained = divide(block @ earned, total, otherwise=0.0)
+        share = problem.discount * divide(count, total[:, owner], otherwise=0.0)
+        value = np.zeros((len(block), states))
+        for _ in range(problem.horizon):
+            later = np.add.reduceat(share * value[:, following], first_step, axis=1)
+            value = (gained + later) @ chosen
+        values[start : start + size] = (value * (block @ starts)).sum(axis=1)
+    return values / weights.sum(axis=1)
+
+
+def _sum_table(
+    values: Floats, row: NDArray[Any], column: NDArray[Any], shape: tuple[int, int]
+) -> sparse.csr_array:
+    """Sparse table in which values with the same place are added."""
+    return sparse.csr_array((values, (row, column)), shape)

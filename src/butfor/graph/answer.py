@@ -1,0 +1,128 @@
+"""The answer to a query: probabilities, and how exactly they are known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from butfor.checks import check_choice, check_whole
+from butfor.graph.tables import level_code
+from butfor.graph.worlds import (
+    Key,
+    Node,
+    TooManyWorldsError,
+    Worlds,
+    draw_worlds,
+    enumerate_worlds,
+)
+from butfor.log.variables import Variable
+from butfor.types import Floats
+
+MOST_WORLDS = 2_000_000  # partial worlds that enumeration may hold at a time
+METHODS = ("auto", "exact", "sampled")
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """Probabilities of the levels asked for; of an event, one number (`float(answer)`)."""
+
+    variables: tuple[Variable, ...]  # what the axes stand for, none for an event
+    probability: Floats  # [levels of each variable]; [] for an event
+    standard_error: Floats  # of the same shape; 0 if exact, and where no draw or every draw falls
+    exact: bool
+    draws: int  # behind it, 0 if exact
+
+    def __float__(self) -> float:
+        if self.variables:
+            names = ", ".join(repr(variable.name) for variable in self.variables)
+            raise ValueError(
+                f"a distribution of {names} is not one number; name a level: answer[…]"
+            )
+        return float(self.probability)
+
+    def __getitem__(self, levels: Any) -> float:
+        """Return the probability of one level, or of a tuple with a level of each variable."""
+        named = levels if isinstance(levels, tuple) else (levels,)
+        if len(named) != len(self.variables):
+            raise ValueError(f"{levels!r}: give a level of each of {len(self.variables)} variables")
+        pairs = zip(self.variables, named, strict=True)
+        return float(self.probability[tuple(level_code(v, at, "answer") for v, at in pairs)])
+
+    def frame(self) -> pd.DataFrame:
+        """Return a row for each combination of levels: its probability and standard error."""
+        columns = {"probability": np.ravel(self.probability)}
+        columns["standard error"] = np.ravel(self.standard_error)
+        if not self.variables:
+            return pd.DataFrame(columns)
+        levels = [variable.levels for variable in self.variables]
+        names = [variable.name for variable in self.variables]
+        return pd.DataFrame(columns, index=pd.MultiIndex.from_product(levels, names=names))
+
+
+def ask(
+    nodes: Mapping[Key, Node],
+    targets: Sequence[tuple[Variable, Key]],
+    event: Sequence[Any] | None,
+    *,
+    method: str,
+    draws: int,
+    seed: int | np.random.Generator,
+) -> Answer:
+    """Return the distribution of nodes, or the probability that all are at levels of an event.
+
+    `event` has one mask for each target. "auto" enumerates unless that needs more than
+    `MOST_WORLDS` partial worlds, and samples then.
+    """
+    check_choice(method, "method", METHODS)
+    draws = check_whole(draws, "draws", 2, "a number of draws")
+    keys = [key for _, key in targets]
+    cells = math.prod(len(variable.levels) for variable, _ in targets)
+    if event is None and cells > MOST_WORLDS:
+        raise ValueError(
+            f"a joint distribution of {cells:,} cells, more than {MOST_WORLDS:,}; ask for fewer "
+            "variables, or for an event {name: level}"
+        )
+    exact = method != "sampled"
+    if exact:
+        try:
+            worlds = enumerate_worlds(nodes, keys, MOST_WORLDS)
+        except TooManyWorldsError:
+            if method == "exact":
+                raise
+            exact = False
+    if not exact:
+        worlds = draw_worlds(nodes, keys, draws, np.random.default_rng(seed))
+    variables: tuple[Variable, ...] = ()
+    if event is None:
+        variables = tuple(variable for variable, _ in targets)
+        share, error = _shares(worlds, tuple(len(variable.levels) for variable in variables))
+    else:
+        hit = np.ones(len(worlds.weight), dtype=bool)
+        for mask, codes in zip(event, worlds.codes, strict=True):
+            hit &= mask[codes]
+        shares = _shares(Worlds([hit.astype(np.int64)], worlds.weight), (2,))
+        share, error = (np.asarray(values[1]) for values in shares)
+    return Answer(
+        variables=variables,
+        probability=share,
+        standard_error=np.zeros_like(share) if exact else error,
+        exact=exact,
+        draws=0 if exact else draws,
+    )
+
+
+def _shares(worlds: Worlds, shape: tuple[int, ...]) -> tuple[Floats, Floats]:
+    """Weighted shares of cells, and their errors: sqrt(sum w^2 (x - share)^2) / sum w."""
+    cell = np.ravel_multi_index(worlds.codes, shape)
+    size = int(np.prod(shape))
+    total = worlds.weight.sum()
+    share = np.minimum(np.bincount(cell, worlds.weight, size) / total, 1.0)
+    squares = np.bincount(cell, worlds.weight**2, size)
+    # (x - share)^2 is (1 - share)^2 in the cell and share^2 outside of it
+    spread = squares * (1 - share) ** 2 + (squares.sum() - squares) * share**2
+    return share.reshape(shape), (np.sqrt(spread) / total).reshape(shape)

@@ -1,0 +1,185 @@
+"""Was it necessary, was it sufficient: Pearl's probabilities of causation, and effects by group.
+
+In each, `cause` and `alternative` are levels of the same variables, {name: level}; `effect` is
+{name: level, or a list of levels} of one variable; `given` is further evidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+from butfor.graph.answer import Answer, ask
+from butfor.graph.scm import DRAWS, DiscreteSCM
+from butfor.graph.tables import Masks, read_masks
+from butfor.graph.worlds import FACTUAL, twin_nodes
+
+Levels = Mapping[str, Any]
+
+
+def probability_of_necessity(
+    scm: DiscreteSCM,
+    *,
+    cause: Levels,
+    alternative: Levels,
+    effect: Levels,
+    given: Levels | None = None,
+    method: str = "auto",
+    draws: int = DRAWS,
+    seed: int | np.random.Generator = 0,
+) -> Answer:
+    """PN: how probably the effect that was seen would have failed without the cause.
+
+    P(not effect, had it been the alternative | cause, effect, given). With two levels of the
+    effect, Gumbel-Max and no mediator it is max(0, 1 - q / p) in each group, p and q the effect's
+    probabilities under cause and alternative. Causal as `DiscreteSCM.counterfactual` is.
+    """
+    _check(scm, cause, alternative, effect, given)
+    return scm.counterfactual(
+        _not(scm, effect),
+        evidence={**(given or {}), **cause, **effect},
+        do=alternative,
+        method=method,
+        draws=draws,
+        seed=seed,
+    )
+
+
+def probability_of_sufficiency(
+    scm: DiscreteSCM,
+    *,
+    cause: Levels,
+    alternative: Levels,
+    effect: Levels,
+    given: Levels | None = None,
+    method: str = "auto",
+    draws: int = DRAWS,
+    seed: int | np.random.Generator = 0,
+) -> Answer:
+    """PS: how probably the cause would have brought about the effect that was not seen.
+
+    P(effect, had it been the cause | alternative, not effect, given). Causal as
+    `DiscreteSCM.counterfactual` is.
+    """
+    _check(scm, cause, alternative, effect, given)
+    return scm.counterfactual(
+        effect,
+        evidence={**(given or {}), **alternative, **_not(scm, effect)},
+        do=cause,
+        method=method,
+        draws=draws,
+        seed=seed,
+    )
+
+
+def probability_of_necessity_and_sufficiency(
+    scm: DiscreteSCM,
+    *,
+    cause: Levels,
+    alternative: Levels,
+    effect: Levels,
+    given: Levels | None = None,
+    method: str = "auto",
+    draws: int = DRAWS,
+    seed: int | np.random.Generator = 0,
+) -> Answer:
+    """PNS: how probably the effect would follow the cause and not the alternative.
+
+    P(effect under do(cause) and no effect under do(alternative) | given), with `given` from before
+    the cause. Causal as `DiscreteSCM.counterfactual` is.
+    """
+    _check(scm, cause, alternative, effect, given)
+    evidence = _before(scm, cause, given)
+    factual = scm.do(cause)
+    nodes, place = twin_nodes(
+        factual.tables, evidence, factual.do(alternative).tables, scm.mechanisms
+    )
+    ((name, mask),) = read_masks(scm.variables, effect, "effect").items()
+    outcome = scm.variables[name]
+    return ask(
+        nodes,
+        [(outcome, (name, FACTUAL)), (outcome, place[name])],
+        [mask, ~mask],
+        method=method,
+        draws=draws,
+        seed=seed,
+    )
+
+
+def conditional_effect(
+    scm: DiscreteSCM,
+    *,
+    cause: Levels,
+    alternative: Levels,
+    effect: Levels,
+    given: Levels | None = None,
+    method: str = "auto",
+    draws: int = DRAWS,
+    seed: int | np.random.Generator = 0,
+) -> Answer:
+    """CATE: P(effect | given, do(cause)) - P(effect | given, do(alternative)).
+
+    `given` is from before the cause. The answer's `probability` is this difference, from -1 to 1.
+    Causal if the graph has all common causes; mechanisms play no part.
+    """
+    _check(scm, cause, alternative, effect, given)
+    _before(scm, cause, given)
+    generator = np.random.default_rng(seed)  # one after the other, so that draws are independent
+    under, instead = (
+        scm.distribution(
+            effect, evidence=given, do=levels, method=method, draws=draws, seed=generator
+        )
+        for levels in (cause, alternative)
+    )
+    return Answer(
+        variables=(),
+        probability=under.probability - instead.probability,
+        standard_error=np.hypot(under.standard_error, instead.standard_error),
+        exact=under.exact and instead.exact,
+        draws=max(under.draws, instead.draws),
+    )
+
+
+def _check(
+    scm: DiscreteSCM, cause: Levels, alternative: Levels, effect: Levels, given: Levels | None
+) -> None:
+    both = [read_masks(scm.variables, cause, "cause")]
+    both.append(read_masks(scm.variables, alternative, "alternative"))
+    if not cause or set(cause) != set(alternative):
+        raise ValueError(
+            f"cause {dict(cause)} and alternative {dict(alternative)}: give levels of the same "
+            "variables"
+        )
+    if any(mask.sum() > 1 for masks in both for mask in masks.values()):
+        raise ValueError("cause and alternative: give one level a variable, since both are done")
+    if all((both[0][name] == both[1][name]).all() for name in cause):
+        raise ValueError(f"cause and alternative are both {dict(cause)}; give two that differ")
+    if len(effect) != 1 or set(effect) & set(cause):
+        raise ValueError(f"effect {dict(effect)}: give levels of one variable, not of the cause")
+    if read_masks(scm.variables, effect, "effect").popitem()[1].all():
+        raise ValueError(f"effect {dict(effect)} is certain; leave out at least one level")
+    twice = (set(cause) | set(effect)) & set(given or {})
+    if twice:
+        raise ValueError(f"given: {min(twice)!r} is part of cause or effect; leave it out")
+
+
+def _not(scm: DiscreteSCM, effect: Levels) -> dict[str, list[str]]:
+    ((name, mask),) = read_masks(scm.variables, effect, "effect").items()
+    levels = zip(scm.variables[name].levels, mask, strict=True)
+    return {name: [level for level, hit in levels if not hit]}
+
+
+def _before(scm: DiscreteSCM, cause: Levels, given: Levels | None) -> Masks:
+    """Return the evidence if none of it comes after the cause."""
+    evidence = read_masks(scm.variables, given, "given")
+    after = set().union(*(nx.descendants(scm.graph, name) for name in cause))
+    for name in evidence:
+        if name in after:
+            raise ValueError(
+                f"given: {name!r} comes after the cause, which may change it; give what comes "
+                "before, or use counterfactual(...) with it as evidence"
+            )
+    return evidence

@@ -1,0 +1,277 @@
+"""DiscreteSCM: a structural causal model of categorical variables on any acyclic graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+
+from butfor.checks import check_whole
+from butfor.graph.answer import Answer, ask
+from butfor.graph.bif import parse_bif
+from butfor.graph.learn import count_tables
+from butfor.graph.tables import (
+    Table,
+    find_variable,
+    read_intervention,
+    read_levels,
+    read_masks,
+    read_table,
+)
+from butfor.graph.worlds import FACTUAL, Key, Node, draw_worlds, factual_nodes, graph_of, twin_nodes
+from butfor.log.variables import Variable
+from butfor.mechanisms.gumbel_max import GumbelMax
+from butfor.mechanisms.protocol import Mechanism, check_mechanism
+
+Targets = str | Sequence[str] | Mapping[str, Any]  # names, or an event {name: level or levels}
+Mechanisms = Mechanism | Mapping[str, Mechanism] | None
+DRAWS = 100_000
+
+
+@dataclass(frozen=True, eq=False)
+class DiscreteSCM:
+    """Variables, a table for each given its parents, and the mechanism behind each table.
+
+    Each variable has noise of its own, independent of the others': all that is common to two
+    variables is in the graph. Tables alone give distributions and effects of interventions, and
+    these are causal if the graph is; counterfactuals need the mechanisms too, which no data can
+    check. The default, `GumbelMax()`, is the paper's.
+    """
+
+    variables: Mapping[str, Variable]
+    tables: Mapping[str, Table]
+    mechanisms: Mapping[str, Mechanism]
+
+    # ------------------------------------------------------------------------------ construction
+
+    @classmethod
+    def from_tables(
+        cls,
+        levels: Mapping[str, Iterable[Any]],
+        tables: Mapping[str, Any],
+        parents: Mapping[str, Sequence[str]] | None = None,
+        *,
+        mechanisms: Mechanisms = None,
+    ) -> DiscreteSCM:
+        """Make a model by hand.
+
+        Parameters
+        ----------
+        levels : {variable: levels}
+            They become text; elsewhere `1` and `"1"` mean the same level.
+        tables : {variable: table}
+            An array [levels of each parent, levels of the variable], or a mapping
+            {levels of the parents: distribution}, or a function of the parents' levels that
+            returns a level or a distribution.
+        parents : {variable: names}, optional
+            In the order of the table's axes; none for variables left out.
+        mechanisms : Mechanism or {variable: Mechanism}, optional
+            By default `GumbelMax()`.
+        """
+        variables = read_levels(levels)
+        for what, named in (("tables", tables), ("parents", parents or {})):
+            for name in named:
+                find_variable(variables, name, what)
+        read = {}
+        for name, variable in variables.items():
+            if name not in tables:
+                raise ValueError(f"no table for {name!r}; give one for every variable")
+            names = (parents or {}).get(name, ())
+            if isinstance(names, str):
+                raise ValueError(f"parents of {name!r} are {names!r}: give a list of names")
+            found = [find_variable(variables, p, f"parents of {name!r}") for p in names]
+            read[name] = read_table(variable, found, tables[name])
+        _check_acyclic(read, "the graph")
+        return cls(variables, read, _read_mechanisms(variables, mechanisms))
+
+    @classmethod
+    def from_data(
+        cls,
+        frame: pd.DataFrame,
+        graph: nx.DiGraph | Iterable[tuple[str, str]],
+        *,
+        prior: float = 0.0,
+        mechanisms: Mechanisms = None,
+    ) -> DiscreteSCM:
+        """Count a data frame, a row a case.
+
+        Parameters
+        ----------
+        frame
+            A column for each variable of the graph, without gaps; others are ignored. Levels are
+            those of a categorical column, in its order, or the values that occur, sorted.
+        graph : networkx.DiGraph or list of (parent, child)
+            Taken as causal: data cannot check its directions.
+        prior
+            Added to the count of each cell. With 0, combinations of parents that never occur are
+            an error; otherwise their row is uniform.
+        """
+        levels, parents, tables = count_tables(frame, graph, prior)
+        return cls.from_tables(levels, tables, parents, mechanisms=mechanisms)
+
+    @classmethod
+    def from_pgmpy(cls, network: Any, *, mechanisms: Mechanisms = None) -> DiscreteSCM:
+        """Take over a pgmpy Bayesian network with a TabularCPD for each node; arrows as causal."""
+        levels, parents, tables = {}, {}, {}
+        found = {cpd.variable: cpd for cpd in network.get_cpds()}
+        for name in network.nodes():
+            if name not in found:
+                raise ValueError(f"node {name!r} has no CPD; add one to the network")
+            levels[name] = found[name].state_names[name]
+        for name, cpd in found.items():
+            parents[name] = list(cpd.variables)[1:]
+            states = [cpd.state_names[variable] for variable in cpd.variables]
+            table = np.asarray(cpd.get_values()).reshape([len(names) for names in states])
+            for axis, variable in enumerate(cpd.variables):  # each CPD has its own order of states
+                order = [list(states[axis]).index(level) for level in levels[variable]]
+                table = table.take(order, axis=axis)
+            tables[name] = np.moveaxis(table, 0, -1)
+        return cls.from_tables(levels, tables, parents, mechanisms=mechanisms)
+
+    @classmethod
+    def from_bif(cls, path: str | Path, *, mechanisms: Mechanisms = None) -> DiscreteSCM:
+        """Read a network in the Bayesian interchange format (`.bif`); arrows as causal."""
+        levels, parents, tables = parse_bif(Path(path))
+        return cls.from_tables(levels, tables, parents, mechanisms=mechanisms)
+
+    # ----------------------------------------------------------------------------------- queries
+
+    @property
+    def graph(self) -> nx.DiGraph:
+        """The graph, as a new networkx.DiGraph."""
+        return graph_of(self.tables)
+
+    def do(self, interventions: Mapping[str, Any]) -> DiscreteSCM:
+        """Return the model under interventions {variable: what is put in the place of its table}.
+
+        - a level: the variable is set to it;
+        - a table (list, array or mapping) for the same parents;
+        - a function: its parameters are the new parents, it returns a level or a distribution;
+        - a pair ([parents], table or function), for any parents.
+
+        The variable keeps its mechanism and its noise, as the paper's action does under a target
+        policy. So in a counterfactual a replaced table is not drawn anew: the level is the
+        mechanism's counterfactual of the observed one, and rows that did not change give it back.
+        """
+        tables = dict(self.tables)
+        for name, given in interventions.items():
+            find_variable(self.variables, name, "do")
+            tables[name] = read_intervention(self.variables, name, self.tables[name], given)
+        _check_acyclic(tables, "do")
+        return replace(self, tables=tables)
+
+    def sample(
+        self,
+        size: int,
+        seed: int | np.random.Generator,
+        *,
+        do: Mapping[str, Any] | None = None,
+    ) -> pd.DataFrame:
+        """Draw cases, parents before children; a categorical column a variable."""
+        size = check_whole(size, "size", 0, "a number of cases")
+        nodes = factual_nodes(self.do(do or {}).tables, {})
+        codes = draw_worlds(nodes, list(nodes), size, np.random.default_rng(seed)).codes
+        columns = zip(self.variables.values(), codes, strict=True)
+        return pd.DataFrame(
+            {v.name: pd.Categorical.from_codes(code, list(v.levels)) for v, code in columns}
+        )
+
+    def distribution(
+        self,
+        targets: Targets,
+        *,
+        evidence: Mapping[str, Any] | None = None,
+        do: Mapping[str, Any] | None = None,
+        method: str = "auto",
+        draws: int = DRAWS,
+        seed: int | np.random.Generator = 0,
+    ) -> Answer:
+        """P(targets | evidence; do), in one world: what would be seen, or seen after intervening.
+
+        Evidence is on the world after the intervention. Causal if the graph is right and has all
+        common causes; mechanisms play no part.
+
+        Parameters
+        ----------
+        targets
+            A name, names (joint distribution), or an event {name: level, or a list of levels}.
+        evidence : {name: level, or a list of levels}, optional
+        do : {name: intervention}, optional
+            See `do`.
+        method : "auto", "exact" or "sampled"
+            "auto" enumerates while that takes at most 2,000,000 partial worlds at a time, then
+            samples by likelihood weighting: see `exact` and `standard_error` of the answer.
+        draws, seed
+            For sampling.
+        """
+        nodes = factual_nodes(
+            self.do(do or {}).tables, read_masks(self.variables, evidence, "evidence")
+        )
+        place = {name: (name, FACTUAL) for name in self.variables}
+        return self._ask(nodes, place, targets, method, draws, seed)
+
+    def counterfactual(
+        self,
+        targets: Targets,
+        *,
+        evidence: Mapping[str, Any],
+        do: Mapping[str, Any],
+        method: str = "auto",
+        draws: int = DRAWS,
+        seed: int | np.random.Generator = 0,
+    ) -> Answer:
+        """P(targets, had `do` been done | the evidence seen without it).
+
+        Abduction: the factual worlds that fit the evidence. Action: the tables under `do`.
+        Prediction: each variable given its factual level and parents, by its mechanism; where the
+        table and the levels of the parents are the factual ones, so is the level.
+
+        Causal if the graph has all common causes and each variable comes about by its mechanism;
+        the latter is a choice, not a finding. Parameters are those of `distribution`; evidence is
+        on the factual world, on any of the variables.
+        """
+        abduction = read_masks(self.variables, evidence, "evidence")
+        action = self.do(do).tables
+        nodes, place = twin_nodes(self.tables, abduction, action, self.mechanisms)
+        return self._ask(nodes, place, targets, method, draws, seed)
+
+    def _ask(
+        self,
+        nodes: Mapping[Key, Node],
+        place: Mapping[str, Key],
+        targets: Targets,
+        method: str,
+        draws: int,
+        seed: int | np.random.Generator,
+    ) -> Answer:
+        event = None
+        if isinstance(targets, Mapping):
+            event = list(read_masks(self.variables, targets, "targets").values())
+        names = [targets] if isinstance(targets, str) else list(dict.fromkeys(targets))
+        if not names:
+            raise ValueError("targets: none given; name at least one variable")
+        found = [find_variable(self.variables, name, "targets") for name in names]
+        pairs = [(variable, place[variable.name]) for variable in found]
+        return ask(nodes, pairs, event, method=method, draws=draws, seed=seed)
+
+
+def _check_acyclic(tables: Mapping[str, Table], what: str) -> None:
+    graph = graph_of(tables)
+    if not nx.is_directed_acyclic_graph(graph):
+        path = [edge[0] for edge in nx.find_cycle(graph)]
+        circle = " → ".join(map(repr, [*path, path[0]]))
+        raise ValueError(f"{what} makes a cycle: {circle}; remove one of these arrows")
+
+
+def _read_mechanisms(variables: Mapping[str, Variable], given: Mechanisms) -> dict[str, Mechanism]:
+    if isinstance(given, Mapping):
+        for name in given:
+            find_variable(variables, name, "mechanisms")
+        return {name: check_mechanism(given.get(name, GumbelMax())) for name in variables}
+    chosen = check_mechanism(GumbelMax() if given is None else given)
+    return dict.fromkeys(variables, chosen)

@@ -1,0 +1,237 @@
+"""Tables of a discrete SCM: levels by name, conditional probabilities, evidence, interventions."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor.checks import check_distributions
+from butfor.log.variables import Variable, check_distinct
+from butfor.types import Floats
+
+MOST_CELLS = 10_000_000  # numbers that one table may hold; more is refused before it is made
+SAME_ROW = 1e-12  # a replaced row this close to the old one, relative, is the old one
+
+Masks = dict[str, NDArray[np.bool_]]  # variable: [levels] those that the evidence allows
+
+
+class Table(NamedTuple):
+    """Probabilities of a variable's levels given those of its parents."""
+
+    parents: tuple[str, ...]
+    probability: Floats  # [levels of each parent, levels of the variable]
+
+
+def read_levels(levels: Mapping[str, Iterable[Any]]) -> dict[str, Variable]:
+    """Return variables by name; levels become text."""
+    if not levels:
+        raise ValueError("no variables: an SCM needs at least one, with its levels")
+    variables = {}
+    for name, given in levels.items():
+        if not isinstance(name, str):
+            raise ValueError(f"variable {name!r}: give its name as text")
+        if isinstance(given, str):
+            raise ValueError(f"levels of {name!r} are {given!r}: give a list of levels")
+        texts = tuple(str(level) for level in given)
+        if not texts:
+            raise ValueError(f"{name!r} has no levels; give at least one")
+        check_distinct(texts, f"levels of {name!r}")
+        variables[name] = Variable(name, texts)
+    return variables
+
+
+def find_variable(variables: Mapping[str, Variable], name: Any, where: str) -> Variable:
+    """Return the variable of this name."""
+    if name not in variables:
+        known = ", ".join(map(repr, variables))
+        raise ValueError(f"{where}: there is no variable {name!r}; there are {known}")
+    return variables[name]
+
+
+def level_code(variable: Variable, level: Any, where: str) -> int:
+    """Return the position of a level, compared as text."""
+    if str(level) not in variable.levels:
+        known = ", ".join(map(repr, variable.levels))
+        raise ValueError(f"{where}: {variable.name!r} has no level {level!r}; it has {known}")
+    return variable.levels.index(str(level))
+
+
+def read_masks(
+    variables: Mapping[str, Variable], given: Mapping[str, Any] | None, where: str
+) -> Masks:
+    """Return which levels are allowed; a value is a level, or a collection of several."""
+    masks: Masks = {}
+    for name, value in (given or {}).items():
+        variable = find_variable(variables, name, where)
+        several = isinstance(value, Iterable) and not isinstance(value, str)
+        mask = np.zeros(len(variable.levels), dtype=bool)
+        mask[[level_code(variable, level, where) for level in (value if several else [value])]] = 1
+        if not mask.any():
+            raise ValueError(f"{where}: no level of {name!r} is allowed; give at least one")
+        masks[name] = mask
+    return masks
+
+
+def read_table(variable: Variable, parents: Sequence[Variable], given: Any) -> Table:
+    """Check a table given as an array, as a mapping or as a function of the parents' levels.
+
+    A mapping has the parents' levels as keys (a tuple, or one level for one parent; none without
+    parents) and distributions as values; a function is called with the levels, in order.
+    A distribution is a list of numbers or a mapping {level: probability}, in which others are 0.
+    """
+    names = tuple(parent.name for parent in parents)
+    check_distinct(names, f"parents of {variable.name!r}")
+    if variable.name in names:
+        raise ValueError(f"{variable.name!r} is its own parent; leave it out")
+    shape = (*(len(parent.levels) for parent in parents), len(variable.levels))
+    if math.prod(shape) > MOST_CELLS:
+        raise ValueError(
+            f"the table of {variable.name!r} given {', '.join(map(repr, names))} would have "
+            f"{math.prod(shape):,} cells, more than {MOST_CELLS:,}; give it fewer parents"
+        )
+    if callable(given):
+        given = {levels: given(*levels) for levels in _configurations(parents)}
+        return Table(names, _from_mapping(variable, parents, given, shape, decides=True))
+    if isinstance(given, Mapping):
+        keyed = given if parents else {(): given.get((), given)}
+        return Table(names, _from_mapping(variable, parents, keyed, shape, decides=False))
+    try:
+        array = np.array(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"the table of {variable.name!r} is not an array of numbers; expected shape {shape}"
+        ) from None
+    return Table(names, _check_array(variable, names, array, shape))
+
+
+def read_intervention(
+    variables: Mapping[str, Variable], name: str, old: Table, given: Any
+) -> Table:
+    """Return the table that an intervention puts in the place of the old one.
+
+    `given` is a level; a table for the old parents; a function whose parameters are its parents;
+    or a pair (parents, table or function).
+    """
+    variable = find_variable(variables, name, "do")
+    parents: Sequence[str] = old.parents
+    if isinstance(given, tuple):
+        if len(given) != 2 or isinstance(given[0], str) or not isinstance(given[0], Iterable):
+            raise ValueError(f"do {name!r}: {given!r} is not a pair ([parents], table)")
+        parents, given = tuple(given[0]), given[1]
+    elif callable(given):
+        parents = _parameters(name, given)
+        given = _by_position(given, parents)
+    elif not isinstance(given, Mapping | list | np.ndarray):
+        row = np.zeros(len(variable.levels))
+        row[level_code(variable, given, "do")] = 1.0
+        parents, given = (), row
+    found = [find_variable(variables, parent, f"do {name!r}, parents") for parent in parents]
+    return _keep_equal_rows(read_table(variable, found, given), old)
+
+
+def _keep_equal_rows(new: Table, old: Table) -> Table:
+    """Return the old table where nothing changed, so that consistency sees it."""
+    if set(new.parents) != set(old.parents):
+        return new
+    axes = [new.parents.index(parent) for parent in old.parents]
+    probability = new.probability.transpose(*axes, len(axes))
+    apart = np.abs(probability - old.probability) > SAME_ROW * old.probability
+    equal = np.asarray(~apart.any(axis=-1))
+    if equal.all():
+        return old
+    probability = np.where(equal[..., None], old.probability, probability)
+    probability.setflags(write=False)
+    return Table(old.parents, probability)
+
+
+def _parameters(name: str, function: Callable[..., Any]) -> tuple[str, ...]:
+    """Names of a function's parameters that have no default."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"do {name!r}: no parameters can be read off {function!r}; give ([parents], function)"
+        ) from None
+    plain = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    for parameter in parameters:
+        if parameter.kind not in plain:
+            raise ValueError(
+                f"do {name!r}: parameter '{parameter}' names no parent; give ([parents], function)"
+            )
+    return tuple(p.name for p in parameters if p.default is inspect.Parameter.empty)
+
+
+def _by_position(function: Callable[..., Any], names: Sequence[str]) -> Callable[..., Any]:
+    return lambda *levels: function(**dict(zip(names, levels, strict=True)))
+
+
+def _configurations(parents: Sequence[Variable]) -> Iterable[tuple[str, ...]]:
+    return itertools.product(*(parent.levels for parent in parents))
+
+
+def _from_mapping(
+    variable: Variable,
+    parents: Sequence[Variable],
+    given: Mapping[Any, Any],
+    shape: tuple[int, ...],
+    *,
+    decides: bool,
+) -> Floats:
+    """Fill a table row by row; where a function `decides`, a row may be a level."""
+    where = f"table of {variable.name!r}"
+    array = np.full(shape, np.nan)
+    for key, row in given.items():
+        levels = key if isinstance(key, tuple) else (key,)
+        if len(levels) != len(parents):
+            raise ValueError(
+                f"{where}: key {key!r}; give a level of each of its {len(parents)} parents"
+            )
+        at = tuple(level_code(p, v, where) for p, v in zip(parents, levels, strict=True))
+        array[at] = _read_row(variable, row, where, decides=decides)
+    missing = np.isnan(array).any(axis=-1)
+    if missing.any():
+        at = np.argwhere(missing)[0].tolist()
+        shown = tuple(parent.levels[code] for parent, code in zip(parents, at, strict=True))
+        raise ValueError(f"{where}: no row for {shown}; add it")
+    return _check_array(variable, [parent.name for parent in parents], array, shape)
+
+
+def _read_row(variable: Variable, row: Any, where: str, *, decides: bool) -> Floats:
+    result = np.zeros(len(variable.levels))
+    if isinstance(row, Mapping):
+        at = [level_code(variable, level, where) for level in row]
+        result[at] = _numbers(list(row.values()), len(at), where)
+    elif decides and not isinstance(row, list | tuple | np.ndarray):
+        result[level_code(variable, row, where)] = 1.0
+    else:
+        result[:] = _numbers(row, len(result), where)
+    return result
+
+
+def _numbers(row: Any, count: int, where: str) -> Floats:
+    try:
+        array = np.array(row, dtype=np.float64)
+    except (TypeError, ValueError):
+        array = np.empty(0)
+    if array.shape != (count,):
+        raise ValueError(f"{where}: row {row!r}; give {count} probabilities, one a level")
+    return array
+
+
+def _check_array(
+    variable: Variable, parents: Sequence[str], array: Floats, shape: tuple[int, ...]
+) -> Floats:
+    if array.shape != shape:
+        axes = ", ".join(f"levels of {name!r}" for name in (*parents, variable.name))
+        raise ValueError(
+            f"the table of {variable.name!r} has shape {array.shape}, expected {shape}: {axes}"
+        )
+    checked = check_distributions(array, f"table of {variable.name!r}", tuple(parents))
+    checked.setflags(write=False)
+    return checked

@@ -1,0 +1,303 @@
+"""The factual and the counterfactual world as one network, enumerated or sampled.
+
+A node is a variable in one world. A counterfactual node has as parents its counterfactual parents,
+its factual twin and that one's parents; its row is the mechanism's. So abduction (conditioning the
+factual nodes on evidence) and prediction (pushing probabilities through) are one pass.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor.graph.tables import Masks, Table
+from butfor.mechanisms.protocol import Mechanism, counterfactual_rows
+from butfor.types import Floats
+
+FACTUAL, COUNTERFACTUAL = 0, 1
+Key = tuple[str, int]  # variable, world
+Columns = dict[Key, NDArray[np.int64]]  # level codes, one a partial world
+Rows = Callable[[Columns, int], Floats]  # of so many partial worlds: [worlds, levels]
+
+
+class Node(NamedTuple):
+    """One variable in one world."""
+
+    parents: tuple[Key, ...]
+    levels: int
+    rows: Rows
+    allowed: NDArray[np.bool_] | None = None  # [levels] by the evidence, None without any
+
+
+class Worlds(NamedTuple):
+    """Weighted combinations of the levels of some nodes."""
+
+    codes: list[NDArray[np.int64]]  # one [worlds] for each node asked for
+    weight: Floats  # [worlds]
+
+
+class Step(NamedTuple):
+    """One node to add, and the nodes that nobody needs afterwards."""
+
+    key: Key
+    done: tuple[Key, ...]
+
+
+class TooManyWorldsError(ValueError):
+    """Enumeration would hold more partial worlds than it may."""
+
+
+def graph_of(tables: Mapping[str, Table]) -> nx.DiGraph:
+    """Return the graph that the parents of tables make."""
+    graph = nx.DiGraph()
+    graph.add_nodes_from(tables)
+    graph.add_edges_from((parent, name) for name, t in tables.items() for parent in t.parents)
+    return graph
+
+
+# ------------------------------------------------------------------------------------- networks
+
+
+def factual_nodes(tables: Mapping[str, Table], evidence: Masks) -> dict[Key, Node]:
+    """Return one world, with its evidence."""
+    return {
+        (name, FACTUAL): _plain_node(
+            table, [(p, FACTUAL) for p in table.parents], evidence.get(name)
+        )
+        for name, table in tables.items()
+    }
+
+
+def twin_nodes(
+    tables: Mapping[str, Table],
+    evidence: Masks,
+    action: Mapping[str, Table],
+    mechanisms: Mapping[str, Mechanism],
+) -> tuple[dict[Key, Node], dict[str, Key]]:
+    """Return both worlds, and the node that stands for each variable in the counterfactual one.
+
+    A variable that no change reaches is itself in both worlds: one node.
+    """
+    nodes = factual_nodes(tables, evidence)
+    after = graph_of(action)
+    changed = [name for name in tables if action[name] is not tables[name]]
+    reached = set(changed).union(*(nx.descendants(after, name) for name in changed))
+    place = {name: (name, COUNTERFACTUAL if name in reached else FACTUAL) for name in tables}
+    for name in (name for name in tables if name in reached):
+        parents = [place[parent] for parent in action[name].parents]
+        if _decides(action[name]):
+            nodes[place[name]] = _plain_node(action[name], parents, None)
+        else:
+            nodes[place[name]] = _twin_node(
+                name, tables[name], action[name], parents, mechanisms[name]
+            )
+    return nodes, place
+
+
+def _decides(table: Table) -> bool:
+    """Whether the levels of the parents leave nothing to chance."""
+    return bool((table.probability.max(axis=-1) == 1.0).all())
+
+
+def _plain_node(table: Table, parents: Sequence[Key], allowed: NDArray[np.bool_] | None) -> Node:
+    *shape, levels = table.probability.shape
+    flat = table.probability.reshape(-1, levels)
+
+    def rows(columns: Columns, count: int) -> Floats:
+        return flat[_index(columns, parents, shape, count)]
+
+    return Node(tuple(parents), levels, rows, allowed)
+
+
+def _twin_node(
+    name: str, table: Table, action: Table, parents: Sequence[Key], mechanism: Mechanism
+) -> Node:
+    """P(counterfactual level | factual parents and level, counterfactual parents).
+
+    Consistency comes first: same parents with the same levels and an unchanged row give the factual
+    level, whatever the mechanism.
+    """
+    own = (name, FACTUAL)
+    before = [(parent, FACTUAL) for parent in table.parents]
+    *shape, levels = table.probability.shape
+    *other_shape, _ = action.probability.shape
+    factual = table.probability.reshape(-1, levels)
+    counterfactual = action.probability.reshape(-1, levels)
+    comparable = table.parents == action.parents
+
+    def rows(columns: Columns, count: int) -> Floats:
+        p_at = _index(columns, before, shape, count)
+        q_at = _index(columns, parents, other_shape, count)
+        cases, case = np.unique(
+            (p_at * levels + columns[own]) * len(counterfactual) + q_at, return_inverse=True
+        )
+        rest, q_at = np.divmod(cases, len(counterfactual))
+        p_at, observed = np.divmod(rest, levels)
+        p, q = factual[p_at], counterfactual[q_at]
+        same = (p_at == q_at) & (p == q).all(axis=1) & comparable
+        result = np.zeros((len(cases), levels))
+        result[same, observed[same]] = 1.0
+        if not same.all():
+            result[~same] = counterfactual_rows(mechanism, p[~same], q[~same], observed[~same])
+        return result[case]
+
+    return Node((*before, own, *parents), levels, rows)
+
+
+def _index(
+    columns: Columns, keys: Sequence[Key], shape: Sequence[int], count: int
+) -> NDArray[np.int64]:
+    index = np.zeros(count, dtype=np.int64)
+    for key, levels in zip(keys, shape, strict=True):
+        index = index * levels + columns[key]
+    return index
+
+
+# ---------------------------------------------------------------------------------- computation
+
+
+def enumerate_worlds(nodes: Mapping[Key, Node], targets: Sequence[Key], most: int) -> Worlds:
+    """Return every combination of the targets' levels with its weight, exactly.
+
+    Nodes are added one by one; partial worlds that agree in all that is still needed are merged.
+    """
+    columns: Columns = {}
+    weight = np.ones(1)
+    for key, done in plan(nodes, targets):
+        node = nodes[key]
+        if len(weight) * node.levels > most:
+            raise TooManyWorldsError(
+                f"more than {most:,} partial worlds at {key[0]!r}; use method='sampled', or give "
+                "more evidence"
+            )
+        rows = node.rows(columns, len(weight))
+        if node.allowed is not None:
+            rows = rows * node.allowed
+        world, level = np.nonzero(rows)
+        weight = _scaled(
+            weight[world] * rows[world, level],
+            f"the evidence has probability 0: no world is left at {key[0]!r}",
+        )
+        columns = {other: codes[world] for other, codes in columns.items()} | {key: level}
+        columns, weight = _merge(nodes, columns, weight, done)
+    return Worlds([columns[key] for key in targets], weight)
+
+
+def draw_worlds(
+    nodes: Mapping[Key, Node], targets: Sequence[Key], draws: int, generator: np.random.Generator
+) -> Worlds:
+    """Return draws of the targets by likelihood weighting; those of weight 0 are left out.
+
+    A node with evidence is drawn among its allowed levels and weighs what these had together.
+    """
+    columns: Columns = {}
+    weight = np.ones(draws)
+    for key, done in plan(nodes, targets):
+        node = nodes[key]
+        rows = node.rows(columns, len(weight))
+        uniform = generator.random(len(weight))
+        if node.allowed is not None:
+            rows = rows * node.allowed
+            weight = weight * rows.sum(axis=1)
+            kept = weight > 0
+            weight = _scaled(
+                weight[kept],
+                f"none of {draws:,} draws fits the evidence at {key[0]!r}: raise draws, or use "
+                "method='exact'",
+            )
+            rows, uniform = rows[kept], uniform[kept]
+            columns = {other: codes[kept] for other, codes in columns.items()}
+        columns[key] = _draw(rows, uniform)
+        for other in done:
+            del columns[other]
+    return Worlds([columns[key] for key in targets], weight)
+
+
+def plan(nodes: Mapping[Key, Node], targets: Iterable[Key]) -> list[Step]:
+    """Order the nodes that matter, parents first, so that few need to be kept at a time.
+
+    Only targets, evidence and their ancestors matter. Greedy: next comes the node after which the
+    levels of all that is kept have the fewest combinations; among equals the one nearest to the
+    roots of the graph, so that both worlds of a variable stay together.
+    """
+    graph = nx.DiGraph()
+    graph.add_nodes_from(nodes)
+    graph.add_edges_from((parent, key) for key, node in nodes.items() for parent in node.parents)
+    wanted = set(targets)
+    roots = wanted | {key for key, node in nodes.items() if node.allowed is not None}
+    matter = roots.union(*(nx.ancestors(graph, key) for key in roots))
+    children = {key: set(graph.successors(key)) & matter for key in matter}
+    parents = {key: set(nodes[key].parents) for key in matter}
+    size = {key: math.log(_free_levels(nodes[key])) for key in matter}
+    depth = _depths(graph)
+    waiting = sorted((key for key in nodes if key in matter), key=lambda key: depth[key[0]])
+
+    def finished(key: Key) -> tuple[Key, ...]:
+        over = [p for p in parents[key] if p not in wanted and children[p] == {key}]
+        return tuple(over) if children[key] or key in wanted else (*over, key)
+
+    def growth(key: Key) -> float:
+        return round(size[key] - math.fsum(size[other] for other in finished(key)), 9)
+
+    steps: list[Step] = []
+    added: set[Key] = set()
+    while waiting:
+        key = min((key for key in waiting if parents[key] <= added), key=growth)
+        steps.append(Step(key, finished(key)))
+        added.add(key)
+        waiting.remove(key)
+        for parent in parents[key]:
+            children[parent].discard(key)
+    return steps
+
+
+def _depths(graph: nx.DiGraph) -> dict[str, int]:
+    """How many generations of the factual world come before each variable."""
+    factual = graph.subgraph([key for key in graph if key[1] == FACTUAL])
+    generations = enumerate(nx.topological_generations(factual))
+    return {key[0]: depth for depth, generation in generations for key in generation}
+
+
+def _free_levels(node: Node) -> int:
+    """How many levels the node can have at most, as far as that is known at once."""
+    possible = np.ones(node.levels, dtype=bool) if node.parents else node.rows({}, 1)[0] > 0
+    return max(int((possible if node.allowed is None else possible & node.allowed).sum()), 1)
+
+
+def _scaled(weight: Floats, problem: str) -> Floats:
+    """Weights relative to the largest, so that much evidence does not underflow."""
+    if not weight.any():
+        raise ValueError(f"{problem}; see whether its levels can occur together in the model")
+    return weight / weight.max()
+
+
+def _merge(
+    nodes: Mapping[Key, Node], columns: Columns, weight: Floats, done: Sequence[Key]
+) -> tuple[Columns, Floats]:
+    """Drop finished nodes and add up the weights of worlds that are now the same."""
+    if not done:
+        return columns, weight
+    columns = {key: codes for key, codes in columns.items() if key not in done}
+    combination, combinations = np.zeros(len(weight), dtype=np.int64), 1
+    for key, codes in columns.items():
+        if combinations > 2**62 // nodes[key].levels:
+            values, combination = np.unique(combination, return_inverse=True)
+            combinations = len(values)
+        combination = combination * nodes[key].levels + codes
+        combinations *= nodes[key].levels
+    _, first, merged = np.unique(combination, return_index=True, return_inverse=True)
+    kept = {key: codes[first] for key, codes in columns.items()}
+    return kept, np.bincount(merged, weights=weight).astype(np.float64)
+
+
+def _draw(rows: Floats, uniform: Floats) -> NDArray[np.int64]:
+    """Draw a level for each row, which need not sum to one, by inverting its distribution."""
+    below = rows.cumsum(axis=1)
+    total = below[:, -1:]
+    drawn = (below <= uniform[:, None] * total).sum(axis=1)
+    return np.minimum(drawn, (below < total).sum(axis=1))  # rounding cannot reach past the last

@@ -1,0 +1,270 @@
+"""Pairs of hidden state and memory that a target can be in, and what the model makes of them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sparse
+from numpy.typing import NDArray
+
+from butfor import kernels
+from butfor.checks import check_discount, check_horizon
+from butfor.hidden.model import TabularPOMDP, as_rows, check_pomdp
+from butfor.hidden.policies import (
+    BeliefPolicy,
+    FiniteController,
+    LatentPolicy,
+    Policy,
+    check_hidden_policy,
+)
+from butfor.models.mdp import total_by
+from butfor.types import Floats, Integers
+
+MOST_NUMBERS = 30_000_000  # in one table; more is refused before it is made
+
+
+def make_cells(
+    model: TabularPOMDP, policy: Floats | FiniteController | LatentPolicy | BeliefPolicy
+) -> kernels.Target:
+    """Number the pairs of hidden state and memory that a target can be in."""
+    going = np.flatnonzero(model.outcome < 0)
+    none = np.zeros((1, 1, 1), np.int32)
+    if isinstance(policy, LatentPolicy):
+        state, node = going, np.zeros(len(going), np.int64)
+        return _target(model, policy_rows(policy.table), kernels.FULL, state, node, state, 1, none)
+    if isinstance(policy, FiniteController):
+        nodes = policy.n_nodes
+        state, node = np.repeat(going, nodes), np.tile(np.arange(nodes), len(going))
+        rows = policy_rows(policy.action)
+        return _target(
+            model,
+            rows,
+            kernels.MEMORY,
+            state,
+            node,
+            node,
+            nodes,
+            policy.following,
+            policy.first,
+        )
+    if isinstance(policy, BeliefPolicy):  # its rows are asked for, draw by draw
+        policy = np.full((model.n_observations, model.n_actions), 1.0 / model.n_actions)
+    shown = model.emission[going].tocoo()
+    state, node = going[shown.row], shown.col
+    return _target(
+        model, policy_rows(policy), kernels.LAST, state, node, node, model.n_observations, none
+    )
+
+
+def _target(
+    model: TabularPOMDP,
+    rows: kernels.Rows,
+    kind: int,
+    state: NDArray[Any],
+    node: NDArray[Any],
+    row: NDArray[Any],
+    nodes: int,
+    following: Integers,
+    first: Integers | None = None,
+) -> kernels.Target:
+    _check_size(model.n_states * nodes, "pairs of hidden state and memory")
+    _check_size(len(state) * int(np.diff(model.arrays.showing.start).max()), "pairs of both worlds")
+    cell = np.full((model.n_states, nodes), -1, np.int32)
+    cell[state, node] = np.arange(len(state))
+    begins = np.arange(model.n_observations, dtype=np.int32) if first is None else first
+    target = kernels.Target(
+        rows=rows,
+        kind=kind,
+        state=state.astype(np.int32),
+        node=node.astype(np.int32),
+        row=row.astype(np.int32),
+        cell=cell,
+        first=begins,
+        following=np.ascontiguousarray(following),
+        choice=np.empty(0, np.int64),
+        group=np.empty(0, np.int64),
+        moves=rows,
+        earned=np.empty(0),
+        absolute=np.empty(0),
+        ended=np.empty((0, 0)),
+    )
+    target = target._replace(**_choices(model, target))
+    return target._replace(**_group_sums(model, target))
+
+
+class Moves(NamedTuple):
+    """All moves of the model alone: of which group, by which entry, to which cell.
+
+    A group is what a cell and one of its actions have in common: the hidden state and the action,
+    and where the target remembers more than what it sees, its node. An entry comes once for each
+    observation that it may show; the cell after an end does not matter and is 0.
+    """
+
+    group: NDArray[np.int64]
+    entry: NDArray[np.int64]
+    cell: NDArray[np.int32]
+    chance: Floats  # of what is shown
+
+
+def find_moves(model: TabularPOMDP, target: kernels.Target) -> Moves:
+    """List all moves of the model alone."""
+    state, action, node = _groups(model, target)
+    dynamics, emission = model.dynamics, model.arrays.emission
+    row = state * model.n_actions + action
+    group, entry = expand(dynamics.start, row)
+    reached = dynamics.next_state[entry]
+    over = model.outcome[reached] >= 0
+    if target.kind == kernels.FULL:
+        return Moves(group, entry, np.where(over, 0, target.cell[reached, 0]), np.ones(len(entry)))
+    ended, going = np.flatnonzero(over), np.flatnonzero(~over)
+    _check_size(int(np.diff(emission.start)[reached[going]].sum()), "moves")
+    which, shown = expand(emission.start, reached[going])
+    going = going[which]
+    after = emission.label[shown]
+    if target.kind == kernels.MEMORY:
+        after = target.following[node[group[going]], action[group[going]], after]
+    both = np.concatenate([ended, going])
+    return Moves(
+        group[both],
+        entry[both],
+        np.concatenate([np.zeros(len(ended), np.int32), target.cell[reached[going], after]]),
+        np.concatenate([np.ones(len(ended)), emission.probability[shown]]),
+    )
+
+
+def _groups(
+    model: TabularPOMDP, target: kernels.Target
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Hidden state, action and node of each group."""
+    count = int(target.group.max()) + 1
+    state, action, node = np.zeros((3, count), np.int64)
+    cell, taken = expand(target.rows.start, target.row)
+    state[target.group] = target.state[cell]
+    action[target.group] = target.rows.label[taken]
+    node[target.group] = target.node[cell]
+    return state, action, node
+
+
+def _choices(model: TabularPOMDP, target: kernels.Target) -> dict[str, Any]:
+    """Number the choices, a cell and one of its actions, and group those that lead to the same."""
+    size = np.diff(target.rows.start)[target.row]
+    cell, taken = expand(target.rows.start, target.row)
+    action = target.rows.label[taken]
+    group = np.arange(len(cell))
+    if target.kind != kernels.MEMORY:
+        key = target.state[cell].astype(np.int64) * model.n_actions + action
+        group = np.unique(key, return_inverse=True)[1]
+    return {"choice": np.cumsum(size) - size, "group": group.astype(np.int64)}
+
+
+def _group_sums(model: TabularPOMDP, target: kernels.Target) -> dict[str, Any]:
+    """What the model alone makes of each group."""
+    dynamics = model.dynamics
+    count = int(target.group.max()) + 1
+    found = find_moves(model, target)
+    share = dynamics.probability[found.entry] * found.chance
+    reward = dynamics.reward[found.entry]
+    end = model.outcome[dynamics.next_state[found.entry]]
+    over = end >= 0
+    ended = np.zeros((count, len(model.outcomes)))
+    np.add.at(ended, (found.group[over], end[over]), share[over])
+    moves = sparse.csr_array(
+        (share[~over], (found.group[~over], found.cell[~over])),
+        shape=(count, len(target.state)),
+    )
+    moves.sum_duplicates()
+    return {
+        "moves": as_rows(moves),
+        "earned": total_by(found.group, share * reward, count),
+        "absolute": total_by(found.group, share * np.abs(reward), count),
+        "ended": ended,
+    }
+
+
+def _check_size(numbers: int, what: str) -> None:
+    if numbers > MOST_NUMBERS:
+        raise ValueError(
+            f"the model and this target have {numbers:,} {what}, more than {MOST_NUMBERS:,}; use "
+            "fewer observations or nodes of memory"
+        )
+
+
+def cell_tables(target: kernels.Target, horizon: int, discount: float) -> tuple[Floats, Floats]:
+    """What the model alone gives by steps left and cell.
+
+    Returns the expected return [H + 1, C] and the probability of each outcome [H + 1, C, O + 1],
+    the last column being that of none.
+    """
+    check_discount(discount)
+    cells, groups = len(target.state), len(target.earned)
+    cell, taken = expand(target.rows.start, target.row)
+    average = sparse.csr_array(
+        (target.rows.probability[taken], (cell, target.group)), shape=(cells, groups)
+    )
+    moves = as_matrix(target.moves, cells)
+    gained = np.column_stack([target.earned, target.ended, np.zeros(groups)])
+    kept = np.array([discount] + [1.0] * (gained.shape[1] - 1))
+    tables = np.zeros((horizon + 1, cells, gained.shape[1]))
+    tables[0, :, -1] = 1.0  # with no step left there is no outcome
+    for left in range(1, horizon + 1):
+        tables[left] = average @ (gained + kept * (moves @ tables[left - 1]))
+    return np.ascontiguousarray(tables[:, :, 0]), np.ascontiguousarray(tables[:, :, 1:])
+
+
+def pomdp_value(
+    model: TabularPOMDP, policy: Policy, *, horizon: int, discount: float = 1.0
+) -> float:
+    """Expected return of a policy by the model alone, over `horizon` steps."""
+    check_pomdp(model)
+    chosen = check_hidden_policy(
+        policy, model.n_states, model.n_observations, model.n_actions, "policy"
+    )
+    refuse_beliefs(chosen, "pomdp_value")
+    target = make_cells(model, chosen)
+    values, _ = cell_tables(target, check_horizon(horizon), discount)
+    return float(first_cells(model, target) @ values[-1])
+
+
+def refuse_beliefs(policy: object, what: str) -> None:
+    """Refuse a policy on beliefs where something is worked out over all of its memory."""
+    if isinstance(policy, BeliefPolicy):
+        raise ValueError(
+            f"{what}: the memory of a policy on beliefs has no end, so that only "
+            "counterfactual_outcomes, sample_counterfactuals and simulate_pomdp take one, by "
+            "draws; give a FiniteController"
+        )
+
+
+def first_cells(model: TabularPOMDP, target: kernels.Target) -> Floats:
+    """Probability of each cell at the start, by the model alone, [C]."""
+    mass = np.zeros(len(target.state))
+    if target.kind == kernels.FULL:
+        state = np.flatnonzero(model.initial)
+        mass[target.cell[state, 0]] = model.initial[state]
+        return mass
+    shown = model.emission.tocoo()
+    begins = model.initial[shown.row] > 0
+    state, seen = shown.row[begins], shown.col[begins]
+    share = model.initial[state] * shown.data[begins]
+    np.add.at(mass, target.cell[state, target.first[seen]], share)
+    return mass
+
+
+def policy_rows(policy: Floats) -> kernels.Rows:
+    """Return a policy [R, A] as sparse rows."""
+    return as_rows(sparse.csr_array(policy))
+
+
+def as_matrix(rows: kernels.Rows, columns: int) -> sparse.csr_array:
+    """Return rows of kernels as a sparse matrix."""
+    entries = (rows.probability, rows.label, rows.start)
+    return sparse.csr_array(entries, shape=(len(rows.start) - 1, columns))
+
+
+def expand(start: NDArray[np.int64], row: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """List the entries of rows: for each entry, which of the rows it is of, and its place."""
+    size = np.diff(start)[row]
+    which = np.repeat(np.arange(len(row)), size)
+    first = np.cumsum(size) - size
+    return which, start[row][which] + np.arange(len(which)) - first[which]

@@ -1,0 +1,286 @@
+"""Counterfactuals with a hidden state: exact pair chains, and draws for policies on beliefs."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor import kernels
+from butfor.checks import check_discount
+from butfor.hidden.beliefs import first_beliefs, next_beliefs
+from butfor.hidden.cells import cell_tables, refuse_beliefs
+from butfor.hidden.latent import trace_posterior
+from butfor.hidden.policies import BeliefPolicy, FiniteController, LatentPolicy, Policy
+from butfor.hidden.task import HiddenTask
+from butfor.models.mdp import total_by
+from butfor.random import episode_keys
+from butfor.threads import in_blocks
+from butfor.types import Floats, Integers, Keys, Offsets, Progress
+
+MOST_NUMBERS = 20_000_000  # of beliefs that are held at a time
+
+
+def exact_outcomes(
+    task: HiddenTask,
+    discount: float,
+    *,
+    since: Offsets | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> tuple[Floats, Floats]:
+    """Outcome probabilities [n, O + 1] and expected returns [n] of each episode.
+
+    The target takes over at step `since` [n], by default at the first; returns count from there.
+    """
+    values, outcomes = cell_tables(task.pairs.target, task.horizon, discount)
+    begins = np.zeros(len(task.episodes), np.int64) if since is None else since
+    probability = np.zeros((len(task.episodes), outcomes.shape[2]))
+    expected_return = np.zeros(len(task.episodes))
+    task.run(
+        lambda first, last: kernels.exact_pairs(
+            first,
+            last,
+            task.pairs,
+            kernels.make_pair_work(task.pairs),
+            kernels.make_passed(task.pairs, False),
+            begins,
+            float(discount),
+            values,
+            outcomes,
+            probability,
+            expected_return,
+        ),
+        threads=threads,
+        progress=progress,
+    )
+    return probability, expected_return
+
+
+def hidden_contributions(
+    task: HiddenTask, discount: float, *, threads: int | None = None
+) -> Floats:
+    """How much each logged step adds to its episode's difference, [N]: see `step_contributions`."""
+    refuse_beliefs(task.target, "step_contributions")
+    log = task.episodes
+    count = log.lengths + 1  # the target takes over at each step, or after the last one
+    first = np.cumsum(count) - count
+    episode = np.repeat(np.arange(len(log)), count)
+    since = np.arange(len(episode)) - first[episode]
+    _, value = exact_outcomes(task.part(episode), discount, since=since, threads=threads)
+    here = np.delete(value, first + log.lengths)
+    following = np.delete(value, first)
+    return np.asarray(discount**log.time * (here - log.reward - discount * following))
+
+
+def first_values(task: HiddenTask, discount: float = 1.0) -> Floats:
+    """Expected return by the model alone, from what was seen first in each episode, [n]."""
+    refuse_beliefs(task.target, "the model's own value")
+    values, _ = cell_tables(task.pairs.target, task.horizon, discount)
+    target, model = task.pairs.target, task.model
+    seen, place = np.unique(task.episodes.first_state, return_inverse=True)
+    beliefs = first_beliefs(model, seen)
+    node = np.zeros(len(seen), np.int64) if target.kind == kernels.FULL else target.first[seen]
+    cell = target.cell[:, node].T  # [seen, H], -1 where it cannot be
+    return np.asarray((beliefs * np.where(cell >= 0, values[-1][cell], 0.0)).sum(axis=1)[place])
+
+
+def drawn_outcomes(
+    task: HiddenTask,
+    draws: int,
+    seed: int,
+    discount: float,
+    *,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> tuple[Floats, Floats]:
+    """Shares of outcomes [n, O + 1] and mean returns [n] of draws of each episode.
+
+    Episodes go in parts, so that the beliefs of all their draws fit in memory.
+    """
+    model, log = task.model, task.episodes
+    probability = np.zeros((len(log), len(model.outcomes) + 1))
+    expected_return = np.zeros(len(log))
+    part = max(1, MOST_NUMBERS // (draws * model.n_states))
+    for first in range(0, len(log), part):
+        some = np.arange(first, min(first + part, len(log)))
+        latent, _, _, reward = draw_worlds(task.part(some), draws, seed, threads=threads)
+        end = np.where(latent >= 0, model.outcome[latent], -1).max(axis=2)
+        for o in range(len(model.outcomes)):
+            probability[some, o] = (end == o).mean(axis=1)
+        weight = check_discount(discount) ** np.arange(reward.shape[2])
+        expected_return[some] = (reward @ weight).mean(axis=1)
+        if progress is not None:
+            progress(int(some[-1]) + 1, len(log))
+    probability[:, -1] = 1.0 - probability[:, :-1].sum(axis=1)
+    return probability, expected_return
+
+
+def walk_hidden(
+    task: HiddenTask,
+    thin: float,
+    *,
+    probability: bool,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> kernels.HiddenSteps:
+    """Walk through both worlds of each episode, step by step: see `walk_through`."""
+    refuse_beliefs(task.target, "walk_through")
+    posterior = trace_posterior(task.episodes, task.model, task.pairs.behavior, threads=threads)
+    episode, row, weight = posterior.transitions
+    size = task.model.n_states * task.model.n_actions
+    own = np.concatenate([[0], np.cumsum(np.bincount(episode, minlength=len(task.episodes)))])
+    shape = (len(task.episodes), task.horizon)
+    kept = (shape[0] if probability else 0, task.horizon + 1)
+    steps = kernels.HiddenSteps(
+        influence=np.zeros(shape),
+        mass=np.zeros(shape),
+        earned=np.zeros(shape),
+        evidence=np.full(shape, np.nan),
+        thin=np.zeros(shape),
+        other=np.zeros(shape),
+        apart=np.zeros(shape),
+        seen=np.zeros((*kept, task.model.n_observations)),
+        latent=np.zeros((*kept, task.model.n_states)),
+        ended=np.zeros((*kept, len(task.model.outcomes))),
+    )
+    counts = total_by(row, weight, size)
+    task.run(
+        lambda first, last: kernels.walk_pairs(
+            first,
+            last,
+            task.pairs,
+            kernels.make_pair_work(task.pairs),
+            kernels.make_passed(task.pairs, True),
+            kernels.make_cases(size),
+            counts,
+            own,
+            row,
+            weight,
+            thin,
+            steps,
+        ),
+        threads=threads,
+        progress=progress,
+    )
+    return steps
+
+
+def draw_worlds(
+    task: HiddenTask,
+    draws: int,
+    seed: int,
+    *,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> tuple[Integers, Integers, Integers, Floats]:
+    """Draw both worlds of each episode.
+
+    Returns hidden states and observations under the target [n, draws, H + 1], actions and rewards
+    [n, draws, H]; -1 (0 for rewards) beyond an end. An end is a hidden state, and shows what the
+    model says.
+    """
+    log, model = task.episodes, task.model
+    keys = episode_keys(seed, log.id, "hidden counterfactual")
+    longest = int(log.lengths.max())
+    path = np.full((len(log), draws, longest + 1), -1, np.int32)
+    task.run(
+        lambda first, last: kernels.draw_paths(
+            first,
+            last,
+            task.pairs.hidden,
+            task.pairs.behavior,
+            task.pairs.log,
+            kernels.make_trace(task.pairs.hidden, task.pairs.log),
+            keys,
+            path,
+        ),
+        threads=threads,
+    )
+    state = np.full((len(log), draws, task.horizon + 1), -1, np.int32)
+    seen = np.full_like(state, -1)
+    action = np.full((len(log), draws, task.horizon), -1, np.int32)
+    reward = np.zeros((len(log), draws, task.horizon))
+    state[:, :, 0] = path[:, :, 0]
+    seen[:, :, 0] = log.first_state[:, None]
+    memory = _Memory(task, seen[:, :, 0])
+    steps = task.pairs.log.stop - task.pairs.log.start + task.pairs.log.left
+    for t in range(int(steps.max())):
+        going = (state[:, :, t] >= 0) & (model.outcome[state[:, :, t]] < 0)
+        going &= (t < steps)[:, None]
+        if not going.any():
+            break
+        if t:
+            memory.take_in(going, action[:, :, t - 1], seen[:, :, t])
+        chosen = memory.rows(going, state[:, :, t], seen[:, :, t])
+        _draw_step(task, t, path, chosen, keys, state, seen, action, reward, threads)
+        if progress is not None:
+            progress(t + 1, int(steps.max()))
+    return state, seen, action, reward
+
+
+def _draw_step(
+    task: HiddenTask,
+    t: int,
+    path: Integers,
+    chosen: Floats,
+    keys: Keys,
+    state: Integers,
+    seen: Integers,
+    action: Integers,
+    reward: Floats,
+    threads: int | None,
+) -> None:
+    def work(first: int, last: int) -> None:
+        kernels.draw_pair_step(
+            first,
+            last,
+            task.pairs,
+            kernels.make_pair_work(task.pairs),
+            t,
+            path,
+            chosen,
+            keys,
+            state,
+            seen,
+            action,
+            reward,
+        )
+
+    in_blocks(work, len(task.episodes), threads=threads)
+
+
+class _Memory:
+    """What the target remembers in each draw, [n, draws]."""
+
+    def __init__(self, task: HiddenTask, seen: Integers) -> None:
+        self.task = task
+        self.shape = seen.shape
+        policy: Policy = task.target
+        if isinstance(policy, FiniteController):
+            self.node = policy.first[seen]
+        if isinstance(policy, BeliefPolicy):
+            self.belief = first_beliefs(task.model, seen.ravel()).reshape(*seen.shape, -1)
+
+    def take_in(self, going: NDArray[np.bool_], action: Integers, seen: Integers) -> None:
+        """Remember what was done and seen."""
+        policy = self.task.target
+        if isinstance(policy, FiniteController):
+            self.node[going] = policy.following[self.node[going], action[going], seen[going]]
+        if isinstance(policy, BeliefPolicy):
+            self.belief[going] = next_beliefs(
+                self.task.model, self.belief[going], action[going], seen[going]
+            )
+
+    def rows(self, going: NDArray[np.bool_], state: Integers, seen: Integers) -> Floats:
+        """Return the target's row in each draw, [n, draws, A]."""
+        policy, actions = self.task.target, self.task.model.n_actions
+        rows = np.zeros((*self.shape, actions))
+        if isinstance(policy, FiniteController):
+            rows[going] = policy.action[self.node[going]]
+        elif isinstance(policy, BeliefPolicy):
+            rows[going] = policy.rows(self.belief[going], actions)
+        elif isinstance(policy, LatentPolicy):
+            rows[going] = policy.table[state[going]]
+        else:
+            rows[going] = policy[seen[going]]
+        return rows

@@ -1,0 +1,213 @@
+"""The hidden state given a log: marginals by step, paths, evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from butfor import kernels
+from butfor.checks import check_whole
+from butfor.hidden.model import TabularPOMDP
+from butfor.hidden.policies import Policy
+from butfor.hidden.task import behavior_arrays, check_log, log_arrays, refuse_impossible
+from butfor.log.episodes import Episodes
+from butfor.log.variables import project
+from butfor.models.mdp import total_by
+from butfor.random import episode_keys
+from butfor.threads import in_blocks
+from butfor.types import Floats, Integers, Offsets, Progress
+
+
+@dataclass(frozen=True, eq=False)
+class LatentPosterior:
+    """Where the hidden state of n episodes may have been, step by step, given all that was seen.
+
+    A row is a step of an episode or its end: episode i has the rows offsets[i] + i up to
+    offsets[i + 1] + i, the last one being its end.
+    """
+
+    episodes: Episodes
+    model: TabularPOMDP
+    behavior: kernels.Behavior
+    log_evidence: Floats  # [n] logarithm of the probability of what was seen
+    start: Offsets  # [N + n + 1] first entry of each row
+    state: Integers  # [E] hidden states that are possible
+    probability: Floats  # [E]
+
+    def of(self, episode: int) -> Floats:
+        """Probability of each hidden state at each step of an episode, [length + 1, H]."""
+        if not 0 <= episode < len(self.episodes):
+            raise ValueError(f"episode {episode} outside 0..{len(self.episodes) - 1}")
+        first = int(self.episodes.offsets[episode]) + episode
+        last = int(self.episodes.offsets[episode + 1]) + episode + 1
+        table = np.zeros((last - first, self.model.n_states))
+        for place, row in enumerate(range(first, last)):
+            entries = slice(self.start[row], self.start[row + 1])
+            table[place, self.state[entries]] = self.probability[entries]
+        return table
+
+    @property
+    def row_of_entry(self) -> Offsets:
+        """Row of each entry, [E]."""
+        return np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
+
+    @property
+    def rows(self) -> tuple[Offsets, Offsets]:
+        """Episode and step of each row, [N + n] each."""
+        length = self.episodes.lengths + 1
+        episode = np.repeat(np.arange(len(self.episodes)), length)
+        first = np.cumsum(length) - length
+        return episode, np.arange(len(episode)) - first[episode]
+
+    def marginal(self, name: str) -> Floats:
+        """Probability of each level of a variable of the hidden state, by row, [N + n, levels]."""
+        level = project(self.model.state_variables, name)
+        table = np.zeros((len(self.start) - 1, int(level.max()) + 1))
+        np.add.at(table, (self.row_of_entry, level[self.state]), self.probability)
+        return table
+
+    @property
+    def entropy(self) -> Floats:
+        """How little is known of the hidden state, in bits, by row, [N + n]."""
+        bits = -self.probability * np.log2(self.probability)
+        return total_by(self.row_of_entry, bits, len(self.start) - 1).clip(0.0)
+
+    def frame(self, names: Sequence[str] | None = None) -> pd.DataFrame:
+        """Return a row an episode, step, hidden variable and level that is possible.
+
+        Columns: `id, step, variable, level, probability`; by default of `hidden_variables`.
+        """
+        by_name = {variable.name: variable for variable in self.model.state_variables}
+        hidden = (
+            [variable.name for variable in self.model.hidden_variables]
+            if names is None
+            else list(names)
+        )
+        episode, step = self.rows
+        columns = ["id", "step", "variable", "level", "probability"]
+        parts = [pd.DataFrame({column: [] for column in columns})][: len(hidden) == 0]
+        for name in hidden:
+            table = self.marginal(name)
+            row, level = np.nonzero(table)
+            parts.append(
+                pd.DataFrame(
+                    {
+                        "id": self.episodes.id[episode[row]],
+                        "step": step[row],
+                        "variable": name,
+                        "level": np.array(by_name[name].levels, dtype=object)[level],
+                        "probability": table[row, level],
+                    }
+                )
+            )
+        return pd.concat(parts, ignore_index=True)
+
+    @property
+    def transitions(self) -> tuple[Offsets, NDArray[np.int64], Floats]:
+        """What the logged steps say of rows h A + a: episode, row and probability of each entry."""
+        episode, step = self.rows
+        entry_row = self.row_of_entry
+        inside = step[entry_row] < self.episodes.lengths[episode[entry_row]]
+        row = entry_row[inside]
+        action = self.episodes.action[self.episodes.offsets[episode[row]] + step[row]]
+        pair = self.state[inside].astype(np.int64) * self.model.n_actions + action
+        return episode[row], pair, self.probability[inside]
+
+    def pair_counts(self) -> Floats:
+        """Expected logged transitions of each hidden state and action, [H, A]."""
+        _, pair, probability = self.transitions
+        shape = self.model.n_states, self.model.n_actions
+        return total_by(pair, probability, shape[0] * shape[1]).reshape(shape)
+
+    def sample(self, draws: int = 1, seed: int = 0, *, threads: int | None = None) -> Integers:
+        """Draw hidden paths, [n, draws, longest + 1]; -1 after an episode's end."""
+        check_whole(draws, "draws", 1, "a whole number")
+        keys = episode_keys(seed, self.episodes.id, "hidden path")
+        longest = int(self.episodes.lengths.max())
+        path = np.full((len(self.episodes), draws, longest + 1), -1, np.int32)
+        arrays = log_arrays(self.episodes, None)
+
+        def work(first: int, last: int) -> None:
+            kernels.draw_paths(
+                first,
+                last,
+                self.model.arrays,
+                self.behavior,
+                arrays,
+                kernels.make_trace(self.model.arrays, arrays),
+                keys,
+                path,
+            )
+
+        in_blocks(work, len(self.episodes), threads=threads)
+        return path
+
+
+def latent_posterior(
+    episodes: Episodes,
+    model: TabularPOMDP,
+    *,
+    behavior: Policy | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> LatentPosterior:
+    """Say what the hidden state was at each step of each episode, given all that was seen.
+
+    Parameters
+    ----------
+    behavior : optional
+        The policy that made the log. If it saw the hidden state (`LatentPolicy`) each action is
+        evidence of it; if it saw no more than the log does (an array, a controller, a policy on
+        beliefs), or nothing is given, actions tell nothing.
+
+    Notes
+    -----
+    An episode that the model holds impossible is an error that names the step.
+    """
+    check_log(episodes, model)
+    known = behavior_arrays(episodes, model, behavior)
+    return trace_posterior(episodes, model, known, threads=threads, progress=progress)
+
+
+def trace_posterior(
+    episodes: Episodes,
+    model: TabularPOMDP,
+    behavior: kernels.Behavior,
+    *,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> LatentPosterior:
+    """Find the posterior of checked inputs: `latent_posterior`."""
+    arrays = log_arrays(episodes, None)
+    count = len(episodes)
+    evidence = np.zeros(count)
+    start = np.zeros(len(episodes.state) + count + 1, np.int64)
+
+    def trace(state: Integers, probability: Floats, keep: bool, report: Progress | None) -> None:
+        def work(first: int, last: int) -> None:
+            impossible = kernels.trace_latent(
+                first,
+                last,
+                model.arrays,
+                behavior,
+                arrays,
+                kernels.make_trace(model.arrays, arrays),
+                evidence,
+                start,
+                state,
+                probability,
+                keep,
+            )
+            refuse_impossible(impossible, episodes, model, behavior, arrays)
+
+        in_blocks(work, count, threads=threads, progress=report)
+
+    trace(np.empty(0, np.int32), np.empty(0), False, None)  # how many states each row has
+    np.cumsum(start, out=start)
+    state, probability = np.empty(start[-1], np.int32), np.empty(start[-1])
+    trace(state, probability, True, progress)
+    return LatentPosterior(episodes, model, behavior, evidence, start, state, probability)

@@ -1,0 +1,424 @@
+"""TabularPOMDP: a hidden state that moves by sparse rows, and what is seen of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sparse
+from numpy.typing import ArrayLike, NDArray
+
+from butfor import kernels
+from butfor.checks import ROW_TOLERANCE, check_integers
+from butfor.log.variables import (
+    Outcome,
+    Variable,
+    check_outcomes,
+    check_variables,
+    count_levels,
+    project,
+    unravel,
+)
+from butfor.models.mdp import TabularMDP
+from butfor.types import Floats, Integers
+
+CLASSES = 64  # of labels: rows that have no class in common are apart
+
+
+@dataclass(frozen=True, eq=False)
+class TabularPOMDP:
+    """A model with H hidden states, of which an episode shows observations.
+
+    A state with an outcome is an end: reaching it ends the episode, so it has no rows. The rewards
+    are those of transitions, the one into an end included.
+    """
+
+    dynamics: TabularMDP  # rows h A + a over hidden states; empty for ends; without outcomes
+    emission: sparse.csr_array  # [H, Z] what each state shows; rows of ends may be empty
+    outcome: Integers  # [H] which end a state is, -1: none
+    outcomes: tuple[Outcome, ...]
+    state_variables: tuple[Variable, ...]  # of the hidden state
+    observation_variables: tuple[Variable, ...]
+    action_variables: tuple[Variable, ...]
+    reward_seen: bool = True  # whether logged rewards are the model's, and so tell of the state
+
+    @classmethod
+    def from_arrays(
+        cls,
+        transition: ArrayLike | sparse.sparray | sparse.spmatrix,
+        emission: ArrayLike | sparse.sparray | sparse.spmatrix,
+        *,
+        initial: ArrayLike,
+        outcome: ArrayLike | None = None,
+        outcomes: Sequence[Outcome] = (),
+        reward: ArrayLike | sparse.sparray | sparse.spmatrix | None = None,
+        labels: ArrayLike | None = None,
+        states: Sequence[Variable] | None = None,
+        observations: Sequence[Variable] | None = None,
+        actions: int | Sequence[Variable] | None = None,
+        reward_seen: bool = True,
+    ) -> TabularPOMDP:
+        """Make a model of given probabilities.
+
+        Parameters
+        ----------
+        transition : [H, A, H], or sparse [H A, H] together with `actions`
+            Rows of ends do not matter.
+        emission : [H, Z], or [H] whole numbers
+            A distribution over observations for each state, or the one observation it shows. The
+            rows of all ends may be 0 (or -1): what is seen there is then no evidence.
+        initial : [H]
+            Distribution of the first state.
+        outcome : [H], optional
+            Which of the `outcomes` a state is, -1 for none.
+        reward
+            [H, A, H], [H, A], or [H] earned on arrival; by default an outcome's own on arrival.
+        labels : [H], optional
+            Whose noise decides a transition, such as what nature decides of the next state; by
+            default the state. Within a row every next state needs a label of its own.
+        states, observations, actions : optional
+            The variables that hidden states, observations and actions are made of. A static
+            variable must never change.
+        reward_seen
+            Whether rewards in a log are exactly those of the model, and so evidence of the state.
+        """
+        ends = check_outcomes(outcomes)
+        if isinstance(actions, int | np.integer):
+            actions = check_variables(actions, "action")
+        moves, size, number = _check_moves(
+            transition, None if actions is None else count_levels(actions)
+        )
+        which = np.full(size, -1, np.int32) if outcome is None else check_ends(outcome, size, ends)
+        over = which >= 0
+        if reward is None:
+            reward = np.array([end.reward for end in ends] + [0.0])[which]
+        shown = _check_emission(
+            emission, size, which, 0 if observations is None else count_levels(observations)
+        )
+        dynamics = TabularMDP.from_arrays(
+            _staying(moves, over, number), reward=reward, actions=number, initial=initial
+        )
+        dynamics = without_rows(dynamics, over)
+        model = cls(
+            dynamics=dynamics.with_labels(labels),
+            emission=shown,
+            outcome=which,
+            outcomes=ends,
+            state_variables=check_variables(size if states is None else states, "state"),
+            observation_variables=check_variables(
+                shown.shape[1] if observations is None else observations, "observation"
+            ),
+            action_variables=check_variables(
+                dynamics.n_actions if actions is None else actions, "action"
+            ),
+            reward_seen=reward_seen,
+        )
+        for name, given_levels, expected in (
+            ("states", count_levels(model.state_variables), size),
+            ("observations", count_levels(model.observation_variables), shown.shape[1]),
+            ("actions", count_levels(model.action_variables), dynamics.n_actions),
+        ):
+            if given_levels != expected:
+                raise ValueError(
+                    f"{name}: the variables have {given_levels} combinations of levels, but there "
+                    f"are {expected} {name}"
+                )
+        _check_static(model)
+        _check_start(model)
+        return model
+
+    @classmethod
+    def from_mdp(
+        cls,
+        model: TabularMDP,
+        *,
+        states: Sequence[Variable] | None = None,
+        actions: Sequence[Variable] | None = None,
+    ) -> TabularPOMDP:
+        """Make the model in which everything is seen; outcomes become states that show nothing."""
+        if model.terminal != "visits":
+            raise ValueError(
+                f"the model counts ends as {model.terminal!r}; fit it with terminal='visits', so "
+                "that the last transition of an episode is one of the model"
+            )
+        size, ends, count = model.n_states, len(model.outcomes), model.n_actions
+        which = np.concatenate([np.full(size, -1), np.arange(ends)]).astype(np.int32)
+        seen = check_variables(size if states is None else states, "state")
+        kinds = Variable("state", tuple(str(state) for state in range(size + ends)))
+        return cls(
+            dynamics=replace(
+                model,
+                start=np.append(model.start, np.full(ends * count, model.start[-1])),
+                initial=np.append(model.initial, np.zeros(ends)),
+                counts=np.vstack([model.counts, np.zeros((ends, count), dtype=np.int64)]),
+                unseen=np.vstack([model.unseen, np.zeros((ends, count), dtype=bool)]),
+                outcomes=(),
+            ),
+            emission=sparse.csr_array(sparse.eye_array(size + ends, size, format="csr")),
+            outcome=which,
+            outcomes=model.outcomes,
+            state_variables=(kinds,),
+            observation_variables=seen,
+            action_variables=check_variables(count if actions is None else actions, "action"),
+            reward_seen=False,
+        )
+
+    @property
+    def n_states(self) -> int:
+        """Number of hidden states H, ends among them."""
+        return self.dynamics.n_states
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions A."""
+        return self.dynamics.n_actions
+
+    @property
+    def n_observations(self) -> int:
+        """Number of observations Z."""
+        return int(self.emission.shape[1])
+
+    @property
+    def initial(self) -> Floats:
+        """Distribution of the first hidden state, [H]."""
+        return self.dynamics.initial
+
+    @cached_property
+    def hidden_variables(self) -> tuple[Variable, ...]:
+        """State variables whose level some observation leaves open."""
+        going = np.flatnonzero(self.outcome < 0)
+        shown = self.emission[going].tocoo()
+        codes = unravel(self.state_variables, going[shown.row])
+        found = []
+        for variable in self.state_variables:
+            low = np.full(self.n_observations, len(variable.levels))
+            high = np.full(self.n_observations, -1)
+            np.minimum.at(low, shown.col, codes[variable.name])
+            np.maximum.at(high, shown.col, codes[variable.name])
+            if (low < high).any():
+                found.append(variable)
+        return tuple(found)
+
+    @cached_property
+    def shows(self) -> Integers | None:
+        """The observation that each state always shows, -1 for nothing, [H]; None if by chance."""
+        size = np.diff(self.emission.indptr)
+        if (size > 1).any():
+            return None
+        shown = np.full(self.n_states, -1, np.int32)
+        shown[size == 1] = self.emission.indices
+        return shown
+
+    def with_labels(self, labels: ArrayLike | None) -> TabularPOMDP:
+        """Return the model with noise on these labels of next states [H], or on the states."""
+        return replace(self, dynamics=self.dynamics.with_labels(labels))
+
+    def with_initial(self, initial: ArrayLike) -> TabularPOMDP:
+        """Return the model with another distribution of the first state, [H]."""
+        model = replace(self, dynamics=self.dynamics.with_initial(initial))
+        _check_start(model)
+        return model
+
+    @cached_property
+    def arrays(self) -> kernels.Hidden:
+        """The model as kernels take it."""
+        dynamics = self.dynamics
+        going = sparse.csr_array(
+            sparse.diags_array((self.outcome < 0).astype(np.float64)) @ self.emission
+        )
+        going.eliminate_zeros()
+        ended = np.flatnonzero(self.outcome >= 0)
+        ends = sparse.csr_array(
+            (np.ones(len(ended)), (self.outcome[ended], ended)),
+            shape=(len(self.outcomes), self.n_states),
+        )
+        label = dynamics.entry_label
+        classes = np.zeros(len(dynamics.start) - 1, np.uint64)
+        bit = np.left_shift(np.uint64(1), (label % CLASSES).astype(np.uint64))
+        np.bitwise_or.at(classes, dynamics.entry_row, bit)
+        return kernels.Hidden(
+            kernels.Rows(dynamics.start, label, dynamics.probability),
+            dynamics.next_state,
+            dynamics.reward,
+            dynamics.labels,
+            classes,
+            dynamics.initial,
+            self.outcome,
+            as_rows(self.emission),
+            np.full(self.n_states, -1, np.int32) if self.shows is None else self.shows,
+            as_rows(sparse.csr_array(going.T)),
+            as_rows(ends),
+            self.n_states,
+            self.n_actions,
+            self.reward_seen,
+        )
+
+
+def check_pomdp(model: object) -> TabularPOMDP:
+    """Refuse what is no model with a hidden state."""
+    if not isinstance(model, TabularPOMDP):
+        raise ValueError(
+            f"model: a {type(model).__name__}, expected a TabularPOMDP; a model in which all is "
+            "seen becomes one by TabularPOMDP.from_mdp, a Factored by its model()"
+        )
+    return model
+
+
+def as_rows(matrix: sparse.csr_array) -> kernels.Rows:
+    """Return a sparse matrix as rows of kernels."""
+    matrix.sort_indices()
+    return kernels.Rows(
+        matrix.indptr.astype(np.int64),
+        matrix.indices.astype(np.int32),
+        matrix.data.astype(np.float64),
+    )
+
+
+def without_rows(model: TabularMDP, gone: NDArray[np.bool_]) -> TabularMDP:
+    """Return a model in which these states have no rows, as nothing follows them."""
+    kept = ~gone[model.entry_row // model.n_actions]
+    size = np.where(np.repeat(gone, model.n_actions), 0, np.diff(model.start))
+    return replace(
+        model,
+        start=np.concatenate([[0], np.cumsum(size)]),
+        next_state=model.next_state[kept],
+        probability=model.probability[kept],
+        reward=model.reward[kept],
+    )
+
+
+def _check_moves(
+    transition: ArrayLike | sparse.sparray | sparse.spmatrix, actions: int | None
+) -> tuple[sparse.csr_array, int, int]:
+    """Return transitions as a sparse matrix [H A, H], with H and A."""
+    if sparse.issparse(transition):
+        matrix = sparse.csr_array(transition, dtype=np.float64)
+        size = int(matrix.shape[1])
+        if actions is None or matrix.shape[0] != size * actions:
+            raise ValueError(
+                f"transition has shape {matrix.shape}; a sparse one [H A, H] needs actions=A"
+            )
+        return matrix, size, actions
+    dense = np.asarray(transition, dtype=np.float64)
+    if dense.ndim != 3 or dense.shape[0] != dense.shape[2] or 0 in dense.shape:
+        raise ValueError(
+            f"transition has shape {dense.shape}, expected [states, actions, states]; ends are "
+            "states too"
+        )
+    size, number = dense.shape[:2]
+    return sparse.csr_array(dense.reshape(size * number, size)), size, number
+
+
+def _staying(moves: sparse.csr_array, over: NDArray[np.bool_], actions: int) -> sparse.csr_array:
+    """Return transitions by which those states stay what they are, whatever was given."""
+    gone = np.repeat(over, actions)
+    rows = np.flatnonzero(gone)
+    own = sparse.csr_array((np.ones(len(rows)), (rows, rows // actions)), shape=moves.shape)
+    keep = sparse.csr_array(sparse.diags_array((~gone).astype(np.float64)))
+    return sparse.csr_array(keep @ moves + own)
+
+
+def check_ends(given: ArrayLike, size: int, ends: tuple[Outcome, ...]) -> Integers:
+    """Return which outcome each state is, -1 for none."""
+    which = check_integers(given, "outcome")
+    if which.shape != (size,):
+        raise ValueError(f"outcome has shape {which.shape}, expected ({size},), one a state")
+    wrong = (which < -1) | (which >= len(ends))
+    if wrong.any():
+        state = int(wrong.argmax())
+        raise ValueError(
+            f"outcome of state {state} is {which[state]}, but there are {len(ends)} outcomes; "
+            "give -1 for none"
+        )
+    return which.astype(np.int32)
+
+
+def _check_emission(
+    emission: ArrayLike | sparse.sparray | sparse.spmatrix,
+    size: int,
+    outcome: Integers,
+    least: int,
+) -> sparse.csr_array:
+    """Return emissions as sparse rows that sum to one, empty only for ends.
+
+    Where each state shows one observation there are at least `least`, shown or not.
+    """
+    if sparse.issparse(emission):
+        matrix = sparse.csr_array(emission, dtype=np.float64, copy=True)
+    else:
+        given = np.asarray(emission)
+        if given.ndim == 1:
+            shown = check_integers(given, "emission")
+            wrong = (shown < 0) & ~((shown == -1) & (outcome >= 0)[: len(shown)])
+            if len(shown) == size and wrong.any():
+                state = int(wrong.argmax())
+                raise ValueError(
+                    f"emission: state {state} shows observation {shown[state]}; count from 0 "
+                    "(-1, nothing, is for ends only)"
+                )
+            telling = np.flatnonzero(shown >= 0)
+            matrix = sparse.csr_array(
+                (np.ones(len(telling)), (telling, shown[telling])),
+                shape=(len(shown), max(least, int(shown.max()) + 1)),
+            )
+        else:
+            matrix = sparse.csr_array(np.asarray(given, dtype=np.float64))
+    if matrix.ndim != 2 or matrix.shape[0] != size or matrix.shape[1] == 0:
+        raise ValueError(
+            f"emission has shape {matrix.shape}, expected ({size}, observations): a row a state"
+        )
+    matrix.sum_duplicates()
+    owner = np.repeat(np.arange(size), np.diff(matrix.indptr))
+    bad = ~np.isfinite(matrix.data) | (matrix.data < 0)
+    if bad.any():
+        place = int(bad.argmax())
+        raise ValueError(
+            f"emission: state {owner[place]} shows observation {matrix.indices[place]} with "
+            f"probability {matrix.data[place]}; probabilities are numbers from 0 to 1"
+        )
+    matrix.eliminate_zeros()
+    total = np.asarray(matrix.sum(axis=1)).reshape(-1)
+    wrong = (np.abs(total - 1) > ROW_TOLERANCE) & ~((total == 0) & (outcome >= 0))
+    if wrong.any():
+        first = int(wrong.argmax())
+        raise ValueError(
+            f"emission: the row of state {first} sums to {total[first]:.9g}, not to 1; divide each "
+            "row by its sum if that is what is meant"
+        )
+    silent = (total == 0) & (outcome >= 0)
+    if silent.any() and (silent != (outcome >= 0)).any():
+        raise ValueError(
+            f"emission: the end {int(silent.argmax())} shows nothing, other ends show something; "
+            "let all ends show something, or none"
+        )
+    matrix.data /= np.repeat(np.where(total > 0, total, 1.0), np.diff(matrix.indptr))
+    return matrix
+
+
+def _check_static(model: TabularPOMDP) -> None:
+    """Refuse a model in which a static variable changes."""
+    names = [variable.name for variable in model.state_variables if variable.static]
+    if not names:
+        return
+    block = project(model.state_variables, *names)
+    dynamics = model.dynamics
+    before = dynamics.entry_row // dynamics.n_actions
+    changes = block[before] != block[dynamics.next_state]
+    if changes.any():
+        entry = int(changes.argmax())
+        raise ValueError(
+            f"{' and '.join(names)} should never change, but state {before[entry]} goes to state "
+            f"{dynamics.next_state[entry]}"
+        )
+
+
+def _check_start(model: TabularPOMDP) -> None:
+    over = (model.initial > 0) & (model.outcome >= 0)
+    if over.any():
+        state = int(over.argmax())
+        raise ValueError(
+            f"initial: state {state} is an end and has probability {model.initial[state]:.9g}; "
+            "no episode starts at its end"
+        )

@@ -1,0 +1,61 @@
+"""The widest that a counterfactual with a hidden state can be: over all that the model allows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from butfor import kernels
+from butfor.hidden.cells import expand, find_moves
+from butfor.hidden.latent import trace_posterior
+from butfor.hidden.task import HiddenTask
+from butfor.types import Floats
+
+
+def outcome_spans(task: HiddenTask, discount: float) -> Floats:
+    """Lowest and highest return and outcome of each episode, [n, 1 + O + 1, 2].
+
+    Whatever the mechanism, the world under the target begins in a hidden state that the episode
+    allows and then takes some course that the model holds possible: the worst and the best of all
+    these. Nothing else of the episode is used, so that sharper bounds exist.
+    """
+    target, log = task.pairs.target, task.episodes
+    posterior = trace_posterior(log, task.model, task.pairs.behavior)
+    which, entry = expand(posterior.start, log.offsets[:-1] + np.arange(len(log)))
+    node = np.zeros(len(log), np.int64)
+    if target.kind != kernels.FULL:
+        node = target.first[log.first_state].astype(np.int64)
+    cell = target.cell[posterior.state[entry], node[which]]
+    steps = (log.lengths + task.pairs.log.left)[which]
+    begins = np.searchsorted(which, np.arange(len(log)))
+    return np.stack(
+        [
+            pick.reduceat(_extremes(task, discount, pick)[steps, cell], begins, axis=0)
+            for pick in (np.minimum, np.maximum)
+        ],
+        axis=2,
+    )
+
+
+def _extremes(task: HiddenTask, discount: float, pick: np.ufunc) -> Floats:
+    """Lowest or highest return and indicator of each outcome, [H + 1, C, 1 + O + 1].
+
+    By steps left and cell; the last column is that of no outcome.
+    """
+    target, model = task.pairs.target, task.model
+    found = find_moves(model, target)
+    order = np.argsort(found.group, kind="stable")
+    entry, arrived = found.entry[order], found.cell[order]
+    first = np.searchsorted(found.group[order], np.arange(len(target.earned)))
+    end = model.outcome[model.dynamics.next_state[entry]]
+    gained = np.zeros((len(entry), len(model.outcomes) + 2))
+    gained[:, 0] = model.dynamics.reward[entry]
+    over = np.flatnonzero(end >= 0)
+    gained[over, 1 + end[over]] = 1.0
+    kept = np.array([discount] + [1.0] * (gained.shape[1] - 1))
+    tables = np.zeros((task.horizon + 1, len(target.state), gained.shape[1]))
+    tables[0, :, -1] = 1.0
+    for left in range(1, task.horizon + 1):
+        ahead = np.where(end[:, None] >= 0, 0.0, tables[left - 1][arrived])
+        of_group = pick.reduceat(gained + kept * ahead, first, axis=0)
+        tables[left] = pick.reduceat(of_group[target.group], target.choice, axis=0)
+    return tables

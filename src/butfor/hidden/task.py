@@ -1,0 +1,215 @@
+"""What counterfactuals with a hidden state need, checked once and turned into what kernels take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor import kernels
+from butfor.checks import check_choice, check_horizon
+from butfor.hidden.beliefs import history_rows
+from butfor.hidden.cells import as_matrix, make_cells, policy_rows
+from butfor.hidden.model import TabularPOMDP, as_rows, check_pomdp
+from butfor.hidden.policies import (
+    BeliefPolicy,
+    FiniteController,
+    LatentPolicy,
+    Policy,
+    check_hidden_policy,
+)
+from butfor.log.episodes import Episodes
+from butfor.mechanisms.gumbel_max import GumbelMax
+from butfor.mechanisms.protocol import Compiled, Mechanism, check_mechanism
+from butfor.models.policies import estimate_behavior
+from butfor.threads import in_blocks
+from butfor.types import Floats, Progress
+
+
+@dataclass(frozen=True, eq=False)
+class HiddenTask:
+    """Checked inputs, as kernels take them."""
+
+    episodes: Episodes
+    model: TabularPOMDP
+    horizon: int
+    target: Floats | FiniteController | LatentPolicy | BeliefPolicy
+    pairs: kernels.Pairs  # of a policy on beliefs: as if it were one on the last observation
+
+    def part(self, chosen: NDArray[np.int64]) -> HiddenTask:
+        """Return the same task for some of its episodes."""
+        log = self.episodes.select(chosen)
+        behavior = self.pairs.behavior
+        if behavior.kind == kernels.STEP:
+            row = np.concatenate(
+                [np.arange(*self.episodes.offsets[i : i + 2]) for i in chosen.tolist()]
+            )
+            table = as_matrix(behavior.rows, self.model.n_actions)
+            behavior = behavior._replace(rows=as_rows(table[row]))
+        arrays = log_arrays(log, None)._replace(left=self.pairs.log.left[chosen])
+        pairs = self.pairs._replace(log=arrays, behavior=behavior)
+        return replace(self, episodes=log, pairs=pairs)
+
+    def run(
+        self,
+        kernel: Callable[[int, int], int],
+        *,
+        threads: int | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        """Let a kernel, called with first and last, do all episodes; refuse impossible ones."""
+
+        def work(first: int, last: int) -> None:
+            refuse_impossible(
+                kernel(first, last), self.episodes, self.model, self.pairs.behavior, self.pairs.log
+            )
+
+        in_blocks(work, len(self.episodes), threads=threads, progress=progress)
+
+
+def prepare_hidden_task(
+    episodes: Episodes,
+    model: TabularPOMDP,
+    target: Policy,
+    *,
+    behavior: Policy | None = None,
+    mechanism: Mechanism | None = None,
+    action_noise: str = "shared",
+    horizon: int | None = None,
+    continuation: bool = True,
+) -> HiddenTask:
+    """Check what counterfactuals with a hidden state need, and turn it into what kernels take."""
+    check_choice(action_noise, "action_noise", ("shared", "fresh"))
+    check_log(episodes, model)
+    steps = episodes.horizon if horizon is None else check_horizon(horizon)
+    log = episodes.truncate(steps)
+    policy = check_hidden_policy(
+        target, model.n_states, model.n_observations, model.n_actions, "target"
+    )
+    given = estimate_behavior(episodes) if behavior is None else behavior
+    known = behavior_arrays(log, model, given)
+    shared = action_noise == "shared"
+    if shared:
+        _check_actions(log, known)
+    chosen = GumbelMax() if mechanism is None else check_mechanism(mechanism)
+    if not isinstance(chosen, Compiled):
+        raise ValueError(
+            f"{chosen!r}: with a hidden state a mechanism needs a method `coupling`; give one of "
+            "GumbelMax(), InverseCDF(), MaximalCoupling(), Independent()"
+        )
+    pairs = kernels.Pairs(
+        log=log_arrays(log, steps if continuation else None),
+        hidden=model.arrays,
+        behavior=known,
+        target=make_cells(model, policy),
+        coupling=chosen.coupling(int(model.dynamics.labels.max()) + 1),
+        showing=chosen.coupling(model.n_observations),
+        shared=shared,
+        certain=model.shows is not None,
+    )
+    return HiddenTask(log, model, steps, policy, pairs)
+
+
+def check_log(episodes: Episodes, model: TabularPOMDP) -> None:
+    """Refuse a log of other observations, actions or outcomes."""
+    check_pomdp(model)
+    given = (episodes.n_states, episodes.n_actions, len(episodes.outcomes))
+    expected = (model.n_observations, model.n_actions, len(model.outcomes))
+    if given != expected:
+        raise ValueError(
+            f"the log has {given[0]} observations, {given[1]} actions and {given[2]} outcomes, the "
+            f"model {expected[0]}, {expected[1]} and {expected[2]}; the states of a log are what "
+            "was seen"
+        )
+    names = [[outcome.name for outcome in known.outcomes] for known in (episodes, model)]
+    if names[0] != names[1]:
+        raise ValueError(
+            f"the outcomes of the log are {', '.join(names[0])}, those of the model "
+            f"{', '.join(names[1])}; give both in one order"
+        )
+
+
+def log_arrays(log: Episodes, horizon: int | None) -> kernels.Log:
+    """Return a log as kernels take it; None: nothing follows its episodes' ends."""
+    left = np.zeros(len(log), np.int64) if horizon is None else horizon - log.lengths
+    return kernels.Log(
+        log.offsets[:-1],
+        log.offsets[1:],
+        left,
+        log.state,
+        log.action,
+        log.next_state,
+        log.reward,
+        log.outcome,
+    )
+
+
+def behavior_arrays(
+    log: Episodes, model: TabularPOMDP, behavior: Policy | None
+) -> kernels.Behavior:
+    """Return the policy that made the log as kernels take it; None: estimated by observation.
+
+    Only what saw the hidden state makes actions tell of it.
+    """
+    given = estimate_behavior(log) if behavior is None else behavior
+    known = check_hidden_policy(
+        given, model.n_states, model.n_observations, model.n_actions, "behavior"
+    )
+    if isinstance(known, LatentPolicy):
+        return kernels.Behavior(policy_rows(known.table), kernels.LATENT)
+    if isinstance(known, FiniteController | BeliefPolicy):
+        return kernels.Behavior(policy_rows(history_rows(log, model, known)), kernels.STEP)
+    return kernels.Behavior(policy_rows(known), kernels.SEEN)
+
+
+def _check_actions(log: Episodes, behavior: kernels.Behavior) -> None:
+    """Refuse logged actions that a behaviour on what was seen never takes."""
+    if behavior.kind == kernels.LATENT:
+        return
+    row = log.state if behavior.kind == kernels.SEEN else np.arange(len(log.state))
+    table = as_matrix(behavior.rows, log.n_actions)
+    never = np.asarray(table[row, log.action]).reshape(-1) == 0
+    if never.any():
+        step = int(never.argmax())
+        raise ValueError(
+            f"{log.place(step)} takes action {log.action[step]}, which the behavior policy gives "
+            "probability 0; leave behavior out to estimate it from the log"
+        )
+
+
+def refuse_impossible(
+    episode: int,
+    log: Episodes,
+    model: TabularPOMDP,
+    behavior: kernels.Behavior,
+    arrays: kernels.Log,
+) -> None:
+    """Say at which step an episode is impossible, as a kernel found it to be; -1: nothing."""
+    if episode < 0:
+        return
+    trace = kernels.make_trace(model.arrays, arrays)
+    space = np.empty(model.n_states)
+    step = int(kernels.find_impossible(model.arrays, behavior, arrays, trace, space, episode))
+    if step < 0:
+        raise ValueError(
+            f"episode {log.id[episode]}: its probability is too small for floating point; is the "
+            "model that of this log?"
+        )
+    start, stop = int(log.offsets[episode]), int(log.offsets[episode + 1])
+    seen = int(log.state[start + step] if start + step < stop else log.next_state[stop - 1])
+    what = f"observation {seen}"
+    if start + step == stop and log.outcome[episode] >= 0:
+        what = f"outcome {log.outcomes[log.outcome[episode]].name!r} with " + what
+    elif start + step < stop and behavior.kind == kernels.LATENT:
+        what += f" and action {log.action[start + step]} of a behavior that saw the state"
+    before = f" after action {log.action[start + step - 1]}" if step else ""
+    reward = ""
+    if step and model.reward_seen:
+        reward = f" and reward {log.reward[start + step - 1]:g}"
+    raise ValueError(
+        f"episode {log.id[episode]}, step {step}: the model gives {what}{before}{reward} the "
+        "probability 0, given all before; the model, the behavior or the log is wrong"
+        + ("; if logged rewards are not the model's, use reward_seen=False" if reward else "")
+    )

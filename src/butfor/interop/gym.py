@@ -1,0 +1,178 @@
+"""Models from Gymnasium environments that show their dynamics in a table `P`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sparse
+from numpy.typing import ArrayLike, NDArray
+
+from butfor.checks import check_whole
+from butfor.log.variables import Outcome, check_outcomes
+from butfor.models.mdp import TabularMDP, coalesce
+from butfor.types import Floats, Integers
+
+MOST_REWARDS = 10  # distinct last rewards that each make an outcome; with more there is only one
+
+
+def model_from_gym(env: Any, *, outcomes: Mapping[int, Outcome] | None = None) -> TabularMDP:
+    """Make a model of an environment with a `P` table: FrozenLake, CliffWalking, Taxi.
+
+    Parameters
+    ----------
+    env
+        `env.unwrapped.P[s][a]` is [(probability, next state, reward, done), ...]. Entries with the
+        same next state are added; their reward is the mean by probability. The distribution of the
+        first state is `initial_state_distrib` where the environment has one, otherwise uniform.
+    outcomes : {final state: Outcome}, optional
+        What a transition that is done leads to, by the state it reaches; several states may share
+        one. By default there is one outcome for each reward of such a transition.
+
+    Notes
+    -----
+    Transitions keep the rewards of the environment; that of an Outcome is not added to them.
+    States keep their numbers; those that are only reached as final are never visited.
+    """
+    base = getattr(env, "unwrapped", env)
+    if not hasattr(base, "P"):
+        raise ValueError(
+            f"{type(base).__name__} has no table P[state][action] of its dynamics; simulate a log "
+            "of it instead, or give the dynamics to TabularMDP.from_arrays"
+        )
+    states, actions, entries = _read_table(base.P)
+    ends, of_entry = _outcomes_of(entries, outcomes)
+    column = np.where(entries.done, states + of_entry, entries.reached)
+    row = entries.state * actions + entries.action
+    width = states + len(ends)
+    keys, weight, reward = coalesce(row * width + column, entries.probability, entries.reward)
+    place = np.divmod(keys, width)
+    shape = (states * actions, width)
+    return TabularMDP.from_arrays(
+        sparse.csr_array((weight, place), shape),
+        reward=sparse.csr_array((reward, place), shape),
+        outcomes=ends,
+        actions=actions,
+        initial=getattr(base, "initial_state_distrib", None),
+    )
+
+
+def outcomes_by_reward(rewards: ArrayLike) -> tuple[tuple[Outcome, ...], Integers]:
+    """Make an outcome of each distinct last reward, and say which one each reward belongs to.
+
+    One reward makes the outcome "ended", several make "ended with 0", "ended with 1" and so on;
+    more than 10 make one outcome "ended" with their mean.
+    """
+    given = np.asarray(rewards, dtype=np.float64)
+    distinct, position = np.unique(given, return_inverse=True)
+    if 1 < len(distinct) <= MOST_REWARDS:
+        named = tuple(Outcome(f"ended with {value:.12g}", float(value)) for value in distinct)
+        return named, position.astype(np.int32)
+    ended = tuple(Outcome("ended", float(given.mean())) for _ in distinct[:1])
+    return ended, np.zeros(len(given), dtype=np.int32)
+
+
+def outcomes_by_state(
+    outcomes: Mapping[int, Outcome], reached: NDArray[Any]
+) -> tuple[tuple[Outcome, ...], Integers]:
+    """Return the outcomes that final states were given, and which one each state belongs to."""
+    ends = check_outcomes(tuple(dict.fromkeys(outcomes.values())))
+    lost = ~np.isin(reached, list(outcomes))
+    if lost.any():
+        raise ValueError(
+            f"outcomes: state {reached[int(lost.argmax())]} is final and has none; there are "
+            f"outcomes for {', '.join(map(str, list(outcomes)[:8])) or 'no state'}. Add it"
+        )
+    position = {state: ends.index(outcome) for state, outcome in outcomes.items()}
+    return ends, np.array([position[state] for state in reached.tolist()], dtype=np.int32)
+
+
+class _Entries(NamedTuple):
+    """The entries of a table P, those of probability 0 left out; [E] each."""
+
+    state: NDArray[np.int64]
+    action: NDArray[np.int64]
+    probability: Floats
+    reached: NDArray[np.int64]
+    reward: Floats
+    done: NDArray[np.bool_]
+
+
+def _read_table(table: Any) -> tuple[int, int, _Entries]:
+    """Return the numbers of states and actions, and the entries of P."""
+    states = check_whole(len(table), "states of P", 1, "a table with states")
+    actions = check_whole(len(_at(table, 0, "state 0")), "actions of P[0]", 1, "actions")
+    rows: list[tuple[int, int, float, int, float, bool]] = []
+    for state in range(states):
+        choices = _at(table, state, f"state {state}")
+        if len(choices) != actions:
+            raise ValueError(
+                f"P: state {state} has {len(choices)} actions, state 0 has {actions}; give every "
+                "state all actions"
+            )
+        for action in range(actions):
+            place = f"state {state}, action {action}"
+            given = [_entry(entry, place, states) for entry in _at(choices, action, place)]
+            total = sum(entry[0] for entry in given)
+            if not math.isclose(total, 1, abs_tol=1e-6):
+                raise ValueError(
+                    f"P: the probabilities of {place} sum to {total:.9g}, not to 1; correct the "
+                    "environment's table"
+                )
+            rows += [(state, action, *entry) for entry in given if entry[0] > 0]
+    columns = zip(*rows, strict=True)
+    kinds = (np.int64, np.int64, np.float64, np.int64, np.float64, np.bool_)
+    return states, actions, _Entries(*map(np.array, columns, kinds))
+
+
+def _at(table: Any, key: int, place: str) -> Any:
+    try:
+        return table[key]
+    except (KeyError, IndexError, TypeError):
+        raise ValueError(f"P has no {place}; number states and actions from 0 on") from None
+
+
+def _entry(entry: Any, place: str, states: int) -> tuple[float, int, float, bool]:
+    try:
+        probability, reached, reward, done = entry
+        probability, reward = float(probability), float(reward)
+        whole = int(reached) == reached
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"P: {place} has the entry {entry!r}, expected (probability, next state, reward, done)"
+        ) from None
+    if not 0 <= probability <= 1 + 1e-6:
+        raise ValueError(f"P: {place} has the probability {probability}; give one from 0 to 1")
+    if not whole or not 0 <= reached < states:
+        raise ValueError(f"P: {place} leads to state {reached!r} outside 0..{states - 1}")
+    if not math.isfinite(reward):
+        raise ValueError(f"P: {place} earns {reward}; every transition needs a number")
+    return probability, int(reached), reward, bool(done)
+
+
+def _outcomes_of(
+    entries: _Entries, given: Mapping[int, Outcome] | None
+) -> tuple[tuple[Outcome, ...], NDArray[np.int64]]:
+    """Return the outcomes, and the one each entry leads to (-1 where it is not done).
+
+    A loop that is done in a state that is only ever reached as final says nothing new: it leads
+    to the outcome of the first arrival there and makes none of its own.
+    """
+    of_entry = np.full(len(entries.done), -1)
+    if given is not None:
+        ends, of_entry[entries.done] = outcomes_by_state(given, entries.reached[entries.done])
+        return ends, of_entry
+    moves = entries.reached != entries.state
+    final = np.setdiff1d(
+        entries.reached[moves & entries.done], entries.reached[moves & ~entries.done]
+    )
+    loop = entries.done & ~moves & np.isin(entries.state, final)
+    arrival = entries.done & ~loop
+    ends, of_entry[arrival] = outcomes_by_reward(entries.reward[arrival])
+    first: dict[int, int] = {}
+    for state, end in zip(entries.reached[arrival], of_entry[arrival], strict=True):
+        first.setdefault(int(state), int(end))
+    of_entry[loop] = [first[int(state)] for state in entries.state[loop]]
+    return ends, of_entry

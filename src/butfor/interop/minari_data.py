@@ -1,0 +1,141 @@
+"""Logs from Minari data sets with discrete spaces."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor.interop.gym import outcomes_by_reward, outcomes_by_state
+from butfor.log.episodes import Episodes
+from butfor.log.variables import Outcome, Variable, ravel
+from butfor.types import Floats
+
+
+def episodes_from_minari(
+    dataset: Any, *, outcomes: Mapping[int, Outcome] | None = None
+) -> Episodes:
+    """Make Episodes of a Minari data set with discrete observations and actions.
+
+    Parameters
+    ----------
+    dataset
+        What `minari.load_dataset` returns: spaces `Discrete` or `MultiDiscrete` (then each entry
+        is a variable), and `iterate_episodes()`. The observations are taken as states.
+    outcomes : {final state: Outcome}, optional
+        What a terminated episode ended with, by its final state. By default there is one outcome
+        for each distinct last reward. A truncated episode has none.
+
+    Notes
+    -----
+    The horizon is the step limit of the environment where the data set knows it, otherwise the
+    longest episode. Causal statements need observations that hold all that the behaviour saw.
+    """
+    states = _variables(dataset.observation_space, "observation", "state")
+    actions = _variables(dataset.action_space, "action", "action")
+    state, action, reached, reward, ids, ended = [], [], [], [], [], []
+    for episode in dataset.iterate_episodes():
+        place = f"episode {episode.id}"
+        steps = len(episode.rewards)
+        if steps == 0:
+            raise ValueError(f"{place} has no steps; drop it with dataset.filter_episodes")
+        visits = _codes(episode.observations, dataset.observation_space, states, place)
+        if len(visits) != steps + 1:
+            raise ValueError(
+                f"{place} has {len(visits)} observations and {steps} rewards, expected one "
+                "observation more, the final one; record the data set again with it"
+            )
+        taken = _codes(episode.actions, dataset.action_space, actions, place)
+        if len(taken) != steps:
+            raise ValueError(f"{place} has {len(taken)} actions and {steps} rewards")
+        over = np.asarray(episode.terminations, dtype=bool)
+        if over[:-1].any():
+            raise ValueError(
+                f"{place} is terminated at step {int(over.argmax())} of {steps} and goes on; cut "
+                "it there, or clear the flag"
+            )
+        state.append(visits[:-1])
+        reached.append(visits[1:])
+        action.append(taken)
+        reward.append(np.asarray(episode.rewards, dtype=np.float64))
+        ids.append(episode.id)
+        ended.append(bool(over[-1]))
+    if not ids:
+        raise ValueError("the data set has no episodes; give one with at least one")
+    ends, outcome = _outcomes(np.array(ended), reward, reached, outcomes)
+    return Episodes.from_arrays(
+        np.concatenate(state),
+        np.concatenate(action),
+        np.concatenate(reached),
+        offsets=np.append(0, np.cumsum([len(steps) for steps in reward])),
+        states=states,
+        actions=actions,
+        reward=np.concatenate(reward),
+        outcome=outcome,
+        outcomes=ends,
+        id=ids,
+        horizon=_horizon(dataset, max(len(steps) for steps in reward)),
+    )
+
+
+def _variables(space: Any, name: str, noun: str) -> tuple[Variable, ...]:
+    """Return the variables of a discrete space."""
+    kind = type(space).__name__
+    if kind == "Discrete":
+        start = int(getattr(space, "start", 0))
+        levels = tuple(str(level) for level in range(start, start + int(space.n)))
+        return (Variable(noun, levels),)
+    if kind == "MultiDiscrete" and np.ndim(space.nvec) == 1:
+        starts = np.broadcast_to(getattr(space, "start", 0), np.shape(space.nvec))
+        return tuple(
+            Variable(f"{noun} {i}", tuple(str(int(first) + level) for level in range(int(size))))
+            for i, (size, first) in enumerate(zip(space.nvec, starts, strict=True))
+        )
+    raise ValueError(
+        f"the {name} space is {space}; only Discrete and MultiDiscrete ones can be read. Cut "
+        "numbers into levels first, and give the log to Episodes.from_arrays"
+    )
+
+
+def _codes(
+    values: Any, space: Any, variables: tuple[Variable, ...], place: str
+) -> NDArray[np.int64]:
+    """Return one episode's states or actions as numbers from 0."""
+    try:
+        columns = np.asarray(values, dtype=np.int64).reshape(-1, len(variables))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{place}: {error}; the values do not fit the space {space}") from error
+    codes = columns - np.asarray(getattr(space, "start", 0))
+    wrong = (codes < 0) | (codes >= [len(variable.levels) for variable in variables])
+    if wrong.any():
+        step, column = np.argwhere(wrong)[0]
+        raise ValueError(
+            f"{place}, step {step}: {columns[step, column]} is outside the space {space}; "
+            "correct the data set or its space"
+        )
+    return ravel(variables, list(codes.T))
+
+
+def _outcomes(
+    ended: NDArray[np.bool_],
+    reward: list[Floats],
+    reached: list[NDArray[np.int64]],
+    given: Mapping[int, Outcome] | None,
+) -> tuple[tuple[Outcome, ...], NDArray[np.int64]]:
+    """Return the outcomes, and that of each episode, -1 where it was truncated."""
+    outcome = np.full(len(ended), -1)
+    if given is None:
+        last = np.array([steps[-1] for steps in reward])
+        ends, outcome[ended] = outcomes_by_reward(last[ended])
+    else:
+        finals = np.array([visits[-1] for visits in reached])
+        ends, outcome[ended] = outcomes_by_state(given, finals[ended])
+    return ends, outcome
+
+
+def _horizon(dataset: Any, longest: int) -> int:
+    """Return the environment's limit of steps if it is known, at least the longest episode."""
+    limit = getattr(getattr(dataset, "env_spec", None), "max_episode_steps", None)
+    return longest if limit is None else max(int(limit), longest)

@@ -1,1 +1,0 @@
-"""Reading logs, studies and models from files and other libraries."""

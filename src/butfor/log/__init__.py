@@ -1,0 +1,1 @@
+"""The log: episodes, the study file, reading and writing."""

@@ -1,0 +1,124 @@
+"""States made of clusters: many numeric columns summed up as one of k groups of similar rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from butfor.checks import check_whole
+from butfor.random import check_seed
+from butfor.types import Floats
+
+BLOCK = 1 << 16  # rows whose distances are looked at together
+LARGE = 100_000  # rows above which centers are learned from batches
+
+
+@dataclass(frozen=True, eq=False)
+class Clusters:
+    """Centers of groups of similar rows; new rows belong to the nearest one."""
+
+    columns: tuple[str, ...]  # [d]
+    mean: Floats  # [d] of the log, to standardise by
+    scale: Floats  # [d]
+    centers: Floats  # [k, d] standardised
+    counts: NDArray[np.int64]  # [k] rows of the log in each
+
+    def __len__(self) -> int:
+        return len(self.centers)
+
+    def assign(self, values: Floats) -> NDArray[np.int64]:
+        """Cluster of each row of [N, d] values."""
+        values = check_values(values, self.columns)
+        codes = np.empty(len(values), dtype=np.int64)
+        squares = (self.centers**2).sum(axis=1)
+        for start in range(0, len(values), BLOCK):
+            rows = slice(start, start + BLOCK)
+            standard = (values[rows] - self.mean) / self.scale
+            codes[rows] = (squares - 2 * standard @ self.centers.T).argmin(axis=1)
+        return codes
+
+    def table(self) -> pd.DataFrame:
+        """What each cluster means: its rows in the log and the typical value of each column."""
+        typical = self.centers * self.scale + self.mean
+        table = pd.DataFrame(typical, columns=list(self.columns))
+        table.insert(0, "rows", self.counts)
+        return table.rename_axis(index="cluster").reset_index()
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return everything as arrays, for a file."""
+        return {
+            "columns": np.array(self.columns),
+            "mean": self.mean,
+            "scale": self.scale,
+            "centers": self.centers,
+            "counts": self.counts,
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Clusters:
+        """Undo `arrays`."""
+        return cls(
+            columns=tuple(str(name) for name in arrays["columns"]),
+            mean=arrays["mean"],
+            scale=arrays["scale"],
+            centers=arrays["centers"],
+            counts=arrays["counts"],
+        )
+
+
+def fit_clusters(values: Floats, columns: Sequence[str], count: int, *, seed: int = 0) -> Clusters:
+    """Find `count` clusters of rows of [N, d] values by k-means on standardised columns.
+
+    Clusters are numbered by size, the largest first, so that numbers mean something. A column that
+    never varies counts for nothing.
+    """
+    check_whole(count, "count", 2, "a whole number of clusters")
+    values = check_values(values, tuple(columns))
+    distinct = len(np.unique(values, axis=0))
+    if distinct < count:
+        raise ValueError(
+            f"{count} clusters of {distinct} different rows; ask for at most {distinct}"
+        )
+    mean, scale = values.mean(axis=0), values.std(axis=0)
+    scale = np.where(scale > 0, scale, 1.0)
+    means = _k_means(len(values))(
+        n_clusters=count, random_state=check_seed(seed) % 2**32, n_init=1
+    ).fit((values - mean) / scale)
+    found = Clusters(tuple(columns), mean, scale, means.cluster_centers_, np.zeros(count, np.int64))
+    size = np.bincount(found.assign(values), minlength=count)
+    order = np.argsort(-size, kind="stable")
+    return Clusters(tuple(columns), mean, scale, means.cluster_centers_[order], size[order])
+
+
+def check_values(values: Floats, columns: tuple[str, ...]) -> Floats:
+    """Return [N, d] numbers, or say which cell is none."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 2 or array.shape[1] != len(columns):
+        raise ValueError(
+            f"values have shape {array.shape}, expected [rows, {len(columns)}]: "
+            f"{', '.join(columns)}"
+        )
+    bad = ~np.isfinite(array)
+    if bad.any():
+        row, column = np.argwhere(bad)[0]
+        raise ValueError(
+            f"row {row}: {columns[column]} is {array[row, column]}; fill or drop what is no number "
+            "before clustering"
+        )
+    return array
+
+
+def _k_means(rows: int) -> Any:
+    """Return the estimator for so many rows; the one place that needs scikit-learn."""
+    try:
+        from sklearn.cluster import KMeans, MiniBatchKMeans  # noqa: PLC0415  an optional extra
+    except ImportError as error:
+        raise ValueError(
+            "clustering needs scikit-learn: pip install 'butfor[cluster]', or give cut points"
+        ) from error
+    return MiniBatchKMeans if rows > LARGE else KMeans

@@ -1,0 +1,260 @@
+"""Columns as numbers: text as the position of its level, numbers as bins, times as seconds."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from datetime import date, datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from butfor.types import Floats
+
+Codes = NDArray[np.int64]
+
+MISSING, UNKNOWN, NOT_A_NUMBER = -1, -2, -3  # codes of cells that have no level
+# What people and programs write into a cell that has no value. A level may still be called so.
+EMPTY = (
+    "",
+    "NA",
+    "N/A",
+    "#N/A",
+    "n/a",
+    "NaN",
+    "nan",
+    "-nan",
+    "null",
+    "NULL",
+    "None",
+    "<NA>",
+    "NaT",
+)
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+
+
+def text_of(value: Any) -> str:
+    """Write a value as a level is written: whole numbers without point, true and false small."""
+    if isinstance(value, bool | np.bool_):
+        return "true" if value else "false"
+    if isinstance(value, float | np.floating):
+        value = float(value)
+        whole = math.isfinite(value) and value == math.floor(value) and abs(value) < 2**53
+        return str(int(value)) if whole else repr(value)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return str(value)
+
+
+def encode(column: Any) -> tuple[Codes, list[Any]]:
+    """Return the position of each cell among the distinct values, -1 where empty; and those."""
+    column = plain(column)
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    column = column.unify_dictionaries().combine_chunks()
+    if isinstance(column, pa.ChunkedArray):
+        if column.num_chunks == 0:
+            return np.empty(0, dtype=np.int64), []
+        column = column.chunk(0)
+    codes = pc.fill_null(column.indices.cast(pa.int64()), MISSING)
+    positions = np.asarray(codes.to_numpy(zero_copy_only=False))
+    values = column.dictionary.to_pylist()
+    absent = np.array([value is None or value != value for value in values], dtype=bool)
+    if absent.any():
+        positions = np.where((positions >= 0) & absent[positions], MISSING, positions)
+    return positions, values
+
+
+def plain(column: Any) -> Any:
+    """Return a column whose text is of the ordinary kind; others come from other programs."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        if is_text(kind.value_type) and kind.value_type not in (pa.string(), pa.large_string()):
+            return column.cast(pa.dictionary(pa.int32(), pa.large_string()))
+        return column
+    if is_text(kind) and kind not in (pa.string(), pa.large_string()):
+        return column.cast(pa.large_string())
+    return column
+
+
+def code_levels(column: Any, levels: Sequence[str]) -> Codes:
+    """Code each cell by its level: as written, or as the same number, or without spaces around."""
+    cells, values = encode(column)
+    index = {level: position for position, level in enumerate(levels)}
+    table = [_level(text_of(value), index) for value in values]
+    return np.array([*table, MISSING], dtype=np.int64)[cells]
+
+
+def _level(text: str, index: dict[str, int]) -> int:
+    bare = text.strip()
+    for candidate in (text, bare, _canonical(bare)):
+        if candidate in index:
+            return index[candidate]
+    return MISSING if bare in EMPTY else UNKNOWN
+
+
+def _canonical(text: str) -> str:
+    if text.lower() in ("true", "false"):
+        return text.lower()
+    return text_of(float(text)) if _NUMBER.fullmatch(text) else text
+
+
+def code_cuts(column: Any, cuts: Sequence[float]) -> Codes:
+    """Code each number by its bin: bin i holds cut i - 1 up to, but without, cut i."""
+    numbers, wrong = read_numbers(column)
+    codes = np.searchsorted(np.asarray(cuts, dtype=np.float64), numbers, side="right")
+    return np.where(wrong, NOT_A_NUMBER, np.where(np.isnan(numbers), MISSING, codes))
+
+
+def code_integers(column: Any, count: int) -> Codes:
+    """Take whole numbers from 0, and below `count`, as codes."""
+    numbers, wrong = read_numbers(column)
+    empty = np.isnan(numbers)
+    inside = (numbers >= 0) & (numbers < count)
+    whole = inside & (numbers == np.floor(numbers))
+    codes = np.where(whole, numbers, UNKNOWN).astype(np.int64)
+    return np.where(wrong, NOT_A_NUMBER, np.where(empty, MISSING, codes))
+
+
+def code_wholes(column: Any) -> Codes:
+    """Take whole numbers from 0 as they are, however large; -1 and empty cells are missing."""
+    cells, values = encode(column)
+    table = [MISSING]
+    for text in (text_of(value).strip() for value in reversed(values)):
+        whole = len(text) < 19 and _is_plain_whole(text)
+        table.append(int(text) if whole else MISSING if text in EMPTY else NOT_A_NUMBER)
+    codes = np.array(table[::-1], dtype=np.int64)[cells]
+    return np.where(codes < MISSING, NOT_A_NUMBER, codes)
+
+
+def read_numbers(column: Any) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return numbers, nan where empty or wrong, and which cells are none or infinite."""
+    column = plain(column)
+    kind = column.type
+    if pa.types.is_null(kind):
+        empty = np.full(len(column), np.nan)
+        return empty, np.zeros(len(column), dtype=bool)
+    if pa.types.is_boolean(kind):
+        column = column.cast(pa.int8())
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+        return _parse(column, _to_number)
+    numbers = _floats(column)
+    wrong = np.isinf(numbers)
+    return np.where(wrong, np.nan, numbers), wrong
+
+
+def read_times(column: Any) -> tuple[Floats, NDArray[np.bool_], bool]:
+    """Return times as numbers, or seconds if they are dates; which are neither; if dates."""
+    column = plain(column)
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    kind = column.type
+    if is_text(kind):
+        try:
+            column = column.cast(pa.timestamp("us"))
+            kind = column.type
+        except pa.ArrowInvalid:
+            numbers, wrong = _parse(column, _to_number)
+            dates, undated = _parse(column, _to_seconds)
+            if undated.sum() < wrong.sum():
+                return dates, undated, True
+            return numbers, wrong, False
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        seconds = _floats(column.cast(pa.timestamp("us"), safe=False).cast(pa.int64())) / 1e6
+        return seconds, np.zeros(len(seconds), dtype=bool), True
+    if pa.types.is_time(kind) or pa.types.is_duration(kind):
+        unit = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}[kind.unit]
+        whole = pa.int32() if pa.types.is_time32(kind) else pa.int64()
+        seconds = _floats(column.cast(whole)) / unit
+        return seconds, np.zeros(len(seconds), dtype=bool), True
+    return (*read_numbers(column), False)
+
+
+def identify(column: Any, *, text: bool | None) -> tuple[Codes, NDArray[Any]]:
+    """Number the episodes by their first row (-1: none), and return their ids.
+
+    Text that is whole numbers throughout, written plainly, becomes numbers unless `text` says
+    that it is text.
+    """
+    codes, values = encode(column)
+    texts = [text_of(value) for value in values]
+    empty = {""} if text else set(EMPTY)
+    missing = np.array([value.strip() in empty for value in texts] + [True], dtype=bool)
+    codes = np.where(missing[codes], MISSING, codes)
+    rows = np.flatnonzero(codes >= 0)
+    first = np.full(len(texts), len(codes), dtype=np.int64)
+    first[codes[rows[::-1]]] = rows[::-1]
+    order = np.argsort(first, kind="stable")
+    position = np.empty(len(texts) + 1, dtype=np.int64)
+    position[order] = np.arange(len(texts))
+    position[-1] = MISSING
+    used = [texts[index] for index in order.tolist() if first[index] < len(codes)]
+    return position[codes], _ids(used, text)
+
+
+def _ids(texts: list[str], text: bool | None) -> NDArray[Any]:
+    if not text and all(len(value) < 19 and _is_plain_whole(value) for value in texts):
+        return np.array([int(value) for value in texts], dtype=np.int64)
+    ids = np.empty(len(texts), dtype=object)
+    ids[:] = texts
+    return ids
+
+
+def _is_plain_whole(text: str) -> bool:
+    digits = text.removeprefix("-")
+    return digits.isascii() and digits.isdigit() and str(int(text)) == text
+
+
+def _floats(column: Any) -> Floats:
+    numbers = column.cast(pa.float64(), safe=False)
+    return np.array(pc.fill_null(numbers, math.nan).to_numpy(), dtype=np.float64)
+
+
+def _parse(column: Any, read: Callable[[Any], float | None]) -> tuple[Floats, NDArray[np.bool_]]:
+    """Read each distinct cell; what `read` gives None for is no number."""
+    cells, values = encode(column)
+    parsed = np.array([read(value) for value in values] + [math.nan], dtype=object)
+    bad = np.array([value is None or math.isinf(value) for value in parsed], dtype=bool)
+    parsed[bad] = math.nan
+    return parsed.astype(np.float64)[cells], bad[cells]
+
+
+def _to_number(value: Any) -> float | None:
+    if isinstance(value, int | float):
+        return float(value)
+    text = text_of(value).strip()
+    if text in EMPTY:
+        return math.nan
+    if _NUMBER.fullmatch(text) or text.lower().lstrip("+-") in ("inf", "infinity"):
+        return float(text)
+    return None
+
+
+def _to_seconds(value: Any) -> float | None:
+    if isinstance(value, str):
+        if value.strip() in EMPTY:
+            return math.nan
+        try:
+            value = datetime.fromisoformat(value.strip())
+        except ValueError:
+            return None
+    if isinstance(value, datetime):
+        return (value.replace(tzinfo=None) - datetime(1970, 1, 1)).total_seconds()
+    if isinstance(value, date):
+        return float((value - date(1970, 1, 1)).days * 86400)
+    return None
+
+
+def is_text(kind: Any) -> bool:
+    """Whether a type of Arrow is text, of whatever kind."""
+    return bool(
+        pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_string_view(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+    )

@@ -1,0 +1,345 @@
+"""A first draft of the study file, guessed from the names and values of a log's columns."""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from butfor.log.coding import EMPTY, Codes, encode, identify, read_numbers, read_times, text_of
+from butfor.log.problems import last_rows
+from butfor.log.read import read_log
+from butfor.log.sections import UNITS, place
+from butfor.log.sources import Log, load_log
+from butfor.log.study import read_study
+from butfor.log.write import comment_lines, write_toml
+
+FEW = 6  # numbers with so many different values, or fewer, are levels
+MOST_LEVELS = 20  # text with more values is for people to read
+MOST_STATES = 5000  # a log fills few more; further columns are only shown to reviewers
+CHECK = "CHECK THIS:"
+REGULAR = 0.8  # the share of equal intervals that makes times regular
+
+# Words in column names, the surest first; a name is split at anything but letters and digits.
+WORDS = {
+    "episode": "stay episode icustay icustayid stayid admission encounter hadm trajectory visit "
+    "case patient subject patientid id",
+    "time": "charttime time timestep step bloc hour day datetime date timestamp t",
+    "outcome": "outcome died death dead mortality expire expired survived survival status end",
+    "reward": "reward r",
+    "behavior_probability": "propensity probability pscore prob",
+    "final_key": "final_key",
+}
+DRUGS = (
+    "dose treatment treat drug medication therapy vaso vasopressor vasopressors fluid fluids "
+    "norepinephrine noradrenaline epinephrine insulin antibiotic antibiotics heparin sedation"
+)
+BAD = re.compile(r"die|dead|death|mort|expire|fail|relapse|worse", re.IGNORECASE)
+ORDER = (
+    "none off no never absent false very_low low mild below normal medium moderate above high "
+    "severe very_high on yes always present true"
+)
+
+
+@dataclass(frozen=True)
+class Guess:
+    """What a column looks like."""
+
+    name: str
+    kind: str  # number, time, text or empty
+    values: tuple[str, ...]  # the distinct ones, in order; numbers only if they are few
+    cuts: tuple[float, ...]  # quartiles of a number
+    distinct: int
+    empty: Any  # [R] which cells are empty
+    codes: Codes  # [R] equal for equal cells
+
+
+def draft_study(source: Any) -> str:
+    """Return a study file, as text, that is a guess: every section is to be checked by a person.
+
+    Columns are recognised by their names (stay_id, charttime, dose, died …), their values, and by
+    whether they change within an episode. What is found when the log is read with the draft
+    stands in comments at its end.
+    """
+    log = load_log(source)
+    guesses = {name: _guess(log, name) for name in log.table.column_names}
+    content, comments = _draft(log, guesses)
+    found = _try(source, content)
+    if "- no_outcome:" in found:
+        content["problems"] = {"no_outcome": "keep"}
+        comments["[problems]"] = (
+            f"{CHECK} some episodes end without an outcome. They are kept, as episodes that the "
+            'log stops\nwatching; "drop" leaves them out. Other kinds of problems are refused.'
+        )
+        found = _try(source, content)
+    head = (
+        f"{comment_lines(f'A draft of the study of {log.name}, guessed from its columns.')}\n"
+        f"# Check every section; the lines with {CHECK} first.\n\n"
+    )
+    tail = ""
+    if found:
+        tail = f"\n# {CHECK} reading the log with this draft finds:\n{comment_lines(found)}\n"
+    return head + write_toml(content, comments) + tail
+
+
+def _try(source: Any, content: dict[str, Any]) -> str:
+    """Read the log with a draft; note the horizon, or return what is wrong."""
+    try:
+        study = read_study(tomllib.loads(write_toml(content)))
+        episodes = read_log(source, study).episodes
+    except ValueError as error:
+        return str(error)
+    content["evaluation"] = {"horizon": episodes.horizon} | content["evaluation"]
+    return ""
+
+
+def _draft(log: Log, guesses: dict[str, Guess]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the content of the draft and comments by section."""
+    left = dict(guesses)
+    columns: dict[str, Any] = {}
+    notes: list[str] = []
+    columns["episode"] = episode = _episode(left, notes)
+    left.pop(episode)
+    number = identify(log.column(episode), text=None)[0]
+    endings = _endings(left, number)
+    for key in ("time", "reward", "behavior_probability", "final_key", "outcome"):
+        among = endings if key == "outcome" else left
+        name = _named(among, WORDS[key].split(), key)
+        if key == "outcome" and name is None:
+            name = next((n for n, g in endings.items() if g.empty.any()), None)
+        if name is not None and name in left:
+            columns[key] = name
+            left.pop(name)
+    if "outcome" not in columns:
+        notes.append(f"{CHECK} no column looks like an outcome; name it here if there is one")
+    if "time" not in columns:
+        notes.append(f"{CHECK} no column looks like a time; rows are taken in the order of the log")
+    elif step := _time_step(log.column(columns["time"]), number):
+        columns["time_step"] = step
+        notes.append(
+            f"{CHECK} rows of an episode are mostly {step} apart; time_step finds gaps between them"
+        )
+    content: dict[str, Any] = {"columns": columns, "state": {}, "action": {}}
+    comments = {"[columns]": "\n".join(notes)}
+    outcome = guesses[columns["outcome"]] if "outcome" in columns else None
+    actions, why = _actions(left, number)
+    for name in actions:
+        content["action"][name] = _levels(left.pop(name))
+        comments[place("action", name)] = why
+    _states(content, comments, left, number)
+    if outcome is not None:
+        content["outcome"] = _outcomes(outcome, comments)
+    content["words"] = {"episode": "stay" if "stay" in episode.lower() else "episode"}
+    content["evaluation"] = {"discount": 1.0, "planning_discount": 0.99}
+    return {key: part for key, part in content.items() if part}, comments
+
+
+def _time_step(column: Any, number: Codes) -> float | str | None:
+    """Return how far apart rows of an episode mostly are; None if that is not clear."""
+    times, _, dates = read_times(column)
+    order = np.lexsort([times, number])
+    within = (np.diff(number[order]) == 0) & (number[order][1:] >= 0)
+    apart = np.diff(times[order])[within]
+    apart = apart[np.isfinite(apart) & (apart > 0)]
+    if len(apart) == 0:
+        return None
+    steps, counts = np.unique(apart, return_counts=True)
+    step, share = float(steps[counts.argmax()]), counts.max() / len(apart)
+    if share < REGULAR:
+        return None
+    if not dates:
+        return step
+    unit = next(unit for unit in ("d", "h", "min", "s") if step % UNITS[unit] == 0 or unit == "s")
+    return f"{text_of(step / UNITS[unit])}{unit}"
+
+
+def _guess(log: Log, name: str) -> Guess:
+    column = log.column(name)
+    try:
+        codes, values = encode(column)
+        numbers, wrong = read_numbers(column)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        raise ValueError(
+            f"{log.name}: the column {name!r} has the type {column.type}, and cells that are "
+            "neither text nor a number nor a time; convert it or leave it out"
+        ) from None
+    texts = [text_of(value) for value in values]
+    blank = np.array([text.strip() in EMPTY for text in texts] + [True], dtype=bool)
+    if set(_parts(name)) & set(DRUGS.split()):  # no treatment is a treatment, not a missing one
+        blank &= np.array([text.strip() != "None" for text in texts] + [True], dtype=bool)
+    empty = blank[codes]
+    known = np.unique(codes[~empty]).tolist()
+    kind, cuts = "text", tuple[float, ...]()
+    shown: Iterable[str] = sorted((texts[code] for code in known), key=_rank)
+    if len(known) == 0:
+        kind = "empty"
+    elif not wrong.any() and not pa.types.is_boolean(column.type):
+        kind, cuts = "number", _quartiles(numbers[~np.isnan(numbers)])
+        distinct = np.unique(numbers[~np.isnan(numbers)])
+        shown = map(text_of, distinct.tolist()) if len(distinct) <= MOST_LEVELS else ()
+    elif not read_times(column)[1].any():
+        kind = "time"
+    return Guess(name, kind, tuple(shown), cuts, len(known), empty, codes)
+
+
+def _quartiles(numbers: Any) -> tuple[float, ...]:
+    """Return three cuts that are rounded to what still tells them apart."""
+    exact = np.unique(np.quantile(numbers, [0.25, 0.5, 0.75]))
+    spread = float(np.ptp(numbers)) or 1.0
+    digits = 2 - math.floor(math.log10(spread))
+    rounded = np.unique(np.round(exact, max(0, digits)))
+    inside = rounded[(rounded > numbers.min()) & (rounded <= numbers.max())]
+    return tuple(inside.tolist())
+
+
+def _rank(text: str) -> tuple[int, str]:
+    key = text.strip().lower().replace(" ", "_").replace("-", "_")
+    words = ORDER.split()
+    return (words.index(key) if key in words else len(words), text)
+
+
+def _parts(name: str) -> list[str]:
+    return [part for part in re.split(r"[^a-z0-9]+", name.lower()) if part]
+
+
+def _named(left: dict[str, Guess], words: Sequence[str], key: str) -> str | None:
+    """Return the column whose name has the surest word, and whose values can be such."""
+    for word in words:
+        for name, guess in left.items():
+            if (word in _parts(name) or word == name.lower()) and _fits(guess, key):
+                return name
+    return None
+
+
+def _fits(guess: Guess, key: str) -> bool:
+    if key == "time":
+        return guess.kind in ("number", "time")
+    return guess.kind == "number" or key in ("episode", "outcome")
+
+
+def _episode(left: dict[str, Guess], notes: list[str]) -> str:
+    repeated = {
+        name: guess
+        for name, guess in left.items()
+        if guess.kind != "empty" and guess.distinct < len(guess.codes)
+    }
+    name = _named(repeated, WORDS["episode"].split(), "episode")
+    if name is None:
+        name = next(iter(repeated or left))
+        notes.append(f"{CHECK} no column looks like an episode; this is the first")
+    return name
+
+
+def _actions(left: dict[str, Guess], number: Codes) -> tuple[list[str], str]:
+    """Return the columns that look like actions, and why."""
+    usable = {
+        name: guess
+        for name, guess in left.items()
+        if guess.kind in ("text", "number") and (guess.cuts or 1 < guess.distinct <= MOST_LEVELS)
+    }
+    named = [name for name in usable if {"action", "actions"} & set(_parts(name))]
+    if named:
+        return named, f"{CHECK} taken for an action by its name"
+    last = _last(number)
+    empty = [
+        name
+        for name, guess in usable.items()
+        if guess.empty.any() and not (guess.empty & ~last).any()
+    ]
+    if empty:
+        return empty, f"{CHECK} taken for an action, as only last rows have none"
+    drugs = [name for name in usable if set(DRUGS.split()) & set(_parts(name))]
+    if drugs:
+        return drugs, f"{CHECK} taken for an action by its name"
+    changing = [name for name, guess in usable.items() if not _is_static(guess, number)]
+    return (changing or list(usable))[
+        -1:
+    ], f"{CHECK} no column looks like an action; this is a guess"
+
+
+def _states(
+    content: dict[str, Any], comments: dict[str, str], left: dict[str, Guess], number: Codes
+) -> None:
+    """Sort the other columns into states and side columns."""
+    states = 1
+    side: dict[str, Any] = {}
+    for name, guess in left.items():
+        section = _levels(guess)
+        size = len(section.get("levels", section.get("cuts", ()))) + ("cuts" in section)
+        if guess.kind in ("empty", "time") or not 1 < size <= MOST_LEVELS:
+            side[name] = {}
+        elif states * size > MOST_STATES:
+            side[name] = {}
+            lines = write_toml({"state": {name: section}}).strip()
+            comments[place("side", name)] = (
+                f"{CHECK} left out of the state, which would have more than {MOST_STATES} values. "
+                f"It could be\n{lines}"
+            )
+        else:
+            states *= size
+            if _is_static(guess, number):
+                section["static"] = True
+            content["state"][name] = section
+            what = "the cuts are quartiles of the log" if "cuts" in section else "order the levels"
+            comments[place("state", name)] = f"{CHECK} {what}; normal = [...] is missing"
+    if side:
+        content["side"] = side
+
+
+def _levels(guess: Guess) -> dict[str, Any]:
+    if guess.kind == "number" and guess.distinct > FEW and guess.cuts:
+        return {"cuts": list(guess.cuts)}
+    return {"levels": list(guess.values)} if guess.values else {}
+
+
+def _last(number: Codes) -> Any:
+    """Mark the last row of each episode in the order of the log."""
+    order = np.argsort(number, kind="stable")
+    last = np.zeros(len(number), dtype=bool)
+    last[order[last_rows(number[order])]] = True
+    return last
+
+
+def _endings(left: dict[str, Guess], number: Codes) -> dict[str, Guess]:
+    """Return columns that say once an episode how it ends: on its last row, or on every row."""
+    last = _last(number)
+    return {
+        name: guess
+        for name, guess in left.items()
+        if guess.kind in ("text", "number")
+        and guess.distinct <= MOST_LEVELS
+        and (not (~guess.empty & ~last).any() or _is_static(guess, number))
+    }
+
+
+def _is_static(guess: Guess, number: Codes) -> bool:
+    """Whether a column never changes within an episode."""
+    order = np.argsort(number, kind="stable")
+    codes, episode = guess.codes[order], number[order]
+    same = episode[1:] == episode[:-1]
+    return bool(same.any() and (codes[1:] == codes[:-1])[same].all())
+
+
+def _outcomes(guess: Guess, comments: dict[str, str]) -> dict[str, Any]:
+    """Give each value a reward: -1 if it sounds bad, else 1."""
+    sections: dict[str, Any] = {}
+    flag = set(guess.values) <= {"0", "1", "true", "false"}
+    for value in guess.values:
+        bad = bool(BAD.search(value))
+        if flag:  # 1 means that what the column is called has happened
+            happened = value in ("1", "true")
+            bad = happened == bool(BAD.search(guess.name))
+            name = guess.name if happened else f"not {guess.name}"
+            sections[value] = {"name": name, "reward": -1.0 if bad else 1.0}
+        else:
+            sections[value] = {"reward": -1.0 if bad else 1.0}
+        if bad:
+            sections[value]["bad"] = True
+        comments[place("outcome", value)] = f"{CHECK} the reward is a guess"
+    return sections

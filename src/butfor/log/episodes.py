@@ -1,0 +1,471 @@
+"""Episodes: a log of sequential decisions as flat arrays, one row a transition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from butfor.checks import check_discount, check_horizon, check_integers
+from butfor.log.frames import read_frame
+from butfor.log.variables import (
+    Outcome,
+    Variable,
+    check_distinct,
+    check_outcomes,
+    check_variables,
+    count_levels,
+    project,
+    ravel,
+    unravel,
+)
+from butfor.types import Floats, Integers, Offsets
+
+
+@dataclass(frozen=True, eq=False)
+class Episodes:
+    """A log: N transitions of n episodes.
+
+    The state of a row is a mixed-radix index over `state_variables`, most significant first;
+    actions likewise. `next_state` of an episode's last row is the state reached, never the
+    outcome; it is -1 where the log does not tell (allowed only where there is an outcome).
+    """
+
+    state: Integers  # [N]
+    action: Integers  # [N]
+    next_state: Integers  # [N]
+    reward: Floats  # [N]
+    offsets: Offsets  # [n + 1] first row of each episode
+    outcome: Integers  # [n] -1: none
+    id: NDArray[Any]  # [n]
+    final_key: NDArray[np.int64]  # [n] the final state before anything that changes was hidden
+    horizon: int
+    state_variables: tuple[Variable, ...]
+    action_variables: tuple[Variable, ...]
+    outcomes: tuple[Outcome, ...]
+    none_name: str = "none"  # what to call an end without outcome
+    side: pd.DataFrame | None = None  # N rows, then n for the final states: never seen by a model
+    side_variables: tuple[Variable, ...] = ()  # those columns of `side` that `hide` put there
+
+    @classmethod
+    def from_arrays(
+        cls,
+        state: ArrayLike,
+        action: ArrayLike,
+        next_state: ArrayLike,
+        *,
+        offsets: ArrayLike,
+        states: int | Sequence[Variable],
+        actions: int | Sequence[Variable],
+        reward: ArrayLike | None = None,
+        outcome: ArrayLike | None = None,
+        outcomes: Sequence[Outcome | str] = (),
+        id: ArrayLike | None = None,
+        final_key: ArrayLike | None = None,
+        horizon: int | None = None,
+        none_name: str = "none",
+        side: pd.DataFrame | None = None,
+    ) -> Episodes:
+        """Check plain arrays and make Episodes of them.
+
+        Parameters
+        ----------
+        state, action, next_state : [N] integers
+            One entry a transition, episode after episode.
+        offsets : [n + 1]
+            Row at which each episode starts; the last entry is N.
+        states, actions
+            How many there are, or the variables that they are made of.
+        reward : [N], optional
+            Without it, each episode earns the reward of its outcome on its last row.
+        outcome : [n], optional
+            Index into `outcomes`, -1 for none.
+        outcomes
+            `Outcome`s, or names; a name takes the mean last reward of its episodes as its reward.
+        final_key : [n], optional
+            The unreduced final state (`fit_mdp(terminal="icml2019")` counts distinct ones).
+            By default the final state itself.
+        horizon : optional
+            Most steps that an episode can have; by default the longest episode's.
+        """
+        starts = check_integers(offsets, "offsets")
+        rows = {
+            "state": _codes(state, "state"),
+            "action": _codes(action, "action"),
+            "next_state": _codes(next_state, "next_state"),
+        }
+        count = len(rows["state"])
+        _check_offsets(starts, count)
+        episodes = len(starts) - 1
+        ids = np.arange(episodes) if id is None else np.asarray(id)
+        ends = np.full(episodes, -1, np.int32) if outcome is None else _codes(outcome, "outcome")
+        earned = None if reward is None else np.asarray(reward, dtype=np.float64)
+        key = None if final_key is None else check_integers(final_key, "final_key")
+        for name, array, expected in (
+            ("action", rows["action"], count),
+            ("next_state", rows["next_state"], count),
+            ("reward", earned, count),
+            ("outcome", ends, episodes),
+            ("id", ids, episodes),
+            ("final_key", key, episodes),
+        ):
+            if array is not None and array.shape != (expected,):
+                raise ValueError(f"{name} has shape {array.shape}, expected ({expected},)")
+        if side is not None and len(side) != count + episodes:
+            raise ValueError(f"side has {len(side)} entries, expected {count + episodes}")
+        check_distinct(ids.tolist(), "id")
+        _check_rewards(earned, starts, ids)
+        _check_ends(ends, ids, len(outcomes))
+        named = _outcomes(outcomes, ends, earned, starts)
+        for end in named:
+            if end.name in (none_name, "none"):
+                raise ValueError(
+                    f"an outcome is called {end.name!r}, which stands for no outcome; "
+                    "call one of them otherwise"
+                )
+        kinds = {type(identifier).__name__ for identifier in ids.tolist()}
+        if len(kinds) > 1:
+            raise ValueError(f"id: of several kinds ({', '.join(sorted(kinds))}); give one kind")
+        if earned is None:
+            earned = np.zeros(count)
+            value = np.array([outcome.reward for outcome in named] + [0.0])
+            earned[starts[1:] - 1] = value[ends]
+        log = cls(
+            state=rows["state"],
+            action=rows["action"],
+            next_state=rows["next_state"],
+            reward=earned,
+            offsets=starts,
+            outcome=ends,
+            id=ids,
+            final_key=rows["next_state"][starts[1:] - 1].astype(np.int64) if key is None else key,
+            horizon=int(np.diff(starts).max()) if horizon is None else check_horizon(horizon),
+            state_variables=check_variables(states, "state"),
+            action_variables=check_variables(actions, "action"),
+            outcomes=named,
+            none_name=none_name,
+            side=None if side is None else side.reset_index(drop=True),
+        )
+        _check_rows(log)
+        return log
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: pd.DataFrame,
+        *,
+        episode: str = "episode",
+        time: str | None = None,
+        state: str = "state",
+        action: str = "action",
+        reward: str | None = None,
+        outcome: str | None = "outcome",
+        states: Sequence[Any] | None = None,
+        actions: Sequence[Any] | None = None,
+        outcomes: Sequence[Outcome | str] | None = None,
+        horizon: int | None = None,
+        none_name: str = "none",
+    ) -> Episodes:
+        """Make Episodes of a data frame in which a row is a decision.
+
+        The outcome stands on the last row of an episode. A last row without action gives the
+        final state; without it and without an outcome the last decision is no transition.
+        `states` and `actions` list the labels in order (default: the sorted ones of the column);
+        `time` sorts the rows of an episode, otherwise they stay in the order of the frame.
+        """
+        arrays, state_column, action_column, end_column = read_frame(
+            frame,
+            episode=episode,
+            time=time,
+            state=state,
+            action=action,
+            reward=reward,
+            outcome=outcome,
+            states=states,
+            actions=actions,
+            outcomes=None if outcomes is None else [getattr(o, "name", o) for o in outcomes],
+        )
+        return cls.from_arrays(
+            **arrays,
+            states=[Variable(str(state), state_column.labels)],
+            actions=[Variable(str(action), action_column.labels)],
+            outcomes=end_column.labels if outcomes is None else outcomes,
+            horizon=horizon,
+            none_name=none_name,
+        )
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def n_states(self) -> int:
+        """Number of states S."""
+        return count_levels(self.state_variables)
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions A."""
+        return count_levels(self.action_variables)
+
+    @property
+    def lengths(self) -> Offsets:
+        """Steps of each episode, [n]."""
+        return np.diff(self.offsets)
+
+    @property
+    def first_state(self) -> Integers:
+        """State in which each episode starts, [n]."""
+        return self.state[self.offsets[:-1]]
+
+    @property
+    def time(self) -> Offsets:
+        """Step of each row within its episode, [N]."""
+        return np.arange(len(self.state)) - np.repeat(self.offsets[:-1], self.lengths)
+
+    def rows_of(self, chosen: Offsets) -> Offsets:
+        """Rows of the episodes at these positions, one after the other."""
+        return rows_of(self.offsets[:-1], self.lengths, chosen)
+
+    def place(self, row: int) -> str:
+        """Say where a row is, for messages: episode and step."""
+        return _place(row, self.offsets, self.id)
+
+    def returns(self, discount: float = 1.0) -> Floats:
+        """Discounted sum of the rewards of each episode, [n]."""
+        if check_discount(discount) == 1:
+            return np.add.reduceat(self.reward, self.offsets[:-1])
+        return np.add.reduceat(self.reward * discount**self.time, self.offsets[:-1])
+
+    def select(self, index: ArrayLike) -> Episodes:
+        """Return the episodes at these positions, in this order; a position may come twice."""
+        chosen = np.asarray(index)
+        if chosen.dtype == bool:
+            if len(chosen) != len(self):
+                raise ValueError(f"a mask of {len(chosen)}, expected {len(self)}, one an episode")
+            chosen = np.flatnonzero(chosen)
+        chosen = chosen.reshape(-1)
+        if len(chosen) == 0:
+            raise ValueError("no episode selected; name at least one")
+        chosen = check_integers(chosen, "position")
+        outside = (chosen < -len(self)) | (chosen >= len(self))
+        if outside.any():
+            raise ValueError(
+                f"position {chosen[outside][0]} outside 0..{len(self) - 1}; count from 0"
+            )
+        chosen = chosen % len(self)
+        offsets = np.concatenate([[0], np.cumsum(self.lengths[chosen])])
+        rows = self.rows_of(chosen)
+        finals = len(self.state) + chosen
+        return replace(
+            self,
+            state=self.state[rows],
+            action=self.action[rows],
+            next_state=self.next_state[rows],
+            reward=self.reward[rows],
+            offsets=offsets,
+            outcome=self.outcome[chosen],
+            id=self.id[chosen],
+            final_key=self.final_key[chosen],
+            side=(
+                None
+                if self.side is None
+                else self.side.iloc[np.concatenate([rows, finals])].reset_index(drop=True)
+            ),
+        )
+
+    def truncate(self, horizon: int) -> Episodes:
+        """Cut every episode after `horizon` steps, the new horizon, which may also be longer.
+
+        An episode that is cut loses its outcome and its unreduced final state.
+        """
+        horizon = check_horizon(horizon)
+        if horizon >= self.horizon:
+            return replace(self, horizon=horizon)
+        lengths = np.minimum(self.lengths, horizon)
+        cut = self.lengths > horizon
+        rows = np.flatnonzero(self.time < horizon)
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        next_state = self.next_state[rows]
+        side = self.side
+        if side is not None:
+            # the row after the cut, at offset + horizon, tells of the state reached
+            after = np.where(
+                cut, self.offsets[:-1] + horizon, len(self.state) + np.arange(len(self))
+            )
+            side = side.iloc[np.concatenate([rows, after])].reset_index(drop=True)
+        return replace(
+            self,
+            state=self.state[rows],
+            action=self.action[rows],
+            next_state=next_state,
+            reward=self.reward[rows],
+            offsets=offsets,
+            outcome=np.where(cut, -1, self.outcome).astype(np.int32),
+            final_key=np.where(cut, -1, self.final_key),
+            horizon=horizon,
+            side=side,
+        )
+
+    def hide(self, *names: str) -> Episodes:
+        """Take variables out of the state; they become side columns that no model sees.
+
+        `final_key` stays what it was, unless a static variable is hidden: then it is the final
+        state without static variables.
+        """
+        known = [variable.name for variable in self.state_variables]
+        for name in names:
+            if name not in known:
+                raise ValueError(
+                    f"no state variable {name!r} to hide; there are {', '.join(map(repr, known))}"
+                )
+        if len(set(names)) == len(known):
+            raise ValueError("hiding every state variable leaves no state; leave at least one")
+        finals = self.next_state[self.offsets[1:] - 1]
+        if (finals < 0).any():
+            first = self.id[int((finals < 0).argmax())]
+            raise ValueError(
+                f"episode {first}: its final state is unknown (-1), so nothing can be hidden; "
+                "give every episode's final state"
+            )
+        codes = unravel(self.state_variables, np.concatenate([self.state, finals]))
+        seen = tuple(v for v in self.state_variables if v.name not in names)
+        hidden = tuple(v for v in self.state_variables if v.name in names)
+
+        side = pd.DataFrame(index=range(len(self.state) + len(self)))
+        if self.side is not None:
+            side = self.side.copy()
+        for variable in hidden:
+            if variable.name in side:
+                raise ValueError(
+                    f"there is a side column {variable.name!r} already; rename it before hiding"
+                )
+            side[variable.name] = pd.Categorical.from_codes(
+                codes[variable.name], list(variable.levels), ordered=True
+            )
+        side_variables = self.side_variables + hidden
+        final_key = self.final_key
+        if any(variable.static for variable in hidden):
+            kept = seen + tuple(v for v in side_variables if not v.static)
+            for variable in self.side_variables:
+                codes[variable.name] = side[variable.name].cat.codes.to_numpy()
+            final_key = ravel(kept, [codes[v.name][len(self.state) :] for v in kept])
+        reduced = project(self.state_variables, *(v.name for v in seen))
+        return replace(
+            self,
+            state=reduced[self.state],
+            next_state=reduced[self.next_state],
+            final_key=final_key,
+            state_variables=seen,
+            side=side,
+            side_variables=side_variables,
+        )
+
+    def state_labels(self, *names: str) -> Integers:
+        """Map each state to the combination of these variables' levels, [S]: for `labels=`."""
+        return project(self.state_variables, *names)
+
+
+def rows_of(start: Offsets, lengths: Offsets, chosen: Offsets) -> Offsets:
+    """Rows of the chosen ones of some runs of rows, one run after the other."""
+    taken = lengths[chosen]
+    before = np.cumsum(taken) - taken
+    return np.arange(taken.sum()) + np.repeat(start[chosen] - before, taken)
+
+
+def _codes(values: ArrayLike, name: str) -> Integers:
+    whole = check_integers(values, name)
+    limit = np.iinfo(np.int32).max
+    if len(whole) and np.abs(whole).max() > limit:
+        place = int(np.abs(whole).argmax())
+        raise ValueError(f"{name} at {place} is {whole[place]}, too large; relabel from 0")
+    return whole.astype(np.int32)
+
+
+def _check_offsets(offsets: Offsets, rows: int) -> None:
+    if len(offsets) < 2:
+        raise ValueError("no episodes: offsets need at least two entries, 0 and the number of rows")
+    if offsets[0] != 0 or offsets[-1] != rows:
+        raise ValueError(
+            f"offsets run from {offsets[0]} to {offsets[-1]}, expected 0 to {rows}, the rows given"
+        )
+    lengths = np.diff(offsets)
+    if (lengths <= 0).any():
+        episode = int(np.flatnonzero(lengths <= 0)[0])
+        raise ValueError(
+            f"the episode at position {episode} has {lengths[episode]} steps; "
+            "drop episodes without steps"
+        )
+
+
+def _check_ends(ends: Integers, ids: NDArray[Any], outcomes: int) -> None:
+    wrong = (ends < -1) | (ends >= outcomes)
+    if wrong.any():
+        episode = int(np.flatnonzero(wrong)[0])
+        known = f"outcomes=[...] lists 0..{outcomes - 1}" if outcomes else "outcomes=[...] is empty"
+        raise ValueError(
+            f"episode {ids[episode]}: outcome {ends[episode]}, but {known}; list it there, "
+            "or give -1 for none"
+        )
+
+
+def _check_rewards(reward: Floats | None, offsets: Offsets, ids: NDArray[Any]) -> None:
+    if reward is not None and not np.isfinite(reward).all():
+        row = int(np.flatnonzero(~np.isfinite(reward))[0])
+        raise ValueError(
+            f"row {row} ({_place(row, offsets, ids)}): reward {reward[row]} is not a number; "
+            "fill or drop it"
+        )
+
+
+def _place(row: int, offsets: Offsets, ids: NDArray[Any]) -> str:
+    episode = int(np.searchsorted(offsets, row, side="right")) - 1
+    return f"episode {ids[episode]}, step {row - offsets[episode]}"
+
+
+def _outcomes(
+    given: Sequence[Outcome | str], ends: Integers, reward: Floats | None, offsets: Offsets
+) -> tuple[Outcome, ...]:
+    """Give outcomes that came as names the mean last reward of their episodes."""
+    named: list[Any] = list(given)
+    for index, outcome in enumerate(given):
+        if not isinstance(outcome, Outcome) and reward is not None:
+            mine = reward[offsets[1:] - 1][ends == index]
+            named[index] = Outcome(str(outcome), float(mine.mean()) if len(mine) else 0.0)
+    return check_outcomes(named)
+
+
+def _check_rows(log: Episodes) -> None:
+    """Refuse states or actions out of range, broken chains, episodes beyond the horizon."""
+    last = log.offsets[1:] - 1
+    for name, array, size, noun in (
+        ("state", log.state, log.n_states, "states"),
+        ("action", log.action, log.n_actions, "actions"),
+        ("next state", log.next_state, log.n_states, "states"),
+    ):
+        wrong = (array < 0) | (array >= size)
+        if name == "next state":  # the log may not tell it where there is an outcome
+            wrong[last] &= (array[last] != -1) | (log.outcome < 0)
+        if wrong.any():
+            row = int(np.flatnonzero(wrong)[0])
+            raise ValueError(
+                f"row {row} ({log.place(row)}): {name} {array[row]} outside 0..{size - 1}; "
+                f"relabel it, or give the right number of {noun}"
+            )
+    broken = log.next_state[:-1] != log.state[1:]
+    broken[last[:-1]] = False
+    if broken.any():
+        row = int(np.flatnonzero(broken)[0])
+        raise ValueError(
+            f"row {row} ({log.place(row)}): next state {log.next_state[row]} but the following row "
+            f"starts in state {log.state[row + 1]}; sort the rows by time, or check offsets"
+        )
+    if log.lengths.max() > log.horizon:
+        episode = int(log.lengths.argmax())
+        raise ValueError(
+            f"episode {log.id[episode]} has {log.lengths[episode]} steps, more than the horizon "
+            f"{log.horizon}; leave the horizon out, or cut the episodes with truncate()"
+        )

@@ -1,0 +1,112 @@
+"""Variables, levels and outcomes: what the numbers in a log stand for."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor.types import Integers
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One named variable of a state or an action, with its levels in order."""
+
+    name: str
+    levels: tuple[str, ...]
+    normal: tuple[str, ...] = ()  # the levels that count as normal, for people who read charts
+    static: bool = False  # never changes within an episode, so no part of "the final state"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One way in which an episode can end."""
+
+    name: str
+    reward: float
+    bad: bool = False
+
+
+def count_levels(variables: Sequence[Variable]) -> int:
+    """Number of combinations of levels."""
+    return math.prod(len(variable.levels) for variable in variables)
+
+
+def ravel(variables: Sequence[Variable], codes: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
+    """Mixed-radix index of level codes, the first variable most significant."""
+    index = np.zeros(len(codes[0]), dtype=np.int64)
+    for variable, code in zip(variables, codes, strict=True):
+        index = index * len(variable.levels) + code
+    return index
+
+
+def unravel(variables: Sequence[Variable], index: NDArray[Any]) -> dict[str, NDArray[np.intp]]:
+    """Level code of each variable, by name."""
+    sizes = tuple(len(variable.levels) for variable in variables)
+    names = (variable.name for variable in variables)
+    return dict(zip(names, np.unravel_index(index, sizes), strict=True))
+
+
+def project(variables: Sequence[Variable], *names: str) -> Integers:
+    """Map each index over `variables` to the index over the named ones, in the order of both."""
+    known = [variable.name for variable in variables]
+    for name in names:
+        if name not in known:
+            raise ValueError(f"no variable {name!r}; there are {', '.join(map(repr, known))}")
+    kept = [variable for variable in variables if variable.name in names]
+    codes = unravel(variables, np.arange(count_levels(variables)))
+    return ravel(kept, [codes[variable.name] for variable in kept]).astype(np.int32)
+
+
+def check_variables(given: int | Sequence[Variable], name: str) -> tuple[Variable, ...]:
+    """Return variables; a number stands for one variable with so many levels."""
+    if isinstance(given, int | np.integer):
+        if given < 1:
+            raise ValueError(f"{given} {name}s: there must be at least one")
+        return (Variable(name, tuple(str(level) for level in range(int(given)))),)
+    variables = tuple(given)
+    if not variables or any(len(variable.levels) == 0 for variable in variables):
+        raise ValueError(f"{name} variables: at least one, each with at least one level")
+    check_distinct([variable.name for variable in variables], f"{name} variables")
+    for variable in variables:
+        check_distinct(variable.levels, f"levels of {name} variable {variable.name!r}")
+    return variables
+
+
+def check_outcomes(outcomes: Sequence[Outcome]) -> tuple[Outcome, ...]:
+    """Return outcomes that have different names and rewards that are numbers."""
+    for outcome in outcomes:
+        if not isinstance(outcome, Outcome):
+            raise ValueError(
+                f"outcome {outcome!r} has no reward: give Outcome({outcome!r}, reward)"
+            )
+        if not math.isfinite(outcome.reward):
+            raise ValueError(
+                f"outcome {outcome.name!r} has the reward {outcome.reward}; it needs a number"
+            )
+    check_distinct([outcome.name for outcome in outcomes], "outcomes")
+    return tuple(outcomes)
+
+
+def check_distinct(names: Iterable[Any], what: str) -> None:
+    """Refuse names of which one stands there twice."""
+    twice = [name for name, times in Counter(names).items() if times > 1]
+    if twice:
+        raise ValueError(f"{what}: {twice[0]!r} stands there twice; give different names")
+
+
+def describe_action(variables: Sequence[Variable], action: int) -> str:
+    """Name what an action gives: switches that are on, or the level of each variable."""
+    codes = unravel(variables, np.array([action]))
+    levels = [(v.name, v.levels[int(codes[v.name][0])]) for v in variables]
+    if all(tuple(variable.levels) == ("off", "on") for variable in variables):
+        return " and ".join(name for name, level in levels if level == "on") or "nothing"
+    if len(levels) == 1:
+        return f"{levels[0][0]} {levels[0][1]}"
+    return ", ".join(f"{name} {level}" for name, level in levels)

@@ -1,0 +1,257 @@
+"""Writing Episodes as a log on disk, with the study file that reads them back."""
+
+from __future__ import annotations
+
+import math
+import os
+import tempfile
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+from numpy.typing import NDArray
+
+from butfor.log.episodes import Episodes
+from butfor.log.sections import place, quoted
+from butfor.log.study import read_study
+from butfor.log.variables import Variable, check_distinct, unravel
+
+
+def write_episodes(
+    episodes: Episodes, path: str | Path, study_path: str | Path | None = None
+) -> Path:
+    """Write a log as CSV or Parquet, and a study file with which `read_episodes` gives it back.
+
+    A row is a decision; a last row without action gives the final state, where it is known. The
+    study file stands beside the log, with the ending .toml, unless `study_path` is given; its path
+    is returned. Side columns are written as numbers or text (their levels if `hide` made them).
+    """
+    goal = Path(path)
+    if goal.suffix.lower() not in (".csv", ".parquet"):
+        raise ValueError(f"{goal}: unknown kind of file; end the name in .csv or .parquet")
+    study_goal = goal.with_suffix(".toml") if study_path is None else Path(study_path)
+    for folder in (goal.parent, study_goal.parent):
+        if not folder.is_dir():
+            raise FileNotFoundError(f"there is no folder {folder}; make it first")
+    table, study = _log_and_study(episodes)
+    text = write_toml(study)
+    try:
+        text.encode("utf-8")
+        read_study(tomllib.loads(text))  # what cannot be read back is not written
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"a name has the character {error.object[error.start]!r}, which no text file can hold; "
+            "rename it"
+        ) from None
+    except ValueError as error:
+        raise ValueError(f"these episodes cannot be written as a log: {error}") from None
+    if goal.suffix.lower() == ".csv":
+        _replace(goal, lambda name: pa.csv.write_csv(table, name))
+    else:
+        _replace(goal, lambda name: pa.parquet.write_table(table, name))
+    _replace(study_goal, lambda name: Path(name).write_text(text, encoding="utf-8", newline="\n"))
+    return study_goal
+
+
+def write_toml(content: Mapping[str, Any], comments: Mapping[str, str] | None = None) -> str:
+    """Write sections of plain values as TOML; a comment goes above the section it is named by."""
+    blocks = []
+    for section, entries in content.items():
+        nested = entries and all(isinstance(value, Mapping) for value in entries.values())
+        heads = {place(section, key): value for key, value in entries.items()} if nested else {}
+        for head, values in (heads or {f"[{section}]": entries}).items():
+            comment = (comments or {}).get(head, "")
+            lines = [comment_lines(comment)] if comment else []
+            lines += [head, *(f"{key} = {toml_value(value)}" for key, value in values.items())]
+            blocks.append("\n".join(lines))
+    return "\n\n".join(blocks) + "\n"
+
+
+def comment_lines(text: str) -> str:
+    """Write text as comments; characters that TOML does not allow there become question marks."""
+    allowed = ("".join(c if c.isprintable() else "?" for c in line) for line in text.splitlines())
+    return "\n".join(f"# {line}" for line in allowed)
+
+
+def toml_value(value: Any) -> str:
+    """Write one value as TOML."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, float):
+        return repr(value) if math.isfinite(value) else str(value)
+    if isinstance(value, int):
+        return str(value)
+    return f"[{', '.join(toml_value(entry) for entry in value)}]"
+
+
+def _log_and_study(log: Episodes) -> tuple[Any, dict[str, Any]]:
+    """Return the table and the content of the study file."""
+    finals = log.next_state[log.offsets[1:] - 1]
+    written = (finals >= 0) | (log.side is not None)  # episodes that get a row for the final state
+    count = len(log.state)
+    ends = np.flatnonzero(written)
+    # decisions are rows 0..N-1, the final state of episode i is row N + i
+    episode = np.concatenate([np.repeat(np.arange(len(log)), log.lengths), ends])
+    step = np.concatenate([log.time, log.lengths[ends]])
+    order = np.lexsort([step, episode])
+    row = np.concatenate([np.arange(count), count + ends])[order]
+    episode, step = episode[order], step[order]
+    last = np.append(episode[1:] != episode[:-1], True)
+    decided = row < count
+
+    names = _Names()
+    columns: dict[str, Any] = {}
+    study: dict[str, Any] = {"columns": {}}
+    key = names.new("episode")
+    columns[key], kind = _ids(log.id, episode)
+    study["columns"] |= {"episode": key} | kind
+    study["columns"]["time"] = key = names.new("time")
+    columns[key] = pa.array(step)
+    if log.outcomes:
+        study["columns"]["outcome"] = key = names.new("outcome")
+        ending = np.where(last, log.outcome[episode], -1)
+        columns[key] = _labels([outcome.name for outcome in log.outcomes], ending)
+    study["columns"]["reward"] = key = names.new("reward")
+    columns[key] = _partly(log.reward, row, decided)
+    if not np.array_equal(log.final_key, finals):
+        study["columns"]["final_key"] = key = names.new("final_key")
+        columns[key] = _partly(log.final_key, episode, last)
+
+    states = np.concatenate([log.state, finals])[row]
+    actions = np.concatenate([log.action, np.full(len(log), -1)])[row]
+    for group, variables, codes in (
+        ("state", log.state_variables, states),
+        ("action", log.action_variables, actions),
+    ):
+        study[group] = {}
+        levels = unravel(variables, np.maximum(codes, 0))
+        for variable in variables:
+            key = names.new(variable.name, f"{group} {variable.name}")
+            columns[key] = _labels(variable.levels, np.where(codes < 0, -1, levels[variable.name]))
+            study[group][key] = _variable(variable, key)
+    if log.outcomes:
+        study["outcome"] = {
+            outcome.name: {"reward": float(outcome.reward)} | ({"bad": True} if outcome.bad else {})
+            for outcome in log.outcomes
+        }
+    if log.side is not None:
+        study["side"] = _side(log, row, names, columns)
+    if (log.outcome < 0).any() and log.outcomes:
+        study["problems"] = {"no_outcome": "keep"}
+    study["words"] = {"none": log.none_name}
+    study["evaluation"] = {"horizon": log.horizon}
+    return pa.table(columns), study
+
+
+class _Names:
+    """Column names, each once."""
+
+    def __init__(self) -> None:
+        self.taken: set[str] = set()
+
+    def new(self, *wanted: str) -> str:
+        """Return the first name wanted that is free, or the last with a number."""
+        numbered = (f"{wanted[-1]} {number}" for number in range(2, len(self.taken) + 3))
+        free = next(n for n in (*wanted, *numbered) if n.strip() and n not in self.taken)
+        self.taken.add(free)
+        return free
+
+
+def _side(
+    log: Episodes, row: NDArray[Any], names: _Names, columns: dict[str, Any]
+) -> dict[str, Any]:
+    """Add the side columns to the table, and return their sections."""
+    sections: dict[str, Any] = {}
+    hidden = {variable.name: variable for variable in log.side_variables}
+    for position, name in enumerate(log.side.columns if log.side is not None else ()):
+        key = names.new(str(name), f"side {name}")
+        series = log.side.iloc[row, position] if log.side is not None else None
+        if name in hidden:
+            codes = pd.Categorical(series, list(hidden[name].levels)).codes
+            columns[key] = _labels(hidden[name].levels, codes)
+            sections[key] = _variable(hidden[name], key)
+            continue
+        sections[key] = {} if key == str(name) else {"name": str(name)}
+        kind = getattr(series, "dtype", None)
+        if pd.api.types.is_numeric_dtype(kind) or pd.api.types.is_datetime64_any_dtype(kind):
+            columns[key] = pa.array(series, from_pandas=True)
+            if pd.api.types.is_float_dtype(kind):
+                sections[key]["type"] = "number"  # also if all of them are whole
+        else:
+            columns[key] = _texts(pd.Series(series), str(name))
+            sections[key]["type"] = "text"
+    return sections
+
+
+def _texts(series: pd.Series, name: str) -> Any:
+    texts = [None if m else str(v) for v, m in zip(series, series.isna(), strict=True)]
+    if any(text == "" for text in texts):
+        raise ValueError(f"the side column {name!r} has empty text, which means missing; fill it")
+    return _encoded(texts)
+
+
+def _variable(variable: Variable, column: str) -> dict[str, Any]:
+    section: dict[str, Any] = {} if column == variable.name else {"name": variable.name}
+    section["levels"] = list(variable.levels)
+    if variable.normal:
+        section["normal"] = list(variable.normal)
+    if variable.static:
+        section["static"] = True
+    return section
+
+
+def _ids(ids: NDArray[Any], episode: NDArray[Any]) -> tuple[Any, dict[str, str]]:
+    if ids.dtype.kind in "iu":
+        return pa.array(ids.astype(np.int64)[episode]), {}
+    texts = [str(identifier) for identifier in ids.tolist()]
+    check_distinct(texts, "id")
+    if any(not text.strip() for text in texts):
+        raise ValueError("an episode has an empty id, which means missing; give it a name")
+    return _labels(texts, episode), {"episode_type": "text"}
+
+
+def _labels(levels: Sequence[str], codes: Iterable[Any]) -> Any:
+    """Return text by codes, missing where a code is below 0."""
+    positions = np.asarray(codes, dtype=np.int64)
+    return _encoded(levels).take(pa.array(positions, mask=positions < 0))
+
+
+def _encoded(texts: Sequence[str | None]) -> Any:
+    try:
+        return pa.array(texts, pa.string())
+    except (UnicodeEncodeError, pa.ArrowException):
+        bad = next(text for text in texts if text is not None and not _is_encodable(text))
+        raise ValueError(f"{bad!r} has a character that no text file can hold; rename it") from None
+
+
+def _is_encodable(text: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _partly(values: NDArray[Any], index: NDArray[Any], where: NDArray[np.bool_]) -> Any:
+    return pa.array(values[np.where(where, index, 0)], mask=~where)
+
+
+def _replace(goal: Path, write: Callable[[str], Any]) -> None:
+    """Write a file whole or not at all."""
+    try:
+        handle, name = tempfile.mkstemp(prefix=".butfor-", suffix=goal.suffix, dir=goal.parent)
+    except PermissionError:
+        raise PermissionError(
+            f"nothing may be written to {goal.parent}; choose another folder"
+        ) from None
+    os.close(handle)
+    try:
+        write(name)
+        Path(name).chmod(0o644)
+        Path(name).replace(goal)
+    finally:
+        Path(name).unlink(missing_ok=True)

@@ -1,0 +1,1 @@
+"""Causal mechanisms: how a counterfactual row follows from what was observed."""

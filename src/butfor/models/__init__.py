@@ -1,0 +1,1 @@
+"""Models of the dynamics, learned from a log, and policies on them."""

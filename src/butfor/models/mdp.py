@@ -1,0 +1,373 @@
+"""TabularMDP: a finite model with named absorbing outcomes, in sparse rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sparse
+from numpy.typing import ArrayLike, NDArray
+
+from butfor.checks import ROW_TOLERANCE, check_distributions
+from butfor.log.variables import Outcome, check_outcomes
+from butfor.types import Floats, Integers, Offsets
+
+
+@dataclass(frozen=True, eq=False)
+class TabularMDP:
+    """P(next | state, action) as sparse rows; row s A + a; next S + o is the outcome o.
+
+    Outcomes absorb: nothing follows them and nothing is earned there. The reward of an entry is
+    that of the transition, the one into an outcome included. `labels` says whose noise decides a
+    transition: entries of two rows with one label share it (by default the next state itself).
+    """
+
+    start: Offsets  # [S A + 1] first entry of each row
+    next_state: Integers  # [E] labels increase within a row
+    probability: Floats  # [E] none is 0
+    reward: Floats  # [E]
+    labels: Integers  # [S + O] label of each state and outcome
+    initial: Floats  # [S] distribution of the first state
+    counts: NDArray[np.int64]  # [S, A] logged transitions behind each row; 0 where none or unknown
+    unseen: NDArray[np.bool_]  # [S, A] rows that the rule for unseen pairs made up
+    outcomes: tuple[Outcome, ...]
+    terminal: str = "visits"  # how an episode's last transition is read: see fit_mdp
+
+    @classmethod
+    def from_arrays(
+        cls,
+        transition: ArrayLike | sparse.sparray | sparse.spmatrix,
+        *,
+        reward: ArrayLike | sparse.sparray | sparse.spmatrix | None = None,
+        outcomes: Sequence[Outcome] = (),
+        absorbing: Mapping[int, int] | None = None,
+        actions: int | None = None,
+        initial: ArrayLike | None = None,
+        counts: ArrayLike | None = None,
+        labels: ArrayLike | None = None,
+    ) -> TabularMDP:
+        """Make a model of given probabilities, learned elsewhere or known.
+
+        Parameters
+        ----------
+        transition : [S, A, S + O], or sparse [S A, S + O] together with `actions`
+            Columns S .. S + O - 1 are the outcomes.
+        reward
+            Of the same shape as `transition`; or [S, A]; or [S + O], earned on arrival. By default
+            an outcome's reward on arrival and nothing elsewhere.
+        absorbing : {state: outcome}, optional
+            States of the given model that are outcomes: what leads there leads to the outcome
+            instead. The states keep their numbers; their own rows lead to the outcome too.
+        initial : [S], optional
+            By default uniform.
+        counts : [S, A], optional
+            How many observations stand behind each row, for warnings later on.
+        labels : [S] or [S + O], optional
+            See `with_labels`.
+        """
+        ends = check_outcomes(outcomes)
+        matrix, states, actions = _matrix(transition, len(ends), actions)
+        columns = states + len(ends)
+        entries = matrix.tocoo()
+        row, column = entries.row.astype(np.int64), entries.col.astype(np.int64)
+        earned = _reward_of_entries(reward, row, column, states, actions, ends)
+        if absorbing:
+            column, into = _redirect(absorbing, column, states, len(ends))
+            if reward is None:
+                value = np.array([0.0] * states + [outcome.reward for outcome in ends])
+                earned = np.where(into, value[column], earned)
+        keys, weight, earned = coalesce(row * columns + column, entries.data, earned)
+        if absorbing:
+            gone = np.isin(keys // columns // actions, list(absorbing))
+            own = [
+                (state * actions + action) * columns + states + end
+                for state, end in absorbing.items()
+                for action in range(actions)
+            ]
+            keys = np.concatenate([keys[~gone], own])
+            weight = np.concatenate([weight[~gone], np.ones(len(own))])
+            earned = np.concatenate([earned[~gone], np.zeros(len(own))])
+        return assemble(
+            keys,
+            weight,
+            earned,
+            states=states,
+            actions=actions,
+            outcomes=ends,
+            labels=labels,
+            initial=_check_initial(initial, states),
+            counts=_check_counts(counts, states, actions),
+            unseen=np.zeros((states, actions), dtype=bool),
+            terminal="visits",
+        )
+
+    @property
+    def n_states(self) -> int:
+        """Number of states S, outcomes not among them."""
+        return self.counts.shape[0]
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions A."""
+        return self.counts.shape[1]
+
+    @cached_property
+    def entry_label(self) -> Integers:
+        """Label of each entry, [E]."""
+        return self.labels[self.next_state]
+
+    @cached_property
+    def entry_row(self) -> Offsets:
+        """Row s A + a of each entry, [E]."""
+        return np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
+
+    def row(self, state: int, action: int) -> dict[int, float]:
+        """Return the distribution over next states and outcomes after an action."""
+        if not (0 <= state < self.n_states and 0 <= action < self.n_actions):
+            raise ValueError(
+                f"state {state}, action {action} outside 0..{self.n_states - 1}, "
+                f"0..{self.n_actions - 1}"
+            )
+        entries = slice(*self.start[state * self.n_actions + action :][:2])
+        return dict(
+            zip(self.next_state[entries].tolist(), self.probability[entries].tolist(), strict=True)
+        )
+
+    def with_labels(self, labels: ArrayLike | None) -> TabularMDP:
+        """Return the model with noise on these labels of next states, or on the states (None).
+
+        Within each row two next states must not share a label: they would share their noise and
+        one of them could never happen. An outcome is its own label.
+        """
+        label_of = _check_labels(labels, self.n_states, len(self.outcomes))
+        order = np.lexsort((label_of[self.next_state], self.entry_row))
+        row, next_state = self.entry_row[order], self.next_state[order]
+        label = label_of[next_state]
+        twice = (row[1:] == row[:-1]) & (label[1:] == label[:-1])
+        if twice.any():
+            first = int(np.flatnonzero(twice)[0])
+            state, action = divmod(int(row[first]), self.n_actions)
+            raise ValueError(
+                f"labels: after state {state}, action {action} the next states "
+                f"{next_state[first]} and {next_state[first + 1]} have one label; within a row "
+                "every next state needs a label of its own"
+            )
+        return replace(
+            self,
+            next_state=next_state,
+            probability=self.probability[order],
+            reward=self.reward[order],
+            labels=label_of,
+        )
+
+    def with_initial(self, initial: ArrayLike) -> TabularMDP:
+        """Return the model with another distribution of the first state, [S]."""
+        return replace(self, initial=_check_initial(initial, self.n_states))
+
+
+def check_mdp(model: object) -> TabularMDP:
+    """Refuse what is no model in which the state is seen."""
+    if not isinstance(model, TabularMDP):
+        raise ValueError(
+            f"model: a {type(model).__name__}, expected a TabularMDP; where the state is hidden "
+            "this is not worked out"
+        )
+    return model
+
+
+def total_by(index: NDArray[np.integer], weight: Floats, size: int) -> Floats:
+    """Sum the weights that have each index, [size]."""
+    return np.bincount(index, weight, size).astype(np.float64, copy=False)
+
+
+def coalesce(keys: Offsets, weight: Floats, reward: Floats) -> tuple[Offsets, Floats, Floats]:
+    """Sum the weights of equal keys; their reward is the weighted mean. Keys come out sorted."""
+    distinct, position = np.unique(keys, return_inverse=True)
+    total = total_by(position, weight, len(distinct))
+    earned = total_by(position, weight * reward, len(distinct))
+    return distinct, total, earned / total
+
+
+def assemble(
+    keys: Offsets,
+    weight: Floats,
+    reward: Floats,
+    *,
+    states: int,
+    actions: int,
+    outcomes: tuple[Outcome, ...],
+    labels: ArrayLike | None,
+    initial: Floats,
+    counts: NDArray[np.int64],
+    unseen: NDArray[np.bool_],
+    terminal: str,
+) -> TabularMDP:
+    """Make a model of entries with distinct keys row * (S + O) + next; rows are scaled to one."""
+    order = np.argsort(keys)
+    row, next_state = np.divmod(keys[order], states + len(outcomes))
+    total = total_by(row, weight[order], states * actions)
+    model = TabularMDP(
+        start=np.concatenate([[0], np.cumsum(np.bincount(row, minlength=states * actions))]),
+        next_state=next_state.astype(np.int32),
+        probability=weight[order] / total[row],
+        reward=np.ascontiguousarray(reward[order], dtype=np.float64),
+        labels=_check_labels(None, states, len(outcomes)),
+        initial=initial,
+        counts=counts,
+        unseen=unseen,
+        outcomes=outcomes,
+        terminal=terminal,
+    )
+    return model if labels is None else model.with_labels(labels)
+
+
+def _check_labels(labels: ArrayLike | None, states: int, ends: int) -> Integers:
+    if labels is None:
+        return np.arange(states + ends, dtype=np.int32)
+    given = np.asarray(labels)
+    if given.shape not in ((states,), (states + ends,)):
+        raise ValueError(
+            f"labels has shape {given.shape}, expected ({states},), one a state, "
+            f"or ({states + ends},), outcomes included"
+        )
+    codes = np.unique(given[:states], return_inverse=True)[1]
+    if len(given) > states:
+        last = given[states:]
+        for outcome, label in enumerate(last.tolist()):
+            if (given == label).sum() > 1:
+                raise ValueError(
+                    f"labels: outcome {outcome} has the label {label!r}, which something else has "
+                    "too; give each outcome a label of its own, or give labels of states only"
+                )
+    return np.concatenate([codes, codes.max() + 1 + np.arange(ends)]).astype(np.int32)
+
+
+def _matrix(
+    transition: ArrayLike | sparse.sparray | sparse.spmatrix, ends: int, actions: int | None
+) -> tuple[sparse.csr_array, int, int]:
+    """Return the transition rows as a sparse [S A, S + O] matrix, checked, with S and A."""
+    if sparse.issparse(transition):
+        if actions is None or actions < 1:
+            raise ValueError("a sparse transition matrix [S A, S + O] needs actions=A")
+        matrix = sparse.csr_array(transition, dtype=np.float64, copy=True)
+        states = matrix.shape[1] - ends
+        if matrix.shape[0] != states * actions:
+            raise ValueError(
+                f"transition has shape {matrix.shape}; with {actions} actions and {ends} outcomes "
+                f"expected ({states * actions}, {matrix.shape[1]})"
+            )
+        matrix.sum_duplicates()
+    else:
+        dense = np.asarray(transition, dtype=np.float64)
+        if dense.ndim != 3 or dense.shape[0] + ends != dense.shape[2] or 0 in dense.shape:
+            raise ValueError(
+                f"transition has shape {dense.shape}, expected [states, actions, states + "
+                f"outcomes], and there are {ends} outcomes"
+            )
+        states, actions = dense.shape[0], dense.shape[1]
+        matrix = sparse.csr_array(dense.reshape(states * actions, -1))
+    bad = ~np.isfinite(matrix.data) | (matrix.data < 0)
+    totals = matrix.sum(axis=1)
+    wrong = np.abs(totals - 1) > ROW_TOLERANCE
+    if bad.any():
+        entry = int(np.flatnonzero(bad)[0])
+        row = int(np.searchsorted(matrix.indptr, entry, side="right")) - 1
+        raise ValueError(
+            f"transition: state {row // actions}, action {row % actions} has probability "
+            f"{matrix.data[entry]} of next state {matrix.indices[entry]}; "
+            "probabilities are numbers from 0 to 1"
+        )
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        raise ValueError(
+            f"transition: the row of state {row // actions}, action {row % actions} sums to "
+            f"{totals[row]:.9g}, not to 1; divide it by its sum if that is what is meant"
+        )
+    matrix.eliminate_zeros()
+    return matrix, states, actions
+
+
+def _reward_of_entries(
+    reward: ArrayLike | sparse.sparray | sparse.spmatrix | None,
+    row: Offsets,
+    column: Offsets,
+    states: int,
+    actions: int,
+    ends: tuple[Outcome, ...],
+) -> Floats:
+    columns = states + len(ends)
+    if reward is None:
+        arrival = np.array([0.0] * states + [outcome.reward for outcome in ends])
+        return arrival[column]
+    if sparse.issparse(reward):
+        matrix = sparse.csr_array(reward, dtype=np.float64)
+        if matrix.shape != (states * actions, columns):
+            raise ValueError(
+                f"reward has shape {matrix.shape}, expected that of transition, "
+                f"({states * actions}, {columns})"
+            )
+        earned = np.asarray(matrix[row, column], dtype=np.float64).reshape(-1)
+    else:
+        table = np.asarray(reward, dtype=np.float64)
+        if table.shape == (states, actions, columns):
+            earned = table.reshape(states * actions, columns)[row, column]
+        elif table.shape == (states, actions):
+            earned = table.reshape(-1)[row]
+        elif table.shape == (columns,):
+            earned = table[column]
+        else:
+            raise ValueError(
+                f"reward has shape {table.shape}, expected [S, A, S + O], [S, A] or [S + O] with "
+                f"S = {states}, A = {actions}, O = {len(ends)}"
+            )
+    if not np.isfinite(earned).all():
+        entry = int(np.flatnonzero(~np.isfinite(earned))[0])
+        raise ValueError(
+            f"reward of state {row[entry] // actions}, action {row[entry] % actions}, next state "
+            f"{column[entry]} is {earned[entry]}; every transition that can happen needs a number"
+        )
+    return earned
+
+
+def _redirect(
+    absorbing: Mapping[int, int], column: Offsets, states: int, ends: int
+) -> tuple[Offsets, NDArray[np.bool_]]:
+    """Send what leads to an absorbing state to its outcome; also say which entries were sent."""
+    target = np.arange(states + ends)
+    for state, end in absorbing.items():
+        if not (0 <= state < states and 0 <= end < ends):
+            raise ValueError(
+                f"absorbing: state {state} to outcome {end}, but there are {states} states and "
+                f"{ends} outcomes"
+            )
+        target[state] = states + end
+    return target[column], target[column] != column
+
+
+def _check_initial(initial: ArrayLike | None, states: int) -> Floats:
+    if initial is None:
+        return np.full(states, 1.0 / states)
+    given = np.asarray(initial, dtype=np.float64)
+    if given.shape != (states,):
+        raise ValueError(f"initial has shape {given.shape}, expected ({states},)")
+    return check_distributions(given, "initial")
+
+
+def _check_counts(counts: ArrayLike | None, states: int, actions: int) -> NDArray[np.int64]:
+    if counts is None:
+        return np.zeros((states, actions), dtype=np.int64)
+    given = np.asarray(counts)
+    if given.shape != (states, actions) or given.dtype.kind not in "iu":
+        raise ValueError(
+            f"counts: expected whole numbers of shape ({states}, {actions}), "
+            f"got {given.dtype} of shape {given.shape}"
+        )
+    if (given < 0).any():
+        state, action = np.argwhere(given < 0)[0]
+        raise ValueError(
+            f"counts: {given[state, action]} at state {state}, action {action}; "
+            "counts are whole numbers from 0 on"
+        )
+    return given.astype(np.int64)

@@ -1,0 +1,167 @@
+"""Planning and evaluation in a model: policy iteration, and values for a horizon or a discount."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sparse
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse.linalg import splu
+
+from butfor.checks import check_discount, check_horizon, check_policy
+from butfor.models.mdp import TabularMDP, check_mdp, total_by
+from butfor.models.policies import greedy
+from butfor.types import Floats
+
+TIE = 1e-9  # actions whose values differ by less are tied
+MOST_SWEEPS = 1000
+
+
+def policy_iteration(model: TabularMDP, *, discount: float = 0.99) -> Floats:
+    """Return the deterministic policy of highest discounted value, [S, A].
+
+    Among actions within 1e-9 of the best, those seen in the log in that state come first, then
+    the lowest index.
+    """
+    if not 0 <= discount < 1:
+        raise ValueError(f"discount {discount}: planning needs a number from 0 to below 1")
+    check_mdp(model)
+    moves, earned = _transition_matrix(model), expected_rewards(model)
+    seen = model.counts > 0
+    policy = greedy(earned.reshape(seen.shape), prefer=seen, tolerance=TIE)
+    before = np.full(model.n_states, -np.inf)
+    for _ in range(MOST_SWEEPS):
+        average = _policy_matrix(policy)
+        values = _solve(average @ moves, average @ earned, discount)
+        actions = (earned + discount * (moves @ values)).reshape(seen.shape)
+        better = greedy(actions, prefer=seen, tolerance=TIE)
+        # ties may hand a policy back and forth: stop when no value rises by more than a tie
+        tie = TIE * max(1.0, float(np.abs(values).max()))
+        if (better == policy).all() or (values - before).max() <= tie:
+            return better
+        policy, before = better, values
+    raise RuntimeError(f"policy iteration did not settle in {MOST_SWEEPS} sweeps")
+
+
+def policy_value(
+    model: TabularMDP,
+    policy: ArrayLike,
+    *,
+    horizon: int | None = None,
+    discount: float = 1.0,
+    initial: ArrayLike | None = None,
+) -> float:
+    """Expected (discounted) return of a policy in the model, over `horizon` steps or without end.
+
+    `initial` [S] is the distribution of the first state, by default the model's.
+    """
+    check_mdp(model)
+    start = (model if initial is None else model.with_initial(initial)).initial
+    if horizon is None and discount == 1:
+        return float(start @ _without_end(*_policy_rows(model, policy), start > 0))
+    return float(start @ state_values(model, policy, horizon=horizon, discount=discount))
+
+
+def state_values(
+    model: TabularMDP, policy: ArrayLike, *, horizon: int | None = None, discount: float = 1.0
+) -> Floats:
+    """Expected (discounted) return of a policy from each state, [S]."""
+    check_mdp(model)
+    if horizon is not None:
+        return value_tables(model, policy, horizon=horizon, discount=discount)[0][-1]
+    check_discount(discount)
+    moves, earned = _policy_rows(model, policy)
+    if discount == 1:
+        return _without_end(moves, earned, np.ones(model.n_states, dtype=bool))
+    return _solve(moves, earned, discount)
+
+
+def value_tables(
+    model: TabularMDP, policy: ArrayLike, *, horizon: int, discount: float = 1.0
+) -> tuple[Floats, Floats]:
+    """Values and outcome probabilities by steps left and state.
+
+    Returns the expected return [horizon + 1, S] and the probability of each outcome
+    [horizon + 1, S, O + 1], the last column being that of none.
+    """
+    check_mdp(model)
+    check_discount(discount)
+    check_horizon(horizon)
+    chosen = check_policy(policy, model.n_states, model.n_actions)
+    average = _policy_matrix(chosen)
+    moves = average @ _transition_matrix(model)
+    earned = average @ expected_rewards(model)
+    ended = average @ _outcome_matrix(model)
+    gained = np.column_stack([earned, ended, np.zeros(model.n_states)])
+    kept = np.array([discount] + [1.0] * (len(model.outcomes) + 1))
+    tables = np.zeros((horizon + 1, *gained.shape))
+    tables[0, :, -1] = 1.0  # with no step left there is no outcome
+    for left in range(1, horizon + 1):
+        tables[left] = gained + kept * (moves @ tables[left - 1])
+    return np.ascontiguousarray(tables[:, :, 0]), np.ascontiguousarray(tables[:, :, 1:])
+
+
+def expected_rewards(model: TabularMDP) -> Floats:
+    """Expected reward of each state-action pair, row s A + a, [S A]."""
+    rows = len(model.start) - 1
+    return total_by(model.entry_row, model.probability * model.reward, rows)
+
+
+def _transition_matrix(model: TabularMDP) -> sparse.csr_array:
+    """Sparse [S A, S]: the moves that do not end in an outcome."""
+    stays = model.next_state < model.n_states
+    entries = (model.entry_row[stays], model.next_state[stays])
+    shape = (len(model.start) - 1, model.n_states)
+    return sparse.csr_array((model.probability[stays], entries), shape)
+
+
+def _outcome_matrix(model: TabularMDP) -> Floats:
+    """Probability of ending in each outcome at once, [S A, O]."""
+    ends = model.next_state >= model.n_states
+    table = np.zeros((len(model.start) - 1, len(model.outcomes)))
+    table[model.entry_row[ends], model.next_state[ends] - model.n_states] = model.probability[ends]
+    return table
+
+
+def _policy_matrix(policy: Floats) -> sparse.csr_array:
+    """Sparse [S, S A] that averages rows over a policy's actions."""
+    state, action = np.nonzero(policy)
+    states, actions = policy.shape
+    entries = (state, state * actions + action)
+    return sparse.csr_array((policy[state, action], entries), (states, states * actions))
+
+
+def _policy_rows(model: TabularMDP, policy: ArrayLike) -> tuple[sparse.csr_array, Floats]:
+    """Moves [S, S] and expected rewards [S] under a policy."""
+    average = _policy_matrix(check_policy(policy, model.n_states, model.n_actions))
+    return average @ _transition_matrix(model), average @ expected_rewards(model)
+
+
+def _solve(moves: sparse.csr_array, earned: Floats, discount: float) -> Floats:
+    """Solve V = R + discount P V."""
+    system = sparse.eye_array(len(earned), format="csc") - discount * moves.tocsc()
+    return np.asarray(splu(system).solve(earned))
+
+
+def _without_end(moves: sparse.csr_array, earned: Floats, starts: NDArray[np.bool_]) -> Floats:
+    """Solve V = R + P V on what can be reached from `starts`; it must all reach an outcome."""
+    visited = _closure(moves.T.tocsr(), starts)
+    ends = _closure(moves, moves.sum(axis=1) < 1 - 1e-12)
+    stuck = visited & ~ends
+    if stuck.any():
+        state = int(np.flatnonzero(stuck)[0])
+        raise ValueError(
+            f"from state {state} the policy never reaches an outcome, so its return has no end; "
+            "give a horizon, or a discount below 1"
+        )
+    kept = sparse.diags_array(visited.astype(np.float64)).tocsr()
+    system = sparse.eye_array(len(earned), format="csc") - (kept @ moves).tocsc()
+    return np.asarray(splu(system).solve(kept @ earned))
+
+
+def _closure(links: sparse.csr_array, members: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return the members and all that is linked to one of them, however far."""
+    while True:
+        wider = members | (links @ members.astype(np.float64) > 0)
+        if (wider == members).all():
+            return members
+        members = wider

@@ -1,0 +1,114 @@
+"""Policies: plain [S, A] arrays of probabilities, and the functions that make them."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from butfor.checks import check_choice, check_distributions
+from butfor.log.episodes import Episodes
+from butfor.types import Floats
+
+TERMINALS = ("visits", "icml2019")
+
+BLOCK = 1 << 20  # rows of a log that are looked at together
+
+
+def estimate_behavior(
+    episodes: Episodes, *, terminal: str = "visits", prior: float = 0.0
+) -> Floats:
+    """Estimate the policy that made the log from how often each action was taken, [S, A].
+
+    `prior` is added to each action's count in visited states; states never visited get a
+    uniform row. `terminal="icml2019"` adds the pseudo-counts of the published experiment:
+    one for every action and distinct final state that ended with an outcome.
+    """
+    counts = action_counts(episodes)
+    if check_choice(terminal, "terminal", TERMINALS) == "icml2019":
+        counts += final_states(episodes).sum(axis=1, keepdims=True)
+    return behavior_of(counts, prior=prior)
+
+
+def behavior_of(counts: NDArray[np.int64], *, prior: float = 0.0) -> Floats:
+    """Return the policy that takes each action as often as these counts [S, A] say, [S, A]."""
+    if not np.isfinite(prior) or prior < 0:
+        raise ValueError(f"prior {prior}: give a number, 0 or more")
+    weight = counts + float(prior)
+    weight[counts.sum(axis=1) == 0] = 1.0
+    return np.asarray(weight / weight.sum(axis=1, keepdims=True))
+
+
+def action_counts(episodes: Episodes) -> NDArray[np.int64]:
+    """Count the logged decisions by state and action, [S, A]."""
+    states, actions = episodes.n_states, episodes.n_actions
+    counts = np.zeros(states * actions, dtype=np.int64)
+    for start in range(0, len(episodes.state), BLOCK):
+        rows = slice(start, start + BLOCK)
+        pair = episodes.state[rows].astype(np.int64) * actions + episodes.action[rows]
+        counts += np.bincount(pair, minlength=len(counts))
+    return counts.reshape(states, actions)
+
+
+def final_states(episodes: Episodes) -> NDArray[np.int64]:
+    """Count the distinct unreduced final states by state and outcome, [S, O].
+
+    However often a final state was visited, it counts once: the published experiment's way.
+    """
+    check_final_states(episodes)
+    ended = np.flatnonzero(episodes.outcome >= 0)
+    final = episodes.next_state[episodes.offsets[1:] - 1][ended]
+    distinct = np.unique(
+        np.stack([episodes.final_key[ended], final, episodes.outcome[ended]]), axis=1
+    )
+    counts = np.zeros((episodes.n_states, len(episodes.outcomes)), dtype=np.int64)
+    np.add.at(counts, (distinct[1], distinct[2]), 1)
+    return counts
+
+
+def check_final_states(episodes: Episodes) -> None:
+    """Refuse a log in which a final state is unknown, for what needs it."""
+    unknown = episodes.next_state[episodes.offsets[1:] - 1] < 0
+    if unknown.any():
+        raise ValueError(
+            f"episode {episodes.id[int(unknown.argmax())]}: its final state is unknown, which "
+            "terminal='icml2019' needs; add a last row without action to the log, or use "
+            "terminal='visits'"
+        )
+
+
+def greedy(
+    values: ArrayLike, *, prefer: ArrayLike | None = None, tolerance: float = 1e-9
+) -> Floats:
+    """Return the deterministic policy that takes the action of highest value, [S, A].
+
+    Among actions within `tolerance` of the best those marked in `prefer` [S, A] come first,
+    then the lowest index.
+    """
+    table = np.asarray(values, dtype=np.float64)
+    if table.ndim != 2 or 0 in table.shape:
+        raise ValueError(f"values has shape {table.shape}, expected [states, actions]")
+    if np.isnan(table).any():
+        state, action = np.argwhere(np.isnan(table))[0]
+        raise ValueError(
+            f"the value of state {state}, action {action} is nan; every action needs a number"
+        )
+    best = table >= table.max(axis=1, keepdims=True) - tolerance
+    if prefer is not None:
+        if np.shape(prefer) != table.shape:
+            raise ValueError(f"prefer has shape {np.shape(prefer)}, expected {table.shape}")
+        liked = best & np.asarray(prefer, dtype=bool)
+        best = np.where(liked.any(axis=1, keepdims=True), liked, best)
+    policy = np.zeros_like(table)
+    policy[np.arange(len(table)), best.argmax(axis=1)] = 1.0
+    return policy
+
+
+def soften(policy: ArrayLike, epsilon: float) -> Floats:
+    """Replace the action, with probability `epsilon`, by one of the others, all alike."""
+    array = np.asarray(policy, dtype=np.float64)
+    if not 0 <= epsilon <= 1:
+        raise ValueError(f"epsilon {epsilon}: give a probability")
+    if array.ndim != 2 or array.shape[1] < 2:
+        raise ValueError(f"policy has shape {array.shape}: softening needs at least two actions")
+    array = check_distributions(array, "policy", ("state",))
+    return (1 - epsilon) * array + epsilon * (1 - array) / (array.shape[1] - 1)

@@ -1,0 +1,99 @@
+"""Draw logs from a model under a policy."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from butfor.checks import check_horizon, check_policy, check_whole
+from butfor.log.episodes import Episodes
+from butfor.models.mdp import TabularMDP
+from butfor.random import numbered_keys, uniforms
+from butfor.types import Floats, Keys
+
+
+def simulate_model(
+    model: TabularMDP,
+    policy: ArrayLike,
+    episodes: int = 1000,
+    *,
+    horizon: int,
+    seed: int = 0,
+    initial: ArrayLike | None = None,
+) -> Episodes:
+    """Draw a log from a model under a policy.
+
+    An episode depends on the seed and its number only. `initial` [S] is the distribution of the
+    first state, by default the model's. A transition into an outcome has no next state (-1).
+    """
+    check_whole(episodes, "episodes", 1, "a whole number")
+    check_horizon(horizon)
+    chosen = check_policy(policy, model.n_states, model.n_actions)
+    keys = numbered_keys(seed, episodes, "model")
+    start = (model if initial is None else model.with_initial(initial)).initial
+    first = _choose(np.broadcast_to(_running_share(start), (episodes, len(start))), keys, 0)
+    walk = walk_model(model, chosen, first, keys, horizon)
+    taken = walk.action >= 0
+    length = taken.sum(axis=1)
+    final = walk.reached[np.arange(episodes), length - 1]
+    ended = final >= model.n_states
+    next_state = np.where(walk.reached >= model.n_states, -1, walk.reached)
+    return Episodes.from_arrays(
+        walk.state[taken],
+        walk.action[taken],
+        next_state[taken],
+        reward=walk.reward[taken],
+        offsets=np.append(0, np.cumsum(length)),
+        outcome=np.where(ended, final - model.n_states, -1),
+        outcomes=model.outcomes,
+        states=model.n_states,
+        actions=model.n_actions,
+        horizon=horizon,
+    )
+
+
+class Walk(NamedTuple):
+    """Drawn steps; past the end -1, and no reward."""
+
+    state: NDArray[np.int64]  # [n, H]
+    action: NDArray[np.int64]  # [n, H]
+    reached: NDArray[np.int64]  # [n, H] outcome o is S + o
+    reward: Floats  # [n, H]
+
+
+def walk_model(
+    model: TabularMDP, policy: Floats, first: NDArray[Any], keys: Keys, horizon: int
+) -> Walk:
+    """Let the policy act in the model, all episodes at once, a step at a time."""
+    shape = (len(first), horizon)
+    state, action, reached = (np.full(shape, -1, np.int64) for _ in range(3))
+    walk = Walk(state, action, reached, np.zeros(shape))
+    action_share = _running_share(policy)
+    sums = np.cumsum(model.probability)
+    before = np.append(0.0, sums)[model.start[:-1]]
+    end_of_row = model.start[1:] - 1
+    going, here = np.arange(len(first)), first.astype(np.int64)
+    for t in range(horizon):
+        chosen = _choose(action_share[here], keys[going], 1 + 2 * t)
+        row = here * model.n_actions + chosen
+        low = before[row]
+        wanted = low + uniforms(keys[going], 2 + 2 * t) * (sums[end_of_row[row]] - low)
+        entry = np.searchsorted(sums, wanted, side="right")
+        entry = np.clip(entry, model.start[row], end_of_row[row])
+        state[going, t], action[going, t] = here, chosen
+        reached[going, t], walk.reward[going, t] = model.next_state[entry], model.reward[entry]
+        alive = model.next_state[entry] < model.n_states
+        going, here = going[alive], model.next_state[entry][alive].astype(np.int64)
+    return walk
+
+
+def _running_share(rows: Floats) -> Floats:
+    sums = np.cumsum(rows, axis=-1)
+    return sums / sums[..., -1:]
+
+
+def _choose(running: Floats, keys: Keys, counter: int) -> NDArray[np.int64]:
+    """Draw a column of each row of running shares."""
+    return (running <= uniforms(keys, counter)[:, None]).sum(axis=1)

@@ -1,0 +1,56 @@
+"""Pictures, one function each: plain data in, an Altair chart out; the only home of altair."""
+
+from butfor.present.charts.agreement import agreement_chart
+from butfor.present.charts.boxplot import boxplot_chart
+from butfor.present.charts.changes import changes_chart
+from butfor.present.charts.containment import containment_chart
+from butfor.present.charts.diagrams import scm_diagrams
+from butfor.present.charts.entropy import entropy_chart
+from butfor.present.charts.errors import errors_chart
+from butfor.present.charts.estimates import estimates_chart
+from butfor.present.charts.glance import glance_datasets, glance_template
+from butfor.present.charts.growth import growth_chart
+from butfor.present.charts.influence import influence_chart
+from butfor.present.charts.labels import labels_chart
+from butfor.present.charts.latent import latent_chart
+from butfor.present.charts.nonidentifiability import nonidentifiability_chart
+from butfor.present.charts.outcome_table import outcome_table_chart
+from butfor.present.charts.pieces import pieces_chart
+from butfor.present.charts.reliability import reliability_chart
+from butfor.present.charts.save import save_figure
+from butfor.present.charts.scores import scores_chart
+from butfor.present.charts.stay import stay_chart, stay_template
+from butfor.present.charts.stay_rows import stay_datasets, stay_table
+from butfor.present.charts.strips import Layout
+from butfor.present.charts.trajectory import trajectory_chart
+from butfor.present.charts.uncertainty import uncertainty_chart
+
+__all__ = [
+    "Layout",
+    "agreement_chart",
+    "boxplot_chart",
+    "changes_chart",
+    "containment_chart",
+    "entropy_chart",
+    "errors_chart",
+    "estimates_chart",
+    "glance_datasets",
+    "glance_template",
+    "growth_chart",
+    "influence_chart",
+    "labels_chart",
+    "latent_chart",
+    "nonidentifiability_chart",
+    "outcome_table_chart",
+    "pieces_chart",
+    "reliability_chart",
+    "save_figure",
+    "scm_diagrams",
+    "scores_chart",
+    "stay_chart",
+    "stay_datasets",
+    "stay_table",
+    "stay_template",
+    "trajectory_chart",
+    "uncertainty_chart",
+]

@@ -1,0 +1,155 @@
+"""The paper's two diagrams of structural causal models."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import altair as alt
+
+from butfor.present.charts.style import BLACK, GREY, Row, data, finish, pixels
+
+RADIUS = 20  # of a node, in pixels
+HEAD = 11  # length of an arrow's head
+LOOKS = {  # of a node: shape, fill, letters
+    "observed": ("circle", "#D5D8DC", BLACK),
+    "noise": ("circle", "#FFFFFF", BLACK),
+    "computed": ("square", BLACK, "#FFFFFF"),
+}
+Node = tuple[float, float, str]  # x, y and the look
+
+
+def scm_diagrams() -> dict[str, alt.LayerChart]:
+    """Draw a causal graph beside its SCM ("graph"), and the SCM of a POMDP ("pomdp")."""
+    return {"graph": _graph(), "pomdp": _pomdp()}
+
+
+def _graph() -> alt.LayerChart:
+    nodes: dict[str, Node] = {
+        "X": (60, 30, "observed"),
+        "T": (60, 130, "observed"),
+        "Y": (170, 130, "observed"),
+        "X'": (410, 30, "computed"),
+        "T'": (410, 130, "computed"),
+        "Y'": (520, 130, "computed"),
+        "U_x": (310, 30, "noise"),
+        "U_t": (310, 130, "noise"),
+        "U_y": (520, 30, "noise"),
+    }
+    edges = [("X", "T"), ("X", "Y"), ("T", "Y"), ("X'", "T'"), ("X'", "Y'"), ("T'", "Y'")]
+    edges += [("U_x", "X'"), ("U_t", "T'"), ("U_y", "Y'")]
+    subtitle = (
+        "X: what is known of a patient. T: treatment. Y: outcome. Grey circle: observed. Black "
+        "square: computed from what points at it. White circle: noise that no intervention changes."
+    )
+    words = [(115, 180, "Causal graph"), (415, 180, "Structural causal model")]
+    title = "From a causal graph to a structural causal model"
+    return _diagram(nodes, edges, words, title, subtitle, width=560, height=190)
+
+
+def _pomdp() -> alt.LayerChart:
+    nodes: dict[str, Node] = {}
+    edges: list[tuple[str, str]] = []
+    for step in (1, 2, 3):
+        x = 95 + 185 * (step - 1)
+        nodes |= {
+            f"U_s{step}": (x, 25, "noise"),
+            f"S_{step}": (x, 105, "computed"),
+            f"O_{step}": (x, 185, "computed"),
+            f"U_o{step}": (x + 66, 185, "noise"),
+            f"H_{step}": (x, 265, "computed"),
+            f"A_{step}": (x, 345, "computed"),
+            f"U_a{step}": (x - 66, 345, "noise"),
+        }
+        within = ("U_s S", "S O", "U_o O", "O H", "H A", "U_a A")
+        edges += [(_at(pair.split()[0], step), _at(pair.split()[1], step)) for pair in within]
+        if step > 1:
+            across = ("S S", "A S", "H H", "A H")
+            edges += [(_at(pair[0], step - 1), _at(pair[2], step)) for pair in across]
+    subtitle = (
+        "S: state. O: what is observed of it. H: history, all of O and A so far. A: action, chosen "
+        "by the policy from H and noise. White circle: noise, which a replay keeps."
+    )
+    words = [(545, y, "…") for y in (105, 265)]
+    title = "A POMDP as a structural causal model"
+    return _diagram(nodes, edges, words, title, subtitle, width=560, height=372)
+
+
+def _at(name: str, step: int) -> str:
+    return f"{name}{step}" if "_" in name else f"{name}_{step}"
+
+
+def _diagram(
+    nodes: Mapping[str, Node],
+    edges: Sequence[tuple[str, str]],
+    words: Sequence[tuple[float, float, str]],
+    title: str,
+    subtitle: str,
+    *,
+    width: int,
+    height: int,
+) -> alt.LayerChart:
+    """Draw nodes, named letter_subscript, the arrows between them, and words beside them."""
+    points: list[Row] = []
+    for name, (x, y, look) in nodes.items():
+        letter, _, subscript = name.rstrip("'").partition("_")
+        shape, fill, letters = LOOKS[look]
+        # the letter moves left to make room for its subscript
+        points.append({"letter": letter, "subscript": subscript, "x": x, "y": y, "ink": letters})
+        points[-1] |= {"shape": shape, "fill": fill, "x_letter": x - 3.5 * len(subscript)}
+        points[-1] |= {"x_subscript": x - 3.5 * len(subscript) + 6, "y_subscript": y + 5}
+    arrows = [_arrow(nodes[one], nodes[other]) for one, other in edges]
+    labels = [{"x": x, "y": y, "text": text} for x, y, text in words]
+
+    def place(x: str, y: str) -> dict[str, alt.X | alt.Y]:
+        return {"x": pixels(x, width), "y": pixels(y, height, down=True)}
+
+    node, arrow = alt.Chart(data(points)), alt.Chart(data(arrows))
+    ink = alt.Color("ink:N", scale=None)
+    layers = [
+        arrow.mark_rule(strokeWidth=1.8, color=GREY).encode(
+            x2="x2:Q", y2="y2:Q", **place("x", "y")
+        ),
+        arrow.mark_point(
+            shape=f"M0,0L-{HEAD},-4.5L-{HEAD},4.5Z", filled=True, color=GREY, opacity=1, size=4
+        ).encode(angle=alt.Angle("angle:Q", scale=None), **place("tip_x", "tip_y")),
+        node.mark_point(filled=True, stroke=BLACK, strokeWidth=1.5, opacity=1).encode(
+            size=alt.value((2 * RADIUS) ** 2),
+            fill=alt.Fill("fill:N", scale=None),
+            shape=alt.Shape("shape:N", scale=None),
+            **place("x", "y"),
+        ),
+        node.mark_text(fontSize=18, fontStyle="italic").encode(
+            text="letter:N", color=ink, **place("x_letter", "y")
+        ),
+        node.mark_text(fontSize=13, align="left").encode(
+            text="subscript:N", color=ink, **place("x_subscript", "y_subscript")
+        ),
+    ]
+    if labels:
+        text = alt.Chart(data(labels)).mark_text(fontWeight="bold", fontSize=15)
+        layers.append(text.encode(text="text:N", **place("x", "y")))
+    return finish(layers, title, subtitle, width=width, height=height, total=width)
+
+
+def _arrow(one: Node, other: Node) -> Row:
+    """Draw from the edge of one node to that of another, with room for the head."""
+    across, down = other[0] - one[0], other[1] - one[1]
+    length = math.hypot(across, down)
+
+    def edge(look: str) -> float:
+        if look != "computed":
+            return RADIUS + 1.0
+        return (RADIUS + 1.0) * length / max(abs(across), abs(down))  # a square, seen aslant
+
+    start, tip = edge(one[2]) / length, 1 - edge(other[2]) / length
+    neck = tip - (HEAD - 1) / length
+    return {
+        "x": one[0] + across * start,
+        "y": one[1] + down * start,
+        "x2": one[0] + across * neck,
+        "y2": one[1] + down * neck,
+        "tip_x": one[0] + across * tip,
+        "tip_y": one[1] + down * tip,
+        "angle": math.degrees(math.atan2(down, across)),
+    }

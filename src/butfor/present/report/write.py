@@ -1,0 +1,167 @@
+"""Write the report: one file with all it needs, whose policy forbids every request."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from butfor.audit.audit import Audit, load_for_readers
+from butfor.checks import check_whole
+from butfor.present import STATIC, Stays, straight
+from butfor.present.charts.save import chart_bundle
+from butfor.present.report import content
+
+HERE = Path(__file__).parent
+
+
+def write_report(
+    audit: Audit | str | Path,
+    path: str | Path = "report.html",
+    *,
+    stays: int | None = None,
+    redact: bool = False,
+    overwrite: bool = False,
+) -> Path:
+    """Write an audit as one HTML file to read, print and pass on, and return its path.
+
+    It needs no network and asks for nothing. Nothing is computed anew: all numbers are the audit's.
+
+    Parameters
+    ----------
+    audit
+        The audit, or the folder that it was saved as.
+    stays
+        How many stays to show step by step, flagged ones first, then those for which the model
+        differs most; by default the flagged ones. Courses under the policy are drawn where the
+        audit has them: for flagged stays and some others. All stays are in the list of numbers; of
+        a folder with more than 100,000 only flagged stays and controls are read and listed.
+    redact
+        Leave out free text and side information: everything that the model was never given, and
+        what the log's files, problems and policy are called.
+    overwrite
+        Whether to replace a file that is there.
+    """
+    goal = Path(path)
+    if stays is not None:
+        check_whole(stays, "stays", 0, "a whole number")
+    if goal.is_dir():
+        raise IsADirectoryError(f"{goal} is a folder; give a file, such as {goal / 'report.html'}")
+    if goal.exists() and not overwrite:
+        raise FileExistsError(
+            f"{goal} is there already; give another file, or replace it with overwrite=True "
+            "(--overwrite)"
+        )
+    if not goal.absolute().parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {goal.parent}; make it, or give another")
+    chosen = audit if isinstance(audit, Audit) else load_for_readers(audit)
+    page = render_report(chosen, stays=stays, redact=redact)
+    _write_whole(goal, page)
+    return goal
+
+
+def render_report(audit: Audit, *, stays: int | None = None, redact: bool = False) -> str:
+    """Return the text of the report."""
+    all_stays = Stays(audit, redact=redact)
+    count = len(audit.flagged) if stays is None else stays
+    shown = all_stays.order()[:count]
+    glance = content.glance(all_stays)
+    few = len(glance["datasets"]["marks"]) <= 2500
+    estimates = content.estimates(all_stays)
+    blocks = {
+        "estimates": {"spec": estimates.pop("spec")},
+        "glance": {
+            "spec": glance.pop("spec"),
+            "datasets": pack_rows(glance.pop("datasets")),
+            "renderer": "svg" if few else "canvas",
+        },
+        "listing": content.listing(all_stays, shown),
+        "template": {"spec": all_stays.template()},
+    }
+    pictures = [_packed(all_stays.one(identifier)) for identifier in shown]
+    style = (STATIC / "style.css").read_text(encoding="utf-8")
+    script = "\n".join(
+        [
+            chart_bundle(),
+            (STATIC / "charts.js").read_text(encoding="utf-8"),
+            (HERE / "static" / "report.js").read_text(encoding="utf-8"),
+        ]
+    ).replace("\r\n", "\n")  # as browsers read it before they hash it
+    policy = (
+        f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    environment = Environment(
+        loader=PackageLoader("butfor.present.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=straight,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report.html").render(
+        policy=policy,
+        style=Markup(style),  # hashed as it stands
+        script=Markup(script),
+        noun=all_stays.noun,
+        nouns=all_stays.nouns,
+        inferred=all_stays.inferred(),
+        header=content.header(all_stays),
+        estimates=estimates,
+        glance=glance,
+        cells=content.cells(all_stays),
+        evidence=content.thin_evidence(all_stays),
+        provenance=content.provenance(all_stays),
+        flagged=len(audit.flagged),
+        shown=len(shown),
+        blocks={name: _json(block) for name, block in blocks.items()},
+        pictures=[_json(picture) for picture in pictures],
+        redact=redact,
+    )
+
+
+def pack_rows(datasets: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, list[Any]]:
+    """Write rows as a list of fields and lists of values: a third of the bytes."""
+    packed: dict[str, list[Any]] = {}
+    for name, rows in datasets.items():
+        fields = list(dict.fromkeys(field for row in rows for field in row))
+        packed[name] = [fields, *([row.get(f) for f in fields] for row in rows)] if rows else []
+    return packed
+
+
+def _packed(stay: dict[str, Any]) -> dict[str, Any]:
+    return stay | {"datasets": pack_rows(stay["datasets"])}
+
+
+def _json(value: Any) -> Markup:
+    """Return JSON in which no text can end the element around it."""
+    text = json.dumps(straight(value), allow_nan=False, separators=(",", ":"))
+    for letter in "<>&":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return Markup(text)
+
+
+def _digest(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def _write_whole(goal: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    handle, name = tempfile.mkstemp(prefix=f".{goal.name}-", dir=goal.absolute().parent)
+    new = Path(name)
+    try:
+        # newline="": the bytes that were hashed are the bytes that are written
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+        new.chmod(0o644)
+        new.replace(goal)
+    finally:
+        new.unlink(missing_ok=True)

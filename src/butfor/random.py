@@ -1,0 +1,56 @@
+"""Random numbers that depend on a seed and an episode only.
+
+Every episode has a 64-bit key; `kernels.uniform(key, counter)` turns a key and a position into
+a number. So no result depends on the number of threads or on which other episodes were there.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor import kernels
+from butfor.checks import check_whole
+from butfor.types import Keys
+
+
+def episode_keys(seed: int, ids: NDArray[Any], purpose: str) -> Keys:
+    """Key of each episode from the seed, its identifier and what the numbers are for, [n]."""
+    base = blake2b(f"{purpose}\0{check_seed(seed)}\0".encode(), digest_size=8)
+    keys = np.empty(len(ids), dtype=np.uint64)
+    for position, identifier in enumerate(ids.tolist()):
+        digest = base.copy()
+        digest.update(str(identifier).encode())
+        keys[position] = int.from_bytes(digest.digest(), "little")
+    return keys
+
+
+def numbered_keys(seed: int, count: int, purpose: str) -> Keys:
+    """Keys of episodes that are numbered 0 .. count - 1, [count]; quick for millions."""
+    digest = blake2b(f"{purpose}\0{check_seed(seed)}".encode(), digest_size=8).digest()
+    start = np.uint64(int.from_bytes(digest, "little"))
+    with np.errstate(over="ignore"):
+        return scramble(start + (np.arange(count, dtype=np.uint64) + np.uint64(1)) * kernels.GOLDEN)
+
+
+def scramble(numbers: Keys) -> Keys:
+    """Mix the bits of each number, so that close ones end far apart: the end of SplitMix64."""
+    with np.errstate(over="ignore"):
+        x = (numbers ^ (numbers >> np.uint64(30))) * kernels.MIX_1
+        x = (x ^ (x >> np.uint64(27))) * kernels.MIX_2
+        return x ^ (x >> np.uint64(31))
+
+
+def uniforms(keys: Keys, counter: int) -> NDArray[np.float64]:
+    """The counter-th number of each key's stream, as `kernels.uniform` has it."""
+    with np.errstate(over="ignore"):
+        x = scramble(keys + np.uint64(counter + 1) * kernels.GOLDEN)
+    return (x >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def check_seed(seed: int) -> int:
+    """Return a seed that is a whole number from 0 on, or say what is wrong with it."""
+    return check_whole(seed, "seed", 0, "a whole number")

@@ -1,0 +1,1 @@
+"""What would have happened to each logged episode under another policy."""

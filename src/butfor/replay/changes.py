@@ -1,0 +1,168 @@
+"""Fewest changes: which few actions, done otherwise, would most have helped this patient."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from butfor import kernels
+from butfor.checks import check_discount, check_whole
+from butfor.log.episodes import Episodes
+from butfor.log.variables import describe_action
+from butfor.mechanisms.protocol import Mechanism
+from butfor.models.mdp import TabularMDP, check_mdp
+from butfor.replay.task import prepare_task
+from butfor.types import Floats, Progress
+
+RARE = 0.005  # changes less probable than this are not listed
+
+
+@dataclass(frozen=True, eq=False)
+class Changes:
+    """The best that 0, 1, …, C changed actions could have done for each of n episodes."""
+
+    episodes: Episodes
+    value: Floats  # [n, C + 1] expected return with at most so many changes
+    probability: Floats  # [n, C + 1, O + 1] of each outcome; the last is that of none by the end
+    changed: Floats  # [N, C + 1, A] probability that an observed step is changed to each action
+
+    @property
+    def gain(self) -> Floats:
+        """Expected return gained over no change, [n, C + 1]."""
+        return self.value - self.value[:, :1]
+
+    @property
+    def first_step(self) -> NDArray[np.int64]:
+        """Step of the first change, counted from 0, [n, C + 1]; -1 where nothing is to be gained.
+
+        Up to it the course is the observed one, so that it is certain.
+        """
+        log = self.episodes
+        certain = self.changed.max(axis=2) > 1 - 1e-9  # [N, C + 1]
+        never = np.iinfo(np.int64).max
+        steps = np.where(certain, log.time[:, None], never)
+        first = np.minimum.reduceat(steps, log.offsets[:-1], axis=0)
+        return np.where((first == never) | (self.gain == 0), -1, first)
+
+    def frame(self) -> pd.DataFrame:
+        """Return a row an episode and number of changes: value, gain, outcomes, first change."""
+        log = self.episodes
+        count, budget = self.value.shape
+        first = self.first_step.ravel()
+        rows = np.repeat(log.offsets[:-1], budget) + np.maximum(first, 0)
+        action = self.changed[rows, np.tile(np.arange(budget), count)].argmax(axis=1)
+        columns = {
+            "id": np.repeat(log.id, budget),
+            "changes": np.tile(np.arange(budget), count),
+            "value": self.value.ravel(),
+            "gain": self.gain.ravel(),
+        }
+        for o, outcome in enumerate(log.outcomes):
+            columns[f"p_{outcome.name}"] = self.probability[:, :, o].ravel()
+        columns["p_none"] = self.probability[:, :, -1].ravel()
+        return pd.DataFrame(
+            columns
+            | {
+                "first_step": first,
+                "given": np.where(first < 0, -1, log.action[rows]),
+                "instead": np.where(first < 0, -1, action),
+                "first_change": [
+                    self._change(int(row), int(instead)) if step >= 0 else ""
+                    for row, instead, step in zip(rows, action, first, strict=True)
+                ],
+            }
+        )
+
+    def _change(self, row: int, action: int) -> str:
+        """Say in words what to change at an observed step, counted from 0."""
+        log = self.episodes
+        given, instead = (
+            describe_action(log.action_variables, a) for a in (int(log.action[row]), action)
+        )
+        return f"step {log.time[row]}: {instead} instead of {given}"
+
+    def steps(self) -> pd.DataFrame:
+        """Return a row a possible change: when, what was given, what instead, how probably.
+
+        What to change after the first change depends on what it leads to; changes less probable
+        than .005 are left out.
+        """
+        log = self.episodes
+        row, budget, action = np.nonzero(self.changed >= RARE)
+        episode = np.searchsorted(log.offsets, row, side="right") - 1
+        table = pd.DataFrame(
+            {
+                "id": log.id[episode],
+                "changes": budget,
+                "step": log.time[row],
+                "given": [describe_action(log.action_variables, int(a)) for a in log.action[row]],
+                "instead": [describe_action(log.action_variables, int(a)) for a in action],
+                "probability": self.changed[row, budget, action],
+            }
+        )
+        order = np.lexsort([-table["probability"].to_numpy(), log.time[row], budget, episode])
+        return table.iloc[order].reset_index(drop=True)
+
+
+def fewest_changes(
+    episodes: Episodes,
+    model: TabularMDP,
+    *,
+    changes: int = 3,
+    mechanism: Mechanism | None = None,
+    discount: float = 1.0,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Changes:
+    """Find which k actions, changed, would most have raised each patient's expected return.
+
+    For k = 0, 1, …, `changes`: exact, by dynamic programming over time, state and changes left,
+    V_t(s, c) = max(keep: E[r + V_{t+1}(x, c)], change: max_a E[r + V_{t+1}(x, c - 1)]), where the
+    next state x is distributed as its counterfactual given the observed transition. An action that
+    is not changed is the observed one, whatever the state; the horizon is the observed length.
+
+    Parameters
+    ----------
+    changes : int
+        The most changes to look at.
+    mechanism, discount, threads, progress
+        See `counterfactual_outcomes`.
+
+    Notes
+    -----
+    Causal under the assumptions of `counterfactual_outcomes`. It looks for the best of many
+    actions in a learned model, and so finds the model's luck as well as the patient's: a gain that
+    rests on few similar cases is a reason to read the chart, not to blame. Pairs of state and
+    action that were never seen follow the model's rule for them.
+    """
+    check_whole(changes, "changes", 0, "a whole number")
+    check_mdp(model)
+    if model.terminal != "visits":
+        raise ValueError(
+            f"the model has {model.terminal!r} ends, which come a step after the observed end, and "
+            "no change is looked at past it; fit it with terminal='visits'"
+        )
+    everything = np.full((model.n_states, model.n_actions), 1 / model.n_actions)
+    task = prepare_task(episodes, model, everything, mechanism=mechanism, action_noise="fresh")
+    log = task.episodes
+    value = np.zeros((len(log), changes + 1))
+    probability = np.zeros((len(log), changes + 1, len(model.outcomes) + 1))
+    changed = np.zeros((len(log.state), changes + 1, model.n_actions))
+    task.run(
+        lambda first, last, work: kernels.fewest_changes(
+            first,
+            last,
+            task.problem,
+            work,
+            check_discount(discount),
+            value,
+            probability,
+            changed,
+        ),
+        threads=threads,
+        progress=progress,
+    )
+    return Changes(episodes=log, value=value, probability=probability, changed=changed)

@@ -1,0 +1,207 @@
+"""Labels: the same counterfactuals with noise on next states, and on what nature decides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sparse
+from numpy.typing import ArrayLike, NDArray
+
+from butfor.checks import check_whole
+from butfor.log.episodes import Episodes
+from butfor.mechanisms.protocol import Mechanism
+from butfor.models.mdp import TabularMDP, check_mdp
+from butfor.models.policies import estimate_behavior
+from butfor.replay.outcomes import Counterfactuals, counterfactual_outcomes, rank_flags
+from butfor.replay.steps import Steps, walk_through
+from butfor.types import Integers, Progress
+
+BLOCK = 2048  # rows that are compared with all others at a time
+
+
+def nature_variables(episodes: Episodes) -> tuple[str, ...]:
+    """Names of the state variables that are not called like an action variable.
+
+    A state variable with the name of an action variable tells what was just decided: a treatment
+    flag. The others are for nature to decide.
+    """
+    decided = {variable.name for variable in episodes.action_variables}
+    names = tuple(v.name for v in episodes.state_variables if v.name not in decided)
+    if not names:
+        raise ValueError(
+            "every state variable is called like an action variable "
+            f"({', '.join(repr(v.name) for v in episodes.state_variables)}), which leaves nothing "
+            "for nature to decide; name the variables whose noise carries over"
+        )
+    return names
+
+
+def nature_labels(episodes: Episodes, *names: str) -> Integers:
+    """Label each state by the levels of what nature decides, [S]: for `labels=`.
+
+    Parameters
+    ----------
+    names
+        State variables that chance decides, such as vital signs. By default those that are not
+        called like an action variable: see `nature_variables`.
+    """
+    return episodes.state_labels(*(names or nature_variables(episodes)))
+
+
+@dataclass(frozen=True, eq=False)
+class Noise:
+    """Counterfactuals of a log with noise on one kind of label."""
+
+    labels: Integers  # [S + O]
+    counterfactuals: Counterfactuals
+    steps: Steps
+    apart_of_all: float  # share of all pairs of different seen rows that have no label in common
+
+    @property
+    def apart_of_met(self) -> float:
+        """Share of the pairs of rows that are met, by how probably: `Steps.share_apart`."""
+        return self.steps.share_apart
+
+
+@dataclass(frozen=True, eq=False)
+class LabelComparison:
+    """The same counterfactuals of n episodes, with noise on next states and on other labels."""
+
+    states: Noise
+    labels: Noise
+    flagged: NDArray[np.bool_]  # [n] flagged with either noise
+
+    @property
+    def changed(self) -> NDArray[np.bool_]:
+        """Whether the most likely outcome of each episode hangs on the labels, [n]."""
+        return np.asarray(
+            self.states.counterfactuals.most_likely != self.labels.counterfactuals.most_likely
+        )
+
+    def frame(self) -> pd.DataFrame:
+        """Return a row an episode: what was observed, and with both noises what would have been.
+
+        Columns end in `_states` and `_labels`; `difference` is the expected return with noise on
+        labels less that with noise on states.
+        """
+        first = self.states.counterfactuals
+        names = np.array(first.outcome_names, dtype=object)
+        columns = {
+            "id": first.episodes.id,
+            "observed_outcome": names[first.episodes.outcome],
+            "observed_return": first.observed_return,
+        }
+        both = {"states": self.states, "labels": self.labels}
+        for kind, noise in both.items():
+            columns[f"expected_return_{kind}"] = noise.counterfactuals.expected_return
+        for kind, noise in both.items():
+            columns[f"most_likely_{kind}"] = names[noise.counterfactuals.most_likely]
+        for kind, noise in both.items():
+            columns[f"share_about_{kind}"] = noise.steps.share_about
+        frame = pd.DataFrame(columns | {"flagged": self.flagged, "changed": self.changed})
+        frame["difference"] = frame["expected_return_labels"] - frame["expected_return_states"]
+        return frame
+
+    def summary(self) -> pd.DataFrame:
+        """Return a row a noise.
+
+        Columns: `noise`, `labels` (how many), `mean_return`, `apart_of_met`, `apart_of_all`,
+        `share_about` (mean over episodes: see `Steps`).
+        """
+        return pd.DataFrame(
+            [
+                {
+                    "noise": kind,
+                    "labels": len(np.unique(noise.labels)),
+                    "mean_return": noise.counterfactuals.expected_return.mean(),
+                    "apart_of_met": noise.apart_of_met,
+                    "apart_of_all": noise.apart_of_all,
+                    "share_about": noise.steps.share_about.mean(),
+                }
+                for kind, noise in (("states", self.states), ("labels", self.labels))
+            ]
+        )
+
+
+def compare_labels(
+    episodes: Episodes,
+    model: TabularMDP,
+    target: ArrayLike,
+    labels: ArrayLike,
+    *,
+    behavior: ArrayLike | None = None,
+    mechanism: Mechanism | None = None,
+    action_noise: str = "shared",
+    horizon: int | None = None,
+    discount: float = 1.0,
+    flags: int = 60,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> LabelComparison:
+    """Compute the counterfactuals of a log twice: with noise on next states, and on labels.
+
+    Parameters
+    ----------
+    labels : [S] or [S + O]
+        See `TabularMDP.with_labels`; `nature_labels` makes some. The model's own do not matter.
+    flags : int
+        How many episodes to flag at most, with either noise.
+    behavior, mechanism, action_noise, horizon, discount, threads, progress
+        See `counterfactual_outcomes`.
+
+    Notes
+    -----
+    Both answers are compatible with everything that data can show: the rows of the model, and so
+    averages over all the episodes it could make, are the same. What differs is the assumption which
+    chance is the same in both worlds: that of reaching exactly this state, or that of the label.
+    """
+    check_whole(flags, "flags", 0, "a whole number")
+    check_mdp(model)
+    if behavior is None:
+        behavior = estimate_behavior(episodes, terminal=model.terminal)
+    found = []
+    for labelled in (model.with_labels(None), model.with_labels(labels)):
+        outcomes = counterfactual_outcomes(
+            episodes,
+            labelled,
+            target,
+            behavior=behavior,
+            mechanism=mechanism,
+            action_noise=action_noise,
+            horizon=horizon,
+            discount=discount,
+            threads=threads,
+            progress=progress,
+        )
+        steps = walk_through(
+            episodes,
+            labelled,
+            target,
+            behavior=behavior,
+            mechanism=mechanism,
+            action_noise=action_noise,
+            horizon=horizon,
+            threads=threads,
+            progress=progress,
+        )
+        found.append(Noise(labelled.labels, outcomes, steps, share_of_disjoint_rows(labelled)))
+    flagged = [rank_flags(noise.counterfactuals, flags) > 0 for noise in found]
+    return LabelComparison(states=found[0], labels=found[1], flagged=flagged[0] | flagged[1])
+
+
+def share_of_disjoint_rows(model: TabularMDP) -> float:
+    """Share of the pairs of different seen rows that have no label in common; nan if no pairs."""
+    seen = np.flatnonzero(~model.unseen.ravel())
+    if len(seen) < 2:
+        return float("nan")
+    holds = sparse.csr_array(
+        (np.ones(len(model.probability), np.int32), (model.entry_row, model.entry_label)),
+        shape=(len(model.start) - 1, int(model.labels.max()) + 1),
+    )[seen]
+    across = holds.T.tocsr()
+    meeting = sum(
+        (holds[first : first + BLOCK] @ across).nnz for first in range(0, len(seen), BLOCK)
+    )
+    return 1 - (meeting - len(seen)) / (len(seen) * (len(seen) - 1))

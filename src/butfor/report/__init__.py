@@ -1,5 +1,0 @@
-"""The report: an audit as one HTML file that asks nothing of the network."""
-
-from butfor.report.write import write_report
-
-__all__ = ["write_report"]

@@ -1,1 +1,0 @@
-"""Structural causal mechanisms: how noise decides which outcome of a row happens."""

@@ -1,6 +1,0 @@
-"""Logs too large for memory: counted and judged file by file, on one machine or many."""
-
-from butfor.shards.run import audit_shards
-from butfor.shards.workers import Cluster, Threads
-
-__all__ = ["Cluster", "Threads", "audit_shards"]

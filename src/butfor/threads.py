@@ -1,0 +1,41 @@
+"""Work split over threads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+
+from butfor.checks import check_whole
+from butfor.types import Progress
+
+
+def in_blocks(
+    work: Callable[[int, int], None],
+    count: int,
+    *,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    largest: int = 4096,
+) -> None:
+    """Call `work(start, stop)` over blocks of 0 .. count - 1 in threads.
+
+    The work must write to places of its own and release the interpreter lock, as kernels do.
+    """
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    given = (available or 1) if threads is None else threads
+    workers = check_whole(given, "threads", 1, "a whole number")
+    size = max(1, min(largest, -(-count // (8 * workers))))
+    blocks = [(start, min(start + size, count)) for start in range(0, count, size)]
+    done = 0
+    with ThreadPoolExecutor(workers) as pool:
+        sizes = {pool.submit(work, start, stop): stop - start for start, stop in blocks}
+        try:
+            for future in as_completed(sizes):
+                future.result()
+                done += sizes[future]
+                if progress is not None:
+                    progress(done, count)
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)  # what runs ends, nothing else starts
+            raise

@@ -1,0 +1,102 @@
+"""The package as a whole: who imports whom, and the public names."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import butfor as bf
+
+SOURCE = Path(__file__).parents[2] / "src" / "butfor"
+
+# who may import whom: a package may use its own line and earlier ones
+LAYERS = [
+    ["types", "checks", "random", "threads", "kernels"],
+    ["log"],
+    ["models", "hidden", "mechanisms", "sepsis", "graph"],
+    ["replay", "interop"],
+    ["evaluate"],
+    ["audit"],
+    ["present"],
+    ["review", "studies", "cli"],
+]
+HOMES = {
+    "numba": {"kernels"},
+    "gymnasium": {"sepsis", "interop", "__init__"},
+    "typer": {"cli"},
+    "rich": {"cli"},
+    "altair": {"present"},
+    "vl_convert": {"present"},
+    "jinja2": {"studies", "present", "review"},
+    "pydantic": {"log", "audit", "review"},
+    "markupsafe": {"present"},
+    "sklearn": {"log", "models"},
+    "networkx": {"graph"},
+    "distributed": {"audit"},
+    "sqlite3": {"review"},
+    "fastapi": {"review"},
+    "starlette": {"review"},
+    "uvicorn": {"review"},
+}
+
+
+def modules():
+    for path in sorted(SOURCE.rglob("*.py")):
+        name = path.relative_to(SOURCE).with_suffix("").parts[0]
+        yield name, path
+
+
+def imported(path):
+    """Names that a file imports, as written, whether at its top or not."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            yield node.module if node.module != "butfor" else f"butfor.{node.names[0].name}"
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def test_every_module_has_a_place_in_the_order_of_imports():
+    placed = {name for layer in LAYERS for name in layer}
+    assert {name for name, _ in modules()} == placed | {"__init__"}
+
+
+def test_imports_go_one_way():
+    level = {name: i for i, layer in enumerate(LAYERS) for name in layer}
+    for name, path in modules():
+        if name == "__init__":
+            continue
+        for target in imported(path):
+            parts = target.split(".")
+            if parts[0] == "butfor" and len(parts) > 1:
+                assert level[parts[1]] <= level[name], f"{path.name} imports {target}"
+
+
+def test_heavy_libraries_stay_at_home():
+    for name, path in modules():
+        for target in imported(path):
+            library = target.split(".")[0]
+            assert name in HOMES.get(library, {name}), f"{path.name} imports {target}"
+
+
+def test_importing_butfor_loads_nothing_heavy():
+    code = (
+        "import sys, butfor; "
+        "heavy = 'numba', 'scipy', 'pandas', 'altair', 'typer', 'rich', 'networkx'; "
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
+
+
+def test_public_names_exist_and_are_documented():
+    for name in bf.__all__:
+        assert getattr(bf, name).__doc__, name
+    assert set(bf.__all__) <= set(dir(bf))
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = bf.nonsense
+
+
+def test_no_module_lies_loose_at_the_top_level():
+    loose = {path.stem for path in SOURCE.glob("*.py")}
+    assert loose == {"__init__", "types", "checks", "random", "threads"}

@@ -1,0 +1,244 @@
+"""Estimates from sums over groups of episodes: the same values, and intervals up to chance."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import ndtri
+from scipy.stats import norm
+
+import butfor as bf
+from butfor.audit.exact import ExactSums
+from butfor.evaluate.bootstrap import resample_weights
+from butfor.evaluate.crossfit import CrossFitted
+from butfor.evaluate.estimate import CROSS_FITTED, ESTIMATORS, estimate_groups, estimate_values
+from butfor.evaluate.estimators.columns import Columns
+from butfor.evaluate.problem import OnColumns, make_problem
+from butfor.evaluate.warn import facts_of
+from butfor.random import episode_keys
+from tests.builders import ward_log
+from tests.support import FALSE_ALARM
+
+OF_COLUMNS = {name: f.function for name, f in ESTIMATORS.items() if isinstance(f, OnColumns)}
+SUMMED = [name for name in OF_COLUMNS if name != "MAGIC"]  # MAGIC judges its rows, not sums only
+GROUPS, RESAMPLES = 500, 1000
+
+
+@pytest.fixture(scope="module")
+def sepsis():
+    """3000 patients under a policy near that of their clinicians, so that weights stay mild."""
+    version = "icml2019"
+    log = bf.sepsis.simulate(bf.sepsis.behavior_policy(version), 3000, seed=7, version=version)
+    log = log.hide("glucose", "diabetes")
+    model, behavior = bf.fit_mdp(log), bf.estimate_behavior(log)
+    target = behavior**1.2
+    target /= target.sum(axis=1, keepdims=True)
+    exact = bf.counterfactual_outcomes(log, model, target)
+    problem = make_problem(log, model, target, counterfactuals=exact)
+    assert problem.effective > 1000  # bootstrap distributions are near the normal
+    halves = np.random.default_rng(1).normal(size=(2, len(log)))  # stands for cross-fitting
+    crossed = CrossFitted(*halves, np.zeros(len(log)), np.zeros(len(log)))
+    return SimpleNamespace(
+        problem=problem,
+        crossed=crossed,
+        facts=facts_of(problem, crossed, (*OF_COLUMNS, *CROSS_FITTED)),
+        table=by_name(
+            estimate_values(
+                log,
+                model,
+                target,
+                counterfactuals=exact,
+                estimators=list(OF_COLUMNS),
+                resamples=RESAMPLES,
+            )
+        ),
+        hashed=(episode_keys(0, log.id, "groups") % GROUPS).astype(np.int64),
+    )
+
+
+def by_name(table):
+    return table.set_index("estimator")
+
+
+def group_sums(columns, group, count, parts=1):
+    """Sum the columns exactly by group, part after part."""
+    matrix = columns.matrix()
+    sums = ExactSums.make(count, matrix.shape[1])
+    for part in np.array_split(np.arange(len(group)), parts):
+        sums.add(group[part], matrix[part])
+    return Columns.from_matrix(sums.values(), columns.powers, columns.seed)
+
+
+def test_columns_come_back_from_their_matrix(sepsis):
+    columns = sepsis.problem.columns
+    again = Columns.from_matrix(columns.matrix(), columns.powers, columns.seed)
+    for name, values in vars(columns).items():
+        np.testing.assert_array_equal(getattr(again, name), values)
+    with pytest.raises(ValueError, match=r"expected 85 columns for 20 steps"):
+        Columns.from_matrix(columns.matrix()[:, 1:], columns.powers, 0)
+
+
+def test_estimates_of_two_groups_by_hand():
+    # group 0: two episodes, weights 2 + 1 = 3 at each of two steps, group 1: one with weight 1.
+    # Observed (1 + 3) / 3, IS (2 + 3) / 3, WIS (2 + 3) / (3 + 1)
+    # PDIS ((1 + 1) + (1 + 2) / 2) / 3 with discount 1/2, PDWIS (1 + 1) / 4 + (1 + 2) / 4 / 2
+    # DR ((3 + 1) + (0 - 1) + ((1 + 0) + (2 + 1)) / 2) / 3
+    # WDR 4 / 3 - 1 / 4 + ((1 + 0) / 4 + (2 + 1) / 4) / 2
+    columns = Columns(
+        episodes=np.array([2.0, 1.0]),
+        returns=np.array([1.0, 3.0]),
+        weighted_return=np.array([2.0, 3.0]),
+        ratio=np.array([[3.0, 3.0], [1.0, 1.0]]),
+        earned=np.array([[1.0, 1.0], [1.0, 2.0]]),
+        base=np.array([[3.0, 1.0], [1.0, 0.0]]),
+        surprise=np.array([[0.0, 2.0], [-1.0, 1.0]]),
+        value=np.array([3.0, 1.0]),
+        counterfactual=np.array([1.5, 0.0]),
+        powers=np.array([1.0, 0.5]),
+        seed=0,
+    )
+    expected = {
+        "Observed": 4 / 3,
+        "IS": 5 / 3,
+        "WIS": 5 / 4,
+        "PDIS": 3.5 / 3,
+        "PDWIS": 0.5 + 0.375,
+        "DR": 5 / 3,
+        "WDR": 4 / 3 - 0.25 + 0.5,
+        "MB": 4 / 3,
+        "CF": 0.5,
+    }
+    for name in SUMMED:
+        value = OF_COLUMNS[name](columns, np.ones((1, 2)))[0]
+        assert value == pytest.approx(expected[name], abs=1e-15), name
+
+
+@pytest.mark.parametrize("name", OF_COLUMNS)
+def test_groups_that_are_all_several_times_as_large_change_nothing(sepsis, name):
+    columns = sepsis.problem.columns
+    few = Columns.from_matrix(columns.matrix()[:200], columns.powers, columns.seed)
+    large = Columns.from_matrix(4 * few.matrix(), few.powers, few.seed)
+    weights = resample_weights(200, 3, 2)
+    values = OF_COLUMNS[name](few, weights)
+    np.testing.assert_allclose(OF_COLUMNS[name](large, weights), values, rtol=1e-9)
+
+
+def test_groups_of_one_episode_give_the_table_of_the_episodes(sepsis):
+    columns = sepsis.problem.columns
+    table = by_name(estimate_groups(columns, sepsis.facts, resamples=RESAMPLES))
+    pd.testing.assert_frame_equal(table, sepsis.table, rtol=1e-12, atol=0)
+
+
+def test_values_of_groups_are_those_of_the_episodes(sepsis):
+    groups = group_sums(sepsis.problem.columns, sepsis.hashed, GROUPS)
+    table = by_name(estimate_groups(groups, sepsis.facts))
+    for name in SUMMED:
+        assert abs(table.value[name] - sepsis.table.value[name]) < 1e-12, name
+    columns = ["episodes", "effective", "warning"]
+    assert table[columns].equals(sepsis.table[columns])
+    inside = sepsis.table.loc["MAGIC"]
+    assert inside.low < table.value["MAGIC"] < inside.high
+
+
+def widths_apart(sepsis, group):
+    """Relative difference between the widths of intervals, and how large chance may make it.
+
+    A quantile of B resampled values has the variance p (1 - p) / (B f^2), f the density there; two
+    at p and 1 - p have the covariance p^2 / (B f^2). So a width, 2 z_p standard deviations of a
+    normal distribution, has the relative variance q^2 = 2 p (1 - 2 p) / (B phi(z_p)^2 (2 z_p)^2);
+    here are two of them. Episodes fall into one of G groups at random: the pairs that meet there
+    add 2 z_i z_j to the variance sum z_i^2 of centred contributions, each pair with probability
+    1 / G and independently of any other pair. Since sum z_i = 0, that takes 1 / G of the variance,
+    and has a variance of its own below 2 / G of its square; a width has half of both.
+    """
+    tail = 0.025
+    z = norm.isf(tail)
+    quantiles = 2 * tail * (1 - 2 * tail) / (RESAMPLES * norm.pdf(z) ** 2 * (2 * z) ** 2)
+    chance = ndtri(1 - FALSE_ALARM / len(SUMMED) / 2)
+    allowed = chance * np.sqrt(2 * quantiles + 0.5 / GROUPS) + 0.5 / GROUPS
+    groups = group_sums(sepsis.problem.columns, group, GROUPS)
+    table = by_name(estimate_groups(groups, sepsis.facts, resamples=RESAMPLES, seed=1))
+    apart = (table.high - table.low) / (sepsis.table.high - sepsis.table.low) - 1
+    return apart[SUMMED].abs(), allowed
+
+
+def test_intervals_of_groups_are_as_wide_as_those_of_episodes(sepsis):
+    apart, allowed = widths_apart(sepsis, sepsis.hashed)
+    assert (apart < allowed).all(), (apart, allowed)
+
+
+def test_intervals_of_groups_that_are_not_random_are_not(sepsis):
+    # six neighbours in the order of their returns are nearly one episode: the width of their mean
+    # is up to sqrt(6) times as large
+    rank = np.argsort(np.argsort(sepsis.problem.returns, kind="stable"))
+    apart, allowed = widths_apart(sepsis, rank // 6)
+    assert apart["Observed"] > allowed
+
+
+def test_neither_order_nor_parts_of_the_log_change_a_byte(sepsis):
+    columns = sepsis.problem.columns
+    order = np.random.default_rng(3).permutation(len(columns))
+    shuffled = Columns.from_matrix(columns.matrix()[order], columns.powers, columns.seed)
+    whole = group_sums(columns, sepsis.hashed, GROUPS).matrix()
+    parts = group_sums(shuffled, sepsis.hashed[order], GROUPS, parts=7).matrix()
+    assert whole.tobytes() == parts.tobytes()
+
+
+def test_cross_fitted_sums_are_averaged_over_episodes(sepsis):
+    groups = group_sums(sepsis.problem.columns, sepsis.hashed, GROUPS)
+    both = sepsis.crossed.model_based, sepsis.crossed.counterfactual
+    sums = tuple(np.bincount(sepsis.hashed, values, GROUPS) for values in both)
+    table = by_name(estimate_groups(groups, sepsis.facts, crossed=sums, resamples=20))
+    assert list(table.index) == [*OF_COLUMNS, *CROSS_FITTED]
+    for name, values in zip(CROSS_FITTED, both, strict=True):
+        assert table.value[name] == pytest.approx(values.mean(), abs=1e-12)
+
+
+@pytest.mark.parametrize("interval", ["percentile", "bca"])
+def test_groups_without_an_episode_are_left_out(sepsis, interval):
+    groups = group_sums(sepsis.problem.columns, sepsis.hashed, GROUPS)
+    spread = group_sums(sepsis.problem.columns, 3 * sepsis.hashed, 3 * GROUPS)
+    tables = [
+        estimate_groups(given, sepsis.facts, resamples=20, interval=interval)
+        for given in (groups, spread)
+    ]
+    pd.testing.assert_frame_equal(*tables, rtol=1e-12, atol=0)
+
+
+def test_one_group_has_no_interval(sepsis):
+    group = np.zeros(len(sepsis.problem), np.int64)
+    table = estimate_groups(group_sums(sepsis.problem.columns, group, 1), sepsis.facts, resamples=9)
+    assert table[["low", "high"]].isna().all(axis=None)
+    assert table.warning.str.startswith("one group of episodes: no interval").all()
+
+
+def test_groups_are_checked(sepsis):
+    columns = sepsis.problem.columns
+    for wrong in ({"interval": "wide"}, {"confidence": 1.0}, {"resamples": 0}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            estimate_groups(columns, sepsis.facts, **wrong)
+
+
+def test_counterfactuals_are_computed_only_for_estimators_that_look_at_them(sepsis):
+    problem = replace(sepsis.problem, known=None)
+    ESTIMATORS["WIS"](problem, np.ones((1, len(problem))))
+    assert "counterfactuals" not in vars(problem)
+    assert facts_of(problem, None, ["WIS"]).unsupported == {}
+    assert np.isnan(problem.logged.counterfactual).all()
+
+
+def test_facts_of_the_ward_log():
+    # returns -1, 1, 0, -1 (spread sqrt(11) / 4), stay 2 breaks off. The target takes a1 in state 0,
+    # which was done there, and a0 in state 1, which was not; nothing was decided in state 2
+    log = ward_log()
+    model = bf.fit_mdp(log)
+    target = np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]])
+    facts = facts_of(make_problem(log, model, target), None, ["MB", "CF"])
+    assert facts.spread == pytest.approx(11**0.5 / 4)
+    assert (facts.episodes, len(facts), facts.censored, facts.followers) == (4, 4, 1, 0)
+    assert (facts.effective, facts.lowest, facts.highest) == (0.0, -1.0, 1.0)
+    assert facts.missing.tolist() == [1]
+    assert facts.unlogged.tolist() == [1]
+    assert set(facts.unsupported) == {"MB", "CF"}

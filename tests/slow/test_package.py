@@ -1,0 +1,156 @@
+"""The package as a whole: imports, public names, the documentation's code, the commands."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from distributed.cli import dask_scheduler, dask_worker
+from typer.testing import CliRunner
+
+import butfor as bf
+from butfor.audit.audit import Audit
+from butfor.cli.main import app
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_code_in_the_documentation_runs(page, capsys):
+    for code in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
+        exec(compile(code, page.name, "exec"), {})  # its own fresh names, as a reader would have
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_of_the_documentation_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+def commands_of(page):
+    """Lines of the page's shell code that call butfor or Dask, as words."""
+    for code in re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL):
+        for line in code.replace("\\\n", " ").splitlines():
+            words = shlex.split(line, comments=True)
+            if words and Path(words[0]).name in ("butfor", "dask"):
+                yield Path(words[0]).name, words[1:]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_in_the_documentation_parse(page):
+    known = {
+        "butfor": typer.main.get_command(app).commands,
+        "dask": {"scheduler": dask_scheduler.main, "worker": dask_worker.main},
+    }
+    for program, (name, *rest) in commands_of(page):
+        known[program][name].make_context(name, rest)  # exits where an option is not known
+
+
+def test_the_commands_of_operations_are_found():
+    found = [(program, words[0]) for program, words in commands_of(ROOT / "docs" / "operations.md")]
+    assert {("butfor", "audit"), ("dask", "scheduler"), ("dask", "worker")} <= set(found)
+
+
+def test_commands_in_the_readme_are_targets_of_make():
+    makefile = (ROOT / "Makefile").read_text()
+    commands = set(re.findall(r"make (\w+)", (ROOT / "README.md").read_text()))
+    assert {"demo", "test"} <= commands
+    for command in commands:
+        assert re.search(rf"^{command}:", makefile, re.MULTILINE), command
+
+
+def test_constraints_name_versions_only():
+    for line in (ROOT / "constraints.txt").read_text().splitlines():
+        assert re.fullmatch(r"[A-Za-z0-9_.-]+==[0-9][A-Za-z0-9.]*", line), line
+
+
+# ------------------------------------------------------------------------------- the command line
+
+
+def test_demo_prints_estimates_outcomes_and_patients_and_says_where_files_are(tmp_path):
+    out = tmp_path / "demo"
+    arguments = ["demo", "--episodes", "300", "--seed", "2", "--out", str(out)]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    for words in ("Observed", "WIS", "MB", "CF", "True", "discharged", "no change"):
+        assert words in result.output
+    assert "The 10 patients for which it would differ most" in " ".join(result.output.split())
+    assert "The audit folder:" in result.output
+    assert "The figures:" in result.output
+    assert len(Audit.load(out / "audit").episodes) == 300
+    assert {path.name for path in (out / "figures").iterdir()} >= {"estimates.png", "outcomes.svg"}
+    (out / "audit" / "reviews.sqlite").write_bytes(b"verdicts")
+    assert CliRunner().invoke(app, arguments).exit_code == 0  # again, over the first one
+    assert (out / "audit" / "reviews.sqlite").read_bytes() == b"verdicts"
+
+
+def test_a_folder_that_cannot_be_written_is_found_at_once(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "file" / "demo")])
+    assert result.exit_code == 2
+    assert "cannot write to" in result.stderr
+
+
+def test_demo_as_json_agrees_with_the_library(tmp_path):
+    result = CliRunner().invoke(
+        app,
+        ["demo", "--episodes", "200", "--seed", "1", "--json", "--out", str(tmp_path / "demo")],
+    )
+    printed = json.loads(result.stdout)
+    log = bf.sepsis.simulate(
+        bf.sepsis.behavior_policy("icml2019"), 200, seed=1, version="icml2019"
+    ).hide("glucose", "diabetes")
+    model = bf.fit_mdp(log)
+    target = bf.policy_iteration(model)
+    exact = bf.counterfactual_outcomes(log, model, target)
+    value = {row["estimator"]: row["value"] for row in printed["estimates"]}
+    assert value["Observed"] == pytest.approx(log.returns().mean())
+    assert value["CF"] == pytest.approx(exact.expected_return.mean())
+    assert printed["outcomes"]["died"]["discharged"] == exact.table().loc["died", "discharged"]
+    first = printed["flagged"][0]
+    row = log.offsets[first["id"]] + first["first_change"]
+    assert target[log.state[row], log.action[row]] == 0
+
+
+def test_demo_does_not_replace_a_folder_of_somebody_else(tmp_path):
+    (tmp_path / "letters.txt").write_text("dear all")
+    result = CliRunner().invoke(app, ["demo", "--episodes", "50", "--out", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "will not be replaced" in result.stderr
+    assert (tmp_path / "letters.txt").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["demo", "--episodes", "0"], ["demo", "--seed", "-1"], ["nonsense"], ["demo", "-x"]],
+)
+def test_bad_commands_end_with_exit_code_2(arguments):
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 2
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["--version"], 0, f"butfor {bf.__version__}"),
+        (["demo", "--seed", "-1"], 2, "--seed"),
+        (["study", "other", "--out", "x"], 2, "Error: study 'other'"),
+    ],
+)
+def test_the_installed_command_ends_with_its_code_and_says_all(arguments, code, words, tmp_path):
+    command = [Path(sys.executable).parent / "butfor", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == code
+    assert words in done.stdout + done.stderr
+
+
+def test_version_and_help():
+    assert CliRunner().invoke(app, ["--version"]).output.strip() == f"butfor {bf.__version__}"
+    assert "demo" in CliRunner().invoke(app, ["--help"]).output

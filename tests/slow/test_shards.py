@@ -1,0 +1,337 @@
+"""Logs in shards: the same tables whatever the shards and threads, and the same as in memory."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from butfor.audit.audit import Audit
+from butfor.audit.choices import Choices
+from butfor.audit.own_log import audit_log
+from butfor.audit.shards import Threads, audit_shards
+from butfor.audit.shards.parts import parts_folder
+from butfor.cli.main import app
+from tests.shard_logs import EPISODES, check_same, rewrite, simulate_patients, write_shards
+
+
+@pytest.fixture(scope="module")
+def log():
+    return simulate_patients()
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return tmp_path_factory.mktemp("shards")
+
+
+@pytest.fixture(scope="module")
+def shards(log, place):
+    """The same log in one file, in 10 and 100 consecutive ones, and dealt out over 10."""
+    everyone = np.arange(EPISODES)
+    return {
+        "one": write_shards(log, place / "one", [everyone]),
+        "ten": write_shards(log, place / "ten", np.array_split(everyone, 10)),
+        "hundred": write_shards(log, place / "hundred", np.array_split(everyone, 100)),
+        "dealt": write_shards(log, place / "dealt", [everyone[i::10] for i in range(10)]),
+    }
+
+
+@pytest.fixture(scope="module")
+def study(shards, place):
+    return place / "study.toml"
+
+
+@pytest.fixture(scope="module")
+def plain(shards, study, place):
+    """The audit of the one file, by one thread."""
+    return audit_shards(shards["one"], study, place / "plain", workers=Threads(1))
+
+
+@pytest.mark.parametrize("name", ["one", "ten", "hundred", "dealt"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_tables_are_the_same_whatever_the_shards_and_threads(
+    name, threads, shards, study, plain, tmp_path
+):
+    out = audit_shards(shards[name], study, tmp_path / "audit", workers=Threads(threads))
+    check_same(out, plain)
+    assert not parts_folder(out).exists()
+
+
+def test_an_audit_in_shards_is_the_audit_in_memory(shards, study, plain):
+    found = Audit.load(plain)
+    known = audit_log(shards["one"] / "part-000.parquet", study, models=0)
+    numbers = [name for name in found.episodes if found.episodes[name].dtype.kind in "if"]
+    shown = (found.episodes["rank"] > 0) | found.episodes["control"]
+    assert 0 < shown.sum() < EPISODES
+    for name in found.episodes:
+        rows = shown if found.episodes[name].isna().any() else slice(None)
+        ours, theirs = found.episodes.loc[rows, name], known.episodes.loc[rows, name]
+        if name in numbers:
+            np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-12, err_msg=name)
+        else:
+            assert (ours == theirs).all(), name
+    pd.testing.assert_frame_equal(found.steps, known.steps)
+    pd.testing.assert_frame_equal(found.draws, known.draws)
+    pd.testing.assert_frame_equal(found.courses, known.courses, rtol=0, atol=1e-12)
+    pd.testing.assert_frame_equal(found.decomposition, known.decomposition, rtol=0, atol=1e-11)
+    ours, theirs = (a.estimates.set_index("estimator")["value"] for a in (found, known))
+    for name in ("Observed", "IS", "WIS", "PDIS", "PDWIS", "DR", "WDR", "MB", "CF"):
+        assert ours[name] == pytest.approx(theirs[name], abs=1e-12), name
+    lights = [a.diagnostics.set_index("check")["value"] for a in (found, known)]
+    for name in ("overlap", "effective sample size", "episodes left", "rare rows"):
+        assert lights[0][name] == pytest.approx(lights[1][name], abs=1e-12), name
+    assert lights[0]["influence"] == pytest.approx(lights[1]["influence"], abs=0.0005)
+    for key in ("counts", "variables", "outcome_details", "parameters", "words", "problems"):
+        assert getattr(found.meta, key) == getattr(known.meta, key), key
+
+
+def test_bounds_are_worked_out_for_those_shown_only(plain):
+    table = Audit.load(plain).episodes
+    shown = (table["rank"] > 0) | table["control"]
+    assert table.loc[shown, "low_any"].notna().all()
+    assert table.loc[~shown, "low_any"].isna().all()
+    assert table.loc[~shown, "survives"].isna().all()
+
+
+def as_text(log):
+    """The log with names that are text, some of them awkward."""
+    names = np.array([f"stay {i % 7} – {i}" for i in range(EPISODES)], dtype=object)
+    names[0], names[1], names[2] = "0", "a\0", "ﬁ <b>"
+    return replace(log, id=names)
+
+
+def test_names_may_be_any_text(log, tmp_path):
+    text, everyone = as_text(log), np.arange(EPISODES)
+    one = write_shards(text, tmp_path / "one", [everyone])
+    dealt = write_shards(text, tmp_path / "dealt", [everyone[i::4] for i in range(4)])
+    study = tmp_path / "study.toml"
+    first = audit_shards(one, study, tmp_path / "first", workers=Threads(1))
+    check_same(audit_shards(dealt, study, tmp_path / "second"), first)
+    found = Audit.load(first)
+    assert found.episodes["id"].tolist() == sorted(text.id)
+    assert set(found.draws["id"]) <= set(text.id)
+
+
+def test_a_given_target_and_other_rules(log, shards, study, plain, tmp_path):
+    """Options that change what is learned: a table as target, a prior, noise on labels."""
+    target = Audit.load(plain, shown=True).target
+    state, action = np.nonzero(target)
+    table = pd.DataFrame({"state": state, "action": action, "probability": target[state, action]})
+    table.to_csv(tmp_path / "target.csv", index=False)
+    choices = Choices(
+        target=tmp_path / "target.csv",
+        unseen="self-loop",
+        smoothing=0.5,
+        mechanism="maximal",
+        flags=7,
+        draws=2,
+        seed=5,
+    )
+    first = audit_shards(shards["one"], study, tmp_path / "one", choices, workers=Threads(1))
+    check_same(audit_shards(shards["dealt"], study, tmp_path / "dealt", choices), first)
+    found = Audit.load(first)
+    known = audit_log(shards["one"] / "part-000.parquet", study, models=0, **vars(choices))
+    assert "CF (cross-fitted)" not in set(found.estimates["estimator"])
+    for name in ("expected_return", "unsupported", "thin_share", "rank", "first_change"):
+        np.testing.assert_allclose(
+            found.episodes[name], known.episodes[name], rtol=0, atol=1e-12, err_msg=name
+        )
+    flagged = found.episodes["rank"] > 0
+    assert (found.episodes["reason"] == known.episodes["reason"])[flagged].all()
+
+
+def test_no_flags_no_controls(shards, study, tmp_path):
+    found = Audit.load(audit_shards(shards["ten"], study, tmp_path / "audit", Choices(flags=0)))
+    assert not found.episodes["rank"].any()
+    assert not found.episodes["control"].any()
+    assert len(found.draws) == len(found.courses) == 0
+
+
+def test_a_log_of_numbered_states_without_outcomes(tmp_path):
+    """How many states there are is known only when all shards were counted."""
+    generator = np.random.default_rng(2)
+    rows = [
+        (stay, step, int(generator.integers(3 + stay // 20)), int(generator.integers(2)), step / 3)
+        for stay in range(60)
+        for step in range(2 + stay % 4)
+    ]
+    frame = pd.DataFrame(rows, columns=["stay", "hour", "state", "action", "gain"])
+    study = tmp_path / "study.toml"
+    study.write_text(
+        '[columns]\nepisode = "stay"\ntime = "hour"\nstate = "state"\naction = "action"\n'
+        'reward = "gain"\n[problems]\nlost_reward = "drop"\n'
+    )
+    for name, groups in (
+        ("one", [frame["stay"] >= 0]),
+        ("three", [frame["stay"] // 20 == i for i in range(3)]),
+    ):
+        (tmp_path / name).mkdir()
+        for number, mask in enumerate(groups):
+            frame[mask].to_parquet(tmp_path / name / f"{number}.parquet", index=False)
+    choices = Choices(unseen="self-loop", flags=5)
+    one = audit_shards(tmp_path / "one", study, tmp_path / "first", choices, workers=Threads(1))
+    check_same(audit_shards(tmp_path / "three", study, tmp_path / "second", choices), one)
+    found = Audit.load(one)
+    known = audit_log(tmp_path / "one" / "0.parquet", study, models=0, **vars(choices))
+    assert found.model.n_states == known.model.n_states == 5
+    np.testing.assert_allclose(
+        found.episodes["expected_return"], known.episodes["expected_return"], rtol=0, atol=1e-12
+    )
+    assert found.meta.warnings[0] == known.meta.warnings[0].replace("at row 0: ", "in ")
+
+
+def test_an_episode_in_two_files_is_refused_with_its_name(log, study, tmp_path):
+    folder = write_shards(log, tmp_path / "log", np.array_split(np.arange(EPISODES), 5))
+    first, fourth = folder / "part-000.parquet", folder / "part-003.parquet"
+    row = pq.read_table(first).slice(0, 3)
+    rewrite(fourth, lambda table: pa.concat_tables([table, row]))
+    name = row.column("episode")[0].as_py()
+    with pytest.raises(ValueError, match=rf"episode {name} is in two files, part-000.*part-003"):
+        audit_shards(folder, study, tmp_path / "audit")
+
+
+def test_files_with_other_columns_or_types_are_refused(log, study, tmp_path):
+    folder = write_shards(log, tmp_path / "log", np.array_split(np.arange(EPISODES), 3))
+    last = folder / "part-002.parquet"
+    whole = last.read_bytes()
+    rewrite(last, lambda table: table.drop_columns("outcome"))
+    with pytest.raises(ValueError, match=r"part-002\.parquet: columns are missing"):
+        audit_shards(folder, study, tmp_path / "audit")
+    last.write_bytes(whole)
+    names = pq.read_table(last).column_names
+    rewrite(
+        last,
+        lambda table: table.set_column(
+            names.index("episode"), "episode", table.column("episode").cast(pa.string())
+        ),
+    )
+    with pytest.raises(ValueError, match="'episode' is of different types"):
+        audit_shards(folder, study, tmp_path / "audit")
+
+
+def test_clusters_and_credible_intervals_are_refused_by_name(shards, study, tmp_path):
+    result = CliRunner().invoke(
+        app,
+        [
+            *("audit", str(shards["ten"]), "--study", str(study)),
+            *("--out", str(tmp_path / "audit"), "--models", "50"),
+        ],
+    )
+    assert result.exit_code == 2
+    assert "credible intervals" in result.output
+    text = study.read_text() + '\n[cluster]\ncolumns = ["heart rate"]\ncount = 3\n'
+    (tmp_path / "clustered.toml").write_text(text)
+    with pytest.raises(ValueError, match=r"\[cluster\]"):
+        audit_shards(shards["ten"], tmp_path / "clustered.toml", tmp_path / "audit")
+
+
+def test_weights_beyond_measure_are_summed_all_the_same(tmp_path):
+    """A hundred and seventy steps, each of which doubles the weight of those who follow."""
+    steps = 170
+    rows = [
+        (stay, step, "on" if stay % 2 else "off", "home" if (step == steps - 1) else None)
+        for stay in range(12)
+        for step in range(steps)
+    ]
+    frame = pd.DataFrame(rows, columns=["stay", "hour", "drug", "end"]).assign(place="ward")
+    frame.loc[(frame["stay"] % 3 == 0) & (frame["hour"] == steps - 1), "end"] = "died"
+    (tmp_path / "log").mkdir()
+    for half in range(2):
+        some = frame[frame["stay"] // 6 == half]
+        some.to_parquet(tmp_path / "log" / f"{half}.parquet", index=False)
+    frame.to_parquet(tmp_path / "all.parquet", index=False)
+    study = tmp_path / "study.toml"
+    study.write_text(
+        '[columns]\nepisode = "stay"\ntime = "hour"\noutcome = "end"\n'
+        '[state.place]\nlevels = ["ward"]\n[action.drug]\nlevels = ["off", "on"]\n'
+        "[outcome.died]\nreward = -1\n[outcome.home]\nreward = 1\n"
+    )
+    target = pd.DataFrame({"place": ["ward"], "drug": ["off"], "probability": [1.0]})
+    target.to_csv(tmp_path / "target.csv", index=False)
+    choices = Choices(target=tmp_path / "target.csv", flags=2)
+    found = Audit.load(audit_shards(tmp_path / "log", study, tmp_path / "audit", choices))
+    known = audit_log(tmp_path / "all.parquet", study, models=0, **vars(choices))
+    ours, theirs = (a.estimates.set_index("estimator") for a in (found, known))
+    for name in ours.index:
+        assert ours.loc[name, "value"] == pytest.approx(theirs.loc[name, "value"]), name
+        assert ours.loc[name, "effective"] == pytest.approx(theirs.loc[name, "effective"]), name
+
+
+def test_empty_files_and_files_of_which_nothing_is_left(log, study, tmp_path):
+    """Both are left out, as their rows would be if all stood in one file."""
+    text = study.read_text().replace("[problems]", '[problems]\nunknown_levels = "drop"')
+    (tmp_path / "dropping.toml").write_text(text)
+    folder = write_shards(log, tmp_path / "log", np.array_split(np.arange(EPISODES), 4))
+    rewrite(folder / "part-001.parquet", lambda table: table.slice(0, 0))
+
+    def spoil(table):
+        place = table.column_names.index("heart rate")
+        return table.set_column(place, "heart rate", pa.array(["?"] * len(table)))
+
+    rewrite(folder / "part-002.parquet", spoil)
+    out = audit_shards(folder, tmp_path / "dropping.toml", tmp_path / "audit")
+    found = Audit.load(out)
+    assert found.meta.problems["unknown_levels: episodes dropped"] == EPISODES // 4
+    rest = np.concatenate([np.arange(75), np.arange(225, 300)])
+    one = write_shards(log.select(rest), tmp_path / "one", [np.arange(150)])
+    check_same(out, audit_shards(one, tmp_path / "dropping.toml", tmp_path / "plain"))
+    for part in folder.iterdir():
+        rewrite(part, spoil)
+    with pytest.raises(ValueError, match="no episode is left in any file"):
+        audit_shards(folder, tmp_path / "dropping.toml", tmp_path / "nothing")
+    for part in folder.iterdir():
+        rewrite(part, lambda table: table.slice(0, 0))
+    with pytest.raises(ValueError, match="no rows"):
+        audit_shards(folder, tmp_path / "dropping.toml", tmp_path / "nothing", resume=True)
+
+
+def test_side_columns_stay_what_they_are_however_the_log_is_cut(log, tmp_path):
+    """Long order numbers, missing in some files only, and dates."""
+    folder = write_shards(log, tmp_path / "one", [np.arange(EPISODES)])
+    text = (tmp_path / "study.toml").read_text() + "\n[side.order]\n[side.day]\n"
+    (tmp_path / "side.toml").write_text(text)
+
+    def add(table):
+        order = pa.array([None if i % 3 else 2**53 + 1 + i for i in range(len(table))])
+        order = pa.chunked_array([order.slice(0, 500).fill_null(7), order.slice(500)])
+        day = pa.array([i % 50 for i in range(len(table))], pa.int32()).cast(pa.date32())
+        return table.append_column("order", order).append_column("day", day)
+
+    rewrite(folder / "part-000.parquet", add)
+    whole = pq.read_table(folder / "part-000.parquet")
+    (tmp_path / "many").mkdir()
+    names = np.asarray(whole.column("episode"))
+    for number, group in enumerate(np.array_split(np.unique(names), 6)):
+        part = whole.filter(pa.array(np.isin(names, group)))
+        pq.write_table(part, tmp_path / "many" / f"{number}.parquet")
+    study = tmp_path / "side.toml"
+    one = audit_shards(folder, study, tmp_path / "first")
+    check_same(audit_shards(tmp_path / "many", study, tmp_path / "second"), one)
+    kept = {n.as_py() for n in pq.read_table(one / "steps.parquet").column("side.order")}
+    assert kept <= {n.as_py() for n in whole.column("order")} | {None}
+    assert max(n for n in kept if n is not None) > 2**53
+
+
+def test_what_is_wrong_with_options_is_told_before_the_log_is_read(shards, study, tmp_path):
+    for choices, told in (
+        (Choices(target=tmp_path / "none.csv"), "there is no such file"),
+        (Choices(unseen="nonsense"), "unseen 'nonsense'"),
+        (Choices(noise_on=["nothing"]), "nothing"),
+        (Choices(draws=-1), "draws"),
+    ):
+        with pytest.raises((ValueError, OSError), match=told):
+            audit_shards(shards["ten"], study, tmp_path / "audit", choices)
+        assert not parts_folder(tmp_path / "audit").exists()
+
+
+def test_awkward_places_for_the_audit(shards, study):
+    for out in (".", "/"):
+        result = CliRunner().invoke(
+            app, ["audit", str(shards["ten"]), "--study", str(study), "--out", out]
+        )
+        assert result.exit_code == 2
+        assert "is there already" in result.output

@@ -1,0 +1,306 @@
+"""Logs in shards: lost workers, stops and damage change nothing, and nothing is lost."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from butfor.audit.audit import Audit
+from butfor.audit.choices import Choices
+from butfor.audit.shards import Cluster, Threads, audit_shards
+from butfor.audit.shards.parts import Parts, parts_folder
+from butfor.cli.main import app
+from butfor.log.write import write_episodes
+from tests.shard_logs import EPISODES, check_same, simulate_patients, write_shards
+
+
+@pytest.fixture(scope="module")
+def log():
+    return simulate_patients()
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return tmp_path_factory.mktemp("shards")
+
+
+@pytest.fixture(scope="module")
+def shards(log, place):
+    """The same log in one file, in ten, and dealt out over forty."""
+    everyone = np.arange(EPISODES)
+    return {
+        "one": write_shards(log, place / "one", [everyone]),
+        "ten": write_shards(log, place / "ten", np.array_split(everyone, 10)),
+        "forty": write_shards(log, place / "forty", [everyone[i::40] for i in range(40)]),
+    }
+
+
+@pytest.fixture(scope="module")
+def study(shards, place):
+    return place / "study.toml"
+
+
+@pytest.fixture(scope="module")
+def plain(shards, study, place):
+    """The audit of the one file, by one thread."""
+    return audit_shards(shards["one"], study, place / "plain", workers=Threads(1))
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    workers = Cluster(workers=2)
+    yield workers
+    workers.close()
+
+
+def test_a_cluster_gives_the_same_tables(cluster, shards, study, plain, tmp_path):
+    check_same(audit_shards(shards["ten"], study, tmp_path / "audit", workers=cluster), plain)
+
+
+def test_a_cluster_that_is_there_already(cluster, shards, study, plain, tmp_path):
+    address = cluster.client.scheduler.address
+    command = ["audit", shards["ten"], "--study", study, "--out", tmp_path / "audit"]
+    result = CliRunner().invoke(app, [*map(str, command), "--scheduler", address])
+    assert result.exit_code == 0, result.output
+    check_same(tmp_path / "audit", plain)
+    assert cluster.client.nthreads()  # it goes on without us
+
+
+def test_a_worker_that_is_killed_changes_nothing(cluster, shards, study, plain, tmp_path):
+    victims = list(cluster.client.run(os.getpid).values())[:1]
+
+    def kill(done, total):
+        if done > 85 and victims:  # while the second pass over the shards is judging
+            os.kill(victims.pop(), signal.SIGKILL)
+
+    out = audit_shards(shards["forty"], study, tmp_path / "audit", workers=cluster, progress=kill)
+    assert not victims
+    check_same(out, plain)
+
+
+class Stopping:
+    """Threads that are stopped after some shards, of the first pass or the second."""
+
+    def __init__(self, after):
+        self.left = after
+
+    def run(self, work, shards, shared):
+        for done in Threads(1).run(work, shards, shared):
+            if self.left == 0:
+                raise KeyboardInterrupt
+            self.left -= 1
+            yield done
+
+    def close(self):
+        pass
+
+
+class Counting:
+    """Threads that count the shards that they worked on."""
+
+    def __init__(self):
+        self.done = []
+
+    def run(self, work, shards, shared):
+        self.done.append(len(shards))
+        yield from Threads(2).run(work, shards, shared)
+
+    def close(self):
+        pass
+
+
+def test_what_is_whole_is_not_done_again(shards, study, plain, tmp_path):
+    out = tmp_path / "audit"
+    with pytest.raises(KeyboardInterrupt):
+        audit_shards(shards["ten"], study, out, workers=Stopping(14))
+    assert not out.exists()
+    assert parts_folder(out).is_dir()
+    counting = Counting()
+    audit_shards(shards["ten"], study, out, workers=counting, resume=True)
+    assert counting.done == [0, 6, 10]
+    check_same(out, plain)
+    assert not parts_folder(out).exists()
+
+
+def test_an_unfinished_run_is_neither_lost_nor_taken_for_another(shards, study, tmp_path):
+    out = tmp_path / "audit"
+    with pytest.raises(KeyboardInterrupt):
+        audit_shards(shards["ten"], study, out, workers=Stopping(22))
+    with pytest.raises(FileExistsError, match="--resume"):
+        audit_shards(shards["ten"], study, out)
+    counting = Counting()
+    audit_shards(shards["ten"], study, out, Choices(seed=1), workers=counting, resume=True)
+    assert counting.done == [0, 10, 10]  # another seed, other halves
+    assert Audit.load(out, shown=True).meta.seed == 1
+
+
+def test_a_file_that_changed_is_counted_anew(log, study, tmp_path):
+    folder = write_shards(log, tmp_path / "log", np.array_split(np.arange(EPISODES), 5))
+    out = tmp_path / "audit"
+    with pytest.raises(KeyboardInterrupt):
+        audit_shards(folder, study, out, workers=Stopping(12))
+    write_episodes(log.select(np.arange(10)), folder / "part-000.parquet", tmp_path / "s.toml")
+    counting = Counting()
+    audit_shards(folder, study, out, workers=counting, resume=True)
+    assert counting.done == [1, 1, 5]
+    assert len(Audit.load(out).episodes) == EPISODES - 60 + 10
+
+
+COMMAND = "from butfor.cli.main import run; run()"
+
+
+def start(*arguments):
+    return subprocess.Popen(
+        [sys.executable, "-c", COMMAND, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def wait_for_parts(folder, kind, process):
+    until = time.monotonic() + 120
+    while not list(folder.glob(f"{kind}-*.npz")):
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGINT])
+def test_a_command_that_is_stopped_goes_on(stop, shards, study, plain, tmp_path):
+    out = tmp_path / "audit"
+    arguments = ["audit", shards["forty"], "--study", study, "--out", out]
+    process = start(*arguments, "--threads", 1)
+    wait_for_parts(parts_folder(out), "judge", process)
+    process.send_signal(stop)
+    told = process.communicate(timeout=60)[0]
+    assert not out.exists(), told
+    if stop == signal.SIGINT:
+        assert process.returncode == 130
+        assert "--resume" in told
+    whole = len(list(parts_folder(out).glob("judge-*.npz")))
+    assert 0 < whole < 40
+    process = start(*arguments, "--resume")
+    assert process.wait(timeout=120) == 0, process.communicate()[0]
+    process.communicate()
+    check_same(out, plain)
+
+
+class Loses:
+    """Asked to stop while it is taken apart, where Python ignores what is raised."""
+
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.1)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_stop_that_python_ignores_is_not_lost(shards, study, tmp_path, monkeypatch):
+    write = Parts.write_judged
+
+    def write_and_lose(self, key, judged):
+        write(self, key, judged)
+        Loses()
+
+    monkeypatch.setattr(Parts, "write_judged", write_and_lose)
+    arguments = ["audit", shards["ten"], "--study", study, "--out", tmp_path / "audit"]
+    result = CliRunner().invoke(app, list(map(str, arguments)))
+    assert result.exit_code == 130
+    assert "--resume" in result.output
+    assert not (tmp_path / "audit").exists()
+
+
+def test_a_full_disk_is_told_and_leaves_the_old_audit(shards, study, plain, tmp_path):
+    out = tmp_path / "audit"
+    audit_shards(shards["ten"], study, out)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    script = (
+        "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000)); {COMMAND}"
+    )
+    arguments = ["audit", shards["ten"], "--study", study, "--out", out, "--overwrite"]
+    result = subprocess.run(
+        [sys.executable, "-c", script, *map(str, arguments)], capture_output=True, text=True
+    )
+    assert result.returncode == 2
+    assert "Error: " in result.stderr
+    assert "--resume" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    finished = CliRunner().invoke(app, [*map(str, arguments), "--resume"])
+    assert finished.exit_code == 0, finished.output
+    check_same(out, plain)
+
+
+def test_damaged_files_are_named_together(log, study, tmp_path):
+    folder = write_shards(log, tmp_path / "log", np.array_split(np.arange(EPISODES), 5))
+    for name in ("part-001.parquet", "part-003.parquet"):
+        path = folder / name
+        whole = path.read_bytes()
+        path.write_bytes(whole[: len(whole) // 3] + b"\0" * 40 + whole[len(whole) // 3 + 40 :])
+    with pytest.raises(
+        ValueError, match=r"2 of 5 files cannot be used(.|\n)*part-001(.|\n)*part-003"
+    ):
+        audit_shards(folder, study, tmp_path / "audit")
+    assert not (tmp_path / "audit").exists()
+    for name in ("part-001.parquet", "part-003.parquet"):
+        number = int(name[5:8])
+        group = np.array_split(np.arange(EPISODES), 5)[number]
+        write_episodes(log.select(group), folder / name, tmp_path / "s.toml")
+    counting = Counting()
+    audit_shards(folder, study, tmp_path / "audit", workers=counting, resume=True)
+    assert counting.done[0] == 2
+
+
+def test_memory_does_not_grow_with_the_number_of_shards(log, tmp_path):
+    """What is put in order and written together is small here, as it is beside a large log."""
+    script = (
+        "import sys; import butfor.audit.writing, butfor.audit.shards.run as run; "
+        "butfor.audit.writing.ROW_GROUP = 1000; run.RANGE = run.SAMPLED; "
+        "run.audit_shards(*sys.argv[1:], workers=run.Threads(1)); "
+        "print([l for l in open('/proc/self/status') if l.startswith('VmHWM')][0].split()[1])"
+    )
+
+    def peak(count):
+        folder = tmp_path / f"log-{count}"
+        folder.mkdir()
+        for number in range(count):
+            shard = replace(log, id=np.arange(EPISODES) + number * EPISODES)
+            write_episodes(shard, folder / f"{number:03d}.parquet", tmp_path / "s.toml")
+        arguments = [str(folder), str(tmp_path / "s.toml"), str(tmp_path / f"audit-{count}")]
+        result = subprocess.run(
+            [sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=True
+        )
+        return int(result.stdout) * 1024
+
+    few, many = peak(6), peak(24)
+    rows = 18 * (len(log.state) + EPISODES)
+    held = 1_000 * rows  # what the working arrays and tables of these rows would take at once
+    assert many - few < held / 4, (few, many)
+
+
+def test_a_folder_of_somebody_else_is_left_alone(shards, study, tmp_path):
+    out = tmp_path / "audit"
+    parts_folder(out).mkdir()
+    (parts_folder(out) / "notes.txt").write_text("mine")
+    with pytest.raises(FileExistsError, match=r"without unfinished\.txt"):
+        audit_shards(shards["ten"], study, out, resume=True)
+    assert (parts_folder(out) / "notes.txt").read_text() == "mine"
+
+
+def test_a_damaged_part_is_worked_out_again(shards, study, plain, tmp_path):
+    out = tmp_path / "audit"
+    with pytest.raises(KeyboardInterrupt):
+        audit_shards(shards["ten"], study, out, workers=Stopping(25))
+    part = next(parts_folder(out).glob("judge-*.npz"))
+    part.write_bytes(part.read_bytes()[:1000])
+    counting = Counting()
+    audit_shards(shards["ten"], study, out, workers=counting, resume=True)
+    assert counting.done == [0, 0, 6]
+    check_same(out, plain)

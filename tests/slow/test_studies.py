@@ -1,0 +1,255 @@
+"""The study of Oberst & Sontag (2019), small: its parts, its files, its command."""
+
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import butfor as bf
+from butfor.cli.main import app
+from butfor.log.variables import project
+from butfor.replay.outcomes import draws_needed
+from butfor.studies import published
+from butfor.studies.oberst2019 import (
+    ESTIMATORS,
+    Settings,
+    choose_patient,
+    common_outcome_table,
+    discharge_when_treatment_stops,
+    full_states,
+    learn,
+    repeat_logs,
+    run_one_log,
+    seeds,
+    simulate_log,
+    stopping_decisions,
+    summarize,
+    true_value,
+    who_stops_when,
+)
+
+SMALL = Settings(repeats=3, episodes=200)
+
+
+@pytest.fixture(scope="module")
+def one():
+    return run_one_log(Settings(episodes=1000, repeats=2))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The study as the command writes it."""
+    goal = tmp_path_factory.mktemp("study") / "article"
+    result = CliRunner().invoke(
+        app, ["study", "oberst2019", "--out", str(goal), "--repeats", "3", "--seed", "5"]
+    )
+    assert result.exit_code == 0, result.output
+    return goal
+
+
+def test_repeats_are_fresh_logs_and_depend_on_the_seed_only():
+    first = repeat_logs(SMALL, hidden=True)
+    assert list(first.columns[:5]) == list(ESTIMATORS)
+    assert first["Observed"].nunique() > 1
+    pd.testing.assert_frame_equal(first, repeat_logs(SMALL, hidden=True))
+    used = [seed for repeat in range(3) for seed in seeds(SMALL, repeat).values()]
+    assert len(set(used)) == len(used)
+
+
+def test_sampled_values_agree_with_exact_ones():
+    repeats = repeat_logs(Settings(repeats=20, episodes=500), hidden=True)
+    for name in ("MB", "True"):
+        gap = repeats[name] - repeats[f"{name} (exact)"]
+        # rewards lie in -1..1: each mean of 500 has a standard error of at most 1 / sqrt(500)
+        assert abs(gap.mean()) < 5 / (500 * 20) ** 0.5
+
+
+def test_wis_on_the_training_log_is_weighted_importance_sampling():
+    learned = learn(simulate_log(SMALL, 3, hidden=True), "visits")
+    log, target = learned.log, learned.target
+    ratio = target[log.state, log.action] / learned.behavior[log.state, log.action]
+    weight = np.multiply.reduceat(ratio, log.offsets[:-1])
+    expected = (weight * log.returns()).sum() / weight.sum() if weight.sum() else np.nan
+    np.testing.assert_allclose(learned.wis(log, learned.behavior), expected)
+
+
+def test_a_range_of_few_logs_is_the_least_and_the_largest():
+    few, many = (summarize(pd.DataFrame({"x": np.arange(n)})).loc["x"] for n in (10, 41))
+    assert (few["low"], few["high"]) == (0.0, 9.0)
+    assert (many["low"], many["high"]) == (1.0, 39.0)
+
+
+def test_summaries_leave_undefined_logs_out():
+    table = summarize(pd.DataFrame({"WIS": [1.0, np.nan, 3.0]}))
+    assert table.loc["WIS", "mean"] == 2.0
+    assert table.loc["WIS", "logs"] == 2
+    np.testing.assert_allclose(table.loc["WIS", "se"], 2**0.5 / 2**0.5)
+
+
+def test_figure_3_is_as_its_caption_says(one):
+    figure = one.figure3.set_index("estimator")
+    log = one.learned.log
+    assert list(figure.index) == ["Obs", "WIS", "MB", "CF", "True"]
+    assert figure.loc["Obs", "value"] == pytest.approx(log.returns().mean())
+    assert figure.loc["CF", "value"] == pytest.approx(one.draws.returns().mean())
+    assert one.draws.state.shape[1] == 5
+    assert (figure["low"] <= figure["value"]).all()
+    assert (figure["value"] <= figure["high"]).all()
+    exact = one.figure3_exact.set_index("estimator")["value"]
+    assert exact["CF"] == pytest.approx(one.exact.expected_return.mean())
+    # five draws of each of 1000 patients, returns in -1..1: five standard errors
+    assert abs(figure.loc["CF", "value"] - exact["CF"]) < 5 / 5000**0.5
+
+
+def test_figure_4_takes_the_most_common_of_the_draws(one):
+    size = 3
+    votes = [(one.draws.outcome % size == o).sum(axis=1) for o in range(size)]
+    died = one.learned.log.outcome == 0
+    common = np.argmax(votes, axis=0)
+    table = common_outcome_table(one.draws)
+    assert table.loc["died", "discharged"] == (died & (common == 1)).sum()
+    assert table.to_numpy().sum() == 1000
+
+
+def test_the_patient_of_figure_5_is_chosen_by_rule(one):
+    position = choose_patient(one.exact)
+    log = one.learned.log
+    assert log.outcome[position] == 0
+    assert one.exact.most_likely[position] == 1
+    assert log.lengths[position] > 10
+    assert log.side["glucose"].iloc[len(log.state) + position] != "normal"
+
+
+def test_truth_by_glucose_comes_from_the_true_model(one):
+    table = discharge_when_treatment_stops(one.learned, Settings()).set_index("case")
+    # without diabetes and with low glucose nothing leads to discharge at once: glucose would have
+    # to rise to normal, which the published simulator forbids
+    assert table.loc["true, glucose low, without diabetes", "at the next step"] == 0
+    normal = table.loc["true, glucose normal, without diabetes", "at the next step"]
+    assert table["at the next step"].drop("learned, whatever the glucose").max() == normal
+    learned = table.loc["learned, whatever the glucose"]
+    assert learned["within 20 steps"] > normal
+
+
+def test_stops_are_counted_in_the_log(one):
+    stops = who_stops_when(one.learned)
+    log = one.learned.log
+    for rows in stopping_decisions(one.learned).values():
+        full = full_states(log, rows[:50])
+        reduced = project(bf.sepsis.STATES, *(v.name for v in log.state_variables))
+        np.testing.assert_array_equal(reduced[full], log.state[rows[:50]])
+        glucose = np.unravel_index(full, (2, 3, 3, 2, 5, 2, 2, 2))[4]
+        assert (glucose == log.side["glucose"].cat.codes.to_numpy()[rows[:50]]).all()
+    assert 0 < stops["physician"] <= stops["decisions"]
+    assert stops["physician_abnormal"] < stops["policy_abnormal"]
+
+
+def test_true_value_is_that_of_the_simulator():
+    settings = Settings(simulator="corrected")
+    target = np.tile(np.eye(8)[0], (144, 1))
+    truth = bf.sepsis.model("corrected")
+    full = np.tile(np.eye(8)[0], (1440, 1))
+    assert true_value(settings, target) == bf.policy_value(truth, full, horizon=20)
+
+
+@pytest.mark.parametrize(("precision", "draws"), [(0.1, 185), (0.05, 738), (0.01, 18445)])
+def test_draws_needed_follow_from_hoeffding(precision, draws):
+    # ln(2 / .05) / (2 precision^2) = 1.8444 / precision^2
+    assert draws_needed(precision) == draws
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: draws_needed(0), "precision 0"),
+        (lambda: draws_needed(0.1, 1.0), r"confidence 1\.0"),
+        (lambda: Settings(repeats=1), "repeats 1"),
+        (lambda: Settings(simulator="new"), "simulator 'new'"),
+        (lambda: Settings(terminal="never"), "terminal 'never'"),
+        (lambda: Settings(behavior="mine"), "behavior 'mine'"),
+        (lambda: Settings(seed=-1), "seed -1"),
+    ],
+)
+def test_bad_settings_are_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+# ----------------------------------------------------------------------------- what is written
+
+
+def test_results_have_the_promised_form(folder):
+    results = json.loads((folder / "results.json").read_text())
+    assert set(results["figure3"]) == {"Obs", "WIS", "MB", "CF", "True"}
+    assert all(set(row) == {"mean", "low", "high"} for row in results["figure3"].values())
+    assert np.array(results["figure4"]).shape == (3, 3)
+    np.testing.assert_allclose(np.sum(results["figure4"]), 1.0)
+    assert results["would_have_lived"] == round(1000 * results["figure4"][0][2])
+    for which in ("hidden", "full"):
+        assert list(results["table"][which]) == list(ESTIMATORS)
+        row = results["table"][which]["MB"]
+        assert set(row) == {"mean", "low", "high", "se"}
+    assert results["settings"]["seed"] == 5
+
+
+def test_every_figure_is_there_in_four_formats(folder):
+    stems = {path.stem for path in (folder / "figures").iterdir()}
+    assert stems >= {f"figure{i}" for i in range(1, 6)}
+    assert stems >= {"nonidentifiability", "repeats_hidden", "repeats_full"}
+    for stem in stems:
+        for ending in ("png", "svg", "pdf", "html"):
+            assert (folder / "figures" / f"{stem}.{ending}").stat().st_size > 1000
+
+
+def test_the_article_shows_published_beside_ours_and_asks_for_nothing(folder):
+    page = (folder / "index.html").read_text()
+    for name in re.findall(r'(?:src|href)="([^"]+)"', page):
+        assert (folder / name).exists(), name
+    assert "http" not in page.replace("http-equiv", "")
+    for mean, *_ in published.FIGURE_3.values():
+        assert f"{mean:+.3f}".replace("-", "\N{MINUS SIGN}") in page
+    assert "nan" not in re.sub(r"<[^>]+>", " ", page).split()
+
+
+def test_csv_files_hold_the_numbers(folder):
+    logs = pd.read_csv(folder / "logs_hidden.csv")
+    assert len(logs) == 3
+    results = json.loads((folder / "results.json").read_text())
+    np.testing.assert_allclose(logs["MB"].mean(), results["table"]["hidden"]["MB"]["mean"])
+
+
+def test_a_study_is_not_overwritten_unless_asked(folder):
+    result = CliRunner().invoke(app, ["study", "oberst2019", "--out", str(folder)])
+    assert result.exit_code == 2
+    assert "there already" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--simulator", "new"], "simulator 'new'"),
+        (["--terminal", "never"], "terminal 'never'"),
+        (["--behavior", "mine"], "behavior 'mine'"),
+    ],
+)
+def test_bad_options_end_with_code_2_and_leave_nothing(tmp_path, arguments, message):
+    goal = tmp_path / "article"
+    result = CliRunner().invoke(app, ["study", "oberst2019", "--out", str(goal), *arguments])
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert "Traceback" not in result.output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_study_is_refused(tmp_path):
+    result = CliRunner().invoke(app, ["study", "oberst2020", "--out", str(tmp_path / "x")])
+    assert result.exit_code == 2
+    assert "oberst2020" in result.stderr
+
+
+def test_published_standard_errors_follow_from_the_range():
+    # a range of 2 * 1.96 standard deviations over 100 logs: a tenth of a standard deviation
+    assert published.standard_error(-1.959964, 1.959964) == pytest.approx(0.1)

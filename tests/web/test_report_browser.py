@@ -1,0 +1,225 @@
+"""The report in a real browser, opened as a file with the network off."""
+
+import time
+from dataclasses import replace
+
+import pytest
+
+import butfor as bf
+from butfor.evaluate.wording import share, signed
+from butfor.present import Stays
+from tests.audits import hidden_audit, hostile_audit, sepsis_audit, trade_audit
+from tests.browser import find_chromium, open_browser
+
+READY = "document.documentElement.dataset.ready == 'yes'"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    find_chromium()
+    with open_browser() as browser:
+        browser.offline()
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    find_chromium()
+    audit = sepsis_audit()
+    path = bf.write_report(audit, tmp_path_factory.mktemp("report") / "report.html")
+    return audit, path.as_uri()
+
+
+def open_report(browser, address):
+    browser.resize(1280, 900)
+    browser.goto("about:blank")
+    browser.goto(address)
+    browser.wait_for(READY)
+
+
+def drawn(browser):
+    """Id of the stay whose picture is drawn."""
+    return browser.evaluate("document.querySelector('#stay .chart').dataset.drawn")
+
+
+def test_every_chart_is_drawn_without_any_request_or_complaint(browser, report):
+    audit, address = report
+    open_report(browser, address)
+    assert browser.count(".chart svg, .chart canvas") == 3
+    assert browser.evaluate("document.querySelectorAll('#chart-glance svg path').length") > 300
+    assert drawn(browser) == str(audit.flagged["id"].iloc[0])
+    assert "A model estimate, not a fact." in browser.text("#stay .note")
+    browser.press("d")  # sampled paths
+    browser.wait_for("document.querySelector('[data-field=paths]').ariaPressed == 'true'")
+    time.sleep(0.2)
+    assert browser.requests() == [address]
+    assert browser.problems() == []
+
+
+def test_a_cell_lists_as_many_stays_as_it_says(browser, report):
+    audit, address = report
+    open_report(browser, address)
+    assert browser.count("#list tbody tr") == len(audit.flagged)
+    names = browser.evaluate(
+        "[...document.querySelectorAll('.cells thead th')].map(e => e.innerText)"
+    )
+    for observed in range(len(names)):
+        for model in range(len(names)):
+            cell = f".cell[data-observed='{observed}'][data-model='{model}']"
+            browser.click(cell)
+            count = int(browser.text(f"{cell} b"))
+            assert count == audit.outcome_table().loc[names[observed], names[model]]
+            assert browser.count("#list tbody tr") == count
+            assert browser.text("#list-words").startswith(f"{count} stay")
+            assert browser.count(".cell[aria-pressed=true]") == 1
+    browser.click("[data-filter=all]")
+    assert browser.count("#list tbody tr") == len(audit.episodes)
+    browser.click("[data-sort='2']")
+    steps = browser.evaluate(
+        "[...document.querySelectorAll('#list tbody tr')].map(r => Number(r.cells[2].innerText))"
+    )
+    assert steps == sorted(steps, reverse=True)
+    assert browser.problems() == []
+
+
+def test_the_list_writes_numbers_by_the_same_rule_as_everything_else(browser, report, tmp_path):
+    audit, _ = report
+    values = [0.125, -0.125, -0.0, 0.004, -0.0049, 0.13496, 100.5, -1234.5]
+    shares = [0.0, 0.0004, 0.005, 0.125, 0.13496, 0.9985, 0.9996, 1.0]
+    table = audit.episodes.copy()
+    for column, numbers in (
+        ("difference", values),
+        ("low_any", values),
+        ("high_any", values[::-1]),
+    ):
+        table.loc[: len(values) - 1, column] = numbers
+    table.loc[: len(shares) - 1, "thin_share"] = shares
+    changed = bf.write_report(replace(audit, episodes=table), tmp_path / "report.html", stays=1)
+    open_report(browser, changed.as_uri())
+    browser.click("[data-filter=all]")
+    shown = browser.evaluate(
+        "Object.fromEntries([...document.querySelectorAll('#list tbody tr')]"
+        ".map(row => [row.dataset.id, [...row.cells].slice(4).map(cell => cell.innerText)]))"
+    )
+    for row in table.head(len(values)).itertuples():
+        ends = f"{signed(row.low_any)} to {signed(row.high_any)}"
+        assert shown[str(row.id)] == [signed(row.difference), ends, share(row.thin_share)]
+    assert browser.problems() == []
+
+
+def test_a_large_audit_lists_the_stays_that_were_read(browser, tmp_path):
+    folder = sepsis_audit().save(tmp_path / "audit")
+    part = bf.Audit.load(folder, shown=True)
+    open_report(browser, bf.write_report(part, tmp_path / "part.html").as_uri())
+    assert browser.count(".chart svg, .chart canvas") == 3
+    browser.click('[data-filter="all"]')
+    assert browser.text("#list-words") == (
+        "15 stays: all; the list has the 15 stays that are flagged or controls, of 300 in all"
+    )
+    assert browser.count("#list tbody tr") == 15
+    assert browser.problems() == []
+
+
+def test_bounds_that_were_not_worked_out_come_first_or_last(browser, tmp_path):
+    audit = trade_audit()
+    others = (audit.episodes["rank"] == 0) & ~audit.episodes["control"]
+    audit.episodes.loc[others, ["low_any", "high_any"]] = float("nan")
+    open_report(browser, bf.write_report(audit, tmp_path / "some.html").as_uri())
+    browser.click('[data-filter="all"]')
+    cells = (
+        "[...document.querySelectorAll('#list tbody tr td:nth-child(6)')].map(c => c.textContent)"
+    )
+    known = int((~others).sum())
+    for first in (True, False):  # the largest first, then the smallest
+        browser.click('[data-sort="6"]')
+        told = [text != "" for text in browser.evaluate(cells)]
+        assert told == ([True] * known + [False] * int(others.sum()))[:: 1 if first else -1]
+    assert browser.problems() == []
+
+
+def test_links_open_a_stay_and_keys_move_on(browser, report):
+    audit, address = report
+    ids = [str(identifier) for identifier in audit.flagged["id"]]
+    open_report(browser, f"{address}#stay-{ids[4]}")
+    assert drawn(browser) == ids[4]
+    for key, place in (("j", 5), ("j", 6), ("k", 5)):
+        browser.press(key)
+        browser.wait_for(f"document.querySelector('#stay .chart').dataset.drawn == {ids[place]!r}")
+        assert browser.text("#stay-title").startswith(f"Stay {ids[place]}:")
+        assert browser.evaluate("location.hash") == f"#stay-{ids[place]}"
+    browser.click("#list tbody tr:first-child a")
+    browser.wait_for(f"document.querySelector('#stay .chart').dataset.drawn == {ids[0]!r}")
+    browser.press("n")
+    assert browser.evaluate("document.querySelector('#stay [data-field=numbers]').open")
+    assert browser.count("#stay table.numbers tbody tr") == 21
+    assert browser.problems() == []
+
+
+def test_side_information_after_the_first_difference_is_dimmed(browser, tmp_path):
+    audit = trade_audit()
+    first = audit.flagged.iloc[0]
+    address = bf.write_report(audit, tmp_path / "report.html").as_uri()
+    open_report(browser, address)
+    entries = browser.evaluate(
+        "[...document.querySelectorAll('#stay [data-field=notes] dt')].map(term => "
+        "[Number(term.textContent.replace('Step ', '')), term.classList.contains('after'), "
+        "term.nextElementSibling.classList.contains('after'), getComputedStyle(term).color])"
+    )
+    dimmed = [step > first["first_change"] >= 0 for step, *_ in entries]
+    assert set(dimmed) == {False, True}
+    assert [entry[1] for entry in entries] == [entry[2] for entry in entries] == dimmed
+    colours = dict(zip(dimmed, (entry[3] for entry in entries), strict=True))
+    assert colours == {False: "rgb(17, 17, 17)", True: "rgb(85, 85, 85)"}
+
+
+def test_nothing_is_wider_than_the_screen_at_a_zoom_of_200_percent(browser, report):
+    _, address = report
+    open_report(browser, address)
+    browser.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    for width in (640, 320):
+        browser.resize(width, 700)
+        assert browser.overflow() <= 0
+    assert browser.problems() == []
+
+
+def test_all_stays_can_be_printed_each_on_its_page(browser, report, tmp_path):
+    audit, address = report
+    open_report(browser, f"{address}#print")
+    assert browser.count("#all-stays .copy svg") == len(audit.flagged)
+    browser.pdf(tmp_path / "report.pdf")
+    assert (tmp_path / "report.pdf").stat().st_size > 100_000
+    assert browser.problems() == []
+
+
+def test_what_the_model_inferred_is_drawn_in_grey_and_listed(browser, tmp_path):
+    audit = hidden_audit(flags=3)
+    path = bf.write_report(audit, tmp_path / "report.html")
+    open_report(browser, path.as_uri())
+    rows = Stays(audit).datasets(audit.flagged["id"].iloc[0])["inferred"]
+    assert len(rows) > 0
+    assert browser.count("#stay .chart .mark-rect path[fill='#111111']") == len(rows)
+    words = browser.text("#stay aside")
+    assert words.index("Inferred by the model") < words.index("Never given to the model")
+    browser.press("n")
+    assert "Inferred: glucose" in browser.text("#stay table.numbers")
+    for width in (640, 320):
+        browser.resize(width, 700)
+        assert browser.overflow() <= 0
+    assert browser.problems() == []
+
+
+def test_hostile_texts_are_drawn_as_texts(browser, tmp_path):
+    audit = hostile_audit()
+    address = bf.write_report(audit, tmp_path / "report.html").as_uri()
+    open_report(browser, address)
+    assert browser.count("img, iframe") == 0
+    assert "<script>alert" in browser.text("#stay-title")
+    second = str(audit.flagged["id"].iloc[1]).replace("\u202e", "")
+    browser.press("j")
+    browser.wait_for("document.querySelector('#stay .chart').dataset.drawn.endsWith('#')")
+    browser.wait_for(f"document.querySelector('#stay-title').innerText.includes({second[-8:]!r})")
+    assert browser.overflow() <= 0
+    browser.resize(640, 700)
+    assert browser.overflow() <= 0
+    assert browser.requests() == [address]
+    assert browser.problems() == []

@@ -1,0 +1,157 @@
+"""The review as a process of its own: killed while it is written to, and where it may listen."""
+
+import asyncio
+import socket
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from butfor.review.serve import Address, listen
+from butfor.review.store import Store
+from tests.review_site import server, small_audit
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return small_audit(flags=20).save(tmp_path / "audit")
+
+
+@contextmanager
+def sign_in(base, name):
+    with httpx.Client(base_url=base, timeout=30) as client:
+        token = client.post("/api/v1/session", json={"reviewer": name}).json()["csrf"]
+        client.headers["x-csrf-token"] = token
+        yield client
+
+
+def test_what_was_acknowledged_survives_a_kill(folder):
+    said = []
+    lock = threading.Lock()
+
+    def review_until_it_dies(client, stays):
+        try:
+            for turn in range(10_000):
+                stay = stays[turn % len(stays)]
+                comment = f"{client.headers['x-csrf-token'][:8]} {turn}"
+                body = {"verdict": 1 + turn % 5, "comment": comment, "variable": "x"}
+                given = client.post(f"/api/v1/episodes/{stay}/reviews", json=body)
+                if given.status_code == 201:
+                    with lock:
+                        said.append((given.json()["review"], comment))
+                    path = f"/api/v1/reviews/{given.json()['review']}/withdraw"
+                    client.post(path, json={})
+        except httpx.TransportError:
+            return
+
+    with server(folder) as (process, base), ExitStack() as open_ones:
+        clients = [open_ones.enter_context(sign_in(base, f"reviewer {i}")) for i in range(8)]
+        stays = [item["slug"] for item in clients[0].get("/api/v1/queue").json()["items"]]
+        with ThreadPoolExecutor(len(clients)) as pool:
+            done = [pool.submit(review_until_it_dies, client, stays) for client in clients]
+            while len(said) < 500 and not all(future.done() for future in done):
+                threading.Event().wait(0.02)
+            process.kill()
+        for future in done:
+            future.result()
+    with Store(folder) as store:
+        assert store.verify().ok
+        kept = {review.id: review.comment for review in store.reviews(store.runs()[0].id)}
+    assert len(said) >= 500  # and as many withdrawals: a thousand posts
+    assert [pair for pair in said if kept.get(pair[0]) != pair[1]] == []
+    with server(folder) as (_, base), sign_in(base, "reviewer 0") as again:
+        assert again.get("/api/v1/queue").status_code == 200
+        following = again.get("/api/v1/queue/next").json()["next"]["slug"]
+        body = {"verdict": 1}
+        assert again.post(f"/api/v1/episodes/{following}/reviews", json=body).status_code == 201
+    with Store(folder) as store:
+        assert store.verify().ok
+
+
+def test_answers_go_out_at_once():
+    """A connection of `listen` gets TCP_NODELAY from asyncio, which looks at its protocol."""
+    nodelay = []
+
+    async def serve_one():
+        with listen(Address()) as listening:
+
+            def take(reader, writer):
+                made = writer.get_extra_info("socket")
+                nodelay.append(made.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+                writer.close()
+
+            async with await asyncio.start_server(take, sock=listening):
+                port = listening.getsockname()[1]
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                await reader.read()
+                writer.close()
+
+    asyncio.run(serve_one())
+    assert nodelay == [1]
+
+
+def test_it_stops_when_told_to_and_checks_the_host_on_the_wire(folder):
+    with server(folder) as (process, base):
+        assert httpx.get(base, headers={"host": "evil.example"}).status_code == 421
+        answer = httpx.get(base)
+        assert answer.status_code == 303
+        assert "server" not in answer.headers
+        process.terminate()
+        assert process.wait(timeout=20) == 0
+        assert "all verdicts are kept" in process.stdout.read()
+
+
+@pytest.fixture
+def tokens(tmp_path):
+    path = tmp_path / "tokens"
+    path.write_text("ann 0123456789abcdef\n")
+    path.chmod(0o600)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"host": "0.0.0.0"}, "--token-file"),
+        ({"host": "0.0.0.0", "token_file": True}, "--certificate"),
+        ({"host": "0.0.0.0", "token_file": True, "behind_tls": True}, "--name"),
+        ({"host": "192.168.1.5", "token_file": True}, "--behind-tls"),
+        ({"certificate": True}, "--key"),
+        ({"behind_tls": True}, "--token-file"),
+        ({"host": "somewhere.example"}, "--token-file"),
+        ({"token_file": Path("nowhere")}, "no file"),
+    ],
+)
+def test_it_refuses_to_listen_where_strangers_can_come_in(tokens, options, words):
+    paths = ("token_file", "certificate")
+    given = {k: tokens if v is True and k in paths else v for k, v in options.items()}
+    with pytest.raises((ValueError, OSError), match=words):
+        Address(**given)
+
+
+def test_the_command_does_not_start_for_strangers(folder):
+    command = [
+        sys.executable,
+        "-c",
+        "from butfor.cli.main import run; run()",
+        "review",
+        str(folder),
+    ]
+    command += ["--host", "0.0.0.0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "--token-file" in done.stderr
+
+
+def test_addresses_that_are_allowed(tokens):
+    near = Address()
+    assert near.hosts(8000) == {"127.0.0.1:8000", "localhost:8000", "[::1]:8000"}
+    far = Address(host="0.0.0.0", token_file=tokens, behind_tls=True, names=["review.example"])
+    assert {"review.example", "review.example:8000"} <= far.hosts(8000)
+    assert far.tls
+    assert "127.0.0.1" in Address(port=80).hosts(80)

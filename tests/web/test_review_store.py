@@ -1,0 +1,1291 @@
+"""The review: its rules, its file under fire, its exports and results."""
+
+import csv
+import io
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import butfor as bf
+from butfor.audit.audit import run_audit
+from butfor.audit.meta import Meta, Parameters
+from butfor.review import export
+from butfor.review.ledger import MIGRATIONS, PROJECTIONS
+from butfor.review.plan import Settings, plan_stays, reviewer_order, run_id
+from butfor.review.results import summarize
+from butfor.review.store import Store, verify_folder
+from butfor.review.verdicts import (
+    LONGEST_DRAFT,
+    FieldError,
+    RefusedError,
+    ReviewError,
+    RunChangedError,
+    StaleError,
+    StoreError,
+    UnknownError,
+    Verdict,
+)
+
+
+class Clock:
+    """A clock that goes when it is told to."""
+
+    def __init__(self):
+        self.now = 1_800_000_000.0
+
+    def __call__(self):
+        return self.now
+
+
+def fake_audit(flagged=8, others=40, digest="a", horizon=20, **columns):
+    """What the review needs of an audit."""
+    n = flagged + others
+    table = pd.DataFrame(
+        {
+            "id": range(n),
+            "length": 19,
+            "rank": [*range(1, flagged + 1), *[0] * others],
+            "observed_outcome": "died",
+            "p_died": 0.25,
+            "expected_return": -0.5,
+            "difference": 0.5,
+        }
+        | columns
+    )
+    parameters = Parameters(
+        action_noise="shared",
+        mechanism="GumbelMax()",
+        horizon=horizon,
+        discount=1.0,
+        terminal="visits",
+        draws=5,
+    )
+    meta = Meta.model_construct(digest=digest, parameters=parameters, butfor=bf.__version__)
+    return SimpleNamespace(meta=meta, episodes=table)
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def store(tmp_path, clock):
+    with Store(tmp_path, clock=clock) as opened:
+        yield opened
+
+
+@pytest.fixture
+def run(store):
+    """A run that ann, bob and eve review."""
+    opened = store.open_run(fake_audit())
+    for name in ("ann", "bob", "eve"):
+        store.join(opened.id, name)
+    return opened.id
+
+
+YES, UNSEEN = Verdict(1), Verdict(2, variable="glucose", step=7, sure="high", comment="low sugar")
+
+
+def raw(store):
+    return sqlite3.connect(store.path)
+
+
+# --------------------------------------------------------------------------------- runs and queues
+
+
+def test_controls_are_a_fifth_of_all_stays_and_chosen_by_seed():
+    audit = fake_audit(60, 400)
+    stays = plan_stays(audit, Settings())
+    assert [stay.episode for stay in stays if not stay.control] == [str(i) for i in range(60)]
+    controls = [int(stay.episode) for stay in stays if stay.control]
+    assert len(controls) == len(set(controls)) == 15
+    assert min(controls) >= 60
+    assert stays == plan_stays(audit, Settings())
+    other = plan_stays(audit, Settings(seed=1))
+    assert {stay.episode for stay in other} != {stay.episode for stay in stays}
+    assert len(plan_stays(fake_audit(60, 3), Settings())) == 63
+    assert len(plan_stays(audit, Settings(control_share=0))) == 60
+    assert plan_stays(fake_audit(0, 9), Settings()) == []
+
+
+@settings(deadline=None)
+@given(n=st.integers(0, 200), seed=st.integers(0, 2**40), share=st.floats(0, 0.5))
+def test_an_order_has_every_stay_and_repeats_come_half_of_all_stays_later(n, seed, share):
+    episodes = [str(i) for i in range(n)]
+    order = reviewer_order(episodes, seed, repeat_share=share)
+    assert order == reviewer_order(episodes, seed, repeat_share=share)
+    assert sorted(e for e, repeat in order if not repeat) == sorted(episodes)
+    repeats = [(place, e) for place, (e, repeat) in enumerate(order) if repeat]
+    assert len(repeats) == len({e for _, e in repeats}) == min(round(n * share), n // 2)
+    for place, episode in repeats:
+        assert place - order.index((episode, False)) > n // 2
+
+
+def test_one_in_twenty_comes_back_and_orders_differ_between_reviewers(store):
+    run = store.open_run(fake_audit(80, 100)).id
+    orders = {}
+    for name in ("ann", "bob"):
+        store.join(run, name)
+        items = [
+            place
+            for event in store.events(run=run, reviewer=name)
+            for place in event.payload["order"]
+        ]
+        orders[name] = [episode for episode, repeat in items if not repeat]
+        assert sum(repeat for _, repeat in items) == 5
+    assert sorted(orders["ann"]) == sorted(orders["bob"])
+    assert orders["ann"] != orders["bob"]
+    flagged = {stay.episode for stay in store.stays(run) if not stay.control}
+    assert {e in flagged for e in orders["ann"][:30]} == {True, False}  # controls are mixed in
+
+
+def test_joining_again_keeps_the_queue_and_names_are_tidied(store, run):
+    before = store.queue(run, "ann")
+    assert store.join(run, "  ann ") == "ann"
+    assert store.queue(run, "ann") == before
+    assert store.reviewers(run) == ["ann", "bob", "eve"]
+    assert [item.state for item in before] == ["waiting"] * 10
+    assert store.join(run, "Zoe\u0308") == store.join(run, "Zo\u00eb")
+    assert store.join(run, "Bob  Dylan") == "Bob Dylan"
+    assert store.join(run, " bob DYLAN") == "Bob Dylan"
+    assert store.join(run, "ANN") == "ann"
+    assert store.reviewers(run) == ["ann", "bob", "eve", "Zo\u00eb", "Bob Dylan"]
+    new = store.open_run(fake_audit(digest="b")).id
+    assert store.join(new, "Ann") == "ann"  # also in another run
+    store.open_run(fake_audit())
+    for bad in ("", "  ", "a\nb", "x" * 81, "\ud800", None):
+        with pytest.raises(FieldError) as caught:
+            store.join(run, bad)
+        assert caught.value.field == "reviewer"
+
+
+def test_a_changed_audit_opens_a_new_queue_and_old_verdicts_stay_apart(store, run):
+    store.submit(run, "ann", "3", UNSEEN)
+    store.submit(run, "bob", "3", UNSEEN)
+    new = store.open_run(fake_audit(digest="b"))
+    assert new.current
+    assert [one.current for one in store.runs()] == [False, True]
+    store.join(new.id, "ann")
+    store.join(new.id, "eve")
+    assert store.stay(new.id, "3").state == "waiting"
+    assert store.stay(run, "3").final == 2
+    with pytest.raises(RunChangedError, match="changed since") as caught:
+        store.submit(run, "eve", "3", YES)
+    assert caught.value.run == new.id
+    assert [r.reviewer for r in store.earlier_opinions(new.id, "ann", "3")] == ["ann"]
+    assert store.earlier_opinions(new.id, "eve", "3") == []  # hidden until one's own is in
+    store.submit(new.id, "eve", "3", YES)
+    assert [r.run for r in store.earlier_opinions(new.id, "eve", "3")] == [run, run]
+    assert store.stay(new.id, "3").verdicts == 1
+    assert store.open_run(fake_audit()).id == run  # back to the first: its verdicts are there
+    assert store.stay(run, "3").verdicts == 2
+    assert store.verify().ok
+
+
+def test_a_run_is_also_another_one_if_only_its_parameters_changed():
+    assert run_id(fake_audit(horizon=21)) != run_id(fake_audit())
+
+
+def test_a_run_keeps_its_settings(store):
+    kept = Settings(needed=3)
+    store.open_run(fake_audit(), kept)
+    assert store.open_run(fake_audit()).settings == kept
+    assert store.open_run(fake_audit(), kept).settings == kept
+    with pytest.raises(ValueError, match=r"under review with .*needed=3"):
+        store.open_run(fake_audit(), Settings())
+    assert len(store.events()) == 1
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"needed": 0},
+        {"control_share": 0.9},
+        {"repeat_share": -1},
+        {"claim_minutes": -1},
+        {"seed": -1},
+    ],
+)
+def test_settings_are_checked(bad):
+    with pytest.raises(ValueError, match=next(iter(bad))):
+        Settings(**bad)
+
+
+# ----------------------------------------------------------------------------------------- states
+
+
+def test_a_stay_goes_from_waiting_to_reviewed(store, run, clock):
+    assert store.stay(run, "3").state == "waiting"
+    store.claim(run, "ann", "3")
+    assert store.stay(run, "3").state == "in_review"
+    clock.now += 31 * 60
+    assert store.stay(run, "3").state == "waiting"
+    store.submit(run, "ann", "3", YES)
+    assert store.stay(run, "3").state == "in_review"
+    store.submit(run, "bob", "3", YES)
+    stay = store.stay(run, "3")
+    assert (stay.state, stay.final, stay.verdicts) == ("reviewed", 1, 2)
+
+
+def test_a_disagreement_is_settled_by_a_third_with_a_reason(store, run):
+    store.submit(run, "ann", "3", YES)
+    store.submit(run, "bob", "3", UNSEEN)
+    stay = store.stay(run, "3")
+    assert (stay.state, stay.final) == ("disagreement", None)
+    with pytest.raises(RefusedError, match="somebody else must settle"):
+        store.settle(run, "ann", "3", 2, "I say so")
+    with pytest.raises(FieldError) as caught:
+        store.settle(run, "eve", "3", 2, "  ")
+    assert caught.value.field == "reason"
+    with pytest.raises(FieldError) as caught:
+        store.settle(run, "eve", "3", 6, "so")
+    assert caught.value.field == "verdict"
+    with pytest.raises(StaleError):
+        store.settle(run, "eve", "3", 2, "so", expected_version=stay.version - 1)
+    settled = store.settle(run, "eve", "3", 2, "sugar was low", expected_version=stay.version)
+    assert (settled.state, settled.final) == ("settled", 2)
+    mine = store.item(run, "ann", "3").review
+    with pytest.raises(RefusedError, match="is settled"):
+        store.withdraw(run, "ann", mine)
+    with pytest.raises(StaleError, match="nothing to settle"):
+        store.settle(run, "zoe", "3", 1, "no")
+    with pytest.raises(RefusedError, match="somebody else settled"):
+        store.unsettle(run, "bob", "3")
+    assert store.unsettle(run, "eve", "3").state == "disagreement"
+    with pytest.raises(StaleError, match="not settled"):
+        store.unsettle(run, "eve", "3")
+    assert [one.reason for one in store.settlements(run)] == ["sugar was low"]
+
+
+def test_who_opened_a_disagreement_can_give_no_verdict_there(store, run):
+    store.submit(run, "ann", "3", YES)
+    mine = store.submit(run, "bob", "3", UNSEEN)
+    assert store.to_settle(run, "eve") == ["3"]
+    for _ in range(2):
+        store.open_disagreement(run, "eve", "3")
+        store.open_disagreement(run, "ann", "3")
+    noted = [(e.reviewer, e.action) for e in store.events(episode="3") if e.action == "settling"]
+    assert noted == [("eve", "settling")]  # once, and not of those whose verdict is in
+    store.withdraw(run, "bob", mine.review)
+    assert store.stay(run, "3").state == "in_review"
+    with pytest.raises(RefusedError, match="opened this to settle it"):
+        store.submit(run, "eve", "3", YES)
+    with pytest.raises(RefusedError, match="opened this to settle it"):
+        store.give_impression(run, "eve", "3", "hm")
+    assert not store.save_draft(run, "eve", "3", {"verdict": 1})
+    assert store.item(run, "eve", "3").closed == "settling"
+    assert all(item.episode != "3" for item in store.work(run, "eve").offered)
+    assert store.verify().ok
+    before = tables(store)
+    store.rebuild()
+    assert tables(store) == before
+
+
+def test_a_disagreement_takes_no_further_verdict_while_it_is_one(store, run):
+    store.save_draft(run, "eve", "3", {"comment": "half a thought"})
+    store.submit(run, "ann", "3", YES)
+    mine = store.submit(run, "bob", "3", UNSEEN)
+    with pytest.raises(RefusedError, match="others read this meanwhile"):
+        store.submit(run, "eve", "3", YES)
+    assert all(item.episode != "3" for item in store.work(run, "eve").offered)
+    store.withdraw(run, "bob", mine.review)
+    assert store.draft(run, "eve", "3") == {"comment": "half a thought"}
+    assert store.submit(run, "eve", "3", YES).state == "submitted"
+
+
+def test_a_verdict_given_after_seeing_others_is_marked(store, run):
+    def informed(name, episode):
+        return [r.informed for r in store.reviews(run, reviewer=name, episode=episode)]
+
+    def give_again(name, episode):
+        store.withdraw(run, name, store.submit(run, name, episode, YES).review)
+        store.submit(run, name, episode, YES)
+
+    give_again("ann", "3")  # nobody else had said anything
+    assert informed("ann", "3") == [False, False]
+    give_again("bob", "3")  # what ann said stood beside bob's own
+    assert informed("bob", "3") == [False, True]
+    give_again("bob", "4")
+    assert informed("bob", "4") == [False, False]
+    for _ in range(2):
+        store.open_overview(run, "bob")
+    store.submit(run, "bob", "5", YES)
+    assert informed("bob", "5") == [True]
+    assert [e.action for e in store.events(reviewer="bob")].count("overview") == 1
+    assert summarize(store, run, resamples=10).informed == 2
+    assert summarize(store, run, resamples=10).agreement.stays == 0
+    assert store.verify().ok
+
+
+def test_a_queue_is_done_when_no_verdict_is_wanted_any_more(store, run):
+    for item in store.queue(run, "ann"):
+        store.skip(run, "ann", item.episode)
+    assert store.next_item(run, "ann") is None
+    assert not store.progress(run, "ann").finished
+    assert store.progress(run, "ann").skipped == 10
+    first, second, third, *others = (item.episode for item in store.queue(run, "ann"))
+    for episode in others:
+        store.submit(run, "ann", episode, YES)
+    for name, other in (("bob", UNSEEN), ("eve", YES)):
+        store.submit(run, name, first, YES)
+        store.submit(run, name, second, other)
+    assert store.progress(run, "ann").skipped == 1
+    assert not store.progress(run, "ann").finished
+    store.submit(run, "ann", third, YES)
+    assert store.progress(run, "ann").finished
+
+
+def test_one_who_withdrew_a_verdict_cannot_settle(store, run):
+    store.withdraw(run, "eve", store.submit(run, "eve", "3", YES).review)
+    store.submit(run, "ann", "3", YES)
+    store.submit(run, "bob", "3", UNSEEN)
+    assert store.to_settle(run, "eve") == []
+    with pytest.raises(RefusedError, match="took your verdict back"):
+        store.open_disagreement(run, "eve", "3")
+    with pytest.raises(RefusedError):
+        store.settle(run, "eve", "3", 1, "because")
+
+
+def test_undo_is_an_event_and_the_verdict_can_be_given_anew(store, run):
+    first = store.submit(run, "ann", "3", YES, seconds=12.5)
+    assert first.state == "submitted"
+    with pytest.raises(RefusedError, match="somebody else's"):
+        store.withdraw(run, "bob", first.review)
+    back = store.withdraw(run, "ann", first.review, expected_version=first.version)
+    assert (back.state, back.review) == ("withdrawn", None)
+    assert store.stay(run, "3").state == "waiting"
+    with pytest.raises(StaleError, match="withdrawn already"):
+        store.withdraw(run, "ann", first.review)
+    with pytest.raises(UnknownError):
+        store.withdraw(run, "ann", 999)
+    again = store.submit(run, "ann", "3", UNSEEN, expected_version=back.version)
+    assert again.version > back.version > first.version
+    kept = store.reviews(run, reviewer="ann", episode="3")
+    assert [(r.verdict, r.withdrawn_at is None, r.seconds) for r in kept] == [
+        (1, False, 12.5),
+        (2, True, 0.0),
+    ]
+    assert [event.action for event in store.events(run=run, episode="3")] == [
+        "submit",
+        "withdraw",
+        "submit",
+    ]
+
+
+def test_stale_versions_and_double_clicks_are_refused(store, run):
+    item = store.item(run, "ann", "3")
+    assert item.version == 0
+    done = store.submit(run, "ann", "3", YES, expected_version=0)
+    for options in ({"expected_version": 0}, {}):
+        with pytest.raises(StaleError) as caught:
+            store.submit(run, "ann", "3", YES, **options)
+        assert caught.value.version == done.version
+    with pytest.raises(StaleError):
+        store.skip(run, "ann", "3")
+    with pytest.raises(StaleError):
+        store.withdraw(run, "ann", done.review, expected_version=done.version - 1)
+    assert len(store.reviews(run)) == 1
+    store.submit(run, "bob", "3", YES, expected_version=0)  # what others do makes no one stale
+
+
+def test_a_skipped_stay_is_not_offered_and_can_still_be_read(store, run):
+    first = store.next_item(run, "ann")
+    assert store.skip(run, "ann", first.episode, expected_version=0).state == "skipped"
+    assert store.next_item(run, "ann").episode != first.episode
+    assert store.progress(run, "ann").skipped == 1
+    assert store.submit(run, "ann", first.episode, YES).state == "submitted"
+
+
+def test_skipping_keeps_what_was_written(store, run):
+    store.save_draft(run, "ann", "3", {"comment": "half a thought"})
+    assert store.skip(run, "ann", "3").state == "skipped"
+    assert store.draft(run, "ann", "3") == {"comment": "half a thought"}
+    assert all(item.episode != "3" for item in store.work(run, "ann").offered)
+    store.save_draft(run, "ann", "3", {"comment": "a thought"})
+    assert store.item(run, "ann", "3").state == "draft"  # taken up again
+    store.submit(run, "ann", "3", YES)
+    assert store.draft(run, "ann", "3") is None
+
+
+def test_others_verdicts_are_hidden_until_ones_own_is_in_and_names_until_settled(store, run):
+    store.submit(run, "ann", "3", YES)
+    assert store.opinions(run, "bob", "3") == []
+    with pytest.raises(RefusedError, match="do not differ"):
+        store.open_disagreement(run, "eve", "3")
+    mine = store.submit(run, "bob", "3", UNSEEN)
+    assert [(r.reviewer, r.verdict) for r in store.opinions(run, "bob", "3")] == [
+        ("Reviewer 1", 1),
+        ("bob", 2),
+    ]
+    assert store.opinions(run, "eve", "3") == []
+    seen = store.open_disagreement(run, "eve", "3")
+    assert [r.reviewer for r in seen] == ["Reviewer 1", "Reviewer 2"]
+    store.withdraw(run, "bob", mine.review)
+    assert store.opinions(run, "bob", "3") == []
+    assert store.to_settle(run, "eve") == []
+    store.submit(run, "bob", "3", UNSEEN)
+    store.settle(run, "eve", "3", 2, "clear")
+    assert [r.reviewer for r in store.opinions(run, "bob", "3")] == ["ann", "bob"]
+
+
+def test_a_claim_makes_others_read_something_else_but_never_blocks(store, run, clock):
+    first = store.next_item(run, "ann").episode
+    store.claim(run, "bob", first)
+    assert store.next_item(run, "ann").episode == first  # two verdicts are needed
+    store.claim(run, "eve", first)
+    assert store.next_item(run, "ann").episode != first
+    for stay in store.stays(run):
+        for name in ("bob", "eve"):
+            store.claim(run, name, stay.episode)
+    assert store.next_item(run, "ann").episode == first  # all are claimed: the first after all
+    assert store.submit(run, "ann", first, YES).state == "submitted"
+    clock.now += 31 * 60
+    assert {stay.state for stay in store.stays(run)} == {"waiting", "in_review"}
+
+
+def test_stays_that_others_finished_are_not_offered(store, run):
+    first = store.next_item(run, "ann").episode
+    for name in ("bob", "eve"):
+        store.submit(run, name, first, YES)
+    assert store.next_item(run, "ann").episode != first
+    assert store.progress(run, "ann").left == 9
+    for item in store.queue(run, "ann")[:]:
+        store.submit(run, "ann", item.episode, YES)
+    assert store.next_item(run, "ann") is None
+    assert store.progress(run, "ann").finished
+
+
+def test_a_stay_comes_back_after_others_and_counts_apart(store):
+    run = store.open_run(fake_audit(16, 40)).id
+    store.join(run, "ann")
+    read = []
+    while (item := store.next_item(run, "ann")) is not None:
+        assert len(read) < 30
+        read.append((item.episode, item.repeat))
+        store.submit(
+            run, "ann", item.episode, YES, repeat=item.repeat, expected_version=item.version
+        )
+    again = [episode for episode, repeat in read if repeat]
+    assert len(read) == 21
+    assert len(again) == 1
+    assert read.index((again[0], True)) - read.index((again[0], False)) > 5
+    assert store.stay(run, again[0]).verdicts == 1
+    assert summarize(store, run).self_agreement.count == 1
+    assert summarize(store, run).self_agreement.total == 1
+    assert summarize(store, run).agreement.stays == 0  # nobody agrees with oneself
+
+
+def test_places_tell_nothing_of_the_order_nor_of_repeats_to_come(store):
+    run = store.open_run(fake_audit(80, 100)).id
+    queues = {}
+    for name in ("ann", "bob"):
+        store.join(run, name)
+        queues[name] = store.queue(run, name)
+        places = [item.place for item in queues[name]]
+        assert len(set(places)) == len(places) == 100
+        assert places != sorted(places)
+        assert max(places) - min(places) > 2**40  # no gaps to be seen among them
+        assert store.progress(run, name).total == 100  # and not 105
+    assert not {i.place for i in queues["ann"]} & {i.place for i in queues["bob"]}
+    first = queues["ann"][0]
+    assert store.item_at(run, "ann", first.episode, first.place) == first
+    with pytest.raises(UnknownError, match="not in your queue"):
+        store.item_at(run, "bob", first.episode, first.place)
+
+
+def test_a_repeat_is_refused_before_the_first_reading(store):
+    run = store.open_run(fake_audit(16, 40)).id
+    store.join(run, "ann")
+    (join,) = store.events(run=run, reviewer="ann")
+    again = next(episode for episode, repeat in join.payload["order"] if repeat)
+    assert all(not item.repeat for item in store.queue(run, "ann"))
+    with pytest.raises(RefusedError, match="first time"):
+        store.submit(run, "ann", again, YES, repeat=True)
+    other = next(e for e, _ in join.payload["order"] if e != again)
+    with pytest.raises(UnknownError, match="second time"):
+        store.submit(run, "ann", other, YES, repeat=True)
+
+
+def test_the_last_draft_wins_and_goes_with_the_verdict(store, run):
+    assert store.draft(run, "ann", "3") is None
+    assert store.save_draft(run, "ann", "3", {"verdict": 2})
+    assert store.save_draft(run, "ann", "3", {"verdict": 2, "comment": "sug"})
+    assert store.draft(run, "ann", "3") == {"verdict": 2, "comment": "sug"}
+    assert store.item(run, "ann", "3").state == "draft"
+    assert store.stay(run, "3").state == "in_review"
+    assert store.item(run, "bob", "3").state == "waiting"
+    store.submit(run, "ann", "3", UNSEEN)
+    assert store.draft(run, "ann", "3") is None
+    assert not store.save_draft(run, "ann", "3", {"verdict": 1})  # came late
+    assert store.item(run, "ann", "3").state == "submitted"
+    with pytest.raises(FieldError) as caught:
+        store.save_draft(run, "bob", "3", {"comment": "x" * (LONGEST_DRAFT + 1)})
+    assert caught.value.field == "draft"
+    assert {event.action for event in store.events()} == {"run", "join", "submit"}
+
+
+def test_the_first_impression_is_kept_and_comes_first(store):
+    run = store.open_run(fake_audit(), Settings(first_impression=True)).id
+    store.join(run, "ann")
+    with pytest.raises(FieldError) as caught:
+        store.submit(run, "ann", "3", YES)
+    assert caught.value.field == "first_impression"
+    with pytest.raises(FieldError):
+        store.give_impression(run, "ann", "3", " ")
+    item = store.give_impression(run, "ann", "3", "antibiotics")
+    assert (item.state, item.first_impression) == ("waiting", "antibiotics")
+    with pytest.raises(StaleError):
+        store.give_impression(run, "ann", "3", "nothing")
+    store.submit(run, "ann", "3", YES, expected_version=item.version)
+    assert store.reviews(run)[0].first_impression == "antibiotics"
+
+
+def test_what_is_not_there_is_named(store, run):
+    for call in (
+        lambda: store.stays("other"),
+        lambda: store.stay(run, "999"),
+        lambda: store.queue(run, "zoe"),
+        lambda: store.submit(run, "zoe", "3", YES),
+        lambda: store.submit(run, "ann", "999", YES),
+        lambda: store.submit("other", "ann", "3", YES),
+    ):
+        with pytest.raises(UnknownError):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"verdict": 0}, "verdict"),
+        ({"verdict": True}, "verdict"),
+        ({"verdict": "1"}, "verdict"),
+        ({"verdict": 2}, "variable"),
+        ({"verdict": 2, "comment": " ", "variable": "\n"}, "variable"),
+        ({"verdict": 3}, "step"),
+        ({"verdict": 3, "comment": "no"}, "step"),
+        ({"verdict": 1, "step": -1}, "step"),
+        ({"verdict": 1, "step": 1.5}, "step"),
+        ({"verdict": 1, "sure": "very"}, "sure"),
+        ({"verdict": 1, "comment": "x" * 10_001}, "comment"),
+        ({"verdict": 1, "variable": "x" * 201}, "variable"),
+        ({"verdict": 1, "comment": "\ud800"}, "comment"),
+        ({"verdict": 1, "comment": None}, "comment"),
+    ],
+)
+def test_a_verdict_that_cannot_be_taken_names_its_field(fields, field):
+    with pytest.raises(FieldError) as caught:
+        Verdict(**fields)
+    assert caught.value.field == field
+
+
+def test_verdicts_that_say_enough_are_taken(store, run):
+    for verdict in (
+        Verdict(2, comment="sugar"),
+        Verdict(2, variable="glucose"),
+        Verdict(3, step=19),
+        Verdict(3, variable="vasopressor"),
+        Verdict(4),
+        Verdict(5, comment="x" * 10_000),
+    ):
+        item = store.submit(run, "ann", store.next_item(run, "ann").episode, verdict)
+        kept = store.reviews(run, episode=item.episode)[0]
+        assert Verdict(kept.verdict, kept.variable, kept.step, kept.sure, kept.comment) == verdict
+    last = store.next_item(run, "ann").episode
+    with pytest.raises(FieldError, match="step: 20 is after the last one, 19"):
+        store.submit(run, "ann", last, Verdict(3, step=20))
+    for seconds in (-1, float("nan"), 1e9, "5", True):
+        with pytest.raises(FieldError) as caught:
+            store.submit(run, "ann", last, YES, seconds=seconds)
+        assert caught.value.field == "seconds"
+
+
+# --------------------------------------------------------------------------------------- the file
+
+
+def tables(store):
+    with raw(store) as connection:
+        found = {
+            name: connection.execute(f"SELECT * FROM {name} ORDER BY rowid").fetchall()
+            for name in (*PROJECTIONS, "event", "draft", "claim", "head")
+        }
+    connection.close()
+    return found
+
+
+def work(store, run):
+    """A bit of everything."""
+    store.submit(run, "ann", "3", YES, seconds=3)
+    store.withdraw(run, "ann", store.item(run, "ann", "3").review)
+    store.give_impression(run, "ann", "3", "hm")
+    store.submit(run, "ann", "3", UNSEEN)
+    store.submit(run, "bob", "3", YES)
+    store.settle(run, "eve", "3", 2, "clear")
+    store.skip(run, "bob", "4")
+    store.save_draft(run, "bob", "5", {"a": 1})
+
+
+def test_what_is_read_follows_from_the_events_and_can_be_made_anew(store, run):
+    work(store, run)
+    store.open_run(fake_audit(digest="b"))
+    store.open_run(fake_audit())
+    before = tables(store)
+    with raw(store) as connection:
+        for table in PROJECTIONS:
+            connection.execute(f"DELETE FROM {table}")
+    connection.close()
+    assert "does not follow" in store.verify().problem
+    store.rebuild()
+    assert tables(store) == before
+    assert store.verify().ok
+
+
+def test_a_reopened_file_says_the_same(store, run, tmp_path, clock):
+    work(store, run)
+    before = store.stays(run), store.queue(run, "bob"), store.events(), store.verify()
+    store.close()
+    with Store(tmp_path, clock=clock) as again:
+        assert (again.stays(run), again.queue(run, "bob"), again.events(), again.verify()) == before
+        assert again.draft(run, "bob", "5") == {"a": 1}
+
+
+def test_events_can_be_paged(store, run):
+    work(store, run)
+    everything = store.events()
+    assert [event.id for event in everything] == list(range(1, len(everything) + 1))
+    assert store.events(after=3, limit=2) == everything[3:5]
+    assert {event.reviewer for event in store.events(reviewer="bob")} == {"bob"}
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE event SET reviewer = 'eve' WHERE id = 5",
+        "DELETE FROM event WHERE id = 5",
+        "INSERT OR REPLACE INTO event SELECT id, at, run, 'eve', episode, action, payload, "
+        "prev_hash, hash FROM event WHERE id = 5",
+    ],
+)
+def test_events_cannot_be_changed(store, run, statement):
+    work(store, run)
+    connection = raw(store)
+    with pytest.raises(sqlite3.IntegrityError, match="events are"):
+        connection.execute(statement)
+    connection.close()
+    assert store.verify().ok
+
+
+@pytest.mark.parametrize(
+    ("statement", "broken", "problem"),
+    [
+        ("UPDATE event SET reviewer = 'eve' WHERE id = 5", 5, "event 5 was changed"),
+        ("UPDATE event SET at = '2020' WHERE id = 1", 1, "event 1 was changed"),
+        ("UPDATE event SET payload = x'00' WHERE id = 5", 5, "event 5 was changed"),
+        ("UPDATE event SET payload = replace(payload, 'glucose', 'x')", 8, "event 8 was changed"),
+        ("DELETE FROM event WHERE id = 5", 5, "event 5 is missing"),
+        ("DELETE FROM event WHERE id > 9", 10, "events after 9 are missing: there were 11"),
+        ("DELETE FROM event", 1, "events after 0 are missing"),
+        ("UPDATE event SET hash = 'x' WHERE id = 5", 5, "event 5 was changed"),
+        ("UPDATE event SET id = id + 100 WHERE id > 5", 6, "event 6 is missing"),
+        ("UPDATE head SET hash = 'x'", 11, "not the last one"),
+        ("DELETE FROM head", 11, "not the last one"),
+        ("UPDATE review SET verdict = 5 WHERE reviewer = 'bob'", None, "table review does not"),
+        ("UPDATE stay SET control = 1", None, "table stay does not"),
+    ],
+)
+def test_tampering_is_found(store, run, statement, broken, problem):
+    work(store, run)
+    assert len(store.events()) == 11
+    with raw(store) as connection:
+        for trigger in ("event_no_update", "event_no_delete", "event_no_replace"):
+            connection.execute(f"DROP TRIGGER {trigger}")
+        connection.execute(statement)
+    connection.close()
+    found = store.verify()
+    assert not found.ok
+    assert found.broken == broken
+    assert problem in found.problem
+
+
+def test_a_cut_and_mended_end_is_found_by_a_head_noted_elsewhere(store, run):
+    work(store, run)
+    noted = store.verify().head
+    assert store.verify(noted).ok
+    with raw(store) as connection:
+        connection.execute("DROP TRIGGER event_no_delete")
+        connection.execute("DELETE FROM event WHERE id > 9")
+        connection.execute("UPDATE head SET (id, hash) = (SELECT id, hash FROM event WHERE id = 9)")
+    connection.close()
+    store.rebuild()
+    assert store.verify().ok
+    assert store.verify(noted).broken == 10
+    assert "no event has the hash" in store.verify(noted).problem
+
+
+def test_fifty_reviewers_at_once_lose_nothing_and_never_fork_the_chain(tmp_path):
+    with Store(tmp_path) as store:
+        run = store.open_run(fake_audit(8, 40), Settings(repeat_share=0, needed=50)).id
+        together = threading.Barrier(50)
+
+        def review(number):
+            name = store.join(run, f"reviewer {number}")
+            together.wait()
+            for item in store.queue(run, name):
+                store.submit(
+                    run, name, item.episode, Verdict(1 + 3 * (number % 2)), expected_version=0
+                )
+            return name
+
+        with ThreadPoolExecutor(50) as pool:
+            names = list(pool.map(review, range(50)))
+        given = {(r.reviewer, r.episode) for r in store.reviews(run)}
+        assert given == {(name, stay.episode) for name in names for stay in store.stays(run)}
+        assert {stay.verdicts for stay in store.stays(run)} == {50}
+        found = store.verify()
+        assert found.ok, found.problem
+        assert found.events == 1 + 50 + 500
+
+
+def test_of_many_equal_submissions_exactly_one_is_taken(store, run):
+    together = threading.Barrier(20)
+
+    def submit(_):
+        together.wait()
+        try:
+            return store.submit(run, "ann", "3", YES, expected_version=0).version
+        except StaleError:
+            return None
+
+    with ThreadPoolExecutor(20) as pool:
+        versions = [version for version in pool.map(submit, range(20)) if version]
+    assert len(versions) == len(store.reviews(run)) == 1
+
+
+WRITER = """
+import sys
+from types import SimpleNamespace
+from butfor.review.store import Store
+from butfor.review.verdicts import Verdict
+
+folder, run, name = sys.argv[1:]
+with Store(folder) as store:
+    store.join(run, name)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    for item in store.queue(run, name):
+        done = store.submit(run, name, item.episode, Verdict(2, comment=name))
+        print(item.episode, done.review, flush=True)
+"""
+
+
+def start_writer(folder, run, name):
+    return subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(folder), run, name],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+KILLED = """
+import sys
+from itertools import cycle
+from butfor.review.store import Store
+from butfor.review.verdicts import Verdict
+
+folder, run, name = sys.argv[1:]
+store = Store(folder)
+store.join(run, name)
+for item in cycle(store.queue(run, name)):
+    done = store.submit(run, name, item.episode, Verdict(2, comment=name))
+    print("submit", done.version, flush=True)
+    print("withdraw", store.withdraw(run, name, done.review).version, flush=True)
+"""
+
+
+def test_a_killed_writer_loses_nothing_that_it_was_told_is_kept(tmp_path):
+    with Store(tmp_path) as store:
+        run = store.open_run(fake_audit()).id
+    for name in ("ann", "bob", "eve"):
+        command = [sys.executable, "-c", KILLED, str(tmp_path), run, name]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+            told = [writer.stdout.readline() for _ in range(20)]
+            os.kill(writer.pid, signal.SIGKILL)
+            told += writer.stdout.readlines()
+        assert writer.returncode == -signal.SIGKILL
+        told = [line.split() for line in told if line.endswith("\n")]
+        with Store(tmp_path) as store:
+            found = store.verify()
+            assert found.ok, found.problem
+            there = [[event.action, str(event.id)] for event in store.events(reviewer=name)][1:]
+            assert there[: len(told)] == told
+            assert len(there) - len(told) <= 1  # done, and killed before it could tell
+
+
+def test_two_processes_and_this_one_write_at_once(tmp_path):
+    with Store(tmp_path) as store:
+        chosen = Settings(control_share=0, repeat_share=0, needed=3)
+        run = store.open_run(fake_audit(40, 0), chosen).id
+        writers = [start_writer(tmp_path, run, name) for name in ("ann", "bob")]
+        store.join(run, "eve")
+        for writer in writers:
+            assert writer.stdout.readline() == "ready\n"
+        for writer in writers:
+            writer.stdin.write("go\n")
+            writer.stdin.flush()
+        for item in store.queue(run, "eve"):
+            store.submit(run, "eve", item.episode, YES)
+        for writer in writers:
+            output, _ = writer.communicate()
+            assert len(output.splitlines()) == 40
+            assert writer.returncode == 0
+        assert {stay.verdicts for stay in store.stays(run)} == {3}
+        assert store.verify().ok
+
+
+def test_many_open_a_new_file_at_once(tmp_path):
+    together = threading.Barrier(12)
+
+    def open_it(_):
+        together.wait()
+        with Store(tmp_path) as store:
+            return store.open_run(fake_audit()).id
+
+    with ThreadPoolExecutor(12) as pool:
+        assert len(set(pool.map(open_it, range(12)))) == 1
+    with Store(tmp_path) as store:
+        assert len(store.events()) == 1
+
+
+def test_a_verdict_is_on_the_disk_when_it_is_acknowledged(store):
+    for durable, level in ((True, 2), (False, 1), (True, 2)):  # FULL, NORMAL
+        with store._ledger.writing(durable=durable) as connection:
+            assert connection.execute("PRAGMA synchronous").fetchone() == (level,)
+            assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_what_is_no_evidence_does_not_wait_for_the_disk(store, run, monkeypatch):
+    asked = []
+    writing = store._ledger.writing
+
+    def watched(*, durable=True):
+        asked.append(durable)
+        return writing(durable=durable)
+
+    monkeypatch.setattr(store._ledger, "writing", watched)
+    store.claim(run, "ann", "3")
+    store.save_draft(run, "ann", "3", {"verdict": 2})
+    assert asked == [False, False]
+    store.submit(run, "ann", "3", UNSEEN)
+    assert asked == [False, False, True]
+
+
+def test_a_claim_that_is_fresh_is_not_written_again(store, run, clock):
+    def at():
+        return tables(store)["claim"][0][-1]
+
+    store.claim(run, "ann", "3")
+    first = at()
+    clock.now += 30
+    store.claim(run, "ann", "3")
+    assert at() == first
+    clock.now += 31
+    store.claim(run, "ann", "3")
+    assert at() == clock.now
+
+
+DRAFT = """
+import os, signal, sys
+from butfor.review.store import Store
+
+folder, run = sys.argv[1:]
+store = Store(folder)
+store.join(run, "ann")
+store.save_draft(run, "ann", "3", {"comment": "half a thought"})
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_draft_survives_a_kill(tmp_path):
+    with Store(tmp_path) as store:
+        run = store.open_run(fake_audit()).id
+    command = [sys.executable, "-c", DRAFT, str(tmp_path), run]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    with Store(tmp_path) as store:
+        assert store.draft(run, "ann", "3") == {"comment": "half a thought"}
+
+
+def test_a_failure_in_the_middle_leaves_nothing(store, run, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("power cut")
+
+    before = tables(store)
+    monkeypatch.setattr("butfor.review.store.apply", fail)
+    with pytest.raises(RuntimeError):
+        store.submit(run, "ann", "3", YES)
+    assert tables(store) == before
+
+
+READ_ONLY = """
+import os, sys
+from butfor.review.store import Store
+from butfor.review.verdicts import StoreError
+if os.geteuid() == 0:
+    os.setuid(65534)  # root may write everywhere
+try:
+    Store(sys.argv[1])
+except StoreError as error:
+    print(error)
+"""
+
+
+def test_a_folder_that_cannot_be_written_to_is_named():
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for mode in (0o555, 0o555, 0o000):  # without a file, with one, not even to look into
+            folder.chmod(mode)
+            command = [sys.executable, "-c", READ_ONLY, name]
+            said = subprocess.check_output(command, text=True)
+            folder.chmod(0o755)
+            assert f"{folder / 'reviews.sqlite'}: " in said
+            assert "you must be allowed to write to it" in said
+            Store(folder).close()
+
+
+VERIFY = """
+import os, sys
+from butfor.review.store import verify_folder
+if os.geteuid() == 0:
+    os.setuid(65534)  # root may write everywhere
+found = verify_folder(sys.argv[1])
+print(found.ok, found.events, found.head)
+"""
+
+
+@pytest.mark.parametrize("in_use", [False, True])
+def test_verifying_writes_nothing_and_sees_the_latest(in_use):
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        store = Store(folder)
+        store.join(store.open_run(fake_audit()).id, "ann")
+        expected = store.verify()
+        if not in_use:
+            store.close()
+        before = {path.name: path.read_bytes() for path in folder.iterdir()}
+        assert len(before) == (3 if in_use else 1)  # with -wal and -shm
+        folder.chmod(0o555)
+        said = subprocess.check_output([sys.executable, "-c", VERIFY, name], text=True)
+        folder.chmod(0o755)
+        assert said.split() == ["True", "2", expected.head]
+        after = {path.name: path.read_bytes() for path in folder.iterdir()}
+        assert after.keys() == before.keys()
+        assert after["reviews.sqlite"] == before["reviews.sqlite"]
+        store.close()
+
+
+def test_an_empty_file_has_not_been_verified(tmp_path):
+    (tmp_path / "reviews.sqlite").touch()
+    with pytest.raises(StoreError, match="no reviews in it"):
+        verify_folder(tmp_path)
+    assert (tmp_path / "reviews.sqlite").stat().st_size == 0
+
+
+def test_a_file_of_the_first_version_is_verified_as_it_is(store, run, tmp_path):
+    work(store, run)
+    store.close()
+    make_first_version(store.path)
+    before = store.path.read_bytes()
+    assert verify_folder(tmp_path).ok
+    assert store.path.read_bytes() == before
+
+
+def test_what_is_no_file_of_reviews_is_named(tmp_path):
+    with pytest.raises(StoreError, match="there is no folder"):
+        Store(tmp_path / "nowhere")
+    (tmp_path / "reviews.sqlite").write_bytes(b"verdicts" * 1000)
+    with pytest.raises(StoreError, match="not a database; it is damaged"):
+        Store(tmp_path)
+
+
+def test_a_file_of_a_newer_butfor_is_left_alone(store, tmp_path):
+    connection = raw(store)
+    connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+    connection.close()
+    with pytest.raises(StoreError, match="use a newer one"):
+        Store(tmp_path)
+
+
+def make_first_version(path):
+    with sqlite3.connect(path) as connection:
+        connection.execute("ALTER TABLE review DROP COLUMN informed")
+        connection.execute("DROP TABLE shown")
+        connection.execute("PRAGMA user_version = 1")
+    connection.close()
+
+
+def test_a_file_of_the_first_version_is_brought_up_to_date(store, run, tmp_path):
+    work(store, run)
+    store.close()
+    make_first_version(store.path)
+    with Store(tmp_path) as again:
+        assert again.verify().ok
+        assert not any(review.informed for review in again.reviews(run))
+        again.open_overview(run, "bob")
+        assert again.verify().ok
+
+
+def test_a_file_that_was_removed_is_not_written_to(store, run):
+    store.path.rename(store.path.with_name("elsewhere"))
+    with pytest.raises(StoreError, match="moved or replaced"):
+        store.submit(run, "ann", "3", YES)
+
+
+def test_all_errors_are_of_one_kind():
+    for kind in (FieldError, StaleError, RunChangedError, RefusedError, UnknownError, StoreError):
+        assert issubclass(kind, ReviewError)
+
+
+@pytest.fixture(scope="module")
+def audit():
+    log = bf.sepsis.simulate(bf.sepsis.behavior_policy("icml2019"), 120, version="icml2019", seed=4)
+    log = log.hide("glucose", "diabetes")
+    model = bf.fit_mdp(log)
+    return run_audit(log, model, bf.policy_iteration(model), flags=12, draws=1, seed=1)
+
+
+def test_an_audit_written_again_under_review_loses_no_verdict(audit, tmp_path):
+    folder = audit.save(tmp_path / "audit")
+    with Store(folder) as store:
+        run = store.open_run(audit).id
+        store.join(run, "ann")
+        first, second, third = (item.episode for item in store.queue(run, "ann")[:3])
+        store.submit(run, "ann", first, YES)
+        audit.save(folder, overwrite=True)
+        store.submit(run, "ann", second, YES)  # the program that has it open goes on
+        with Store(folder) as other:
+            other.submit(run, "ann", third, YES)
+        assert len(store.reviews(run)) == 3
+    with Store(folder) as again:
+        assert {r.episode for r in again.reviews(run)} == {first, second, third}
+        assert again.verify().ok
+    assert not list(tmp_path.glob(".audit*"))
+
+
+def test_reviews_are_copied_where_a_disk_has_no_links(audit, tmp_path, monkeypatch):
+    folder = audit.save(tmp_path / "audit")
+    with Store(folder) as store:
+        run = store.open_run(audit).id
+    monkeypatch.setattr(os, "link", lambda *_: (_ for _ in ()).throw(OSError("no links")))
+    audit.save(folder, overwrite=True)
+    with Store(folder) as store:
+        assert [one.id for one in store.runs()] == [run]
+
+
+# ----------------------------------------------------------------------------- exports and results
+
+HOSTILE = [
+    '=HYPERLINK("http://evil","x")',
+    "+1",
+    "-1+2",
+    "@SUM(A1)",
+    "\tcmd",
+    "\rcmd",
+    "'=quoted",
+    "''",
+    "'plain",
+    '"; DROP TABLE event; --',
+    "<script>alert(1)</script>",
+    'a,b\r\nc;"d"',
+    "\x00\x1b[31m \u202e 🩺 ä",
+    "{{7*7}} ${x} %s",
+]
+
+
+def test_hostile_text_is_kept_as_it_is_and_no_spreadsheet_computes_it(store, tmp_path):
+    audit = fake_audit(len(HOSTILE), 0)
+    run = store.open_run(audit).id
+    name = store.join(run, "=cmd|' /C calc'!A0")
+    for i, text in enumerate(HOSTILE):
+        store.submit(run, name, str(i), Verdict(2, variable=text, comment=text))
+    assert [r.comment for r in store.reviews(run)] == HOSTILE
+    text = export.reviews_csv(store, audit)
+    for row in csv.reader(io.StringIO(text, newline="")):
+        for cell in row:
+            try:
+                float(cell)
+            except ValueError:
+                assert not cell.startswith(("=", "+", "-", "@", "\t", "\r"))
+    file = tmp_path / "reviews.csv"
+    file.write_text(text, encoding="utf-8", newline="")
+    rows = export.read_reviews_csv(file)
+    assert [row["comment"] for row in rows] == HOSTILE
+    assert {row["reviewer"] for row in rows} == {name}
+    lines = [json.loads(line) for line in export.reviews_jsonl(store, audit).splitlines()]
+    assert [line["comment"] for line in lines] == HOSTILE
+    assert store.verify().ok
+
+
+@given(st.text(max_size=20))
+def test_any_text_comes_back_from_csv(text):
+    cell = export._cell(text)
+    assert export._restored(cell) == text
+    assert not cell.startswith(export.FORMULA)
+
+
+def test_a_row_of_the_export_has_what_was_promised(store, clock):
+    audit = fake_audit(high_died=float("nan"), thin_share=0.86)
+    audit.episodes["low_died"] = -0.125
+    run = store.open_run(audit).id
+    store.join(run, "ann")
+    first = store.submit(run, "ann", "3", UNSEEN, seconds=41.5)
+    clock.now += 60
+    store.withdraw(run, "ann", first.review)
+    store.submit(run, "ann", "3", YES)
+    rows = list(csv.DictReader(io.StringIO(export.reviews_csv(store, audit))))
+    assert list(rows[0]) == [
+        *export.NAMES,
+        *("p_died", "expected_return", "difference", "high_died", "low_died"),
+        *("evidence_min", "thin_share", "butfor_version"),
+    ]
+    assert list(rows[0].values()) == [
+        *(run, "3", "ann", "2", "glucose", "7", "high", "low sugar", "41.5", ""),
+        *("false", "false", "false", "in_review"),
+        *("2027-01-15T08:00:00.000+00:00", "2027-01-15T08:01:00.000+00:00", "died"),
+        *("0.25", "-0.5", "0.5", "", "-0.125", "", "0.86", bf.__version__),
+    ]
+    lines = [json.loads(line) for line in export.reviews_jsonl(store, audit).splitlines()]
+    assert [line["verdict"] for line in lines] == [2, 1]
+    assert lines[0]["high_died"] is None
+    assert [event["action"] for event in lines[0]["history"]] == ["submit", "withdraw", "submit"]
+    assert set(lines[0]) == {*rows[0], "history"}
+
+
+def test_agreement_can_be_recomputed_from_the_export(store, tmp_path):
+    audit = fake_audit(40, 40)
+    run = store.open_run(audit, Settings(needed=3)).id
+    for i, name in enumerate(("ann", "bob", "=eve")):
+        store.join(run, name)
+        for item in store.queue(run, name):
+            number = int(item.episode)
+            store.submit(run, name, item.episode, Verdict(1 if number % 7 != i else 4))
+    store.withdraw(run, "bob", store.item(run, "bob", "5").review)
+    store.open_overview(run, "bob")
+    store.submit(run, "bob", "5", Verdict(2, comment="now I know"))
+    while (item := store.next_item(run, "ann")) is not None and item.repeat:
+        store.submit(run, "ann", item.episode, Verdict(5), repeat=True)
+    file = tmp_path / "reviews.csv"
+    file.write_text(export.reviews_csv(store, audit), encoding="utf-8", newline="")
+    found = export.agreement_of_export(file, resamples=100)
+    assert found == {run: summarize(store, run, resamples=100).agreement}
+    assert found[run].stays == 50
+    assert summarize(store, run, resamples=10).informed == 1
+    with_it = [(r.episode, r.reviewer, r.verdict) for r in store.reviews(run) if not r.withdrawn_at]
+    assert len(with_it) == 152  # three readings of fifty, two repeats
+    assert sum(row["informed"] == "true" for row in export.read_reviews_csv(file)) == 1
+    assert summarize(store, run, resamples=10).self_agreement.total == 2
+
+
+def test_exports_for_reviewers_name_others_only_where_it_is_settled(store, run):
+    audit = fake_audit()
+    for episode in ("3", "4"):
+        store.submit(run, "ann", episode, YES)
+        store.submit(run, "bob", episode, UNSEEN)
+    store.settle(run, "eve", "4", 1, "so")
+
+    def named(rows):
+        return [(row["episode_id"], row["reviewer"]) for row in rows]
+
+    assert named(export.review_rows(store, audit, reader="bob")) == [
+        ("3", "Reviewer 1"),
+        ("3", "bob"),
+        ("4", "ann"),
+        ("4", "bob"),
+    ]
+    everybody = [("3", "ann"), ("3", "bob"), ("4", "ann"), ("4", "bob")]
+    assert named(export.review_rows(store, audit)) == everybody
+    told = export.reviews_jsonl(store, audit, reader="bob").splitlines()
+    history = [event["reviewer"] for event in json.loads(told[0])["history"]]
+    assert history == ["another reviewer", "bob"]
+    history = [event["reviewer"] for event in json.loads(told[2])["history"]]
+    assert history == ["ann", "bob", "eve"]
+
+
+def test_verdicts_about_an_earlier_run_are_exported_without_the_models_numbers(store, run):
+    store.submit(run, "ann", "3", UNSEEN)
+    now = fake_audit(digest="b")
+    store.open_run(now)
+    assert export.review_rows(store, now) == []
+    (row,) = export.review_rows(store, now, run=run)
+    assert (row["run_id"], row["comment"]) == (run, "low sugar")
+    assert row["p_died"] is row["observed"] is row["butfor_version"] is None
+
+
+def test_a_file_that_is_no_export_is_named(tmp_path):
+    file = tmp_path / "other.csv"
+    file.write_text("a,b\n1,2\n")
+    with pytest.raises(ValueError, match="no column episode_id, reviewer, run_id, verdict"):
+        export.agreement_of_export(file)
+    file.write_text("run_id,episode_id,reviewer,verdict\nr,1,ann,good\n")
+    with pytest.raises(ValueError, match="review 1: verdict 'good' is no number"):
+        export.agreement_of_export(file)
+
+
+def test_the_export_of_a_real_audit_has_its_probabilities(audit, tmp_path):
+    with Store(tmp_path) as store:
+        run = store.open_run(audit).id
+        store.join(run, "ann")
+        for item in store.queue(run, "ann"):
+            store.submit(run, "ann", item.episode, YES)
+        rows = {row["episode_id"]: row for row in export.review_rows(store, audit)}
+    assert len(rows) == 15
+    for _, episode in audit.flagged.iterrows():
+        row = rows[str(episode["id"])]
+        assert row["p_died"] == episode["p_died"]
+        assert row["observed"] == episode["observed_outcome"]
+        assert not row["control"]
+    assert sum(row["control"] for row in rows.values()) == 3
+    json.dumps(list(rows.values()))
+
+
+def test_results_compare_flagged_stays_with_controls(store):
+    run = store.open_run(fake_audit(8, 40), Settings(repeat_share=0)).id
+    for name in ("ann", "bob", "eve"):
+        store.join(run, name)
+    flagged = [stay.episode for stay in store.stays(run) if not stay.control]
+    controls = [stay.episode for stay in store.stays(run) if stay.control]
+    empty = summarize(store, run)
+    assert empty.flagged[1].share is empty.median_seconds is None
+    for name, seconds in (("ann", 10), ("bob", 30)):
+        for episode in flagged[:6]:
+            verdict = UNSEEN if episode in flagged[:4] else YES
+            store.submit(run, name, episode, verdict, seconds=seconds)
+        store.submit(run, name, controls[0], Verdict(1), seconds=seconds)
+    store.submit(run, "ann", flagged[6], YES, seconds=20)
+    store.submit(run, "bob", flagged[6], Verdict(2, variable=" lactate "), seconds=20)
+    store.settle(run, "eve", flagged[6], 2, "yes")
+    store.withdraw(run, "eve", store.submit(run, "eve", flagged[7], YES, seconds=99).review)
+    found = summarize(store, run, resamples=10)
+    assert found.stays == {"reviewed": 7, "settled": 1, "waiting": 2}
+    assert (found.flagged[2].count, found.flagged[2].total) == (5, 7)
+    interval = (found.flagged[2].low, found.flagged[2].high)
+    # Wilson for 5 of 7, worked: (5/7 + 1.9208/7 ± 1.96·sqrt(5·2/7³ + 0.9604/49)) / (1 + 3.8415/7)
+    assert interval == pytest.approx((0.3589, 0.9178), abs=5e-5)
+    assert (found.controls[1].count, found.controls[1].total) == (1, 1)
+    assert found.median_seconds == 20
+    assert (found.withdrawn.count, found.withdrawn.total) == (1, 17)
+    assert found.variables == {"glucose": 8, "lactate": 1}
+    assert found.agreement.percent.value == pytest.approx(7 / 8)
+    assert found.agreement.percent.note.startswith("too few: 8 episodes")
