@@ -13,13 +13,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from butfor.checks import check_horizon, check_policy, check_whole
-from butfor.evaluate.support import outcomes_with_support, unsupported_model_mass
+from butfor.checks import check_policy, check_whole
 from butfor.log.episodes import Episodes
-from butfor.mechanisms.protocol import Mechanism
 from butfor.models.mdp import TabularMDP
-from butfor.models.planning import state_values
 from butfor.random import numbered_keys
+from butfor.replay.replay import Replay
 from butfor.types import Floats
 
 Learn = Callable[[Episodes], tuple[TabularMDP, ArrayLike]]  # a log -> its model and the target
@@ -57,54 +55,30 @@ def learn_from(learn: Learn, log: Episodes) -> tuple[TabularMDP, Floats]:
     return model, check_policy(target, model.n_states, model.n_actions, "the target of learn")
 
 
-def cross_fitted(
-    episodes: Episodes,
-    learn: Learn,
-    *,
-    splits: int = 5,
-    seed: int = 0,
-    behavior: ArrayLike | None = None,
-    mechanism: Mechanism | None = None,
-    action_noise: str = "shared",
-    horizon: int | None = None,
-    discount: float = 1.0,
-) -> CrossFitted:
-    """Learn on each half, judge on the other half and its model, swap; average over splits.
+def cross_fitted(replay: Replay, learn: Learn, *, splits: int = 5, seed: int = 0) -> CrossFitted:
+    """Learn on each half, evaluate on the other half and its model, swap; average over splits.
 
     Parameters
     ----------
     learn
-        What made the target of a log: takes Episodes, returns their model and the policy [S, A].
-    behavior : [S, A], optional
-        By default estimated on the half that judges.
-    mechanism, action_noise, horizon, discount
-        See `counterfactual_outcomes`.
+        What made the target from a log: takes Episodes, returns their model and the policy [S, A].
     """
     check_whole(splits, "splits", 1, "a whole number")
-    steps = episodes.horizon if horizon is None else check_horizon(horizon)
+    episodes = replay.episodes
+    if (episodes.id == episodes.id[0]).all():
+        return CrossFitted(*np.full((4, len(episodes)), np.nan))
     sums = np.zeros((4, len(episodes)))
     for key in numbered_keys(seed, splits, "crossfit").tolist():
         halves = split_halves(episodes, key)
         logs = [episodes.select(half) for half in halves]
         learned = [learn_from(learn, log) for log in logs]
         for mine, other in ((0, 1), (1, 0)):
-            log, model, target = logs[mine], learned[mine][0], learned[other][1]
-            values = state_values(model, target, horizon=steps, discount=discount)
-            outcomes, unsupported = outcomes_with_support(
-                log,
-                model,
-                target,
-                behavior=behavior,
-                mechanism=mechanism,
-                action_noise=action_noise,
-                horizon=steps,
-                discount=discount,
-            )
+            half = replay.ask(episodes=logs[mine], model=learned[mine][0], target=learned[other][1])
             sums[:, halves[mine]] += (
-                values[log.first_state],
-                outcomes.expected_return,
-                unsupported_model_mass(log, model, target, horizon=steps),
-                unsupported,
+                half.engine.first_values(),
+                half.outcomes().expected_return,
+                half.engine.unsupported_in_model(),
+                half.support(),
             )
     return CrossFitted(*(sums / splits))
 

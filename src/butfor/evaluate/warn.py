@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from butfor.evaluate.bootstrap import Found
 from butfor.evaluate.crossfit import CrossFitted
-from butfor.evaluate.problem import Problem
-from butfor.evaluate.support import overlap_problems, unsupported_mass, unsupported_model_mass
+from butfor.evaluate.episode_columns import EpisodeColumns
+from butfor.evaluate.wording import signed
 from butfor.models.policies import action_counts
+from butfor.replay.replay import Replay
 from butfor.types import Floats
 
 WEIGHTED = ("IS", "WIS", "PDIS", "PDWIS", "DR", "WDR", "MAGIC")  # use importance weights
@@ -24,6 +27,8 @@ SMALL_MASS = 0.01  # a share of probability below this is not
 FAR = 0.1  # standard deviations of the return by which cross-fitting must differ to be told
 LISTED = 3  # states that a message names
 NOTHING = 0.005  # a share of a return that two digits do not show
+ROUNDING = 1e-9  # relative; smaller gaps are those of floating point
+APART = 3.0  # standard errors by which the mean counterfactual may miss the model's own value
 
 NOBODY = {
     "IS": "so that every weight is 0, and the estimate with them",
@@ -44,7 +49,7 @@ LEFT_OUT = {
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """What words about estimates rest on; its length is the number of episodes."""
+    """What warnings about estimates rest on."""
 
     episodes: int
     spread: float  # standard deviation of the returns
@@ -57,31 +62,49 @@ class Facts:
     lowest: float  # reward of the worst outcome
     highest: float  # reward of the best outcome
 
-    def __len__(self) -> int:
-        return self.episodes
+
+def about(
+    sample: EpisodeColumns,
+    crossed: CrossFitted | None,
+    names: Collection[str],
+    truth: Floats | float | None,
+) -> tuple[
+    Callable[[Mapping[str, Found], Mapping[str, Floats]], dict[str, str]],
+    Callable[[str], tuple[int, float]],
+]:
+    """Return what explains the named estimates over episodes, and what gives their sizes."""
+    if sample.replay.hidden:
+        said = of_consistency(sample)
+        return (
+            lambda found, _: {name: said if name == "CF" else "" for name in found},
+            partial(sizes, facts=None, truth=truth, episodes=len(sample)),
+        )
+    facts = facts_of(sample, crossed, names)
+    return partial(explain, facts, len(sample)), partial(sizes, facts=facts, truth=truth)
 
 
-def facts_of(problem: Problem, crossed: CrossFitted | None, names: Collection[str]) -> Facts:
-    """Return what words about the named estimates of a problem rest on."""
-    rewards = [outcome.reward for outcome in problem.model.outcomes] or [0.0]
+def facts_of(sample: EpisodeColumns, crossed: CrossFitted | None, names: Collection[str]) -> Facts:
+    """Return what warnings about the named estimates rest on."""
+    replay = sample.replay
+    rewards = [outcome.reward for outcome in replay.model.outcomes] or [0.0]
     return Facts(
-        episodes=len(problem),
-        spread=float(problem.returns.std()),
-        censored=int(problem.censored.sum()),
-        followers=problem.followers,
-        effective=problem.effective,
-        missing=overlap_problems(problem),
-        unlogged=overlap_problems(problem, action_counts(problem.episodes)),
-        unsupported=_unsupported(problem, crossed, names),
+        episodes=len(sample),
+        spread=float(sample.returns.std()),
+        censored=int(sample.censored.sum()),
+        followers=sample.followers,
+        effective=sample.effective,
+        missing=_missing(replay, replay.behavior_table),
+        unlogged=_missing(replay, action_counts(replay.log)),
+        unsupported=_unsupported(sample, crossed, names),
         lowest=min(rewards),
         highest=max(rewards),
     )
 
 
 def explain(
-    facts: Facts, found: Mapping[str, Found], resampled: Mapping[str, Floats], rows: int
+    facts: Facts, rows: int, found: Mapping[str, Found], resampled: Mapping[str, Floats]
 ) -> dict[str, str]:
-    """Say what is doubtful about each estimate (value, low, high).
+    """Explain what is doubtful about each estimate (value, low, high).
 
     `rows` are what was resampled: the episodes, or groups of them.
     """
@@ -106,14 +129,44 @@ def explain(
     return explained
 
 
-def sizes(name: str, facts: Facts | Problem, truth: Floats | float | None) -> tuple[int, float]:
+def sizes(
+    name: str, facts: Facts | None, truth: Floats | float | None, episodes: int = 0
+) -> tuple[int, float]:
     """Episodes that count, and the effective sample size (sum w)^2 / sum w^2."""
     if name == "True":
         count = len(truth) if isinstance(truth, np.ndarray) else 0
         return count, float(count) if count else float("nan")
-    if name not in WEIGHTED:
-        return len(facts), float(len(facts))
-    return facts.followers, facts.effective
+    if facts is not None and name in WEIGHTED:
+        return facts.followers, facts.effective
+    count = episodes if facts is None else facts.episodes
+    return count, float(count)
+
+
+def of_consistency(sample: EpisodeColumns) -> str:
+    """Warn if the mean counterfactual is far from what the model alone expects."""
+    z = consistency(sample.replay)
+    if not abs(z) > APART:
+        return ""
+    return (
+        f"The mean counterfactual is {signed(z)} standard errors from what the model alone "
+        "expects; the model or the behavior does not fit the log."
+    )
+
+
+def consistency(replay: Replay) -> float:
+    """Standard errors between the mean counterfactual and what the model alone expects.
+
+    If model and behavior are right, the counterfactuals of many episodes average to what the model
+    expects of the target from the same starts. Necessary, not sufficient: a wrong model that was
+    fitted to its own log agrees with itself.
+    """
+    expected = replay.engine.first_values()
+    gap = replay.outcomes().expected_return - expected
+    if len(gap) < 2:
+        return float("nan")
+    if np.abs(gap).max() <= ROUNDING * max(1.0, float(np.abs(expected).max())):
+        return 0.0
+    return float(gap.mean() / (gap.std(ddof=1) / len(gap) ** 0.5))
 
 
 def of_one(rows: int, episodes: int) -> str:
@@ -222,32 +275,29 @@ def of_luck(crossed: Found, plain: Found, spread: float, rule: float) -> str:
     )
 
 
+def _missing(replay: Replay, taken: NDArray[Any]) -> NDArray[np.int64]:
+    """Visited states in which the target may take an action that was never taken there.
+
+    `taken` [S, A] is how often, or with which probability, each action was taken.
+    """
+    visited = np.zeros(len(taken), dtype=bool)
+    visited[replay.log.state] = True
+    return np.flatnonzero(visited & ((replay.target_table > 0) & (taken == 0)).any(axis=1))
+
+
 def _unsupported(
-    problem: Problem, crossed: CrossFitted | None, names: Collection[str]
+    sample: EpisodeColumns, crossed: CrossFitted | None, names: Collection[str]
 ) -> dict[str, float]:
     """Mean probability of ever using a pair never seen, of each estimate by MB or CF."""
-    mass: dict[str, Floats] = {}
+    mass: dict[str, float] = {}
     if crossed is not None:
-        mass["MB (cross-fitted)"] = crossed.unsupported_model_based
-        mass["CF (cross-fitted)"] = crossed.unsupported_counterfactual
-    by_model, by_path = (
-        [name for name in names if name.startswith(kind) and name not in mass]
-        for kind in ("MB", "CF")
-    )
-    if by_model:
-        unseen = unsupported_model_mass(
-            problem.episodes, problem.model, problem.target, horizon=problem.horizon
-        )
-        mass.update(dict.fromkeys(by_model, unseen))
-    if by_path:
-        unseen = unsupported_mass(
-            problem.episodes,
-            problem.model,
-            problem.target,
-            behavior=problem.behavior,
-            mechanism=problem.mechanism,
-            action_noise=problem.action_noise,
-            horizon=problem.horizon,
-        )
-        mass.update(dict.fromkeys(by_path, unseen))
-    return {name: float(values.mean()) for name, values in mass.items()}
+        mass["MB (cross-fitted)"] = float(crossed.unsupported_model_based.mean())
+        mass["CF (cross-fitted)"] = float(crossed.unsupported_counterfactual.mean())
+    for kind, compute in (
+        ("MB", sample.replay.engine.unsupported_in_model),
+        ("CF", sample.replay.support),
+    ):
+        mine = [name for name in names if name.startswith(kind) and name not in mass]
+        if mine:
+            mass.update(dict.fromkeys(mine, float(compute().mean())))
+    return mass

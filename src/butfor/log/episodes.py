@@ -212,6 +212,11 @@ class Episodes:
         return count_levels(self.action_variables)
 
     @property
+    def outcome_names(self) -> list[str]:
+        """Names of the outcomes, that of none last."""
+        return [*(outcome.name for outcome in self.outcomes), self.none_name]
+
+    @property
     def lengths(self) -> Offsets:
         """Steps of each episode, [n]."""
         return np.diff(self.offsets)

@@ -8,14 +8,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor import kernels
-from butfor.checks import check_discount, check_whole
 from butfor.log.episodes import Episodes
 from butfor.log.variables import describe_action
-from butfor.mechanisms.protocol import Mechanism
-from butfor.models.mdp import TabularMDP, check_mdp
-from butfor.replay.task import prepare_task
-from butfor.types import Floats, Progress
+from butfor.types import Floats
 
 RARE = 0.005  # changes less probable than this are not listed
 
@@ -105,64 +100,3 @@ class Changes:
         )
         order = np.lexsort([-table["probability"].to_numpy(), log.time[row], budget, episode])
         return table.iloc[order].reset_index(drop=True)
-
-
-def fewest_changes(
-    episodes: Episodes,
-    model: TabularMDP,
-    *,
-    changes: int = 3,
-    mechanism: Mechanism | None = None,
-    discount: float = 1.0,
-    threads: int | None = None,
-    progress: Progress | None = None,
-) -> Changes:
-    """Find which k actions, changed, would most have raised each patient's expected return.
-
-    For k = 0, 1, …, `changes`: exact, by dynamic programming over time, state and changes left,
-    V_t(s, c) = max(keep: E[r + V_{t+1}(x, c)], change: max_a E[r + V_{t+1}(x, c - 1)]), where the
-    next state x is distributed as its counterfactual given the observed transition. An action that
-    is not changed is the observed one, whatever the state; the horizon is the observed length.
-
-    Parameters
-    ----------
-    changes : int
-        The most changes to look at.
-    mechanism, discount, threads, progress
-        See `counterfactual_outcomes`.
-
-    Notes
-    -----
-    Causal under the assumptions of `counterfactual_outcomes`. It looks for the best of many
-    actions in a learned model, and so finds the model's luck as well as the patient's: a gain that
-    rests on few similar cases is a reason to read the chart, not to blame. Pairs of state and
-    action that were never seen follow the model's rule for them.
-    """
-    check_whole(changes, "changes", 0, "a whole number")
-    check_mdp(model)
-    if model.terminal != "visits":
-        raise ValueError(
-            f"the model has {model.terminal!r} ends, which come a step after the observed end, and "
-            "no change is looked at past it; fit it with terminal='visits'"
-        )
-    everything = np.full((model.n_states, model.n_actions), 1 / model.n_actions)
-    task = prepare_task(episodes, model, everything, mechanism=mechanism, action_noise="fresh")
-    log = task.episodes
-    value = np.zeros((len(log), changes + 1))
-    probability = np.zeros((len(log), changes + 1, len(model.outcomes) + 1))
-    changed = np.zeros((len(log.state), changes + 1, model.n_actions))
-    task.run(
-        lambda first, last, work: kernels.fewest_changes(
-            first,
-            last,
-            task.problem,
-            work,
-            check_discount(discount),
-            value,
-            probability,
-            changed,
-        ),
-        threads=threads,
-        progress=progress,
-    )
-    return Changes(episodes=log, value=value, probability=probability, changed=changed)

@@ -13,9 +13,9 @@ from butfor.checks import check_whole
 from butfor.log.episodes import Episodes
 from butfor.mechanisms.protocol import Mechanism
 from butfor.models.mdp import TabularMDP, check_mdp
-from butfor.models.policies import estimate_behavior
-from butfor.replay.outcomes import Counterfactuals, counterfactual_outcomes, rank_flags
-from butfor.replay.steps import Steps, walk_through
+from butfor.replay.outcomes import Counterfactuals, rank_flags
+from butfor.replay.replay import Replay
+from butfor.replay.steps import Steps
 from butfor.types import Integers, Progress
 
 BLOCK = 2048  # rows that are compared with all others at a time
@@ -158,35 +158,21 @@ def compare_labels(
     chance is the same in both worlds: that of reaching exactly this state, or that of the label.
     """
     check_whole(flags, "flags", 0, "a whole number")
-    check_mdp(model)
-    if behavior is None:
-        behavior = estimate_behavior(episodes, terminal=model.terminal)
+    replay = Replay(
+        episodes,
+        check_mdp(model),
+        target,
+        behavior=behavior,
+        mechanism=mechanism,
+        action_noise=action_noise,
+        horizon=horizon,
+        discount=discount,
+    )
     found = []
     for labelled in (model.with_labels(None), model.with_labels(labels)):
-        outcomes = counterfactual_outcomes(
-            episodes,
-            labelled,
-            target,
-            behavior=behavior,
-            mechanism=mechanism,
-            action_noise=action_noise,
-            horizon=horizon,
-            discount=discount,
-            threads=threads,
-            progress=progress,
-        )
-        steps = walk_through(
-            episodes,
-            labelled,
-            target,
-            behavior=behavior,
-            mechanism=mechanism,
-            action_noise=action_noise,
-            horizon=horizon,
-            threads=threads,
-            progress=progress,
-        )
-        found.append(Noise(labelled.labels, outcomes, steps, share_of_disjoint_rows(labelled)))
+        again = replay.ask(model=labelled).compute(threads=threads, progress=progress)
+        share = share_of_disjoint_rows(labelled)
+        found.append(Noise(labelled.labels, again.outcomes(), again.steps(), share))
     flagged = [rank_flags(noise.counterfactuals, flags) > 0 for noise in found]
     return LabelComparison(states=found[0], labels=found[1], flagged=flagged[0] | flagged[1])
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from butfor.evaluate.diagnostics.lights import Row, at_least, at_most
-from butfor.evaluate.hidden import consistency
+from butfor.evaluate.warn import consistency
 from butfor.evaluate.wording import percent
 from butfor.hidden.latent import LatentPosterior
-from butfor.replay.outcomes import Counterfactuals
+from butfor.replay.replay import Replay
 from butfor.replay.steps import Steps
-from butfor.types import Floats
 
 CONSISTENT = (2.0, 3.0)  # at most: chance alone goes beyond once in 22, once in 370 logs
 # At most, in bits: one is a toss-up between two hidden states, two between four.
@@ -20,9 +19,10 @@ UNKNOWN = (1.0, 2.0)
 SHARED = (0.50, 0.20)
 
 
-def check_consistency(result: Counterfactuals, expected: Floats) -> Row:
-    """Judge whether counterfactuals average to what the model alone expects."""
-    z = consistency(result, expected)
+def check_consistency(replay: Replay) -> Row:
+    """Check whether counterfactuals average to what the model alone expects."""
+    z = consistency(replay)
+    result, expected = replay.outcomes(), replay.engine.first_values()
     sentence = (
         f"Replayed episodes average to {result.expected_return.mean():+.3f}, the model alone "
         f"expects {expected.mean():+.3f} of the policy: {abs(z):.1f} standard errors apart. More "

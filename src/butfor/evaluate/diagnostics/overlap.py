@@ -64,14 +64,8 @@ def overlap_table(
     )
 
 
-def check_overlap(episodes: Episodes, target: ArrayLike) -> Row:
-    """Judge the share of the target's choices in logged states that have a precedent there."""
-    policy = check_policy(target, episodes.n_states, episodes.n_actions, "target")
-    return overlap_row(action_counts(episodes), policy)
-
-
 def overlap_row(counts: NDArray[np.int64], policy: Floats) -> Row:
-    """Return the row of `check_overlap` from logged decisions by state and action, [S, A]."""
+    """Check the share of the target's choices that have a precedent, from decisions [S, A]."""
     visits = counts.sum(axis=1)
     met = visits > 0
     visits, precedent = visits[met], _shares(counts, policy)[1][met]

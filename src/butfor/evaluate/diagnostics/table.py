@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
@@ -12,27 +10,17 @@ from butfor.evaluate.crossfit import Learn
 from butfor.evaluate.diagnostics.calibration import check_calibration
 from butfor.evaluate.diagnostics.hidden import check_consistency, check_entropy, check_shared_rows
 from butfor.evaluate.diagnostics.lights import Row, at_least, at_most, worst_light
-from butfor.evaluate.diagnostics.overlap import check_overlap
-from butfor.evaluate.hidden import refuse_given
-from butfor.evaluate.problem import Problem, make_problem
-from butfor.evaluate.support import unsupported_mass
-from butfor.evaluate.warn import FEW, sizes
+from butfor.evaluate.diagnostics.overlap import overlap_row
+from butfor.evaluate.episode_columns import EpisodeColumns
+from butfor.evaluate.warn import FEW
 from butfor.evaluate.wording import percent
-from butfor.hidden.chain import first_values
-from butfor.hidden.latent import LatentPosterior, latent_posterior
-from butfor.hidden.model import TabularPOMDP
-from butfor.hidden.policies import (
-    FiniteController,
-    LatentPolicy,
-    Policy,
-    as_array,
-)
-from butfor.hidden.task import prepare_hidden_task
+from butfor.hidden.policies import Policy
 from butfor.log.episodes import Episodes
+from butfor.mechanisms.protocol import Mechanism
 from butfor.models.mdp import TabularMDP, total_by
 from butfor.models.policies import action_counts
-from butfor.replay.outcomes import Counterfactuals, counterfactual_outcomes
-from butfor.replay.steps import Steps, walk_through
+from butfor.replay.engine import Model
+from butfor.replay.replay import Replay, as_replay, refuse_hidden
 from butfor.types import Floats
 
 COLUMNS = ["check", "value", "light", "sentence"]
@@ -52,25 +40,27 @@ ABOUT = (0.50, 0.20)  # at least: half of the steps, one in five
 
 
 def diagnose(
-    episodes: Episodes,
-    model: TabularMDP | TabularPOMDP,
-    target: Policy,
+    episodes: Episodes | Replay,
+    model: Model | None = None,
+    target: Policy | None = None,
     *,
     behavior: Policy | None = None,
     behavior_probability: ArrayLike | None = None,
+    mechanism: Mechanism | None = None,
+    action_noise: str = "shared",
     horizon: int | None = None,
     discount: float = 1.0,
     learn: Learn | None = None,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Check whether log and model can carry a conclusion about the target: a row a check.
+    """Check whether log and model can support a conclusion about the target: one row per check.
 
     Parameters
     ----------
-    behavior, horizon, discount
-        See `counterfactual_outcomes`.
-    behavior_probability : [N], optional
-        With which each logged action was taken, where the log tells: enters importance weights.
+    episodes, model, target
+        The question: a `Replay` alone, or a log, its model and the target.
+    behavior, behavior_probability, mechanism, action_noise, horizon, discount
+        See `Replay`.
     learn, seed
         See `calibration_table`.
 
@@ -104,93 +94,87 @@ def diagnose(
     Green lights are necessary, not sufficient: no check sees a cause of both treatment and course
     that the log does not hold.
     """
-    if isinstance(model, TabularPOMDP):
-        refuse_given(behavior_probability=behavior_probability, learn=learn)
-        task = prepare_hidden_task(episodes, model, target, behavior=behavior, horizon=horizon)
-        options: dict[str, Any] = {"behavior": behavior, "horizon": horizon}
-        return diagnose_hidden(
-            counterfactual_outcomes(episodes, model, target, discount=discount, **options),
-            first_values(task, discount),
-            latent_posterior(task.episodes, model, behavior=behavior),
-            walk_through(episodes, model, target, **options),
-            target,
-        )
-    problem = make_problem(
+    replay = as_replay(
         episodes,
         model,
-        as_array(target),
-        behavior=None if behavior is None else as_array(behavior),
+        target,
+        behavior=behavior,
         behavior_probability=behavior_probability,
+        mechanism=mechanism,
+        action_noise=action_noise,
         horizon=horizon,
         discount=discount,
-        seed=seed,
     )
-    followers, effective = sizes("WIS", problem, None)
-    rows = [
-        check_overlap(episodes, problem.target),
-        effective_row(len(problem), effective),
-        left_row(len(problem), followers),
-        _check_rare(problem),
-        _check_unsupported(problem),
-        check_calibration(episodes, model, problem.horizon, learn, seed),
-        _check_influence(problem),
-    ]
+    refuse_hidden(replay, learn=learn)
+    rows = _check_hidden(replay) if replay.hidden else _check_observed(replay, learn, seed)
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def diagnose_hidden(
-    result: Counterfactuals,
-    expected: Floats,
-    posterior: LatentPosterior,
-    walked: Steps,
-    target: Policy,
-) -> pd.DataFrame:
-    """Return the checks of `diagnose` where the state is hidden, from what is known already.
+def _check_observed(replay: Replay, learn: Learn | None, seed: int) -> list[Row]:
+    replay.compute()
+    sample, walked = EpisodeColumns(replay, seed), replay.steps()
+    return observed_rows(
+        replay.mdp,
+        replay.target_table,
+        episodes=len(replay),
+        horizon=replay.horizon,
+        counts=replay.counts,
+        cut_counts=action_counts(replay.log),
+        first=np.bincount(replay.log.first_state, minlength=replay.mdp.n_states),
+        effective=sample.effective,
+        followers=sample.followers,
+        unsupported=float(replay.support().mean()),
+        calibration=check_calibration(replay.episodes, replay.mdp, replay.horizon, learn, seed),
+        about=float(np.median(walked.share_about)),
+        after=float(np.median(walked.share_after)),
+    )
 
-    `expected` [n] is what the model alone gives from what was seen first in each episode.
-    """
+
+def _check_hidden(replay: Replay) -> list[Row]:
+    walked = replay.compute().steps()
+    about, after = float(np.median(walked.share_about)), float(np.median(walked.share_after))
     rows = [
-        check_consistency(result, expected),
-        check_entropy(posterior),
+        check_consistency(replay),
+        check_entropy(replay.posterior()),
         check_shared_rows(walked),
-        _influence_of(walked),
+        influence_row(about, after),
     ]
-    if not isinstance(target, FiniteController | LatentPolicy):
-        rows.insert(0, check_overlap(result.episodes, as_array(target)))
-    return pd.DataFrame(rows, columns=COLUMNS)
+    if isinstance(replay.target, np.ndarray):
+        rows.insert(0, overlap_row(action_counts(replay.log), replay.target_table))
+    return rows
 
 
-def _check_rare(problem: Problem) -> Row:
-    first = np.bincount(problem.episodes.first_state, minlength=problem.model.n_states)
-    counts = action_counts(problem.episodes)
-    return rare_row(problem.model, problem.target, first, problem.horizon, counts)
+def observed_rows(
+    model: TabularMDP,
+    target: Floats,
+    *,
+    episodes: int,
+    horizon: int,
+    counts: NDArray[np.int64],
+    cut_counts: NDArray[np.int64],
+    first: NDArray[np.int64],
+    effective: float,
+    followers: int,
+    unsupported: float,
+    calibration: Row,
+    about: float,
+    after: float,
+) -> list[Row]:
+    """Return the rows of `diagnose` where the state is observed, from numbers that add up.
 
-
-def _check_unsupported(problem: Problem) -> Row:
-    mass = unsupported_mass(
-        problem.episodes,
-        problem.model,
-        problem.target,
-        behavior=problem.behavior,
-        horizon=problem.horizon,
-    )
-    return unsupported_row(float(mass.mean()))
-
-
-def _check_influence(problem: Problem) -> Row:
-    found = walk_through(
-        problem.episodes,
-        problem.model,
-        problem.target,
-        behavior=problem.behavior,
-        mechanism=problem.mechanism,
-        horizon=problem.horizon,
-    )
-    return _influence_of(found)
-
-
-def _influence_of(found: Steps) -> Row:
-    return influence_row(float(np.median(found.share_about)), float(np.median(found.share_after)))
+    `counts` [S, A] are the logged decisions, `cut_counts` those up to the horizon, `first` [S] the
+    episodes by first state; `about` and `after` are medians over episodes of the share of steps
+    about the episode, and of what comes after.
+    """
+    return [
+        overlap_row(counts, target),
+        effective_row(episodes, effective),
+        left_row(episodes, followers),
+        rare_row(model, target, first, horizon, cut_counts),
+        unsupported_row(unsupported),
+        calibration,
+        influence_row(about, after),
+    ]
 
 
 # the rows that follow from numbers

@@ -6,9 +6,9 @@ transitions come about by the mechanism.
 
 from __future__ import annotations
 
+from butfor.evaluate.episode_columns import EpisodeColumns
 from butfor.evaluate.estimators.columns import Columns
 from butfor.evaluate.estimators.importance import average
-from butfor.evaluate.problem import Problem
 from butfor.types import Floats
 
 
@@ -17,10 +17,10 @@ def counterfactual(columns: Columns, weights: Floats) -> Floats:
     return average(columns.counterfactual, weights, columns.episodes)
 
 
-def counterfactual_draws(problem: Problem, weights: Floats) -> Floats:
+def counterfactual_draws(sample: EpisodeColumns, weights: Floats) -> Floats:
     """CF from draws: mean over the episodes of the mean return of their drawn trajectories, [B]."""
-    if problem.draws is None:
+    if sample.draws is None:
         raise ValueError(
             "no draws to average: make them with sample_counterfactuals and give draws=..."
         )
-    return average(problem.draws.returns(problem.discount).mean(axis=1), weights)
+    return average(sample.draws.returns(sample.replay.discount).mean(axis=1), weights)

@@ -8,9 +8,9 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import NDArray
 
+from butfor.evaluate.episode_columns import EpisodeColumns
 from butfor.evaluate.estimators.columns import Columns
 from butfor.evaluate.estimators.importance import average, divide
-from butfor.evaluate.problem import Problem
 from butfor.models.simulate import walk_model
 from butfor.random import episode_keys
 from butfor.types import Floats
@@ -23,23 +23,23 @@ def model_based(columns: Columns, weights: Floats) -> Floats:
     return average(columns.value, weights, columns.episodes)
 
 
-def model_sampled(problem: Problem, weights: Floats) -> Floats:
+def model_sampled(sample: EpisodeColumns, weights: Floats) -> Floats:
     """MB by draws: mean return of one trajectory in the model from each first state, [B]."""
-    log = problem.episodes
-    keys = episode_keys(problem.seed, log.id, "model")
-    walk = walk_model(problem.model, problem.target, log.first_state, keys, problem.horizon)
-    return average(walk.reward @ problem.powers, weights)
+    replay, log = sample.replay, sample.replay.log
+    keys = episode_keys(sample.seed, log.id, "model")
+    walk = walk_model(replay.mdp, replay.target_table, log.first_state, keys, replay.horizon)
+    return average(walk.reward @ sample.powers, weights)
 
 
-def fitted_q(problem: Problem, weights: Floats) -> Floats:
+def fitted_q(sample: EpisodeColumns, weights: Floats) -> Floats:
     """FQE, tabular: mean over the first states of sum_a pi(a|s) Q_H(s, a), [B].
 
     Q_h(s, a) is the weighted mean over the logged steps (s, a, r, s') of
     r + discount sum_a' pi(a'|s') Q_{h-1}(s', a'), with nothing to follow an outcome; 0 for pairs
     never logged.
     """
-    log = problem.episodes
-    used = problem.target[log.state, log.action] > 0  # no other pair has a say
+    log, target = sample.replay.log, sample.replay.target_table
+    used = target[log.state, log.action] > 0  # no other pair has a say
     if not used.any():
         return np.zeros(len(weights))
     states, n = log.n_states + 1, len(log)  # with a last one, of value 0, after outcomes
@@ -55,7 +55,7 @@ def fitted_q(problem: Problem, weights: Floats) -> Floats:
     earned = _sum_table(log.reward[used], episode, pair_of, (n, len(pair)))
     starts = _sum_table(np.ones(n), np.arange(n), log.first_state, (n, states))
     chosen = _sum_table(
-        problem.target.ravel()[pair],
+        target.ravel()[pair],
         np.arange(len(pair)),
         pair // log.n_actions,
         (len(pair), states),
@@ -67,9 +67,9 @@ def fitted_q(problem: Problem, weights: Floats) -> Floats:
         count = block @ how_often
         total = np.add.reduceat(count, first_step, axis=1)
         gained = divide(block @ earned, total, otherwise=0.0)
-        share = problem.discount * divide(count, total[:, owner], otherwise=0.0)
+        share = sample.replay.discount * divide(count, total[:, owner], otherwise=0.0)
         value = np.zeros((len(block), states))
-        for _ in range(problem.horizon):
+        for _ in range(sample.replay.horizon):
             later = np.add.reduceat(share * value[:, following], first_step, axis=1)
             value = (gained + later) @ chosen
         values[start : start + size] = (value * (block @ starts)).sum(axis=1)

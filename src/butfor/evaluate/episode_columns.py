@@ -1,0 +1,192 @@
+"""EpisodeColumns: what estimators sum, one row per episode, computed from a question."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor.evaluate.estimators.columns import Columns
+from butfor.replay.draws import Draws
+from butfor.replay.replay import Replay
+from butfor.types import Floats
+
+
+@dataclass(frozen=True, eq=False)
+class EpisodeColumns:
+    """What estimators sum over the n episodes of a question.
+
+    Padded arrays have one row per episode and one column per step, up to the horizon H.
+    """
+
+    replay: Replay
+    seed: int = 0  # of what is drawn inside an estimator
+    draws: Draws | None = None  # for the estimator that averages them
+
+    def __post_init__(self) -> None:
+        if self.draws is None:
+            return
+        log, given = self.replay.log, self.draws.episodes
+        if len(given) != len(log) or (given.id != log.id).any():
+            raise ValueError(
+                f"the draws are of {len(given)} other episodes than the {len(log)} given; draw "
+                "them for these episodes"
+            )
+        if self.draws.action.shape[2] != self.replay.horizon:
+            raise ValueError(
+                f"the draws have {self.draws.action.shape[2]} steps, the horizon is "
+                f"{self.replay.horizon}; draw them with sample_counterfactuals(horizon=...)"
+            )
+
+    def __len__(self) -> int:
+        return len(self.replay)
+
+    @cached_property
+    def powers(self) -> Floats:
+        """Discount to the power of each step, [H]."""
+        return np.asarray(self.replay.discount ** np.arange(self.replay.horizon))
+
+    @cached_property
+    def returns(self) -> Floats:
+        """Discounted sum of the rewards of each episode, [n]."""
+        return self.replay.observed_return
+
+    @cached_property
+    def reward(self) -> Floats:
+        """Reward of each step, 0 past the end, [n, H]."""
+        return self._padded(self.replay.log.reward, 0.0)
+
+    @cached_property
+    def probability(self) -> Floats:
+        """Probability with which the behavior took each logged action, [N]."""
+        replay, log = self.replay, self.replay.log
+        if replay.probability is not None:
+            return replay.probability[replay.episodes.time < replay.horizon]
+        probability = replay.behavior_table[log.state, log.action]
+        if not probability.all():
+            row = int((probability == 0).argmax())
+            raise ValueError(
+                f"{log.place(row)} takes action {log.action[row]} in state {log.state[row]}, which "
+                "the behavior policy gives probability 0; leave behavior out to estimate it from "
+                "the log"
+            )
+        return probability
+
+    @cached_property
+    def ratio(self) -> Floats:
+        """Importance weight w_t = prod_{u <= t} pi(a_u|s_u) / pi_b(a_u|s_u), [n, H].
+
+        It is carried forward past the end.
+        """
+        log = self.replay.log
+        step = self.replay.target_table[log.state, log.action] / self.probability
+        return np.asarray(np.cumprod(self._padded(step, 1.0), axis=1))
+
+    @cached_property
+    def ratio_before(self) -> Floats:
+        """The weight one step earlier, w_{t - 1}, with w_{-1} = 1, [n, H]."""
+        return np.hstack([np.ones((len(self), 1)), self.ratio[:, :-1]])
+
+    @cached_property
+    def value(self) -> Floats:
+        """V_{H - t}(s_t) at the logged states, 0 past the end, [n, H].
+
+        A censored episode has one more: the model's value of its last state.
+        """
+        log, values, horizon = self.replay.log, self._values, self.replay.horizon
+        table = self._padded(values[horizon - log.time, log.state], 0.0)
+        length, final = log.lengths[self.censored], log.next_state[log.offsets[1:] - 1]
+        table[self.censored, length] = values[horizon - length, final[self.censored]]
+        return table
+
+    @cached_property
+    def censored(self) -> NDArray[np.bool_]:
+        """Episodes that stop before the horizon without an outcome, [n]."""
+        log = self.replay.log
+        return (log.outcome < 0) & (log.lengths < self.replay.horizon)
+
+    @cached_property
+    def action_value(self) -> Floats:
+        """Q_{H - t}(s_t, a_t) of the logged pairs, 0 past the end, [n, H].
+
+        Q_h(s, a) = sum_j P(j|s, a) (r + discount V_{h - 1}(j)), nothing following an outcome.
+        """
+        model, log, horizon = self.replay.mdp, self.replay.log, self.replay.horizon
+        row = log.state.astype(np.int64) * model.n_actions + log.action
+        left = horizon - log.time
+        logged = np.zeros(len(row))
+        for steps in range(1, horizon + 1):
+            mine = left == steps
+            later = np.append(self._values[steps - 1], np.zeros(len(model.outcomes)))
+            following = model.reward + self.replay.discount * later[model.next_state]
+            expected = model.probability * following
+            logged[mine] = np.add.reduceat(expected, model.start[:-1])[row[mine]]
+        return self._padded(logged, 0.0)
+
+    @cached_property
+    def logged(self) -> Columns:
+        """The columns that are quick to compute: all but the counterfactuals, which are nan."""
+        single = {
+            "episodes": np.ones(len(self)),
+            "returns": self.returns,
+            "value": self.replay.engine.first_values(),
+            "counterfactual": np.full(len(self), np.nan),
+        }
+        if self.replay.hidden:  # no weights: actions may depend on what the log does not record
+            nothing = np.empty((len(self), 0))
+            return Columns(
+                **single,
+                weighted_return=np.full(len(self), np.nan),
+                ratio=nothing,
+                earned=nothing,
+                base=nothing,
+                surprise=nothing,
+                powers=np.empty(0),
+                seed=self.seed,
+            )
+        return Columns(
+            **single,
+            weighted_return=self.ratio[:, -1] * self.returns,
+            ratio=self.ratio,
+            earned=self.ratio * self.reward,
+            base=self.ratio_before * self.value,
+            surprise=self.ratio * (self.reward - self.action_value),
+            powers=self.powers,
+            seed=self.seed,
+        )
+
+    @cached_property
+    def columns(self) -> Columns:
+        """What estimators sum, one row per episode."""
+        return replace(self.logged, counterfactual=self.replay.outcomes().expected_return)
+
+    @cached_property
+    def followers(self) -> int:
+        """Episodes that the target might have produced, to their end."""
+        return int((self.ratio[:, -1] > 0).sum())
+
+    @cached_property
+    def effective(self) -> float:
+        """Effective sample size of the weights at the end, (sum w)^2 / sum w^2."""
+        if self.followers == 0:
+            return 0.0
+        scaled = self.ratio[:, -1] / self.ratio[:, -1].max()
+        return float(scaled.sum() ** 2 / (scaled**2).sum())
+
+    @cached_property
+    def _values(self) -> Floats:
+        """Model value V_h(s) of the target with h steps left, [H + 1, S]."""
+        return self.replay.engine.state_values()
+
+    @cached_property
+    def _places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Episode and step of each row of the log."""
+        log = self.replay.log
+        return np.repeat(np.arange(len(self)), log.lengths), log.time
+
+    def _padded(self, rows: Floats, beyond: float) -> Floats:
+        table = np.full((len(self), self.replay.horizon), beyond)
+        table[self._places] = rows
+        return table

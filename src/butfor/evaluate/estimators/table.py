@@ -1,0 +1,80 @@
+"""Every estimator by its name, and what each of them needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from butfor.checks import check_choice
+from butfor.evaluate.episode_columns import EpisodeColumns
+from butfor.evaluate.estimators.columns import Columns
+from butfor.evaluate.estimators.counterfactual import counterfactual, counterfactual_draws
+from butfor.evaluate.estimators.doubly_robust import doubly_robust, magic, weighted_doubly_robust
+from butfor.evaluate.estimators.importance import (
+    importance_sampling,
+    observed,
+    per_decision,
+    per_decision_weighted,
+    weighted,
+)
+from butfor.evaluate.estimators.model_based import fitted_q, model_based, model_sampled
+from butfor.types import Floats
+
+Estimator = Callable[[EpisodeColumns, Floats], Floats]  # (sample, weights [B, n]) -> values [B]
+
+
+@dataclass(frozen=True)
+class OnColumns:
+    """An estimator that looks at columns only: of episodes, or of groups of them."""
+
+    function: Callable[[Columns, Floats], Floats]  # (columns, weights [B, n]) -> values [B]
+    counterfactuals: bool = False  # whether it looks at these, too
+
+    def __call__(self, sample: EpisodeColumns, weights: Floats) -> Floats:
+        """Evaluate it under each row of weights [B, n], [B]."""
+        return self.function(sample.columns if self.counterfactuals else sample.logged, weights)
+
+
+ESTIMATORS: dict[str, Estimator] = {
+    "Observed": OnColumns(observed),
+    "IS": OnColumns(importance_sampling),
+    "WIS": OnColumns(weighted),
+    "PDIS": OnColumns(per_decision),
+    "PDWIS": OnColumns(per_decision_weighted),
+    "DR": OnColumns(doubly_robust),
+    "WDR": OnColumns(weighted_doubly_robust),
+    "MAGIC": OnColumns(magic),
+    "FQE": fitted_q,
+    "MB": OnColumns(model_based),
+    "MB (sampled)": model_sampled,
+    "CF": OnColumns(counterfactual, counterfactuals=True),
+    "CF (draws)": counterfactual_draws,
+}
+CROSS_FITTED = ("MB (cross-fitted)", "CF (cross-fitted)")
+NEEDS = {"CF (draws)": "draws", **dict.fromkeys(CROSS_FITTED, "learn"), "True": "truth"}
+NAMES = (*ESTIMATORS, *CROSS_FITTED, "True")
+DEFAULT = tuple(name for name in ESTIMATORS if name not in ("MB (sampled)", "CF (draws)"))
+HIDDEN = ("Observed", "MB", "CF", "True")  # importance weights mean nothing with a hidden state
+
+
+def check_names(
+    estimators: Sequence[str] | None, given: Mapping[str, object | None], *, hidden: bool
+) -> tuple[str, ...]:
+    """Return the estimators asked for, by default all that what was `given` makes possible."""
+    known = HIDDEN if hidden else NAMES
+    if estimators is None:
+        possible = (name for name, need in NEEDS.items() if given[need] is not None)
+        return tuple(name for name in (*DEFAULT, *possible) if name in known)
+    names = (estimators,) if isinstance(estimators, str) else tuple(estimators)
+    if not names:
+        raise ValueError(f"no estimator named; give some of {', '.join(map(repr, known))}")
+    for name in names:
+        check_choice(name, "estimator", NAMES)
+        if name not in known:
+            raise ValueError(
+                f"estimator {name!r} is not for a model with a hidden state; give some of "
+                f"{', '.join(HIDDEN)}"
+            )
+        if name in NEEDS and given[NEEDS[name]] is None:
+            raise ValueError(f"estimator {name!r} needs {NEEDS[name]}=...; see estimate_values")
+    return tuple(dict.fromkeys(names))

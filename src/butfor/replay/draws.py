@@ -1,0 +1,48 @@
+"""Counterfactual trajectories that were drawn, to look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from butfor.log.episodes import Episodes
+from butfor.types import Floats, Integers
+
+
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """Counterfactual trajectories of n episodes, `draws` of each, over at most `horizon` steps.
+
+    States S + o are outcomes; -1 stands for what lies beyond an end. Where the state is hidden
+    they are what is seen of it.
+    """
+
+    episodes: Episodes
+    state: Integers  # [n, draws, horizon + 1]
+    action: Integers  # [n, draws, horizon]
+    reward: Floats  # [n, draws, horizon]
+    latent: Integers | None = None  # [n, draws, horizon + 1] the hidden state, if there is one
+
+    @property
+    def outcome(self) -> Integers:
+        """Outcome of each draw, -1 for none, [n, draws]."""
+        last = self.state.max(axis=2)
+        return np.where(last >= self.episodes.n_states, last - self.episodes.n_states, -1)
+
+    def returns(self, discount: float = 1.0) -> Floats:
+        """Discounted sum of rewards of each draw, [n, draws]."""
+        return np.asarray(self.reward @ discount ** np.arange(self.reward.shape[2]))
+
+
+def draws_needed(precision: float, confidence: float = 0.95) -> int:
+    """Draws that estimate any probability to within `precision`, with this confidence.
+
+    Hoeffding: 2 exp(-2 n precision^2) <= 1 - confidence. The paper's footnote asks for it; the
+    exact answer needs none.
+    """
+    if not 0 < precision < 1:
+        raise ValueError(f"precision {precision}: give a number between 0 and 1")
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence {confidence}: give a number between 0 and 1")
+    return int(np.ceil(np.log(2 / (1 - confidence)) / (2 * precision**2)))

@@ -1,0 +1,169 @@
+"""The engine for models with a hidden state: both worlds of an episode are one chain of pairs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from butfor.hidden.chain import (
+    draw_worlds,
+    drawn_outcomes,
+    exact_outcomes,
+    first_values,
+    hidden_contributions,
+    walk_hidden,
+)
+from butfor.hidden.latent import LatentPosterior, latent_posterior
+from butfor.hidden.model import TabularPOMDP
+from butfor.hidden.policies import BeliefPolicy, Policy, check_hidden_policy
+from butfor.hidden.span import outcome_spans
+from butfor.hidden.task import check_log, prepare_hidden_task
+from butfor.log.episodes import Episodes
+from butfor.models.policies import estimate_behavior
+from butfor.replay.bounds import CLASSES, Bounds
+from butfor.replay.changes import Changes
+from butfor.replay.draws import Draws
+from butfor.replay.steps import THIN, Steps
+from butfor.types import Floats, Progress
+
+if TYPE_CHECKING:
+    from butfor.replay.replay import Replay
+
+
+class HiddenEngine:
+    """Computes what a `Replay` asks of a `TabularPOMDP`."""
+
+    hidden = True
+
+    @property
+    def drawn(self) -> bool:
+        """Whether outcomes are shares of draws."""
+        return isinstance(self.replay.target, BeliefPolicy)
+
+    def __init__(self, replay: Replay) -> None:
+        self.replay = replay
+        self.model: TabularPOMDP = replay.pomdp
+        self.task = prepare_hidden_task(
+            replay.episodes,
+            self.model,
+            replay.target,
+            behavior=replay.behavior,
+            mechanism=replay.mechanism,
+            action_noise=replay.action_noise,
+            horizon=replay.horizon,
+            continuation=replay.continuation,
+        )
+
+    @staticmethod
+    def check(
+        episodes: Episodes, model: TabularPOMDP, target: Policy, behavior: Policy | None
+    ) -> tuple[Policy, Policy]:
+        """Refuse a log, target or behavior of another size; return both policies."""
+        check_log(episodes, model)
+        sizes = model.n_states, model.n_observations, model.n_actions
+        policy = check_hidden_policy(target, *sizes, "target")
+        given = estimate_behavior(episodes) if behavior is None else behavior
+        return policy, check_hidden_policy(given, *sizes, "behavior")
+
+    def first_values(self) -> Floats:
+        """Expected return of the target in the model, from each first observation, [n]."""
+        return first_values(self.task, self.replay.discount)
+
+    def outcomes(
+        self,
+        *,
+        negligible: float,
+        draws: int,
+        seed: int,
+        threads: int | None,
+        progress: Progress | None,
+    ) -> tuple[Floats, Floats, Floats, Floats | None]:
+        """Outcome probabilities [n, O + 1], expected returns, mass cut off, unsupported mass [n].
+
+        Exact, but for a policy on beliefs, whose memory has no end: shares of `draws`.
+        """
+        replay = self.replay
+        if negligible:
+            raise ValueError("negligible: not available with a hidden state; leave it out")
+        if self.drawn:
+            found = drawn_outcomes(
+                self.task,
+                draws,
+                seed,
+                replay.discount,
+                threads=threads,
+                progress=progress,
+            )
+        else:
+            found = exact_outcomes(self.task, replay.discount, threads=threads, progress=progress)
+        none = np.zeros(len(replay.log))
+        return *found, none, none
+
+    def everything(
+        self, *, threads: int | None, progress: Progress | None
+    ) -> tuple[Floats, Floats, Steps, Floats]:
+        """Outcomes, expected returns, steps and unsupported mass, which is 0 here."""
+        probability, expected, none, _ = self.outcomes(
+            negligible=0.0, draws=1, seed=0, threads=threads, progress=progress
+        )
+        steps = self.steps(probability=False, threads=threads, progress=None)
+        return probability, expected, steps, none
+
+    def steps(self, *, probability: bool, threads: int | None, progress: Progress | None) -> Steps:
+        """Walk through both worlds of each episode."""
+        found = walk_hidden(
+            self.task, float(THIN), probability=probability, threads=threads, progress=progress
+        )
+        given = found._asdict()
+        seen, latent, ended = (given.pop(name) for name in ("seen", "latent", "ended"))
+        place = np.concatenate([seen, ended], axis=2)
+        return Steps(**given, probability=place, latent=latent)
+
+    def state_values(self) -> Floats:
+        """Refuse: the state is hidden."""
+        raise ValueError("state values: not for a model with a hidden state; give a TabularMDP")
+
+    def unsupported_in_model(self) -> Floats:
+        """Nothing is made up where the model was given whole, [n]."""
+        return np.zeros(len(self.replay.log))
+
+    def unsupported(self, *, threads: int | None = None) -> Floats:
+        """Nothing is made up where the model was given whole, [n]."""
+        return np.zeros(len(self.replay.log))
+
+    def bounds(self, *, threads: int | None, progress: Progress | None) -> Bounds:
+        """Return the widest range that the model allows, for both classes of mechanisms."""
+        spans = np.stack([outcome_spans(self.task, self.replay.discount)] * len(CLASSES))
+        return Bounds(
+            expected_return=spans[:, :, 0],
+            probability=spans[:, :, 1:],
+            observed_return=self.replay.observed_return,
+            outcome_names=self.replay.log.outcome_names,
+            sharp=False,
+        )
+
+    def draws(
+        self, count: int, seed: int, *, threads: int | None, progress: Progress | None
+    ) -> Draws:
+        """Draw both worlds; each draw has a hidden path of its own."""
+        latent, seen, done, earned = draw_worlds(
+            self.task, count, seed, threads=threads, progress=progress
+        )
+        end = np.where(latent >= 0, self.model.outcome[latent], -1)
+        shown = np.where(end >= 0, self.model.n_observations + end, seen)
+        return Draws(self.replay.log, shown.astype(np.int32), done, earned, latent)
+
+    def contributions(self, *, threads: int | None) -> Floats:
+        """How much each observed step adds to its episode's difference, [N]."""
+        return hidden_contributions(self.task, self.replay.discount, threads=threads)
+
+    def fewest_changes(
+        self, changes: int, *, threads: int | None, progress: Progress | None
+    ) -> Changes:
+        """Refuse: not available with a hidden state."""
+        raise ValueError("fewest_changes: not available with a hidden state; give a TabularMDP")
+
+    def posterior(self) -> LatentPosterior:
+        """Distribution of the hidden state at each step, given the whole record."""
+        return latent_posterior(self.replay.log, self.model, behavior=self.replay.behavior)

@@ -1,0 +1,537 @@
+"""The engine for models whose state is observed: each episode is a Markov chain of its own.
+
+Given an observed episode the noises of its steps are independent, so that under another policy
+the states form a Markov chain that changes with time: at step t each row P(.|s, a) is replaced by
+its counterfactual given the transition observed at t, and past the observed end it is P itself.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor import kernels
+from butfor.checks import check_policy
+from butfor.hidden.latent import LatentPosterior
+from butfor.hidden.policies import Policy, as_array
+from butfor.log.episodes import Episodes
+from butfor.log.variables import Outcome
+from butfor.mechanisms.protocol import Compiled, Mechanism, counterfactual_rows
+from butfor.models.fit import destinations
+from butfor.models.mdp import TabularMDP, check_mdp
+from butfor.models.planning import value_tables
+from butfor.models.policies import estimate_behavior
+from butfor.random import episode_keys
+from butfor.replay.bounds import Bounds
+from butfor.replay.changes import Changes
+from butfor.replay.draws import Draws
+from butfor.replay.steps import THIN, Steps
+from butfor.threads import in_blocks
+from butfor.types import Floats, Progress
+
+if TYPE_CHECKING:
+    from butfor.replay.replay import Replay
+
+MOST_TABLED = 100_000_000  # numbers in the table of a mechanism that has no kernel
+UNSUPPORTED = Outcome("unsupported", 0.0)
+
+
+class ObservedEngine:
+    """Computes what a `Replay` asks of a `TabularMDP`."""
+
+    hidden = False
+    drawn = False  # outcomes are exact, never shares of draws
+
+    def __init__(self, replay: Replay) -> None:
+        self.replay = replay
+        self.model: TabularMDP = replay.mdp
+        self.policy = replay.target_table
+        self.problem = self._problem(self.model)
+
+    @staticmethod
+    def check(
+        episodes: Episodes, model: TabularMDP, target: Policy, behavior: Policy | None
+    ) -> tuple[Policy, Policy]:
+        """Refuse a log, target or behavior of another size; return both policies as [S, A]."""
+        check_mdp(model)
+        states, actions = model.n_states, model.n_actions
+        if (episodes.n_states, episodes.n_actions) != (states, actions):
+            raise ValueError(
+                f"the episodes have {episodes.n_states} states and {episodes.n_actions} actions, "
+                f"the model {states} and {actions}; fit the model to episodes of the same kind"
+            )
+        if len(episodes.outcomes) != len(model.outcomes):
+            raise ValueError(
+                f"the episodes have {len(episodes.outcomes)} outcomes, the model "
+                f"{len(model.outcomes)}; fit the model to episodes of the same kind"
+            )
+        policy = check_policy(as_array(target), states, actions, "target")
+        if behavior is None:
+            return policy, estimate_behavior(episodes, terminal=model.terminal)
+        return policy, check_policy(as_array(behavior), states, actions, "behavior")
+
+    @cached_property
+    def values(self) -> tuple[Floats, Floats]:
+        """Value [H + 1, S] and outcome probabilities [H + 1, S, O + 1] by steps left and state."""
+        return self._values(self.model)
+
+    def first_values(self) -> Floats:
+        """Expected return of the target in the model, from each episode's first state, [n]."""
+        return np.asarray(self.values[0][-1, self.replay.log.first_state])
+
+    def state_values(self) -> Floats:
+        """Value of the target in the model by steps left and state, [H + 1, S]."""
+        return self.values[0]
+
+    def outcomes(
+        self,
+        *,
+        negligible: float,
+        draws: int,
+        seed: int,
+        threads: int | None,
+        progress: Progress | None,
+    ) -> tuple[Floats, Floats, Floats, Floats | None]:
+        """Outcome probabilities [n, O + 1], expected returns, mass cut off, unsupported mass [n].
+
+        The last is None if it takes a pass of its own.
+        """
+        marked, end = (self.model, None) if negligible else self._mark_one_end()
+        problem, values = self._prepared(marked)
+        found = self._push(problem, values, negligible, threads, progress)
+        if end is None:
+            none = np.zeros(len(self.replay.log))
+            return *found, None if negligible or self._made_up.any() else none
+        probability, mass = _give_back(found[0], end)
+        return probability, *found[1:], mass
+
+    def everything(
+        self, *, threads: int | None, progress: Progress | None
+    ) -> tuple[Floats, Floats, Steps, Floats]:
+        """Outcomes, expected returns, steps and unsupported mass, by one pass where possible."""
+        marked, end = self._mark_one_end()
+        probability, expected, steps = self._walk(marked, False, threads, progress)
+        if end is None:
+            return probability, expected, steps, self.unsupported(threads=threads)
+        probability, mass = _give_back(probability, end)
+        return probability, expected, steps, mass
+
+    def steps(self, *, probability: bool, threads: int | None, progress: Progress | None) -> Steps:
+        """Walk through each counterfactual."""
+        return self._walk(self.model, probability, threads, progress)[2]
+
+    def unsupported(self, *, threads: int | None = None) -> Floats:
+        """Probability that each counterfactual ever uses a pair that was never seen, [n].
+
+        It is the probability of one more outcome, to which every such pair leads at once.
+        """
+        made_up = self._made_up
+        if not made_up.any():
+            return np.zeros(len(self.replay.log))
+        marked = mark_rows(self.model, made_up)
+        found = self._push(self._problem(marked), self._values(marked), 0.0, threads, None)
+        return found[0][:, -2]
+
+    def unsupported_in_model(self) -> Floats:
+        """The same for new episodes from each first state, by the model alone, [n]."""
+        return unsupported_by_state(
+            self.model, self.policy, horizon=self.replay.horizon, made_up=self._made_up
+        )[self.replay.log.first_state]
+
+    def bounds(self, *, threads: int | None, progress: Progress | None) -> Bounds:
+        """Bound each episode step by step, backwards, over every coupling of the rows."""
+        values, outcomes = self.values
+        count, quantities = len(self.replay.log), outcomes.shape[2] + 1
+        found = np.empty((count, 4 * quantities))
+        self.run(
+            lambda first, last, work: kernels.episode_bounds(
+                first, last, self.problem, work, self.replay.discount, values, outcomes, found
+            ),
+            threads=threads,
+            progress=progress,
+        )
+        table = np.moveaxis(found.reshape(count, quantities, 2, 2), 2, 0)
+        return Bounds(
+            expected_return=table[:, :, 0],
+            probability=table[:, :, 1:],
+            observed_return=self.replay.observed_return,
+            outcome_names=self.replay.log.outcome_names,
+        )
+
+    def draws(
+        self, count: int, seed: int, *, threads: int | None, progress: Progress | None
+    ) -> Draws:
+        """Draw trajectories, one uniform number per decision."""
+        log, horizon = self.replay.log, self.replay.horizon
+        keys = episode_keys(seed, log.id, "counterfactual")
+        state = np.full((len(log), count, horizon + 1), -1, dtype=np.int32)
+        action = np.full((len(log), count, horizon), -1, dtype=np.int32)
+        reward = np.zeros((len(log), count, horizon))
+        self.run(
+            lambda first, last, work: kernels.draw_counterfactuals(
+                first, last, self.problem, work, keys, state, action, reward
+            ),
+            threads=threads,
+            progress=progress,
+        )
+        return Draws(episodes=log, state=state, action=action, reward=reward)
+
+    def contributions(self, *, threads: int | None) -> Floats:
+        """How much each observed step adds to its episode's difference, [N]."""
+        log, discount = self.replay.log, self.replay.discount
+        # the rest of an episode from each of its steps on is an episode too
+        of_row = np.repeat(np.arange(len(log)), log.lengths)
+        arrays = self.problem.log
+        rest = arrays._replace(
+            start=np.arange(len(log.state)),
+            stop=log.offsets[1:][of_row],
+            left=arrays.left[of_row],
+            outcome=log.outcome[of_row],
+        )
+        _, here, _ = self._push(self.problem._replace(log=rest), self.values, 0.0, threads, None)
+        ends = log.offsets[1:] - 1
+        following = np.append(here[1:], 0.0)
+        over = (log.outcome >= 0) & (self.model.terminal == "visits")
+        after = self.values[0][arrays.left, log.next_state[ends]]
+        following[ends] = np.where(over, 0.0, after)
+        return np.asarray(discount**log.time * (here - log.reward - discount * following))
+
+    def posterior(self) -> LatentPosterior:
+        """Refuse: nothing is hidden."""
+        raise ValueError("posterior: the state of this model is observed; give a TabularPOMDP")
+
+    def fewest_changes(
+        self, changes: int, *, threads: int | None, progress: Progress | None
+    ) -> Changes:
+        """Find which few actions, changed, would most have raised the expected return."""
+        log, model = self.replay.log, self.model
+        if model.terminal != "visits":
+            raise ValueError(
+                f"the model has {model.terminal!r} ends, which come one step after the observed "
+                "end, where no change is considered; fit it with terminal='visits'"
+            )
+        value = np.zeros((len(log), changes + 1))
+        probability = np.zeros((len(log), changes + 1, len(model.outcomes) + 1))
+        changed = np.zeros((len(log.state), changes + 1, model.n_actions))
+        # every action may be chosen, whatever the target; nothing follows the observed end
+        anything = np.full((model.n_states, model.n_actions), 1 / model.n_actions)
+        problem = self.problem._replace(
+            target=_policy_rows(anything),
+            coupling=couple(self.replay.mechanism, log, model, anything),
+            shared=False,
+        )
+        self.run(
+            lambda first, last, work: kernels.fewest_changes(
+                first, last, problem, work, self.replay.discount, value, probability, changed
+            ),
+            problem=problem,
+            threads=threads,
+            progress=progress,
+        )
+        return Changes(episodes=log, value=value, probability=probability, changed=changed)
+
+    def run(
+        self,
+        kernel: Callable[[int, int, kernels.Work], int],
+        *,
+        problem: kernels.Problem | None = None,
+        threads: int | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        """Let a kernel process all episodes in blocks; refuse impossible ones.
+
+        The kernel is called with first, last and the working space of its thread.
+        """
+        given = self.problem if problem is None else problem
+        own = threading.local()
+
+        def work(first: int, last: int) -> None:
+            if not hasattr(own, "work"):
+                own.work = kernels.make_work(given)
+            self.refuse(kernel(first, last, own.work))
+
+        in_blocks(work, len(given.log.start), threads=threads, progress=progress)
+
+    def refuse(self, step: int) -> None:
+        """Explain what is wrong with a step that a kernel found impossible; -1: nothing."""
+        _refuse_impossible(step, self.replay.log, self.model)
+
+    def with_model(self, model: TabularMDP) -> Self:
+        """Return the engine of the same question about another model of the same size."""
+        return type(self)(self.replay.ask(model=model, behavior=self.replay.behavior))
+
+    def _push(
+        self,
+        problem: kernels.Problem,
+        tables: tuple[Floats, Floats],
+        negligible: float,
+        threads: int | None,
+        progress: Progress | None,
+    ) -> tuple[Floats, Floats, Floats]:
+        """Push the state distribution of each episode through its chain, exactly."""
+        values, outcomes = tables
+        count = len(problem.log.start)
+        probability = np.zeros((count, outcomes.shape[2]))
+        expected_return, cut_off = np.zeros(count), np.zeros(count)
+        self.run(
+            lambda first, last, work: kernels.exact_outcomes(
+                first,
+                last,
+                problem,
+                work,
+                self.replay.discount,
+                float(negligible),
+                values,
+                outcomes,
+                probability,
+                expected_return,
+                cut_off,
+            ),
+            problem=problem,
+            threads=threads,
+            progress=progress,
+        )
+        return probability, expected_return, cut_off
+
+    def _walk(
+        self,
+        model: TabularMDP,
+        probability: bool,
+        threads: int | None,
+        progress: Progress | None,
+    ) -> tuple[Floats, Floats, Steps]:
+        """Return outcome probabilities [n, O + 1], expected returns [n] and steps, by one pass."""
+        replay = self.replay
+        problem, (values, outcomes) = self._prepared(model)
+        # the episode itself is taken off whole, including what was cut at the horizon
+        own_row = replay.episodes.state.astype(np.int64) * model.n_actions + replay.episodes.action
+        size = (len(replay.log), replay.horizon)
+        kept = size[0] if probability else 0
+        judged = kernels.Judged(
+            replay.discount,
+            values,
+            outcomes,
+            np.zeros((size[0], outcomes.shape[2])),
+            np.zeros(size[0]),
+        )
+        walked = kernels.Steps(
+            influence=np.zeros(size),
+            mass=np.zeros(size),
+            earned=np.zeros(size),
+            evidence=np.full(size, np.nan),
+            thin=np.zeros(size),
+            other=np.zeros(size),
+            apart=np.zeros(size),
+            probability=np.zeros((kept, replay.horizon + 1, model.n_states + len(model.outcomes))),
+        )
+        self.run(
+            lambda first, last, work: kernels.walk_episodes(
+                first,
+                last,
+                problem,
+                work,
+                judged,
+                replay.counts,
+                own_row,
+                replay.episodes.offsets,
+                float(THIN),
+                walked,
+            ),
+            problem=problem,
+            threads=threads,
+            progress=progress,
+        )
+        return judged.outcome_mass, judged.expected_return, Steps(**walked._asdict())
+
+    def _problem(self, model: TabularMDP) -> kernels.Problem:
+        """Return the question about a model of this size, in the form that kernels take."""
+        replay = self.replay
+        log = replay.log
+        left = replay.horizon - log.lengths
+        return kernels.Problem(
+            log=kernels.Log(
+                log.offsets[:-1],
+                log.offsets[1:],
+                left if replay.continuation else np.zeros_like(left),
+                log.state,
+                log.action,
+                log.next_state,
+                log.reward,
+                log.outcome,
+            ),
+            behavior=_policy_rows(replay.behavior_table),
+            target=_policy_rows(self.policy),
+            dynamics=_dynamics(model),
+            coupling=couple(replay.mechanism, log, model, self.policy),
+            shared=replay.action_noise == "shared",
+        )
+
+    def _prepared(self, model: TabularMDP) -> tuple[kernels.Problem, tuple[Floats, Floats]]:
+        if model is self.model:
+            return self.problem, self.values
+        return self._problem(model), self._values(model)
+
+    def _values(self, model: TabularMDP) -> tuple[Floats, Floats]:
+        replay = self.replay
+        return value_tables(model, self.policy, horizon=replay.horizon, discount=replay.discount)
+
+    @cached_property
+    def _made_up(self) -> NDArray[np.bool_]:
+        """Whether each row was seen neither in the model's log nor in this one, [S A]."""
+        return np.asarray((self.model.unseen & (self.replay.counts == 0)).ravel())
+
+    def _mark_one_end(self) -> tuple[TabularMDP, int | None]:
+        """Send made-up rows to one more outcome, if all of them lead to one and the same.
+
+        Rewards and labels stay what they are, so that nothing else changes: the marked model
+        serves the main pass too. Returns the outcome they lead to in fact; None: not marked.
+        """
+        model = self.model
+        inside = self._made_up[model.entry_row]
+        ends = np.unique(model.next_state[inside])
+        if len(ends) != 1 or ends[0] < model.n_states:
+            return model, None
+        end = model.n_states + len(model.outcomes)
+        marked = replace(
+            model,
+            next_state=np.where(inside, end, model.next_state).astype(np.int32),
+            labels=np.append(model.labels, model.labels[ends[0]]).astype(np.int32),
+            outcomes=(*model.outcomes, UNSUPPORTED),
+        )
+        return marked, int(ends[0]) - model.n_states
+
+
+def _give_back(probability: Floats, end: int) -> tuple[Floats, Floats]:
+    """Give the mass of made-up rows back to the outcome that they lead to; return it apart too."""
+    mass = probability[:, -2].copy()
+    given = np.delete(probability, -2, axis=1)
+    given[:, end] = np.minimum(given[:, end] + mass, 1.0)
+    return given, mass
+
+
+def _dynamics(model: TabularMDP) -> kernels.Dynamics:
+    return kernels.Dynamics(
+        kernels.Rows(model.start, model.entry_label, model.probability),
+        model.next_state,
+        model.reward,
+        model.labels,
+        model.n_states,
+        model.n_actions,
+        model.terminal == "visits",
+    )
+
+
+def couple(
+    mechanism: Mechanism, log: Episodes, model: TabularMDP, policy: Floats
+) -> kernels.Coupling:
+    """Return a mechanism in the form that kernels take.
+
+    A mechanism without a kernel is asked beforehand for the counterfactual of every row that the
+    policy can use given every transition in the log.
+    """
+    labels = int(model.labels.max()) + 1
+    if isinstance(mechanism, Compiled):
+        return mechanism.coupling(labels)
+    row = log.state.astype(np.int64) * model.n_actions + log.action
+    entry = _find_entries(model, row, destinations(log, model.terminal))
+    seen = np.unique(entry[entry >= 0])  # impossible steps are refused by the kernels
+    used = np.flatnonzero((policy > 0).ravel())
+    width = np.diff(model.start)[used]
+    if len(seen) * int(width.sum()) > MOST_TABLED:
+        raise ValueError(
+            f"{mechanism!r}: {len(seen)} observed transitions and {len(used)} rows need a table of "
+            f"{len(seen) * int(width.sum())} numbers; give the mechanism a method `coupling`"
+        )
+    inside = np.isin(model.entry_row, used)
+    place = np.searchsorted(used, model.entry_row[inside])
+    rows = np.zeros((len(used), labels))
+    rows[place, model.entry_label[inside]] = model.probability[inside]
+    mass = np.empty((len(seen), int(width.sum())))
+    for i, e in enumerate(seen):
+        factual = np.zeros(labels)
+        own = slice(*model.start[model.entry_row[e] :][:2])
+        factual[model.entry_label[own]] = model.probability[own]
+        found = counterfactual_rows(mechanism, factual, rows, int(model.entry_label[e]))
+        mass[i] = found[place, model.entry_label[inside]]
+    first = np.concatenate([[0], np.cumsum(width)[:-1]])
+    return kernels.Coupling(
+        kernels.TABLE,
+        np.empty(0, np.int64),
+        (seen[:, None] * (len(model.start) - 1) + used).ravel(),
+        (np.arange(len(seen))[:, None] * mass.shape[1] + first).ravel(),
+        mass.ravel(),
+    )
+
+
+def _find_entries(
+    model: TabularMDP, row: NDArray[np.int64], reached: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return the entry of each row that leads there, -1 where none does."""
+    columns = model.n_states + len(model.outcomes)
+    keys = model.entry_row * columns + model.next_state
+    order = np.argsort(keys)
+    place = np.minimum(np.searchsorted(keys[order], row * columns + reached), len(keys) - 1)
+    return np.where(keys[order][place] == row * columns + reached, order[place], -1)
+
+
+def unsupported_by_state(
+    model: TabularMDP,
+    target: Floats,
+    *,
+    horizon: int,
+    made_up: NDArray[np.bool_] | None = None,
+) -> Floats:
+    """Probability that the target, in the model from each state, ever uses an unseen pair, [S]."""
+    marked = mark_rows(model, model.unseen.ravel() if made_up is None else made_up)
+    return np.asarray(value_tables(marked, target, horizon=horizon)[1][-1, :, -2])
+
+
+def mark_rows(model: TabularMDP, made_up: NDArray[np.bool_]) -> TabularMDP:
+    """Copy the model with the outcome "unsupported", to which the marked rows [S A] lead."""
+    kept = ~made_up[model.entry_row]
+    row = np.concatenate([model.entry_row[kept], np.flatnonzero(made_up)])
+    order = np.argsort(row, kind="stable")  # entries of a row keep their order by label
+    end = model.n_states + len(model.outcomes)
+    added = made_up.sum()
+    return replace(
+        model,
+        start=np.append(0, np.cumsum(np.bincount(row, minlength=len(made_up)))),
+        next_state=np.append(model.next_state[kept], np.full(added, end, np.int32))[order],
+        probability=np.append(model.probability[kept], np.ones(added))[order],
+        reward=np.append(model.reward[kept], np.zeros(added))[order],
+        # certain in its rows, so that its label matters to no mechanism
+        labels=np.append(model.labels, model.labels[-1]).astype(np.int32),
+        outcomes=(*model.outcomes, UNSUPPORTED),
+    )
+
+
+def _policy_rows(policy: Floats) -> kernels.Rows:
+    state, action = np.nonzero(policy)
+    start = np.concatenate([[0], np.cumsum(np.bincount(state, minlength=len(policy)))])
+    return kernels.Rows(start, action.astype(np.int32), policy[state, action])
+
+
+def _refuse_impossible(step: int, log: Episodes, model: TabularMDP) -> None:
+    """Say what is wrong with a step that a kernel found to be impossible; -1: nothing."""
+    if step < 0:
+        return
+    state, action = int(log.state[step]), int(log.action[step])
+    reached = int(destinations(log, model.terminal)[step])
+    if reached not in model.row(state, action):
+        place = f"state {reached}"
+        if reached >= log.n_states:
+            place = f"outcome {log.outcomes[reached - log.n_states].name!r}"
+        raise ValueError(
+            f"{log.place(step)} goes from state {state} by action {action} to {place}, which the "
+            "model gives probability 0; fit the model to these episodes, or use fit_mdp(prior=...)"
+        )
+    raise ValueError(
+        f"{log.place(step)} takes action {action} in state {state}, which the behavior policy "
+        "gives probability 0; leave behavior out to estimate it from the log"
+    )

@@ -1,0 +1,533 @@
+"""Replay: one question about a log, checked once; its answers, computed when asked for and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from butfor.checks import check_choice, check_discount, check_horizon, check_whole
+from butfor.hidden.latent import LatentPosterior
+from butfor.hidden.model import TabularPOMDP, check_pomdp
+from butfor.hidden.policies import Policy
+from butfor.log.episodes import Episodes
+from butfor.mechanisms.gumbel_max import GumbelMax
+from butfor.mechanisms.protocol import Mechanism, check_mechanism
+from butfor.models.mdp import TabularMDP, check_mdp
+from butfor.models.policies import action_counts, estimate_behavior
+from butfor.replay.bounds import Bounds
+from butfor.replay.changes import Changes
+from butfor.replay.draws import Draws
+from butfor.replay.engine import Engine, Model, engine_of, make_engine
+from butfor.replay.outcomes import Counterfactuals
+from butfor.replay.steps import Steps
+from butfor.types import Floats, Progress
+
+ACTION_NOISES = ("shared", "fresh")
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class Replay:
+    """What would have happened to each logged episode under the target policy.
+
+    Parameters
+    ----------
+    episodes
+        The log.
+    model
+        A `TabularMDP`, or a `TabularPOMDP` if the state is hidden.
+    target : [S, A]
+        The policy to evaluate. With a `TabularPOMDP`: [Z, A] on the last observation, or a
+        `FiniteController`, `LatentPolicy` or `BeliefPolicy`.
+    behavior : [S, A], optional
+        The policy that made the log; estimated from the log by default. It matters if the target
+        is stochastic and the action noise is shared, and if it depended on a hidden state
+        (`LatentPolicy`), which its actions then reveal.
+    behavior_probability : [N], optional
+        The probability with which each logged action was taken, if the log records it; it enters
+        importance weights instead of `behavior`.
+    mechanism
+        How transitions come about; `GumbelMax()` by default. Shared action noise is always
+        Gumbel-Max noise.
+    action_noise : "shared" or "fresh"
+        Shared: the noise behind the observed action belongs to the patient, so that a target equal
+        to the behavior reproduces every episode. Fresh: actions are drawn anew.
+    horizon : optional
+        Number of steps to consider; that of the log by default. Longer episodes are cut there.
+    discount
+        Of later rewards.
+    continuation
+        Whether an episode that ended continues, by the model alone, up to the horizon where the
+        target would not have ended it. If not, it stops after as many steps as were observed.
+    counts : [S, A], optional
+        Logged transitions of each pair of state and action, including those of these episodes;
+        counted from these episodes by default. Give those of the whole log for a part of it.
+
+    Notes
+    -----
+    The answers are causal if the model is right, the state (including a hidden one) contains what
+    influenced both treatment and course, and transitions come about by the mechanism. None of these
+    can be verified from the data.
+    """
+
+    episodes: Episodes  # as given
+    log: Episodes  # cut to the horizon
+    model: Model
+    target: Policy
+    behavior: Policy
+    behavior_given: bool  # False: estimated from the log
+    probability: Floats | None  # [N] of the episodes as given: that of each logged action
+    mechanism: Mechanism
+    action_noise: str
+    horizon: int
+    discount: float
+    continuation: bool
+    counts: NDArray[np.int64]  # [S, A]
+    _kept: dict[Any, Any] = field(repr=False)
+
+    def __init__(
+        self,
+        episodes: Episodes,
+        model: Model,
+        target: Policy,
+        *,
+        behavior: Policy | None = None,
+        behavior_probability: ArrayLike | None = None,
+        mechanism: Mechanism | None = None,
+        action_noise: str = "shared",
+        horizon: int | None = None,
+        discount: float = 1.0,
+        continuation: bool = True,
+        counts: ArrayLike | None = None,
+    ) -> None:
+        engine = engine_of(model)
+        check_choice(action_noise, "action_noise", ACTION_NOISES)
+        chosen = GumbelMax() if mechanism is None else check_mechanism(mechanism)
+        policy, known = engine.check(episodes, model, target, behavior)  # type: ignore[arg-type]
+        steps = episodes.horizon if horizon is None else check_horizon(horizon)
+        checked: dict[str, Any] = {
+            "episodes": episodes,
+            "log": episodes.truncate(steps),
+            "model": model,
+            "target": policy,
+            "behavior": known,
+            "behavior_given": behavior is not None,
+            "probability": _check_probability(behavior_probability, episodes, engine.hidden),
+            "mechanism": chosen,
+            "action_noise": action_noise,
+            "horizon": steps,
+            "discount": check_discount(discount),
+            "continuation": bool(continuation),
+            "counts": _check_counts(counts, episodes, engine.hidden),
+            "_kept": {},
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    def __len__(self) -> int:
+        return len(self.log)
+
+    # what the question is about
+
+    @cached_property
+    def engine(self) -> Engine:
+        """What computes the answers for this kind of model."""
+        return make_engine(self)
+
+    @property
+    def hidden(self) -> bool:
+        """Whether the state is hidden."""
+        return engine_of(self.model).hidden
+
+    @property
+    def mdp(self) -> TabularMDP:
+        """The model, whose state must be observed."""
+        return check_mdp(self.model)
+
+    @property
+    def pomdp(self) -> TabularPOMDP:
+        """The model, whose state must be hidden."""
+        return check_pomdp(self.model)
+
+    @property
+    def terminal(self) -> str:
+        """How the model counts ends."""
+        return "visits" if self.hidden else self.mdp.terminal
+
+    @property
+    def target_table(self) -> Floats:
+        """The target as an array [S, A]; refuse a policy with memory or on hidden states."""
+        if not isinstance(self.target, np.ndarray):
+            raise ValueError(
+                f"this needs a policy on the last observation, not a {type(self.target).__name__}; "
+                "Replay.outcomes and Replay.draws accept it"
+            )
+        return self.target
+
+    @cached_property
+    def behavior_table(self) -> Floats:
+        """The behavior by what was observed, [S, A]."""
+        if isinstance(self.behavior, np.ndarray):
+            return self.behavior
+        return estimate_behavior(self.episodes)
+
+    @cached_property
+    def observed_return(self) -> Floats:
+        """Discounted sum of the rewards of each episode, [n]."""
+        return self.log.returns(self.discount)
+
+    def ask(
+        self,
+        *,
+        episodes: Episodes | None = None,
+        model: Model | None = None,
+        target: Policy | None = None,
+        behavior: Policy | None = None,
+        behavior_probability: ArrayLike | None = None,
+        counts: ArrayLike | None = None,
+    ) -> Replay:
+        """Return the same question about another log, model or target.
+
+        A behavior that was given is kept; one that was estimated is estimated from the new log.
+        """
+        kept = self.behavior if self.behavior_given else None
+        probability = self.probability if episodes is None else behavior_probability
+        return Replay(
+            self.episodes if episodes is None else episodes,
+            self.model if model is None else model,
+            self.target if target is None else target,
+            behavior=kept if behavior is None else behavior,
+            behavior_probability=probability,
+            mechanism=self.mechanism,
+            action_noise=self.action_noise,
+            horizon=self.horizon,
+            discount=self.discount,
+            continuation=self.continuation,
+            counts=counts,
+        )
+
+    def part(self, chosen: ArrayLike) -> Replay:
+        """Return the same question about the episodes at these positions of the log.
+
+        Behavior and counts stay those of the whole log.
+        """
+        rows = self.episodes.rows_of(np.asarray(chosen))
+        return self.ask(
+            episodes=self.episodes.select(np.asarray(chosen)),
+            behavior=self.behavior,
+            behavior_probability=None if self.probability is None else self.probability[rows],
+            counts=None if self.hidden else self.counts,
+        )
+
+    # the answers
+
+    def outcomes(
+        self,
+        *,
+        negligible: float = 0.0,
+        draws: int = 200,
+        seed: int = 0,
+        threads: int | None = None,
+        progress: Progress | None = None,
+    ) -> Counterfactuals:
+        """Compute the exact distribution of each episode's outcome under the target policy.
+
+        Parameters
+        ----------
+        negligible : optional
+            In a large model the mass of an episode spreads over many states. A state that a step
+            reaches with less mass than this continues by the model alone, as if nothing were known
+            about the patient; `left_out` [n] is the mass that did. No probability is off by more
+            than that, and no expected return by more than that times the range of returns.
+        draws, seed
+            Only for a policy on beliefs, whose memory has no end: its probabilities are shares of
+            this many draws.
+        threads, progress
+            Number of threads; a function that is called with (episodes done, episodes in all).
+        """
+        if not 0 <= negligible < 1:
+            raise ValueError(f"negligible {negligible}: give a probability below 1")
+        number = check_whole(draws, "draws", 1, "a whole number") if self.engine.drawn else None
+
+        def compute() -> Counterfactuals:
+            probability, expected, left_out, support = self.engine.outcomes(
+                negligible=negligible, draws=draws, seed=seed, threads=threads, progress=progress
+            )
+            if support is not None:
+                self._kept[("support",)] = support
+            return self._outcomes(
+                probability, expected, draws=number, left_out=left_out if negligible else None
+            )
+
+        key = ("outcomes", negligible, (number, seed) if number else None)
+        return self._once(key, compute)
+
+    def steps(
+        self,
+        *,
+        probability: bool = False,
+        threads: int | None = None,
+        progress: Progress | None = None,
+    ) -> Steps:
+        """Walk through each counterfactual: where it is at each step, and what that rests on.
+
+        With m_t(s, a) the probability that the counterfactual is at step t, without an outcome, in
+        s and takes a, the influence at t is sum m_t TV(K_t(.|s, a), P(.|s, a)) / sum m_t: the most
+        by which the observed step changes the probability of any event there. It is 0 past the
+        observed end, and 0 where the model leaves nothing to chance.
+
+        Parameters
+        ----------
+        probability : bool
+            Whether to keep the probability of every state at every step: memory for n H S numbers.
+
+        Notes
+        -----
+        Influence is about transitions: shared action noise determines where the mass goes, and is
+        not itself counted. Where the counterfactual takes the observed action in the observed
+        state, the influence is 1 - P(observed). Zero means that the counterfactual is the model's
+        simulation, whoever the patient was; it does not say whether that simulation is right.
+
+        With a hidden state, similar past cases are the expected counts of a hidden state and action
+        under the posterior of these episodes.
+        """
+        return self._once(
+            ("steps", probability),
+            lambda: self.engine.steps(probability=probability, threads=threads, progress=progress),
+        )
+
+    def support(self, *, threads: int | None = None) -> Floats:
+        """Probability that each episode's counterfactual ever uses a pair never seen, [n].
+
+        What follows such a pair is a rule of the model, not data.
+        """
+        return self._once(("support",), lambda: self.engine.unsupported(threads=threads))
+
+    def compute(self, *, threads: int | None = None, progress: Progress | None = None) -> Replay:
+        """Compute outcomes, steps and support together, by one pass if possible; return self."""
+        if ("steps", False) not in self._kept:
+            probability, expected, steps, support = self.engine.everything(
+                threads=threads, progress=progress
+            )
+            self._kept[("outcomes", 0.0, None)] = self._outcomes(probability, expected)
+            self._kept[("steps", False)] = steps
+            self._kept[("support",)] = support
+        return self
+
+    def bounds(self, *, threads: int | None = None, progress: Progress | None = None) -> Bounds:
+        """Bound each episode's expected return and outcome probabilities over every mechanism.
+
+        Counterfactuals are not identified: mechanisms that no data can distinguish disagree about
+        them. At each step, given the observed transition, the next state can have any distribution
+        that some coupling of the two rows allows; the worst and the best of these nest backwards
+        into bounds for the episode. Where state and action are the observed ones there is no
+        freedom, and past the observed end there is none either.
+
+        Notes
+        -----
+        The bounds are about the mechanism only. They take the model for granted, and that its
+        states contain all that mattered: a narrow bound on a wrong model is wrong. Shared action
+        noise is Gumbel-Max noise; it is chosen, not bounded.
+
+        With a hidden state the result is the widest range that the model allows at all (`sharp` is
+        False), for both classes.
+        """
+        return self._once(
+            ("bounds",), lambda: self.engine.bounds(threads=threads, progress=progress)
+        )
+
+    def draws(
+        self,
+        draws: int = 5,
+        *,
+        seed: int = 0,
+        threads: int | None = None,
+        progress: Progress | None = None,
+    ) -> Draws:
+        """Draw trajectories that each episode could have taken under the target policy.
+
+        They come from the same chain as `outcomes`, with one uniform number per decision, and
+        depend only on the seed and the episode's id, not on threads or other episodes. Up to the
+        first action that differs, every draw is the observed episode. With a hidden state, each
+        draw has a hidden path of its own.
+        """
+        check_whole(draws, "draws", 1, "a whole number")
+        return self.engine.draws(draws, seed, threads=threads, progress=progress)
+
+    def contributions(self, *, threads: int | None = None) -> Floats:
+        """How much each observed step adds to its episode's difference, [N].
+
+        With V_t the counterfactual value under the target from step t on, step t adds
+        discount^t (V_t(s_t) - r_t - discount V_{t+1}(s_{t+1})): what the target would have gained
+        by taking over here instead of one step later. The terms of an episode add up to its
+        difference, except for what the model adds after the observed end.
+        """
+        return self._once(("contributions",), lambda: self.engine.contributions(threads=threads))
+
+    def posterior(self) -> LatentPosterior:
+        """Distribution of the hidden state at each step, given the whole record."""
+        return self._once(("posterior",), self.engine.posterior)
+
+    def fewest_changes(
+        self,
+        changes: int = 3,
+        *,
+        threads: int | None = None,
+        progress: Progress | None = None,
+    ) -> Changes:
+        """Find which k actions, changed, would most have raised each expected return.
+
+        For k = 0, 1, …, `changes`: exact, by dynamic programming over time, state and changes left,
+        V_t(s, c) = max(keep: E[r + V_{t+1}(x, c)], change: max_a E[r + V_{t+1}(x, c - 1)]), where
+        the next state x has its counterfactual distribution given the observed transition. An
+        action that is not changed is the observed one, whatever the state; the horizon is the
+        observed length. The target plays no part.
+
+        Notes
+        -----
+        The search picks the best of many actions in a learned model, and so finds the model's luck
+        as well as the patient's: a gain that rests on few similar cases is a reason to read the
+        chart, not to blame. Pairs of state and action never seen follow the model's rule for them.
+        """
+        check_whole(changes, "changes", 0, "a whole number")
+        return self.engine.fewest_changes(changes, threads=threads, progress=progress)
+
+    def keep(self, outcomes: Counterfactuals) -> Replay:
+        """Use outcomes that were computed already, for the same question; return self."""
+        same = len(outcomes.episodes) == len(self) and (outcomes.episodes.id == self.log.id).all()
+        if not same:
+            raise ValueError(
+                f"the counterfactuals are of {len(outcomes.episodes)} other episodes than the "
+                f"{len(self)} given; compute them for these episodes"
+            )
+        if (outcomes.horizon, outcomes.discount) != (self.horizon, self.discount):
+            raise ValueError(
+                f"the counterfactuals have horizon {outcomes.horizon} and discount "
+                f"{outcomes.discount}, not {self.horizon} and {self.discount}; compute them with "
+                "these"
+            )
+        self._kept[("outcomes", 0.0, None)] = outcomes
+        return self
+
+    def _outcomes(
+        self,
+        probability: Floats,
+        expected: Floats,
+        *,
+        draws: int | None = None,
+        left_out: Floats | None = None,
+    ) -> Counterfactuals:
+        return Counterfactuals(
+            episodes=self.log,
+            probability=probability,
+            expected_return=expected,
+            observed_return=self.observed_return,
+            horizon=self.horizon,
+            discount=self.discount,
+            action_noise=self.action_noise,
+            mechanism=self.mechanism,
+            draws=draws,
+            left_out=left_out,
+        )
+
+    def _once(self, key: tuple[Any, ...], compute: Callable[[], Answer]) -> Answer:
+        if key not in self._kept:
+            self._kept[key] = compute()
+        return self._kept[key]
+
+
+def as_replay(
+    question: Replay | Episodes,
+    model: Model | None,
+    target: Policy | None,
+    *,
+    behavior: Policy | None = None,
+    behavior_probability: ArrayLike | None = None,
+    mechanism: Mechanism | None = None,
+    action_noise: str = "shared",
+    horizon: int | None = None,
+    discount: float = 1.0,
+) -> Replay:
+    """Return the question: a Replay as it is, or one of a log, a model and a target."""
+    if not isinstance(question, Replay):
+        if model is None or target is None:
+            raise ValueError("give a Replay, or a log together with its model and the target")
+        return Replay(
+            question,
+            model,
+            target,
+            behavior=behavior,
+            behavior_probability=behavior_probability,
+            mechanism=mechanism,
+            action_noise=action_noise,
+            horizon=horizon,
+            discount=discount,
+        )
+    given = {
+        "model": model,
+        "target": target,
+        "behavior": behavior,
+        "behavior_probability": behavior_probability,
+        "mechanism": mechanism,
+        "action_noise": None if action_noise == "shared" else action_noise,
+        "horizon": horizon,
+        "discount": None if discount == 1.0 else discount,
+    }
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(f"{name}: part of the question; give it to Replay(...) instead")
+    return question
+
+
+def refuse_hidden(replay: Replay, **given: object) -> None:
+    """Refuse arguments that have no meaning with a hidden state."""
+    for name, value in given.items():
+        if replay.hidden and value is not None and value is not False:
+            raise ValueError(f"{name}: not for a model with a hidden state; leave it out")
+
+
+def _check_probability(given: ArrayLike | None, episodes: Episodes, hidden: bool) -> Floats | None:
+    if given is None:
+        return None
+    if hidden:
+        raise ValueError("behavior_probability: not for a model with a hidden state; leave it out")
+    probability = np.asarray(given, dtype=np.float64)
+    if probability.shape != episodes.state.shape:
+        raise ValueError(
+            f"behavior_probability has shape {probability.shape}, expected "
+            f"({len(episodes.state)},), one per logged decision"
+        )
+    wrong = ~((probability > 0) & (probability <= 1))
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise ValueError(
+            f"behavior_probability of row {row} ({episodes.place(row)}) is {probability[row]}; "
+            "the probability of what was done is above 0 and at most 1"
+        )
+    return probability
+
+
+def _check_counts(counts: ArrayLike | None, episodes: Episodes, hidden: bool) -> NDArray[np.int64]:
+    own = action_counts(episodes)
+    if counts is None:
+        return own
+    if hidden:
+        raise ValueError("counts: with a hidden state they follow from the episodes; leave it out")
+    given = np.asarray(counts)
+    if given.shape != own.shape or given.dtype.kind not in "iu":
+        raise ValueError(
+            f"counts: expected whole numbers of shape {own.shape}, got {given.dtype} of shape "
+            f"{given.shape}"
+        )
+    if (given < own).any():
+        state, action = np.argwhere(given < own)[0]
+        raise ValueError(
+            f"counts: {given[state, action]} at state {state}, action {action}, but these episodes "
+            f"alone have {own[state, action]}; give those of the whole log"
+        )
+    return given.astype(np.int64)
