@@ -14,7 +14,7 @@ from statistics import median
 import httpx
 
 import butfor as bf
-from butfor.audit.audit import run_audit
+from butfor.audit.run import run_audit
 from butfor.review.store import Store
 from tests.review_site import server
 

@@ -13,7 +13,8 @@ import httpx
 import numpy as np
 
 import butfor as bf
-from butfor.audit.audit import Audit, run_audit
+from butfor.audit.audit import Audit
+from butfor.audit.run import run_audit
 from butfor.review.app import make_app
 from butfor.review.desk import Desk
 from butfor.review.plan import Settings

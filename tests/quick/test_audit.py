@@ -8,9 +8,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from butfor.evaluate.support import unsupported_mass
 
 import butfor as bf
-from butfor.audit.audit import TABLES, Audit, run_audit
+from butfor.audit.audit import TABLES, Audit
 from butfor.audit.flags import (
     describe_flag,
     describe_survival,
@@ -20,9 +21,9 @@ from butfor.audit.flags import (
 )
 from butfor.audit.folders import whole_folder
 from butfor.audit.meta import Meta
+from butfor.audit.run import run_audit
 from butfor.audit.writing import ROW_GROUP, TableWriter, write_frame
 from butfor.evaluate.decomposition import check_decomposition, decompose
-from butfor.evaluate.support import unsupported_mass
 from butfor.evaluate.wording import percent
 from butfor.log.variables import describe_action, unravel
 from butfor.replay.bounds import Bounds

@@ -5,6 +5,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from butfor.evaluate.problem import Problem, make_problem
+from butfor.evaluate.support import (
+    judge_with_support,
+    outcomes_with_support,
+    overlap_problems,
+    unsupported_mass,
+    unsupported_model_mass,
+)
 from scipy import stats
 
 import butfor as bf
@@ -21,14 +29,6 @@ from butfor.evaluate.crossfit import cross_fitted, split_halves
 from butfor.evaluate.estimate import COLUMNS, DEFAULT, ESTIMATORS, NAMES, estimate_values
 from butfor.evaluate.estimators import model_based
 from butfor.evaluate.estimators.doubly_robust import RIDGE
-from butfor.evaluate.problem import Problem, make_problem
-from butfor.evaluate.support import (
-    judge_with_support,
-    outcomes_with_support,
-    overlap_problems,
-    unsupported_mass,
-    unsupported_model_mass,
-)
 from butfor.models.fit import destinations
 from butfor.models.planning import state_values, value_tables
 from butfor.models.simulate import simulate_model

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from butfor.evaluate.hidden import consistency
 
 import butfor as bf
-from butfor.evaluate.hidden import consistency
 from butfor.hidden.chain import first_values
 from butfor.hidden.task import prepare_hidden_task
 

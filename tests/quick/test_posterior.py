@@ -9,8 +9,8 @@ from scipy.stats import norm
 import butfor as bf
 from butfor.models.fit import count_transitions
 from butfor.models.planning import state_values
+from butfor.models.posterior import draw_models
 from butfor.replay import posterior
-from butfor.replay.posterior import draw_models
 from tests.builders import ward_log
 from tests.reference import posterior as reference
 from tests.support import FALSE_ALARM, labelled_model, random_policy, simulate_log

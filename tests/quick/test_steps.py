@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from butfor.replay.task import prepare_task
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,8 +12,8 @@ from butfor.kernels import chain
 from butfor.kernels.walk import weighted_median
 from butfor.models.planning import value_tables
 from butfor.models.policies import action_counts
-from butfor.replay.steps import Steps, walk_and_judge, walk_through
-from butfor.replay.task import prepare_task
+from butfor.replay.functions import walk_through
+from butfor.replay.steps import Steps, walk_and_judge
 from tests.hidden import random_pomdp
 from tests.reference import steps as reference
 from tests.support import (

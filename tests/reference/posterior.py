@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 import butfor as bf
 from butfor.models.planning import state_values
-from butfor.replay.posterior import DrawnModels
+from butfor.models.posterior import DrawnModels
 
 
 def outcomes_by_model(

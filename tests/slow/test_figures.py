@@ -12,7 +12,7 @@ from butfor.evaluate.wording import percent
 from butfor.log.variables import Outcome, Variable
 from butfor.present.charts import trajectory
 from butfor.present.charts.style import text_width, wrap
-from butfor.replay.outcomes import Draws
+from butfor.replay.draws import Draws
 from tests.builders import DEATH, HOME, patient_log
 
 HOSTILE = '</script><script>alert("x")</script> \'&amp; {{datum}} \\ 日本語 ' + "ä" * 60

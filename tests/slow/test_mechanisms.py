@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from butfor.evaluate.support import unsupported_mass
 from hypothesis import given
 
 import butfor as bf
-from butfor.evaluate.support import unsupported_mass
 from butfor.kernels import compiled
 from butfor.mechanisms import properties
 from butfor.mechanisms.protocol import Compiled, Mechanism

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from butfor.evaluate.problem import OnColumns, make_problem
 from scipy.special import ndtri
 from scipy.stats import norm
 
@@ -15,7 +16,6 @@ from butfor.evaluate.bootstrap import resample_weights
 from butfor.evaluate.crossfit import CrossFitted
 from butfor.evaluate.estimate import CROSS_FITTED, ESTIMATORS, estimate_groups, estimate_values
 from butfor.evaluate.estimators.columns import Columns
-from butfor.evaluate.problem import OnColumns, make_problem
 from butfor.evaluate.warn import facts_of
 from butfor.random import episode_keys
 from tests.builders import ward_log

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import butfor as bf
 from butfor.cli.main import app
 from butfor.log.variables import project
-from butfor.replay.outcomes import draws_needed
+from butfor.replay.draws import draws_needed
 from butfor.studies import published
 from butfor.studies.oberst2019 import (
     ESTIMATORS,

@@ -20,8 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import butfor as bf
-from butfor.audit.audit import run_audit
 from butfor.audit.meta import Meta, Parameters
+from butfor.audit.run import run_audit
 from butfor.review import export
 from butfor.review.ledger import MIGRATIONS, PROJECTIONS
 from butfor.review.plan import Settings, plan_stays, reviewer_order, run_id

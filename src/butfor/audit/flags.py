@@ -8,28 +8,16 @@ from numpy.typing import NDArray
 from butfor.evaluate.wording import percent
 from butfor.log.episodes import Episodes
 from butfor.log.variables import describe_action
-from butfor.mechanisms.gumbel_max import counterfactual_distribution
 from butfor.replay.bounds import ROUNDING, Bounds
-from butfor.replay.outcomes import Counterfactuals
+from butfor.replay.replay import Replay
 from butfor.replay.steps import THIN
 from butfor.types import Floats
-
-
-def target_actions(log: Episodes, target: Floats, behavior: Floats, *, shared: bool) -> Floats:
-    """Distribution of the target's action at each logged step in the state logged there, [N, A].
-
-    With shared action noise the counterfactual of the action taken, else the target's own row.
-    """
-    rows = target[log.state]
-    if not shared:
-        return rows
-    return counterfactual_distribution(behavior[log.state], rows, log.action.astype(np.int64))
 
 
 def first_changes(log: Episodes, actions: Floats) -> NDArray[np.int64]:
     """First step of each episode at which the target would rather do something else, [n].
 
-    `actions` [N, A] is what `target_actions` returns; something else must be likelier than what was
+    `actions` [N, A] is what `Replay.actions` returns; something else must be likelier than what was
     done. Counted from 0; -1 where that never happens.
     """
     kept = actions[np.arange(len(log.state)), log.action]
@@ -45,21 +33,20 @@ def heaviest_step(contribution: Floats, discount: float) -> int:
 
 
 def describe_flag(
-    result: Counterfactuals,
+    replay: Replay,
     position: int,
     *,
-    actions: Floats,
     contribution: Floats,
-    unsupported: float,
     bounds: Bounds,
-    evidence: tuple[float, float],
 ) -> str:
-    """Say in plain words why an episode is flagged; steps count from 0.
+    """Explain in plain words why an episode is flagged; steps are counted from 0.
 
-    `actions` [T, A] and `contribution` [T] belong to the episode's own steps (`target_actions`,
-    `step_contributions`); `unsupported` is the probability that its path under the target ever uses
-    a state and action never seen together; `evidence` are its `evidence_min` and `thin_share`.
+    `contribution` [T] are the episode's own steps of `Replay.contributions`.
     """
+    result, walked = replay.outcomes(), replay.steps()
+    log = result.episodes
+    actions = replay.actions()[log.offsets[position] : log.offsets[position + 1]]
+    unsupported = float(replay.support()[position])
     one = result.episodes.select([position])
     names = result.outcome_names
     length = int(one.lengths[0])
@@ -88,7 +75,7 @@ def describe_flag(
         f"{result.difference[position]:+.2f}."
     )
     sentences.append(describe_survival(bounds, position))
-    least, thin = evidence
+    least, thin = float(walked.evidence_min[position]), float(walked.thin_share[position])
     cases = f"{least:.0f} similar past case{'' if least == 1 else 's'}"
     sentences.append(
         f"At its thinnest it rests on {cases} in this log; {percent(thin)} of its steps on fewer "

@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 
 from butfor.audit.reading import ROWS
 from butfor.hidden.model import TabularPOMDP
-from butfor.hidden.policies import Policy
 from butfor.hidden.task import behavior_arrays
-from butfor.log.episodes import Episodes
 from butfor.log.variables import Variable
 from butfor.models.mdp import TabularMDP
+from butfor.replay.replay import Replay
 from butfor.types import Floats
 
 
@@ -43,33 +42,24 @@ def model_variables(model: TabularMDP | TabularPOMDP) -> dict[str, tuple[Variabl
     }
 
 
-def digest_of(
-    episodes: Episodes,
-    model: TabularMDP | TabularPOMDP,
-    target: Floats,
-    known: Floats,
-    behavior: Policy | None,
-) -> str:
-    """Hash of all numbers that went in: equal inputs, equal digest.
-
-    `known` [S, A] is the behaviour by what was seen, `behavior` what was given where the state is
-    hidden.
-    """
+def digest_of(replay: Replay) -> str:
+    """Hash of all numbers that went in: equal inputs, equal digest."""
+    episodes, model = replay.episodes, replay.model
+    target, known = replay.target_table, replay.behavior_table
     log = [getattr(episodes, name) for name in ("state", "action", "next_state", "reward")]
     arrays = [*log, episodes.offsets, episodes.outcome, *_arrays(model, target, known)]
     if isinstance(model, TabularPOMDP):
         stored = model_arrays(model)
         arrays += [stored[name] for name in stored if name not in ROWS]
-        given = behavior_arrays(episodes, model, behavior)
+        given = behavior_arrays(episodes, model, replay.behavior)
         arrays += [model.dynamics.initial, *given.rows, np.array(given.kind)]
     return hash_arrays(arrays, "\0".join(map(str, episodes.id.tolist())))
 
 
-def digest_of_shards(
-    log: NDArray[np.uint64], model: TabularMDP, target: Floats, known: Floats
-) -> str:
-    """Hash all numbers that went in, of a log that was hashed shard by shard."""
-    return hash_arrays([log, *_arrays(model, target, known)])
+def digest_of_shards(log: NDArray[np.uint64], question: Replay) -> str:
+    """Hash all numbers that went in, for a log that was hashed shard by shard."""
+    policies = question.target_table, question.behavior_table
+    return hash_arrays([log, *_arrays(question.model, *policies)])
 
 
 def hash_arrays(arrays: Iterable[NDArray[Any]], words: str = "") -> str:

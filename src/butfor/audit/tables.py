@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,18 +10,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.audit.flags import describe_flag, first_changes, heaviest_step
-from butfor.hidden.latent import latent_posterior
-from butfor.hidden.model import TabularPOMDP
-from butfor.hidden.policies import Policy
+from butfor.audit.meta import Counts
 from butfor.log.episodes import Episodes
 from butfor.log.variables import Variable, count_levels, unravel
-from butfor.models.mdp import TabularMDP
-from butfor.models.policies import action_counts
 from butfor.random import episode_keys, scramble
-from butfor.replay.bounds import Bounds
-from butfor.replay.outcomes import Counterfactuals, sample_counterfactuals, step_contributions
-from butfor.replay.posterior import Credible
-from butfor.replay.steps import Steps, walk_through
+from butfor.replay.credible import Credible
+from butfor.replay.engine import Model
+from butfor.replay.replay import Replay
 from butfor.types import Floats, Keys
 
 CONTROLS = 0.25  # unflagged episodes to be read beside the flagged ones, for each of these
@@ -35,64 +30,38 @@ UNSHOWN: dict[str, Any] = {
 }
 
 
-def judged_table(
-    result: Counterfactuals, actions: Floats, unsupported: Floats, walked: Steps
-) -> pd.DataFrame:
-    """Return a row an episode: what happened, what would have, and what that rests on.
-
-    `actions` [N, A] is what `target_actions` returns.
-    """
-    table = result.frame()
-    table["first_change"] = first_changes(result.episodes, actions)
-    table["unsupported"] = unsupported
+def judged_table(replay: Replay) -> pd.DataFrame:
+    """Return one row per episode: what happened, what would have, and what that rests on."""
+    walked = replay.steps()
+    table = replay.outcomes().frame()
+    table["first_change"] = first_changes(replay.log, replay.actions())
+    table["unsupported"] = replay.support()
     table["evidence_min"] = walked.evidence_min
     table["thin_share"] = walked.thin_share
     table["influence"] = walked.share_about
     table["influence_ends"] = walked.dies_at
-    table["final_key"] = result.episodes.final_key
+    table["final_key"] = replay.log.final_key
     return table
 
 
 def shown_table(
-    result: Counterfactuals,
-    actions: Floats,
-    unsupported: Floats,
-    walked: Steps,
-    bounds: Bounds,
-    rank: NDArray[np.int64],
-    control: NDArray[np.bool_],
-    model: TabularMDP | TabularPOMDP,
-    target: Floats,
-    options: dict[str, Any],
+    replay: Replay, rank: NDArray[np.int64], control: NDArray[np.bool_]
 ) -> pd.DataFrame:
-    """Return a row an episode: bounds, rank, whether it is a control, and why it is flagged."""
-    log = result.episodes
+    """Return one row per episode: bounds, rank, whether it is a control, why it is flagged."""
+    bounds = replay.bounds()
     table = bounds.frame()
     table["survives"] = bounds.survives
     table["rank"] = rank
-    table["step_that_matters"] = -1
-    reasons = np.full(len(log), "", dtype=object)
+    heaviest = np.full(len(replay), -1, dtype=np.int64)
+    reasons = np.full(len(replay), "", dtype=object)
     flagged = np.flatnonzero(rank)
     if len(flagged):
-        chosen = log.select(flagged)
-        contribution = step_contributions(
-            chosen, model, target, discount=result.discount, **options
-        )
-        for i, position in enumerate(flagged):
-            mine = contribution[chosen.offsets[i] : chosen.offsets[i + 1]]
-            table.loc[position, "step_that_matters"] = heaviest_step(mine, result.discount)
-            reasons[position] = describe_flag(
-                result,
-                int(position),
-                actions=actions[log.offsets[position] : log.offsets[position + 1]],
-                contribution=mine,
-                unsupported=float(unsupported[position]),
-                bounds=bounds,
-                evidence=(
-                    float(walked.evidence_min[position]),
-                    float(walked.thin_share[position]),
-                ),
-            )
+        chosen = replay.part(flagged)
+        parts = np.split(chosen.contributions(), chosen.log.offsets[1:-1])
+        for position, mine in zip(flagged.tolist(), parts, strict=True):
+            heaviest[position] = heaviest_step(mine, replay.discount)
+            reasons[position] = describe_flag(replay, position, contribution=mine, bounds=bounds)
+    table["step_that_matters"] = heaviest
     table["reason"] = reasons
     table["control"] = control
     return table
@@ -174,27 +143,18 @@ def _labels(variables: Sequence[Variable], name: str, codes: NDArray[Any]) -> pd
     return pd.Categorical.from_codes(codes, list(levels), ordered=True)
 
 
-def draw_table(
-    log: Episodes,
-    model: TabularMDP | TabularPOMDP,
-    target: Floats,
-    shown: NDArray[np.int64],
-    draws: int,
-    seed: int,
-    options: dict[str, Any],
-) -> pd.DataFrame:
+def draw_table(replay: Replay | None, draws: int, seed: int) -> pd.DataFrame:
     """Drawn steps of the episodes shown; the last row of a draw, without action, is its end."""
-    if len(shown) == 0 or draws == 0:
+    if replay is None or draws == 0:
         names = ["id", "draw", "step", "state", "action", "reward"]
         return pd.DataFrame({name: np.empty(0, dtype=np.int64) for name in names})
-    chosen = log.select(shown)
-    drawn = sample_counterfactuals(chosen, model, target, draws=draws, seed=seed, **options)
+    drawn = replay.draws(draws, seed=seed)
     episode, draw, step = np.nonzero(drawn.state >= 0)
     padded = np.pad(drawn.action, ((0, 0), (0, 0), (0, 1)), constant_values=-1)
     earned = np.pad(drawn.reward, ((0, 0), (0, 0), (0, 1)))
     return pd.DataFrame(
         {
-            "id": chosen.id[episode],
+            "id": replay.log.id[episode],
             "draw": draw,
             "step": step,
             "state": drawn.state[episode, draw, step],
@@ -204,31 +164,21 @@ def draw_table(
     )
 
 
-def course_tables(
-    log: Episodes,
-    model: TabularMDP | TabularPOMDP,
-    target: Floats,
-    shown: NDArray[np.int64],
-    walked: Steps,
-    options: dict[str, Any],
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Exact courses of the episodes shown, and what they rest on.
+def course_table(replay: Replay | None, log: Episodes) -> pd.DataFrame:
+    """Exact courses of the episodes shown, step by step.
 
     The probability of each level of each variable, together with that of no outcome yet, and of
-    each outcome by then (variable ""), by step. Where the state is hidden its variables are there
-    too, and with `world` "observed" what they were as it happened, given the whole record.
+    each outcome by then (variable ""). With a hidden state its variables are included, and with
+    `world` "observed" what they were as it happened, given the whole record. `log` has the
+    variables, also if no episode is shown.
     """
-    horizon = walked.mass.shape[1]
     levels = [(v.name, level) for v in log.state_variables for level in v.levels]
     ends = [("", outcome.name) for outcome in log.outcomes]
     columns = pd.MultiIndex.from_tuples([*levels, *ends], names=["variable", "level"])
     parts: list[pd.DataFrame] = []
-    if len(shown) == 0:
-        chosen, place = log.id[:0], np.empty((0, horizon + 1, len(columns)))
-    else:
-        some = log.select(shown)
-        chosen = some.id
-        steps = walk_through(some, model, target, probability=True, **options)
+    ids, place = log.id[:0], np.empty((0, 1, len(columns)))
+    if replay is not None:
+        ids, steps = replay.log.id, replay.steps(probability=True)
         place = np.concatenate(
             [
                 steps.probability[..., : log.n_states] @ _members(log.state_variables),
@@ -236,12 +186,12 @@ def course_tables(
             ],
             axis=2,
         )
-        if isinstance(model, TabularPOMDP) and steps.latent is not None:
-            parts = hidden_courses(some, model, steps.latent, options["behavior"])
+        if steps.latent is not None:
+            parts = hidden_courses(replay, steps.latent)
     episode, step, column = np.nonzero(place > 0)
     courses = pd.DataFrame(
         {
-            "id": chosen[episode],
+            "id": ids[episode],
             "step": step,
             "variable": columns.get_level_values(0).to_numpy()[column],
             "level": columns.get_level_values(1).to_numpy()[column],
@@ -249,12 +199,17 @@ def course_tables(
         }
     )
     courses["world"] = "target"
-    courses = pd.concat([courses, *parts], ignore_index=True)
+    return pd.concat([courses, *parts], ignore_index=True)
+
+
+def course_step_table(replay: Replay, shown: NDArray[np.int64]) -> pd.DataFrame:
+    """What the courses of the episodes at these positions rest on, step by step."""
+    walked = replay.steps()
     episode, step = np.nonzero(walked.mass[shown] > 0)
     at = shown[episode], step
-    return courses, pd.DataFrame(
+    return pd.DataFrame(
         {
-            "id": log.id[at[0]],
+            "id": replay.log.id[at[0]],
             "step": step,
             "mass": walked.mass[at],
             "evidence": walked.evidence[at],
@@ -264,10 +219,9 @@ def course_tables(
     )
 
 
-def hidden_courses(
-    log: Episodes, model: TabularPOMDP, latent: Floats, behavior: Policy | None
-) -> list[pd.DataFrame]:
+def hidden_courses(replay: Replay, latent: Floats) -> list[pd.DataFrame]:
     """Rows of `courses` about hidden variables: under the target, and as it happened."""
+    log, model = replay.log, replay.pomdp
     parts = []
     for variable in model.hidden_variables:
         level = unravel(model.state_variables, np.arange(model.n_states))[variable.name]
@@ -286,7 +240,7 @@ def hidden_courses(
             )
         )
     if parts:
-        happened = latent_posterior(log, model, behavior=behavior).frame()
+        happened = replay.posterior().frame()
         parts.append(happened.assign(world="observed"))
     return parts
 
@@ -323,15 +277,6 @@ def lowest_unflagged(rank: NDArray[np.int64], order: Keys) -> NDArray[np.bool_]:
     return control
 
 
-def check_credible(credible: Credible, log: Episodes) -> Credible:
-    """Refuse credible intervals of other episodes."""
-    if len(credible.expected_return) != len(log):
-        raise ValueError(
-            f"credible is about {len(credible.expected_return)} episodes, there are {len(log)}"
-        )
-    return credible
-
-
 def with_credible(estimates: pd.DataFrame, credible: Credible | None) -> pd.DataFrame:
     """Add the credible intervals of those estimates that have one."""
     table = estimates.copy()
@@ -343,29 +288,12 @@ def with_credible(estimates: pd.DataFrame, credible: Credible | None) -> pd.Data
     return table
 
 
-def count_all(
-    result: Counterfactuals,
-    model: TabularMDP | TabularPOMDP,
-    target: Floats,
-    rank: NDArray[np.int64],
-) -> dict[str, int]:
-    """Count what the audit is about, for its `meta`; where the state is hidden, what was seen."""
-    log = result.episodes
-    return {
-        "episodes": len(log),
-        "steps": len(log.state),
-        "censored": int(((log.outcome < 0) & (log.lengths < result.horizon)).sum()),
-        "flagged": int((rank > 0).sum()),
-    } | count_pairs(model, target, action_counts(log))
+def count_pairs(model: Model, target: Floats, counts: NDArray[np.int64]) -> dict[str, int]:
+    """Count states and pairs of state and action.
 
-
-def count_pairs(
-    model: TabularMDP | TabularPOMDP, target: Floats, counts: NDArray[np.int64]
-) -> dict[str, int]:
-    """Count states and pairs of state and action; `counts` [S, A] are the logged decisions."""
-    never = np.zeros_like(target, dtype=bool)
-    if isinstance(model, TabularMDP):
-        counts, never = model.counts, model.unseen
+    `counts` [S, A] are the decisions behind the model, or those of the log if it was given whole.
+    """
+    never = getattr(model, "unseen", np.zeros_like(target, dtype=bool))
     visited = counts.sum(axis=1) > 0
     unseen = ((target > 0) & never).any(axis=1)
     return {
@@ -377,19 +305,19 @@ def count_pairs(
     }
 
 
-def warnings_of(counts: Mapping[str, int], terminal: str) -> list[str]:
+def warnings_of(counts: Counts, terminal: str) -> list[str]:
     """Say in words what the counts warn of."""
     found = []
-    if counts["censored"]:
+    if counts.censored:
         found.append(
-            f"{counts['censored']} of {counts['episodes']} episodes stop before the horizon "
+            f"{counts.censored} of {counts.episodes} episodes stop before the horizon "
             "without an outcome; for estimates by a model it tells what would have followed, for "
             "the others nothing does."
         )
-    if counts["visited_states_with_unseen_target_action"]:
+    if counts.visited_states_with_unseen_target_action:
         found.append(
             "In "
-            f"{counts['visited_states_with_unseen_target_action']} of {counts['visited_states']} "
+            f"{counts.visited_states_with_unseen_target_action} of {counts.visited_states} "
             "visited states the policy may take an action that was never seen there."
         )
     if terminal == "icml2019":

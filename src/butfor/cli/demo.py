@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from butfor import sepsis
-from butfor.audit.audit import REVIEW_FILES, Audit, run_audit
+from butfor.audit.audit import REVIEW_FILES, Audit
 from butfor.audit.folders import whole_folder
+from butfor.audit.run import run_audit
 from butfor.log.episodes import Episodes
 from butfor.models.fit import fit_mdp
 from butfor.models.mdp import TabularMDP
@@ -18,7 +19,7 @@ from butfor.present.charts import (
     trajectory_chart,
 )
 from butfor.present.report import write_report
-from butfor.replay.posterior import credible_intervals
+from butfor.replay.credible import credible_intervals
 from butfor.types import Floats, Progress
 
 VERSION = "icml2019"  # the simulator of the paper, whose failure the demonstration shows

@@ -25,11 +25,11 @@ from rich.table import Table
 
 import butfor
 from butfor.audit.audit import Audit
-from butfor.audit.choices import MECHANISMS, Choices
 from butfor.audit.folders import check_free
-from butfor.audit.own_log import audit_into, compare_log
+from butfor.audit.settings import MECHANISMS, AuditSettings
 from butfor.audit.shards.parts import parts_folder
 from butfor.audit.shards.workers import Cluster, Threads, Workers
+from butfor.audit.source import audit_into, compare_log
 from butfor.checks import check_choice
 from butfor.cli.demo import MARKER as DEMO_MARKER
 from butfor.cli.demo import SHOWN, run_demonstration, write_demonstration
@@ -194,6 +194,8 @@ def audit(
         bool, typer.Option("--resume", help="Go on with a run in shards that was stopped.")
     ] = False,
     overwrite: Annotated[bool, typer.Option(help="Replace an audit that is there.")] = False,
+    detail: Annotated[str, typer.Option(help="full, summary or auto.")] = "auto",
+    action_noise: Annotated[str, typer.Option(help="shared or fresh.")] = "shared",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Judge a policy on your own log: estimates, every episode's outcome, flags.
@@ -203,7 +205,7 @@ def audit(
     console = Console(stderr=as_json)
     with _problems_in_words(parts_folder(out)):
         check_free(out, marker="meta.json", overwrite=overwrite)
-        choices = Choices(
+        choices = AuditSettings(
             target=target,
             missing=missing,
             unseen=unseen,
@@ -213,6 +215,9 @@ def audit(
             noise_on=_names(noise_on),
             flags=flags,
             seed=seed,
+            models=models,
+            detail=detail,
+            action_noise=action_noise,
         )
         with (
             _progress(console, "Reading, learning, judging") as show,
@@ -223,7 +228,6 @@ def audit(
                 study_file,
                 out,
                 choices,
-                models=models,
                 workers=workers,
                 resume=resume,
                 overwrite=overwrite,

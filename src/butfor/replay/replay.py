@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
@@ -15,7 +16,7 @@ from butfor.hidden.latent import LatentPosterior
 from butfor.hidden.model import TabularPOMDP, check_pomdp
 from butfor.hidden.policies import Policy
 from butfor.log.episodes import Episodes
-from butfor.mechanisms.gumbel_max import GumbelMax
+from butfor.mechanisms.gumbel_max import GumbelMax, counterfactual_distribution
 from butfor.mechanisms.protocol import Mechanism, check_mechanism
 from butfor.models.mdp import TabularMDP, check_mdp
 from butfor.models.policies import action_counts, estimate_behavior
@@ -211,6 +212,12 @@ class Replay:
             counts=counts,
         )
 
+    def pin_behavior(self) -> Replay:
+        """Return the same question, in which an estimated behavior counts as given."""
+        pinned = copy(self)  # with the same answers
+        object.__setattr__(pinned, "behavior_given", True)
+        return pinned
+
     def part(self, chosen: ArrayLike) -> Replay:
         """Return the same question about the episodes at these positions of the log.
 
@@ -368,6 +375,22 @@ class Replay:
         difference, except for what the model adds after the observed end.
         """
         return self._once(("contributions",), lambda: self.engine.contributions(threads=threads))
+
+    def actions(self) -> Floats:
+        """Distribution of the target's action in the logged state of each step, [N, A].
+
+        With shared action noise it is the counterfactual of the action taken, else the target's own
+        row.
+        """
+
+        def compute() -> Floats:
+            rows = self.target_table[self.log.state]
+            if self.action_noise == "fresh":
+                return rows
+            taken = self.log.action.astype(np.int64)
+            return counterfactual_distribution(self.behavior_table[self.log.state], rows, taken)
+
+        return self._once(("actions",), compute)
 
     def posterior(self) -> LatentPosterior:
         """Distribution of the hidden state at each step, given the whole record."""

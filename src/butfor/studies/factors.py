@@ -16,8 +16,8 @@ import scipy.sparse as sparse
 from butfor import sepsis
 from butfor.checks import check_choice, check_whole
 from butfor.evaluate.crossfit import split_halves
-from butfor.evaluate.estimate import ESTIMATORS
-from butfor.evaluate.problem import make_problem
+from butfor.evaluate.episode_columns import EpisodeColumns
+from butfor.evaluate.estimators.table import ESTIMATORS
 from butfor.log.episodes import Episodes
 from butfor.log.variables import project
 from butfor.models.fit import fit_mdp
@@ -25,6 +25,7 @@ from butfor.models.mdp import TabularMDP
 from butfor.models.planning import policy_iteration, policy_value
 from butfor.models.policies import TERMINALS
 from butfor.random import check_seed
+from butfor.replay.replay import Replay
 from butfor.types import Floats
 
 HIDDEN = ("glucose", "diabetes")
@@ -169,13 +170,13 @@ def judge(
 
     CF averages over the first PATIENTS episodes.
     """
-    problem = make_problem(log, model, target)
-    few = problem
+    sample = EpisodeColumns(Replay(log, model, target))
+    few = sample
     if "CF" in names and len(log) > PATIENTS:
-        few = make_problem(log.select(np.arange(PATIENTS)), model, target)
+        few = EpisodeColumns(Replay(log.select(np.arange(PATIENTS)), model, target))
     values = {}
     for name in names:
-        mine = few if name == "CF" else problem
+        mine = few if name == "CF" else sample
         values[name] = float(ESTIMATORS[name](mine, np.ones((1, len(mine))))[0])
     return values
 

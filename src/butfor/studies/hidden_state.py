@@ -25,7 +25,8 @@ from butfor.models.fit import fit_mdp
 from butfor.models.planning import policy_iteration, policy_value
 from butfor.models.policies import TERMINALS
 from butfor.random import check_seed
-from butfor.replay.outcomes import Counterfactuals, counterfactual_outcomes
+from butfor.replay.functions import counterfactual_outcomes
+from butfor.replay.outcomes import Counterfactuals
 from butfor.studies.scoring import brier
 from butfor.types import Floats
 

@@ -27,8 +27,7 @@ from butfor.models.mdp import TabularMDP
 from butfor.models.planning import policy_iteration, policy_value, value_tables
 from butfor.models.policies import TERMINALS
 from butfor.random import check_seed
-from butfor.replay.bounds import counterfactual_bounds
-from butfor.replay.outcomes import counterfactual_outcomes
+from butfor.replay.functions import counterfactual_bounds, counterfactual_outcomes
 from butfor.studies.scoring import Mask, Truth, brier
 from butfor.types import Floats
 

@@ -16,8 +16,8 @@ from butfor import sepsis
 from butfor.checks import check_choice, check_whole
 from butfor.evaluate.bootstrap import resample_weights
 from butfor.evaluate.crossfit import CrossFitted, cross_fitted
+from butfor.evaluate.episode_columns import EpisodeColumns
 from butfor.evaluate.estimators.importance import weighted
-from butfor.evaluate.problem import make_problem
 from butfor.log.episodes import Episodes
 from butfor.log.variables import Variable, count_levels, project, ravel, unravel
 from butfor.models.fit import fit_mdp
@@ -26,12 +26,10 @@ from butfor.models.planning import policy_iteration, policy_value, value_tables
 from butfor.models.policies import TERMINALS, estimate_behavior
 from butfor.models.simulate import simulate_model
 from butfor.random import check_seed
-from butfor.replay.outcomes import (
-    Counterfactuals,
-    Draws,
-    counterfactual_outcomes,
-    sample_counterfactuals,
-)
+from butfor.replay.draws import Draws
+from butfor.replay.functions import counterfactual_outcomes, sample_counterfactuals
+from butfor.replay.outcomes import Counterfactuals
+from butfor.replay.replay import Replay
 from butfor.types import Floats
 
 HIDDEN = ("glucose", "diabetes")
@@ -81,8 +79,8 @@ class Learned:
 
     def wis(self, log: Episodes, behavior: Floats) -> float:
         """Weighted importance sampling of the target on a log; nan where no episode matches."""
-        problem = make_problem(log, self.model, self.target, behavior=behavior)
-        return float(weighted(problem.logged, np.ones((1, len(log))))[0])
+        sample = EpisodeColumns(Replay(log, self.model, self.target, behavior=behavior))
+        return float(weighted(sample.logged, np.ones((1, len(log))))[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,11 +209,11 @@ def run_one_log(settings: Settings) -> OneLog:
         ),
     }
     weights = resample_weights(len(log), BOOTSTRAPS, seed["bootstrap"])
-    problem = make_problem(log, model, target, behavior=learned.behavior)
+    sample = EpisodeColumns(Replay(log, model, target, behavior=learned.behavior))
     figure3 = _bootstrapped(
         {
             "Obs": _means(log.returns(), weights),
-            "WIS": weighted(problem.logged, _with_point(weights)),
+            "WIS": weighted(sample.logged, _with_point(weights)),
             "MB": _means(new["MB"].returns(), weights),
             "CF": _means(draws.returns().mean(axis=1), weights),
             "True": _means(new["True"].returns(), weights),
@@ -242,7 +240,9 @@ def run_one_log(settings: Settings) -> OneLog:
         sampled_table=common_outcome_table(draws),
         patient=choose_patient(exact),
         crossed=cross_fitted(
-            log, lambda half: _pair(learn(half, settings.terminal)), seed=seed["bootstrap"]
+            Replay(log, model, target),
+            lambda half: _pair(learn(half, settings.terminal)),
+            seed=seed["bootstrap"],
         ),
     )
 

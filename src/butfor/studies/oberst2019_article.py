@@ -24,7 +24,7 @@ from butfor.present.charts import (
     scm_diagrams,
     trajectory_chart,
 )
-from butfor.replay.outcomes import draws_needed
+from butfor.replay.draws import draws_needed
 from butfor.studies import published
 from butfor.studies.article import MARKER, render_page, report_progress, write_article
 from butfor.studies.oberst2019 import (

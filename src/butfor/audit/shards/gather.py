@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.audit.exact import ExactSums
-from butfor.audit.flags import target_actions
+from butfor.audit.numbers import Numbers
 from butfor.audit.shards.judge import EXTRA, SHARES, Candidates, Judged
 from butfor.audit.shards.learn import Setting
-from butfor.audit.tables import (
-    count_pairs,
-    course_tables,
-    draw_table,
-    lowest_unflagged,
-    shown_table,
-    with_credible,
-)
+from butfor.audit.show import Shown, show
+from butfor.audit.tables import lowest_unflagged
 from butfor.evaluate.decomposition import check_decomposition, decomposition_table
 from butfor.evaluate.diagnostics.calibration import (
     bad_name,
@@ -29,20 +22,10 @@ from butfor.evaluate.diagnostics.calibration import (
     untold_row,
 )
 from butfor.evaluate.diagnostics.lights import Row
-from butfor.evaluate.diagnostics.overlap import overlap_row
-from butfor.evaluate.diagnostics.table import (
-    COLUMNS,
-    effective_row,
-    influence_row,
-    left_row,
-    rare_row,
-    unsupported_row,
-)
+from butfor.evaluate.diagnostics.table import COLUMNS, observed_rows
 from butfor.evaluate.estimate import estimate_groups
 from butfor.evaluate.estimators.columns import Columns
-from butfor.evaluate.support import judge_with_support
 from butfor.evaluate.warn import Facts
-from butfor.replay.bounds import counterfactual_bounds
 from butfor.types import Floats
 
 
@@ -70,111 +53,51 @@ class Gathered:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Findings:
-    """All of an audit but the tables of all episodes and steps."""
-
-    tables: dict[str, pd.DataFrame]
-    shown: pd.DataFrame  # what is known of the episodes shown only, with their ids
-    counts: dict[str, int]
-    gap: float  # by how much the pieces of the decomposition miss the whole
-
-
-def find(gathered: Gathered, setting: Setting, steps: int, draws: int) -> Findings:
-    """Work out what follows from the sums and the candidates."""
+def numbers_of_sums(gathered: Gathered, setting: Setting, steps: int) -> Numbers:
+    """Compute the numbers of all episodes from the sums over groups of them."""
     sums = {name: total.values() for name, total in gathered.sums.items()}
-    shown, drawn = _show(gathered.candidates, setting, draws)
-    names = [*(outcome.name for outcome in setting.model.outcomes), setting.study.words.none]
     whole = ExactSums(gathered.sums["cells"].limbs.sum(axis=1, keepdims=True)).values()
     decomposition = decomposition_table(
-        names,
+        setting.question.log.outcome_names,
         whole=whole,
         cells=sums["cells"],
         expected=sums["expected"],
         by_state=sums["by_state"],
     )
     count, observed, expected, _ = whole[0].tolist()
-    gap = check_decomposition(decomposition, expected / count - observed / count)
     columns, extra = _columns(sums["groups"], setting)
     facts = _facts(columns, extra, gathered, setting)
     crossed = None
     if setting.learned and setting.halves:
         crossed = extra["crossed_value"], extra["crossed_counterfactual"]
-    estimates = estimate_groups(columns, facts, crossed=crossed, seed=setting.seed)
-    return Findings(
-        tables={
-            "estimates": with_credible(estimates, None),
-            "diagnostics": _diagnose(gathered, facts, sums["calibration"], steps, setting),
-            "decomposition": decomposition,
-            **drawn,
-        },
-        shown=shown,
-        counts={
-            "episodes": facts.episodes,
-            "steps": steps,
-            "censored": facts.censored,
-            "flagged": int((shown["rank"] > 0).sum()),
-        }
-        | count_pairs(setting.model, setting.target, setting.model.counts),
-        gap=gap,
+    return Numbers(
+        estimates=estimate_groups(columns, facts, crossed=crossed, seed=setting.seed),
+        diagnostics=_diagnose(gathered, facts, sums["calibration"], steps, setting),
+        decomposition=decomposition,
+        gap=check_decomposition(decomposition, expected / count - observed / count),
+        episodes=facts.episodes,
+        steps=steps,
+        censored=facts.censored,
     )
 
 
-def _show(
-    candidates: Candidates, setting: Setting, draws: int
-) -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
-    """Choose what to show, and look at it closely."""
-    log = candidates.log
+def show_candidates(candidates: Candidates, setting: Setting, draws: int) -> Shown:
+    """Choose what to show, and look at it closely; the table has the ids."""
     rank = candidates.ranks(setting.flags)
     control = lowest_unflagged(rank, candidates.order)
-    options: dict[str, Any] = {
-        "behavior": setting.behavior,
-        "mechanism": setting.mechanism,
-        "action_noise": "shared",
-        "horizon": setting.horizon,
-    }
-    result, walked, unsupported = judge_with_support(
-        log,
-        setting.model,
-        setting.target,
-        counts=setting.model.counts,
-        discount=setting.discount,
-        **options,
-    )
-    bounds = counterfactual_bounds(
-        log,
-        setting.model,
-        setting.target,
-        behavior=setting.behavior,
-        horizon=setting.horizon,
-        discount=setting.discount,
-    )
-    actions = target_actions(log, setting.target, setting.behavior, shared=True)
-    table = shown_table(
-        result,
-        actions,
-        unsupported,
-        walked,
-        bounds,
-        rank,
-        control,
-        setting.model,
-        setting.target,
-        options,
-    )
-    table.insert(0, "id", log.id)
-    shown = np.flatnonzero((rank > 0) | control)
-    given = log, setting.model, setting.target, shown
-    drawn = draw_table(*given, draws, setting.seed, options)
-    courses, course_steps = course_tables(*given, walked, options)
-    tables = {"draws": drawn, "courses": courses, "course_steps": course_steps}
-    return table.iloc[shown].reset_index(drop=True), tables
+    replay = setting.question.ask(episodes=candidates.log, counts=setting.model.counts)
+    found = show(replay.compute(), rank, control, draws=draws, seed=setting.seed)
+    found.table.insert(0, "id", candidates.log.id)
+    read = np.flatnonzero((rank > 0) | control)
+    return Shown(found.table.iloc[read].reset_index(drop=True), found.drawn)
 
 
 def _columns(sums: Floats, setting: Setting) -> tuple[Columns, dict[str, Floats]]:
     """Return what estimators sum and what else was summed, a row a group that has episodes."""
     count = sums.shape[1] - len(EXTRA)
-    powers = np.asarray(setting.discount ** np.arange(setting.horizon), dtype=np.float64)
+    powers = np.asarray(
+        setting.question.discount ** np.arange(setting.question.horizon), dtype=np.float64
+    )
     held = sums[:, 0] > 0  # the first column is the number of episodes
     columns = Columns.from_matrix(sums[held, :count], powers, setting.seed)
     return columns, dict(zip(EXTRA, sums[held, count:].T, strict=True))
@@ -189,7 +112,7 @@ def _facts(
     weight, squared = float(columns.ratio[:, -1].sum()), float(extra["squared_ratio"].sum())
     followers, censored = gathered.counts["sizes"].tolist()
     visited = setting.model.counts.sum(axis=1) > 0
-    used = setting.target > 0
+    used = setting.question.target_table > 0
     rewards = [outcome.reward for outcome in setting.model.outcomes] or [0.0]
     return Facts(
         episodes=int(episodes),
@@ -197,7 +120,9 @@ def _facts(
         censored=censored,
         followers=followers,
         effective=_effective(weight, squared, followers),
-        missing=np.flatnonzero(visited & (used & (setting.behavior == 0)).any(axis=1)),
+        missing=np.flatnonzero(
+            visited & (used & (setting.question.behavior_table == 0)).any(axis=1)
+        ),
         unlogged=np.flatnonzero(visited & (used & (setting.model.counts == 0)).any(axis=1)),
         unsupported={
             "MB": mean["unsupported_model"],
@@ -224,15 +149,21 @@ def _diagnose(
 ) -> pd.DataFrame:
     """Return the rows of `diagnose`."""
     counts, first = setting.model.counts, np.rint(setting.model.initial * facts.episodes)
-    rows = [
-        overlap_row(counts, setting.target),
-        effective_row(facts.episodes, facts.effective),
-        left_row(facts.episodes, facts.followers),
-        rare_row(setting.model, setting.target, first.astype(np.int64), setting.horizon, counts),
-        unsupported_row(facts.unsupported["CF"]),
-        _calibration_row(calibration, steps, setting),
-        influence_row(_median(gathered.counts["about"]), _median(gathered.counts["after"])),
-    ]
+    rows = observed_rows(
+        setting.model,
+        setting.question.target_table,
+        episodes=facts.episodes,
+        horizon=setting.question.horizon,
+        counts=counts,
+        cut_counts=counts,
+        first=first.astype(np.int64),
+        effective=facts.effective,
+        followers=facts.followers,
+        unsupported=facts.unsupported["CF"],
+        calibration=_calibration_row(calibration, steps, setting),
+        about=_median(gathered.counts["about"]),
+        after=_median(gathered.counts["after"]),
+    )
     return pd.DataFrame(rows, columns=COLUMNS)
 
 

@@ -12,19 +12,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from butfor.audit.exact import ExactSums
-from butfor.audit.flags import target_actions
 from butfor.audit.shards.count import half_of
 from butfor.audit.shards.learn import Setting
 from butfor.audit.shards.log import Shard, read_shard
 from butfor.audit.tables import control_order, judged_table, step_table
 from butfor.evaluate.decomposition import cells_of, piece_columns
 from butfor.evaluate.diagnostics.calibration import group_rows
-from butfor.evaluate.problem import make_problem
-from butfor.evaluate.support import judge_with_support, outcomes_with_support
+from butfor.evaluate.episode_columns import EpisodeColumns
 from butfor.log.episodes import Episodes
 from butfor.log.read import Reading
 from butfor.random import episode_keys
 from butfor.replay.outcomes import Counterfactuals, flag_sizes
+from butfor.replay.replay import Replay
 from butfor.types import Floats, Keys
 
 GROUPS = 1000  # of episodes, by hash of their ids: resampled instead of single ones
@@ -98,49 +97,29 @@ class Candidates:
 
 
 def judge_shard(shard: Shard, setting: Setting, threads: int) -> Judged:
-    """Judge the episodes of a shard, exactly, in the models learned from all shards."""
+    """Evaluate the episodes of a shard, exactly, in the models learned from all shards."""
     reading = read_shard(shard, setting.study)
     assert isinstance(reading, Reading)  # shards of which nothing is left were counted out
-    log = reading.episodes.truncate(setting.horizon)
-    keys = episode_keys(setting.seed, log.id, "shards")
-    options: dict[str, Any] = {
-        "behavior": setting.behavior,
-        "mechanism": setting.mechanism,
-        "horizon": setting.horizon,
-    }
-    result, walked, unsupported = judge_with_support(
-        log,
-        setting.model,
-        setting.target,
+    replay = setting.question.ask(
+        episodes=reading.episodes.truncate(setting.question.horizon),
+        behavior_probability=_cut(reading, setting.question.horizon),
         counts=setting.model.counts,
-        discount=setting.discount,
-        threads=threads,
-        **options,
-    )
-    problem = make_problem(
-        log,
-        setting.model,
-        setting.target,
-        behavior=setting.behavior,
-        behavior_probability=reading.behavior_probability,
-        horizon=setting.horizon,
-        discount=setting.discount,
-        seed=setting.seed,
-        counterfactuals=result,
-    )
+    ).compute(threads=threads)
+    log, keys = replay.log, episode_keys(setting.seed, replay.log.id, "shards")
+    result, walked = replay.outcomes(), replay.steps()
+    sample = EpisodeColumns(replay, setting.seed)
     extra = {
-        "squared_return": problem.returns**2,
-        "squared_ratio": problem.ratio[:, -1] ** 2,
-        "unsupported": unsupported,
+        "squared_return": sample.returns**2,
+        "squared_ratio": sample.ratio[:, -1] ** 2,
+        "unsupported": replay.support(),
         "unsupported_model": setting.unsupported[log.first_state],
-        **_cross_fit(log, keys, setting, threads, options),
+        **_cross_fit(replay, keys, setting, threads),
     }
-    columns = np.column_stack([problem.columns.matrix(), *(extra[name] for name in EXTRA)])
+    columns = np.column_stack([sample.columns.matrix(), *(extra[name] for name in EXTRA)])
     cell, size = cells_of(result), len(result.outcome_names)
-    actions = target_actions(log, setting.target, setting.behavior, shared=True)
-    steps = step_table(log, setting.target, setting.model.counts).drop(columns="episode")
+    steps = step_table(log, replay.target_table, replay.counts).drop(columns="episode")
     return Judged(
-        episodes=as_arrow(judged_table(result, actions, unsupported, walked), {}),
+        episodes=as_arrow(judged_table(replay), {}),
         steps=as_arrow(steps, setting.side_types),
         sums={
             "groups": _sums(group_of(keys), columns, GROUPS, wide=True),  # weights know no limits
@@ -150,12 +129,19 @@ def judge_shard(shard: Shard, setting: Setting, threads: int) -> Judged:
             "calibration": _calibrate(log, keys, setting),
         },
         counts={
-            "sizes": np.array([(problem.ratio[:, -1] > 0).sum(), problem.censored.sum()]),
+            "sizes": np.array([sample.followers, sample.censored.sum()]),
             "about": _shares(walked.share_about),
             "after": _shares(walked.share_after),
         },
         candidates=_candidates(log, keys, result, setting),
     )
+
+
+def _cut(reading: Reading, horizon: int) -> Floats | None:
+    """Probabilities of the logged actions up to the horizon, if the log records them."""
+    if reading.behavior_probability is None:
+        return None
+    return reading.behavior_probability[reading.episodes.time < horizon]
 
 
 def group_of(keys: Keys) -> NDArray[np.int64]:
@@ -174,11 +160,9 @@ def _shares(shares: Floats) -> NDArray[np.int64]:
     return np.bincount(np.rint(shares * SHARES).astype(np.int64), minlength=SHARES + 1)
 
 
-def _cross_fit(
-    log: Episodes, keys: Keys, setting: Setting, threads: int, options: Mapping[str, Any]
-) -> dict[str, Floats]:
-    """Judge each half by its own model and the target that the other half learned."""
-    found = {name: np.zeros(len(log)) for name in EXTRA if name.startswith("crossed")}
+def _cross_fit(replay: Replay, keys: Keys, setting: Setting, threads: int) -> dict[str, Floats]:
+    """Evaluate each half in its own model, with the target that the other half learned."""
+    found = {name: np.zeros(len(replay)) for name in EXTRA if name.startswith("crossed")}
     if not (setting.learned and setting.halves):
         return found
     half = half_of(keys)
@@ -186,14 +170,12 @@ def _cross_fit(
         mine = np.flatnonzero(half == number)
         if len(mine) == 0:
             continue
-        part = log.select(mine)
-        result, unsupported = outcomes_with_support(
-            part, judge.model, judge.target, discount=setting.discount, threads=threads, **options
-        )
-        found["crossed_value"][mine] = judge.value[part.first_state]
-        found["crossed_counterfactual"][mine] = result.expected_return
-        found["crossed_unsupported_value"][mine] = judge.unsupported[part.first_state]
-        found["crossed_unsupported_counterfactual"][mine] = unsupported
+        part = replay.ask(episodes=replay.log.select(mine), model=judge.model, target=judge.target)
+        first = part.log.first_state
+        found["crossed_value"][mine] = judge.value[first]
+        found["crossed_counterfactual"][mine] = part.outcomes(threads=threads).expected_return
+        found["crossed_unsupported_value"][mine] = judge.unsupported[first]
+        found["crossed_unsupported_counterfactual"][mine] = part.support(threads=threads)
     return found
 
 
@@ -202,13 +184,13 @@ def _calibrate(log: Episodes, keys: Keys, setting: Setting) -> ExactSums:
     sums = ExactSums.make(len(setting.cuts) + 1, 5)
     if not setting.halves or not setting.bad.any():
         return sums
-    known = (log.outcome >= 0) | (log.lengths == setting.horizon)
+    known = (log.outcome >= 0) | (log.lengths == setting.question.horizon)
     episode = np.repeat(np.arange(len(log)), log.lengths)
     half = half_of(keys)[episode]
     seen = np.stack([judge.seen for judge in setting.halves])
     chance = np.stack([judge.chance for judge in setting.halves])
     rows = np.flatnonzero(known[episode] & seen[1 - half, log.state])
-    predicted = chance[1 - half[rows], setting.horizon - log.time[rows], log.state[rows]]
+    predicted = chance[1 - half[rows], setting.question.horizon - log.time[rows], log.state[rows]]
     happened = np.append(setting.bad, False)[log.outcome[episode[rows]]]
     sums.add(*group_rows(predicted, happened, episode[rows], setting.cuts))
     return sums

@@ -14,16 +14,16 @@ from numpy.typing import NDArray
 from butfor.audit.exact import ExactSums
 from butfor.audit.shards.count import ACTION, HALF, STATE, Counts
 from butfor.evaluate.diagnostics.calibration import GROUPS, bad_chances, bad_outcomes
-from butfor.evaluate.support import unsupported_by_state
 from butfor.log.episodes import Episodes
 from butfor.log.read import group_variables
 from butfor.log.sections import Study
 from butfor.log.variables import Variable, project
-from butfor.mechanisms.protocol import Mechanism
 from butfor.models.fit import check_rules, complete_counts, differs_from, varying_rewards
 from butfor.models.mdp import TabularMDP
 from butfor.models.planning import policy_iteration, state_values
 from butfor.models.policies import behavior_of
+from butfor.replay.observed import unsupported_by_state
+from butfor.replay.replay import Replay
 from butfor.types import Floats, Integers
 
 BOTH = (0, 1)
@@ -47,12 +47,7 @@ class Setting:
 
     study: Study
     seed: int
-    horizon: int
-    discount: float
-    mechanism: Mechanism
-    model: TabularMDP
-    target: Floats  # [S, A]
-    behavior: Floats  # [S, A]
+    question: Replay  # asked of an example of the log, which has its variables
     unsupported: Floats  # [S] probability that the target ever uses a pair never seen
     learned: bool  # whether the target was learned from this log
     halves: tuple[Half, ...]  # two, or none where a half would be empty
@@ -62,6 +57,11 @@ class Setting:
     controls: int
     side_types: Mapping[str, Any]  # of side columns that are taken as they are
     key: str  # stands for all of it
+
+    @property
+    def model(self) -> TabularMDP:
+        """The model of the whole log."""
+        return self.question.mdp
 
 
 class Tally:

@@ -1,4 +1,4 @@
-"""The shards of a log: Parquet files that are read one by one."""
+"""The shards of a log: files that are read one by one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from butfor.log.sources import PARQUET, check_columns, find_files, read_schema
 
 @dataclass(frozen=True)
 class Shard:
-    """One Parquet file of a log, as it was when the work began."""
+    """One file of a log, as it was when the work began."""
 
     path: str
     size: int
@@ -47,22 +47,14 @@ class Shard:
         return hashlib.sha256(told.encode()).hexdigest()[:32]
 
 
-def is_sharded(source: Any) -> bool:
-    """Whether a log is a folder of Parquet files."""
-    if not isinstance(source, str | Path) or not Path(source).is_dir():
-        return False
-    return find_files(source)[0].name.lower().endswith(PARQUET)
-
-
 def find_shards(source: Any) -> tuple[Shard, ...]:
-    """Return the Parquet files of a log, each once."""
-    files = dict.fromkeys(path.absolute() for path in find_files(source))
-    other = next((path for path in files if not path.name.lower().endswith(PARQUET)), None)
-    if other is not None:
+    """Return the files of a log, each once; they are its shards."""
+    if not isinstance(source, str | Path | list | tuple):
         raise ValueError(
-            f"{other}: shards are Parquet files; write the log as Parquet, or leave out "
-            "--scheduler, --local-cluster and --resume"
+            f"{type(source).__name__}: in summary detail a log is read from files; write it to a "
+            "file, or use full detail"
         )
+    files = dict.fromkeys(path.absolute() for path in find_files(source))
     found = [(path, path.stat()) for path in files]
     return tuple(Shard(str(path), about.st_size, about.st_mtime_ns) for path, about in found)
 
@@ -70,8 +62,10 @@ def find_shards(source: Any) -> tuple[Shard, ...]:
 def check_alike(shards: Sequence[Shard], study: Study) -> tuple[tuple[Shard, ...], dict[str, Any]]:
     """Return the shards that have rows, and the type of each column that the study names.
 
-    Shards that differ in these columns are refused.
+    Shards that differ in these columns are refused. CSV files have no types of their own.
     """
+    if not shards[0].path.lower().endswith(PARQUET):
+        return tuple(shards), {}
     full = []
     needed = study.places()
     types: dict[str, Any] = {}
@@ -111,6 +105,11 @@ def read_shard(shard: Shard, study: Study) -> Reading | NothingLeft:
     shard.check()
     if isinstance(reading, NothingLeft):
         return reading
+    return in_order(reading)
+
+
+def in_order(reading: Reading) -> Reading:
+    """Put the episodes of a reading in the order of their ids."""
     log, probability = reading.episodes, reading.behavior_probability
     order = np.argsort(log.id, kind="stable")
     if probability is not None:

@@ -13,41 +13,39 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from butfor.audit.audit import REVIEW_FILES, describe_audit, write_audit
-from butfor.audit.choices import MECHANISMS, Choices
+from butfor.audit.audit import REVIEW_FILES, write_audit
 from butfor.audit.folders import check_free, whole_folder
-from butfor.audit.meta import META, Parameters
+from butfor.audit.meta import META
 from butfor.audit.model import digest_of_shards
+from butfor.audit.run import describe_audit
+from butfor.audit.settings import AuditSettings
 from butfor.audit.shards.count import Counts, count_shard
-from butfor.audit.shards.gather import Gathered, find
+from butfor.audit.shards.gather import Gathered, numbers_of_sums, show_candidates
 from butfor.audit.shards.judge import judge_shard
 from butfor.audit.shards.learn import BOTH, Setting, Tally, find_cuts, key_of, learn_halves
 from butfor.audit.shards.log import Shard, check_alike, find_shards, list_shard
 from butfor.audit.shards.parts import Parts
 from butfor.audit.shards.stitch import RANGE, stitch_tables
 from butfor.audit.shards.workers import Threads, Workers
-from butfor.audit.tables import count_controls
-from butfor.checks import check_whole
+from butfor.audit.tables import count_controls, with_credible
 from butfor.evaluate.diagnostics.calibration import bad_outcomes
-from butfor.evaluate.support import unsupported_by_state
 from butfor.log.sections import Study
 from butfor.log.study import read_study
 from butfor.log.variables import project
 from butfor.models.fit import check_rules
 from butfor.models.planning import policy_iteration
 from butfor.models.policies import behavior_of
-from butfor.random import check_seed
+from butfor.replay.observed import unsupported_by_state
 from butfor.types import Progress
 
 TOLD = 5  # shards whose problems are told in full
 MOST_COMPARED = 5_000_000  # ids that are compared at a time
 PASSES = 3  # over all shards: to list, to count, to judge
 SAMPLED = 64  # one id of so many tells how ids are spread
-WORKED_IN_SHARDS = (
-    "The log was worked through in shards: bounds over mechanisms are known for the episodes shown "
-    "only; there are no credible intervals and no FQE; intervals resample some 1000 groups of "
-    "episodes. A log that fits into memory has all of that if its files are named one by one, "
-    "instead of their folder."
+SUMMARIZED = (
+    "Summary detail: bounds over mechanisms are known for the episodes shown only; there are no "
+    "credible intervals and no FQE; intervals resample about 1000 groups of episodes, and "
+    "cross-fitting uses one split. For all of it use --detail full, if the log fits in memory."
 )
 
 
@@ -55,7 +53,7 @@ def audit_shards(
     source: Any,
     study: str | Path,
     out: str | Path,
-    choices: Choices | None = None,
+    settings: AuditSettings | None = None,
     *,
     workers: Workers | None = None,
     resume: bool = False,
@@ -72,7 +70,7 @@ def audit_shards(
     ----------
     source
         A folder of Parquet files, one such file, or a list. An episode is in one file only.
-    study, choices
+    study, settings
         See `audit_log`; without clusters and without credible intervals.
     workers : optional
         `Threads` of this program, or a Dask `Cluster`.
@@ -86,15 +84,13 @@ def audit_shards(
         ranges of episodes that are written.
     """
     began = time.perf_counter()
-    chosen = Choices() if choices is None else choices
-    check_seed(chosen.seed)
-    check_whole(chosen.flags, "flags", 0, "a whole number")
+    chosen = AuditSettings() if settings is None else settings
     check_free(out, marker=META, overwrite=overwrite)
     checked = read_study(study)
     if checked.cluster is not None:
         raise ValueError(
-            "[cluster]: clusters are found in the whole log at once, not in shards; write the "
-            "cluster of each row into the log, or give a log that fits into memory as one file"
+            "[cluster]: clusters are found in the whole log at once; use --detail full, or write "
+            "the cluster of each row into the log"
         )
     _check_early(chosen, checked)
     shards, types = check_alike(find_shards(source), checked)
@@ -107,36 +103,45 @@ def audit_shards(
     setting = _make_setting(tally, chosen, types)
     counted = time.perf_counter()
     gathered = run.judge(setting, tally)
-    found = find(gathered, setting, counts.steps, chosen.draws)
+    numbers = numbers_of_sums(gathered, setting, counts.steps)
+    shown = show_candidates(gathered.candidates, setting, chosen.draws)
     judged = time.perf_counter()
-    record = chosen.record(
-        source,
-        checked,
-        Path(study).read_text(encoding="utf-8"),
-        probability=checked.columns.behavior_probability is not None,
-        problems=dict(counts.done),
-        warnings=[*tally.warnings(), WORKED_IN_SHARDS],
-    )
+    question = setting.question
     with whole_folder(goal, marker=META, overwrite=overwrite, keep=REVIEW_FILES) as folder:
         keys = [shard.key("judge", setting.key) for shard in run.shards]
-        stitch_tables(folder, parts, keys, cuts, found.shown, progress)
+        stitch_tables(folder, parts, keys, cuts, shown.table, progress)
         meta = describe_audit(
-            replace(tally.example(), side_variables=tally.side_variables),
-            setting.model,
-            parameters=_parameters(setting, chosen),
+            question,
+            numbers,
+            log=replace(question.log, side_variables=tally.side_variables),
+            flags=chosen.flags,
+            flagged=int((shown.table["rank"] > 0).sum()),
+            draws=chosen.draws,
             seed=chosen.seed,
-            digest=digest_of_shards(counts.digest, setting.model, setting.target, setting.behavior),
-            counts=found.counts,
-            gap=found.gap,
+            digest=digest_of_shards(counts.digest, question),
+            credible=None,
             seconds={
                 "counting": counted - began,
                 "judging": judged - counted,
                 "all": time.perf_counter() - began,
             },
-            record=record,
+            record=chosen.record(
+                source,
+                checked,
+                Path(study).read_text(encoding="utf-8"),
+                probability=checked.columns.behavior_probability is not None,
+                problems=dict(counts.done),
+                warnings=[*tally.warnings(), SUMMARIZED],
+            ),
         )
-        policies = {"behavior": setting.behavior, "target": setting.target}
-        write_audit(folder, found.tables, setting.model, policies, meta)
+        tables = {
+            "estimates": with_credible(numbers.estimates, None),
+            "diagnostics": numbers.diagnostics,
+            "decomposition": numbers.decomposition,
+            **shown.drawn,
+        }
+        policies = {"behavior": question.behavior_table, "target": question.target_table}
+        write_audit(folder, tables, setting.model, policies, meta)
     parts.remove()
     return goal
 
@@ -270,18 +275,17 @@ class _Run:
             self.progress(self.done, self.total)
 
 
-def _check_early(chosen: Choices, study: Study) -> None:
+def _check_early(chosen: AuditSettings, study: Study) -> None:
     """Refuse what can be known to be wrong before any file is read."""
     if not chosen.learned:
         chosen.check_target()
     check_rules(tuple(study.outcomes().values()), chosen.unseen, chosen.prior)
-    check_whole(chosen.draws, "draws", 0, "a whole number")
     names = chosen.noise(study)
     if names and study.columns.state is None:
         project(study.state_variables(), *names)
 
 
-def _make_setting(tally: Tally, chosen: Choices, types: dict[str, Any]) -> Setting:
+def _make_setting(tally: Tally, chosen: AuditSettings, types: dict[str, Any]) -> Setting:
     """Learn the models, plan or read the target, and fix all that judging needs."""
     study, counts = tally.study, tally.counts
     evaluation = study.evaluation
@@ -304,15 +308,11 @@ def _make_setting(tally: Tally, chosen: Choices, types: dict[str, Any]) -> Setti
         "side": {name: str(kind) for name, kind in plain.items()},
         "draws": None,
     }
+    behavior = behavior_of(model.counts, prior=chosen.smoothing)
     return Setting(
         study=study,
         seed=chosen.seed,
-        horizon=horizon,
-        discount=evaluation.discount,
-        mechanism=MECHANISMS[chosen.mechanism],
-        model=model,
-        target=target,
-        behavior=behavior_of(model.counts, prior=chosen.smoothing),
+        question=chosen.ask(tally.example(), model, target, behavior, evaluation, horizon=horizon),
         unsupported=unsupported_by_state(model, target, horizon=horizon),
         learned=chosen.learned,
         halves=halves,
@@ -322,16 +322,4 @@ def _make_setting(tally: Tally, chosen: Choices, types: dict[str, Any]) -> Setti
         controls=count_controls(chosen.flags),
         side_types={name: kind for name, kind in plain.items() if kind is not None},
         key=key_of(counts, target, told),
-    )
-
-
-def _parameters(setting: Setting, chosen: Choices) -> Parameters:
-    return Parameters(
-        action_noise="shared",
-        mechanism=repr(setting.mechanism),
-        horizon=setting.horizon,
-        discount=setting.discount,
-        terminal=setting.model.terminal,
-        flags=chosen.flags,
-        draws=chosen.draws,
     )

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from butfor.log.episodes import Episodes
 from butfor.log.variables import unravel
-from butfor.replay.outcomes import Draws
+from butfor.replay.draws import Draws
 
 Key = tuple[str, str]  # kind of variable (state, side or action) and its name
 

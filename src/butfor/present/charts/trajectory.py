@@ -30,7 +30,7 @@ from butfor.present.charts.style import (
     text_width,
     wrap,
 )
-from butfor.replay.outcomes import Draws
+from butfor.replay.draws import Draws
 
 PLOT = 390  # width of the part with the steps
 NAMES = 120  # room for the names of variables

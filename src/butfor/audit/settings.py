@@ -1,4 +1,4 @@
-"""What can be chosen about an audit of one's own log."""
+"""What can be chosen about an audit of a log on disk."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from butfor.checks import check_choice
+from butfor.checks import check_choice, check_whole
 from butfor.interop.targets import target_from_table
 from butfor.log.episodes import Episodes
-from butfor.log.sections import Study
+from butfor.log.sections import Evaluation, Study
 from butfor.mechanisms.gumbel_max import GumbelMax
 from butfor.mechanisms.independent import Independent
 from butfor.mechanisms.inverse_cdf import InverseCDF
 from butfor.mechanisms.maximal import MaximalCoupling
 from butfor.mechanisms.protocol import Mechanism
+from butfor.models.mdp import TabularMDP
+from butfor.random import check_seed
+from butfor.replay.replay import ACTION_NOISES, Replay
 from butfor.types import Floats
 
 LEARN = "learn"
@@ -29,8 +32,13 @@ MECHANISMS: dict[str, Mechanism] = {
 }
 
 
+FULL, SUMMARY, AUTO = "full", "summary", "auto"
+MODELS = 200  # drawn for credible intervals
+MOST_DECISIONS = 1_000_000  # of a log that is audited in full detail unless asked for
+
+
 @dataclass(frozen=True)
-class Choices:
+class AuditSettings:
     """What was chosen about an audit: see `audit_log`."""
 
     target: str | Path = LEARN
@@ -39,13 +47,21 @@ class Choices:
     prior: float = 0.0
     smoothing: float = 0.0
     mechanism: str = "gumbel-max"
+    action_noise: str = "shared"
     noise_on: Sequence[str] | None = None
     flags: int = 60
     draws: int = 5
+    models: int | None = None  # None: 200 in full detail, none in summary
     seed: int = 0
+    detail: str = AUTO
 
     def __post_init__(self) -> None:
         check_choice(self.mechanism, "mechanism", tuple(MECHANISMS))
+        check_choice(self.action_noise, "action_noise", ACTION_NOISES)
+        check_choice(self.detail, "detail", (FULL, SUMMARY, AUTO))
+        check_whole(self.flags, "flags", 0, "a whole number")
+        check_whole(self.draws, "draws", 0, "a whole number")
+        check_seed(self.seed)
         if not np.isfinite(self.smoothing) or self.smoothing < 0:
             raise ValueError(f"smoothing {self.smoothing}: give a number, 0 or more")
 
@@ -53,6 +69,30 @@ class Choices:
     def learned(self) -> bool:
         """Whether the target is learned from the log."""
         return self.target == LEARN
+
+    def ask(
+        self,
+        log: Episodes,
+        model: TabularMDP,
+        target: Floats,
+        behavior: Floats,
+        evaluation: Evaluation,
+        *,
+        horizon: int | None = None,
+        behavior_probability: Floats | None = None,
+    ) -> Replay:
+        """Return the question of an audit with these settings."""
+        return Replay(
+            log,
+            model,
+            target,
+            behavior=behavior,
+            behavior_probability=behavior_probability,
+            mechanism=MECHANISMS[self.mechanism],
+            action_noise=self.action_noise,
+            horizon=evaluation.horizon if horizon is None else horizon,
+            discount=evaluation.discount,
+        )
 
     def noise(self, study: Study) -> tuple[str, ...]:
         """Return the variables to whose levels noise belongs; none: to next states."""

@@ -1,0 +1,253 @@
+"""run_audit: evaluate a target policy on a log in memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+import butfor
+from butfor.audit.audit import Audit
+from butfor.audit.meta import Counts, CredibleSettings, Meta, Parameters, Variables
+from butfor.audit.model import digest_of, model_variables
+from butfor.audit.numbers import Numbers, numbers_of_episodes
+from butfor.audit.show import show
+from butfor.audit.tables import (
+    choose_controls,
+    count_pairs,
+    episode_table,
+    judged_table,
+    step_table,
+    warnings_of,
+    with_credible,
+)
+from butfor.checks import check_whole
+from butfor.evaluate.crossfit import Learn
+from butfor.hidden.policies import LatentPolicy, Policy
+from butfor.log.clusters import Clusters
+from butfor.log.episodes import Episodes
+from butfor.mechanisms.protocol import Mechanism
+from butfor.models.policies import action_counts
+from butfor.random import check_seed
+from butfor.replay.credible import Credible
+from butfor.replay.engine import Model
+from butfor.replay.outcomes import rank_flags
+from butfor.replay.replay import Replay, as_replay, refuse_hidden
+from butfor.types import Progress
+
+
+def run_audit(
+    episodes: Episodes | Replay,
+    model: Model | None = None,
+    target: Policy | None = None,
+    *,
+    behavior: Policy | None = None,
+    mechanism: Mechanism | None = None,
+    action_noise: str = "shared",
+    horizon: int | None = None,
+    discount: float = 1.0,
+    estimators: Sequence[str] | None = None,
+    flags: int = 60,
+    draws: int = 5,
+    seed: int = 0,
+    learn: Learn | None = None,
+    truth: Episodes | float | None = None,
+    interval: str = "percentile",
+    resamples: int | None = None,
+    relearn: bool = False,
+    behavior_probability: ArrayLike | None = None,
+    clusters: Clusters | None = None,
+    credible: Credible | None = None,
+    record: Mapping[str, Any] | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Audit:
+    """Evaluate a target policy on a log: estimates, every episode's outcome, checks and flags.
+
+    Parameters
+    ----------
+    episodes, model, target
+        The question: a `Replay` alone, or a log, its model and the target. With a TabularPOMDP the
+        target is one on the last observation, and there are no cross-fitted estimates, credible
+        intervals or clusters.
+    behavior, behavior_probability, mechanism, action_noise, horizon, discount
+        See `Replay`. A behavior that is not given is estimated once, from the whole log.
+    estimators
+        See `estimate_values`.
+    flags : int
+        How many episodes to flag at most.
+    draws : int
+        Trajectories to draw for each flagged episode.
+    learn : optional
+        The function that made model and target from this log, log → (model, target). With it the
+        estimates include cross-fitted ones: a target evaluated on the log that it was learned from
+        has picked up the luck of its model.
+    truth : optional
+        Episodes under the target in the world that made the log, or its value there: simulators
+        only.
+    interval, resamples, relearn
+        See `estimate_values`. Without `relearn` intervals hold model and policy fixed, which is too
+        narrow for a policy that was learned from the log.
+    clusters : optional
+        What the states were made of, to be saved with the audit.
+    credible : optional
+        What `credible_intervals` found for these episodes and this target; its columns
+        `low_credible`, … are beside the bounds, never mixed with them.
+    record : optional
+        What else `meta` should hold: words, problems (how they were handled), warnings, target
+        (where it comes from), made_by (how model and target were made).
+    progress : optional
+        Called with (done, in all), first of the episodes, then of the resamples.
+    """
+    started = time.perf_counter()
+    check_whole(flags, "flags", 0, "a whole number")
+    check_seed(seed)
+    asked = as_replay(
+        episodes,
+        model,
+        target,
+        behavior=behavior,
+        behavior_probability=behavior_probability,
+        mechanism=mechanism,
+        action_noise=action_noise,
+        horizon=horizon,
+        discount=discount,
+    )
+    refuse_hidden(asked, learn=learn, relearn=relearn, clusters=clusters, credible=credible)
+    if not isinstance(asked.target, np.ndarray):
+        raise ValueError(
+            "an audit evaluates a policy on the last observation, not a "
+            f"{type(asked.target).__name__}; Replay.outcomes accepts it"
+        )
+    if credible is not None and len(credible.expected_return) != len(asked):
+        raise ValueError(
+            f"credible is about {len(credible.expected_return)} episodes, there are {len(asked)}"
+        )
+    replay = asked.pin_behavior().compute(threads=threads, progress=progress)
+    computed = time.perf_counter()
+    rank = rank_flags(replay.outcomes(), flags)
+    control = choose_controls(rank, replay.log.id, seed)
+    replay.bounds(threads=threads)
+    shown = show(replay, rank, control, draws=draws, seed=seed)
+    table = episode_table(judged_table(replay), shown.table, np.arange(len(replay)))
+    if credible is not None:
+        table = pd.concat([table, credible.frame()], axis=1)
+    numbers = numbers_of_episodes(
+        replay,
+        estimators=estimators,
+        interval=interval,
+        resamples=resamples,
+        seed=seed,
+        learn=learn,
+        relearn=relearn,
+        truth=truth,
+        progress=progress,
+    )
+    done = time.perf_counter()
+    meta = describe_audit(
+        replay,
+        numbers,
+        log=replay.log,
+        flags=flags,
+        flagged=int((rank > 0).sum()),
+        draws=draws,
+        seed=seed,
+        digest=digest_of(replay),
+        credible=credible,
+        seconds={
+            "outcomes": computed - started,
+            "estimates": done - computed,
+            "all": done - started,
+        },
+        record=record,
+    )
+    return Audit(
+        meta=meta,
+        estimates=with_credible(numbers.estimates, credible),
+        diagnostics=numbers.diagnostics,
+        episodes=table,
+        decomposition=numbers.decomposition,
+        steps=step_table(replay.log, replay.target_table, replay.counts),
+        **shown.drawn,
+        model=replay.model,
+        behavior=replay.behavior_table,
+        target=replay.target_table,
+        clusters=clusters,
+        latent_behavior=_latent_table(replay),
+    )
+
+
+def _latent_table(replay: Replay) -> Any:
+    """The behavior on hidden states [H, A], if it saw them."""
+    return replay.behavior.table if isinstance(replay.behavior, LatentPolicy) else None
+
+
+def describe_audit(
+    replay: Replay,
+    numbers: Numbers,
+    *,
+    log: Episodes,
+    flags: int,
+    flagged: int,
+    draws: int,
+    seed: int,
+    digest: str,
+    credible: Credible | None,
+    seconds: Mapping[str, float],
+    record: Mapping[str, Any] | None,
+) -> Meta:
+    """Return the `meta` of an audit.
+
+    `log` has the variables of the whole log; the episodes of `replay` may be an example of it.
+    """
+    given = record or {}
+    model = replay.model
+    decisions = action_counts(replay.log) if replay.hidden else replay.mdp.counts
+    counts = Counts(
+        episodes=numbers.episodes,
+        steps=numbers.steps,
+        censored=numbers.censored,
+        flagged=flagged,
+        **count_pairs(model, replay.target_table, decisions),
+    )
+    return Meta(
+        butfor=butfor.__version__,
+        parameters=Parameters(
+            action_noise=replay.action_noise,
+            mechanism=repr(replay.mechanism),
+            horizon=replay.horizon,
+            discount=replay.discount,
+            terminal=replay.terminal,
+            hidden=replay.hidden,
+            latent_behavior=isinstance(replay.behavior, LatentPolicy),
+            flags=int(flags),
+            draws=int(draws),
+            credible=None
+            if credible is None
+            else CredibleSettings(
+                models=credible.models, prior=credible.prior, confidence=credible.confidence
+            ),
+        ),
+        seed=int(seed),
+        digest=digest,
+        counts=counts,
+        outcome_details=model.outcomes,
+        none=log.none_name,
+        variables=Variables(
+            state=log.state_variables,
+            action=log.action_variables,
+            side=log.side_variables,
+            **model_variables(model),
+        ),
+        warnings=(*warnings_of(counts, replay.terminal), *given.get("warnings", ())),
+        words=dict(given.get("words", {})),
+        problems=dict(given.get("problems", {})),
+        target=given.get("target", "given"),
+        made_by=dict(given.get("made_by", {})),
+        decomposition_gap=numbers.gap,
+        seconds={name: round(passed, 4) for name, passed in seconds.items()},
+    )

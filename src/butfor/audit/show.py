@@ -1,0 +1,40 @@
+"""The episodes that people read: flagged ones and controls, looked at closely."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from butfor.audit.tables import course_step_table, course_table, draw_table, shown_table
+from butfor.replay.replay import Replay
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """What is known of the episodes to be read, and of others whose bounds were computed."""
+
+    table: pd.DataFrame  # one row per episode: see `shown_table`
+    drawn: dict[str, pd.DataFrame]  # draws, courses, course_steps of the episodes to be read
+
+
+def show(
+    replay: Replay,
+    rank: NDArray[np.int64],
+    control: NDArray[np.bool_],
+    *,
+    draws: int,
+    seed: int,
+) -> Shown:
+    """Look at the flagged episodes and the controls of a question; bounds are for all of it."""
+    table = shown_table(replay, rank, control)
+    read = np.flatnonzero((rank > 0) | control)
+    some = replay.part(read) if len(read) else None
+    drawn = {
+        "draws": draw_table(some, draws, seed),
+        "courses": course_table(some, replay.log),
+        "course_steps": course_step_table(replay, read),
+    }
+    return Shown(table, drawn)

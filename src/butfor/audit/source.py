@@ -1,0 +1,326 @@
+"""From a log on disk and its study file to an audit or a comparison: what the commands run."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor.audit.audit import Audit
+from butfor.audit.folders import check_free
+from butfor.audit.meta import META
+from butfor.audit.run import run_audit
+from butfor.audit.settings import (
+    AUTO,
+    FULL,
+    LEARN,
+    MODELS,
+    MOST_DECISIONS,
+    SUMMARY,
+    AuditSettings,
+)
+from butfor.audit.shards.log import in_order
+from butfor.audit.shards.run import audit_shards
+from butfor.audit.shards.workers import Cluster, Workers
+from butfor.evaluate.crossfit import Learn
+from butfor.log.clusters import Clusters, fit_clusters
+from butfor.log.episodes import Episodes
+from butfor.log.read import Clusterer, Reading, read_log
+from butfor.log.sections import Study
+from butfor.log.sources import count_decisions
+from butfor.log.study import read_study
+from butfor.models.fit import fit_mdp
+from butfor.models.mdp import TabularMDP
+from butfor.models.planning import policy_iteration
+from butfor.models.policies import estimate_behavior
+from butfor.models.posterior import PRIOR
+from butfor.replay.credible import credible_intervals
+from butfor.replay.labels import (
+    LabelComparison,
+    compare_labels,
+    nature_labels,
+    nature_variables,
+)
+from butfor.types import Floats, Integers, Progress
+
+CREDIBLE = (
+    "Noise belongs to what nature decides, but in the credible intervals of single episodes to "
+    "next states: the prior of the models drawn puts next states of all actions into one row."
+)
+
+
+def audit_log(
+    source: Any,
+    study: str | Path,
+    *,
+    target: str | Path = LEARN,
+    missing: str = "error",
+    unseen: str | None = None,
+    prior: float = 0.0,
+    smoothing: float = 0.0,
+    mechanism: str = "gumbel-max",
+    action_noise: str = "shared",
+    noise_on: Sequence[str] | None = None,
+    flags: int = 60,
+    draws: int = 5,
+    models: int = MODELS,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Audit:
+    """Read a log with its study file, learn the model, and audit a policy, in full detail.
+
+    The log is read into memory; its episodes are audited in the order of their ids. For logs too
+    large for that see `audit_into`.
+
+    Parameters
+    ----------
+    source, study
+        See `read_log`.
+    target
+        "learn" plans the policy on the model of the log; otherwise the path of a table of states,
+        actions and probabilities (`target_from_table`).
+    missing : "error" or "uniform"
+        What to do about states that the table leaves out.
+    unseen, prior
+        See `fit_mdp`.
+    smoothing
+        Added to the count of each action when the behavior is estimated (`estimate_behavior`).
+    mechanism
+        How transitions come about: the name of one of `MECHANISMS`.
+    action_noise : "shared" or "fresh"
+        See `Replay`.
+    noise_on : optional
+        State variables to whose levels the noise of transitions belongs (`nature_labels`); by
+        default those in the study's [noise], and without it the next state as a whole.
+    models : int
+        Models to draw for credible intervals (`credible_intervals`); 0 for none. Their prior is
+        `prior`, or where that is 0 the default of `credible_intervals`.
+    """
+    settings = AuditSettings(
+        target=target,
+        missing=missing,
+        unseen=unseen,
+        prior=prior,
+        smoothing=smoothing,
+        mechanism=mechanism,
+        action_noise=action_noise,
+        noise_on=noise_on,
+        flags=flags,
+        draws=draws,
+        models=models,
+        seed=seed,
+        detail=FULL,
+    )
+    return _audit_in_memory(source, study, settings, progress)
+
+
+def audit_into(
+    source: Any,
+    study: str | Path,
+    out: str | Path,
+    settings: AuditSettings,
+    *,
+    workers: Workers | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> Audit:
+    """Audit a log and write the audit's folder, in full detail or as a summary.
+
+    Parameters
+    ----------
+    source, study
+        See `read_log`; a large log is best written as a folder of Parquet files, each of which is
+        then a shard. In summary detail every episode must be in one file only.
+    settings
+        With `detail` "full" every episode is kept in memory, and the audit has all there is. With
+        "summary" the files are read one after another and only sums are kept, whatever their
+        number: bounds are then computed for the episodes shown only, intervals resample groups of
+        episodes, cross-fitting uses one split, and there are no credible intervals, no FQE and no
+        clusters. "auto" is full for logs of up to a million decisions, unless a Dask cluster or
+        `resume` asks for work in shards.
+    workers, resume, overwrite
+        See `audit_shards`.
+
+    Returns
+    -------
+    Audit
+        In summary detail the episodes shown only (`Audit.load(shown=True)`).
+    """
+    if _choose_detail(source, settings, workers, resume) == FULL:
+        check_free(out, marker=META, overwrite=overwrite)
+        audit = _audit_in_memory(source, study, settings, progress)
+        audit.save(out, overwrite=overwrite)
+        return audit
+    if settings.models:
+        raise ValueError(
+            "credible intervals need every episode in memory; leave --models out, or use "
+            "--detail full"
+        )
+    audit_shards(
+        source,
+        study,
+        out,
+        replace(settings, models=0, detail=SUMMARY),
+        workers=workers,
+        resume=resume,
+        overwrite=overwrite,
+        progress=progress,
+    )
+    return Audit.load(out, shown=True)
+
+
+def compare_log(
+    source: Any,
+    study: str | Path,
+    *,
+    target: str | Path = LEARN,
+    missing: str = "error",
+    unseen: str | None = None,
+    prior: float = 0.0,
+    smoothing: float = 0.0,
+    noise_on: Sequence[str] | None = None,
+    flags: int = 60,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> tuple[LabelComparison, tuple[str, ...]]:
+    """Compute the counterfactuals of a log with noise on states and on what nature decides.
+
+    Returns the comparison and the variables whose levels are the labels: those given, or those of
+    the study's [noise], or all state variables that do not share their name with an action
+    variable. For the other parameters see `audit_log`.
+    """
+    settings = AuditSettings(
+        target=target,
+        missing=missing,
+        unseen=unseen,
+        prior=prior,
+        smoothing=smoothing,
+        noise_on=noise_on,
+        flags=flags,
+        seed=seed,
+    )
+    checked = read_study(study)
+    reading, _ = _read(source, checked, seed)
+    log = reading.episodes
+    names = settings.noise(checked)
+    if not names:
+        names = nature_variables(log)
+        if len(names) == len(log.state_variables):
+            raise ValueError(
+                "no state variable has the name of an action variable, so there is none to leave "
+                "out; name those that nature decides with --noise-on, or in [noise]"
+            )
+    model, policy = _learner(checked, settings, nature_labels(log, *names))(log)
+    if not settings.learned:
+        policy = settings.given_target(log)
+    compared = compare_labels(
+        log,
+        model,
+        policy,
+        model.labels,
+        behavior=estimate_behavior(log, prior=smoothing),
+        horizon=checked.evaluation.horizon,
+        discount=checked.evaluation.discount,
+        flags=flags,
+        progress=progress,
+    )
+    return compared, names
+
+
+def _choose_detail(
+    source: Any, settings: AuditSettings, workers: Workers | None, resume: bool
+) -> str:
+    """Resolve "auto" by what was asked for and by the size of the log."""
+    if settings.detail != AUTO:
+        return settings.detail
+    if resume or isinstance(workers, Cluster):
+        return SUMMARY
+    return FULL if count_decisions(source) <= MOST_DECISIONS else SUMMARY
+
+
+def _audit_in_memory(
+    source: Any, study: str | Path, settings: AuditSettings, progress: Progress | None
+) -> Audit:
+    checked = read_study(study)
+    names = settings.noise(checked)
+    reading, clusters = _read(source, checked, settings.seed)
+    log = reading.episodes
+    learn = _learner(checked, settings, nature_labels(log, *names) if names else None)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        model, planned = learn(log)
+    policy = np.asarray(planned) if settings.learned else settings.given_target(log)
+    replay = settings.ask(
+        log,
+        model,
+        policy,
+        estimate_behavior(log, prior=settings.smoothing),
+        checked.evaluation,
+        behavior_probability=reading.behavior_probability,
+    )
+    models = MODELS if settings.models is None else settings.models
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # said once above
+        credible = None
+        if models:
+            credible = credible_intervals(
+                replay,
+                models=models,
+                prior=settings.prior or PRIOR,
+                seed=settings.seed,
+                unseen=settings.unseen,
+                progress=progress,
+            )
+        return run_audit(
+            replay,
+            credible=credible,
+            flags=settings.flags,
+            draws=settings.draws,
+            seed=settings.seed,
+            learn=learn if settings.learned else None,
+            clusters=clusters,
+            record=settings.record(
+                source,
+                checked,
+                Path(study).read_text(encoding="utf-8"),
+                probability=reading.behavior_probability is not None,
+                problems=reading.done,
+                warnings=[str(warning.message) for warning in told]
+                + [CREDIBLE] * bool(names and models),
+            ),
+            progress=progress,
+        )
+
+
+def _read(source: Any, study: Study, seed: int) -> tuple[Reading, Clusters | None]:
+    """Read a log into memory, its episodes in the order of their ids."""
+    clusters: list[Clusters] = []
+    reading = read_log(source, study, clusterer=_clusterer(clusters, seed))
+    return in_order(reading), clusters[0] if clusters else None
+
+
+def _learner(study: Study, settings: AuditSettings, labels: Integers | None) -> Learn:
+    """Return what learns a model of a log, and plans a policy that ignores its labels."""
+
+    def learn(log: Episodes) -> tuple[TabularMDP, Floats]:
+        model = fit_mdp(log, unseen=settings.unseen, prior=settings.prior, labels=labels)
+        plain = model.with_labels(None)
+        return model, policy_iteration(plain, discount=study.evaluation.planning_discount)
+
+    return learn
+
+
+def _clusterer(found: list[Clusters], seed: int) -> Clusterer:
+    """Return what clusters the rows of a log; the clusters end up in `found`."""
+
+    def cluster(values: Floats, columns: Sequence[str], count: int) -> NDArray[np.int64]:
+        found.append(fit_clusters(values, columns, count, seed=seed))
+        return found[-1].assign(values)
+
+    return cluster
