@@ -12,19 +12,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.audit.arrays import write_arrays
+from butfor.audit.files import SCHEMAS, write_table
 from butfor.audit.folders import whole_folder
 from butfor.audit.meta import META, Meta, read_meta
-from butfor.audit.model import model_arrays
-from butfor.audit.reading import (
-    CLUSTERS,
-    MODEL,
-    TABLES,
-    count_decisions,
-    read_clusters,
-    read_model,
-    read_tables,
-)
-from butfor.audit.writing import write_frame
+from butfor.audit.model import CLUSTERS, MODEL, read_clusters, read_model
+from butfor.audit.reading import count_decisions, read_tables
 from butfor.log.clusters import Clusters
 from butfor.log.episodes import Episodes
 from butfor.replay.draws import Draws
@@ -139,7 +131,7 @@ class Audit:
         if self.partial:
             raise ValueError("only some of the episodes were read; load all of them to save them")
         with whole_folder(folder, marker=META, overwrite=overwrite, keep=REVIEW_FILES) as new:
-            tables = {name: getattr(self, name) for name in TABLES}
+            tables = {name: getattr(self, name) for name in SCHEMAS}
             policies = {"behavior": self.behavior, "target": self.target}
             if self.latent_behavior is not None:
                 policies["latent_behavior"] = self.latent_behavior
@@ -181,7 +173,7 @@ def load_for_readers(folder: str | Path) -> Audit:
 def _read_meta(folder: Path) -> Meta:
     missing = [
         name
-        for name in (META, MODEL, *(f"{table}.parquet" for table in TABLES))
+        for name in (META, MODEL, *(f"{table}.parquet" for table in SCHEMAS))
         if not (folder / name).is_file()
     ]
     if missing:
@@ -201,6 +193,6 @@ def write_audit(
 ) -> None:
     """Write files of an audit into a folder that is not yet anybody's."""
     for name, table in tables.items():
-        write_frame(folder / f"{name}.parquet", table)
-    write_arrays(folder / MODEL, model_arrays(model) | dict(policies))
+        write_table(folder / f"{name}.parquet", name, table)
+    write_arrays(folder / MODEL, model.stored_arrays() | dict(policies))
     (folder / META).write_text(meta.text(), encoding="utf-8")

@@ -1,65 +1,74 @@
-"""The model and the policies of an audit as arrays that are stored, and as a digest."""
+"""The model and the policies of an audit: files of arrays, and a digest of all that went in."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sparse
 from numpy.typing import NDArray
 
-from butfor.audit.reading import ROWS
+from butfor.audit.arrays import read_arrays
+from butfor.audit.meta import REMEDY, Meta, explain
+from butfor.audit.reading import check, sizes
+from butfor.checks import ROW_TOLERANCE, check_policy
 from butfor.hidden.model import TabularPOMDP
 from butfor.hidden.task import behavior_arrays
-from butfor.log.variables import Variable
+from butfor.log.clusters import Clusters
+from butfor.log.variables import count_levels
 from butfor.models.mdp import TabularMDP
+from butfor.replay.engine import Model
 from butfor.replay.replay import Replay
 from butfor.types import Floats
 
-
-def model_arrays(model: TabularMDP | TabularPOMDP) -> dict[str, NDArray[Any]]:
-    """Return a model as arrays to be stored."""
-    if not isinstance(model, TabularPOMDP):
-        return {name: getattr(model, name) for name in ROWS}
-    return {
-        **{name: getattr(model.dynamics, name) for name in ROWS},
-        "emission_start": model.emission.indptr.astype(np.int64),
-        "emission_observation": model.emission.indices.astype(np.int32),
-        "emission_probability": model.emission.data,
-        "outcome": model.outcome,
-        "reward_seen": np.array(model.reward_seen),
-    }
-
-
-def model_variables(model: TabularMDP | TabularPOMDP) -> dict[str, tuple[Variable, ...]]:
-    """Return what is hidden, and all variables of a hidden state, for `meta`."""
-    if not isinstance(model, TabularPOMDP):
-        return {}
-    return {
-        "hidden": model.hidden_variables,
-        "latent": model.state_variables,
-    }
+MODEL, CLUSTERS = "model.npz", "clusters.npz"
+ROWS = {
+    "start": "iu",
+    "next_state": "iu",
+    "probability": "f",
+    "reward": "f",
+    "labels": "iu",
+    "initial": "f",
+    "counts": "iu",
+    "unseen": "b",
+}
+POLICIES = {"behavior": "f", "target": "f"}
+EMISSION = {
+    "emission_start": "iu",
+    "emission_observation": "iu",
+    "emission_probability": "f",
+    "outcome": "iu",
+    "reward_seen": "b",
+}
+LATENT = {"latent_behavior": "f"}
+GROUPS = {
+    "columns": "U",
+    "mean": "f",
+    "scale": "f",
+    "centers": "f",
+    "counts": "iu",
+}
 
 
 def digest_of(replay: Replay) -> str:
     """Hash of all numbers that went in: equal inputs, equal digest."""
     episodes, model = replay.episodes, replay.model
-    target, known = replay.target_table, replay.behavior_table
     log = [getattr(episodes, name) for name in ("state", "action", "next_state", "reward")]
-    arrays = [*log, episodes.offsets, episodes.outcome, *_arrays(model, target, known)]
-    if isinstance(model, TabularPOMDP):
-        stored = model_arrays(model)
+    arrays = [*log, episodes.offsets, episodes.outcome, *_arrays(replay)]
+    if replay.hidden:
+        stored = model.stored_arrays()
         arrays += [stored[name] for name in stored if name not in ROWS]
-        given = behavior_arrays(episodes, model, replay.behavior)
-        arrays += [model.dynamics.initial, *given.rows, np.array(given.kind)]
+        given = behavior_arrays(episodes, replay.pomdp, replay.behavior)
+        arrays += [stored["initial"], *given.rows, np.array(given.kind)]
     return hash_arrays(arrays, "\0".join(map(str, episodes.id.tolist())))
 
 
 def digest_of_shards(log: NDArray[np.uint64], question: Replay) -> str:
     """Hash all numbers that went in, for a log that was hashed shard by shard."""
-    policies = question.target_table, question.behavior_table
-    return hash_arrays([log, *_arrays(question.model, *policies)])
+    return hash_arrays([log, *_arrays(question)])
 
 
 def hash_arrays(arrays: Iterable[NDArray[Any]], words: str = "") -> str:
@@ -72,14 +81,142 @@ def hash_arrays(arrays: Iterable[NDArray[Any]], words: str = "") -> str:
     return digest.hexdigest()
 
 
-def _arrays(model: TabularMDP | TabularPOMDP, target: Floats, known: Floats) -> list[NDArray[Any]]:
-    rows = model.dynamics if isinstance(model, TabularPOMDP) else model
-    return [
-        rows.start,
-        rows.next_state,
-        rows.probability,
-        rows.reward,
-        rows.labels,
-        target,
-        known,
-    ]
+def _arrays(replay: Replay) -> list[NDArray[Any]]:
+    stored = replay.model.stored_arrays()
+    rows = [stored[name] for name in ("start", "next_state", "probability", "reward", "labels")]
+    return [*rows, replay.target_table, replay.behavior_table]
+
+
+def read_model(path: Path, meta: Meta) -> tuple[Model, Floats, Floats, Floats | None]:
+    """Read the model, the behaviour and the target, and see that they fit together.
+
+    The last one is the behaviour on hidden states, if it saw them.
+    """
+    hidden = meta.parameters.hidden
+    saw = hidden and meta.parameters.latent_behavior
+    kinds = ROWS | POLICIES | (EMISSION if hidden else {}) | (LATENT if saw else {})
+    stored = read_arrays(path, kinds, REMEDY)
+    states, actions = sizes(meta)
+    behavior, target = (stored[name] for name in POLICIES)
+    for name in POLICIES:
+        explain(path, check_policy, stored[name], states, actions, name)
+    outcomes, terminal = meta.outcome_details, meta.parameters.terminal
+    size = count_levels(meta.variables.latent) if hidden else states
+    rows = {name: stored[name] for name in ROWS}
+    dynamics = TabularMDP(**rows, outcomes=() if hidden else outcomes, terminal=terminal)
+    ends = np.zeros(size, dtype=bool)
+    if hidden:
+        given = stored["outcome"]
+        check(given.shape == (size,), path, f"outcome has shape {given.shape}, not ({size},)")
+        inside = ((given >= -1) & (given < len(outcomes))).all()
+        check(inside, path, f"outcome has numbers outside -1..{len(outcomes) - 1}")
+        ends = given >= 0
+    _check_rows(path, dynamics, size, actions, ends)
+    if not hidden:
+        return dynamics, behavior, target, None
+    for name in LATENT if saw else ():
+        explain(path, check_policy, stored[name], size, actions, name)
+    model = TabularPOMDP(
+        dynamics=dynamics,
+        emission=_emission(path, stored, size, states, ends),
+        outcome=stored["outcome"],
+        outcomes=outcomes,
+        state_variables=meta.variables.latent,
+        observation_variables=meta.variables.state,
+        action_variables=meta.variables.action,
+        reward_seen=bool(stored["reward_seen"]),
+    )
+    return model, behavior, target, stored.get("latent_behavior")
+
+
+def _check_rows(
+    path: Path, model: TabularMDP, states: int, actions: int, ends: NDArray[np.bool_]
+) -> None:
+    """See that rows are distributions over states and outcomes; those of ends are empty."""
+    columns, entries = states + len(model.outcomes), len(np.atleast_1d(model.next_state))
+    for name, shape in (
+        ("start", (states * actions + 1,)),
+        ("next_state", (entries,)),
+        ("probability", (entries,)),
+        ("reward", (entries,)),
+        ("labels", (columns,)),
+        ("initial", (states,)),
+        ("counts", (states, actions)),
+        ("unseen", (states, actions)),
+    ):
+        found = getattr(model, name).shape
+        check(found == shape, path, f"{name} has shape {found}, expected {shape}")
+    _check_starts(path, "start", model.start, entries)
+    inside = ((model.next_state >= 0) & (model.next_state < columns)).all()
+    check(inside, path, f"next_state has numbers outside 0..{columns - 1}")
+    gone = np.repeat(ends, actions)
+    _check_sums(path, "probability", model.probability, model.start, gone)
+    check((np.diff(model.start)[gone] == 0).all(), path, "an end has rows")
+    check(np.isfinite(model.reward).all(), path, "reward has a value that is no finite number")
+    check((model.counts >= 0).all(), path, "counts has a number below 0")
+    whole = np.array([0, len(model.initial)])
+    _check_sums(path, "initial", model.initial, whole, np.zeros(1, dtype=bool), zero=True)
+    check((model.labels >= 0).all(), path, "labels has a number below 0")
+    rising = (np.diff(model.entry_label) > 0) | (np.diff(model.entry_row) > 0)
+    check(rising.all(), path, "labels do not increase within each row")
+
+
+def _check_starts(path: Path, name: str, start: NDArray[Any], entries: int) -> None:
+    right = start[0] == 0 and start[-1] == entries and (start[1:] >= start[:-1]).all()
+    check(right, path, f"{name} does not increase from 0 to {entries}")
+
+
+def _check_sums(
+    path: Path,
+    name: str,
+    values: Floats,
+    start: NDArray[Any],
+    empty: NDArray[np.bool_],
+    *,
+    zero: bool = False,
+) -> None:
+    """See that values are probabilities, and sum to one in each row that may not be empty."""
+    low = values >= 0 if zero else values > 0
+    check((np.isfinite(values) & low).all(), path, f"{name} has a value that is no probability")
+    total = np.diff(np.concatenate([[0.0], np.cumsum(values)])[start])
+    wrong = (np.abs(total - 1) > ROW_TOLERANCE) & ~(empty & (np.diff(start) == 0))
+    row = int(wrong.argmax())
+    check(not wrong.any(), path, f"{name}: row {row} sums to {total[row]:.9g}, not to 1")
+
+
+def _emission(
+    path: Path, stored: dict[str, NDArray[Any]], size: int, shown: int, ends: NDArray[np.bool_]
+) -> sparse.csr_array:
+    data, column, start = (stored[name] for name in list(EMISSION)[2::-1])
+    for array, name, shape in (
+        (start, "emission_start", (size + 1,)),
+        (column, "emission_observation", data.shape),
+        (data, "emission_probability", (data.size,)),
+        (stored["reward_seen"], "reward_seen", ()),
+    ):
+        check(array.shape == shape, path, f"{name} has shape {array.shape}, expected {shape}")
+    _check_starts(path, "emission_start", start, len(data))
+    inside = ((column >= 0) & (column < shown)).all()
+    check(inside, path, f"emission_observation has numbers outside 0..{shown - 1}")
+    _check_sums(path, "emission_probability", data, start, ends)
+    return sparse.csr_array((data, column, start), shape=(size, shown))
+
+
+def read_clusters(path: Path) -> Clusters:
+    """Read what the states are made of."""
+    stored = read_arrays(path, GROUPS, REMEDY)
+    count, width = len(np.atleast_1d(stored["counts"])), len(np.atleast_1d(stored["columns"]))
+    for name, shape in (
+        ("columns", (width,)),
+        ("mean", (width,)),
+        ("scale", (width,)),
+        ("centers", (count, width)),
+        ("counts", (count,)),
+    ):
+        found = stored[name].shape
+        check(found == shape and 0 not in shape, path, f"{name} has shape {found}, not {shape}")
+    for name in ("mean", "scale", "centers"):
+        check(np.isfinite(stored[name]).all(), path, f"{name} has a value that is no finite number")
+    check((stored["scale"] > 0).all(), path, "scale has a value that is not above 0")
+    check((stored["counts"] >= 0).all(), path, "counts has a number below 0")
+    return Clusters.from_arrays(stored)

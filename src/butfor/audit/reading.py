@@ -1,4 +1,4 @@
-"""Reading the folder of an audit: nothing in it is trusted before it was looked at."""
+"""Reading the tables of an audit; nothing in them is trusted before it was checked."""
 
 from __future__ import annotations
 
@@ -10,79 +10,23 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import scipy.sparse as sparse
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from butfor.audit.arrays import read_arrays
-from butfor.audit.meta import REMEDY, Meta, explain
-from butfor.checks import ROW_TOLERANCE, check_policy
-from butfor.hidden.model import TabularPOMDP
-from butfor.log.clusters import Clusters
+from butfor.audit.files import FLAG, NUMBER, SCHEMAS, TEXT, WHOLE, WITH_IDS
+from butfor.audit.meta import REMEDY, Meta
+from butfor.checks import ROW_TOLERANCE
 from butfor.log.sources import count_rows, read_columns, read_pieces, read_rows
 from butfor.log.variables import count_levels
-from butfor.models.mdp import TabularMDP
-from butfor.types import Floats
 
-MODEL, CLUSTERS = "model.npz", "clusters.npz"
-
-# Columns that tables must have: text, number, whole number, flag, or any of them.
-EPISODE = "id:any length:whole observed_outcome:text observed_return:number expected_return:number"
-EPISODE += " difference:number most_likely:text low_any:number high_any:number low_stable:number"
-EPISODE += " high_stable:number survives:text first_change:whole unsupported:number rank:whole"
-EPISODE += " evidence_min:number thin_share:number influence:number influence_ends:whole"
-EPISODE += " step_that_matters:whole reason:text final_key:whole control:flag"
-TABLES = {
-    "estimates": "estimator:text value:number low:number high:number episodes:whole "
-    "effective:number warning:text low_credible:number high_credible:number",
-    "diagnostics": "check:text value:number light:text sentence:text",
-    "episodes": EPISODE,
-    "decomposition": "by:text observed:text counterfactual:text first_state:whole episodes:whole "
-    "expected_episodes:number observed_mean:number counterfactual_mean:number "
-    "difference:number contribution:number",
-    "steps": "episode:whole id:any step:whole state:whole action:whole target_action:whole "
-    "reward:number evidence:whole",
-    "draws": "id:any draw:whole step:whole state:whole action:whole reward:number",
-    "courses": "id:any step:whole variable:text level:text probability:number world:text",
-    "course_steps": "id:any step:whole mass:number evidence:number thin:number influence:number",
-}
 LONG = ("episodes", "steps")  # tables that grow with the log
-PLACES = "length:whole rank:whole control:flag"  # of all episodes, where few are read
-
-ROWS = {
-    "start": "iu",
-    "next_state": "iu",
-    "probability": "f",
-    "reward": "f",
-    "labels": "iu",
-    "initial": "f",
-    "counts": "iu",
-    "unseen": "b",
-}
-POLICIES = {"behavior": "f", "target": "f"}
-EMISSION = {
-    "emission_start": "iu",
-    "emission_observation": "iu",
-    "emission_probability": "f",
-    "outcome": "iu",
-    "reward_seen": "b",
-}
-LATENT = {"latent_behavior": "f"}
-GROUPS = {
-    "columns": "U",
-    "mean": "f",
-    "scale": "f",
-    "centers": "f",
-    "counts": "iu",
-}
+PLACES = {"length": WHOLE, "rank": WHOLE, "control": FLAG}  # of all episodes, if few are read
 
 
 def check(right: Any, path: Path, problem: str) -> None:
     """Refuse a file of the folder unless something holds of it."""
     if not right:
         raise ValueError(f"{path}: {problem}; {REMEDY}")
-
-
-# tables
 
 
 def read_tables(folder: Path, meta: Meta, *, shown: bool = False) -> dict[str, pd.DataFrame]:
@@ -94,11 +38,11 @@ def read_tables(folder: Path, meta: Meta, *, shown: bool = False) -> dict[str, p
     if shown:
         tables = _read_shown(folder, meta)
     else:
-        tables = {name: _read_table(folder / f"{name}.parquet", TABLES[name]) for name in LONG}
+        tables = {name: _read_table(folder / f"{name}.parquet", SCHEMAS[name]) for name in LONG}
         _check_places(folder / "episodes.parquet", tables["episodes"], meta)
-    for name in TABLES:
+    for name in SCHEMAS:
         if name not in LONG:
-            tables[name] = _read_table(folder / f"{name}.parquet", TABLES[name])
+            tables[name] = _read_table(folder / f"{name}.parquet", SCHEMAS[name])
     _check_episodes(folder / "episodes.parquet", tables["episodes"], meta)
     _check_cells(folder / "decomposition.parquet", tables["decomposition"], meta)
     _check_courses(folder / "courses.parquet", tables["courses"], meta)
@@ -111,7 +55,7 @@ def read_tables(folder: Path, meta: Meta, *, shown: bool = False) -> dict[str, p
     drawn = tables["draws"]
     path = folder / "draws.parquet"
     _check_range(path, drawn, "draw", 0, max(1, meta.parameters.draws) - 1)
-    states, actions = _sizes(meta)
+    states, actions = sizes(meta)
     _check_range(path, drawn, "state", 0, states + len(meta.outcomes) - 1)
     _check_range(path, drawn, "action", -1, actions - 1)
     return tables
@@ -120,8 +64,7 @@ def read_tables(folder: Path, meta: Meta, *, shown: bool = False) -> dict[str, p
 def _read_shown(folder: Path, meta: Meta) -> dict[str, pd.DataFrame]:
     """Read the flagged episodes, the controls and their steps, numbered anew."""
     path, long = folder / "episodes.parquet", folder / "steps.parquet"
-    names = [column.partition(":")[0] for column in PLACES.split()]
-    every = _read_table(path, PLACES, partial(read_columns, names=names))
+    every = _read_table(path, pa.schema(PLACES), partial(read_columns, names=list(PLACES)))
     _check_places(path, every, meta)
     chosen = np.flatnonzero((every["rank"] > 0) | every["control"])
     rows = every["length"].to_numpy() + 1
@@ -130,15 +73,15 @@ def _read_shown(folder: Path, meta: Meta) -> dict[str, pd.DataFrame]:
     check(found == ends[-1], long, f"{found} rows, expected {ends[-1]}")
     mine = [np.arange(ends[i] - rows[i], ends[i]) for i in chosen]
     places = np.concatenate([np.empty(0, dtype=np.int64), *mine])
-    steps = _read_table(long, TABLES["steps"], partial(read_rows, rows=places))
+    steps = _read_table(long, SCHEMAS["steps"], partial(read_rows, rows=places))
     steps["episode"] = pd.Index(chosen).get_indexer(steps["episode"])  # -1: none of them
-    episodes = _read_table(path, TABLES["episodes"], partial(read_rows, rows=chosen))
+    episodes = _read_table(path, SCHEMAS["episodes"], partial(read_rows, rows=chosen))
     return {"episodes": episodes, "steps": steps}
 
 
 def count_decisions(folder: Path, meta: Meta) -> NDArray[np.int64]:
     """Count the decisions of all episodes by state and action, [S, A], some steps at a time."""
-    return np.asarray(_told(folder / "steps.parquet", partial(_count, sizes=_sizes(meta))))
+    return np.asarray(_told(folder / "steps.parquet", partial(_count, sizes=sizes(meta))))
 
 
 def _count(path: Path, sizes: tuple[int, int]) -> NDArray[np.int64]:
@@ -154,19 +97,25 @@ def _count(path: Path, sizes: tuple[int, int]) -> NDArray[np.int64]:
     return counts.reshape(states, actions)
 
 
-def _sizes(meta: Meta) -> tuple[int, int]:
+def sizes(meta: Meta) -> tuple[int, int]:
+    """Return the numbers of states and actions."""
     return count_levels(meta.variables.state), count_levels(meta.variables.action)
 
 
 def _read_table(
-    path: Path, columns: str, read: Callable[[Path], pd.DataFrame] = read_columns
+    path: Path, schema: Any, read: Callable[[Path], pd.DataFrame] = read_columns
 ) -> pd.DataFrame:
     table: pd.DataFrame = _told(path, read)
-    for column in columns.split():
-        name, _, kind = column.partition(":")
+    for field in schema:
+        name, kind = field.name, field.type
         check(name in table, path, f"has no column {name!r}")
         right = len(table) == 0 or _is(kind, table[name])
         check(right, path, f"the column {name!r} has the type {table[name].dtype}, not {kind}")
+    if path.stem in WITH_IDS and schema is SCHEMAS[path.stem]:
+        check("id" in table, path, "has no column 'id'")
+        ids = table["id"]
+        right = len(table) == 0 or _is(TEXT, ids) or _is(WHOLE, ids)
+        check(right and not ids.isna().any(), path, "ids are neither text nor whole numbers")
     return table
 
 
@@ -179,17 +128,16 @@ def _told(path: Path, read: Callable[[Path], Any]) -> Any:
         raise
 
 
-def _is(kind: str, column: Any) -> bool:
+def _is(kind: Any, column: Any) -> bool:
+    """Whether a column holds values of a declared type, in any width."""
     types = pd.api.types
-    if kind == "whole":
+    if pa.types.is_integer(kind):
         return bool(types.is_signed_integer_dtype(column.dtype) and not column.isna().any())
-    if kind == "number":
-        return bool(types.is_float_dtype(column.dtype) or _is("whole", column))
-    if kind == "flag":
+    if pa.types.is_floating(kind):
+        return bool(types.is_float_dtype(column.dtype) or _is(WHOLE, column))
+    if pa.types.is_boolean(kind):
         return bool(column.dtype == np.bool_)
-    if kind == "text":
-        return bool(types.is_string_dtype(column.dropna()) or column.isna().all())
-    return bool(_is("whole", column) or _is("text", column)) and not column.isna().any()
+    return bool(types.is_string_dtype(column.dropna()) or column.isna().all())
 
 
 def _check_range(path: Path, table: pd.DataFrame, name: str, low: int, high: int) -> None:
@@ -216,7 +164,7 @@ def _check_episodes(path: Path, table: pd.DataFrame, meta: Meta) -> None:
             f"{column} has a value that meta.json does not list",
         )
     for column in (*(f"p_{name}" for name in meta.outcomes), "p_none"):
-        right = column in table and (len(table) == 0 or _is("number", table[column]))
+        right = column in table and (len(table) == 0 or _is(NUMBER, table[column]))
         check(right, path, f"has no column {column!r} of numbers")
     shown = table[(table["rank"] > 0) | table["control"]]
     for column in ("low_any", "high_any", "low_stable", "high_stable", "survives"):
@@ -245,7 +193,7 @@ def _check_courses(path: Path, table: pd.DataFrame, meta: Meta) -> None:
 
 def _check_steps(path: Path, table: pd.DataFrame, episodes: pd.DataFrame, meta: Meta) -> None:
     """See that each episode has its steps in order, and a last row without action."""
-    states, actions = _sizes(meta)
+    states, actions = sizes(meta)
     rows = episodes["length"].to_numpy() + 1
     owner = np.repeat(np.arange(len(rows)), rows)
     check(len(table) == len(owner), path, f"{len(table)} rows, expected {len(owner)}")
@@ -268,150 +216,10 @@ def _check_steps(path: Path, table: pd.DataFrame, episodes: pd.DataFrame, meta: 
             column = f"{prefix}.{variable.name}"
             check(column in table, path, f"has no column {column!r}")
             labelled = isinstance(table[column].dtype, pd.CategoricalDtype)
-            right = labelled or _is("text", table[column])
+            right = labelled or _is(TEXT, table[column])
             check(right, path, f"the column {column!r} is of the type {table[column].dtype}")
             right = set(table[column].dropna().unique().tolist()) <= set(variable.levels)
             check(right, path, f"the column {column!r} has levels that meta.json does not list")
     for variable in meta.variables.side:
         column = f"side.{variable.name}"
         check(column in table, path, f"has no column {column!r}")
-
-
-# models
-
-
-def read_model(
-    path: Path, meta: Meta
-) -> tuple[TabularMDP | TabularPOMDP, Floats, Floats, Floats | None]:
-    """Read the model, the behaviour and the target, and see that they fit together.
-
-    The last one is the behaviour on hidden states, if it saw them.
-    """
-    hidden = meta.parameters.hidden
-    saw = hidden and meta.parameters.latent_behavior
-    kinds = ROWS | POLICIES | (EMISSION if hidden else {}) | (LATENT if saw else {})
-    stored = read_arrays(path, kinds, REMEDY)
-    states, actions = _sizes(meta)
-    behavior, target = (stored[name] for name in POLICIES)
-    for name in POLICIES:
-        explain(path, check_policy, stored[name], states, actions, name)
-    outcomes, terminal = meta.outcome_details, meta.parameters.terminal
-    size = count_levels(meta.variables.latent) if hidden else states
-    rows = {name: stored[name] for name in ROWS}
-    dynamics = TabularMDP(**rows, outcomes=() if hidden else outcomes, terminal=terminal)
-    ends = np.zeros(size, dtype=bool)
-    if hidden:
-        given = stored["outcome"]
-        check(given.shape == (size,), path, f"outcome has shape {given.shape}, not ({size},)")
-        inside = ((given >= -1) & (given < len(outcomes))).all()
-        check(inside, path, f"outcome has numbers outside -1..{len(outcomes) - 1}")
-        ends = given >= 0
-    _check_rows(path, dynamics, size, actions, ends)
-    if not hidden:
-        return dynamics, behavior, target, None
-    for name in LATENT if saw else ():
-        explain(path, check_policy, stored[name], size, actions, name)
-    model = TabularPOMDP(
-        dynamics=dynamics,
-        emission=_emission(path, stored, size, states, ends),
-        outcome=stored["outcome"],
-        outcomes=outcomes,
-        state_variables=meta.variables.latent,
-        observation_variables=meta.variables.state,
-        action_variables=meta.variables.action,
-        reward_seen=bool(stored["reward_seen"]),
-    )
-    return model, behavior, target, stored.get("latent_behavior")
-
-
-def _check_rows(
-    path: Path, model: TabularMDP, states: int, actions: int, ends: NDArray[np.bool_]
-) -> None:
-    """See that rows are distributions over states and outcomes; those of ends are empty."""
-    columns, entries = states + len(model.outcomes), len(np.atleast_1d(model.next_state))
-    for name, shape in (
-        ("start", (states * actions + 1,)),
-        ("next_state", (entries,)),
-        ("probability", (entries,)),
-        ("reward", (entries,)),
-        ("labels", (columns,)),
-        ("initial", (states,)),
-        ("counts", (states, actions)),
-        ("unseen", (states, actions)),
-    ):
-        found = getattr(model, name).shape
-        check(found == shape, path, f"{name} has shape {found}, expected {shape}")
-    _check_starts(path, "start", model.start, entries)
-    inside = ((model.next_state >= 0) & (model.next_state < columns)).all()
-    check(inside, path, f"next_state has numbers outside 0..{columns - 1}")
-    gone = np.repeat(ends, actions)
-    _check_sums(path, "probability", model.probability, model.start, gone)
-    check((np.diff(model.start)[gone] == 0).all(), path, "an end has rows")
-    check(np.isfinite(model.reward).all(), path, "reward has a value that is no finite number")
-    check((model.counts >= 0).all(), path, "counts has a number below 0")
-    whole = np.array([0, len(model.initial)])
-    _check_sums(path, "initial", model.initial, whole, np.zeros(1, dtype=bool), zero=True)
-    check((model.labels >= 0).all(), path, "labels has a number below 0")
-    rising = (np.diff(model.entry_label) > 0) | (np.diff(model.entry_row) > 0)
-    check(rising.all(), path, "labels do not increase within each row")
-
-
-def _check_starts(path: Path, name: str, start: NDArray[Any], entries: int) -> None:
-    right = start[0] == 0 and start[-1] == entries and (start[1:] >= start[:-1]).all()
-    check(right, path, f"{name} does not increase from 0 to {entries}")
-
-
-def _check_sums(
-    path: Path,
-    name: str,
-    values: Floats,
-    start: NDArray[Any],
-    empty: NDArray[np.bool_],
-    *,
-    zero: bool = False,
-) -> None:
-    """See that values are probabilities, and sum to one in each row that may not be empty."""
-    low = values >= 0 if zero else values > 0
-    check((np.isfinite(values) & low).all(), path, f"{name} has a value that is no probability")
-    total = np.diff(np.concatenate([[0.0], np.cumsum(values)])[start])
-    wrong = (np.abs(total - 1) > ROW_TOLERANCE) & ~(empty & (np.diff(start) == 0))
-    row = int(wrong.argmax())
-    check(not wrong.any(), path, f"{name}: row {row} sums to {total[row]:.9g}, not to 1")
-
-
-def _emission(
-    path: Path, stored: dict[str, NDArray[Any]], size: int, shown: int, ends: NDArray[np.bool_]
-) -> sparse.csr_array:
-    data, column, start = (stored[name] for name in list(EMISSION)[2::-1])
-    for array, name, shape in (
-        (start, "emission_start", (size + 1,)),
-        (column, "emission_observation", data.shape),
-        (data, "emission_probability", (data.size,)),
-        (stored["reward_seen"], "reward_seen", ()),
-    ):
-        check(array.shape == shape, path, f"{name} has shape {array.shape}, expected {shape}")
-    _check_starts(path, "emission_start", start, len(data))
-    inside = ((column >= 0) & (column < shown)).all()
-    check(inside, path, f"emission_observation has numbers outside 0..{shown - 1}")
-    _check_sums(path, "emission_probability", data, start, ends)
-    return sparse.csr_array((data, column, start), shape=(size, shown))
-
-
-def read_clusters(path: Path) -> Clusters:
-    """Read what the states are made of."""
-    stored = read_arrays(path, GROUPS, REMEDY)
-    count, width = len(np.atleast_1d(stored["counts"])), len(np.atleast_1d(stored["columns"]))
-    for name, shape in (
-        ("columns", (width,)),
-        ("mean", (width,)),
-        ("scale", (width,)),
-        ("centers", (count, width)),
-        ("counts", (count,)),
-    ):
-        found = stored[name].shape
-        check(found == shape and 0 not in shape, path, f"{name} has shape {found}, not {shape}")
-    for name in ("mean", "scale", "centers"):
-        check(np.isfinite(stored[name]).all(), path, f"{name} has a value that is no finite number")
-    check((stored["scale"] > 0).all(), path, "scale has a value that is not above 0")
-    check((stored["counts"] >= 0).all(), path, "counts has a number below 0")
-    return Clusters.from_arrays(stored)

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 import butfor
 from butfor.audit.audit import Audit
 from butfor.audit.meta import Counts, CredibleSettings, Meta, Parameters, Variables
-from butfor.audit.model import digest_of, model_variables
+from butfor.audit.model import digest_of
 from butfor.audit.numbers import Numbers, numbers_of_episodes
 from butfor.audit.show import show
 from butfor.audit.tables import (
@@ -241,7 +241,8 @@ def describe_audit(
             state=log.state_variables,
             action=log.action_variables,
             side=log.side_variables,
-            **model_variables(model),
+            hidden=replay.pomdp.hidden_variables if replay.hidden else (),
+            latent=replay.pomdp.state_variables if replay.hidden else (),
         ),
         warnings=(*warnings_of(counts, replay.terminal), *given.get("warnings", ())),
         words=dict(given.get("words", {})),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sparse
@@ -43,6 +44,17 @@ class TabularPOMDP:
     observation_variables: tuple[Variable, ...]
     action_variables: tuple[Variable, ...]
     reward_seen: bool = True  # whether logged rewards are the model's, and so tell of the state
+
+    def stored_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that a file of the model holds."""
+        return {
+            **self.dynamics.stored_arrays(),
+            "emission_start": self.emission.indptr.astype(np.int64),
+            "emission_observation": self.emission.indices.astype(np.int32),
+            "emission_probability": self.emission.data,
+            "outcome": self.outcome,
+            "reward_seen": np.array(self.reward_seen),
+        }
 
     @classmethod
     def from_arrays(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sparse
@@ -34,6 +35,10 @@ class TabularMDP:
     unseen: NDArray[np.bool_]  # [S, A] rows that the rule for unseen pairs made up
     outcomes: tuple[Outcome, ...]
     terminal: str = "visits"  # how an episode's last transition is read: see fit_mdp
+
+    def stored_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that a file of the model holds."""
+        return {name: getattr(self, name) for name in STORED}
 
     @classmethod
     def from_arrays(
@@ -165,6 +170,9 @@ class TabularMDP:
     def with_initial(self, initial: ArrayLike) -> TabularMDP:
         """Return the model with another distribution of the first state, [S]."""
         return replace(self, initial=_check_initial(initial, self.n_states))
+
+
+STORED = ("start", "next_state", "probability", "reward", "labels", "initial", "counts", "unseen")
 
 
 def check_mdp(model: object) -> TabularMDP:

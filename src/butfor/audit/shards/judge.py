@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from butfor.audit.exact import ExactSums
+from butfor.audit.files import as_arrow
 from butfor.audit.shards.count import half_of
 from butfor.audit.shards.learn import Setting
 from butfor.audit.shards.log import Shard, read_shard
@@ -119,8 +118,8 @@ def judge_shard(shard: Shard, setting: Setting, threads: int) -> Judged:
     cell, size = cells_of(result), len(result.outcome_names)
     steps = step_table(log, replay.target_table, replay.counts).drop(columns="episode")
     return Judged(
-        episodes=as_arrow(judged_table(replay), {}),
-        steps=as_arrow(steps, setting.side_types),
+        episodes=as_arrow("episodes", judged_table(replay)),
+        steps=as_arrow("steps", steps, setting.side_types),
         sums={
             "groups": _sums(group_of(keys), columns, GROUPS, wide=True),  # weights know no limits
             "cells": _sums(cell, piece_columns(result), size * size),
@@ -203,23 +202,3 @@ def _candidates(log: Episodes, keys: Keys, result: Counterfactuals, setting: Set
     sizes[differs] = size
     everyone = Candidates(replace(log, side=None, side_variables=()), sizes, control_order(keys))
     return everyone.best(setting.flags, setting.controls)
-
-
-def as_arrow(frame: pd.DataFrame, types: Mapping[str, Any]) -> Any:
-    """Turn a frame into an Arrow table whose schema does not hang on what is in its cells.
-
-    `types` are those of columns that were taken from the log as they are.
-    """
-    empty = frame.iloc[:0].copy()
-    for name in types:
-        empty[name] = pd.Series([], dtype=object)
-    found = pa.Schema.from_pandas(empty, preserve_index=False)
-    fields = []
-    for field in found:
-        text = pa.types.is_null(field.type) or pa.types.is_large_string(field.type)
-        kind = types.get(field.name, pa.string() if text else field.type)
-        fields.append(pa.field(field.name, kind))
-    schema = pa.schema(fields, metadata=found.metadata)
-    return pa.Table.from_pandas(frame, schema=schema, preserve_index=False).replace_schema_metadata(
-        schema.metadata
-    )

@@ -12,10 +12,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from butfor.audit.shards.judge import as_arrow
+from butfor.audit.files import TableWriter, as_arrow
 from butfor.audit.shards.parts import Parts
 from butfor.audit.tables import episode_table
-from butfor.audit.writing import TableWriter
 from butfor.log.episodes import rows_of
 from butfor.types import Progress
 
@@ -42,7 +41,7 @@ def stitch_tables(
             judged = episodes.to_pandas()
             place = pd.Index(judged["id"]).get_indexer(pd.Index(shown["id"]))
             known = shown[place >= 0].drop(columns="id").reset_index(drop=True)
-            table = as_arrow(episode_table(judged, known, place[place >= 0]), {})
+            table = as_arrow("episodes", episode_table(judged, known, place[place >= 0]))
             lengths = judged["length"].to_numpy() + 1
             owner = np.repeat(np.arange(done, done + len(judged)), lengths)
             rows = steps.add_column(0, pa.field("episode", pa.int64()), pa.array(owner))

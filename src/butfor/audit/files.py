@@ -1,0 +1,159 @@
+"""The tables of an audit as Parquet files: their declared schemas, and writing them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet
+
+ROW_GROUP = 2**17  # rows
+TEXT, NUMBER, WHOLE, SHORT, FLAG = pa.string(), pa.float64(), pa.int64(), pa.int32(), pa.bool_()
+
+# The columns that each table has. Others follow from the log: ids (text or whole numbers), `p_…` of
+# each outcome and their bounds, `state.…`, `action.…`, `target.…` and `side.…`.
+SCHEMAS = {
+    "estimates": pa.schema(
+        {
+            "estimator": TEXT,
+            "value": NUMBER,
+            "low": NUMBER,
+            "high": NUMBER,
+            "episodes": WHOLE,
+            "effective": NUMBER,
+            "warning": TEXT,
+            "low_credible": NUMBER,
+            "high_credible": NUMBER,
+        }
+    ),
+    "diagnostics": pa.schema({"check": TEXT, "value": NUMBER, "light": TEXT, "sentence": TEXT}),
+    "episodes": pa.schema(
+        {
+            "length": WHOLE,
+            "observed_outcome": TEXT,
+            "observed_return": NUMBER,
+            "expected_return": NUMBER,
+            "difference": NUMBER,
+            "most_likely": TEXT,
+            "low_any": NUMBER,
+            "high_any": NUMBER,
+            "low_stable": NUMBER,
+            "high_stable": NUMBER,
+            "survives": TEXT,
+            "first_change": WHOLE,
+            "unsupported": NUMBER,
+            "evidence_min": NUMBER,
+            "thin_share": NUMBER,
+            "influence": NUMBER,
+            "influence_ends": WHOLE,
+            "rank": WHOLE,
+            "step_that_matters": WHOLE,
+            "reason": TEXT,
+            "final_key": WHOLE,
+            "control": FLAG,
+        }
+    ),
+    "decomposition": pa.schema(
+        {
+            "by": TEXT,
+            "observed": TEXT,
+            "counterfactual": TEXT,
+            "first_state": WHOLE,
+            "episodes": WHOLE,
+            "expected_episodes": NUMBER,
+            "observed_mean": NUMBER,
+            "counterfactual_mean": NUMBER,
+            "difference": NUMBER,
+            "contribution": NUMBER,
+        }
+    ),
+    "steps": pa.schema(
+        {
+            "episode": WHOLE,
+            "step": WHOLE,
+            "state": SHORT,
+            "action": SHORT,
+            "target_action": WHOLE,
+            "reward": NUMBER,
+            "evidence": WHOLE,
+        }
+    ),
+    "draws": pa.schema(
+        {"draw": WHOLE, "step": WHOLE, "state": SHORT, "action": SHORT, "reward": NUMBER}
+    ),
+    "courses": pa.schema(
+        {"step": WHOLE, "variable": TEXT, "level": TEXT, "probability": NUMBER, "world": TEXT}
+    ),
+    "course_steps": pa.schema(
+        {"step": WHOLE, "mass": NUMBER, "evidence": NUMBER, "thin": NUMBER, "influence": NUMBER}
+    ),
+}
+WITH_IDS = ("episodes", "steps", "draws", "courses", "course_steps")
+
+
+def as_arrow(name: str, frame: pd.DataFrame, types: Mapping[str, Any] | None = None) -> Any:
+    """Turn a table into an Arrow table whose schema does not depend on its cells.
+
+    `types` are those of side columns that were taken from the log as they are.
+    """
+    known = {field.name: field.type for field in SCHEMAS[name]} | dict(types or {})
+    empty = frame.iloc[:0].copy()
+    for column in known.keys() & set(frame):
+        empty[column] = pd.Series([], dtype=object)
+    found = pa.Schema.from_pandas(empty, preserve_index=False)
+    fields = []
+    for field in found:
+        text = pa.types.is_null(field.type) or pa.types.is_large_string(field.type)
+        fields.append(pa.field(field.name, known.get(field.name, TEXT if text else field.type)))
+    schema = pa.schema(fields, metadata=found.metadata)
+    table = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
+    return table.replace_schema_metadata(schema.metadata)
+
+
+def write_table(path: Path, name: str, frame: pd.DataFrame) -> None:
+    """Write a whole table: the same rows give the same bytes."""
+    table = as_arrow(name, frame)
+    with TableWriter(path, table.schema) as file:
+        file.write(table)
+
+
+class TableWriter:
+    """A Parquet file that takes Arrow tables one after another, in row groups of one size."""
+
+    def __init__(self, path: Path, schema: Any) -> None:
+        self._schema = schema
+        self._file = pa.parquet.ParquetWriter(path, schema)
+        self._waiting: list[Any] = []
+        self._rows = 0
+
+    def __enter__(self) -> TableWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self._file:
+            if error is None and self._rows:
+                self._write_groups(least=1)
+
+    def write(self, table: Any) -> None:
+        """Add the rows of a table; categories must have the same levels each time."""
+        self._waiting.append(table.cast(self._schema))
+        self._rows += table.num_rows
+        if self._rows >= ROW_GROUP:
+            self._write_groups(least=ROW_GROUP)
+
+    def _write_groups(self, least: int) -> None:
+        table = pa.concat_tables(self._waiting)
+        while table.num_rows >= least:
+            group = table.slice(0, ROW_GROUP).combine_chunks()
+            self._file.write_table(group, row_group_size=ROW_GROUP)
+            table = table.slice(ROW_GROUP)
+        self._waiting, self._rows = [table], table.num_rows
