@@ -3,6 +3,7 @@
 #   make quick   tests after each edit   make test    all tests
 #   make lint    format, style, types    make bench   speed, as a table
 #   make verify  slow checks against theory and published numbers
+#   make bench AGAINST=path/to/other/src    both trees in one run, as ratios
 
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
@@ -34,7 +35,7 @@ format: .venv/installed-dev
 	$(RUN) ruff check --fix .
 
 bench: .venv/installed-dev
-	$(RUN) benchmarks.run
+	$(if $(AGAINST),$(RUN) benchmarks.against $(AGAINST),$(RUN) benchmarks.run)
 
 verify: .venv/installed-dev
 	$(RUN) pytest verification
