@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import butfor as bf
 from butfor import kernels
 from butfor.kernels import chain
-from butfor.kernels.walk import weighted_median
+from butfor.kernels.evidence import weighted_median
 from butfor.models.planning import value_tables
 from butfor.models.policies import action_counts
 from butfor.replay.steps import Steps, walk_and_judge, walk_through

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.kernels.chain import choose, observe, observed_entry
+from butfor.kernels.chain import choose, longest_episode, mark_reached, observe
 from butfor.kernels.compiled import bare, compiled, inlined
 from butfor.kernels.rows import (
     Rows,
@@ -231,9 +231,7 @@ def episode_bounds(first, last, problem, work, discount, values_after, outcomes_
     Writes `bounds` [n, 4 (O + 2)], columns as in `Tables`. Returns as `exact_outcomes` does.
     """
     states, columns = problem.dynamics.states, bounds.shape[1]
-    longest = 0
-    for episode in range(first, last):
-        longest = max(longest, problem.log.stop[episode] - problem.log.start[episode])
+    longest = longest_episode(problem.log, first, last)
     limits = make_limits(widest_row(problem.dynamics.rows))
     tables = Tables(
         np.zeros((longest + 1, states), np.bool_),
@@ -259,36 +257,6 @@ def episode_bounds(first, last, problem, work, discount, values_after, outcomes_
 
 
 @bare
-def reach(problem, tables, episode):
-    """Mark the states that the target can reach at each step, whatever the mechanism."""
-    log, target = problem.log, problem.target
-    rows, next_state, _, _, states, actions, _ = problem.dynamics
-    reached = tables.reached
-    length = log.stop[episode] - log.start[episode]
-    for t in range(length + 1):
-        for s in range(states):
-            reached[t, s] = False
-    reached[0, log.state[log.start[episode]]] = True
-    for t in range(length):
-        i = log.start[episode] + t
-        seen_row = log.state[i] * actions + log.action[i]
-        for s in range(states):
-            if not reached[t, s]:
-                continue
-            for j in range(target.start[s], target.start[s + 1]):
-                row = s * actions + target.label[j]
-                low, high = rows.start[row], rows.start[row + 1]
-                if row == seen_row:
-                    low = observed_entry(log, problem.dynamics, episode, i)
-                    high = low + 1
-                    if low < 0:
-                        continue
-                for e in range(low, high):
-                    if next_state[e] < states:
-                        reached[t + 1, next_state[e]] = True
-
-
-@bare
 def bound_episode(
     problem, work, limits, tables, episode, discount, values_after, outcomes_after, bounds
 ):
@@ -298,7 +266,7 @@ def bound_episode(
     columns = bounds.shape[1]
     now, later = tables.now, tables.later
     length, left = log.stop[episode] - log.start[episode], log.left[episode]
-    reach(problem, tables, episode)
+    mark_reached(problem, tables.reached, episode)
     for s in range(states):
         if tables.reached[length, s]:
             for c in range(4):

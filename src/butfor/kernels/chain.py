@@ -207,3 +207,39 @@ def compare(problem, work, row, seen_row, place):
         common += min(kept.mass[place, i], rows.probability[start + i])
     kept.common[place] = common
     kept.meets[place] = meets(rows, row, work.p_state)
+
+
+@bare
+def longest_episode(log, first, last):
+    """Return the number of steps of the longest of episodes first .. last - 1."""
+    longest = 0
+    for episode in range(first, last):
+        longest = max(longest, log.stop[episode] - log.start[episode])
+    return longest
+
+
+@bare
+def mark_reached(problem, reached, episode):
+    """Mark in `reached` [H + 1, S] the states that the target can reach, whatever the mechanism."""
+    log, target = problem.log, problem.target
+    rows, next_state, _, _, states, actions, _ = problem.dynamics
+    length = log.stop[episode] - log.start[episode]
+    for t in range(length + 1):
+        for s in range(states):
+            reached[t, s] = False
+    reached[0, log.state[log.start[episode]]] = True
+    for t in range(length):
+        i = log.start[episode] + t
+        seen_row = log.state[i] * actions + log.action[i]
+        seen_entry = observed_entry(log, problem.dynamics, episode, i)
+        for s in range(states):
+            if not reached[t, s]:
+                continue
+            for j in range(target.start[s], target.start[s + 1]):
+                row = s * actions + target.label[j]
+                low, high = rows.start[row], rows.start[row + 1]
+                if row == seen_row and seen_entry >= 0:  # consistency
+                    low, high = seen_entry, seen_entry + 1
+                for e in range(low, high):
+                    if next_state[e] < states:
+                        reached[t + 1, next_state[e]] = True

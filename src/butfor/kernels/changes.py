@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.kernels.chain import move, observe
+from butfor.kernels.chain import longest_episode, mark_reached, move, observe
 from butfor.kernels.compiled import bare, compiled
 
 GAIN = 1e-12  # a change must gain more than this
@@ -32,9 +32,7 @@ def fewest_changes(first, last, problem, work, discount, value, outcome_mass, ch
     -1, or the first step that the model could not have taken.
     """
     log, states = problem.log, problem.dynamics.states
-    longest = 0
-    for episode in range(first, last):
-        longest = max(longest, log.stop[episode] - log.start[episode])
+    longest = longest_episode(log, first, last)
     budget = value.shape[1]
     plan = Plan(
         np.zeros((longest + 1, states), np.bool_),
@@ -53,24 +51,6 @@ def fewest_changes(first, last, problem, work, discount, value, outcome_mass, ch
 
 
 @bare
-def reach_by_any_action(problem, plan, episode):
-    """Mark the states that some actions can lead to by each step."""
-    log = problem.log
-    rows, next_state, _, _, states, actions, _ = problem.dynamics
-    length = log.stop[episode] - log.start[episode]
-    for t in range(length + 1):
-        for s in range(states):
-            plan.reached[t, s] = False
-    plan.reached[0, log.state[log.start[episode]]] = True
-    for t in range(length):
-        for s in range(states):
-            if plan.reached[t, s]:
-                for e in range(rows.start[s * actions], rows.start[(s + 1) * actions]):
-                    if next_state[e] < states:
-                        plan.reached[t + 1, next_state[e]] = True
-
-
-@bare
 def plan_changes(problem, work, plan, episode, discount, value):
     """Go backwards through an episode: V_t(s, c) = max of keeping the action and of changing it."""
     log = problem.log
@@ -78,7 +58,7 @@ def plan_changes(problem, work, plan, episode, discount, value):
     now, later, worth = plan.now, plan.later, plan.worth
     budget = value.shape[1]
     length = log.stop[episode] - log.start[episode]
-    reach_by_any_action(problem, plan, episode)
+    mark_reached(problem, plan.reached, episode)
     for s in range(states):
         for c in range(budget):
             later[s, c] = 0.0

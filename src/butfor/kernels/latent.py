@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 
 from butfor.kernels.chain import Log
 from butfor.kernels.compiled import bare
-from butfor.kernels.random import uniform
+from butfor.kernels.random import DRAW_STRIDE, uniform
 from butfor.kernels.rows import Rows, find_label, pick_by_mass, widest_row
 
 LATENT, SEEN, STEP = range(3)  # what a behaviour's rows are numbered by
 SAME = 1e-9  # rewards that differ by less, relatively, are equal
 NUMBERS = 4  # of a draw's stream that belong to one step: path, action, state, observation
-DRAW_STRIDE = 1 << 32  # numbers of an episode's stream that belong to one draw
 
 
 class Hidden(NamedTuple):

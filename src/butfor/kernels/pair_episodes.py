@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.kernels.compiled import bare
-from butfor.kernels.latent import DRAW_STRIDE, NUMBERS, behavior_row, seen_at
+from butfor.kernels.evidence import Cases, weigh_cases
+from butfor.kernels.latent import NUMBERS, behavior_row, seen_at
 from butfor.kernels.mechanisms import counterfactual_row, gumbel_max_row
 from butfor.kernels.pairs import (
     ABSOLUTE,
@@ -20,13 +21,12 @@ from butfor.kernels.pairs import (
     push_pairs,
     show,
 )
-from butfor.kernels.random import uniform
+from butfor.kernels.random import DRAW_STRIDE, uniform
 from butfor.kernels.rows import (
     append_row,
     find_label,
     pick_by_mass,
     scatter,
-    sort_by_ratio,
     unscatter,
 )
 
@@ -81,18 +81,9 @@ def exact_pairs(
     return -1
 
 
-class Cases(NamedTuple):
-    """Similar past cases of the rows that one step can be at; working space of one thread."""
-
-    number: NDArray[np.float64]  # [H A]
-    order: NDArray[np.int64]  # [H A]
-    mass: NDArray[np.float64]  # [H A]
-    own: NDArray[np.float64]  # [H A] how often the episode itself is at each row, expected
-
-
 def make_cases(size: int) -> Cases:
-    """Return working space for so many rows."""
-    return Cases(np.empty(size), np.empty(size, np.int64), np.empty(size), np.zeros(size))
+    """Return working space for this many rows."""
+    return Cases(np.empty(size), np.empty(size), np.zeros(size))
 
 
 class HiddenSteps(NamedTuple):
@@ -147,7 +138,8 @@ def walk_pairs(
             steps.apart[episode, t] = passed.sums[APART]
             if going > 0.0:
                 steps.influence[episode, t] = passed.sums[MOVED] / going
-                weigh_cases(passed, counts, cases, thin, steps, episode, t)
+                count = gather_cases(passed, counts, cases)
+                weigh_cases(cases, count, going, thin, steps, episode, t)
             if keep:
                 for o in range(len(passed.shown)):
                     steps.seen[episode, t + 1, o] = passed.shown[o]
@@ -172,25 +164,15 @@ def keep_latent(pairs, work, side, latent, episode, t):
 
 
 @bare
-def weigh_cases(passed, counts, cases, thin, steps, episode, t):
-    """Write the weighted median of the similar past cases, and the mass on few of them."""
+def gather_cases(passed, counts, cases):
+    """List the rows that a step uses, with their similar past cases; return how many."""
     count = 0
     for row in range(len(counts)):
         if passed.row[row] > 0.0:
             cases.number[count] = max(0.0, counts[row] - cases.own[row])
             cases.mass[count] = passed.row[row]
-            cases.order[count] = count
             count += 1
-    for b in range(count):
-        if cases.number[b] < thin:
-            steps.thin[episode, t] += cases.mass[b]
-    sort_by_ratio(cases.number, cases.order, count)
-    going, passing = passed.sums[GOING], 0.0
-    for b in range(count):
-        passing += cases.mass[cases.order[b]]
-        steps.evidence[episode, t] = cases.number[b]
-        if 2.0 * passing >= going * (1.0 - 1e-12):
-            break
+    return count
 
 
 @bare
