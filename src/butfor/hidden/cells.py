@@ -13,6 +13,7 @@ from butfor.checks import check_discount, check_horizon
 from butfor.hidden.model import TabularPOMDP, as_rows, check_pomdp
 from butfor.hidden.policies import (
     BeliefPolicy,
+    CheckedPolicy,
     FiniteController,
     LatentPolicy,
     Policy,
@@ -24,9 +25,7 @@ from butfor.types import Floats, Integers
 MOST_NUMBERS = 30_000_000  # in one table; more is refused before it is made
 
 
-def make_cells(
-    model: TabularPOMDP, policy: Floats | FiniteController | LatentPolicy | BeliefPolicy
-) -> kernels.Target:
+def make_cells(model: TabularPOMDP, policy: CheckedPolicy) -> kernels.Target:
     """Number the pairs of hidden state and memory that a target can be in."""
     going = np.flatnonzero(model.outcome < 0)
     none = np.zeros((1, 1, 1), np.int32)

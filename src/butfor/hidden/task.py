@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from butfor import kernels
 from butfor.checks import check_choice, check_horizon
-from butfor.hidden.beliefs import history_rows
+from butfor.hidden.actor import history_rows
 from butfor.hidden.cells import as_matrix, make_cells, policy_rows
 from butfor.hidden.model import TabularPOMDP, as_rows, check_pomdp
 from butfor.hidden.policies import (
     BeliefPolicy,
+    CheckedPolicy,
     FiniteController,
     LatentPolicy,
     Policy,
@@ -25,7 +26,7 @@ from butfor.mechanisms.gumbel_max import GumbelMax
 from butfor.mechanisms.protocol import Compiled, Mechanism, check_mechanism
 from butfor.models.policies import estimate_behavior
 from butfor.threads import in_blocks
-from butfor.types import Floats, Progress
+from butfor.types import Progress
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +36,7 @@ class HiddenTask:
     episodes: Episodes
     model: TabularPOMDP
     horizon: int
-    target: Floats | FiniteController | LatentPolicy | BeliefPolicy
+    target: CheckedPolicy
     pairs: kernels.Pairs  # of a policy on beliefs: as if it were one on the last observation
 
     def part(self, chosen: NDArray[np.int64]) -> HiddenTask:
