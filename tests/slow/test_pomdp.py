@@ -301,9 +301,9 @@ def test_a_policy_on_beliefs_is_refused_where_its_memory_would_have_to_end():
     log, _ = seen_under(model, random_agents(generator, model)["latent"])
     target = bf.hidden.BeliefPolicy(lambda beliefs: np.tile([0.5, 0.5], (len(beliefs), 1)))
     for function in (step_contributions, bf.walk_through, bf.estimate_values, bf.diagnose):
-        with pytest.raises(ValueError, match="memory of a policy on beliefs has no end"):
+        with pytest.raises(ValueError, match="a policy on beliefs has infinitely many"):
             function(log, model, target)
-    with pytest.raises(ValueError, match="memory of a policy on beliefs has no end"):
+    with pytest.raises(ValueError, match="a policy on beliefs has infinitely many"):
         bf.hidden.pomdp_value(model, target, horizon=3)
 
 
