@@ -226,7 +226,7 @@ def test_a_model_too_large_is_refused_before_memory_is_taken():
 
 def test_hiding_all_or_one_by_its_name():
     names = [variable.name for variable in bf.sepsis.STATES]
-    with pytest.raises(ValueError, match="leaves nothing to be seen"):
+    with pytest.raises(ValueError, match="leave at least one observed"):
         bf.sepsis.pomdp(hidden=names)
     model = bf.sepsis.pomdp(hidden="glucose")
     assert [variable.name for variable in model.hidden_variables] == ["glucose"]

@@ -55,7 +55,7 @@ class GumbelMax:
         p = check_distributions(factual, "factual row")
         if p.ndim != 1 or not 0 <= observed < len(p):
             raise ValueError(
-                f"observed {observed}, row of shape {p.shape}: give one row [n] and a position in it"
+                f"observed {observed}, row of shape {p.shape}: give one row [n] and a position"
             )
         if p[observed] == 0:
             raise ValueError(f"the observed outcome {observed} has probability 0 in the row")
