@@ -1,4 +1,4 @@
-"""Fewest changes: dynamic programming over time, state and how many changes are left."""
+"""Fewest changes: dynamic programming over time, state and the number of changes left."""
 
 from typing import NamedTuple
 
@@ -12,24 +12,24 @@ GAIN = 1e-12  # a change must gain more than this
 
 
 class Plan(NamedTuple):
-    """Working space for one episode; c counts the changes that are left, 0 .. C."""
+    """Working space for one episode; c is the number of changes left, 0 .. C."""
 
-    reached: NDArray[np.bool_]  # [T + 1, S] whether any actions lead there by then
+    reached: NDArray[np.bool_]  # [T + 1, S] whether any actions lead there
     choice: NDArray[np.int32]  # [T, S, C + 1] the best action, -1 for the observed one
-    now: NDArray[np.float64]  # [S, C + 1] values; in the way forward, probabilities
+    now: NDArray[np.float64]  # [S, C + 1] values; in the forward pass, probabilities
     later: NDArray[np.float64]  # [S, C + 1]
     worth: NDArray[np.float64]  # [C + 1] of one action
 
 
 @compiled
 def fewest_changes(first, last, problem, work, discount, value, outcome_mass, changed):
-    """Find, for episodes first .. last - 1, what 0 .. C changed actions can gain at most.
+    """Find the best value of episodes first .. last - 1 with at most 0 .. C changed actions.
 
     The baseline is the observed action at each step, whatever the state, over the observed length;
-    the problem's target may take every action, so that its entries are the rows of the model.
-    Writes `value` [n, C + 1], `outcome_mass` [n, C + 1, O + 1] (last: none) and, by observed step
-    of the log, the probability that it is changed to each action, `changed` [N, C + 1, A]. Returns
-    -1, or the first step that the model could not have taken.
+    the problem's target allows every action, so its entries are the rows of the model. Writes
+    `value` [n, C + 1], `outcome_mass` [n, C + 1, O + 1] (none last) and, for each logged step, the
+    probability that it is changed to each action, `changed` [N, C + 1, A]. Returns -1, or the first
+    step that is impossible under the model.
     """
     log, states = problem.log, problem.dynamics.states
     longest = longest_episode(log, first, last)
@@ -52,7 +52,7 @@ def fewest_changes(first, last, problem, work, discount, value, outcome_mass, ch
 
 @bare
 def plan_changes(problem, work, plan, episode, discount, value):
-    """Go backwards through an episode: V_t(s, c) = max of keeping the action and of changing it."""
+    """Go backward through an episode: V_t(s, c) is the best of keeping or changing the action."""
     log = problem.log
     _, next_state, reward, _, states, actions, _ = problem.dynamics
     now, later, worth = plan.now, plan.later, plan.worth
@@ -102,7 +102,7 @@ def plan_changes(problem, work, plan, episode, discount, value):
 
 @bare
 def follow_plan(problem, work, plan, episode, changes, outcome_mass, changed):
-    """Go forward with so many changes: where the plan leads, and when it changes what."""
+    """Go forward with this many changes: where the plan leads, and which actions it changes."""
     log = problem.log
     _, next_state, _, _, states, actions, _ = problem.dynamics
     now, later = plan.now, plan.later

@@ -8,12 +8,12 @@ from butfor.kernels.rows import pick_by_mass
 
 @bare
 def draw_counterfactuals(first, last, problem, work, keys, drawn_state, drawn_action, drawn_reward):
-    """Draw trajectories of episodes first .. last - 1 from the same chains as `exact_outcomes`.
+    """Draw trajectories of episodes first .. last - 1 from the chains of `exact_outcomes`.
 
     Step t of draw d uses the numbers d 2^32 + 2 t (action) and the next one (state) of the
     episode's stream. Writes `drawn_state` [n, draws, H + 1] (outcome o is S + o), `drawn_action`
-    and `drawn_reward` [n, draws, H]; what lies beyond an end stays as it is. Returns as
-    `exact_outcomes` does.
+    and `drawn_reward` [n, draws, H]; entries after an end are left unchanged. Returns -1, or the
+    first impossible step.
     """
     log = problem.log
     for episode in range(first, last):
@@ -40,7 +40,7 @@ def draw_counterfactuals(first, last, problem, work, keys, drawn_state, drawn_ac
 
 @bare
 def draw_step(problem, work, s, i, seen_entry, key, counter):
-    """Draw action and entry from state s, given the observed step i, or by the model if i < 0."""
+    """Draw an action and an entry from state s, given the observed step i; i < 0: no step."""
     log, target, rows = problem.log, problem.target, problem.dynamics.rows
     actions = problem.dynamics.actions
     pick = start = target.start[s]

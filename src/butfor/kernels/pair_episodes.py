@@ -1,4 +1,4 @@
-"""Both worlds of whole episodes with hidden states: outcomes, step by step, and drawn."""
+"""Both worlds of whole episodes with hidden states: exact outcomes, steps and draws."""
 
 from typing import NamedTuple
 
@@ -47,10 +47,10 @@ def exact_pairs(
 ):
     """Push both worlds of episodes first .. last - 1 through their steps, from `since` [n] on.
 
-    Until then the target did as was done. Returns are counted from there. What follows from a cell
-    with h steps left is known: `values_after` [H + 1, C], `outcomes_after` [H + 1, C, O + 1].
-    Writes `outcome_mass` [n, O + 1] (last: none) and `expected_return` [n]. Returns -1, or the
-    first impossible episode.
+    Before that the target takes the logged actions; returns count from there. What follows from a
+    cell with h steps left is already known: `values_after` [H + 1, C], `outcomes_after`
+    [H + 1, C, O + 1]. Writes `outcome_mass` [n, O + 1] (none last) and `expected_return` [n].
+    Returns -1, or the first impossible episode.
     """
     ends = outcome_mass.shape[1] - 1
     log = pairs.log
@@ -87,7 +87,7 @@ def make_cases(size: int) -> Cases:
 
 
 class HiddenSteps(NamedTuple):
-    """What `walk_pairs` writes; all but the last three is as of `walk.Steps`."""
+    """What `walk_pairs` writes; all but the last three fields are those of `walk.Steps`."""
 
     influence: NDArray[np.float64]  # [n, H]
     mass: NDArray[np.float64]  # [n, H]
@@ -108,8 +108,8 @@ def walk_pairs(
     """Walk through both worlds of episodes first .. last - 1, to the horizon.
 
     `counts` [H A] are the expected logged transitions behind each row; those of the episode
-    itself, of rows own_row[own_start[i] : own_start[i + 1]], are taken off. Returns as
-    `exact_pairs` does.
+    itself, of rows own_row[own_start[i] : own_start[i + 1]], are subtracted. Returns -1, or the
+    first impossible episode.
     """
     keep = steps.seen.shape[0] > 0
     log = pairs.log
@@ -156,7 +156,7 @@ def walk_pairs(
 
 @bare
 def keep_latent(pairs, work, side, latent, episode, t):
-    """Add up the mass of each hidden state under the target."""
+    """Sum the mass of each hidden state under the target."""
     for k in range(work.size.shape[1]):
         for slot in range(work.size[side, k]):
             cell = work.cells[side, k, slot]
@@ -179,10 +179,10 @@ def gather_cases(passed, counts, cases):
 def draw_pair_step(first, last, pairs, work, t, path, chosen, keys, state, seen, action, reward):
     """Draw step t of the worlds under the target of episodes first .. last - 1.
 
-    `path` [n, draws, T + 1] are hidden paths as they were, `chosen` [n, draws, A] the target's rows
-    now. Writes `state` [n, draws, H + 1] (an end is a state) and `seen` (-1 at an end that shows
-    nothing) at t + 1, `action` and `reward` at t. Uses the numbers 4 t + 1 .. 4 t + 3 of each draw.
-    Those that have ended stay as they are.
+    `path` [n, draws, T + 1] are the factual hidden paths, `chosen` [n, draws, A] the target's rows
+    at this step. Writes `state` [n, draws, H + 1] (an end is a state) and `seen` (-1 at an end
+    without observations) at t + 1, `action` and `reward` at t. Uses the numbers 4 t + 1 .. 4 t + 3
+    of each draw. Draws that have ended are left unchanged.
     """
     hidden, log, rows = pairs.hidden, pairs.log, pairs.hidden.rows
     for episode in range(first, last):
@@ -241,7 +241,7 @@ def entry_to(hidden, row, x):
 
 @bare
 def draw_action(pairs, work, chosen, d, h, i, u):
-    """Draw the target's action from row d, given the logged one of step i in h (-1: alone)."""
+    """Draw the target's action from row d, given the logged one of step i in h (-1: not given)."""
     rows, mass = work.chosen, work.chosen.probability
     append_row(rows, 0, chosen, d)
     if h >= 0 and pairs.shared and rows.start[1] > 1:

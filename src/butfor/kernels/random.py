@@ -1,4 +1,4 @@
-"""Random numbers that are a hash of a key and a counter."""
+"""Random numbers as a hash of a key and a counter."""
 
 import numpy as np
 
