@@ -26,7 +26,7 @@ from tests.support import (
 
 @pytest.fixture(scope="module", params=range(4))
 def problem(request):
-    """A model, with plain or mixed labels, a behaviour, a target and a log."""
+    """A model, with plain or mixed labels, a behavior, a target and a log."""
     generator = np.random.default_rng(50 + request.param)
     model = random_model(generator, labels=[None, np.array([2, 0, 3, 1])][request.param % 2])
     behavior, target = random_policy(generator, model), random_policy(generator, model)

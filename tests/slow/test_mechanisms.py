@@ -244,7 +244,7 @@ def test_maximal_coupling_has_a_place_to_go_where_the_excess_is_lost_in_rounding
 
 @pytest.fixture(scope="module", params=["states", "labels"])
 def problem(request):
-    """A model with noise on states or on labels, a behaviour, a target and a log."""
+    """A model with noise on states or on labels, a behavior, a target and a log."""
     labels = LABELS[request.param == "labels"]
     generator = np.random.default_rng(len(request.param))
     model = labelled_model(generator, labels)

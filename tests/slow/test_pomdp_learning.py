@@ -1,4 +1,4 @@
-"""Learning with a hidden state: expected counts, EM for the behaviour and for tables."""
+"""Learning with a hidden state: expected counts, EM for the behavior and for tables."""
 
 from dataclasses import replace
 
