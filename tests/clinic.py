@@ -28,7 +28,7 @@ def clinic_end(levels: dict[str, Any]) -> Any:
 
 
 def clinic(seed: int = 0, **changes: Any) -> bf.hidden.Factored:
-    """Random tables: sugar hangs on kind and diet, pulse on sugar and drug."""
+    """Random tables: sugar depends on kind and diet, pulse on sugar and drug."""
     rng = np.random.default_rng(seed)
 
     def near(*shape):

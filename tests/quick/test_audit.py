@@ -8,6 +8,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from butfor.audit.writing import ROW_GROUP, TableWriter, write_frame
 from butfor.evaluate.support import unsupported_mass
 
 import butfor as bf
@@ -22,7 +23,6 @@ from butfor.audit.flags import (
 from butfor.audit.folders import whole_folder
 from butfor.audit.meta import Meta
 from butfor.audit.run import run_audit
-from butfor.audit.writing import ROW_GROUP, TableWriter, write_frame
 from butfor.evaluate.decomposition import check_decomposition, decompose
 from butfor.evaluate.wording import percent
 from butfor.log.variables import describe_action, unravel

@@ -884,7 +884,7 @@ MODELS = [
         lambda: model(counts=[[1, 2], [-3, 4]]),
         value="-3",
         where="state 1, action 0",
-        remedy="whole numbers from 0 on",
+        remedy="whole numbers, at least 0",
     ),
     case(
         "count that is no whole number",
@@ -910,16 +910,16 @@ MODELS = [
     case(
         "one label for two next states of a row",
         lambda: model(labels=[7, 7]),
-        value="0 and 1 have one label",
+        value="0 and 1 have the same label",
         where="state 0, action 0",
-        remedy="needs a label of its own",
+        remedy="different labels",
     ),
     case(
         "outcome that shares the label of a state",
         lambda: model(labels=[7, 8, 8, 9]),
         value="8",
         where="outcome (0|'?death)",
-        remedy="label of its own",
+        remedy="its own label",
     ),
     case(
         "row of a state out of range",

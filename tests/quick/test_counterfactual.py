@@ -22,7 +22,7 @@ from tests.support import (
 
 @pytest.fixture(scope="module", params=range(4))
 def problem(request):
-    """A model, with plain or shared labels, a behaviour, a target and a log."""
+    """A model, with plain or shared labels, a behavior, a target and a log."""
     generator = np.random.default_rng(request.param)
     model = labelled_model(generator, LABELS[request.param % 2])
     behavior, target = random_policy(generator, model), random_policy(generator, model)

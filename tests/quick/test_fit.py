@@ -364,7 +364,7 @@ def test_labels_that_clash_because_of_a_prior_say_so():
         [0, 1, 0], [0, 0, 1], [1, 0, 0], offsets=[0, 3], states=2, actions=2, outcomes=()
     )
     fit_mdp(log, unseen="self-loop", labels=[0, 0])
-    with pytest.raises(ValueError, match="have one label") as caught:
+    with pytest.raises(ValueError, match="have the same label") as caught:
         fit_mdp(log, unseen="self-loop", labels=[0, 0], prior=1.0)
     assert "prior" in caught.value.__notes__[0]
 

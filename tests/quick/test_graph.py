@@ -381,7 +381,7 @@ def test_what_is_too_large_is_sampled_and_says_so(monkeypatch):
     np.testing.assert_array_equal(again.probability, sampled.probability)
     with pytest.raises(ValueError, match=r"more than 20 partial worlds at '.'; use method='samp"):
         scm.counterfactual("E", **query, method="exact")
-    with pytest.raises(ValueError, match="joint distribution of 27 cells, more than 20"):
+    with pytest.raises(ValueError, match="joint distribution has 27 cells, more than 20"):
         scm.distribution(["A", "B", "C"])
 
 
@@ -562,17 +562,17 @@ def test_a_model_written_as_bif_is_read_back(tmp_path):
         ("(mild, yes)", "(mild, maybe)", 12, "no level 'maybe'; it has 'no', 'yes'"),
         ("(mild, yes)", "(mild)", 12, "1 levels; give one for each of 2"),
         ("  default 0.2, 0.3, 0.5;\n", "", 9, r"no probabilities of 'outcome' given \(severe, no"),
-        ("0.6, 0.4", "0.6, many", 7, "'many' where a probability"),
+        ("0.6, 0.4", "0.6, many", 7, "found 'many', expected a probability"),
         ("discrete [ 2 ]", "discrete [ 3 ]", 4, "'severity' has 2 levels, not 3"),
         ("type discrete [2] { no yes };", "", 5, "'treated' has no type"),
         ("discrete [2]", "continuous [2]", 5, "only discrete"),
         ("( treated | severity )", "( treated | age )", 8, "no variable 'age'; there are 'sev"),
         ("probability ( severity ) { table 0.6, 0.4; }", "", 13, "no probability block for 'sev"),
-        ("variable outcome", "variable severity", 6, "'severity' stands there twice"),
-        ("probability ( treated", "probability ( severity", 8, "'severity' stand there twice"),
-        ('"of no interest";\n}', '"of no interest";', 12, r"file ends where '\}' should stand"),
-        ("network", "net", 1, "'net' is no block"),
-        ('"treated"', '"treated', 5, "'\"' where the variable's name should stand"),
+        ("variable outcome", "variable severity", 6, "'severity' is defined twice"),
+        ("probability ( treated", "probability ( severity", 8, "'severity' are defined twice"),
+        ('"of no interest";\n}', '"of no interest";', 12, r"file ends where '\}' is expected"),
+        ("network", "net", 1, "'net' is not a block"),
+        ('"treated"', '"treated', 5, "'\"', expected the variable's name"),
     ],
 )
 def test_mistakes_in_a_bif_file_are_told_with_their_line(tmp_path, old, new, line, words):
@@ -586,7 +586,7 @@ def test_mistakes_in_a_bif_file_are_told_with_their_line(tmp_path, old, new, lin
 def test_a_bif_file_that_is_no_text_or_empty_is_refused(tmp_path):
     path = tmp_path / "net.bif"
     path.write_bytes(b"network\n\xff")
-    with pytest.raises(ValueError, match=r"line 2: this is no text in UTF-8"):
+    with pytest.raises(ValueError, match=r"line 2: the file is not UTF-8 text"):
         bf.graph.DiscreteSCM.from_bif(path)
     path.write_text("network empty { }")
     with pytest.raises(ValueError, match="no variables"):
@@ -603,7 +603,7 @@ def test_a_bif_file_that_is_no_text_or_empty_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("levels", "tables", "parents", "words"),
     [
-        ({}, {}, {}, "no variables: an SCM needs at least one"),
+        ({}, {}, {}, "there are no variables; give at least one"),
         ({"X": []}, {"X": []}, {}, "'X' has no levels"),
         ({"X": "ab"}, {"X": [1, 0]}, {}, "levels of 'X' are 'ab': give a list"),
         ({3: "ab"}, {3: [1, 0]}, {}, "variable 3: give its name as text"),
@@ -620,7 +620,7 @@ def test_a_bif_file_that_is_no_text_or_empty_is_refused(tmp_path):
         (LEVELS, {**TABLES, "T": [[1, 0], [1]]}, PARENTS, "'T' is not an array of numbers"),
         (LEVELS, {**TABLES, "T": {"mild": [1, 0]}}, PARENTS, r"'T': no row for \('severe',\); add"),
         (LEVELS, {**TABLES, "T": {"x": [1, 0]}}, PARENTS, "'X' has no level 'x'; it has 'mild'"),
-        (LEVELS, {**TABLES, "T": {("mild", 1): [1]}}, PARENTS, "give a level of each of its 1"),
+        (LEVELS, {**TABLES, "T": {("mild", 1): [1]}}, PARENTS, "give one level for each of its 1"),
         (LEVELS, {**TABLES, "T": {"mild": 1}}, PARENTS, "row 1; give 2 probabilities"),
         (LEVELS, {**TABLES, "X": TABLES["T"]}, {**PARENTS, "X": ["T"]}, "cycle: 'X' → 'T' → 'X'"),
     ],
@@ -637,8 +637,8 @@ def test_bad_models_say_what_is_wrong(levels, tables, parents, words):
         ({"T": 2}, "do: 'T' has no level 2; it has '0', '1'"),
         ({"X": (["Y"], [[0.5, 0.5], [0.5, 0.5]])}, "do makes a cycle: 'X' → .*remove one"),
         ({"T": lambda age: 1}, "do 'T', parents: there is no variable 'age'"),
-        ({"T": lambda *levels: 1}, r"parameter '\*levels' names no parent"),
-        ({"T": dict.get}, "parameter 'self' names no parent"),
+        ({"T": lambda *levels: 1}, r"parameter '\*levels' is not a parent"),
+        ({"T": dict.get}, "parameter 'self' is not a parent"),
         ({"T": lambda X: "much"}, "'T' has no level 'much'"),
         ({"T": lambda X: [0.5, 0.4]}, "table of 'T': X 0 sums to 0.9, not to 1"),
         ({"T": ("X", [1, 0])}, r"is not a pair \(\[parents\], table\)"),
@@ -671,7 +671,7 @@ def test_bad_queries_say_what_is_wrong(targets, options, words):
 def test_impossible_evidence_is_refused():
     scm = example(T=[[1.0, 0.0], [0.2, 0.8]])
     evidence = {"X": "mild", "T": 1}
-    with pytest.raises(ValueError, match="evidence has probability 0: no world is left at 'T'"):
+    with pytest.raises(ValueError, match="evidence has probability 0: no world remains at 'T'"):
         scm.counterfactual("Y", evidence=evidence, do={"T": 0})
     with pytest.raises(ValueError, match="none of 100,000 draws fits the evidence at 'T'"):
         scm.distribution("Y", evidence=evidence, method="sampled")
@@ -683,7 +683,7 @@ def test_impossible_evidence_is_refused():
         ({"alternative": {"X": "mild"}}, "give levels of the same variables"),
         ({"cause": {}, "alternative": {}}, "give levels of the same variables"),
         ({"alternative": {"T": 1}}, "cause and alternative are both"),
-        ({"cause": {"T": [0, 1]}}, "give one level a variable"),
+        ({"cause": {"T": [0, 1]}}, "give one level per variable"),
         ({"effect": {"T": 1}}, "give levels of one variable, not of the cause"),
         ({"effect": {"Y": [0, 1]}}, "is certain; leave out at least one level"),
         ({"given": {"Y": 1}}, "given: 'Y' is part of cause or effect"),
@@ -703,9 +703,9 @@ def test_bad_questions_of_causation_say_what_is_wrong(changes, words):
         ({"x": [1]}, [("x", "y")], 0, "no column 'y'; it has 'x'"),
         ({"x": [1]}, [], 0, "the graph has no variables"),
         ({"x": [], "y": []}, [("x", "y")], 0, "the frame has no rows"),
-        ({"x": [1, None], "y": [1, 1]}, [("x", "y")], 0, "row 1: no 'x'; fill or drop"),
+        ({"x": [1, None], "y": [1, 1]}, [("x", "y")], 0, "row 1: 'x' is missing; fill it"),
         ({"x": [1], "y": [1]}, [("x", "y"), ("y", "x")], 0, "makes a cycle: 'x' → 'y' and back"),
-        ({"x": [1], "y": [1]}, [("x", "y")], -1, "prior -1: give a number of cases"),
+        ({"x": [1], "y": [1]}, [("x", "y")], -1, "prior -1: give the number of cases"),
     ],
 )
 def test_bad_data_say_what_is_wrong(frame, graph, prior, words):
@@ -715,9 +715,9 @@ def test_bad_data_say_what_is_wrong(frame, graph, prior, words):
 
 def test_an_answer_with_several_numbers_is_no_float():
     answer = example().distribution("Y")
-    with pytest.raises(ValueError, match="'Y' is not one number; name a level"):
+    with pytest.raises(ValueError, match="'Y' is not one number; select a level"):
         float(answer)
-    with pytest.raises(ValueError, match="give a level of each of 1 variables"):
+    with pytest.raises(ValueError, match="give one level for each of 1 variables"):
         answer["1", "mild"]
     with pytest.raises(ValueError, match="mechanisms: there is no variable 'Z'"):
         bf.graph.DiscreteSCM.from_tables(LEVELS, TABLES, PARENTS, mechanisms={"Z": Redraw()})

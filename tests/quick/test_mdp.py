@@ -198,7 +198,7 @@ def test_entries_stand_in_the_order_of_their_labels():
 
 def test_two_next_states_of_one_row_must_not_share_a_label():
     # (0, 0) leads to states 0 and 1
-    with pytest.raises(ValueError, match=r"state 0, action 0.* 0 and 1 have one label"):
+    with pytest.raises(ValueError, match=r"state 0, action 0.* 0 and 1 have the same label"):
         TabularMDP.from_arrays(ROWS, outcomes=ENDS, labels=[5, 5])
     with pytest.raises(ValueError, match="state 0, action 0"):
         TabularMDP.from_arrays(ROWS, outcomes=ENDS).with_labels([5, 5])

@@ -51,10 +51,10 @@ def test_final_states_of_hidden_logs_follow_the_final_key():
     assert final_states(patient_log().hide("sex"))[:, 0].tolist() == [0, 0, 0, 0, 1, 1]
 
 
-# the behaviour policy
+# the behavior policy
 
 
-def test_behaviour_is_the_share_of_each_action_in_each_state():
+def test_behavior_is_the_share_of_each_action_in_each_state():
     # counts 4 and 1; 0 and 3; state 2 never visited: uniform
     assert estimate_behavior(ward_log()).tolist() == [[0.8, 0.2], [0.0, 1.0], [0.5, 0.5]]
 
@@ -65,13 +65,13 @@ def test_a_prior_is_added_to_every_action_of_visited_states():
     np.testing.assert_allclose(policy, [[5 / 7, 2 / 7], [0.2, 0.8], [0.5, 0.5]], atol=1e-15)
 
 
-def test_icml2019_behaviour_counts_each_final_state_once_for_every_action():
+def test_icml2019_behavior_counts_each_final_state_once_for_every_action():
     # counts [1, 0] in state 0 and [0, 1] in state 1; each is a final state too, so plus 1
     policy = estimate_behavior(round_trip_log(), terminal="icml2019")
     np.testing.assert_allclose(policy, [[2 / 3, 1 / 3], [1 / 3, 2 / 3], [1 / 2, 1 / 2]], atol=1e-15)
 
 
-def test_icml2019_behaviour_ignores_final_states_without_outcome():
+def test_icml2019_behavior_ignores_final_states_without_outcome():
     log = round_trip_log(outcome=[1, -1])  # only state 1 ended with an outcome
     policy = estimate_behavior(log, terminal="icml2019")
     np.testing.assert_allclose(policy, [[1, 0], [1 / 3, 2 / 3], [1 / 2, 1 / 2]], atol=1e-15)
@@ -83,7 +83,7 @@ def test_icml2019_behaviour_ignores_final_states_without_outcome():
     st.sampled_from(["visits", "icml2019"]),
     st.sampled_from([0.0, 0.5]),
 )
-def test_estimated_behaviour_is_a_policy(seed, terminal, prior):
+def test_estimated_behavior_is_a_policy(seed, terminal, prior):
     log = random_log(np.random.default_rng(seed))
     policy = estimate_behavior(log, terminal=terminal, prior=prior)
     assert policy.shape == (12, 3)
@@ -102,7 +102,7 @@ def test_every_logged_action_has_positive_probability(seed):
 
 @PROPERTY
 @given(st.integers(0, 2**32 - 1))
-def test_behaviour_and_model_agree_on_what_was_seen(seed):
+def test_behavior_and_model_agree_on_what_was_seen(seed):
     log = random_log(np.random.default_rng(seed))
     visited = action_counts(log).sum(axis=1) > 0
     seen = fit_mdp(log).counts > 0
@@ -136,7 +136,7 @@ def test_greedy_bears_values_without_bound():
 
 
 def test_softening_hands_the_given_share_to_the_other_actions_alike():
-    # .05 over the seven others, as in the paper's behaviour policy
+    # .05 over the seven others, as in the paper's behavior policy
     policy = soften(np.eye(8)[[2]], 0.05)
     expected = np.full(8, 0.05 / 7)
     expected[2] = 0.95

@@ -45,22 +45,25 @@ def log_of(state, next_state, **changes):
     ("changes", "message"),
     [
         ({"emission": changed(SHOWN, (1, 1), 0.5)}, "row of state 1 sums to 0.75, not to 1"),
-        ({"emission": changed(SHOWN, (0, 0), -1.0)}, "state 0 shows observation 0 with prob"),
-        ({"emission": changed(SHOWN, (0, 0), np.nan)}, "with probability nan"),
+        (
+            {"emission": changed(SHOWN, (0, 0), -1.0)},
+            "state 0 has probability -1.0 of observation 0",
+        ),
+        ({"emission": changed(SHOWN, (0, 0), np.nan)}, "probability nan of observation 0"),
         ({"emission": SHOWN[:2]}, "expected \\(3, observations\\)"),
-        ({"emission": [0, -1, -1]}, "state 1 shows observation -1; count from 0"),
+        ({"emission": [0, -1, -1]}, "state 1 shows observation -1; number them from 0"),
         ({"emission": [0, 1.5, 1]}, "expected a whole number"),
         ({"outcome": [-1, -1, 2]}, "outcome of state 2 is 2, but there are 2 outcomes"),
-        ({"outcome": [-1, 1]}, "expected \\(3,\\), one a state"),
+        ({"outcome": [-1, 1]}, "expected \\(3,\\), one per state"),
         ({"initial": [0.0, 0.5, 0.5]}, "state 2 is an end"),
         ({"initial": [0.5, 0.2, 0.0]}, "initial: .* sums to 0.7"),
         ({"transition": MOVES[:, :, :2]}, "ends are states too"),
         ({"transition": changed(MOVES, (0, 0, 0), 0.7)}, "state 0, action 0 sums to 1.2"),
-        ({"labels": [0, 0, 1]}, "have one label"),
+        ({"labels": [0, 0, 1]}, "have the same label"),
         ({"states": [bf.Variable("x", ("a", "b"))]}, "2 combinations of levels, but there are 3"),
         (
             {"states": [bf.Variable("x", ("a", "b", "c"), static=True)]},
-            "x should never change, but state 0 goes to state 1",
+            "x should never change, but state 0 can go to state 1",
         ),
         (
             {"outcome": [-1, 0, 1], "initial": [1.0, 0.0, 0.0]},
@@ -91,7 +94,7 @@ def test_controllers_that_cannot_be_are_refused(given, message):
 def test_policies_for_other_models_are_refused():
     model, log = made(), log_of([0, 1], [1, 1])
     unknown = bf.hidden.FiniteController.from_arrays([[1.0]], [[0, 0, 0]])
-    with pytest.raises(ValueError, match="knows 3 observations, the model has 2"):
+    with pytest.raises(ValueError, match="has 3 observations, the model 2"):
         bf.counterfactual_outcomes(log, model, unknown)
     more = bf.hidden.FiniteController.from_arrays([[0.5, 0.5]], [[0, 0]])
     with pytest.raises(ValueError, match="the controller has 2 actions, the model 1"):
@@ -144,7 +147,7 @@ def test_actions_that_a_behavior_never_takes_are_refused():
     with pytest.raises(ValueError, match="episode 0, step 0 takes action 1, which the behavior"):
         bf.counterfactual_outcomes(log, model, agents["seen"], behavior=never)
     latent = bf.hidden.LatentPolicy(np.tile([1.0, 0.0], (model.n_states, 1)))
-    with pytest.raises(ValueError, match=r"step 0: .* action 1 of a behavior that saw the state"):
+    with pytest.raises(ValueError, match=r"step 0: .* action 1 of a behavior that sees the state"):
         bf.counterfactual_outcomes(log, model, agents["seen"], behavior=latent)
 
 
@@ -158,7 +161,7 @@ def test_mechanisms_that_kernels_do_not_know_are_refused():
         def counterfactual_rows(self, factual, counterfactual, observed):
             return counterfactual
 
-    with pytest.raises(ValueError, match="needs a method `coupling`"):
+    with pytest.raises(ValueError, match="a mechanism with a method `coupling`"):
         bf.counterfactual_outcomes(log_of([0], [1]), made(), np.ones((2, 1)), mechanism=Own())
 
 
@@ -192,7 +195,7 @@ def test_models_of_the_other_kind_are_refused_by_name():
     ):
         with pytest.raises(ValueError, match="a TabularMDP, expected a TabularPOMDP"):
             call()
-    with pytest.raises(ValueError, match="behavior: a str; give an array"):
+    with pytest.raises(ValueError, match="behavior is a str; give an array"):
         bf.counterfactual_outcomes(log, hidden, one, behavior="clinician")
 
 
@@ -223,7 +226,7 @@ def test_a_model_too_large_is_refused_before_memory_is_taken():
 
 def test_hiding_all_or_one_by_its_name():
     names = [variable.name for variable in bf.sepsis.STATES]
-    with pytest.raises(ValueError, match="leaves nothing to be seen"):
+    with pytest.raises(ValueError, match="leave at least one observed"):
         bf.sepsis.pomdp(hidden=names)
     model = bf.sepsis.pomdp(hidden="glucose")
     assert [variable.name for variable in model.hidden_variables] == ["glucose"]

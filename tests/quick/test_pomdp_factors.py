@@ -126,10 +126,10 @@ LOW = np.array([[0.6, 0.4, 0.0], [0.3, 0.3, 0.3], [0.0, 0.4, 0.6]])
         ({"moves": MOVES | {"sugar": ("sugar", NEAR)}}, r"give a pair \(parents, table\)"),
         (
             {"moves": MOVES | {"kind": ((), [0.5, 0.5])}},
-            "'kind' is static, so that nothing moves it",
+            "'kind' is static and never moves",
         ),
         ({"moves": MOVES | {"mood": ((), [0.5, 0.5])}}, "moves: there is no variable 'mood'"),
-        ({"moves": {k: MOVES[k] for k in ("sugar", "drug")}}, "nothing says how 'pulse' moves"),
+        ({"moves": {k: MOVES[k] for k in ("sugar", "drug")}}, "moves: no entry for 'pulse'"),
         ({"moves": MOVES | {"drug": "drug"}}, "what 'drug' copies: there is no variable 'drug'"),
         (
             {"moves": MOVES | {"pulse": "action:drug"}},
@@ -138,14 +138,14 @@ LOW = np.array([[0.6, 0.4, 0.0], [0.3, 0.3, 0.3], [0.0, 0.4, 0.6]])
         ({"hidden": ["mood"]}, "hidden: there is no variable 'mood'"),
         ({"hidden": "kind"}, "hidden 'kind': give a list of names"),
         ({"hidden": ["kind", "kind"]}, "'kind' stands there twice"),
-        ({"hidden": [v.name for v in STATES]}, "leave at least one that is seen"),
+        ({"hidden": [v.name for v in STATES]}, "leave at least one observed"),
         ({"states": [*STATES, bf.Variable("action:x", ("0",))]}, "names that begin with 'action:'"),
         ({"initial": [0.5, 0.5]}, r"initial has shape \(2,\), expected \(36,\) or \(2, 3, 3, 2\)"),
         ({"initial": np.full(36, 1 / 36)}, "no episode starts at its end"),
         ({"initial": np.full(36, 1.0)}, "initial: the row sums to 36"),
         (
             {"initial": {k: FIRST[k] for k in ("kind", "sugar", "drug")}},
-            "nothing says how 'pulse' begins",
+            "initial: no entry for 'pulse'",
         ),
         (
             {
@@ -153,7 +153,7 @@ LOW = np.array([[0.6, 0.4, 0.0], [0.3, 0.3, 0.3], [0.0, 0.4, 0.6]])
                 | FIRST
                 | {"sugar": (["kind"], [[0.2, 0.6, 0.2]] * 2)}
             },
-            "'kind' is a parent of 'sugar' and must stand before it",
+            "'kind' is a parent of 'sugar'; list it before",
         ),
         ({"initial": FIRST | {"sugar": ((), [0, 1, 0]), "pulse": ((), [0, 1, 0])}}, "is an end"),
         ({"outcome": [0, 1]}, r"outcome has shape \(2,\), expected \(36,\)"),
@@ -194,7 +194,9 @@ def test_tables_can_be_put_in_the_place_of_others():
 
 
 def test_a_frame_of_what_has_no_table_is_refused():
-    with pytest.raises(ValueError, match="no table of 'kind'; there are those of 'sugar', 'pulse'"):
+    with pytest.raises(
+        ValueError, match="no table of 'kind'; there are tables of 'sugar', 'pulse'"
+    ):
         clinic().frame("kind")
 
 

@@ -122,7 +122,7 @@ def careful():
 
 
 def tiger_value(lead, steps):
-    """Expected return of `careful` with so many steps left, the tiger being on the left."""
+    """Expected return of `careful` with this many steps left and the tiger on the left."""
     if steps == 0:
         return 0.0
     if abs(lead) == 2:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import butfor as bf
 from butfor import kernels
 from butfor.kernels import chain
-from butfor.kernels.walk import weighted_median
+from butfor.kernels.evidence import weighted_median
 from butfor.models.planning import value_tables
 from butfor.models.policies import action_counts
 from butfor.replay.functions import walk_through
@@ -27,7 +27,7 @@ from tests.support import (
 
 @pytest.fixture(scope="module", params=range(4))
 def problem(request):
-    """A model, with plain or mixed labels, a behaviour, a target and a log."""
+    """A model, with plain or mixed labels, a behavior, a target and a log."""
     generator = np.random.default_rng(50 + request.param)
     model = random_model(generator, labels=[None, np.array([2, 0, 3, 1])][request.param % 2])
     behavior, target = random_policy(generator, model), random_policy(generator, model)

@@ -16,7 +16,7 @@ def best_value(
     discount: float = 1.0,
     rule: Rule = counterfactual_distribution,
 ) -> float:
-    """Return the largest expected return that so many changed actions can reach."""
+    """Return the largest expected return within this number of changed actions."""
 
     @cache
     def value(t: int, state: int, left: int) -> float:
@@ -40,7 +40,7 @@ def best_value(
 def best_of_every_policy(model: Model, episode: Episode, changes: int) -> float:
     """The same by trying every policy, an action for each history of states, on its own.
 
-    Whichever way its courses go, a policy may change so many actions at most.
+    On every possible course a policy may change at most this number of actions.
     """
     first = (episode.states[0],)
     later = product(range(model.states), repeat=len(episode.states) - 1)

@@ -171,7 +171,7 @@ def uniform(key: int, counter: int) -> float:
 def every_episode(
     model: Model, behavior: Sequence[Sequence[float]], start: int, horizon: int
 ) -> Iterator[tuple[Episode, float]]:
-    """Go through all episodes from a state, with their probabilities under the behaviour."""
+    """Go through all episodes from a state, with their probabilities under the behavior."""
     waiting = [(Episode([], [], []), start, 1.0)]
     while waiting:
         episode, state, probability = waiting.pop()

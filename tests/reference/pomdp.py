@@ -106,7 +106,7 @@ def steps_of_path(
 ) -> Iterator[Step]:
     """Go through the world under the target, which takes over at step `since`.
 
-    `rows` are the behaviour's at each step of this path.
+    `rows` are the behavior's at each step of this path.
     """
     memory = target.first(seen.observations[0])
     for t in range(since):

@@ -134,7 +134,7 @@ def improve(factored: Any, behavior: Any, log: Any) -> tuple[float, dict, dict, 
         kept = sum(p for h, p in drawn.items() if factored.outcome[h] < 0)
         weights = dict(began)
         for h, p in drawn.items():
-            if factored.outcome[h] >= 0:  # so many were thrown away for each that was kept
+            if factored.outcome[h] >= 0:  # expected discarded draws per kept one
                 weights[h] = weights.get(h, 0.0) + len(evidence) * p / kept
         first = {name: defaultdict(float) for name in factored.initial}
         for h, weight in weights.items():

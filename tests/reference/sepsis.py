@@ -378,7 +378,7 @@ def simulate(
     version: str,
     horizon: int = HORIZON,
 ) -> list[tuple[list[int], list[int], int]]:
-    """Return (states with the final one, actions, outcome) of each of so many new patients."""
+    """Return (states with the final one, actions, outcome) of each new patient."""
     return [simulate_episode(policy, random, version, horizon) for _ in range(episodes)]
 
 

@@ -184,7 +184,7 @@ def test_bad_rows_are_refused():
 
 @pytest.fixture(scope="module", params=range(4))
 def problem(request):
-    """A model, with plain or shared labels, a behaviour, a target and a log."""
+    """A model, with plain or shared labels, a behavior, a target and a log."""
     generator = np.random.default_rng(70 + request.param)
     model = labelled_model(generator, LABELS[request.param % 2])
     behavior, target = random_policy(generator, model), random_policy(generator, model)

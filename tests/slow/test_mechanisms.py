@@ -244,7 +244,7 @@ def test_maximal_coupling_has_a_place_to_go_where_the_excess_is_lost_in_rounding
 
 @pytest.fixture(scope="module", params=["states", "labels"])
 def problem(request):
-    """A model with noise on states or on labels, a behaviour, a target and a log."""
+    """A model with noise on states or on labels, a behavior, a target and a log."""
     labels = LABELS[request.param == "labels"]
     generator = np.random.default_rng(len(request.param))
     model = labelled_model(generator, labels)
@@ -428,9 +428,9 @@ def test_the_inverse_cdf_breaks_stability_on_the_paper_example():
     assert (move.factual, move.counterfactual) == tuple(map(tuple, PAPER))
     assert (move.observed, move.outcome, move.probability) == (1, 2, 1.0)
     assert str(found) == (
-        "InverseCDF(order=None) breaks counterfactual stability: having seen outcome 1 (counted "
+        "InverseCDF(order=None) breaks counterfactual stability: given outcome 1 (counted "
         "from 0) under (0.25, 0.25, 0.3, 0.2), outcome 2 has probability 1 under "
-        "(0, 0.25, 0.25, 0.5), q/p 0.8333 against 1"
+        "(0, 0.25, 0.25, 0.5), with q/p 0.8333 against 1"
     )
     # in the other order the second becomes the fourth, which rose the most; other rows break that
     other = bf.InverseCDF([0, 1, 3, 2])
@@ -520,8 +520,8 @@ def test_contradictory_moves_are_told():
     up, down = found.counterexample
     assert (up.observed, up.outcome, up.probability) == (0, 1, 0.75)
     assert (down.observed, down.outcome, down.probability) == (1, 0, 0.25)
-    assert str(found).startswith("Independent() breaks monotonicity: having seen outcome 0")
-    assert "; but having seen outcome 1" in str(found)
+    assert str(found).startswith("Independent() breaks monotonicity: given outcome 0")
+    assert "; but given outcome 1" in str(found)
 
 
 @pytest.mark.parametrize(
@@ -576,7 +576,7 @@ def test_a_search_names_the_number_that_an_order_needs():
     "order", [[0, 0, 1], [0.0, 1.0, 2.0], [0, 2, 3], [1, 2, 3], [-1, 0, 1], [[0, 1]], 2, "012", []]
 )
 def test_an_order_that_is_no_permutation_is_refused(order):
-    with pytest.raises(ValueError, match="is no permutation"):
+    with pytest.raises(ValueError, match="is not a permutation"):
         bf.InverseCDF(order)
 
 

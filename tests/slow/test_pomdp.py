@@ -37,7 +37,7 @@ def problem(request):
 
 @pytest.fixture(scope="module", params=product(["latent", "controller"], [True, False]), ids=str)
 def answer(request, problem):
-    """Every episode under a behaviour, with the reference's answer for a target."""
+    """Every episode under a behavior, with the reference's answer for a target."""
     model, behaviors, targets = problem
     kind, shared = request.param
     target = targets[KINDS[len(plain_model(model).rows) % 3 if shared else -1]]
@@ -46,7 +46,7 @@ def answer(request, problem):
 
 
 def enumerated(model, behavior, target, shared, discount=1.0):
-    """What can be seen, and the reference's answer, under a behaviour."""
+    """What can be seen, and the reference's answer, under a behavior."""
     found = reference.exact_outcomes(
         plain_model(model),
         plain_agent(behavior),
@@ -67,7 +67,7 @@ def noise(shared):
 
 
 def seen_under(model, behavior):
-    """All that can be seen under a behaviour, as a log, with the probability of each."""
+    """All that can be seen under a behavior, as a log, with the probability of each."""
     weight = Counter()
     for seen, _, _, mass in reference.every_world(
         plain_model(model), plain_agent(behavior), HORIZON
@@ -301,9 +301,9 @@ def test_a_policy_on_beliefs_is_refused_where_its_memory_would_have_to_end():
     log, _ = seen_under(model, random_agents(generator, model)["latent"])
     target = bf.hidden.BeliefPolicy(lambda beliefs: np.tile([0.5, 0.5], (len(beliefs), 1)))
     for function in (step_contributions, bf.walk_through, bf.estimate_values, bf.diagnose):
-        with pytest.raises(ValueError, match="memory of a policy on beliefs has no end"):
+        with pytest.raises(ValueError, match="a policy on beliefs has infinitely many"):
             function(log, model, target)
-    with pytest.raises(ValueError, match="memory of a policy on beliefs has no end"):
+    with pytest.raises(ValueError, match="a policy on beliefs has infinitely many"):
         bf.hidden.pomdp_value(model, target, horizon=3)
 
 

@@ -1,4 +1,4 @@
-"""Learning with a hidden state: expected counts, EM for the behaviour and for tables."""
+"""Learning with a hidden state: expected counts, EM for the behavior and for tables."""
 
 from dataclasses import replace
 
@@ -64,7 +64,7 @@ def test_an_impossible_episode_is_found():
         np.eye(4)[np.zeros(36, int)]
     )  # never takes another action than 0
     with pytest.raises(
-        ValueError, match=r"episode \d, step \d: .* of a behavior that saw the state"
+        ValueError, match=r"episode \d, step \d: .* of a behavior that sees the state"
     ):
         bf.hidden.fit_latent_behavior(log, model, start=blind)
 
@@ -277,7 +277,7 @@ def test_the_behavior_of_sepsis_is_learned_well_enough():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"learn": ["mood"]}, "learn: 'mood' has no table; those of 'sugar', 'pulse' can be"),
+        ({"learn": ["mood"]}, "learn: 'mood' has no table; there are tables of 'sugar', 'pulse'"),
         ({"learn": ["kind"]}, "learn: 'kind' has no table"),
         ({"learn": "sugar"}, "learn 'sugar': give a list of names"),
         ({"behavior": "guess"}, "behavior 'guess': give one of 'learn'"),
@@ -291,7 +291,7 @@ def test_the_behavior_of_sepsis_is_learned_well_enough():
         ({"target": np.ones((3, 3))}, r"target has shape \(3, 3\)"),
         (
             {"target": bf.hidden.BeliefPolicy(lambda beliefs: beliefs)},
-            "a policy on beliefs takes long",
+            "a policy on beliefs cannot be evaluated",
         ),
     ],
 )

@@ -14,7 +14,7 @@ from butfor import charts, cli, sepsis
 from butfor.mechanisms.independent import Independent
 from butfor.models.planning import policy_value, value_tables
 from butfor.replay.functions import counterfactual_outcomes
-from butfor.sepsis.replay import noise_given
+from butfor.sepsis.own_counterfactuals import noise_given
 from butfor.studies import mechanisms_article
 from butfor.studies.article import _signed
 from butfor.studies.mechanisms import (

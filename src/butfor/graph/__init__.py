@@ -1,4 +1,4 @@
-"""Discrete structural causal models on any graph; necessity and sufficiency."""
+"""Discrete structural causal models on any acyclic graph; necessity and sufficiency."""
 
 from butfor.graph.causation import (
     conditional_effect,

@@ -1,4 +1,4 @@
-"""The answer to a query: probabilities, and how exactly they are known."""
+"""The answer to a query: probabilities and their standard errors."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from butfor.graph.worlds import (
 from butfor.log.variables import Variable
 from butfor.types import Floats
 
-MOST_WORLDS = 2_000_000  # partial worlds that enumeration may hold at a time
+MOST_WORLDS = 2_000_000  # partial worlds that enumeration may hold in memory
 METHODS = ("auto", "exact", "sampled")
 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """Probabilities of the levels asked for; of an event, one number (`float(answer)`)."""
+    """Probabilities of the requested levels, or of an event: one number, `float(answer)`."""
 
-    variables: tuple[Variable, ...]  # what the axes stand for, none for an event
+    variables: tuple[Variable, ...]  # one per axis, none for an event
     probability: Floats  # [levels of each variable]; [] for an event
-    standard_error: Floats  # of the same shape; 0 if exact, and where no draw or every draw falls
+    standard_error: Floats  # of the same shape; 0 if exact, or if no draw or every draw hits
     exact: bool
-    draws: int  # behind it, 0 if exact
+    draws: int  # number of draws, 0 if exact
 
     def __float__(self) -> float:
         if self.variables:
             names = ", ".join(repr(variable.name) for variable in self.variables)
             raise ValueError(
-                f"a distribution of {names} is not one number; name a level: answer[…]"
+                f"a distribution of {names} is not one number; select a level with answer[…]"
             )
         return float(self.probability)
 
@@ -49,12 +49,14 @@ class Answer:
         """Return the probability of one level, or of a tuple with a level of each variable."""
         named = levels if isinstance(levels, tuple) else (levels,)
         if len(named) != len(self.variables):
-            raise ValueError(f"{levels!r}: give a level of each of {len(self.variables)} variables")
+            raise ValueError(
+                f"{levels!r}: give one level for each of {len(self.variables)} variables"
+            )
         pairs = zip(self.variables, named, strict=True)
         return float(self.probability[tuple(level_code(v, at, "answer") for v, at in pairs)])
 
     def frame(self) -> pd.DataFrame:
-        """Return a row for each combination of levels: its probability and standard error."""
+        """Return one row per combination of levels: its probability and standard error."""
         columns = {"probability": np.ravel(self.probability)}
         columns["standard error"] = np.ravel(self.standard_error)
         if not self.variables:
@@ -73,10 +75,10 @@ def ask(
     draws: int,
     seed: int | np.random.Generator,
 ) -> Answer:
-    """Return the distribution of nodes, or the probability that all are at levels of an event.
+    """Return the distribution of nodes, or the probability that all are at the event's levels.
 
-    `event` has one mask for each target. "auto" enumerates unless that needs more than
-    `MOST_WORLDS` partial worlds, and samples then.
+    `event` has one mask for each target. "auto" enumerates if that takes at most `MOST_WORLDS`
+    partial worlds, and samples otherwise.
     """
     check_choice(method, "method", METHODS)
     draws = check_whole(draws, "draws", 2, "a number of draws")
@@ -84,8 +86,8 @@ def ask(
     cells = math.prod(len(variable.levels) for variable, _ in targets)
     if event is None and cells > MOST_WORLDS:
         raise ValueError(
-            f"a joint distribution of {cells:,} cells, more than {MOST_WORLDS:,}; ask for fewer "
-            "variables, or for an event {name: level}"
+            f"the joint distribution has {cells:,} cells, more than {MOST_WORLDS:,}; give fewer "
+            "variables, or an event {name: level}"
         )
     exact = method != "sampled"
     if exact:
@@ -117,12 +119,12 @@ def ask(
 
 
 def _shares(worlds: Worlds, shape: tuple[int, ...]) -> tuple[Floats, Floats]:
-    """Weighted shares of cells, and their errors: sqrt(sum w^2 (x - share)^2) / sum w."""
+    """Return the weighted shares of cells and their errors, sqrt(sum w^2 (x - share)^2) / sum w."""
     cell = np.ravel_multi_index(worlds.codes, shape)
     size = int(np.prod(shape))
     total = worlds.weight.sum()
     share = np.minimum(np.bincount(cell, worlds.weight, size) / total, 1.0)
     squares = np.bincount(cell, worlds.weight**2, size)
-    # (x - share)^2 is (1 - share)^2 in the cell and share^2 outside of it
+    # (x - share)^2 is (1 - share)^2 inside the cell and share^2 outside
     spread = squares * (1 - share) ** 2 + (squares.sum() - squares) * share**2
     return share.reshape(shape), (np.sqrt(spread) / total).reshape(shape)

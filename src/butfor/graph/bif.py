@@ -1,9 +1,9 @@
 """Networks in the Bayesian interchange format, `.bif`.
 
-Blocks `network`, `variable` (`type discrete [n] { levels };`) and `probability ( variable |
-parents ) { ... }` with rows `(levels of the parents) numbers;`, `default numbers;` for rows that
-are not there, or `table numbers;`, in which the variable's own level changes slowest and the last
-parent's fastest. Commas and bars between words mean nothing; properties are skipped.
+A file has the blocks `network`, `variable` (`type discrete [n] { levels };`) and `probability (
+variable | parents ) { ... }`. The last contains rows `(levels of the parents) numbers;`, `default
+numbers;` for missing rows, or `table numbers;`, in which the variable's own level changes slowest
+and the last parent's fastest. Commas and bars between words are ignored; properties are skipped.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Row(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """A probability block as it stands there; names are looked up once all are known."""
+    """A probability block as written; names are looked up once all are known."""
 
     parents: list[str]
     rows: list[_Row]
@@ -53,12 +53,12 @@ class _Block(NamedTuple):
 def parse_bif(
     path: Path,
 ) -> tuple[dict[str, list[str]], dict[str, list[str]], dict[str, Floats]]:
-    """Return levels, parents and tables by variable; a mistake says its line and what to do."""
+    """Return levels, parents and tables by variable; errors name the line and the remedy."""
     return _Parser(path).parse()
 
 
 class _Parser:
-    """Reads tokens one after the other; knows the line of each."""
+    """Reads the tokens in order and knows the line of each."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -69,7 +69,7 @@ class _Parser:
             text = raw.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             self.line = raw[: error.start].count(b"\n") + 1
-            self.fail("this is no text in UTF-8; give a .bif file")
+            self.fail("the file is not UTF-8 text; give a .bif file")
         self.tokens = _tokens(text)
         self.next = 0
         self.levels: dict[str, list[str]] = {}
@@ -85,7 +85,7 @@ class _Parser:
 
     def take(self, wanted: str) -> str:
         if self.next >= len(self.tokens):
-            self.fail(f"the file ends where {wanted} should stand; add it")
+            self.fail(f"the file ends where {wanted} is expected; add it")
         token = self.tokens[self.next]
         self.next += 1
         self.line = token.line
@@ -94,12 +94,12 @@ class _Parser:
     def mark(self, wanted: str) -> None:
         text = self.take(f"'{wanted}'")
         if text != wanted:
-            self.fail(f"{text!r} where '{wanted}' should stand")
+            self.fail(f"found {text!r}, expected '{wanted}'")
 
     def name(self, what: str) -> str:
         text = self.take(what)
         if text in MARKS:
-            self.fail(f"{text!r} where {what} should stand")
+            self.fail(f"found {text!r}, expected {what}")
         return text.strip('"')
 
     def names_until(self, end: str, what: str) -> list[str]:
@@ -114,7 +114,7 @@ class _Parser:
         while self.peek() not in (";", None):
             text = self.take("a probability")
             if not NUMBER.fullmatch(text):
-                self.fail(f"{text!r} where a probability or ';' should stand; give a number")
+                self.fail(f"found {text!r}, expected a probability or ';'; give a number")
             numbers.append(float(text))
         self.mark(";")
         return numbers
@@ -135,7 +135,7 @@ class _Parser:
             elif word == "probability":
                 self.probability()
             else:
-                self.fail(f"{word!r} is no block; give network, variable or probability")
+                self.fail(f"{word!r} is not a block; give network, variable or probability")
         if not self.levels:
             self.fail("the file has no variables; give at least one")
         for name in self.levels:
@@ -156,7 +156,7 @@ class _Parser:
     def variable(self) -> None:
         name = self.name("the variable's name")
         if name in self.levels:
-            self.fail(f"variable {name!r} stands there twice; keep one of them")
+            self.fail(f"variable {name!r} is defined twice; keep one definition")
         self.mark("{")
         while self.peek() not in ("}", None):
             word = self.take("type")
@@ -165,7 +165,7 @@ class _Parser:
             elif word == "type" and name not in self.levels:
                 self.levels[name] = self.type(name)
             else:
-                self.fail(f"{word!r} in variable {name!r}; give one type, and properties")
+                self.fail(f"{word!r} in variable {name!r}; give one type, and only properties")
         self.mark("}")
         if name not in self.levels:
             self.fail(f"variable {name!r} has no type; add 'type discrete [n] {{ levels }};'")
@@ -180,7 +180,7 @@ class _Parser:
         self.mark("{")
         levels = self.names_until("}", "a level")
         if count != str(len(levels)):
-            self.fail(f"variable {name!r} has {len(levels)} levels, not {count}; correct one")
+            self.fail(f"variable {name!r} has {len(levels)} levels, not {count}; correct either")
         if len(set(levels)) < len(levels):
             self.fail(f"variable {name!r} has a level twice; give different names")
         self.mark(";")
@@ -191,7 +191,7 @@ class _Parser:
         line = self.line
         name, *parents = self.names_until(")", "a variable") or [""]
         if name in self.blocks:
-            self.fail(f"the probabilities of {name!r} stand there twice; keep one block")
+            self.fail(f"the probabilities of {name!r} are defined twice; keep one block")
         self.mark("{")
         rows = []
         while self.peek() not in ("}", None):
@@ -205,7 +205,7 @@ class _Parser:
             elif word in ("table", "default"):
                 rows.append(_Row(word, [], self.numbers(), at))
             else:
-                self.fail(f"{word!r} where '(levels)', table, default or '}}' should stand")
+                self.fail(f"found {word!r}, expected '(levels)', table, default or '}}'")
         self.mark("}")
         self.blocks[name] = _Block(parents, rows, line)
 
@@ -219,9 +219,11 @@ class _Parser:
         own, *others = ([*self.levels[variable]] for variable in (name, *block.parents))
         shape = (*map(len, others), len(own))
         if math.prod(shape) > MOST_CELLS:
-            self.fail(f"{math.prod(shape):,} probabilities, more than {MOST_CELLS:,}")
+            self.fail(
+                f"{math.prod(shape):,} probabilities, more than {MOST_CELLS:,}; remove parents"
+            )
         table = np.full(shape, np.nan)
-        for row in sorted(block.rows, key=lambda row: row.kind == "row"):  # rows overwrite
+        for row in sorted(block.rows, key=lambda row: row.kind == "row"):  # rows come last and win
             self.line = row.line
             if row.kind == "table":
                 self.expect(row.numbers, math.prod(shape))
@@ -248,7 +250,7 @@ class _Parser:
         return tuple(self.levels[p].index(v) for v, p in zip(levels, parents, strict=True))
 
     def check(self, name: str, table: Floats, block: _Block, others: list[list[str]]) -> None:
-        """See that every row is there and is a distribution; name the line of a bad one."""
+        """Check that every row exists and is a distribution; name the line of a bad one."""
         lines = {tuple(row.levels): row.line for row in block.rows if row.kind == "row"}
         shared = [row.line for row in block.rows if row.kind != "row"]
         rows = table.reshape(-1, table.shape[-1])
@@ -256,7 +258,7 @@ class _Parser:
             self.line = lines.get(levels, shared[0] if shared else block.line)
             given = f" given ({', '.join(levels)})" if levels else ""
             if np.isnan(row).any():
-                self.fail(f"no probabilities of {name!r}{given}; add a row or a default")
+                self.fail(f"there are no probabilities of {name!r}{given}; add a row or a default")
             if (row < 0).any() or abs(row.sum() - 1) > ROW_TOLERANCE:
                 self.fail(
                     f"the probabilities of {name!r}{given} sum to {row.sum():.9g}; give numbers "

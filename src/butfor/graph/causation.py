@@ -1,7 +1,8 @@
-"""Was it necessary, was it sufficient: Pearl's probabilities of causation, and effects by group.
+"""Pearl's probabilities of causation (necessity, sufficiency), and effects by group.
 
 In each, `cause` and `alternative` are levels of the same variables, {name: level}; `effect` is
-{name: level, or a list of levels} of one variable; `given` is further evidence.
+{name: level, or a list of levels} of one variable; `given` is further evidence. `method`, `draws`
+and `seed` are those of `DiscreteSCM.distribution`.
 """
 
 from __future__ import annotations
@@ -31,11 +32,12 @@ def probability_of_necessity(
     draws: int = DRAWS,
     seed: int | np.random.Generator = 0,
 ) -> Answer:
-    """PN: how probably the effect that was seen would have failed without the cause.
+    """Return the probability that the observed effect would not have happened without the cause.
 
-    P(not effect, had it been the alternative | cause, effect, given). With two levels of the
-    effect, Gumbel-Max and no mediator it is max(0, 1 - q / p) in each group, p and q the effect's
-    probabilities under cause and alternative. Causal as `DiscreteSCM.counterfactual` is.
+    PN = P(not effect, under the alternative | cause, effect, given). With two levels of the
+    effect, Gumbel-Max and no mediator it is max(0, 1 - q / p) in each group, where p and q are the
+    effect's probabilities under cause and alternative. It is causal under the assumptions of
+    `DiscreteSCM.counterfactual`.
     """
     _check(scm, cause, alternative, effect, given)
     return scm.counterfactual(
@@ -59,10 +61,10 @@ def probability_of_sufficiency(
     draws: int = DRAWS,
     seed: int | np.random.Generator = 0,
 ) -> Answer:
-    """PS: how probably the cause would have brought about the effect that was not seen.
+    """Return the probability that the cause would have produced the effect that did not happen.
 
-    P(effect, had it been the cause | alternative, not effect, given). Causal as
-    `DiscreteSCM.counterfactual` is.
+    PS = P(effect, under the cause | alternative, not effect, given). It is causal under the
+    assumptions of `DiscreteSCM.counterfactual`.
     """
     _check(scm, cause, alternative, effect, given)
     return scm.counterfactual(
@@ -86,10 +88,10 @@ def probability_of_necessity_and_sufficiency(
     draws: int = DRAWS,
     seed: int | np.random.Generator = 0,
 ) -> Answer:
-    """PNS: how probably the effect would follow the cause and not the alternative.
+    """Return the probability that the effect follows the cause but not the alternative.
 
-    P(effect under do(cause) and no effect under do(alternative) | given), with `given` from before
-    the cause. Causal as `DiscreteSCM.counterfactual` is.
+    PNS = P(effect under do(cause), no effect under do(alternative) | given), where `given` precedes
+    the cause. It is causal under the assumptions of `DiscreteSCM.counterfactual`.
     """
     _check(scm, cause, alternative, effect, given)
     evidence = _before(scm, cause, given)
@@ -120,14 +122,15 @@ def conditional_effect(
     draws: int = DRAWS,
     seed: int | np.random.Generator = 0,
 ) -> Answer:
-    """CATE: P(effect | given, do(cause)) - P(effect | given, do(alternative)).
+    """Return the effect of the cause: P(effect | do(cause)) - P(effect | do(alternative)).
 
-    `given` is from before the cause. The answer's `probability` is this difference, from -1 to 1.
-    Causal if the graph has all common causes; mechanisms play no part.
+    Both are conditional on `given`, which precedes the cause (CATE). The answer's `probability` is
+    this difference, from -1 to 1. It is causal if the graph contains all common causes; mechanisms
+    do not matter.
     """
     _check(scm, cause, alternative, effect, given)
     _before(scm, cause, given)
-    generator = np.random.default_rng(seed)  # one after the other, so that draws are independent
+    generator = np.random.default_rng(seed)  # shared, so that the two sets of draws are independent
     under, instead = (
         scm.distribution(
             effect, evidence=given, do=levels, method=method, draws=draws, seed=generator
@@ -154,7 +157,7 @@ def _check(
             "variables"
         )
     if any(mask.sum() > 1 for masks in both for mask in masks.values()):
-        raise ValueError("cause and alternative: give one level a variable, since both are done")
+        raise ValueError("cause and alternative: give one level per variable to set it to")
     if all((both[0][name] == both[1][name]).all() for name in cause):
         raise ValueError(f"cause and alternative are both {dict(cause)}; give two that differ")
     if len(effect) != 1 or set(effect) & set(cause):
@@ -173,13 +176,13 @@ def _not(scm: DiscreteSCM, effect: Levels) -> dict[str, list[str]]:
 
 
 def _before(scm: DiscreteSCM, cause: Levels, given: Levels | None) -> Masks:
-    """Return the evidence if none of it comes after the cause."""
+    """Return the evidence; refuse it if any comes after the cause."""
     evidence = read_masks(scm.variables, given, "given")
     after = set().union(*(nx.descendants(scm.graph, name) for name in cause))
     for name in evidence:
         if name in after:
             raise ValueError(
-                f"given: {name!r} comes after the cause, which may change it; give what comes "
+                f"given: {name!r} comes after the cause, which may change it; give only what comes "
                 "before, or use counterfactual(...) with it as evidence"
             )
     return evidence

@@ -1,4 +1,4 @@
-"""Tables of a discrete SCM counted from data."""
+"""Estimate the tables of a discrete SCM by counting."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def count_tables(
 ) -> tuple[dict[str, list[str]], dict[str, list[str]], dict[str, Floats]]:
     """Return levels, parents and tables by variable."""
     if not 0 <= prior < math.inf:
-        raise ValueError(f"prior {prior}: give a number of cases to add to each cell, at least 0")
+        raise ValueError(f"prior {prior}: give the number of cases to add to each cell, at least 0")
     arrows = graph if isinstance(graph, nx.DiGraph) else nx.DiGraph(list(graph))
     if not arrows.nodes:
         raise ValueError("the graph has no variables; give edges, or a DiGraph with nodes")
@@ -43,12 +43,12 @@ def _read_column(frame: pd.DataFrame, name: str) -> tuple[list[str], NDArray[np.
         raise ValueError(f"the frame has no column {name!r}; it has {columns}")
     column = frame[name]
     if isinstance(column, pd.DataFrame):
-        raise ValueError(f"column {name!r} stands there twice; drop one of them")
+        raise ValueError(f"the frame has two columns {name!r}; drop one of them")
     empty = column.isna().to_numpy()
     if empty.any():
         raise ValueError(
-            f"row {int(empty.argmax())}: no {name!r}; fill or drop the row, or give missing values "
-            "a level of their own"
+            f"row {int(empty.argmax())}: {name!r} is missing; fill it, drop the row, or give "
+            "missing values their own level"
         )
     if isinstance(column.dtype, pd.CategoricalDtype):
         found: Any = column.cat
@@ -68,7 +68,7 @@ def _count(
     if math.prod(shape) > MOST_CELLS:
         raise ValueError(
             f"the table of {name!r} would have {math.prod(shape):,} cells, more than "
-            f"{MOST_CELLS:,}; give it fewer parents, or those fewer levels"
+            f"{MOST_CELLS:,}; give it fewer parents, or give these fewer levels"
         )
     cell = np.ravel_multi_index([codes[variable] for variable in (*parents, name)], shape)
     counts = np.bincount(cell, minlength=math.prod(shape)).reshape(shape) + float(prior)
@@ -78,7 +78,7 @@ def _count(
         at = zip(parents, unseen[0].tolist(), strict=True)
         shown = ", ".join(f"{parent} = {levels[parent][code]}" for parent, code in at)
         raise ValueError(
-            f"{name!r}: no case with {shown} ({len(unseen)} such combinations); give prior=1 for a "
-            "uniform row, merge levels, or drop a parent"
+            f"{name!r}: no case with {shown} ({len(unseen)} such combinations); give prior=1 for "
+            "uniform rows, merge levels, or drop a parent"
         )
     return counts / totals

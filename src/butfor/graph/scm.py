@@ -37,10 +37,10 @@ DRAWS = 100_000
 class DiscreteSCM:
     """Variables, a table for each given its parents, and the mechanism behind each table.
 
-    Each variable has noise of its own, independent of the others': all that is common to two
-    variables is in the graph. Tables alone give distributions and effects of interventions, and
-    these are causal if the graph is; counterfactuals need the mechanisms too, which no data can
-    check. The default, `GumbelMax()`, is the paper's.
+    Each variable has its own noise, independent of the others': everything that two variables
+    share is in the graph. The tables alone give distributions and effects of interventions, which
+    are causal if the graph is; counterfactuals also need the mechanisms, which no data can check.
+    The default, `GumbelMax()`, is the paper's.
     """
 
     variables: Mapping[str, Variable]
@@ -63,13 +63,13 @@ class DiscreteSCM:
         Parameters
         ----------
         levels : {variable: levels}
-            They become text; elsewhere `1` and `"1"` mean the same level.
+            They are converted to text: `1` and `"1"` are the same level.
         tables : {variable: table}
             An array [levels of each parent, levels of the variable], or a mapping
             {levels of the parents: distribution}, or a function of the parents' levels that
             returns a level or a distribution.
         parents : {variable: names}, optional
-            In the order of the table's axes; none for variables left out.
+            In the order of the table's axes; variables left out have none.
         mechanisms : Mechanism or {variable: Mechanism}, optional
             By default `GumbelMax()`.
         """
@@ -80,7 +80,7 @@ class DiscreteSCM:
         read = {}
         for name, variable in variables.items():
             if name not in tables:
-                raise ValueError(f"no table for {name!r}; give one for every variable")
+                raise ValueError(f"no table for {name!r}; give one for each variable")
             names = (parents or {}).get(name, ())
             if isinstance(names, str):
                 raise ValueError(f"parents of {name!r} are {names!r}: give a list of names")
@@ -98,25 +98,26 @@ class DiscreteSCM:
         prior: float = 0.0,
         mechanisms: Mechanisms = None,
     ) -> DiscreteSCM:
-        """Count a data frame, a row a case.
+        """Estimate the tables by counting the rows of a data frame.
 
         Parameters
         ----------
         frame
-            A column for each variable of the graph, without gaps; others are ignored. Levels are
-            those of a categorical column, in its order, or the values that occur, sorted.
+            One row per case and a column for each variable of the graph, without missing values;
+            other columns are ignored. Levels are those of a categorical column, in its order, or
+            the sorted values that occur.
         graph : networkx.DiGraph or list of (parent, child)
-            Taken as causal: data cannot check its directions.
+            Assumed to be causal: data cannot check its directions.
         prior
-            Added to the count of each cell. With 0, combinations of parents that never occur are
-            an error; otherwise their row is uniform.
+            Added to the count of each cell. With 0, a combination of parents that never occurs is
+            an error; otherwise its row is uniform.
         """
         levels, parents, tables = count_tables(frame, graph, prior)
         return cls.from_tables(levels, tables, parents, mechanisms=mechanisms)
 
     @classmethod
     def from_pgmpy(cls, network: Any, *, mechanisms: Mechanisms = None) -> DiscreteSCM:
-        """Take over a pgmpy Bayesian network with a TabularCPD for each node; arrows as causal."""
+        """Convert a pgmpy Bayesian network with TabularCPDs; its arrows are taken as causal."""
         levels, parents, tables = {}, {}, {}
         found = {cpd.variable: cpd for cpd in network.get_cpds()}
         for name in network.nodes():
@@ -135,7 +136,7 @@ class DiscreteSCM:
 
     @classmethod
     def from_bif(cls, path: str | Path, *, mechanisms: Mechanisms = None) -> DiscreteSCM:
-        """Read a network in the Bayesian interchange format (`.bif`); arrows as causal."""
+        """Read a network in Bayesian interchange format (`.bif`); arrows are taken as causal."""
         levels, parents, tables = parse_bif(Path(path))
         return cls.from_tables(levels, tables, parents, mechanisms=mechanisms)
 
@@ -147,16 +148,18 @@ class DiscreteSCM:
         return graph_of(self.tables)
 
     def do(self, interventions: Mapping[str, Any]) -> DiscreteSCM:
-        """Return the model under interventions {variable: what is put in the place of its table}.
+        """Return the model under interventions {variable: replacement of its table}.
+
+        A replacement is one of:
 
         - a level: the variable is set to it;
         - a table (list, array or mapping) for the same parents;
-        - a function: its parameters are the new parents, it returns a level or a distribution;
+        - a function: its parameters are the new parents, and it returns a level or a distribution;
         - a pair ([parents], table or function), for any parents.
 
         The variable keeps its mechanism and its noise, as the paper's action does under a target
-        policy. So in a counterfactual a replaced table is not drawn anew: the level is the
-        mechanism's counterfactual of the observed one, and rows that did not change give it back.
+        policy. So in a counterfactual a variable with a replaced table is not drawn anew: its level
+        is the mechanism's counterfactual of the observed one, and unchanged rows repeat it.
         """
         tables = dict(self.tables)
         for name, given in interventions.items():
@@ -172,7 +175,7 @@ class DiscreteSCM:
         *,
         do: Mapping[str, Any] | None = None,
     ) -> pd.DataFrame:
-        """Draw cases, parents before children; a categorical column a variable."""
+        """Draw cases: one row per case, one categorical column per variable."""
         size = check_whole(size, "size", 0, "a number of cases")
         nodes = factual_nodes(self.do(do or {}).tables, {})
         codes = draw_worlds(nodes, list(nodes), size, np.random.default_rng(seed)).codes
@@ -191,10 +194,10 @@ class DiscreteSCM:
         draws: int = DRAWS,
         seed: int | np.random.Generator = 0,
     ) -> Answer:
-        """P(targets | evidence; do), in one world: what would be seen, or seen after intervening.
+        """Return P(targets | evidence; do): what is observed, or would be after intervening.
 
-        Evidence is on the world after the intervention. Causal if the graph is right and has all
-        common causes; mechanisms play no part.
+        The evidence is about the world after the intervention. The result is causal if the graph is
+        right and contains all common causes; mechanisms do not matter.
 
         Parameters
         ----------
@@ -204,8 +207,9 @@ class DiscreteSCM:
         do : {name: intervention}, optional
             See `do`.
         method : "auto", "exact" or "sampled"
-            "auto" enumerates while that takes at most 2,000,000 partial worlds at a time, then
-            samples by likelihood weighting: see `exact` and `standard_error` of the answer.
+            "auto" enumerates if that takes at most 2,000,000 partial worlds at a time, and
+            otherwise samples by likelihood weighting: see `exact` and `standard_error` of the
+            answer.
         draws, seed
             For sampling.
         """
@@ -225,15 +229,15 @@ class DiscreteSCM:
         draws: int = DRAWS,
         seed: int | np.random.Generator = 0,
     ) -> Answer:
-        """P(targets, had `do` been done | the evidence seen without it).
+        """Return P(targets under `do` | evidence observed without it).
 
         Abduction: the factual worlds that fit the evidence. Action: the tables under `do`.
         Prediction: each variable given its factual level and parents, by its mechanism; where the
         table and the levels of the parents are the factual ones, so is the level.
 
-        Causal if the graph has all common causes and each variable comes about by its mechanism;
-        the latter is a choice, not a finding. Parameters are those of `distribution`; evidence is
-        on the factual world, on any of the variables.
+        The result is causal if the graph contains all common causes and each variable is generated
+        by its mechanism; the latter is an assumption, not a finding. Parameters are those of
+        `distribution`; the evidence is about the factual world, on any of the variables.
         """
         abduction = read_masks(self.variables, evidence, "evidence")
         action = self.do(do).tables
@@ -254,7 +258,7 @@ class DiscreteSCM:
             event = list(read_masks(self.variables, targets, "targets").values())
         names = [targets] if isinstance(targets, str) else list(dict.fromkeys(targets))
         if not names:
-            raise ValueError("targets: none given; name at least one variable")
+            raise ValueError("targets: none given; give at least one variable")
         found = [find_variable(self.variables, name, "targets") for name in names]
         pairs = [(variable, place[variable.name]) for variable in found]
         return ask(nodes, pairs, event, method=method, draws=draws, seed=seed)

@@ -1,4 +1,4 @@
-"""Tables of a discrete SCM: levels by name, conditional probabilities, evidence, interventions."""
+"""Tables of a discrete SCM: levels, conditional probabilities, evidence and interventions."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from butfor.checks import check_distributions
 from butfor.log.variables import Variable, check_distinct
 from butfor.types import Floats
 
-MOST_CELLS = 10_000_000  # numbers that one table may hold; more is refused before it is made
-SAME_ROW = 1e-12  # a replaced row this close to the old one, relative, is the old one
+MOST_CELLS = 10_000_000  # numbers in one table; larger ones are refused before they are made
+SAME_ROW = 1e-12  # a replaced row within this relative distance of the old one is the old one
 
 Masks = dict[str, NDArray[np.bool_]]  # variable: [levels] those that the evidence allows
 
 
 class Table(NamedTuple):
-    """Probabilities of a variable's levels given those of its parents."""
+    """Probabilities of a variable's levels, given its parents' levels."""
 
     parents: tuple[str, ...]
     probability: Floats  # [levels of each parent, levels of the variable]
 
 
 def read_levels(levels: Mapping[str, Iterable[Any]]) -> dict[str, Variable]:
-    """Return variables by name; levels become text."""
+    """Return variables by name, with levels converted to text."""
     if not levels:
-        raise ValueError("no variables: an SCM needs at least one, with its levels")
+        raise ValueError("there are no variables; give at least one, with its levels")
     variables = {}
     for name, given in levels.items():
         if not isinstance(name, str):
@@ -65,7 +65,7 @@ def level_code(variable: Variable, level: Any, where: str) -> int:
 def read_masks(
     variables: Mapping[str, Variable], given: Mapping[str, Any] | None, where: str
 ) -> Masks:
-    """Return which levels are allowed; a value is a level, or a collection of several."""
+    """Return the allowed levels as masks; a value is a level, or a collection of several."""
     masks: Masks = {}
     for name, value in (given or {}).items():
         variable = find_variable(variables, name, where)
@@ -79,11 +79,12 @@ def read_masks(
 
 
 def read_table(variable: Variable, parents: Sequence[Variable], given: Any) -> Table:
-    """Check a table given as an array, as a mapping or as a function of the parents' levels.
+    """Return a checked table, given as an array, a mapping or a function of the parents' levels.
 
-    A mapping has the parents' levels as keys (a tuple, or one level for one parent; none without
-    parents) and distributions as values; a function is called with the levels, in order.
-    A distribution is a list of numbers or a mapping {level: probability}, in which others are 0.
+    The keys of a mapping are the parents' levels (a tuple, or one level for one parent; without
+    parents it is the distribution itself) and its values are distributions. A function is called
+    with the levels, in order. A distribution is a list of numbers or a mapping
+    {level: probability}, in which missing levels have probability 0.
     """
     names = tuple(parent.name for parent in parents)
     check_distinct(names, f"parents of {variable.name!r}")
@@ -113,7 +114,7 @@ def read_table(variable: Variable, parents: Sequence[Variable], given: Any) -> T
 def read_intervention(
     variables: Mapping[str, Variable], name: str, old: Table, given: Any
 ) -> Table:
-    """Return the table that an intervention puts in the place of the old one.
+    """Return the table by which an intervention replaces the old one.
 
     `given` is a level; a table for the old parents; a function whose parameters are its parents;
     or a pair (parents, table or function).
@@ -136,7 +137,7 @@ def read_intervention(
 
 
 def _keep_equal_rows(new: Table, old: Table) -> Table:
-    """Return the old table where nothing changed, so that consistency sees it."""
+    """Return the new table with unchanged rows taken from the old, so that consistency applies."""
     if set(new.parents) != set(old.parents):
         return new
     axes = [new.parents.index(parent) for parent in old.parents]
@@ -151,18 +152,18 @@ def _keep_equal_rows(new: Table, old: Table) -> Table:
 
 
 def _parameters(name: str, function: Callable[..., Any]) -> tuple[str, ...]:
-    """Names of a function's parameters that have no default."""
+    """Return the names of a function's parameters without defaults."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         raise ValueError(
-            f"do {name!r}: no parameters can be read off {function!r}; give ([parents], function)"
+            f"do {name!r}: {function!r} has no readable signature; give ([parents], function)"
         ) from None
     plain = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     for parameter in parameters:
         if parameter.kind not in plain:
             raise ValueError(
-                f"do {name!r}: parameter '{parameter}' names no parent; give ([parents], function)"
+                f"do {name!r}: parameter '{parameter}' is not a parent; give ([parents], function)"
             )
     return tuple(p.name for p in parameters if p.default is inspect.Parameter.empty)
 
@@ -183,14 +184,14 @@ def _from_mapping(
     *,
     decides: bool,
 ) -> Floats:
-    """Fill a table row by row; where a function `decides`, a row may be a level."""
+    """Fill a table row by row; with `decides`, a row may be a level."""
     where = f"table of {variable.name!r}"
     array = np.full(shape, np.nan)
     for key, row in given.items():
         levels = key if isinstance(key, tuple) else (key,)
         if len(levels) != len(parents):
             raise ValueError(
-                f"{where}: key {key!r}; give a level of each of its {len(parents)} parents"
+                f"{where}: key {key!r}; give one level for each of its {len(parents)} parents"
             )
         at = tuple(level_code(p, v, where) for p, v in zip(parents, levels, strict=True))
         array[at] = _read_row(variable, row, where, decides=decides)
@@ -220,7 +221,7 @@ def _numbers(row: Any, count: int, where: str) -> Floats:
     except (TypeError, ValueError):
         array = np.empty(0)
     if array.shape != (count,):
-        raise ValueError(f"{where}: row {row!r}; give {count} probabilities, one a level")
+        raise ValueError(f"{where}: row {row!r}; give {count} probabilities, one per level")
     return array
 
 

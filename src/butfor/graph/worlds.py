@@ -1,8 +1,9 @@
 """The factual and the counterfactual world as one network, enumerated or sampled.
 
-A node is a variable in one world. A counterfactual node has as parents its counterfactual parents,
-its factual twin and that one's parents; its row is the mechanism's. So abduction (conditioning the
-factual nodes on evidence) and prediction (pushing probabilities through) are one pass.
+A node is a variable in one world. The parents of a counterfactual node are its counterfactual
+parents, its factual twin and the twin's parents; its row is given by the mechanism. So abduction
+(conditioning the factual nodes on evidence) and prediction (pushing probabilities through the
+network) are one pass.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from butfor.types import Floats
 
 FACTUAL, COUNTERFACTUAL = 0, 1
 Key = tuple[str, int]  # variable, world
-Columns = dict[Key, NDArray[np.int64]]  # level codes, one a partial world
-Rows = Callable[[Columns, int], Floats]  # of so many partial worlds: [worlds, levels]
+Columns = dict[Key, NDArray[np.int64]]  # level codes, one per partial world
+Rows = Callable[[Columns, int], Floats]  # from columns and their length: [worlds, levels]
 
 
 class Node(NamedTuple):
@@ -31,18 +32,18 @@ class Node(NamedTuple):
     parents: tuple[Key, ...]
     levels: int
     rows: Rows
-    allowed: NDArray[np.bool_] | None = None  # [levels] by the evidence, None without any
+    allowed: NDArray[np.bool_] | None = None  # [levels] by the evidence, None without evidence
 
 
 class Worlds(NamedTuple):
     """Weighted combinations of the levels of some nodes."""
 
-    codes: list[NDArray[np.int64]]  # one [worlds] for each node asked for
+    codes: list[NDArray[np.int64]]  # [worlds] for each requested node
     weight: Floats  # [worlds]
 
 
 class Step(NamedTuple):
-    """One node to add, and the nodes that nobody needs afterwards."""
+    """One node to add, and the nodes that are no longer needed afterwards."""
 
     key: Key
     done: tuple[Key, ...]
@@ -53,7 +54,7 @@ class TooManyWorldsError(ValueError):
 
 
 def graph_of(tables: Mapping[str, Table]) -> nx.DiGraph:
-    """Return the graph that the parents of tables make."""
+    """Return the graph defined by the parents of tables."""
     graph = nx.DiGraph()
     graph.add_nodes_from(tables)
     graph.add_edges_from((parent, name) for name, t in tables.items() for parent in t.parents)
@@ -64,7 +65,7 @@ def graph_of(tables: Mapping[str, Table]) -> nx.DiGraph:
 
 
 def factual_nodes(tables: Mapping[str, Table], evidence: Masks) -> dict[Key, Node]:
-    """Return one world, with its evidence."""
+    """Return the nodes of one world, with its evidence."""
     return {
         (name, FACTUAL): _plain_node(
             table, [(p, FACTUAL) for p in table.parents], evidence.get(name)
@@ -79,9 +80,9 @@ def twin_nodes(
     action: Mapping[str, Table],
     mechanisms: Mapping[str, Mechanism],
 ) -> tuple[dict[Key, Node], dict[str, Key]]:
-    """Return both worlds, and the node that stands for each variable in the counterfactual one.
+    """Return the nodes of both worlds, and each variable's node in the counterfactual one.
 
-    A variable that no change reaches is itself in both worlds: one node.
+    A variable that no change reaches is the same in both worlds: it has one node.
     """
     nodes = factual_nodes(tables, evidence)
     after = graph_of(action)
@@ -100,7 +101,7 @@ def twin_nodes(
 
 
 def _decides(table: Table) -> bool:
-    """Whether the levels of the parents leave nothing to chance."""
+    """Whether the levels of the parents determine the variable."""
     return bool((table.probability.max(axis=-1) == 1.0).all())
 
 
@@ -117,10 +118,10 @@ def _plain_node(table: Table, parents: Sequence[Key], allowed: NDArray[np.bool_]
 def _twin_node(
     name: str, table: Table, action: Table, parents: Sequence[Key], mechanism: Mechanism
 ) -> Node:
-    """P(counterfactual level | factual parents and level, counterfactual parents).
+    """Return the node of P(counterfactual level | factual parents and level, new parents).
 
-    Consistency comes first: same parents with the same levels and an unchanged row give the factual
-    level, whatever the mechanism.
+    Consistency comes first: the same parents with the same levels and an unchanged row give the
+    factual level, whatever the mechanism.
     """
     own = (name, FACTUAL)
     before = [(parent, FACTUAL) for parent in table.parents]
@@ -162,9 +163,9 @@ def _index(
 
 
 def enumerate_worlds(nodes: Mapping[Key, Node], targets: Sequence[Key], most: int) -> Worlds:
-    """Return every combination of the targets' levels with its weight, exactly.
+    """Return every combination of the targets' levels with its exact weight.
 
-    Nodes are added one by one; partial worlds that agree in all that is still needed are merged.
+    Nodes are added one by one; partial worlds that agree in all nodes still needed are merged.
     """
     columns: Columns = {}
     weight = np.ones(1)
@@ -181,7 +182,7 @@ def enumerate_worlds(nodes: Mapping[Key, Node], targets: Sequence[Key], most: in
         world, level = np.nonzero(rows)
         weight = _scaled(
             weight[world] * rows[world, level],
-            f"the evidence has probability 0: no world is left at {key[0]!r}",
+            f"the evidence has probability 0: no world remains at {key[0]!r}",
         )
         columns = {other: codes[world] for other, codes in columns.items()} | {key: level}
         columns, weight = _merge(nodes, columns, weight, done)
@@ -191,9 +192,9 @@ def enumerate_worlds(nodes: Mapping[Key, Node], targets: Sequence[Key], most: in
 def draw_worlds(
     nodes: Mapping[Key, Node], targets: Sequence[Key], draws: int, generator: np.random.Generator
 ) -> Worlds:
-    """Return draws of the targets by likelihood weighting; those of weight 0 are left out.
+    """Return draws of the targets by likelihood weighting, without those of weight 0.
 
-    A node with evidence is drawn among its allowed levels and weighs what these had together.
+    A node with evidence is drawn among its allowed levels; the weight is their total probability.
     """
     columns: Columns = {}
     weight = np.ones(draws)
@@ -219,11 +220,11 @@ def draw_worlds(
 
 
 def plan(nodes: Mapping[Key, Node], targets: Iterable[Key]) -> list[Step]:
-    """Order the nodes that matter, parents first, so that few need to be kept at a time.
+    """Order the relevant nodes, parents first, so that few have to be kept at a time.
 
-    Only targets, evidence and their ancestors matter. Greedy: next comes the node after which the
-    levels of all that is kept have the fewest combinations; among equals the one nearest to the
-    roots of the graph, so that both worlds of a variable stay together.
+    Only targets, evidence and their ancestors are relevant. The order is greedy: next comes the
+    node after which the kept nodes have the fewest combinations of levels; among equals the one
+    nearest to the roots of the graph, so that both worlds of a variable stay together.
     """
     graph = nx.DiGraph()
     graph.add_nodes_from(nodes)
@@ -257,29 +258,29 @@ def plan(nodes: Mapping[Key, Node], targets: Iterable[Key]) -> list[Step]:
 
 
 def _depths(graph: nx.DiGraph) -> dict[str, int]:
-    """How many generations of the factual world come before each variable."""
+    """Return the number of generations of the factual world before each variable."""
     factual = graph.subgraph([key for key in graph if key[1] == FACTUAL])
     generations = enumerate(nx.topological_generations(factual))
     return {key[0]: depth for depth, generation in generations for key in generation}
 
 
 def _free_levels(node: Node) -> int:
-    """How many levels the node can have at most, as far as that is known at once."""
+    """Return an upper bound on the number of possible levels of a node."""
     possible = np.ones(node.levels, dtype=bool) if node.parents else node.rows({}, 1)[0] > 0
     return max(int((possible if node.allowed is None else possible & node.allowed).sum()), 1)
 
 
 def _scaled(weight: Floats, problem: str) -> Floats:
-    """Weights relative to the largest, so that much evidence does not underflow."""
+    """Return weights relative to the largest, so that much evidence does not underflow."""
     if not weight.any():
-        raise ValueError(f"{problem}; see whether its levels can occur together in the model")
+        raise ValueError(f"{problem}; check whether its levels can occur together in the model")
     return weight / weight.max()
 
 
 def _merge(
     nodes: Mapping[Key, Node], columns: Columns, weight: Floats, done: Sequence[Key]
 ) -> tuple[Columns, Floats]:
-    """Drop finished nodes and add up the weights of worlds that are now the same."""
+    """Drop finished nodes and sum the weights of worlds that have become equal."""
     if not done:
         return columns, weight
     columns = {key: codes for key, codes in columns.items() if key not in done}
@@ -296,8 +297,8 @@ def _merge(
 
 
 def _draw(rows: Floats, uniform: Floats) -> NDArray[np.int64]:
-    """Draw a level for each row, which need not sum to one, by inverting its distribution."""
+    """Draw a level of each row by inverting its distribution, which need not sum to one."""
     below = rows.cumsum(axis=1)
     total = below[:, -1:]
     drawn = (below <= uniform[:, None] * total).sum(axis=1)
-    return np.minimum(drawn, (below < total).sum(axis=1))  # rounding cannot reach past the last
+    return np.minimum(drawn, (below < total).sum(axis=1))  # do not pass the last one by rounding

@@ -1,4 +1,4 @@
-"""Pairs of hidden state and memory that a target can be in, and what the model makes of them."""
+"""Cells: the pairs of hidden state and memory that a target can be in."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from butfor.checks import check_discount, check_horizon
 from butfor.hidden.model import TabularPOMDP, as_rows, check_pomdp
 from butfor.hidden.policies import (
     BeliefPolicy,
+    CheckedPolicy,
     FiniteController,
     LatentPolicy,
     Policy,
@@ -21,12 +22,10 @@ from butfor.hidden.policies import (
 from butfor.models.mdp import total_by
 from butfor.types import Floats, Integers
 
-MOST_NUMBERS = 30_000_000  # in one table; more is refused before it is made
+MOST_NUMBERS = 30_000_000  # in one table; larger ones are refused before they are made
 
 
-def make_cells(
-    model: TabularPOMDP, policy: Floats | FiniteController | LatentPolicy | BeliefPolicy
-) -> kernels.Target:
+def make_cells(model: TabularPOMDP, policy: CheckedPolicy) -> kernels.Target:
     """Number the pairs of hidden state and memory that a target can be in."""
     going = np.flatnonzero(model.outcome < 0)
     none = np.zeros((1, 1, 1), np.int32)
@@ -48,7 +47,7 @@ def make_cells(
             policy.following,
             policy.first,
         )
-    if isinstance(policy, BeliefPolicy):  # its rows are asked for, draw by draw
+    if isinstance(policy, BeliefPolicy):  # a placeholder: its rows are computed draw by draw
         policy = np.full((model.n_observations, model.n_actions), 1.0 / model.n_actions)
     shown = model.emission[going].tocoo()
     state, node = going[shown.row], shown.col
@@ -94,17 +93,17 @@ def _target(
 
 
 class Moves(NamedTuple):
-    """All moves of the model alone: of which group, by which entry, to which cell.
+    """All moves of the model alone: the group and entry they belong to, and the cell they reach.
 
-    A group is what a cell and one of its actions have in common: the hidden state and the action,
-    and where the target remembers more than what it sees, its node. An entry comes once for each
-    observation that it may show; the cell after an end does not matter and is 0.
+    A group collects the cells and actions that lead to the same: it is a hidden state and an action
+    and, if the target has a memory, a node. An entry occurs once for each observation that it may
+    show; the cell after an end does not matter and is 0.
     """
 
     group: NDArray[np.int64]
     entry: NDArray[np.int64]
     cell: NDArray[np.int32]
-    chance: Floats  # of what is shown
+    chance: Floats  # of the observation
 
 
 def find_moves(model: TabularPOMDP, target: kernels.Target) -> Moves:
@@ -136,7 +135,7 @@ def find_moves(model: TabularPOMDP, target: kernels.Target) -> Moves:
 def _groups(
     model: TabularPOMDP, target: kernels.Target
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Hidden state, action and node of each group."""
+    """Return the hidden state, action and node of each group."""
     count = int(target.group.max()) + 1
     state, action, node = np.zeros((3, count), np.int64)
     cell, taken = expand(target.rows.start, target.row)
@@ -147,7 +146,7 @@ def _groups(
 
 
 def _choices(model: TabularPOMDP, target: kernels.Target) -> dict[str, Any]:
-    """Number the choices, a cell and one of its actions, and group those that lead to the same."""
+    """Number the choices (a cell and an action), and group those that lead to the same."""
     size = np.diff(target.rows.start)[target.row]
     cell, taken = expand(target.rows.start, target.row)
     action = target.rows.label[taken]
@@ -159,7 +158,7 @@ def _choices(model: TabularPOMDP, target: kernels.Target) -> dict[str, Any]:
 
 
 def _group_sums(model: TabularPOMDP, target: kernels.Target) -> dict[str, Any]:
-    """What the model alone makes of each group."""
+    """Return where the model alone leads each group, and what it earns."""
     dynamics = model.dynamics
     count = int(target.group.max()) + 1
     found = find_moves(model, target)
@@ -186,15 +185,15 @@ def _check_size(numbers: int, what: str) -> None:
     if numbers > MOST_NUMBERS:
         raise ValueError(
             f"the model and this target have {numbers:,} {what}, more than {MOST_NUMBERS:,}; use "
-            "fewer observations or nodes of memory"
+            "fewer observations or memory nodes"
         )
 
 
 def cell_tables(target: kernels.Target, horizon: int, discount: float) -> tuple[Floats, Floats]:
-    """What the model alone gives by steps left and cell.
+    """Return what the model alone gives, by steps left and cell.
 
-    Returns the expected return [H + 1, C] and the probability of each outcome [H + 1, C, O + 1],
-    the last column being that of none.
+    These are the expected return [H + 1, C] and the probability of each outcome [H + 1, C, O + 1],
+    whose last column is for no outcome.
     """
     check_discount(discount)
     cells, groups = len(target.state), len(target.earned)
@@ -215,7 +214,7 @@ def cell_tables(target: kernels.Target, horizon: int, discount: float) -> tuple[
 def pomdp_value(
     model: TabularPOMDP, policy: Policy, *, horizon: int, discount: float = 1.0
 ) -> float:
-    """Expected return of a policy by the model alone, over `horizon` steps."""
+    """Return the expected return of a policy in the model, over `horizon` steps."""
     check_pomdp(model)
     chosen = check_hidden_policy(
         policy, model.n_states, model.n_observations, model.n_actions, "policy"
@@ -227,17 +226,17 @@ def pomdp_value(
 
 
 def refuse_beliefs(policy: object, what: str) -> None:
-    """Refuse a policy on beliefs where something is worked out over all of its memory."""
+    """Refuse a policy on beliefs for computations that need a finite memory."""
     if isinstance(policy, BeliefPolicy):
         raise ValueError(
-            f"{what}: the memory of a policy on beliefs has no end, so that only "
-            "counterfactual_outcomes, sample_counterfactuals and simulate_pomdp take one, by "
-            "draws; give a FiniteController"
+            f"{what}: a policy on beliefs has infinitely many memory states, so only "
+            "counterfactual_outcomes, sample_counterfactuals and simulate_pomdp accept one, by "
+            "drawing; give a FiniteController"
         )
 
 
 def first_cells(model: TabularPOMDP, target: kernels.Target) -> Floats:
-    """Probability of each cell at the start, by the model alone, [C]."""
+    """Return the probability of each cell at the start, by the model alone, [C]."""
     mass = np.zeros(len(target.state))
     if target.kind == kernels.FULL:
         state = np.flatnonzero(model.initial)
@@ -257,13 +256,13 @@ def policy_rows(policy: Floats) -> kernels.Rows:
 
 
 def as_matrix(rows: kernels.Rows, columns: int) -> sparse.csr_array:
-    """Return rows of kernels as a sparse matrix."""
+    """Return kernel rows as a sparse matrix."""
     entries = (rows.probability, rows.label, rows.start)
     return sparse.csr_array(entries, shape=(len(rows.start) - 1, columns))
 
 
 def expand(start: NDArray[np.int64], row: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """List the entries of rows: for each entry, which of the rows it is of, and its place."""
+    """List the entries of rows: the position of the row among those given, and the entry."""
     size = np.diff(start)[row]
     which = np.repeat(np.arange(len(row)), size)
     first = np.cumsum(size) - size

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from butfor import kernels
 from butfor.checks import check_discount
-from butfor.hidden.beliefs import first_beliefs, next_beliefs
+from butfor.hidden.actor import Actor
+from butfor.hidden.beliefs import first_beliefs
 from butfor.hidden.cells import cell_tables, refuse_beliefs
 from butfor.hidden.latent import trace_posterior
-from butfor.hidden.policies import BeliefPolicy, FiniteController, LatentPolicy, Policy
 from butfor.hidden.task import HiddenTask
 from butfor.models.mdp import total_by
 from butfor.random import episode_keys
 from butfor.threads import in_blocks
-from butfor.types import Floats, Integers, Keys, Offsets, Progress
+from butfor.types import Floats, Integers, Offsets, Progress
 
-MOST_NUMBERS = 20_000_000  # of beliefs that are held at a time
+MOST_NUMBERS = 20_000_000  # of beliefs held in memory at a time
 
 
 def exact_outcomes(
@@ -28,9 +27,9 @@ def exact_outcomes(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> tuple[Floats, Floats]:
-    """Outcome probabilities [n, O + 1] and expected returns [n] of each episode.
+    """Return the outcome probabilities [n, O + 1] and expected returns [n] of each episode.
 
-    The target takes over at step `since` [n], by default at the first; returns count from there.
+    The target takes over at step `since` [n], by default the first; returns count from there.
     """
     values, outcomes = cell_tables(task.pairs.target, task.horizon, discount)
     begins = np.zeros(len(task.episodes), np.int64) if since is None else since
@@ -59,7 +58,10 @@ def exact_outcomes(
 def hidden_contributions(
     task: HiddenTask, discount: float, *, threads: int | None = None
 ) -> Floats:
-    """How much each logged step adds to its episode's difference, [N]: see `step_contributions`."""
+    """Return each logged step's contribution to its episode's difference, [N].
+
+    See `step_contributions`.
+    """
     refuse_beliefs(task.target, "step_contributions")
     log = task.episodes
     count = log.lengths + 1  # the target takes over at each step, or after the last one
@@ -73,7 +75,7 @@ def hidden_contributions(
 
 
 def first_values(task: HiddenTask, discount: float = 1.0) -> Floats:
-    """Expected return by the model alone, from what was seen first in each episode, [n]."""
+    """Return the target's value by the model alone, given each first observation, [n]."""
     refuse_beliefs(task.target, "the model's own value")
     values, _ = cell_tables(task.pairs.target, task.horizon, discount)
     target, model = task.pairs.target, task.model
@@ -93,9 +95,9 @@ def drawn_outcomes(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> tuple[Floats, Floats]:
-    """Shares of outcomes [n, O + 1] and mean returns [n] of draws of each episode.
+    """Return the shares of outcomes [n, O + 1] and mean returns [n] over draws of each episode.
 
-    Episodes go in parts, so that the beliefs of all their draws fit in memory.
+    Episodes are processed in parts, so that the beliefs of all their draws fit in memory.
     """
     model, log = task.model, task.episodes
     probability = np.zeros((len(log), len(model.outcomes) + 1))
@@ -123,7 +125,7 @@ def walk_hidden(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> kernels.HiddenSteps:
-    """Walk through both worlds of each episode, step by step: see `walk_through`."""
+    """Walk through both worlds of each episode, step by step; see `walk_through`."""
     refuse_beliefs(task.target, "walk_through")
     posterior = trace_posterior(task.episodes, task.model, task.pairs.behavior, threads=threads)
     episode, row, weight = posterior.transitions
@@ -176,10 +178,10 @@ def draw_worlds(
     """Draw both worlds of each episode.
 
     Returns hidden states and observations under the target [n, draws, H + 1], actions and rewards
-    [n, draws, H]; -1 (0 for rewards) beyond an end. An end is a hidden state, and shows what the
-    model says.
+    [n, draws, H]; -1 (0 for rewards) after an end. An end is a hidden state, and shows what the
+    model says it shows.
     """
-    log, model = task.episodes, task.model
+    log, model, pairs = task.episodes, task.model, task.pairs
     keys = episode_keys(seed, log.id, "hidden counterfactual")
     longest = int(log.lengths.max())
     path = np.full((len(log), draws, longest + 1), -1, np.int32)
@@ -187,10 +189,10 @@ def draw_worlds(
         lambda first, last: kernels.draw_paths(
             first,
             last,
-            task.pairs.hidden,
-            task.pairs.behavior,
-            task.pairs.log,
-            kernels.make_trace(task.pairs.hidden, task.pairs.log),
+            pairs.hidden,
+            pairs.behavior,
+            pairs.log,
+            kernels.make_trace(pairs.hidden, pairs.log),
             keys,
             path,
         ),
@@ -202,85 +204,24 @@ def draw_worlds(
     reward = np.zeros((len(log), draws, task.horizon))
     state[:, :, 0] = path[:, :, 0]
     seen[:, :, 0] = log.first_state[:, None]
-    memory = _Memory(task, seen[:, :, 0])
-    steps = task.pairs.log.stop - task.pairs.log.start + task.pairs.log.left
+    chosen = np.zeros((len(log), draws, model.n_actions))  # the target's action distributions now
+
+    def draw_step(first: int, last: int) -> None:
+        work = kernels.make_pair_work(pairs)
+        worlds = state, seen, action, reward
+        kernels.draw_pair_step(first, last, pairs, work, t, path, chosen, keys, *worlds)
+
+    actor = Actor(model, task.target, len(log) * draws)
+    steps = pairs.log.stop - pairs.log.start + pairs.log.left
     for t in range(int(steps.max())):
         going = (state[:, :, t] >= 0) & (model.outcome[state[:, :, t]] < 0)
         going &= (t < steps)[:, None]
         if not going.any():
             break
-        if t:
-            memory.take_in(going, action[:, :, t - 1], seen[:, :, t])
-        chosen = memory.rows(going, state[:, :, t], seen[:, :, t])
-        _draw_step(task, t, path, chosen, keys, state, seen, action, reward, threads)
+        who = np.flatnonzero(going)
+        actor.observe(who, t, action[:, :, t - 1][going], seen[:, :, t][going])
+        chosen[going] = actor.rows(who, state[:, :, t][going], seen[:, :, t][going])
+        in_blocks(draw_step, len(log), threads=threads)
         if progress is not None:
             progress(t + 1, int(steps.max()))
     return state, seen, action, reward
-
-
-def _draw_step(
-    task: HiddenTask,
-    t: int,
-    path: Integers,
-    chosen: Floats,
-    keys: Keys,
-    state: Integers,
-    seen: Integers,
-    action: Integers,
-    reward: Floats,
-    threads: int | None,
-) -> None:
-    def work(first: int, last: int) -> None:
-        kernels.draw_pair_step(
-            first,
-            last,
-            task.pairs,
-            kernels.make_pair_work(task.pairs),
-            t,
-            path,
-            chosen,
-            keys,
-            state,
-            seen,
-            action,
-            reward,
-        )
-
-    in_blocks(work, len(task.episodes), threads=threads)
-
-
-class _Memory:
-    """What the target remembers in each draw, [n, draws]."""
-
-    def __init__(self, task: HiddenTask, seen: Integers) -> None:
-        self.task = task
-        self.shape = seen.shape
-        policy: Policy = task.target
-        if isinstance(policy, FiniteController):
-            self.node = policy.first[seen]
-        if isinstance(policy, BeliefPolicy):
-            self.belief = first_beliefs(task.model, seen.ravel()).reshape(*seen.shape, -1)
-
-    def take_in(self, going: NDArray[np.bool_], action: Integers, seen: Integers) -> None:
-        """Remember what was done and seen."""
-        policy = self.task.target
-        if isinstance(policy, FiniteController):
-            self.node[going] = policy.following[self.node[going], action[going], seen[going]]
-        if isinstance(policy, BeliefPolicy):
-            self.belief[going] = next_beliefs(
-                self.task.model, self.belief[going], action[going], seen[going]
-            )
-
-    def rows(self, going: NDArray[np.bool_], state: Integers, seen: Integers) -> Floats:
-        """Return the target's row in each draw, [n, draws, A]."""
-        policy, actions = self.task.target, self.task.model.n_actions
-        rows = np.zeros((*self.shape, actions))
-        if isinstance(policy, FiniteController):
-            rows[going] = policy.action[self.node[going]]
-        elif isinstance(policy, BeliefPolicy):
-            rows[going] = policy.rows(self.belief[going], actions)
-        elif isinstance(policy, LatentPolicy):
-            rows[going] = policy.table[state[going]]
-        else:
-            rows[going] = policy[seen[going]]
-        return rows

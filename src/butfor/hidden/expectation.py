@@ -1,4 +1,4 @@
-"""EM with a hidden state: expected counts of a log, rows that fit them, and climbing by both."""
+"""EM with a hidden state: expected counts of a log, the rows that fit them, and the iteration."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from butfor.models.policies import estimate_behavior
 from butfor.threads import in_blocks
 from butfor.types import Floats
 
-PARTS = 16  # of a log, summed in this order whatever the number of threads
-CONCENTRATION = 5.0  # of the Dirichlet rows that restarts begin with
-KEPT = 0.1  # share of the centre in such a row, so that nothing possible becomes impossible
-DUST = 1e-15  # smaller probabilities of what was learned are on their way to 0, and become it
+PARTS = 16  # parts of a log, summed in a fixed order whatever the number of threads
+CONCENTRATION = 5.0  # of the Dirichlet rows that restarts begin from
+KEPT = 0.1  # share of the center in such a row, so that nothing possible becomes impossible
+DUST = 1e-15  # learned probabilities below this are converging to 0 and are set to it
 
 Parameters = TypeVar("Parameters")
 
 
 class Counts(NamedTuple):
-    """What a log says of hidden transitions and first states, as far as can be known."""
+    """Expected counts of hidden transitions and first states, given a log."""
 
     moved: Floats  # [E] expected number of each transition
-    began: Floats  # [H] of episodes that began in each state
-    evidence: float  # logarithm of the probability of all that was seen
+    began: Floats  # [H] expected number of episodes that began in each state
+    evidence: float  # logarithm of the probability of the observations
 
 
 class Climb(NamedTuple, Generic[Parameters]):
     """Where one restart ended."""
 
     parameters: Parameters
-    trail: Floats  # [iterations] the objective, of the parameters at last
+    trail: Floats  # [iterations] the objective; the last entry is that of `parameters`
     converged: bool
 
 
@@ -47,7 +47,7 @@ def climb(
     iterations: int,
     least: float,
 ) -> Climb[Parameters]:
-    """Improve until an iteration adds less than `least`, or there were so many."""
+    """Improve until an iteration adds less than `least`, or for this many iterations."""
     trail: list[float] = []
     while True:
         value, better = improve(parameters)
@@ -65,7 +65,7 @@ def expect(
     behavior: kernels.Behavior,
     threads: int | None,
 ) -> Counts:
-    """Expected transitions and first states, and the logarithm of the evidence."""
+    """Return the expected transitions and first states, and the logarithm of the evidence."""
     log = log_arrays(episodes, None)
     edge = np.linspace(0, len(episodes), min(PARTS, len(episodes)) + 1).astype(np.int64)
     moved = np.zeros((len(edge) - 1, len(hidden.next_state)))
@@ -93,15 +93,15 @@ def expect(
 
 
 def count_decisions(moved: Floats, model: TabularPOMDP) -> Floats:
-    """Expected decisions by hidden state and action, [H, A]: each is one transition."""
+    """Return the expected decisions by hidden state and action, [H, A]: one per transition."""
     shape = model.n_states, model.n_actions
     return total_by(model.dynamics.entry_row, moved, shape[0] * shape[1]).reshape(shape)
 
 
 def seen_rows(episodes: Episodes, model: TabularPOMDP) -> Floats:
-    """What was done in the observations that each hidden state shows, [H, A]."""
+    """Return the behavior in each hidden state, estimated from its observations, [H, A]."""
     rows = np.asarray(model.emission @ estimate_behavior(episodes))
-    rows[rows.sum(axis=1) == 0] = 1.0  # ends that show nothing
+    rows[rows.sum(axis=1) == 0] = 1.0  # ends without observations
     return np.asarray(rows / rows.sum(axis=1, keepdims=True))
 
 
@@ -110,36 +110,36 @@ def latent_behavior(table: Floats) -> kernels.Behavior:
     return kernels.Behavior(policy_rows(table), kernels.LATENT)
 
 
-def fit_rows(counts: Floats, centre: Floats, prior: float) -> Floats:
-    """Rows of the M step; without a count the centre."""
-    weight = counts + prior * centre
+def fit_rows(counts: Floats, center: Floats, prior: float) -> Floats:
+    """Return the rows of the M step; without any count the center."""
+    weight = counts + prior * center
     total = weight.sum(axis=1, keepdims=True)
-    return np.where(total > 0, weight / np.where(total > 0, total, 1.0), centre)
+    return np.where(total > 0, weight / np.where(total > 0, total, 1.0), center)
 
 
-def penalty(rows: Floats, centre: Floats, prior: float) -> float:
-    """Logarithm of the prior's density, up to a constant."""
+def penalty(rows: Floats, center: Floats, prior: float) -> float:
+    """Return the logarithm of the prior's density, up to a constant."""
     if prior == 0:
         return 0.0
-    inside = centre > 0
-    with np.errstate(divide="ignore"):  # where one begins something may be impossible
-        return prior * float(centre[inside] @ np.log(rows[inside]))
+    inside = center > 0
+    with np.errstate(divide="ignore"):  # the start may give something probability 0
+        return prior * float(center[inside] @ np.log(rows[inside]))
 
 
 def clean(rows: Floats) -> Floats:
-    """Rows without dust."""
+    """Return the rows without negligible probabilities."""
     kept = np.where(rows < DUST, 0.0, rows)
     return np.asarray(kept / kept.sum(axis=1, keepdims=True))
 
 
-def perturb(centre: Floats, generator: np.random.Generator) -> Floats:
-    """Rows drawn around a centre, possible where it is."""
-    drawn = generator.gamma(CONCENTRATION * centre)
+def perturb(center: Floats, generator: np.random.Generator) -> Floats:
+    """Draw rows around a center, with the same support."""
+    drawn = generator.gamma(CONCENTRATION * center)
     total = drawn.sum(axis=1, keepdims=True)
-    drawn = np.where(total > 0, drawn / np.where(total > 0, total, 1.0), centre)
-    return (1 - KEPT) * drawn + KEPT * centre
+    drawn = np.where(total > 0, drawn / np.where(total > 0, total, 1.0), center)
+    return (1 - KEPT) * drawn + KEPT * center
 
 
 def even(rows: Floats) -> Floats:
-    """Rows that are uniform on what is possible."""
+    """Return rows that are uniform on their support."""
     return np.asarray((rows > 0) / (rows > 0).sum(axis=1, keepdims=True))

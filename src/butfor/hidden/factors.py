@@ -1,4 +1,4 @@
-"""Factored: a model with a hidden state, written variable by variable."""
+"""Factored: a model with a hidden state, described variable by variable."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from butfor.log.variables import (
 )
 from butfor.types import Floats, Integers
 
-ACTION = "action:"  # before the name of an action variable, which a state variable may have too
-MOST_ROWS = 5_000_000  # of states and actions; more is refused before anything is made of them
+ACTION = "action:"  # prefix of action variables: a state variable may have the same name
+MOST_ROWS = 5_000_000  # of states and actions; larger models are refused before they are made
 
 Places = NDArray[np.int64]
 Rule = ArrayLike | Callable[[dict[str, NDArray[np.intp]]], ArrayLike]
@@ -39,25 +39,26 @@ class Layout(NamedTuple):
 
     row: Places  # [E]
     reached: Places  # [E]
-    cell: dict[str, Places]  # by variable with a table: [E] where in it, flat, its factor stands
+    cell: dict[str, Places]  # by variable with a table: [E] flat position of its factor
 
 
 @dataclass(frozen=True, eq=False)
 class Factored:
-    """A model with a hidden state whose structure is known, written variable by variable.
+    """A model with a hidden state and known structure, described variable by variable.
 
     Given the state and the action, variables move independently of each other: a static one never,
-    a treatment flag as the action says, any other by a table. What is not hidden is seen as it is.
+    a treatment flag as the action says, any other by a table. Variables that are not hidden are
+    observed without error.
     """
 
     state_variables: tuple[Variable, ...]
     action_variables: tuple[Variable, ...]
     hidden: tuple[str, ...]  # names of state variables
     moves: Mapping[str, Table | str]  # by variable that is not static; text: the action it copies
-    initial: Floats | Mapping[str, Table]  # [H]; or a table a variable, draws of ends thrown away
+    initial: Floats | Mapping[str, Table]  # [H]; or one table per variable, ends discarded
     outcome: Integers  # [H] -1: none
     outcomes: tuple[Outcome, ...]
-    reward_seen: bool = True  # as of TabularPOMDP
+    reward_seen: bool = True  # as for TabularPOMDP
 
     @classmethod
     def from_tables(
@@ -72,26 +73,26 @@ class Factored:
         outcomes: Sequence[Outcome] = (),
         reward_seen: bool = True,
     ) -> Factored:
-        """Check a description and make a model of it.
+        """Check a description and make a factored model from it.
 
         Parameters
         ----------
         states, actions
-            The variables that hidden states and actions are made of. A static one never changes.
+            The variables that make up hidden states and actions. A static one never changes.
         moves : {state variable: (parents, table) or "action:name"}
-            For each variable that is not static. Parents are names of state variables, whose
-            current levels count, and "action:name" for those of the action. A table is an array
+            For each variable that is not static. Parents are names of state variables, at their
+            current levels, and "action:name" for action variables. A table is an array
             [levels of each parent, levels of the variable]; a mapping from the parents' levels to
-            distributions; or a function of them. "action:name" alone: a copy of that action
-            variable, as treatment flags are.
+            distributions; or a function of these levels. "action:name" alone makes the variable a
+            copy of that action variable, as treatment flags are.
         hidden
             Names of the state variables that logs do not show.
         initial : [H], [levels of each state variable], or {state variable: (parents, table)}
-            Distribution of the first state. Of tables, parents stand before the variable; a draw
-            that is an end is thrown away whole.
+            Distribution of the first state. With tables, list parents before their children; draws
+            that are ends are discarded.
         outcome : [H] or a function, optional
-            Which of the `outcomes` a state is, -1 for none. A function is called once, with the
-            level codes of all states by variable, {name: [H]}, and returns [H].
+            The outcome of each state, -1 for none. A function is called once, with the level codes
+            of all states by variable, {name: [H]}, and returns [H].
         """
         variables = check_variables(states, "state")
         doing = check_variables(actions, "action")
@@ -100,7 +101,7 @@ class Factored:
         if size * count_levels(doing) > MOST_ROWS:
             raise ValueError(
                 f"{size} states and {count_levels(doing)} actions make "
-                f"{size * count_levels(doing):,} rows, more than {MOST_ROWS:,}; give fewer levels"
+                f"{size * count_levels(doing):,} rows, more than {MOST_ROWS:,}; use fewer levels"
             )
         ends = np.full(size, -1) if outcome is None else outcome
         if callable(ends):
@@ -115,7 +116,7 @@ class Factored:
             outcomes=tuple(outcomes),
             reward_seen=reward_seen,
         )
-        made.model()  # refuses what no model can have
+        made.model()  # refuses what cannot be a model
         return made
 
     @property
@@ -124,7 +125,7 @@ class Factored:
         return {name: move for name, move in self.moves.items() if not isinstance(move, str)}
 
     def with_tables(self, tables: Mapping[str, Any]) -> Factored:
-        """Return the model with other tables of some variables, for the same parents."""
+        """Return the model with some tables replaced, for the same parents."""
         known = _parents(self.state_variables, self.action_variables)
         moves = dict(self.moves)
         for name, given in tables.items():
@@ -141,11 +142,11 @@ class Factored:
         weight = multiply(tables, first_cells(self), len(self.outcome))
         weight[self.outcome >= 0] = 0.0
         if weight.sum() == 0:
-            raise ValueError("initial: every first state that the tables allow is an end")
+            raise ValueError("initial: every possible first state is an end; change the tables")
         return np.asarray(weight / weight.sum())
 
     def layout(self) -> Layout:
-        """List the transitions that the tables allow, ends having none."""
+        """List the transitions that the tables allow; ends have none."""
         number = count_levels(self.action_variables)
         going = np.flatnonzero(self.outcome < 0)
         state, action = np.repeat(going, number), np.tile(np.arange(number), len(going))
@@ -171,7 +172,7 @@ class Factored:
         return Layout(state[row] * number + action[row], reached, cell)
 
     def model(self) -> TabularPOMDP:
-        """Return the model: the product of the tables."""
+        """Return the model, which is the product of the tables."""
         layout = self.layout()
         tables = {name: table.probability for name, table in self.tables.items()}
         size, number = count_levels(self.state_variables), count_levels(self.action_variables)
@@ -193,7 +194,7 @@ class Factored:
         )
 
     def frame(self, name: str) -> pd.DataFrame:
-        """Return the table of a variable: a row for the parents' levels, a column a next level."""
+        """Return the table of a variable: rows are the parents' levels, columns its next level."""
         table = self._table_of(name)
         known = _parents(self.state_variables, self.action_variables)
         levels = known[name].levels
@@ -208,12 +209,12 @@ class Factored:
     def _table_of(self, name: str) -> Table:
         if name not in self.tables:
             known = ", ".join(map(repr, self.tables))
-            raise ValueError(f"no table of {name!r}; there are those of {known}")
+            raise ValueError(f"no table of {name!r}; there are tables of {known}")
         return self.tables[name]
 
 
 def multiply(tables: Mapping[str, Floats], cell: Mapping[str, Places], count: int) -> Floats:
-    """Multiply the factors that stand in these cells of the tables, [count]."""
+    """Return the product of the tables' factors at these cells, [count]."""
     weight = np.ones(count)
     for name, place in cell.items():
         weight *= tables[name].reshape(-1)[place]
@@ -221,7 +222,7 @@ def multiply(tables: Mapping[str, Floats], cell: Mapping[str, Places], count: in
 
 
 def first_cells(factored: Factored) -> dict[str, Places]:
-    """Where in each table of the first state, flat, the factor of each state stands, each [H].
+    """Return the flat position of each state's factor in the tables of the first state, each [H].
 
     Empty if the first state has one joint distribution.
     """
@@ -239,7 +240,7 @@ def first_cells(factored: Factored) -> dict[str, Places]:
 def _place(
     table: Table, known: Mapping[str, Variable], codes: Mapping[str, NDArray[Any]], count: int
 ) -> Places:
-    """Which row of a table the levels of its parents name, [count]."""
+    """Return the row of a table given the levels of its parents, [count]."""
     if not table.parents:
         return np.zeros(count, np.int64)
     parents = [known[name] for name in table.parents]
@@ -247,7 +248,7 @@ def _place(
 
 
 def _parents(states: Sequence[Variable], actions: Sequence[Variable]) -> dict[str, Variable]:
-    """What can be a parent, by name."""
+    """Return the possible parents by name."""
     doing = (replace(variable, name=ACTION + variable.name) for variable in actions)
     return {variable.name: variable for variable in (*states, *doing)}
 
@@ -262,8 +263,8 @@ def _check_hidden(states: Sequence[Variable], hidden: Sequence[str]) -> None:
     for variable in states:
         if variable.name.startswith(ACTION):
             raise ValueError(
-                f"state variable {variable.name!r}: names that begin with {ACTION!r} are those of "
-                "action variables; give another one"
+                f"state variable {variable.name!r}: names that begin with {ACTION!r} are reserved "
+                "for action variables; choose another name"
             )
     if isinstance(hidden, str):
         raise ValueError(f"hidden {hidden!r}: give a list of names")
@@ -271,7 +272,7 @@ def _check_hidden(states: Sequence[Variable], hidden: Sequence[str]) -> None:
         find_variable(known, name, "hidden")
     check_distinct(hidden, "hidden")
     if len(hidden) == len(states):
-        raise ValueError("every state variable is hidden; leave at least one that is seen")
+        raise ValueError("every state variable is hidden; leave at least one observed")
 
 
 def _read_moves(
@@ -286,14 +287,14 @@ def _read_moves(
         if variable.static:
             if name in moves:
                 raise ValueError(
-                    f"moves: {name!r} is static, so that nothing moves it; leave it out, or make "
-                    "it a variable that is not static"
+                    f"moves: {name!r} is static and never moves; leave it out, or give the "
+                    "variable without static=True"
                 )
             continue
         if name not in moves:
             raise ValueError(
-                f"moves: nothing says how {name!r} moves; give (parents, table), an action "
-                f"variable that it copies, such as '{ACTION}{actions[0].name}', or make it static"
+                f"moves: no entry for {name!r}; give (parents, table), an action variable to copy, "
+                f"such as '{ACTION}{actions[0].name}', or make it static"
             )
         if isinstance(moves[name], str):
             read[name] = _read_copy(variable, moves[name], known)
@@ -336,7 +337,7 @@ def _read_initial(
         if array.shape not in ((count_levels(states),), shape):
             raise ValueError(
                 f"initial has shape {array.shape}, expected ({count_levels(states)},) or {shape}: "
-                "a probability for each state"
+                "one probability per state"
             )
         return check_distributions(array.reshape(-1), "initial", ())
     known = _parents(states, ())
@@ -347,9 +348,9 @@ def _read_initial(
         for parent in read[name].parents:
             if parent not in read:
                 raise ValueError(
-                    f"initial: {parent!r} is a parent of {name!r} and must stand before it"
+                    f"initial: {parent!r} is a parent of {name!r}; list it before {name!r}"
                 )
     for name in known:
         if name not in read:
-            raise ValueError(f"initial: nothing says how {name!r} begins; give (parents, table)")
+            raise ValueError(f"initial: no entry for {name!r}; give (parents, table)")
     return read

@@ -1,4 +1,4 @@
-"""The hidden state given a log: marginals by step, paths, evidence."""
+"""The posterior of the hidden state given a log: marginals by step, paths, evidence."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from butfor.types import Floats, Integers, Offsets, Progress
 
 @dataclass(frozen=True, eq=False)
 class LatentPosterior:
-    """Where the hidden state of n episodes may have been, step by step, given all that was seen.
+    """The posterior of the hidden state at each step of n episodes, given all observations.
 
     A row is a step of an episode or its end: episode i has the rows offsets[i] + i up to
-    offsets[i + 1] + i, the last one being its end.
+    offsets[i + 1] + i, of which the last is its end.
     """
 
     episodes: Episodes
     model: TabularPOMDP
     behavior: kernels.Behavior
-    log_evidence: Floats  # [n] logarithm of the probability of what was seen
+    log_evidence: Floats  # [n] logarithm of the probability of the observations
     start: Offsets  # [N + n + 1] first entry of each row
-    state: Integers  # [E] hidden states that are possible
+    state: Integers  # [E] possible hidden states
     probability: Floats  # [E]
 
     def of(self, episode: int) -> Floats:
-        """Probability of each hidden state at each step of an episode, [length + 1, H]."""
+        """Return the probability of each hidden state at each step, [length + 1, H]."""
         if not 0 <= episode < len(self.episodes):
-            raise ValueError(f"episode {episode} outside 0..{len(self.episodes) - 1}")
+            raise ValueError(f"episode {episode} is outside 0..{len(self.episodes) - 1}")
         first = int(self.episodes.offsets[episode]) + episode
         last = int(self.episodes.offsets[episode + 1]) + episode + 1
         table = np.zeros((last - first, self.model.n_states))
@@ -64,7 +64,7 @@ class LatentPosterior:
         return episode, np.arange(len(episode)) - first[episode]
 
     def marginal(self, name: str) -> Floats:
-        """Probability of each level of a variable of the hidden state, by row, [N + n, levels]."""
+        """Return the probability of each level of a hidden variable, by row, [N + n, levels]."""
         level = project(self.model.state_variables, name)
         table = np.zeros((len(self.start) - 1, int(level.max()) + 1))
         np.add.at(table, (self.row_of_entry, level[self.state]), self.probability)
@@ -72,14 +72,15 @@ class LatentPosterior:
 
     @property
     def entropy(self) -> Floats:
-        """How little is known of the hidden state, in bits, by row, [N + n]."""
+        """Entropy of the hidden state in bits, by row, [N + n]."""
         bits = -self.probability * np.log2(self.probability)
         return total_by(self.row_of_entry, bits, len(self.start) - 1).clip(0.0)
 
     def frame(self, names: Sequence[str] | None = None) -> pd.DataFrame:
-        """Return a row an episode, step, hidden variable and level that is possible.
+        """Return one row per episode, step, variable and possible level.
 
-        Columns: `id, step, variable, level, probability`; by default of `hidden_variables`.
+        Columns: `id, step, variable, level, probability`. The variables are by default the model's
+        `hidden_variables`.
         """
         by_name = {variable.name: variable for variable in self.model.state_variables}
         hidden = (
@@ -108,7 +109,7 @@ class LatentPosterior:
 
     @property
     def transitions(self) -> tuple[Offsets, NDArray[np.int64], Floats]:
-        """What the logged steps say of rows h A + a: episode, row and probability of each entry."""
+        """Episode, row h A + a and probability of each possible logged transition."""
         episode, step = self.rows
         entry_row = self.row_of_entry
         inside = step[entry_row] < self.episodes.lengths[episode[entry_row]]
@@ -118,7 +119,7 @@ class LatentPosterior:
         return episode[row], pair, self.probability[inside]
 
     def pair_counts(self) -> Floats:
-        """Expected logged transitions of each hidden state and action, [H, A]."""
+        """Return the expected logged transitions of each hidden state and action, [H, A]."""
         _, pair, probability = self.transitions
         shape = self.model.n_states, self.model.n_actions
         return total_by(pair, probability, shape[0] * shape[1]).reshape(shape)
@@ -155,18 +156,18 @@ def latent_posterior(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> LatentPosterior:
-    """Say what the hidden state was at each step of each episode, given all that was seen.
+    """Compute the posterior of the hidden state at each step of each episode.
 
     Parameters
     ----------
     behavior : optional
-        The policy that made the log. If it saw the hidden state (`LatentPolicy`) each action is
-        evidence of it; if it saw no more than the log does (an array, a controller, a policy on
-        beliefs), or nothing is given, actions tell nothing.
+        The policy that made the log. If it saw the hidden state (`LatentPolicy`), each action is
+        evidence of it. If it saw no more than the log shows (an array, a controller, a policy on
+        beliefs), or is not given, actions carry no information.
 
     Notes
     -----
-    An episode that the model holds impossible is an error that names the step.
+    An episode that is impossible under the model raises an error that names the step.
     """
     check_log(episodes, model)
     known = behavior_arrays(episodes, model, behavior)
@@ -181,7 +182,7 @@ def trace_posterior(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> LatentPosterior:
-    """Find the posterior of checked inputs: `latent_posterior`."""
+    """Compute the posterior from checked inputs; see `latent_posterior`."""
     arrays = log_arrays(episodes, None)
     count = len(episodes)
     evidence = np.zeros(count)
@@ -206,7 +207,7 @@ def trace_posterior(
 
         in_blocks(work, count, threads=threads, progress=report)
 
-    trace(np.empty(0, np.int32), np.empty(0), False, None)  # how many states each row has
+    trace(np.empty(0, np.int32), np.empty(0), False, None)  # count the states of each row
     np.cumsum(start, out=start)
     state, probability = np.empty(start[-1], np.int32), np.empty(start[-1])
     trace(state, probability, True, progress)

@@ -1,4 +1,4 @@
-"""Learning what a log with a hidden state was made by: its behaviour, its tables (EM)."""
+"""Learn a behavior that saw the hidden state, or the tables of a model, from a log (EM)."""
 
 from __future__ import annotations
 
@@ -43,28 +43,29 @@ Guess = dict[tuple[str, str], Floats]
 
 @dataclass(frozen=True, eq=False)
 class BehaviorFit:
-    """A behaviour on hidden states that was learned from a log."""
+    """A behavior on hidden states, learned from a log."""
 
     policy: LatentPolicy
     log_likelihood: Floats  # [iterations] of the best restart; see `fit_latent_behavior`
     converged: bool
-    restarts: pd.DataFrame  # a row a restart: log_likelihood, iterations, converged
+    restarts: pd.DataFrame  # one row per restart: log_likelihood, iterations, converged
 
 
 @dataclass(frozen=True, eq=False)
 class PomdpFit:
-    """A model with a hidden state that was learned from a log: the best restart, and all of them.
+    """A model with a hidden state, learned from a log: the best restart, and a table of all.
 
-    Where `restarts` of nearly equal log-likelihood differ in value the log does not tell which is
-    right: report their spread, not the best one alone.
+    Where `restarts` of nearly equal log-likelihood differ in value, the log does not tell which is
+    right: report their spread, not only the best one.
     """
 
     factored: Factored  # with learned tables
-    behavior: Policy | None  # the learned one, or what was given
+    behavior: Policy | None  # the learned or the given one
     log_likelihood: Floats  # [iterations] of the best restart; see `fit_pomdp`
     converged: bool
-    restarts: pd.DataFrame  # a row a restart: log_likelihood, iterations, converged and, with a
-    # target, counterfactual (the mean of expected returns) and model_value
+    # one row per restart: log_likelihood, iterations, converged and, with a target,
+    # counterfactual (the mean of expected returns) and model_value
+    restarts: pd.DataFrame
 
     @cached_property
     def model(self) -> TabularPOMDP:
@@ -89,41 +90,41 @@ def fit_latent_behavior(
     seed: int = 0,
     threads: int | None = None,
 ) -> BehaviorFit:
-    """Learn the policy that made a log and saw the hidden state, the model being known (EM).
+    """Learn a behavior policy that saw the hidden state, given the model (EM).
 
     Parameters
     ----------
     start : optional
-        Where to begin; by default what was done by observation. Restarts after the first begin
-        with rows drawn at random around it.
+        Where to begin; by default the behavior estimated by observation. Restarts after the first
+        begin with rows drawn at random around it.
     iterations, tolerance
-        Ends when an iteration adds less than `tolerance` an episode to the log-likelihood.
+        EM stops when an iteration adds less than `tolerance` per episode to the log-likelihood.
     prior
-        How many decisions in each hidden state the row of its observation counts for. With one,
-        `log_likelihood` includes the logarithm of its density, up to a constant.
+        The number of decisions that the observation's row is worth in each hidden state. With a
+        prior, `log_likelihood` includes the logarithm of its density, up to a constant.
 
     Notes
     -----
-    The E step is `latent_posterior` with the behaviour so far, the M step counts hidden states and
-    actions by it: the log-likelihood never decreases. States that were never visited get the row of
-    their observation.
+    The E step is `latent_posterior` under the current behavior, the M step counts hidden states and
+    actions by it, so the log-likelihood never decreases. States that were never visited get the row
+    of their observation.
     """
     check_log(episodes, model)
     _check_knobs(iterations, tolerance, restarts, prior)
-    centre = seen_rows(episodes, model)
-    begin = centre
+    center = seen_rows(episodes, model)
+    begin = center
     if start is not None:
         given = check_hidden_policy(
             start, model.n_states, model.n_observations, model.n_actions, "start"
         )
         if not isinstance(given, LatentPolicy):
-            raise ValueError("start: give a LatentPolicy, a row a hidden state")
+            raise ValueError("start: give a LatentPolicy, with one row per hidden state")
         begin = given.table
 
     def improve(table: Floats) -> tuple[float, Floats]:
         counts = expect(episodes, model, model.arrays, latent_behavior(table), threads)
-        better = fit_rows(count_decisions(counts.moved, model), centre, prior)
-        return counts.evidence + penalty(table, centre, prior), better
+        better = fit_rows(count_decisions(counts.moved, model), center, prior)
+        return counts.evidence + penalty(table, center, prior), better
 
     climbs = []
     for number in range(restarts):
@@ -153,45 +154,46 @@ def fit_pomdp(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> PomdpFit:
-    """Learn the tables of a model whose structure is known from what was seen (EM).
+    """Learn the tables of a model of known structure from a log of observations (EM).
 
     Parameters
     ----------
     learn : optional
         Names of the state variables whose tables to learn; by default all that have one.
-        What a table gives the probability 0 stays impossible.
+        Entries of a table that are 0 stay 0.
     learn_initial
         Whether to learn the distribution of the first state too.
     behavior : optional
-        The policy that made the log. "learn": one that saw the hidden state, to be learned too;
-        a LatentPolicy: known. Any other, or None, saw what the log shows: its actions tell nothing.
+        The policy that made the log. "learn": it saw the hidden state and is learned too;
+        a LatentPolicy: it is known. Any other policy, or None, saw only what the log shows, so that
+        its actions carry no information.
     start : "given" or "uniform"
         Each restart begins with rows drawn at random (Dirichlet) around the given ones, or around
-        rows that are uniform on what is possible. Rows of which nothing was seen become these.
+        rows that are uniform on their support. Rows without any data become these.
     iterations, tolerance
-        Ends when an iteration adds less than `tolerance` an episode to the log-likelihood.
+        EM stops when an iteration adds less than `tolerance` per episode to the log-likelihood.
     prior
-        How many observations those rows count for. With one, `log_likelihood` includes the
-        logarithm of its density, up to a constant.
+        The number of observations that those rows are worth. With a prior, `log_likelihood`
+        includes the logarithm of its density, up to a constant.
     target : optional
-        A policy, not one on beliefs, to value by the model of each restart.
+        A policy to evaluate in the model of each restart; not one on beliefs.
     progress : optional
         Called with (restarts done, restarts in all).
 
     Notes
     -----
     Only models of known structure can be learned. With free transition matrices (Baum-Welch over
-    all hidden states) a log of the sepsis simulator of usual length says nothing of them: with
-    1000 episodes values came out at +.84 to +.99 where -.4 to -.7 was right, no better than with
-    the hidden state ignored. So there is no such estimator here.
+    all hidden states) a log of the sepsis simulator of usual length does not determine them: with
+    1000 episodes the values came out at +.84 to +.99 where -.4 to -.7 was right, no better than
+    ignoring the hidden state. So there is no such estimator here.
 
-    The levels of a hidden variable that nothing else tells apart, such as those of a static
-    confounder, may come out under each other's names.
+    Levels of a hidden variable that nothing else distinguishes, such as those of a static
+    confounder, may come out with their names exchanged.
     """
     check_choice(start, "start", ("given", "uniform"))
     _check_knobs(iterations, tolerance, restarts, prior)
     if isinstance(target, BeliefPolicy):
-        raise ValueError("target: a policy on beliefs takes long to value; give another one")
+        raise ValueError("target: a policy on beliefs cannot be evaluated here; give another kind")
     chosen = _check_learn(factored, learn)
     learner = _Learner(episodes, factored, chosen, learn_initial, behavior, start, prior)
     if target is not None:
@@ -219,7 +221,7 @@ def fit_pomdp(
 
 
 class _Learner:
-    """One EM problem: what is learned, what is kept, and around what restarts begin."""
+    """One EM problem: what is learned, what is kept, and the center that restarts begin around."""
 
     def __init__(
         self,
@@ -242,15 +244,15 @@ class _Learner:
             begins = {name: _flat(table) for name, table in initial.items()}
         else:
             begins = {"": initial[None, :]}
-        self.centre: Guess = {("initial", name): rows for name, rows in begins.items()}
+        self.center: Guess = {("initial", name): rows for name, rows in begins.items()}
         for name, table in factored.tables.items():
-            self.centre["moves", name] = _flat(table)
+            self.center["moves", name] = _flat(table)
         self.learned = [("moves", name) for name in learn]
         if learn_initial:
             self.learned += [("initial", name) for name in begins]
         if start == "uniform":
-            self.centre |= {key: even(self.centre[key]) for key in self.learned}
-        self.centre["behavior", ""] = seen_rows(episodes, self.model)
+            self.center |= {key: even(self.center[key]) for key in self.learned}
+        self.center["behavior", ""] = seen_rows(episodes, self.model)
         if isinstance(behavior, str):
             check_choice(behavior, "behavior", ("learn",))
             self.learned.append(("behavior", ""))
@@ -258,8 +260,8 @@ class _Learner:
             self.known = behavior_arrays(episodes, self.model, behavior)
 
     def begin(self, generator: np.random.Generator) -> Guess:
-        """Draw where a restart begins."""
-        return self.centre | {key: perturb(self.centre[key], generator) for key in self.learned}
+        """Draw the guess that a restart begins from."""
+        return self.center | {key: perturb(self.center[key], generator) for key in self.learned}
 
     def improve(self, guess: Guess, threads: int | None) -> tuple[float, Guess]:
         """Return the objective of a guess, and the next one."""
@@ -275,19 +277,19 @@ class _Learner:
         learning = isinstance(self.given, str)
         behavior = latent_behavior(guess["behavior", ""]) if learning else self.known
         counts = expect(self.episodes, self.model, hidden, behavior, threads)
-        # before each first state that was kept, draws of ends were thrown away
+        # a first state was kept after the draws of ends before it had been discarded
         thrown = np.where(self.over, drawn, 0.0) * len(self.episodes) / kept
         counts = counts._replace(began=counts.began + thrown)
         objective, better = counts.evidence, dict(guess)
         for key in self.learned:
-            centre = self.centre[key]
-            found = self._count(key, counts).reshape(centre.shape)
-            better[key] = fit_rows(found, centre, self.prior)
-            objective += penalty(guess[key], centre, self.prior)
+            center = self.center[key]
+            found = self._count(key, counts).reshape(center.shape)
+            better[key] = fit_rows(found, center, self.prior)
+            objective += penalty(guess[key], center, self.prior)
         return objective, better
 
     def result(self, guess: Guess) -> tuple[Factored, Policy | None]:
-        """Return what a guess says, as users get it."""
+        """Return the model and the behavior of a guess."""
         found = {key: clean(guess[key]) if key in self.learned else guess[key] for key in guess}
         moves = dict(self.factored.moves)
         for name, table in self.factored.tables.items():
@@ -302,16 +304,16 @@ class _Learner:
         return replace(self.factored, moves=moves, initial=initial), behavior
 
     def _draws(self, guess: Guess) -> Floats:
-        """Probability of each first state before ends are thrown away, [H]."""
+        """Return the probability of each first state before ends are discarded, [H]."""
         if not self.first_cells:
             return guess["initial", ""][0]
         tables = {name: guess["initial", name] for name in self.first_cells}
         return multiply(tables, self.first_cells, len(self.over))
 
     def _count(self, key: tuple[str, str], counts: Counts) -> Floats:
-        """Expected counts of the cells of what is learned."""
+        """Return the expected counts of the cells of one learned table."""
         kind, name = key
-        size = self.centre[key].size
+        size = self.center[key].size
         if kind == "moves":
             return total_by(self.layout.cell[name], counts.moved, size)
         if kind == "initial":
@@ -334,7 +336,7 @@ def _value(
     target: Policy,
     threads: int | None,
 ) -> tuple[float, float]:
-    """Mean counterfactual return and the value by the model alone."""
+    """Return the mean counterfactual return and the value by the model alone."""
     task = prepare_hidden_task(episodes, factored.model(), target, behavior=behavior)
     _, expected = exact_outcomes(task, 1.0, threads=threads)
     value = pomdp_value(task.model, target, horizon=task.horizon)
@@ -358,8 +360,7 @@ def _check_learn(factored: Factored, learn: Sequence[str] | None) -> list[str]:
     for name in learn or ():
         if name not in known:
             raise ValueError(
-                f"learn: {name!r} has no table; those of {', '.join(map(repr, known))} can be "
-                "learned"
+                f"learn: {name!r} has no table; there are tables of {', '.join(map(repr, known))}"
             )
     return [name for name in known if learn is None or name in learn]
 

@@ -1,4 +1,4 @@
-"""TabularPOMDP: a hidden state that moves by sparse rows, and what is seen of it."""
+"""TabularPOMDP: a hidden state that moves by sparse rows, and the observations it emits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
 
 from butfor import kernels
-from butfor.checks import ROW_TOLERANCE, check_integers
+from butfor.checks import check_integers
 from butfor.log.variables import (
     Outcome,
     Variable,
@@ -22,28 +22,28 @@ from butfor.log.variables import (
     project,
     unravel,
 )
-from butfor.models.mdp import TabularMDP
+from butfor.models.mdp import TabularMDP, check_sparse_rows
 from butfor.types import Floats, Integers
 
-CLASSES = 64  # of labels: rows that have no class in common are apart
+CLASSES = 64  # of labels: rows without a common class have no label in common
 
 
 @dataclass(frozen=True, eq=False)
 class TabularPOMDP:
-    """A model with H hidden states, of which an episode shows observations.
+    """A model with H hidden states, of which episodes show only observations.
 
-    A state with an outcome is an end: reaching it ends the episode, so it has no rows. The rewards
-    are those of transitions, the one into an end included.
+    A state with an outcome is an end: reaching it ends the episode, so it has no rows. Rewards
+    belong to transitions, including those into an end.
     """
 
     dynamics: TabularMDP  # rows h A + a over hidden states; empty for ends; without outcomes
-    emission: sparse.csr_array  # [H, Z] what each state shows; rows of ends may be empty
+    emission: sparse.csr_array  # [H, Z] observation probabilities; rows of ends may be empty
     outcome: Integers  # [H] which end a state is, -1: none
     outcomes: tuple[Outcome, ...]
     state_variables: tuple[Variable, ...]  # of the hidden state
     observation_variables: tuple[Variable, ...]
     action_variables: tuple[Variable, ...]
-    reward_seen: bool = True  # whether logged rewards are the model's, and so tell of the state
+    reward_seen: bool = True  # whether logged rewards are the model's, hence evidence
 
     def stored_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that a file of the model holds."""
@@ -72,7 +72,7 @@ class TabularPOMDP:
         actions: int | Sequence[Variable] | None = None,
         reward_seen: bool = True,
     ) -> TabularPOMDP:
-        """Make a model of given probabilities.
+        """Make a model from given probabilities.
 
         Parameters
         ----------
@@ -80,7 +80,7 @@ class TabularPOMDP:
             Rows of ends do not matter.
         emission : [H, Z], or [H] whole numbers
             A distribution over observations for each state, or the one observation it shows. The
-            rows of all ends may be 0 (or -1): what is seen there is then no evidence.
+            rows of all ends may be 0 (or -1): observations there are then no evidence.
         initial : [H]
             Distribution of the first state.
         outcome : [H], optional
@@ -88,13 +88,13 @@ class TabularPOMDP:
         reward
             [H, A, H], [H, A], or [H] earned on arrival; by default an outcome's own on arrival.
         labels : [H], optional
-            Whose noise decides a transition, such as what nature decides of the next state; by
-            default the state. Within a row every next state needs a label of its own.
+            Which noise decides a transition, such as the part of the next state that nature
+            decides; by default the state. The next states of a row need different labels.
         states, observations, actions : optional
-            The variables that hidden states, observations and actions are made of. A static
-            variable must never change.
+            The variables that make up hidden states, observations and actions. A static variable
+            must never change.
         reward_seen
-            Whether rewards in a log are exactly those of the model, and so evidence of the state.
+            Whether the rewards in a log are exactly those of the model, and thus evidence.
         """
         ends = check_outcomes(outcomes)
         if isinstance(actions, int | np.integer):
@@ -135,7 +135,7 @@ class TabularPOMDP:
             if given_levels != expected:
                 raise ValueError(
                     f"{name}: the variables have {given_levels} combinations of levels, but there "
-                    f"are {expected} {name}"
+                    f"are {expected} {name}; list every level"
                 )
         _check_static(model)
         _check_start(model)
@@ -149,11 +149,11 @@ class TabularPOMDP:
         states: Sequence[Variable] | None = None,
         actions: Sequence[Variable] | None = None,
     ) -> TabularPOMDP:
-        """Make the model in which everything is seen; outcomes become states that show nothing."""
+        """Make a model in which the state is observed; outcomes become states that show nothing."""
         if model.terminal != "visits":
             raise ValueError(
                 f"the model counts ends as {model.terminal!r}; fit it with terminal='visits', so "
-                "that the last transition of an episode is one of the model"
+                "that the model contains the last transition of each episode"
             )
         size, ends, count = model.n_states, len(model.outcomes), model.n_actions
         which = np.concatenate([np.full(size, -1), np.arange(ends)]).astype(np.int32)
@@ -179,7 +179,7 @@ class TabularPOMDP:
 
     @property
     def n_states(self) -> int:
-        """Number of hidden states H, ends among them."""
+        """Number of hidden states H, including ends."""
         return self.dynamics.n_states
 
     @property
@@ -199,7 +199,7 @@ class TabularPOMDP:
 
     @cached_property
     def hidden_variables(self) -> tuple[Variable, ...]:
-        """State variables whose level some observation leaves open."""
+        """State variables whose level is not determined by every observation."""
         going = np.flatnonzero(self.outcome < 0)
         shown = self.emission[going].tocoo()
         codes = unravel(self.state_variables, going[shown.row])
@@ -215,7 +215,7 @@ class TabularPOMDP:
 
     @cached_property
     def shows(self) -> Integers | None:
-        """The observation that each state always shows, -1 for nothing, [H]; None if by chance."""
+        """The observation of each state (-1 for none), [H]; None if some are random."""
         size = np.diff(self.emission.indptr)
         if (size > 1).any():
             return None
@@ -269,17 +269,17 @@ class TabularPOMDP:
 
 
 def check_pomdp(model: object) -> TabularPOMDP:
-    """Refuse what is no model with a hidden state."""
+    """Return a model with a hidden state; refuse anything else."""
     if not isinstance(model, TabularPOMDP):
         raise ValueError(
-            f"model: a {type(model).__name__}, expected a TabularPOMDP; a model in which all is "
-            "seen becomes one by TabularPOMDP.from_mdp, a Factored by its model()"
+            f"model: a {type(model).__name__}, expected a TabularPOMDP; convert a TabularMDP with "
+            "TabularPOMDP.from_mdp, a Factored with its model()"
         )
     return model
 
 
 def as_rows(matrix: sparse.csr_array) -> kernels.Rows:
-    """Return a sparse matrix as rows of kernels."""
+    """Return a sparse matrix as kernel rows."""
     matrix.sort_indices()
     return kernels.Rows(
         matrix.indptr.astype(np.int64),
@@ -289,7 +289,7 @@ def as_rows(matrix: sparse.csr_array) -> kernels.Rows:
 
 
 def without_rows(model: TabularMDP, gone: NDArray[np.bool_]) -> TabularMDP:
-    """Return a model in which these states have no rows, as nothing follows them."""
+    """Return the model without the rows of these states, which nothing follows."""
     kept = ~gone[model.entry_row // model.n_actions]
     size = np.where(np.repeat(gone, model.n_actions), 0, np.diff(model.start))
     return replace(
@@ -324,7 +324,7 @@ def _check_moves(
 
 
 def _staying(moves: sparse.csr_array, over: NDArray[np.bool_], actions: int) -> sparse.csr_array:
-    """Return transitions by which those states stay what they are, whatever was given."""
+    """Return the transitions with those states absorbing, whatever was given."""
     gone = np.repeat(over, actions)
     rows = np.flatnonzero(gone)
     own = sparse.csr_array((np.ones(len(rows)), (rows, rows // actions)), shape=moves.shape)
@@ -333,10 +333,10 @@ def _staying(moves: sparse.csr_array, over: NDArray[np.bool_], actions: int) -> 
 
 
 def check_ends(given: ArrayLike, size: int, ends: tuple[Outcome, ...]) -> Integers:
-    """Return which outcome each state is, -1 for none."""
+    """Return the outcome of each state, -1 for none."""
     which = check_integers(given, "outcome")
     if which.shape != (size,):
-        raise ValueError(f"outcome has shape {which.shape}, expected ({size},), one a state")
+        raise ValueError(f"outcome has shape {which.shape}, expected ({size},), one per state")
     wrong = (which < -1) | (which >= len(ends))
     if wrong.any():
         state = int(wrong.argmax())
@@ -353,9 +353,9 @@ def _check_emission(
     outcome: Integers,
     least: int,
 ) -> sparse.csr_array:
-    """Return emissions as sparse rows that sum to one, empty only for ends.
+    """Return emissions as sparse rows that sum to one; only those of ends may be empty.
 
-    Where each state shows one observation there are at least `least`, shown or not.
+    If one observation per state is given, there are at least `least` columns.
     """
     if sparse.issparse(emission):
         matrix = sparse.csr_array(emission, dtype=np.float64, copy=True)
@@ -367,8 +367,8 @@ def _check_emission(
             if len(shown) == size and wrong.any():
                 state = int(wrong.argmax())
                 raise ValueError(
-                    f"emission: state {state} shows observation {shown[state]}; count from 0 "
-                    "(-1, nothing, is for ends only)"
+                    f"emission: state {state} shows observation {shown[state]}; number them from 0 "
+                    "(-1, for none, is allowed for ends only)"
                 )
             telling = np.flatnonzero(shown >= 0)
             matrix = sparse.csr_array(
@@ -379,31 +379,18 @@ def _check_emission(
             matrix = sparse.csr_array(np.asarray(given, dtype=np.float64))
     if matrix.ndim != 2 or matrix.shape[0] != size or matrix.shape[1] == 0:
         raise ValueError(
-            f"emission has shape {matrix.shape}, expected ({size}, observations): a row a state"
+            f"emission has shape {matrix.shape}, expected ({size}, observations), one row per state"
         )
     matrix.sum_duplicates()
-    owner = np.repeat(np.arange(size), np.diff(matrix.indptr))
-    bad = ~np.isfinite(matrix.data) | (matrix.data < 0)
-    if bad.any():
-        place = int(bad.argmax())
-        raise ValueError(
-            f"emission: state {owner[place]} shows observation {matrix.indices[place]} with "
-            f"probability {matrix.data[place]}; probabilities are numbers from 0 to 1"
-        )
+    total = check_sparse_rows(
+        matrix, "emission", lambda row: f"state {row}", "observation", outcome >= 0
+    )
     matrix.eliminate_zeros()
-    total = np.asarray(matrix.sum(axis=1)).reshape(-1)
-    wrong = (np.abs(total - 1) > ROW_TOLERANCE) & ~((total == 0) & (outcome >= 0))
-    if wrong.any():
-        first = int(wrong.argmax())
-        raise ValueError(
-            f"emission: the row of state {first} sums to {total[first]:.9g}, not to 1; divide each "
-            "row by its sum if that is what is meant"
-        )
     silent = (total == 0) & (outcome >= 0)
     if silent.any() and (silent != (outcome >= 0)).any():
         raise ValueError(
             f"emission: the end {int(silent.argmax())} shows nothing, other ends show something; "
-            "let all ends show something, or none"
+            "give all ends observations, or none of them"
         )
     matrix.data /= np.repeat(np.where(total > 0, total, 1.0), np.diff(matrix.indptr))
     return matrix
@@ -421,8 +408,8 @@ def _check_static(model: TabularPOMDP) -> None:
     if changes.any():
         entry = int(changes.argmax())
         raise ValueError(
-            f"{' and '.join(names)} should never change, but state {before[entry]} goes to state "
-            f"{dynamics.next_state[entry]}"
+            f"{' and '.join(names)} should never change, but state {before[entry]} can go to "
+            f"state {dynamics.next_state[entry]}; give the variable without static=True"
         )
 
 
@@ -432,5 +419,5 @@ def _check_start(model: TabularPOMDP) -> None:
         state = int(over.argmax())
         raise ValueError(
             f"initial: state {state} is an end and has probability {model.initial[state]:.9g}; "
-            "no episode starts at its end"
+            "give 0, since no episode starts at its end"
         )

@@ -1,6 +1,7 @@
-"""Policies where the state is hidden: on the last observation, with memory, on beliefs, on all.
+"""Policies for models with a hidden state.
 
-A policy on the last observation is a plain array [Z, A]; the others are the types below.
+A policy on the last observation is a plain array [Z, A]. The types below act on a finite memory, on
+beliefs, or on the hidden state itself.
 """
 
 from __future__ import annotations
@@ -17,23 +18,24 @@ from butfor.types import Floats, Integers
 
 @dataclass(frozen=True, eq=False)
 class FiniteController:
-    """A policy with M nodes of memory: acts by its node, which moves on with what is seen."""
+    """A policy with M memory nodes: the node decides the action, and each observation moves it."""
 
     action: Floats  # [M, A] distribution of the action in each node
-    following: Integers  # [M, A, Z] node after an action and what it showed
+    following: Integers  # [M, A, Z] next node, by node, action and the observation after it
     first: Integers  # [Z] node after the first observation
 
     @classmethod
     def from_arrays(
         cls, action: ArrayLike, following: ArrayLike, first: ArrayLike = 0
     ) -> FiniteController:
-        """Check arrays and make a controller of them.
+        """Check arrays and make a controller from them.
 
         Parameters
         ----------
         action : [M, A]
+            Distribution of the action in each node.
         following : [M, Z] or [M, A, Z]
-            The node that comes after seeing an observation (and having taken an action).
+            The next node, by observation (and by the action taken before it).
         first : [Z] or one number
             The node after the first observation.
         """
@@ -52,19 +54,18 @@ class FiniteController:
             )
         observations = goes.shape[2]
         flat = check_integers(goes.reshape(-1), "following")
-        begins = check_integers(
-            np.broadcast_to(np.asarray(first), (observations,))
-            if np.ndim(first) == 0
-            else np.asarray(first),
-            "first",
-        )
+        given = np.asarray(first)
+        if given.ndim == 0:
+            given = np.full(observations, given)
+        begins = check_integers(given, "first")
         if begins.shape != (observations,):
             raise ValueError(f"first has shape {begins.shape}, expected ({observations},)")
         for name, values in (("following", flat), ("first", begins)):
             wrong = (values < 0) | (values >= nodes)
             if wrong.any():
                 raise ValueError(
-                    f"{name} names node {values[wrong][0]}, but there are {nodes}; count from 0"
+                    f"{name} names node {values[wrong][0]}, but there are {nodes} nodes; number "
+                    "them from 0"
                 )
         return cls(acts, flat.reshape(goes.shape).astype(np.int32), begins.astype(np.int32))
 
@@ -76,23 +77,23 @@ class FiniteController:
 
 @dataclass(frozen=True, eq=False)
 class LatentPolicy:
-    """A policy that sees the hidden state: for simulation, and for a behaviour that saw more."""
+    """A policy that sees the hidden state: for simulation, or a behavior that saw more."""
 
     table: Floats  # [H, A]
 
 
 @dataclass(frozen=True, eq=False)
 class BeliefPolicy:
-    """A policy that acts on what can be known: the distribution of the hidden state given all seen.
+    """A policy on beliefs: the distribution of the hidden state given the history.
 
-    Seen are observations and its own actions, not rewards.
-    `act` takes beliefs [m, H] and returns a distribution of the action for each, [m, A].
+    The history is the observations and the policy's own actions, without rewards. `act` takes
+    beliefs [m, H] and returns a distribution of the action for each, [m, A].
     """
 
     act: Callable[[Floats], ArrayLike]
 
     def rows(self, beliefs: Floats, actions: int) -> Floats:
-        """Ask for the actions of many beliefs, and check the answer, [m, A]."""
+        """Return the checked action distributions of many beliefs, [m, A]."""
         found = np.asarray(self.act(beliefs), dtype=np.float64)
         if found.shape != (len(beliefs), actions):
             raise ValueError(
@@ -103,12 +104,13 @@ class BeliefPolicy:
 
 
 Policy = ArrayLike | FiniteController | LatentPolicy | BeliefPolicy
+CheckedPolicy = Floats | FiniteController | LatentPolicy | BeliefPolicy
 
 
 def check_hidden_policy(
     policy: Policy, states: int, observations: int, actions: int, name: str
-) -> Floats | FiniteController | LatentPolicy | BeliefPolicy:
-    """Return a policy that fits a model of this size; arrays are on the last observation."""
+) -> CheckedPolicy:
+    """Return a policy that fits a model of this size; an array acts on the last observation."""
     if isinstance(policy, BeliefPolicy):
         return policy
     if isinstance(policy, LatentPolicy):
@@ -121,30 +123,30 @@ def check_hidden_policy(
             )
         if policy.following.shape[2] != observations:
             raise ValueError(
-                f"{name}: the controller knows {policy.following.shape[2]} observations, the model "
-                f"has {observations}; give `following` [{nodes}, {actions}, {observations}]"
+                f"{name}: the controller has {policy.following.shape[2]} observations, the model "
+                f"{observations}; give `following` as [{nodes}, {actions}, {observations}]"
             )
         return policy
     try:
         array = np.asarray(policy, dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(
-            f"{name}: a {type(policy).__name__}; give an array ({observations}, {actions}), a "
-            "FiniteController, LatentPolicy or BeliefPolicy"
+            f"{name} is a {type(policy).__name__}; give an array ({observations}, {actions}), a "
+            "FiniteController, a LatentPolicy or a BeliefPolicy"
         ) from None
     if array.shape == (states, actions) and states != observations:
         raise ValueError(
-            f"{name} has shape {array.shape}, a row a hidden state; if it sees the hidden state "
-            f"give LatentPolicy(table), otherwise an array ({observations}, {actions})"
+            f"{name} has shape {array.shape}, one row per hidden state; if it sees the hidden "
+            f"state give LatentPolicy(table), otherwise an array ({observations}, {actions})"
         )
     return check_policy(array, observations, actions, name)
 
 
 def as_array(policy: Policy) -> ArrayLike:
-    """Return a policy for a model whose state is seen: refuse those that need a hidden one."""
+    """Return a policy for a fully observed model; refuse the types that need a hidden state."""
     if isinstance(policy, FiniteController | LatentPolicy | BeliefPolicy):
         raise ValueError(
-            f"a {type(policy).__name__} needs a TabularPOMDP; the state of this model is seen, so "
+            f"a {type(policy).__name__} needs a TabularPOMDP; this model is fully observed, so "
             "give a policy [states, actions]"
         )
     return policy

@@ -1,4 +1,4 @@
-"""The widest that a counterfactual with a hidden state can be: over all that the model allows."""
+"""The widest possible range of a counterfactual with a hidden state."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from butfor.types import Floats
 
 
 def outcome_spans(task: HiddenTask, discount: float) -> Floats:
-    """Lowest and highest return and outcome of each episode, [n, 1 + O + 1, 2].
+    """Return the lowest and highest return and outcome of each episode, [n, 1 + O + 1, 2].
 
-    Whatever the mechanism, the world under the target begins in a hidden state that the episode
-    allows and then takes some course that the model holds possible: the worst and the best of all
-    these. Nothing else of the episode is used, so that sharper bounds exist.
+    Whatever the mechanism, the world under the target starts in a hidden state that the episode
+    allows and then follows a course that the model allows: these are the worst and the best of all
+    such courses. No other part of the episode is used, so sharper bounds exist.
     """
     target, log = task.pairs.target, task.episodes
     posterior = trace_posterior(log, task.model, task.pairs.behavior)
@@ -37,9 +37,9 @@ def outcome_spans(task: HiddenTask, discount: float) -> Floats:
 
 
 def _extremes(task: HiddenTask, discount: float, pick: np.ufunc) -> Floats:
-    """Lowest or highest return and indicator of each outcome, [H + 1, C, 1 + O + 1].
+    """Return the lowest or highest return and outcome indicators, [H + 1, C, 1 + O + 1].
 
-    By steps left and cell; the last column is that of no outcome.
+    By steps left and cell; the last column is for no outcome.
     """
     target, model = task.pairs.target, task.model
     found = find_moves(model, target)
@@ -53,7 +53,7 @@ def _extremes(task: HiddenTask, discount: float, pick: np.ufunc) -> Floats:
     gained[over, 1 + end[over]] = 1.0
     kept = np.array([discount] + [1.0] * (gained.shape[1] - 1))
     tables = np.zeros((task.horizon + 1, len(target.state), gained.shape[1]))
-    tables[0, :, -1] = 1.0
+    tables[0, :, -1] = 1.0  # with no step left there is no outcome
     for left in range(1, task.horizon + 1):
         ahead = np.where(end[:, None] >= 0, 0.0, tables[left - 1][arrived])
         of_group = pick.reduceat(gained + kept * ahead, first, axis=0)

@@ -1,4 +1,4 @@
-"""What counterfactuals with a hidden state need, checked once and turned into what kernels take."""
+"""The checked inputs of counterfactuals with a hidden state, in the form that kernels take."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from butfor import kernels
 from butfor.checks import check_choice, check_horizon
-from butfor.hidden.beliefs import history_rows
+from butfor.hidden.actor import history_rows
 from butfor.hidden.cells import as_matrix, make_cells, policy_rows
 from butfor.hidden.model import TabularPOMDP, as_rows, check_pomdp
 from butfor.hidden.policies import (
     BeliefPolicy,
+    CheckedPolicy,
     FiniteController,
     LatentPolicy,
     Policy,
@@ -25,21 +26,21 @@ from butfor.mechanisms.gumbel_max import GumbelMax
 from butfor.mechanisms.protocol import Compiled, Mechanism, check_mechanism
 from butfor.models.policies import estimate_behavior
 from butfor.threads import in_blocks
-from butfor.types import Floats, Progress
+from butfor.types import Progress
 
 
 @dataclass(frozen=True, eq=False)
 class HiddenTask:
-    """Checked inputs, as kernels take them."""
+    """The inputs of counterfactuals with a hidden state: checked, in the form that kernels take."""
 
     episodes: Episodes
     model: TabularPOMDP
     horizon: int
-    target: Floats | FiniteController | LatentPolicy | BeliefPolicy
-    pairs: kernels.Pairs  # of a policy on beliefs: as if it were one on the last observation
+    target: CheckedPolicy
+    pairs: kernels.Pairs  # a policy on beliefs appears as one on the last observation
 
     def part(self, chosen: NDArray[np.int64]) -> HiddenTask:
-        """Return the same task for some of its episodes."""
+        """Return the same task for a selection of its episodes."""
         log = self.episodes.select(chosen)
         behavior = self.pairs.behavior
         if behavior.kind == kernels.STEP:
@@ -59,7 +60,7 @@ class HiddenTask:
         threads: int | None = None,
         progress: Progress | None = None,
     ) -> None:
-        """Let a kernel, called with first and last, do all episodes; refuse impossible ones."""
+        """Run a kernel, called with first and last, on all episodes; refuse impossible ones."""
 
         def work(first: int, last: int) -> None:
             refuse_impossible(
@@ -80,7 +81,7 @@ def prepare_hidden_task(
     horizon: int | None = None,
     continuation: bool = True,
 ) -> HiddenTask:
-    """Check what counterfactuals with a hidden state need, and turn it into what kernels take."""
+    """Check the inputs of counterfactuals with a hidden state; return them as kernels take them."""
     check_choice(action_noise, "action_noise", ("shared", "fresh"))
     check_log(episodes, model)
     steps = episodes.horizon if horizon is None else check_horizon(horizon)
@@ -96,8 +97,8 @@ def prepare_hidden_task(
     chosen = GumbelMax() if mechanism is None else check_mechanism(mechanism)
     if not isinstance(chosen, Compiled):
         raise ValueError(
-            f"{chosen!r}: with a hidden state a mechanism needs a method `coupling`; give one of "
-            "GumbelMax(), InverseCDF(), MaximalCoupling(), Independent()"
+            f"{chosen!r}: a model with a hidden state needs a mechanism with a method `coupling`; "
+            "give one of GumbelMax(), InverseCDF(), MaximalCoupling(), Independent()"
         )
     pairs = kernels.Pairs(
         log=log_arrays(log, steps if continuation else None),
@@ -113,26 +114,26 @@ def prepare_hidden_task(
 
 
 def check_log(episodes: Episodes, model: TabularPOMDP) -> None:
-    """Refuse a log of other observations, actions or outcomes."""
+    """Refuse a log whose observations, actions or outcomes differ from the model's."""
     check_pomdp(model)
     given = (episodes.n_states, episodes.n_actions, len(episodes.outcomes))
     expected = (model.n_observations, model.n_actions, len(model.outcomes))
     if given != expected:
         raise ValueError(
             f"the log has {given[0]} observations, {given[1]} actions and {given[2]} outcomes, the "
-            f"model {expected[0]}, {expected[1]} and {expected[2]}; the states of a log are what "
-            "was seen"
+            f"model {expected[0]}, {expected[1]} and {expected[2]}; the states of the log must be "
+            "the model's observations"
         )
     names = [[outcome.name for outcome in known.outcomes] for known in (episodes, model)]
     if names[0] != names[1]:
         raise ValueError(
             f"the outcomes of the log are {', '.join(names[0])}, those of the model "
-            f"{', '.join(names[1])}; give both in one order"
+            f"{', '.join(names[1])}; list both in the same order"
         )
 
 
 def log_arrays(log: Episodes, horizon: int | None) -> kernels.Log:
-    """Return a log as kernels take it; None: nothing follows its episodes' ends."""
+    """Return a log as kernels take it; with horizon None nothing follows an episode's end."""
     left = np.zeros(len(log), np.int64) if horizon is None else horizon - log.lengths
     return kernels.Log(
         log.offsets[:-1],
@@ -149,9 +150,9 @@ def log_arrays(log: Episodes, horizon: int | None) -> kernels.Log:
 def behavior_arrays(
     log: Episodes, model: TabularPOMDP, behavior: Policy | None
 ) -> kernels.Behavior:
-    """Return the policy that made the log as kernels take it; None: estimated by observation.
+    """Return the behavior policy as kernels take it; None: estimated by observation.
 
-    Only what saw the hidden state makes actions tell of it.
+    Actions are evidence of the hidden state only if the behavior saw it.
     """
     given = estimate_behavior(log) if behavior is None else behavior
     known = check_hidden_policy(
@@ -165,7 +166,7 @@ def behavior_arrays(
 
 
 def _check_actions(log: Episodes, behavior: kernels.Behavior) -> None:
-    """Refuse logged actions that a behaviour on what was seen never takes."""
+    """Refuse logged actions that a behavior on the observations never takes."""
     if behavior.kind == kernels.LATENT:
         return
     row = log.state if behavior.kind == kernels.SEEN else np.arange(len(log.state))
@@ -186,7 +187,7 @@ def refuse_impossible(
     behavior: kernels.Behavior,
     arrays: kernels.Log,
 ) -> None:
-    """Say at which step an episode is impossible, as a kernel found it to be; -1: nothing."""
+    """Raise an error naming the step at which an episode is impossible; -1 means none is."""
     if episode < 0:
         return
     trace = kernels.make_trace(model.arrays, arrays)
@@ -194,8 +195,8 @@ def refuse_impossible(
     step = int(kernels.find_impossible(model.arrays, behavior, arrays, trace, space, episode))
     if step < 0:
         raise ValueError(
-            f"episode {log.id[episode]}: its probability is too small for floating point; is the "
-            "model that of this log?"
+            f"episode {log.id[episode]}: its probability is too small for floating point; check "
+            "that the model and the log belong together"
         )
     start, stop = int(log.offsets[episode]), int(log.offsets[episode + 1])
     seen = int(log.state[start + step] if start + step < stop else log.next_state[stop - 1])
@@ -203,13 +204,14 @@ def refuse_impossible(
     if start + step == stop and log.outcome[episode] >= 0:
         what = f"outcome {log.outcomes[log.outcome[episode]].name!r} with " + what
     elif start + step < stop and behavior.kind == kernels.LATENT:
-        what += f" and action {log.action[start + step]} of a behavior that saw the state"
+        what += f" and action {log.action[start + step]} of a behavior that sees the state"
     before = f" after action {log.action[start + step - 1]}" if step else ""
     reward = ""
     if step and model.reward_seen:
         reward = f" and reward {log.reward[start + step - 1]:g}"
     raise ValueError(
-        f"episode {log.id[episode]}, step {step}: the model gives {what}{before}{reward} the "
-        "probability 0, given all before; the model, the behavior or the log is wrong"
+        f"episode {log.id[episode]}, step {step}: the model gives {what}{before}{reward} "
+        "probability 0 given the steps before; check that the model, the behavior and the log "
+        "belong together"
         + ("; if logged rewards are not the model's, use reward_seen=False" if reward else "")
     )

@@ -1,10 +1,10 @@
-"""The least and the largest that any mechanism, or any stable one, can make of a row or an episode.
+"""Bounds of a row and of an episode, over all mechanisms or all stable ones.
 
-A mechanism couples the factual row p with another row q; given that k was observed it sends the
-mass p_k somewhere. Whatever the mechanism, outcome j takes at most q_j. A stable one moves mass
-only to a strictly larger q / p, and then the mass that crosses a cut between ratios is the same for
-all couplings: what p has below the cut in excess of q. These limits are nested, so filling up in
-the order of value is optimal.
+A mechanism couples the factual row p with another row q; given the observed outcome k, it
+distributes the mass p_k. Whatever the mechanism, outcome j takes at most q_j. A stable one moves
+mass only to a strictly larger q / p, and then the mass that crosses a cut between ratios is the
+same for all couplings: the excess of p over q below the cut. These limits are nested, so filling
+outcomes in the order of their values is optimal.
 """
 
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.kernels.chain import choose, observe, observed_entry
+from butfor.kernels.chain import choose, longest_episode, mark_reached, observe
 from butfor.kernels.compiled import bare, compiled, inlined
 from butfor.kernels.rows import (
     Rows,
@@ -25,27 +25,27 @@ from butfor.kernels.rows import (
     widest_row,
 )
 
-TIE = 1e-9  # ratios q / p that differ by less, relatively, are equal: counts are full of ties
+TIE = 1e-9  # ratios q / p within this relative distance are equal: counts often tie
 ANY, STABLE = range(2)
 LOW, HIGH = range(2)
 
 
 class Limits(NamedTuple):
-    """How much of the observed mass p_k the entries of a row may take; working space of a thread.
+    """How much of the observed mass p_k the entries of a row may take; one thread's working space.
 
-    Classes are entries of equal q / p, counted upwards from 0, that of k. `left[c]` is what may
-    still cross the upper edge of class c.
+    Classes are entries of equal q / p, counted upwards from 0, the class of k. `left[c]` is the
+    mass that may still cross the upper edge of class c.
     """
 
-    freely: NDArray[np.float64]  # [E] taken without displacing what the entry has of its own
+    freely: NDArray[np.float64]  # [E] taken without displacing the entry's own mass
     more: NDArray[np.float64]  # [E] taken by displacing it across the upper edge of its class
     of: NDArray[np.int64]  # [E] class; -1: may take nothing
-    edge: NDArray[np.float64]  # [E + 1] what may cross, by class
+    edge: NDArray[np.float64]  # [E + 1] mass that may cross, by class
     left: NDArray[np.float64]  # [E + 1] a copy that is used up
-    used: NDArray[np.float64]  # [E] what an entry has taken, in the order of value
+    used: NDArray[np.float64]  # [E] mass taken by each entry, in the order of value
     ratio: NDArray[np.float64]  # [E]
     order: NDArray[np.int64]  # [E]
-    value: NDArray[np.float64]  # [E] what is to be bounded, by entry
+    value: NDArray[np.float64]  # [E] the value to be bounded, by entry
 
 
 @compiled
@@ -66,12 +66,12 @@ def make_limits(size):
 
 @bare
 def find_limits(rows, row, p, k, limits):
-    """Find what stability allows the entries of a row to take of p_k; return the class of the top.
+    """Find how much of p_k stability lets each entry of a row take; return the highest class.
 
     `p` is the factual row by label. With d = p - q and D_c the sum of -d over the classes above c,
     mass p_k x_j arrives in class c under these limits: all of it crosses the edges below c, and
-    what exceeds q_j - p_j crosses the edge of c too; at the edge of c no more than D_c less what
-    its entries have to send across anyway, the sum of max(d, 0).
+    the part beyond q_j - p_j crosses the edge of c too. The edge of c admits at most D_c minus what
+    its own entries must send across anyway, the sum of max(d, 0).
     """
     start, size = rows.start[row], rows.start[row + 1] - rows.start[row]
     label, q = rows.label, rows.probability
@@ -79,7 +79,7 @@ def find_limits(rows, row, p, k, limits):
     at_k = find_label(rows, row, k) - start
     r_k = p[k] / q[start + at_k] if at_k >= 0 else np.inf
     above = 0
-    tied = 0.0  # what the entries tied with k have to send up
+    tied = 0.0  # mass that the entries tied with k must send up
     for i in range(size):
         p_i, q_i = p[label[start + i]], q[start + i]
         r_i = p_i / q_i
@@ -124,7 +124,7 @@ def find_limits(rows, row, p, k, limits):
 
 @bare
 def lowest_any(rows, row, p_k, limits, sign):
-    """Return the least sum of sign * value that a mechanism can make of a row, given k."""
+    """Return the lowest expected sign * value of a row over all mechanisms, given k."""
     start, size = rows.start[row], rows.start[row + 1] - rows.start[row]
     ratio, order, value = limits.ratio, limits.order, limits.value
     for i in range(size):
@@ -143,7 +143,7 @@ def lowest_any(rows, row, p_k, limits, sign):
 
 @bare
 def lowest_stable(rows, row, p_k, top, limits, sign):
-    """Return the least sum of sign * value that a stable mechanism can make of a row, given k."""
+    """Return the lowest expected sign * value of a row over stable mechanisms, given k."""
     size = rows.start[row + 1] - rows.start[row]
     freely, more, of, edge, left, used, ratio, order, value = limits
     count = 0
@@ -174,7 +174,7 @@ def lowest_stable(rows, row, p_k, top, limits, sign):
         rest -= taken
         if rest <= 0.0:
             break
-    if rest > TIE * p_k:  # limits lost in rounding, beside a very small p_k
+    if rest > TIE * p_k:  # with a very small p_k, limits are lost in rounding
         for b in range(count):
             taken = min(rest, freely[order[b]] + more[order[b]] - used[b])
             total += taken * ratio[b]
@@ -212,9 +212,9 @@ def row_bounds(p, q, observed, value):
 class Tables(NamedTuple):
     """Working space for the bounds of one episode.
 
-    A column of `now` and `later` is a bound: 4 j is the lowest of quantity j over any mechanism,
-    then the highest, then the lowest and the highest over stable ones. Quantities are the return
-    and the probability of each outcome, none last.
+    A column of `now` and `later` is a bound: 4 j is the lowest of quantity j over all mechanisms,
+    followed by the highest, then the lowest and the highest over stable ones. Quantities are the
+    return and the probability of each outcome, none last.
     """
 
     reached: NDArray[np.bool_]  # [H + 1, S] whether a state can be reached by then
@@ -227,13 +227,11 @@ class Tables(NamedTuple):
 def episode_bounds(first, last, problem, work, discount, values_after, outcomes_after, bounds):
     """Nest the bounds of rows backwards through episodes first .. last - 1.
 
-    Past the observed end there is nothing to bound: see `exact_outcomes` for what is known then.
-    Writes `bounds` [n, 4 (O + 2)], columns as in `Tables`. Returns as `exact_outcomes` does.
+    Past the observed end everything is known exactly: see `exact_outcomes`. Writes `bounds`
+    [n, 4 (O + 2)], with columns as in `Tables`. Returns -1, or the first impossible step.
     """
     states, columns = problem.dynamics.states, bounds.shape[1]
-    longest = 0
-    for episode in range(first, last):
-        longest = max(longest, problem.log.stop[episode] - problem.log.start[episode])
+    longest = longest_episode(problem.log, first, last)
     limits = make_limits(widest_row(problem.dynamics.rows))
     tables = Tables(
         np.zeros((longest + 1, states), np.bool_),
@@ -259,36 +257,6 @@ def episode_bounds(first, last, problem, work, discount, values_after, outcomes_
 
 
 @bare
-def reach(problem, tables, episode):
-    """Mark the states that the target can reach at each step, whatever the mechanism."""
-    log, target = problem.log, problem.target
-    rows, next_state, _, _, states, actions, _ = problem.dynamics
-    reached = tables.reached
-    length = log.stop[episode] - log.start[episode]
-    for t in range(length + 1):
-        for s in range(states):
-            reached[t, s] = False
-    reached[0, log.state[log.start[episode]]] = True
-    for t in range(length):
-        i = log.start[episode] + t
-        seen_row = log.state[i] * actions + log.action[i]
-        for s in range(states):
-            if not reached[t, s]:
-                continue
-            for j in range(target.start[s], target.start[s + 1]):
-                row = s * actions + target.label[j]
-                low, high = rows.start[row], rows.start[row + 1]
-                if row == seen_row:
-                    low = observed_entry(log, problem.dynamics, episode, i)
-                    high = low + 1
-                    if low < 0:
-                        continue
-                for e in range(low, high):
-                    if next_state[e] < states:
-                        reached[t + 1, next_state[e]] = True
-
-
-@bare
 def bound_episode(
     problem, work, limits, tables, episode, discount, values_after, outcomes_after, bounds
 ):
@@ -298,7 +266,7 @@ def bound_episode(
     columns = bounds.shape[1]
     now, later = tables.now, tables.later
     length, left = log.stop[episode] - log.start[episode], log.left[episode]
-    reach(problem, tables, episode)
+    mark_reached(problem, tables.reached, episode)
     for s in range(states):
         if tables.reached[length, s]:
             for c in range(4):
@@ -333,12 +301,12 @@ def bound_episode(
 
 @inlined
 def bound_row(problem, work, limits, row, i, seen_entry, discount, later, result):
-    """Bound what follows after a row, given the observed step i and bounds on what is `later`."""
+    """Bound what follows from a row, given the observed step i and the bounds `later`."""
     log, actions = problem.log, problem.dynamics.actions
     rows = problem.dynamics.rows
     low, high = rows.start[row], rows.start[row + 1]
     seen_row = log.state[i] * actions + log.action[i]
-    certain = -1  # the entry that is taken, where that is certain
+    certain = -1  # the entry taken, if that is certain
     if row == seen_row:  # consistency
         certain = seen_entry
     elif high - low == 1:
@@ -363,7 +331,7 @@ def bound_row(problem, work, limits, row, i, seen_entry, discount, later, result
 
 @inlined
 def worth(problem, e, c, discount, later):
-    """Return what entry e of the model contributes to bound c: now, and by what is `later`."""
+    """Return what entry e contributes to bound c: its reward or outcome, and the bound `later`."""
     x = problem.dynamics.next_state[e]
     states = problem.dynamics.states
     if c < 4:

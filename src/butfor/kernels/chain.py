@@ -1,7 +1,7 @@
-"""The Markov chain that an observed episode makes of a model, step by step.
+"""The Markov chain of a counterfactual: a model conditioned on an observed episode.
 
-At step t each row P(.|s, a) becomes its counterfactual given the observed transition, and with
-`shared` the target's row its counterfactual given the observed action.
+At step t each row P(.|s, a) is replaced by its counterfactual K_t given the observed transition
+and, with `shared`, the target's row by its counterfactual given the observed action.
 """
 
 from typing import NamedTuple
@@ -13,11 +13,11 @@ from butfor.kernels.compiled import bare, inlined
 from butfor.kernels.mechanisms import Coupling, counterfactual_row, gumbel_max_row
 from butfor.kernels.rows import Rows, Scratch, find_label, hold, meets
 
-MOST_KEPT = 1 << 25  # bytes of counterfactual rows that a thread keeps
+MOST_KEPT = 1 << 25  # bytes of counterfactual rows that a thread caches
 
 
 class Dynamics(NamedTuple):
-    """The transition rows of a model, row s A + a, and what each entry leads to."""
+    """The transition rows of a model, row s A + a, and where each entry leads."""
 
     rows: Rows
     next_state: NDArray[np.int32]  # [E] outcome o is S + o
@@ -25,15 +25,15 @@ class Dynamics(NamedTuple):
     labels: NDArray[np.int32]  # [S + O]
     states: int  # S
     actions: int  # A
-    visits: bool  # the last transition of an episode leads to its outcome, not to its next state
+    visits: bool  # the last transition of an episode leads to its outcome, not its next state
 
 
 class Log(NamedTuple):
-    """The columns of Episodes that kernels read; episode i is the rows start[i] .. stop[i] - 1."""
+    """The columns of Episodes that kernels read; episode i has rows start[i] .. stop[i] - 1."""
 
     start: NDArray[np.int64]  # [n]
     stop: NDArray[np.int64]  # [n]
-    left: NDArray[np.int64]  # [n] steps that may follow after the observed end
+    left: NDArray[np.int64]  # [n] steps between the observed end and the horizon
     state: NDArray[np.int32]  # [N]
     action: NDArray[np.int32]  # [N]
     next_state: NDArray[np.int32]  # [N]
@@ -42,28 +42,28 @@ class Log(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """A log, what may have made it, and what is asked of it."""
+    """A log with its behavior and model, and the question: target, mechanism, action noise."""
 
     log: Log
-    behavior: Rows  # by state, labels are actions
+    behavior: Rows  # by state; labels are actions
     target: Rows
     dynamics: Dynamics
-    coupling: Coupling  # how transitions come about
-    shared: bool  # whether the noise of the observed action carries over, by Gumbel-Max
+    coupling: Coupling  # the mechanism of transitions
+    shared: bool  # whether the action shares the noise of the observed one, by Gumbel-Max
 
 
 class Kept(NamedTuple):
-    """Counterfactual rows of one thread: equal observed transitions share them.
+    """A thread's cache of counterfactual rows, which equal observed transitions share.
 
-    A pair of observed entry and row has one place where it may be kept, of C, and is kept when it
-    is asked for twice in turn. Place C is for rows that are not, place C + 1 for what is certain.
+    A pair of observed entry and row maps to one of C places, and is stored there when it is
+    requested twice in a row. Place C holds a row that is not cached, place C + 1 a certain one.
     """
 
-    key: NDArray[np.int64]  # [C, 2] of the pair that is kept, and of the last one not found; from 1
+    key: NDArray[np.int64]  # [C, 2] of the cached pair, and of the last one missed; from 1
     mass: NDArray[np.float64]  # [C + 2, widest row]
-    # [C + 2] what the row has in common with the model's, the sum of min(K, P); -1: see `compare`
+    # [C + 2] overlap of the row with the model's, the sum of min(K, P); -1: not yet computed
     common: NDArray[np.float64]
-    meets: NDArray[np.bool_]  # [C + 2] whether it has a label in common with the observed row
+    meets: NDArray[np.bool_]  # [C + 2] whether it shares a label with the observed row
 
 
 class Work(NamedTuple):
@@ -75,18 +75,18 @@ class Work(NamedTuple):
     order: NDArray[np.int64]  # [widest row]
     p_state: NDArray[np.float64]  # [labels] the factual transition row
     p_action: NDArray[np.float64]  # [A] the factual action row
-    held_state: NDArray[np.int64]  # [1] which row `p_state` is
+    held_state: NDArray[np.int64]  # [1] the row that `p_state` holds, -1 for none
     held_action: NDArray[np.int64]  # [1]
     now: NDArray[np.float64]  # [S] probability of each state at this step
-    later: NDArray[np.float64]  # [S] at the next one
+    later: NDArray[np.float64]  # [S] at the next step
     now_states: NDArray[np.int64]  # [S] where `now` is not 0
     later_states: NDArray[np.int64]  # [S]
 
 
 def make_work(problem: Problem) -> Work:
-    """Return working space of one thread for this problem.
+    """Return one thread's working space for this problem.
 
-    Not compiled, as in `pairs.py`: making arrays takes longer to compile than to do.
+    Not compiled: that would take longer than making the arrays in Python.
     """
     dynamics = problem.dynamics
     states, actions = dynamics.states, dynamics.actions
@@ -118,7 +118,7 @@ def make_work(problem: Problem) -> Work:
 
 @bare
 def observed_entry(log, dynamics, episode, i):
-    """Return the entry of the model that step i, of this episode, took; -1 if there is none."""
+    """Return the model's entry for step i of this episode; -1 if there is none."""
     reached = log.next_state[i]
     if dynamics.visits and i == log.stop[episode] - 1 and log.outcome[episode] >= 0:
         reached = dynamics.states + log.outcome[episode]
@@ -129,7 +129,7 @@ def observed_entry(log, dynamics, episode, i):
 
 @inlined
 def observe(problem, episode, i):
-    """Return the entry that step i of an episode took, -1 if that is impossible."""
+    """Return the model's entry for step i of an episode; -1 if the step is impossible."""
     log = problem.log
     if problem.shared and find_label(problem.behavior, log.state[i], log.action[i]) < 0:
         return -1
@@ -138,9 +138,9 @@ def observe(problem, episode, i):
 
 @inlined
 def choose(problem, work, s, i):
-    """Fill `work.choices.mass` with the target's action in s given the one observed at step i.
+    """Fill `work.choices.mass` with the target's actions in s, given the one observed at step i.
 
-    Past the observed end, i < 0, it is the target's row itself.
+    Past the observed end (i < 0) it is the target's row itself.
     """
     log, target, mass = problem.log, problem.target, work.choices.mass
     start, stop = target.start[s], target.start[s + 1]
@@ -154,10 +154,10 @@ def choose(problem, work, s, i):
 
 @inlined
 def move(problem, work, row, choice, seen_row, seen_entry):
-    """Find K_t of a row, which the target takes by its entry `choice`.
+    """Find K_t of a row, which the target chooses by its entry `choice`.
 
-    Past the observed end, seen_entry < 0, it is the row itself. Returns its first entry, the one
-    past its last, and its place in `work.kept`.
+    Past the observed end (seen_entry < 0) it is the row itself. Returns its first entry, one past
+    its last, and its place in `work.kept`.
     """
     rows, kept = problem.dynamics.rows, work.kept
     low, high = rows.start[row], rows.start[row + 1]
@@ -167,7 +167,7 @@ def move(problem, work, row, choice, seen_row, seen_entry):
             kept.mass[places, e - low] = rows.probability[e]
         kept.common[places] = 1.0
         return low, high, places
-    if row == seen_row:  # consistency: what was seen happens again
+    if row == seen_row:  # consistency: the observed transition repeats
         kept.common[places + 1] = min(1.0, rows.probability[seen_entry])
         return seen_entry, seen_entry + 1, places + 1
     key = seen_entry * len(problem.target.label) + choice + 1
@@ -185,7 +185,7 @@ def move(problem, work, row, choice, seen_row, seen_entry):
 
 @inlined
 def fill(problem, work, row, seen_row, seen_entry, place):
-    """Work out a counterfactual row for `move`."""
+    """Compute a counterfactual row for `move`."""
     rows, kept = problem.dynamics.rows, work.kept
     mass = kept.mass[place]
     hold(rows, seen_row, work.held_state, work.p_state)
@@ -196,7 +196,7 @@ def fill(problem, work, row, seen_row, seen_entry, place):
 
 @inlined
 def compare(problem, work, row, seen_row, place):
-    """Compare the row at a place of `work.kept` with the model's own and with the observed one."""
+    """Compare the row at a place of `work.kept` with the model's and with the observed one."""
     rows, kept = problem.dynamics.rows, work.kept
     if kept.common[place] >= 0.0:
         return
@@ -207,3 +207,39 @@ def compare(problem, work, row, seen_row, place):
         common += min(kept.mass[place, i], rows.probability[start + i])
     kept.common[place] = common
     kept.meets[place] = meets(rows, row, work.p_state)
+
+
+@bare
+def longest_episode(log, first, last):
+    """Return the number of steps of the longest of episodes first .. last - 1."""
+    longest = 0
+    for episode in range(first, last):
+        longest = max(longest, log.stop[episode] - log.start[episode])
+    return longest
+
+
+@bare
+def mark_reached(problem, reached, episode):
+    """Mark in `reached` [H + 1, S] the states that the target can reach, whatever the mechanism."""
+    log, target = problem.log, problem.target
+    rows, next_state, _, _, states, actions, _ = problem.dynamics
+    length = log.stop[episode] - log.start[episode]
+    for t in range(length + 1):
+        for s in range(states):
+            reached[t, s] = False
+    reached[0, log.state[log.start[episode]]] = True
+    for t in range(length):
+        i = log.start[episode] + t
+        seen_row = log.state[i] * actions + log.action[i]
+        seen_entry = observed_entry(log, problem.dynamics, episode, i)
+        for s in range(states):
+            if not reached[t, s]:
+                continue
+            for j in range(target.start[s], target.start[s + 1]):
+                row = s * actions + target.label[j]
+                low, high = rows.start[row], rows.start[row + 1]
+                if row == seen_row and seen_entry >= 0:  # consistency
+                    low, high = seen_entry, seen_entry + 1
+                for e in range(low, high):
+                    if next_state[e] < states:
+                        reached[t + 1, next_state[e]] = True

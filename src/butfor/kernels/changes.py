@@ -1,40 +1,38 @@
-"""Fewest changes: dynamic programming over time, state and how many changes are left."""
+"""Fewest changes: dynamic programming over time, state and the number of changes left."""
 
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.kernels.chain import move, observe
+from butfor.kernels.chain import longest_episode, mark_reached, move, observe
 from butfor.kernels.compiled import bare, compiled
 
 GAIN = 1e-12  # a change must gain more than this
 
 
 class Plan(NamedTuple):
-    """Working space for one episode; c counts the changes that are left, 0 .. C."""
+    """Working space for one episode; c is the number of changes left, 0 .. C."""
 
-    reached: NDArray[np.bool_]  # [T + 1, S] whether any actions lead there by then
+    reached: NDArray[np.bool_]  # [T + 1, S] whether any actions lead there
     choice: NDArray[np.int32]  # [T, S, C + 1] the best action, -1 for the observed one
-    now: NDArray[np.float64]  # [S, C + 1] values; in the way forward, probabilities
+    now: NDArray[np.float64]  # [S, C + 1] values; in the forward pass, probabilities
     later: NDArray[np.float64]  # [S, C + 1]
     worth: NDArray[np.float64]  # [C + 1] of one action
 
 
 @compiled
 def fewest_changes(first, last, problem, work, discount, value, outcome_mass, changed):
-    """Find, for episodes first .. last - 1, what 0 .. C changed actions can gain at most.
+    """Find the best value of episodes first .. last - 1 with at most 0 .. C changed actions.
 
     The baseline is the observed action at each step, whatever the state, over the observed length;
-    the problem's target may take every action, so that its entries are the rows of the model.
-    Writes `value` [n, C + 1], `outcome_mass` [n, C + 1, O + 1] (last: none) and, by observed step
-    of the log, the probability that it is changed to each action, `changed` [N, C + 1, A]. Returns
-    -1, or the first step that the model could not have taken.
+    the problem's target allows every action, so its entries are the rows of the model. Writes
+    `value` [n, C + 1], `outcome_mass` [n, C + 1, O + 1] (none last) and, for each logged step, the
+    probability that it is changed to each action, `changed` [N, C + 1, A]. Returns -1, or the first
+    step that is impossible under the model.
     """
     log, states = problem.log, problem.dynamics.states
-    longest = 0
-    for episode in range(first, last):
-        longest = max(longest, log.stop[episode] - log.start[episode])
+    longest = longest_episode(log, first, last)
     budget = value.shape[1]
     plan = Plan(
         np.zeros((longest + 1, states), np.bool_),
@@ -53,32 +51,14 @@ def fewest_changes(first, last, problem, work, discount, value, outcome_mass, ch
 
 
 @bare
-def reach_by_any_action(problem, plan, episode):
-    """Mark the states that some actions can lead to by each step."""
-    log = problem.log
-    rows, next_state, _, _, states, actions, _ = problem.dynamics
-    length = log.stop[episode] - log.start[episode]
-    for t in range(length + 1):
-        for s in range(states):
-            plan.reached[t, s] = False
-    plan.reached[0, log.state[log.start[episode]]] = True
-    for t in range(length):
-        for s in range(states):
-            if plan.reached[t, s]:
-                for e in range(rows.start[s * actions], rows.start[(s + 1) * actions]):
-                    if next_state[e] < states:
-                        plan.reached[t + 1, next_state[e]] = True
-
-
-@bare
 def plan_changes(problem, work, plan, episode, discount, value):
-    """Go backwards through an episode: V_t(s, c) = max of keeping the action and of changing it."""
+    """Go backward through an episode: V_t(s, c) is the best of keeping or changing the action."""
     log = problem.log
     _, next_state, reward, _, states, actions, _ = problem.dynamics
     now, later, worth = plan.now, plan.later, plan.worth
     budget = value.shape[1]
     length = log.stop[episode] - log.start[episode]
-    reach_by_any_action(problem, plan, episode)
+    mark_reached(problem, plan.reached, episode)
     for s in range(states):
         for c in range(budget):
             later[s, c] = 0.0
@@ -122,7 +102,7 @@ def plan_changes(problem, work, plan, episode, discount, value):
 
 @bare
 def follow_plan(problem, work, plan, episode, changes, outcome_mass, changed):
-    """Go forward with so many changes: where the plan leads, and when it changes what."""
+    """Go forward with this many changes: where the plan leads, and which actions it changes."""
     log = problem.log
     _, next_state, _, _, states, actions, _ = problem.dynamics
     now, later = plan.now, plan.later

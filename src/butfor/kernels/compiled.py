@@ -1,28 +1,29 @@
-"""The only `import numba`: how kernels compile, and when compiled ones are too old to trust."""
+"""The only `import numba`: how kernels are compiled, and when cached ones are discarded."""
 
 from pathlib import Path
 
 from numba import njit
 
 compiled = njit(cache=True, nogil=True, error_model="numpy")
-# without counting references to arrays, which takes longer than the small functions of inner loops;
-# such functions cannot allocate: what they need is made by the kernel that calls them
+# Without reference counting, which takes longer than the small functions of inner loops. Such
+# functions cannot allocate: the kernel that calls them makes what they need.
 bare = njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
-# bare, and part of the function that calls it: to hand over a problem is to copy 200 numbers
+# Bare, and always inlined: passing a problem to a function copies 200 numbers.
 inlined = njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
 
 
 def forget_stale(folder: Path) -> None:
-    """Remove what was compiled before any file in the folder of kernels changed.
+    """Remove compiled kernels that are older than any source file in the folder.
 
-    A compiled kernel is stored with the date of its own file only, but contains kernels of others.
+    Numba compares a cached kernel with the date of its own file only, but it may contain kernels
+    from other files.
     """
     changed = max(path.stat().st_mtime for path in folder.glob("*.py"))
     for index in folder.glob("__pycache__/*.nbi"):
         try:
             if index.stat().st_mtime < changed:
                 index.unlink()
-        except OSError:  # another process was quicker, or the folder is read-only
+        except OSError:  # another process removed it first, or the folder is read-only
             continue
 
 

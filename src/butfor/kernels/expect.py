@@ -1,4 +1,4 @@
-"""Expected counts of hidden transitions given what was seen: the E step of learning."""
+"""Expected counts of hidden transitions given the observations: the E step of learning."""
 
 import numpy as np
 
@@ -8,10 +8,10 @@ from butfor.kernels.latent import first_states, go_on, trace_back
 
 @bare
 def count_paths(first, last, hidden, behavior, log, trace, evidence, moved, began):
-    """Add up how often episodes first .. last - 1 took each transition, as far as can be known.
+    """Add up the expected transitions and first states of episodes first .. last - 1.
 
-    Adds to `moved` [E] the posterior probability of each entry at each step, to `began` [H] that of
-    each first state; writes the evidence [n]. Returns -1, or the first impossible episode.
+    Adds to `moved` [E] the posterior probability of each entry at each step, and to `began` [H]
+    that of each first state; writes the evidence [n]. Returns -1, or the first impossible episode.
     """
     for episode in range(first, last):
         evidence[episode] = trace_back(hidden, behavior, trace, log, episode)

@@ -1,7 +1,7 @@
-"""Hidden states given what was seen: backward weights, paths, and counts for learning.
+"""Hidden states given the observations: backward weights, posteriors and paths.
 
-Symbols are those of a hidden Markov model: with l_t(h) the probability of what was seen at step t
-(and of the action taken there, if the behaviour saw h), beta_t(h) = sum_x P(x|h, a_t) l_{t+1}(x)
+Symbols are those of a hidden Markov model: l_t(h) is the probability of the observation at step t
+(and of the action taken there, if the behavior saw h), beta_t(h) = sum_x P(x|h, a_t) l_{t+1}(x)
 beta_{t+1}(x), and the path goes from h to x with kappa_t(x|h) = P(x|h, a_t) l_{t+1}(x)
 beta_{t+1}(x) / beta_t(h).
 """
@@ -13,62 +13,61 @@ from numpy.typing import NDArray
 
 from butfor.kernels.chain import Log
 from butfor.kernels.compiled import bare
-from butfor.kernels.random import uniform
+from butfor.kernels.random import DRAW_STRIDE, uniform
 from butfor.kernels.rows import Rows, find_label, pick_by_mass, widest_row
 
-LATENT, SEEN, STEP = range(3)  # what a behaviour's rows are numbered by
-SAME = 1e-9  # rewards that differ by less, relatively, are equal
-NUMBERS = 4  # of a draw's stream that belong to one step: path, action, state, observation
-DRAW_STRIDE = 1 << 32  # numbers of an episode's stream that belong to one draw
+LATENT, SEEN, STEP = range(3)  # what the rows of a behavior are numbered by
+SAME = 1e-9  # rewards within this relative distance are equal
+NUMBERS = 4  # random numbers of one step of a draw: path, action, state, observation
 
 
 class Hidden(NamedTuple):
-    """A model with hidden states; row h A + a. Ends are states, without rows."""
+    """A model with hidden states; row h A + a. Ends are states without rows."""
 
     rows: Rows
     next_state: NDArray[np.int32]  # [E]
     reward: NDArray[np.float64]  # [E]
     labels: NDArray[np.int32]  # [H]
-    classes: NDArray[np.uint64]  # [H A] one bit for each class of labels that a row has
+    classes: NDArray[np.uint64]  # [H A] one bit for each class of labels in a row
     initial: NDArray[np.float64]  # [H]
     outcome: NDArray[np.int32]  # [H] -1: none
-    emission: Rows  # [H] labels are observations; ends may show nothing: empty rows
-    shows: NDArray[np.int32]  # [H] what a state always shows; -1: nothing, or by chance
-    showing: Rows  # [Z] by observation: the states without outcome that can show it
-    ends: Rows  # [O] by outcome: the states that are this end
+    emission: Rows  # [H] labels are observations; rows of ends may be empty
+    shows: NDArray[np.int32]  # [H] the certain observation of a state; -1: none, or random
+    showing: Rows  # [Z] by observation: the states without an outcome that can show it
+    ends: Rows  # [O] by outcome: the states that have it
     states: int  # H
     actions: int  # A
-    reward_seen: bool  # whether the log's rewards are those of the model, so that they tell
+    reward_seen: bool  # whether the log's rewards are the model's, hence evidence
 
 
 class Behavior(NamedTuple):
     """The policy that made the log."""
 
     rows: Rows  # labels are actions
-    kind: int  # LATENT: a row a hidden state; SEEN: an observation; STEP: a logged step
+    kind: int  # LATENT: one row per hidden state; SEEN: per observation; STEP: per logged step
 
 
 class Trace(NamedTuple):
-    """Working space of one thread: where an episode can have been, step by step."""
+    """One thread's working space: where an episode may have been, step by step."""
 
-    support: NDArray[np.int64]  # [T + 1, W] hidden states that fit what was seen at a step
-    size: NDArray[np.int64]  # [T + 1] how many
+    support: NDArray[np.int64]  # [T + 1, W] hidden states that fit the observation at a step
+    size: NDArray[np.int64]  # [T + 1] their number
     like: NDArray[np.float64]  # [T + 1, W] l_t, scaled
     beta: NDArray[np.float64]  # [T + 1, W] scaled
-    weight: NDArray[np.float64]  # [H] l beta of the step that is looked back from, 0 elsewhere
-    place: NDArray[np.int64]  # [H] of a state among the support of that step
+    weight: NDArray[np.float64]  # [H] l beta of the step looked back from, 0 elsewhere
+    place: NDArray[np.int64]  # [H] position of a state in the support of that step
     reached: NDArray[np.bool_]  # [H] False
-    mass: NDArray[np.float64]  # [2, W] posterior of the support of a step, and of the next one
+    mass: NDArray[np.float64]  # [2, W] posterior on the support of a step, and of the next one
     # where the path can go from one state
-    entry: NDArray[np.int64]  # of the row that was taken
-    onward: NDArray[np.int64]  # place among the support of the next step
+    entry: NDArray[np.int64]  # of the row used
+    onward: NDArray[np.int64]  # position in the support of the next step
     chance: NDArray[np.float64]
 
 
 def make_trace(hidden: Hidden, log: Log) -> Trace:
     """Return working space for episodes of this log.
 
-    Not compiled: taking so many arrays apart would take long to compile.
+    Not compiled: unpacking so many arrays would take long to compile.
     """
     longest = int((log.stop - log.start).max())
     widest = max(widest_row(hidden.showing), widest_row(hidden.ends))
@@ -90,7 +89,7 @@ def make_trace(hidden: Hidden, log: Log) -> Trace:
 
 @bare
 def behavior_row(behavior, log, h, i):
-    """Return the row of the behaviour at logged step i in the hidden state h."""
+    """Return the row of the behavior at logged step i in hidden state h."""
     if behavior.kind == LATENT:
         return h
     if behavior.kind == SEEN:
@@ -100,14 +99,14 @@ def behavior_row(behavior, log, h, i):
 
 @bare
 def behavior_chance(behavior, log, h, i):
-    """Return the probability of the logged action of step i, had the hidden state been h."""
+    """Return the probability of the logged action of step i in hidden state h."""
     entry = find_label(behavior.rows, behavior_row(behavior, log, h, i), log.action[i])
     return behavior.rows.probability[entry] if entry >= 0 else 0.0
 
 
 @bare
 def fits(hidden, log, e, i):
-    """Whether the reward of an entry is the one logged at step i."""
+    """Return whether the reward of an entry is the one logged at step i."""
     return (not hidden.reward_seen) or abs(hidden.reward[e] - log.reward[i]) <= SAME * max(
         1.0, abs(log.reward[i])
     )
@@ -115,14 +114,14 @@ def fits(hidden, log, e, i):
 
 @bare
 def seen_at(log, episode, t):
-    """Return the observation at step t of an episode, -1 if the log does not tell."""
+    """Return the observation at step t of an episode; -1 if it is unknown."""
     i = log.start[episode] + t
     return log.state[i] if i < log.stop[episode] else log.next_state[i - 1]
 
 
 @bare
 def support_at(hidden, behavior, trace, log, episode, t):
-    """List the hidden states that fit what was seen at step t, with the probability of that."""
+    """List the hidden states that fit the observation at step t, with their likelihoods."""
     last = log.stop[episode] - log.start[episode] == t
     observation = seen_at(log, episode, t)
     count = 0
@@ -153,10 +152,10 @@ def support_at(hidden, behavior, trace, log, episode, t):
 
 @bare
 def keep_reachable(hidden, trace, log, episode, t):
-    """Leave only states at step t that those of the step before, or the start, can lead to.
+    """Keep only the states at step t that are reachable from the step before, or from the start.
 
-    What cannot be reached may fit the rest of a long episode so much better that it would push
-    everything else below floating point.
+    Unreachable states may fit the rest of a long episode so much better that everything else would
+    underflow.
     """
     i = log.start[episode] + t - 1
     for k in range(trace.size[t - 1] if t > 0 else 0):
@@ -180,7 +179,7 @@ def keep_reachable(hidden, trace, log, episode, t):
 
 @bare
 def look_back_from(trace, t):
-    """Make the states of step t the ones that `trace.weight` and `trace.place` are about."""
+    """Fill `trace.weight` and `trace.place` for the states of step t."""
     for k in range(trace.size[t]):
         h = trace.support[t, k]
         trace.weight[h] = trace.like[t, k] * trace.beta[t, k]
@@ -198,8 +197,8 @@ def look_away_from(trace, t):
 def trace_back(hidden, behavior, trace, log, episode):
     """Fill in the trace of an episode; return the logarithm of its evidence, -inf if impossible.
 
-    The evidence is the probability of all that was seen, given the actions; and of these too if
-    the behaviour saw the hidden state.
+    The evidence is the probability of the observations given the actions, and of the actions too
+    if the behavior saw the hidden state.
     """
     length = log.stop[episode] - log.start[episode]
     for t in range(length + 1):
@@ -248,9 +247,9 @@ def first_states(hidden, trace):
 
 @bare
 def branch_from(hidden, trace, log, h, i):
-    """Fill in where the path can go from h at step i: kappa_t; return how many places.
+    """Fill in where the path can go from h at step i, by kappa_t; return the number of branches.
 
-    `look_back_from` the next step comes first.
+    Call `look_back_from` for the next step first.
     """
     row = h * hidden.actions + log.action[i]
     count, total = 0, 0.0
@@ -269,9 +268,9 @@ def branch_from(hidden, trace, log, h, i):
 
 @bare
 def go_on(hidden, trace, log, episode, t, moved):
-    """Move the posterior of the hidden state from step t on; the halves of `mass` take turns.
+    """Move the posterior of the hidden state one step on from t; the halves of `mass` alternate.
 
-    Adds to `moved` [E], unless it is empty, the posterior probability of each entry.
+    Adds the posterior probability of each entry to `moved` [E], unless that is empty.
     """
     now, later = trace.mass[t % 2], trace.mass[1 - t % 2]
     for k in range(trace.size[t + 1]):
@@ -293,12 +292,12 @@ def go_on(hidden, trace, log, episode, t, moved):
 def trace_latent(
     first, last, hidden, behavior, log, trace, evidence, offsets, state, probability, keep
 ):
-    """Write the evidence of episodes first .. last - 1 and where they may have been.
+    """Write the evidence and the posterior of episodes first .. last - 1.
 
-    Without `keep` writes `offsets` [rows + 1] only at row + 1: how many hidden states each row has
-    (rows are the logged steps of an episode and one for its end). With `keep`, `offsets` being
-    running sums, writes the states and their posterior probabilities at these places. Returns -1,
-    or the first impossible episode.
+    Rows are the logged steps of an episode and one for its end. Without `keep`, only the number of
+    possible hidden states of each row is written, to `offsets` [rows + 1] at row + 1. With `keep`,
+    `offsets` contains the cumulative sums of these, and the states and their probabilities are
+    written there. Returns -1, or the first impossible episode.
     """
     for episode in range(first, last):
         evidence[episode] = trace_back(hidden, behavior, trace, log, episode)
@@ -328,7 +327,7 @@ def trace_latent(
 
 @bare
 def draw_paths(first, last, hidden, behavior, log, trace, keys, path):
-    """Draw hidden paths of episodes first .. last - 1 given what was seen, path [n, draws, T + 1].
+    """Draw hidden paths of episodes first .. last - 1 given their records, path [n, draws, T + 1].
 
     The state of step t of draw d uses the number d 2^32 + 4 t of the episode's stream. Returns -1,
     or the first impossible episode.
@@ -354,10 +353,9 @@ def draw_paths(first, last, hidden, behavior, log, trace, keys, path):
 
 @bare
 def find_impossible(hidden, behavior, log, trace, now, episode):
-    """Return the first step of an episode at which what was seen is impossible, given all before.
+    """Return the first step of an episode that is impossible given the steps before it, or -1.
 
-    Step t is that of the observation: t - 1 is the action that led there. `now` [H] is working
-    space. Returns -1 if all is possible.
+    Step t is that of the observation: action t - 1 led to it. `now` [H] is working space.
     """
     for h in range(hidden.states):
         now[h] = hidden.initial[h]

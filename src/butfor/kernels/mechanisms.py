@@ -1,6 +1,7 @@
 """The counterfactual of one row under each mechanism.
 
-Symbols are those of the paper: p the factual row, q the counterfactual one, k what was observed.
+Symbols are those of the paper: p is the factual row, q the counterfactual one, k the observed
+outcome.
 """
 
 from typing import NamedTuple
@@ -23,22 +24,22 @@ GUMBEL_MAX, INVERSE_CDF, MAXIMAL, INDEPENDENT, TABLE = range(5)
 
 
 class Coupling(NamedTuple):
-    """A mechanism, as kernels take it."""
+    """A mechanism in the form that kernels take."""
 
     kind: int
-    rank: NDArray[np.int64]  # INVERSE_CDF: [labels] place of each label in the order
-    # TABLE: rows worked out beforehand, of the pair (observed entry, row) with the key
+    rank: NDArray[np.int64]  # INVERSE_CDF: [labels] position of each label in the order
+    # TABLE: precomputed rows, by the key of an observed entry and a row:
     # entry * (number of rows) + row
     key: NDArray[np.int64]  # [M] increasing
-    start: NDArray[np.int64]  # [M] first place of each in `mass`
+    start: NDArray[np.int64]  # [M] first position of each in `mass`
     mass: NDArray[np.float64]
 
 
 @bare
 def counterfactual_row(coupling, rows, row, seen_row, seen_entry, p, scratch):
-    """Fill the first places of `scratch.mass` with P(Y' = entry of `row` | Y = seen_entry).
+    """Fill the start of `scratch.mass` with P(Y' = entry of `row` | Y = seen_entry).
 
-    `p` is `seen_row`, the factual row, by label. What was seen is assumed possible.
+    `p` is `seen_row`, the factual row, by label. The observed entry must be possible.
     """
     k = rows.label[seen_entry]
     if coupling.kind == GUMBEL_MAX:
@@ -60,7 +61,7 @@ def counterfactual_row(coupling, rows, row, seen_row, seen_entry, p, scratch):
 
 @bare
 def gumbel_max_row(rows, row, p, k, scratch):
-    """Fill the first places of `scratch.mass` with P(Y' = entry | Y = k), entries of `row`.
+    """Fill the start of `scratch.mass` with P(Y' = entry of `row` | Y = k).
 
     With r_i = p_i / q_i and D(u) = sum_i max(p_i, u q_i): the observed label keeps 1 / D(r_k),
     an entry with r_j < r_k gets q_j times the integral of 1 / D^2 from r_j to r_k, others 0.
@@ -83,7 +84,7 @@ def gumbel_max_row(rows, row, p, k, scratch):
         order[met] = i
         met += 1
     r_k = p[k] / q[start + at_k] if at_k >= 0 else np.inf
-    breaks = 0  # of entries that may get something; they come first in `order`
+    breaks = 0  # of entries that may receive mass; they come first in `order`
     for m in range(met):
         i = order[m]
         r_i = p[label[start + i]] / q[start + i]
@@ -102,7 +103,7 @@ def gumbel_max_row(rows, row, p, k, scratch):
         ratio[b] = segment
         slope += q[start + order[b]]
     stays = 0.0
-    if r_k < np.inf:  # otherwise k is no outcome of q, or its ratio leaves floating point
+    if r_k < np.inf:  # otherwise k is impossible under q, or its ratio overflows
         ahead = height + (r_k - at) * slope
         integral = (r_k - at) / height / ahead
         stays = 1.0 / ahead
@@ -128,8 +129,8 @@ def gumbel_max_row(rows, row, p, k, scratch):
 def inverse_cdf_row(rows, row, seen_row, seen_entry, rank, scratch):
     """Fill in the overlap of the observed interval under p with each interval under q.
 
-    Both rows divide [0, 1] in the order of `rank`. Places are counted from the lower end of the
-    observed interval, so that a short one keeps its digits and equal rows give what was observed.
+    Both rows divide [0, 1] in the order of `rank`. Positions are relative to the lower end of the
+    observed interval, so that a short one keeps its precision and equal rows give k exactly.
     """
     start, size = rows.start[row], rows.start[row + 1] - rows.start[row]
     mass, ratio, order = scratch
@@ -139,7 +140,7 @@ def inverse_cdf_row(rows, row, seen_row, seen_entry, rank, scratch):
     q_k = rows.probability[at_k] if at_k >= 0 else 0.0
     p_below, p_above = sums_beside(rows, seen_row, rank, rank[k])
     q_below, q_above = sums_beside(rows, row, rank, rank[k])
-    # where the intervals below k end under q: by the shorter sums, which are the more exact
+    # where the intervals below k end under q: by the smaller sums, which are more exact
     end = q_below - p_below
     if p_above + q_above < p_below + q_below:
         end = (p_above - q_above) + (p_k - q_k)
@@ -164,7 +165,7 @@ def inverse_cdf_row(rows, row, seen_row, seen_entry, rank, scratch):
         mass[order[i]] = max(0.0, min(p_k, high) - max(0.0, low))
         total += mass[order[i]]
         low = high
-    if total == 0.0:  # the row misses the observed interval by rounding, at one of its ends
+    if total == 0.0:  # by rounding, the row misses the observed interval at one of its ends
         mass[order[size - 1] if low <= 0.0 else order[0]] = total = 1.0
     for i in range(size):
         mass[i] /= total
@@ -172,7 +173,7 @@ def inverse_cdf_row(rows, row, seen_row, seen_entry, rank, scratch):
 
 @bare
 def sums_beside(rows, row, rank, place):
-    """Return the mass of a row that lies below and above a place in the order of `rank`."""
+    """Return the mass of a row below and above a position in the order of `rank`."""
     below, above = 0.0, 0.0
     for e in range(rows.start[row], rows.start[row + 1]):
         if rank[rows.label[e]] < place:
@@ -184,10 +185,10 @@ def sums_beside(rows, row, rank, place):
 
 @bare
 def maximal_row(rows, row, p, k, scratch):
-    """Fill in the row of the coupling that changes as little as possible.
+    """Fill in the row of the maximal coupling, which changes as little as possible.
 
     The observed label keeps min(1, q_k / p_k); the rest goes where q exceeds p, in proportion to
-    the excess, or to q where the excess is lost in rounding.
+    the excess, or to q if the excess is lost in rounding.
     """
     start, size = rows.start[row], rows.start[row + 1] - rows.start[row]
     label, q, mass = rows.label, rows.probability, scratch.mass

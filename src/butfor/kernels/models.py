@@ -1,8 +1,8 @@
-"""The exact pass for many models at once, of the same support: probabilities are [E, B].
+"""The exact pass for B models at once that have the same support: probabilities are [E, B].
 
-Where the factual row p and another row q have next to nothing in common, which is most often so,
-the counterfactual row is q itself, and a step of all models is a sum over contiguous numbers: with
-c the sum of min(p_i, q_i) over what both have, K differs from q by less than 2 c.
+Where the factual row p and another row q hardly overlap, which is the most frequent case, the
+counterfactual row is q itself, and a step in all models is a sum over contiguous numbers: with c
+the sum of min(p_i, q_i) over common labels, K differs from q by less than 2 c.
 """
 
 from typing import NamedTuple
@@ -17,20 +17,20 @@ from butfor.kernels.rows import Rows, Scratch, make_scratch, widest_row
 
 
 class Models(NamedTuple):
-    """The probabilities of B models, stored twice: for all at once, and for one after the other."""
+    """The probabilities of B models, stored twice: by entry, and by model."""
 
     at_once: NDArray[np.float64]  # [E, B]
     by_model: NDArray[np.float64]  # [B, E]
 
 
 class Front(NamedTuple):
-    """Working space of one thread: where the episode is in each model, and what was observed."""
+    """One thread's working space: where the episode is in each model, and the factual rows."""
 
     scratch: Scratch
     factual: NDArray[np.float64]  # [labels, B] the factual row of each model
     factual_by_model: NDArray[np.float64]  # [B, labels]
-    common: NDArray[np.float64]  # [B] what two rows have in common in each model
-    here: NDArray[np.float64]  # [B] probability of taking a row that has nothing in common
+    common: NDArray[np.float64]  # [B] overlap of two rows in each model
+    here: NDArray[np.float64]  # [B] probability of using a row without overlap
     now: NDArray[np.float64]  # [S, B]
     later: NDArray[np.float64]  # [S, B]
     active: NDArray[np.bool_]  # [S] whether a state of `now` has any probability
@@ -41,7 +41,7 @@ class Front(NamedTuple):
 def value_tables_of_models(
     target, dynamics, probability, discount, horizon, outcomes, values, ends
 ):
-    """Fill what each model gives by steps left: `values` [H + 1, S, B], `ends` [.., O + 1, B]."""
+    """Fill in each model's tables by steps left: `values` [H + 1, S, B], `ends` [.., O + 1, B]."""
     rows, next_state, reward, _, states, actions, _ = dynamics
     models = probability.shape[1]
     ends[0, :, outcomes - 1, :] = 1.0  # with no step left there is no outcome
@@ -86,10 +86,10 @@ def exact_outcomes_of_models(
 ):
     """Push episodes first .. last - 1 through their chains in B models; see `exact_outcomes`.
 
-    `drawn`, Models, takes the place of the problem's own probabilities. Writes `outcome_mass`
-    [n, O + 1, B] and `expected_return` [n, B] of these episodes, counted from `first`. At each step
-    differences between a row and its counterfactual that matter with a probability below
-    `negligible`, and courses a thousand times less probable than that, are left out.
+    `drawn`, a Models, replaces the problem's own probabilities. Writes `outcome_mass` [n, O + 1, B]
+    and `expected_return` [n, B], with episodes counted from `first`. At each step, differences
+    between a row and its counterfactual whose probability is below `negligible`, and courses that
+    are a thousand times less probable than that, are ignored.
     """
     rows, labels = problem.dynamics.rows, problem.dynamics.labels
     states, models = problem.dynamics.states, drawn.at_once.shape[1]
@@ -168,7 +168,7 @@ def push_models(
                     continue
                 row = s * actions + target.label[start + j]
                 low, high = rows.start[row], rows.start[row + 1]
-                if row == seen_row:  # consistency: what was seen happens again
+                if row == seen_row:  # consistency: the observed transition repeats
                     x = next_state[seen_entry]
                     for b in range(models):
                         earned[b] += weight * share * now[s, b] * reward[seen_entry]
@@ -181,7 +181,7 @@ def push_models(
                             later[x, b] += share * now[s, b]
                     continue
                 close = 0
-                if share * likely < negligible:  # whatever the rows have in common
+                if share * likely < negligible:  # whatever the overlap
                     for b in range(models):
                         front.here[b] = share * now[s, b]
                 else:
@@ -248,7 +248,7 @@ def push_models(
 
 @bare
 def observe_models(rows, probability, seen_row, front):
-    """Take in the factual row of each model."""
+    """Store the factual row of each model."""
     for e in range(rows.start[seen_row], rows.start[seen_row + 1]):
         for b in range(probability.shape[1]):
             front.factual[rows.label[e], b] = probability[e, b]
@@ -257,15 +257,15 @@ def observe_models(rows, probability, seen_row, front):
 
 @bare
 def compare_rows(kind, rows, probability, row, seen_entry, front):
-    """Fill `front.common` with the sum of min(p_i, q_i) in each model, as far as it matters.
+    """Fill `front.common` with a bound on the overlap of two rows in each model.
 
-    For the observed label it is q_k / p_k, the most that stays there.
+    It is the sum of min(p_i, q_i), with q_k / p_k, the most that can stay, for the observed label.
     """
     models = probability.shape[1]
     low, high = rows.start[row], rows.start[row + 1]
     k = rows.label[seen_entry]
     for b in range(models):
-        # an inverse CDF compares places, not labels; a row of one entry is certain
+        # an inverse CDF compares positions, not labels; a row of one entry is certain
         front.common[b] = 1.0 if kind == INVERSE_CDF and high - low > 1 else 0.0
     if high - low == 1 or kind == INDEPENDENT:
         return

@@ -1,4 +1,4 @@
-"""Both worlds of whole episodes with hidden states: outcomes, step by step, and drawn."""
+"""Both worlds of whole episodes with hidden states: exact outcomes, steps and draws."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.kernels.compiled import bare
-from butfor.kernels.latent import DRAW_STRIDE, NUMBERS, behavior_row, seen_at
+from butfor.kernels.evidence import Cases, weigh_cases
+from butfor.kernels.latent import NUMBERS, behavior_row, seen_at
 from butfor.kernels.mechanisms import counterfactual_row, gumbel_max_row
 from butfor.kernels.pairs import (
     ABSOLUTE,
@@ -20,13 +21,12 @@ from butfor.kernels.pairs import (
     push_pairs,
     show,
 )
-from butfor.kernels.random import uniform
+from butfor.kernels.random import DRAW_STRIDE, uniform
 from butfor.kernels.rows import (
     append_row,
     find_label,
     pick_by_mass,
     scatter,
-    sort_by_ratio,
     unscatter,
 )
 
@@ -47,10 +47,10 @@ def exact_pairs(
 ):
     """Push both worlds of episodes first .. last - 1 through their steps, from `since` [n] on.
 
-    Until then the target did as was done. Returns are counted from there. What follows from a cell
-    with h steps left is known: `values_after` [H + 1, C], `outcomes_after` [H + 1, C, O + 1].
-    Writes `outcome_mass` [n, O + 1] (last: none) and `expected_return` [n]. Returns -1, or the
-    first impossible episode.
+    Before that the target takes the logged actions; returns count from there. What follows from a
+    cell with h steps left is already known: `values_after` [H + 1, C], `outcomes_after`
+    [H + 1, C, O + 1]. Writes `outcome_mass` [n, O + 1] (none last) and `expected_return` [n].
+    Returns -1, or the first impossible episode.
     """
     ends = outcome_mass.shape[1] - 1
     log = pairs.log
@@ -81,22 +81,13 @@ def exact_pairs(
     return -1
 
 
-class Cases(NamedTuple):
-    """Similar past cases of the rows that one step can be at; working space of one thread."""
-
-    number: NDArray[np.float64]  # [H A]
-    order: NDArray[np.int64]  # [H A]
-    mass: NDArray[np.float64]  # [H A]
-    own: NDArray[np.float64]  # [H A] how often the episode itself is at each row, expected
-
-
 def make_cases(size: int) -> Cases:
-    """Return working space for so many rows."""
-    return Cases(np.empty(size), np.empty(size, np.int64), np.empty(size), np.zeros(size))
+    """Return working space for this many rows."""
+    return Cases(np.empty(size), np.empty(size), np.zeros(size))
 
 
 class HiddenSteps(NamedTuple):
-    """What `walk_pairs` writes; all but the last three is as of `walk.Steps`."""
+    """What `walk_pairs` writes; all but the last three fields are those of `walk.Steps`."""
 
     influence: NDArray[np.float64]  # [n, H]
     mass: NDArray[np.float64]  # [n, H]
@@ -117,8 +108,8 @@ def walk_pairs(
     """Walk through both worlds of episodes first .. last - 1, to the horizon.
 
     `counts` [H A] are the expected logged transitions behind each row; those of the episode
-    itself, of rows own_row[own_start[i] : own_start[i + 1]], are taken off. Returns as
-    `exact_pairs` does.
+    itself, of rows own_row[own_start[i] : own_start[i + 1]], are subtracted. Returns -1, or the
+    first impossible episode.
     """
     keep = steps.seen.shape[0] > 0
     log = pairs.log
@@ -147,7 +138,8 @@ def walk_pairs(
             steps.apart[episode, t] = passed.sums[APART]
             if going > 0.0:
                 steps.influence[episode, t] = passed.sums[MOVED] / going
-                weigh_cases(passed, counts, cases, thin, steps, episode, t)
+                count = gather_cases(passed, counts, cases)
+                weigh_cases(cases, count, going, thin, steps, episode, t)
             if keep:
                 for o in range(len(passed.shown)):
                     steps.seen[episode, t + 1, o] = passed.shown[o]
@@ -164,7 +156,7 @@ def walk_pairs(
 
 @bare
 def keep_latent(pairs, work, side, latent, episode, t):
-    """Add up the mass of each hidden state under the target."""
+    """Sum the mass of each hidden state under the target."""
     for k in range(work.size.shape[1]):
         for slot in range(work.size[side, k]):
             cell = work.cells[side, k, slot]
@@ -172,35 +164,25 @@ def keep_latent(pairs, work, side, latent, episode, t):
 
 
 @bare
-def weigh_cases(passed, counts, cases, thin, steps, episode, t):
-    """Write the weighted median of the similar past cases, and the mass on few of them."""
+def gather_cases(passed, counts, cases):
+    """List the rows that a step uses, with their similar past cases; return how many."""
     count = 0
     for row in range(len(counts)):
         if passed.row[row] > 0.0:
             cases.number[count] = max(0.0, counts[row] - cases.own[row])
             cases.mass[count] = passed.row[row]
-            cases.order[count] = count
             count += 1
-    for b in range(count):
-        if cases.number[b] < thin:
-            steps.thin[episode, t] += cases.mass[b]
-    sort_by_ratio(cases.number, cases.order, count)
-    going, passing = passed.sums[GOING], 0.0
-    for b in range(count):
-        passing += cases.mass[cases.order[b]]
-        steps.evidence[episode, t] = cases.number[b]
-        if 2.0 * passing >= going * (1.0 - 1e-12):
-            break
+    return count
 
 
 @bare
 def draw_pair_step(first, last, pairs, work, t, path, chosen, keys, state, seen, action, reward):
     """Draw step t of the worlds under the target of episodes first .. last - 1.
 
-    `path` [n, draws, T + 1] are hidden paths as they were, `chosen` [n, draws, A] the target's rows
-    now. Writes `state` [n, draws, H + 1] (an end is a state) and `seen` (-1 at an end that shows
-    nothing) at t + 1, `action` and `reward` at t. Uses the numbers 4 t + 1 .. 4 t + 3 of each draw.
-    Those that have ended stay as they are.
+    `path` [n, draws, T + 1] are the factual hidden paths, `chosen` [n, draws, A] the target's rows
+    at this step. Writes `state` [n, draws, H + 1] (an end is a state) and `seen` (-1 at an end
+    without observations) at t + 1, `action` and `reward` at t. Uses the numbers 4 t + 1 .. 4 t + 3
+    of each draw. Draws that have ended are left unchanged.
     """
     hidden, log, rows = pairs.hidden, pairs.log, pairs.hidden.rows
     for episode in range(first, last):
@@ -259,7 +241,7 @@ def entry_to(hidden, row, x):
 
 @bare
 def draw_action(pairs, work, chosen, d, h, i, u):
-    """Draw the target's action from row d, given the logged one of step i in h (-1: alone)."""
+    """Draw the target's action from row d, given the logged one of step i in h (-1: not given)."""
     rows, mass = work.chosen, work.chosen.probability
     append_row(rows, 0, chosen, d)
     if h >= 0 and pairs.shared and rows.start[1] > 1:

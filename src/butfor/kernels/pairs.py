@@ -1,10 +1,10 @@
 """Both worlds of an episode with hidden states, step by step.
 
-Given an episode, (h, h', m') is a Markov chain: the hidden state as it was, the one under the
-target, and what the target remembers. h moves by kappa_t (`latent.py`); the target's action is
-drawn afresh or is its counterfactual given the logged one; h' moves by the counterfactual of its
-row given that h went where it did; and what h' shows is the counterfactual of its emission row
-given what h showed. A pair (h', m') is called a cell.
+Given an episode, (h, h', m') is a Markov chain: the actual hidden state, the one under the target,
+and the target's memory. h moves by kappa_t (`latent.py`); the target's action is drawn afresh or is
+its counterfactual given the logged one; h' moves by the counterfactual of its row given the move of
+h; and the observation of h' is the counterfactual of its emission row given that of h. A pair
+(h', m') is called a cell.
 """
 
 from typing import NamedTuple
@@ -47,11 +47,11 @@ from butfor.kernels.rows import (
     widest_row,
 )
 
-LAST, FULL, MEMORY = range(3)  # what a target looks at: last observation, hidden state, its memory
+LAST, FULL, MEMORY = range(3)  # what a target acts on: last observation, hidden state, memory
 
 
 class Target(NamedTuple):
-    """A policy that remembers one of M nodes; cells are the pairs (h, m) that can be."""
+    """A policy with M memory nodes; cells are the possible pairs (h, m)."""
 
     rows: Rows  # labels are actions
     kind: int
@@ -60,30 +60,30 @@ class Target(NamedTuple):
     row: NDArray[np.int32]  # [C] of `rows`
     cell: NDArray[np.int32]  # [H, M] -1: none
     first: NDArray[np.int32]  # [Z] node after the first observation
-    following: NDArray[np.int32]  # [M, A, Z] MEMORY: node after an action and what it showed
-    choice: NDArray[np.int64]  # [C] first choice of each cell: a cell and one of its actions
-    group: NDArray[np.int64]  # [choices] those of one group lead to the same, by the model alone
-    moves: Rows  # [groups] labels are cells; what ends is left out
+    following: NDArray[np.int32]  # [M, A, Z] MEMORY: node after an action and an observation
+    choice: NDArray[np.int64]  # [C] first choice of each cell; a choice is a cell and an action
+    group: NDArray[np.int64]  # [choices] in a group, the model alone leads to the same cells
+    moves: Rows  # [groups] labels are cells; moves into ends are left out
     earned: NDArray[np.float64]  # [groups] expected reward
     absolute: NDArray[np.float64]  # [groups] expected absolute reward
     ended: NDArray[np.float64]  # [groups, O] probability of each outcome
 
 
 class Pairs(NamedTuple):
-    """A log with hidden states, what may have made it, and what is asked of it."""
+    """A log with hidden states, its behavior and model, and the question asked of it."""
 
     log: Log
     hidden: Hidden
     behavior: Behavior
     target: Target
-    coupling: Coupling  # how transitions come about
-    showing: Coupling  # how observations do
-    shared: bool  # whether the noise of the logged action carries over, by Gumbel-Max
-    certain: bool  # whether every state always shows the same
+    coupling: Coupling  # the mechanism of transitions
+    showing: Coupling  # the mechanism of observations
+    shared: bool  # whether the action shares the noise of the logged one, by Gumbel-Max
+    certain: bool  # whether the hidden state determines the observation
 
 
 class PairWork(NamedTuple):
-    """Working space of one thread for both worlds."""
+    """One thread's working space for both worlds."""
 
     trace: Trace
     moves: Scratch
@@ -93,24 +93,24 @@ class PairWork(NamedTuple):
     p_action: NDArray[np.float64]  # [A]
     p_seen: NDArray[np.float64]  # [Z] the factual emission row
     chosen: Rows  # one action row
-    mass: NDArray[np.float64]  # [2, W, C] of each hidden state that fits a step, and cell
-    cells: NDArray[np.int32]  # [2, W, C] where that is not 0
+    mass: NDArray[np.float64]  # [2, W, C] by hidden state that fits the step, and cell
+    cells: NDArray[np.int32]  # [2, W, C] where it is not 0
     size: NDArray[np.int64]  # [2, W]
-    alone: NDArray[np.float64]  # [C] what arrives by the model alone, whatever the factual path
-    alone_cells: NDArray[np.int32]  # [C] where that is not 0
+    alone: NDArray[np.float64]  # [C] mass that moves by the model alone, whatever the path
+    alone_cells: NDArray[np.int32]  # [C] where it is not 0
 
 
 class Passed(NamedTuple):
-    """What one step adds up."""
+    """The sums over one step."""
 
     outcome: NDArray[np.float64]  # [O] mass that ends
     sums: NDArray[np.float64]  # EARNED .. APART
     row: NDArray[np.float64]  # [H A] mass by state and action; of size 0 unless walking
-    shown: NDArray[np.float64]  # [Z] mass by what is seen next; of size 0 unless walking
+    shown: NDArray[np.float64]  # [Z] mass by next observation; of size 0 unless walking
 
 
-# discounted by the caller; of absolute rewards; mass without outcome; its total variation from the
-# model's rows; mass in another row than the factual one; part of that without a label in common
+# Sums: reward; absolute reward; mass without an outcome; its total variation from the model's rows;
+# mass in another row than the factual one; part of that without a common label
 EARNED, ABSOLUTE, GOING, MOVED, OTHER, APART = range(6)
 
 
@@ -137,7 +137,7 @@ def make_pair_work(pairs: Pairs) -> PairWork:
 
 
 def make_passed(pairs: Pairs, walking: bool) -> Passed:
-    """Return what a step adds up, all 0."""
+    """Return the sums over a step, all 0."""
     hidden = pairs.hidden
     return Passed(
         outcome=np.zeros(len(hidden.ends.start) - 1),
@@ -149,7 +149,7 @@ def make_passed(pairs: Pairs, walking: bool) -> Passed:
 
 @bare
 def begin(pairs, work, episode, since):
-    """Put both worlds where the episode was at step `since`; False if it is impossible."""
+    """Start both worlds where the episode was at step `since`; return False if impossible."""
     trace, log, target = work.trace, pairs.log, pairs.target
     if trace_back(pairs.hidden, pairs.behavior, trace, log, episode) == -np.inf:
         return False
@@ -179,8 +179,8 @@ def begin(pairs, work, episode, since):
 
 @bare
 def add(mass, cells, size, side, k, cell, amount):
-    """Add mass to a cell of one hidden state; sides take turns, step by step."""
-    if amount == 0.0:  # less than floating point can tell from nothing
+    """Add mass to a cell that goes with hidden state k; the sides alternate by step."""
+    if amount == 0.0:  # underflow
         return
     if mass[side, k, cell] == 0.0:
         cells[side, k, size[side, k]] = cell
@@ -192,7 +192,7 @@ def add(mass, cells, size, side, k, cell, amount):
 def choose_action(rows, row, shared, p_action, logged, choices):
     """Fill `choices.mass` with a row of the target, given the logged action if noise is shared.
 
-    `p_action` is the factual action row.
+    `p_action` is the factual action row by label.
     """
     start, stop = rows.start[row], rows.start[row + 1]
     if shared and stop - start > 1:
@@ -204,9 +204,9 @@ def choose_action(rows, row, shared, p_action, logged, choices):
 
 @bare
 def show(rows, coupling, p_seen, shows, h, x, observation):
-    """Fill `shows.mass` with what h shows, given that x showed the observation (-1: unknown).
+    """Fill `shows.mass` with the observation of h, given that of x (-1: unknown).
 
-    Returns the first entry of the emission row and the one past it.
+    Returns the first entry of the emission row and one past the last.
     """
     start, stop = rows.start[h], rows.start[h + 1]
     seen = -1
@@ -227,7 +227,7 @@ def show(rows, coupling, p_seen, shows, h, x, observation):
 
 @bare
 def next_node(target, cell, action, shown):
-    """Return what the target remembers after an action and what it showed."""
+    """Return the target's memory node after an action and an observation."""
     if target.kind == MEMORY:
         return target.following[target.node[cell], action, shown]
     return shown
@@ -235,9 +235,9 @@ def next_node(target, cell, action, shown):
 
 @bare
 def land(pairs, work, passed, later, k, x, observation, cell, action, h, moved):
-    """Let mass arrive in h, which is no end, where the factual world is at place k.
+    """Add mass that arrives in h, which is not an end, while the factual world is at place k.
 
-    There x showed the observation (-1: nothing is known).
+    The factual state x showed the observation (-1: unknown).
     """
     hidden, target = pairs.hidden, pairs.target
     walking = passed.shown.size > 0
@@ -261,7 +261,7 @@ def land(pairs, work, passed, later, k, x, observation, cell, action, h, moved):
 def push_pairs(pairs, work, passed, episode, t):
     """Move both worlds by the logged step t, from one side of the working space to the other.
 
-    At the last logged step the factual world is added up: nothing follows from it any more.
+    At the last logged step the factual world is summed out: it matters no more.
     """
     hidden, log, trace = pairs.hidden, pairs.log, work.trace
     i = log.start[episode] + t
@@ -293,8 +293,8 @@ def push_pairs(pairs, work, passed, episode, t):
 def push_cells(pairs, work, passed, now, k, i, seen_row, count, observation):
     """Move all cells that go with one factual state, along the branches of the factual path.
 
-    Rows without a label of the factual one go by the model alone. Where states show the same
-    always, these are added up first and spread over the branches together.
+    Rows that share no label with the factual one move by the model alone. If the observations are
+    certain, these are summed first and spread over the branches together.
     """
     hidden, target, trace = pairs.hidden, pairs.target, work.trace
     later = 1 - now
@@ -325,7 +325,7 @@ def push_cells(pairs, work, passed, now, k, i, seen_row, count, observation):
             row = target.state[cell] * hidden.actions + action
             kind = pairs.coupling.kind
             apart = kind == INDEPENDENT and row != seen_row
-            if kind in (GUMBEL_MAX, MAXIMAL):  # others couple rows without a label in common
+            if kind in (GUMBEL_MAX, MAXIMAL):  # others also couple rows without a common label
                 apart = hidden.classes[row] & hidden.classes[seen_row] == 0
             if passed.row.size > 0:
                 note_row(hidden.rows, work.p_state, passed, row, seen_row, share)
@@ -370,7 +370,7 @@ def push_cells(pairs, work, passed, now, k, i, seen_row, count, observation):
 
 @bare
 def note_row(rows, p_state, passed, row, seen_row, share):
-    """Note where the mass is, and whether there is anything in common with the factual row."""
+    """Record the row that mass uses, and whether it shares a label with the factual one."""
     passed.row[row] += share
     if row != seen_row:
         passed.sums[OTHER] += share
@@ -388,7 +388,7 @@ def push_row(pairs, work, passed, later, cell, action, share, row, seen_row, cou
         seen_entry = trace.entry[b]
         x = hidden.next_state[seen_entry]
         low, high = rows.start[row], rows.start[row + 1]
-        if row == seen_row:  # consistency: what happened happens again
+        if row == seen_row:  # consistency: the factual transition repeats
             low, high = seen_entry, seen_entry + 1
             mass[0] = 1.0
         else:
@@ -422,7 +422,7 @@ def push_row(pairs, work, passed, later, cell, action, share, row, seen_row, cou
 
 @bare
 def push_alone(pairs, work, passed, now):
-    """Move the world under the target by one step of the model alone, after the logged end."""
+    """Move the world under the target one step by the model alone, after the logged end."""
     hidden, rows, policy = pairs.hidden, pairs.hidden.rows, pairs.target.rows
     later = 1 - now
     work.size[later] = 0

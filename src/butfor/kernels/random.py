@@ -1,4 +1,4 @@
-"""Random numbers that are a hash of a key and a counter."""
+"""Random numbers as a hash of a key and a counter."""
 
 import numpy as np
 
@@ -7,6 +7,7 @@ from butfor.kernels.compiled import compiled
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 MIX_2 = np.uint64(0x94D049BB133111EB)
+DRAW_STRIDE = 1 << 32  # numbers of an episode's stream that belong to one draw
 
 
 @compiled

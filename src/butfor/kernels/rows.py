@@ -1,4 +1,4 @@
-"""Sparse distributions, and working space for the counterfactual of one of them."""
+"""Sparse distributions, and working space for the counterfactual of one row."""
 
 from typing import NamedTuple
 
@@ -7,13 +7,13 @@ from numpy.typing import NDArray
 
 from butfor.kernels.compiled import bare, compiled
 
-INSERTION_LIMIT = 48  # shorter lists are sorted by insertion, longer ones by heap
+INSERTION_LIMIT = 48  # up to this length insertion sort is used, then heap sort
 
 
 class Rows(NamedTuple):
-    """Sparse distributions. Noise belongs to a label: entries of two rows with one label share it.
+    """Sparse distributions. Entries of two rows that have the same label share their noise.
 
-    No probability is 0 and labels increase within a row.
+    No probability is 0, and labels increase within a row.
     """
 
     start: NDArray[np.int64]  # [R + 1] first entry of each row
@@ -22,7 +22,7 @@ class Rows(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Working space of one thread for the counterfactual of one row at a time."""
+    """One thread's working space for the counterfactual of one row at a time."""
 
     mass: NDArray[np.float64]  # the result
     ratio: NDArray[np.float64]
@@ -37,7 +37,7 @@ def make_scratch(size):
 
 @bare
 def sort_by_ratio(ratio, order, count):
-    """Sort the first `count` ratios, and `order` along with them."""
+    """Sort the first `count` ratios, and reorder `order` in the same way."""
     if count <= INSERTION_LIMIT:
         for i in range(1, count):
             r, o = ratio[i], order[i]
@@ -59,7 +59,7 @@ def sort_by_ratio(ratio, order, count):
 
 @bare
 def sift_down(ratio, order, top, count):
-    """Let the entry at `top` sink to its place in the heap of the first `count`."""
+    """Move the entry at `top` down to its place in the heap of the first `count`."""
     while 2 * top + 1 < count:
         child = 2 * top + 1
         if child + 1 < count and ratio[child + 1] > ratio[child]:
@@ -73,7 +73,7 @@ def sift_down(ratio, order, top, count):
 
 @bare
 def find_label(rows, row, label):
-    """Return the entry of a row that has this label, -1 if there is none."""
+    """Return the entry of a row with this label; -1 if there is none."""
     low, stop = rows.start[row], rows.start[row + 1]
     high = stop
     while low < high:
@@ -96,7 +96,7 @@ def widest_row(rows):
 
 @bare
 def scatter(rows, row, by_label):
-    """Write a row's probabilities to the places of their labels."""
+    """Write a row's probabilities at the positions of their labels."""
     for e in range(rows.start[row], rows.start[row + 1]):
         by_label[rows.label[e]] = rows.probability[e]
 
@@ -110,7 +110,7 @@ def unscatter(rows, row, by_label):
 
 @bare
 def hold(rows, row, held, by_label):
-    """Let `by_label` be this row instead of the row held[0]; -1 stands for none."""
+    """Make `by_label` hold this row instead of the row held[0]; -1 means none."""
     if held[0] == row:
         return
     if held[0] >= 0:
@@ -121,7 +121,7 @@ def hold(rows, row, held, by_label):
 
 @bare
 def meets(rows, row, by_label):
-    """Whether a row has a label in common with the one that was scattered."""
+    """Return whether a row has a label in common with the scattered one."""
     met = False
     for e in range(rows.start[row], rows.start[row + 1]):
         met = met or by_label[rows.label[e]] > 0.0
@@ -130,7 +130,7 @@ def meets(rows, row, by_label):
 
 @bare
 def pick_by_mass(mass, start, stop, u):
-    """Return the position at which the running sum of mass[start:stop] passes u."""
+    """Return the position at which the cumulative sum of mass[start:stop] exceeds u."""
     total = 0.0
     chosen = start
     for e in range(start, stop):
@@ -144,7 +144,7 @@ def pick_by_mass(mass, start, stop, u):
 
 @bare
 def append_row(rows, row, dense, m):
-    """Write what is not 0 of dense[m] as this row, right behind the row before it."""
+    """Write the nonzero part of dense[m] as this row, directly after the row before it."""
     stop = rows.start[row]
     for i in range(dense.shape[1]):
         if dense[m, i] > 0.0:

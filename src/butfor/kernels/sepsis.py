@@ -1,19 +1,19 @@
-"""The sepsis simulator."""
+"""The sepsis simulator, compiled."""
 
 import numpy as np
 
 from butfor.kernels.compiled import compiled
 from butfor.kernels.random import uniform
 
-NOISE_SIZE = 13  # uniforms that one step of the sepsis simulator uses
+NOISE_SIZE = 13  # uniforms per step
 
 
 @compiled
 def sepsis_step(state, action, noise, corrected):
-    """One step of the sepsis simulator from thirteen uniforms: full state index to full index.
+    """Return the full state after one step, given thirteen uniforms.
 
-    Levels count from 0. Treatments that run or have just stopped act first; what they did not
-    touch fluctuates.
+    Levels count from 0. Treatments that are given or have just stopped act first; vital signs that
+    they do not affect fluctuate.
     """
     running, vitals = state & 7, state >> 3
     ventilated, vasopressed, medicated = running & 1, running >> 1 & 1, running >> 2
@@ -76,7 +76,7 @@ def sepsis_step(state, action, noise, corrected):
 
 @compiled
 def fluctuate(level, u, chance, top):
-    """Move down one level with this chance, up one with the same, but not past 0 or `top`."""
+    """Move down or up one level, each with this chance, but not beyond 0 or `top`."""
     if u < chance:
         return max(level - 1, 0)
     if u < 2 * chance:
@@ -108,7 +108,7 @@ def sepsis_noise(key, t, noise):
 
 @compiled
 def sepsis_noise_used(key, t, state, action, noise):
-    """Fill those of the thirteen uniforms that `sepsis_step` looks at in this state and action."""
+    """Fill in those of the thirteen uniforms that `sepsis_step` uses in this state and action."""
     ventilated, vasopressed, medicated = state & 1, state >> 1 & 1, state >> 2 & 1
     antibiotics, ventilation, vasopressors = action >> 2, action >> 1 & 1, action & 1
     if antibiotics or medicated:
@@ -131,9 +131,10 @@ def simulate_sepsis(
 ):
     """Simulate one episode for each key; `initial` [S] and `policy` [S, A] are cumulative.
 
-    Number 0 of an episode's stream draws the first state; step t takes the fourteen from
+    Number 0 of an episode's stream draws the first state; step t uses the fourteen numbers from
     1 + 14 t on, for the action and then the noise. Writes `length`, `final` (the state reached)
-    and `outcome` [n] and, step after step, `state` and `action`; returns how many steps there were.
+    and `outcome` [n] and, one step after another, `state` and `action`; returns the total number
+    of steps.
     """
     noise = np.empty(NOISE_SIZE)
     total = 0
@@ -145,7 +146,7 @@ def simulate_sepsis(
         while t < horizon and end < 0:
             u = uniform(key, 1 + (NOISE_SIZE + 1) * t)
             a = 0
-            for j in range(policy.shape[1] - 1):  # without a branch that depends on chance
+            for j in range(policy.shape[1] - 1):  # avoids an unpredictable branch
                 a += u >= policy[s, j]
             state[total] = s
             action[total] = a

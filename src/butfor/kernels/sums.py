@@ -1,18 +1,18 @@
-"""Sums of floats as whole numbers, so that the order of adding does not matter."""
+"""Exact sums of floats in integer limbs, so that the order of addition does not matter."""
 
 from butfor.kernels.compiled import bare
 
-FRACTION = (1 << 52) - 1  # bits of a float: a sign, 11 of the exponent, 52 of the fraction
+FRACTION = (1 << 52) - 1  # a float has 1 sign bit, 11 exponent bits and 52 fraction bits
 SPECIAL = 0x7FF  # exponent of inf and nan
 LIMB = (1 << 32) - 1
 
 
 @bare
 def add_exactly(group, bits, limbs, lowest):
-    """Add to limbs [L + 2, G, K] the floats whose bits [n, K] are given, row i to group[i].
+    """Add floats, given by their bits [n, K], to limbs [L + 2, G, K], row i to group[i].
 
-    The L limbs have 32 bits each, from 2^lowest on. Bits below the lowest one are cut off. What is
-    nan, infinite or has bits beyond the limbs is counted in the last two.
+    The L limbs have 32 bits each, starting at 2^lowest. Lower bits are cut off. Values that are
+    nan, infinite or too large for the limbs are counted in the last two.
     """
     above, below = limbs.shape[0] - 2, limbs.shape[0] - 1
     too_large = min(1023 + lowest + 32 * above, SPECIAL)

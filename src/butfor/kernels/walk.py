@@ -1,4 +1,4 @@
-"""What can be said of a counterfactual step by step: where it is, and what that rests on."""
+"""The exact pass through an episode's chain: its outcomes and, if asked for, every step of it."""
 
 from typing import NamedTuple
 
@@ -6,11 +6,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.kernels.chain import choose, compare, move, observe
-from butfor.kernels.compiled import bare, compiled
+from butfor.kernels.compiled import bare, compiled, inlined
+from butfor.kernels.evidence import Cases, weigh_cases
+
+
+class Judged(NamedTuple):
+    """What the model alone gives past the observed end, and the results of a pass."""
+
+    discount: float
+    values_after: NDArray[np.float64]  # [H + 1, S] expected return by steps left
+    outcomes_after: NDArray[np.float64]  # [H + 1, S, O + 1] outcome probabilities, none last
+    outcome_mass: NDArray[np.float64]  # [n, O + 1] written, none last
+    expected_return: NDArray[np.float64]  # [n] written
 
 
 class Steps(NamedTuple):
-    """What `walk_episodes` writes; all of it is about the mass that has no outcome yet."""
+    """What a recorded pass writes; all of it is about the mass that has no outcome yet."""
 
     influence: NDArray[np.float64]  # [n, H] mean total variation between K_t(.|s, a) and P(.|s, a)
     mass: NDArray[np.float64]  # [n, H]
@@ -22,48 +33,81 @@ class Steps(NamedTuple):
     probability: NDArray[np.float64]  # [n, H + 1, S + O] of each state and outcome; or of size 0
 
 
-class Judged(NamedTuple):
-    """What `walk_episodes` finds on the way, bit for bit as `exact_outcomes` does."""
+class Record(NamedTuple):
+    """Where a pass notes its steps."""
 
-    discount: float
-    values_after: NDArray[np.float64]  # [H + 1, S]
-    outcomes_after: NDArray[np.float64]  # [H + 1, S, O + 1]
-    outcome_mass: NDArray[np.float64]  # [n, O + 1] written
-    expected_return: NDArray[np.float64]  # [n] written
+    steps: Steps
+    cases: Cases
+    counts: NDArray[np.int64]  # [S, A] logged transitions behind each row
+    thin: float
 
 
-class Pairs(NamedTuple):
-    """The pairs of state and action that one step of one episode can be at."""
+class Rare(NamedTuple):
+    """States that a pass does not follow because they are too improbable."""
 
-    cases: NDArray[np.float64]  # [S A] similar past cases of each
-    mass: NDArray[np.float64]  # [S A]
-    own: NDArray[np.int64]  # [S A] how often the episode itself is at each row
+    negligible: float
+    left_out: NDArray[np.float64]  # [n] their mass, written
+
+
+@bare
+def exact_outcomes(
+    first,
+    last,
+    problem,
+    work,
+    discount,
+    negligible,
+    values_after,
+    outcomes_after,
+    outcome_mass,
+    expected_return,
+    left_out,
+):
+    """Push the state distribution of episodes first .. last - 1 through their chains.
+
+    Past the observed end the rows are P and the target, and what follows from a state with h steps
+    left is already known: `values_after` [H + 1, S], `outcomes_after` [H + 1, S, O + 1]. Writes
+    `outcome_mass` [n, O + 1] (none last) and `expected_return` [n]. From a state that has less than
+    `negligible` probability at a step the model alone takes over; `left_out` [n] is the total mass
+    of these. Returns -1, or the first step that is impossible under the model or the behavior.
+    """
+    judged = Judged(discount, values_after, outcomes_after, outcome_mass, expected_return)
+    rare = Rare(negligible, left_out)
+    for episode in range(first, last):
+        impossible = walk_episode(problem, work, judged, episode, rare, None)
+        if impossible >= 0:
+            return impossible
+    return -1
 
 
 @compiled
 def walk_episodes(first, last, problem, work, judged, counts, own_row, own_offsets, thin, steps):
-    """Walk through episodes first .. last - 1, to the horizon; write `steps` and `judged`.
+    """Do what `exact_outcomes` does, bit for bit, and record each step up to the horizon.
 
     `counts` [S, A] are the logged transitions behind each row; those of the episode itself, rows
-    own_row[own_offsets[i] : own_offsets[i + 1]], are taken off.
-    Past the observed end the rows are those of the model. Returns as `exact_outcomes` does.
+    own_row[own_offsets[i] : own_offsets[i + 1]], are subtracted. Writes `steps` and `judged`.
     """
     size = problem.dynamics.states * problem.dynamics.actions
-    pairs = Pairs(np.empty(size), np.empty(size), np.zeros(size, np.int64))
+    cases = Cases(np.empty(size), np.empty(size), np.zeros(size))
+    record = Record(steps, cases, counts, thin)
     for episode in range(first, last):
         for i in range(own_offsets[episode], own_offsets[episode + 1]):
-            pairs.own[own_row[i]] += 1
-        impossible = walk_episode(problem, work, judged, pairs, episode, counts, thin, steps)
+            cases.own[own_row[i]] += 1.0
+        impossible = walk_episode(problem, work, judged, episode, None, record)
         if impossible >= 0:
             return impossible
         for i in range(own_offsets[episode], own_offsets[episode + 1]):
-            pairs.own[own_row[i]] = 0
+            cases.own[own_row[i]] = 0.0
     return -1
 
 
 @bare
-def walk_episode(problem, work, judged, pairs, episode, counts, thin, steps):
-    """Walk through one episode."""
+def walk_episode(problem, work, judged, episode, rare, record):
+    """Push one episode through its chain.
+
+    `rare` and `record` may be None: numba then compiles a pass without what they ask for. Only a
+    pass with a record goes on past the observed end.
+    """
     log, target, kept = problem.log, problem.target, work.kept
     _, next_state, reward, _, states, actions, _ = problem.dynamics
     now, later = work.now, work.later
@@ -74,10 +118,11 @@ def walk_episode(problem, work, judged, pairs, episode, counts, thin, steps):
     active = 1
     weight = 1.0  # discount ** t
     total = 0.0
-    length = log.stop[episode] - log.start[episode]
-    if steps.probability.size > 0:
-        steps.probability[episode, 0, now_states[0]] = 1.0
-    for t in range(length + log.left[episode]):
+    horizon = length = log.stop[episode] - log.start[episode]
+    if record is not None:
+        horizon += log.left[episode]
+        note_places(record.steps.probability, states, episode, 0, now, now_states, active)
+    for t in range(horizon):
         i = seen_row = seen_entry = -1
         if t < length:
             i = log.start[episode] + t
@@ -91,6 +136,11 @@ def walk_episode(problem, work, judged, pairs, episode, counts, thin, steps):
             s = now_states[slot]
             here = now[s]
             now[s] = 0.0
+            if rare is not None and here < rare.negligible:
+                rare.left_out[episode] += here
+                left = length - t + log.left[episode]
+                total += add_known(judged, episode, s, here, weight, left)
+                continue
             going += here
             choose(problem, work, s, i)
             start = target.start[s]
@@ -99,22 +149,25 @@ def walk_episode(problem, work, judged, pairs, episode, counts, thin, steps):
                 if share == 0.0:
                     continue
                 row = s * actions + target.label[start + j]
-                pairs.cases[count] = counts[s, target.label[start + j]] - pairs.own[row]
-                pairs.mass[count] = share
-                count += 1
                 low, high, place = move(problem, work, row, start + j, seen_row, seen_entry)
-                if t < length and row != seen_row:
-                    compare(problem, work, row, seen_row, place)
-                    other += share
-                    if not kept.meets[place]:
-                        apart += share
-                moved_by += share * max(0.0, 1.0 - kept.common[place])
+                if record is not None:
+                    number = record.counts[s, target.label[start + j]] - record.cases.own[row]
+                    record.cases.number[count] = number
+                    record.cases.mass[count] = share
+                    count += 1
+                    if t < length and row != seen_row:
+                        compare(problem, work, row, seen_row, place)
+                        other += share
+                        if not kept.meets[place]:
+                            apart += share
+                    moved_by += share * max(0.0, 1.0 - kept.common[place])
                 for e in range(low, high):
                     moved = share * kept.mass[place, e - low]
                     if moved == 0.0:
                         continue
                     total += weight * moved * reward[e]
-                    earned += moved * abs(reward[e])
+                    if record is not None:
+                        earned += moved * abs(reward[e])
                     x = next_state[e]
                     if x < states:
                         if later[x] == 0.0:
@@ -124,80 +177,47 @@ def walk_episode(problem, work, judged, pairs, episode, counts, thin, steps):
                     else:
                         if t < length:
                             outcome_mass[episode, x - states] += moved
-                        if steps.probability.size > 0:
-                            steps.probability[episode, t + 1, x] += moved
-        if going > 0.0:
-            steps.influence[episode, t] = moved_by / going
-            weigh_evidence(pairs, count, going, thin, steps, episode, t)
-        steps.mass[episode, t] = going
-        steps.earned[episode, t] = earned
-        steps.other[episode, t] = other
-        steps.apart[episode, t] = apart
+                        if record is not None and record.steps.probability.size > 0:
+                            record.steps.probability[episode, t + 1, x] += moved
         now, later = later, now
         now_states, later_states = later_states, now_states
         active = reached
         weight *= judged.discount
-        if t == length - 1:  # what follows is known: see `exact_outcomes`
-            left = log.left[episode]
+        if t == length - 1:  # what follows by the model alone is known
             for slot in range(active):
                 s = now_states[slot]
-                total += weight * now[s] * judged.values_after[left, s]
-                for o in range(outcome_mass.shape[1]):
-                    outcome_mass[episode, o] += now[s] * judged.outcomes_after[left, s, o]
+                total += add_known(judged, episode, s, now[s], weight, log.left[episode])
             judged.expected_return[episode] = total
-        if steps.probability.size > 0:
-            for x in range(states, steps.probability.shape[2]):
-                steps.probability[episode, t + 1, x] += steps.probability[episode, t, x]
-            for slot in range(active):
-                s = now_states[slot]
-                steps.probability[episode, t + 1, s] = now[s]
+        if record is not None:
+            steps = record.steps
+            steps.mass[episode, t] = going
+            steps.earned[episode, t] = earned
+            steps.other[episode, t] = other
+            steps.apart[episode, t] = apart
+            if going > 0.0:
+                steps.influence[episode, t] = moved_by / going
+                weigh_cases(record.cases, count, going, record.thin, steps, episode, t)
+            note_places(steps.probability, states, episode, t + 1, now, now_states, active)
     for slot in range(active):
         now[now_states[slot]] = 0.0
     return -1
 
 
-@bare
-def weigh_evidence(pairs, count, going, thin, steps, episode, t):
-    """Write the weighted median of the cases of the first `count` pairs, and the mass on few."""
-    few = 0.0
-    for b in range(count):
-        if pairs.cases[b] < thin:
-            few += pairs.mass[b]
-    steps.thin[episode, t] = few
-    half = 0.5 * going * (1.0 - 1e-12)
-    steps.evidence[episode, t] = weighted_median(pairs.cases, pairs.mass, count, half)
+@inlined
+def add_known(judged, episode, s, mass, weight, left):
+    """Add the outcomes of mass in s with `left` steps left; return what it earns from there on."""
+    for o in range(judged.outcome_mass.shape[1]):
+        judged.outcome_mass[episode, o] += mass * judged.outcomes_after[left, s, o]
+    return weight * mass * judged.values_after[left, s]
 
 
 @bare
-def weighted_median(value, mass, count, half):
-    """Return the least of `count` values up to which there is `half` of the mass, or the largest.
-
-    Both are reordered: values below a pivot first, those above it last, and on in one of the two.
-    """
-    low, high = 0, count
-    passed = 0.0  # the mass of values before `low`
-    while True:
-        pivot = value[(low + high) // 2]
-        i, first, last = low, low, high  # pivots will stand at first .. last - 1
-        below, equal = 0.0, 0.0
-        while i < last:
-            if value[i] > pivot:
-                last -= 1
-                value[i], value[last] = value[last], value[i]
-                mass[i], mass[last] = mass[last], mass[i]
-                continue
-            if value[i] < pivot:
-                below += mass[i]
-                value[i], value[first] = value[first], value[i]
-                mass[i], mass[first] = mass[first], mass[i]
-                first += 1
-            else:
-                equal += mass[i]
-            i += 1
-        if passed + below >= half and first > low:
-            high = first
-        elif passed + below + equal >= half or last == high:
-            return pivot
-        else:
-            passed += below + equal
-            low = last
+def note_places(probability, states, episode, t, now, now_states, active):
+    """Write the probability of each state at step t, and carry over that of outcomes before it."""
+    if probability.size == 0:
+        return
+    if t > 0:
+        for x in range(states, probability.shape[2]):
+            probability[episode, t, x] += probability[episode, t - 1, x]
+    for slot in range(active):
+        probability[episode, t, now_states[slot]] = now[now_states[slot]]

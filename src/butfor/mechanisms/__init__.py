@@ -1,1 +1,1 @@
-"""Causal mechanisms: how a counterfactual row follows from what was observed."""
+"""Causal mechanisms: how an observed outcome determines the counterfactual of a row."""

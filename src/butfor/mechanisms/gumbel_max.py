@@ -6,31 +6,32 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from butfor import kernels
 from butfor.checks import check_distributions
-from butfor.mechanisms.protocol import Mechanism, counterfactual_rows, kernel_coupling
+from butfor.mechanisms.protocol import (
+    Mechanism,
+    counterfactual_rows,
+    kernel_coupling,
+    rows_by_kernel,
+)
 from butfor.types import Floats
 
 Sampler = Callable[[Floats, int, int, np.random.Generator], Floats]
-MOST_REJECTED = 10_000_000  # prior draws after which rejection gives up
+MOST_REJECTED = 10_000_000  # expected prior draws beyond which rejection is refused
 
 
 @dataclass(frozen=True)
 class GumbelMax:
-    """Oberst & Sontag's mechanism. Noise is shared by outcomes of one label between rows.
+    """Oberst & Sontag's mechanism: outcomes with the same label share their noise between rows.
 
     It obeys counterfactual stability: an outcome other than the observed one needs a larger
-    relative rise in probability. Data cannot tell it from other mechanisms with the same rows.
+    relative rise in probability. Data cannot distinguish it from other mechanisms with the same
+    rows.
     """
 
-    def counterfactual_rows(
-        self, factual: Floats, counterfactual: Floats, observed: NDArray[np.int64]
-    ) -> Floats:
-        """Return P(outcome under the counterfactual row | the observed one), exact, [m, n]."""
-        coupling = self.coupling(factual.shape[1])
-        return np.asarray(kernels.counterfactual_rows(coupling, factual, counterfactual, observed))
+    counterfactual_rows = rows_by_kernel
 
     def coupling(self, size: int) -> kernels.Coupling:
         """Return the mechanism as kernels take it."""
@@ -45,15 +46,17 @@ class GumbelMax:
         seed: int | np.random.Generator = 0,
         method: str = "top-down",
     ) -> Floats:
-        """Draw Gumbel noise given what was observed, [size, n]: the paper's own procedure.
+        """Draw Gumbel noise given the observed outcome, [size, n], as the paper does.
 
         `method` is "top-down" (the maximum first, the others truncated below it), "race" (the same
-        as exponential arrival times) or "rejection" (prior draws, kept if they give `observed`;
-        takes 1 / p draws each). Outcomes of probability 0 keep their prior noise.
+        as exponential arrival times) or "rejection" (prior draws, kept if they give `observed`,
+        which takes 1 / p draws each). Outcomes of probability 0 keep their prior noise.
         """
         p = check_distributions(factual, "factual row")
         if p.ndim != 1 or not 0 <= observed < len(p):
-            raise ValueError(f"observed {observed}, row of shape {p.shape}: give one row [n]")
+            raise ValueError(
+                f"observed {observed}, row of shape {p.shape}: give one row [n] and a position"
+            )
         if p[observed] == 0:
             raise ValueError(f"the observed outcome {observed} has probability 0 in the row")
         if method not in SAMPLERS:
@@ -68,7 +71,7 @@ def counterfactual_distribution(
     *,
     mechanism: Mechanism | None = None,
 ) -> Floats:
-    """Distribution of the outcome under another row, given what happened under the factual one.
+    """Return the distribution of the outcome under another row, given the observed one.
 
     Exact, in O(n log n): with r_i = p_i / q_i, D(u) = sum_i max(p_i, u q_i) and F the integral of
     1 / D^2 from 0, P(k | k) = 1 / D(r_k) and P(j | k) = q_j max(F(r_k) - F(r_j), 0).
@@ -76,11 +79,11 @@ def counterfactual_distribution(
     Parameters
     ----------
     factual, counterfactual : [n] or [m, n]
-        Probabilities of the same n outcomes, under what was done and under what was not.
+        Probabilities of the same n outcomes, under the action taken and under the alternative.
     observed : int or [m]
-        The outcome that happened, counted from 0.
+        The observed outcome, counted from 0.
     mechanism
-        By default `GumbelMax()`. Counterfactuals are not identified by data: this is a choice.
+        By default `GumbelMax()`. Data do not identify counterfactuals: this is an assumption.
 
     Returns
     -------
@@ -92,7 +95,7 @@ def counterfactual_distribution(
 
 
 def _top_down(p: Floats, observed: int, size: int, generator: np.random.Generator) -> Floats:
-    """Maximum of log p + g is standard Gumbel, whatever the argmax; the rest lies below it."""
+    """Draw the maximum of log p + g, standard Gumbel whatever the argmax, then the rest below."""
     noise = generator.gumbel(size=(size, len(p)))
     top = generator.gumbel(size=size)
     possible = p > 0
@@ -105,7 +108,7 @@ def _top_down(p: Floats, observed: int, size: int, generator: np.random.Generato
 
 
 def _race(p: Floats, observed: int, size: int, generator: np.random.Generator) -> Floats:
-    """With E = exp(-g) the winner has the least E / p; it arrives at t ~ Exp(1), others later."""
+    """Draw E = exp(-g): the observed outcome has the least E / p, at t ~ Exp(1)."""
     arrival = generator.exponential(size=(size, len(p)))
     winner = generator.exponential(size=size)
     arrival += p * winner[:, None]
@@ -114,7 +117,7 @@ def _race(p: Floats, observed: int, size: int, generator: np.random.Generator) -
 
 
 def _rejection(p: Floats, observed: int, size: int, generator: np.random.Generator) -> Floats:
-    """Draw from the prior and keep what gives the observed outcome."""
+    """Draw from the prior and keep the draws that give the observed outcome."""
     expected = size / p[observed]
     if expected > MOST_REJECTED:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Independent noise for every row: what was observed tells nothing about another row."""
+"""Independent noise for every row: the observed outcome says nothing about another row."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from butfor.types import Floats
 
 @dataclass(frozen=True)
 class Independent:
-    """Each row has noise of its own, so that the counterfactual of another row is that row itself.
+    """Each row has its own noise, so the counterfactual of another row is that row itself.
 
-    The file to imitate for a new mechanism. An episode still keeps what was observed where state
-    and action are the observed ones: consistency holds for every mechanism.
+    This is the file to imitate for a new mechanism. An episode still repeats what was observed
+    where state and action are the observed ones: consistency holds for every mechanism.
     """
 
     def counterfactual_rows(

@@ -1,4 +1,4 @@
-"""The inverse CDF: one uniform number, looked up in the running sums of a row."""
+"""The inverse CDF: one uniform number, looked up in the cumulative sums of a row."""
 
 from __future__ import annotations
 
@@ -6,27 +6,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from butfor import kernels
-from butfor.mechanisms.protocol import kernel_coupling
-from butfor.types import Floats
+from butfor.mechanisms.protocol import kernel_coupling, rows_by_kernel
 
 
 @dataclass(frozen=True)
 class InverseCDF:
-    """The outcome is the one whose interval the uniform noise falls into.
+    """The outcome is the one whose interval contains the uniform noise.
 
     Each row divides [0, 1] among its outcomes, in the same order. Two orders are two mechanisms
-    with the same rows and other counterfactuals: the paper's example of why these are not
-    identified. It does not obey counterfactual stability, except for two outcomes, where it is
-    1{U <= g(x, t)} and gives the same answers as Gumbel-Max.
+    with the same rows and different counterfactuals: the paper's example of why these are not
+    identified. The mechanism does not obey counterfactual stability, except with two outcomes,
+    where it is 1{U <= g(x, t)} and agrees with Gumbel-Max.
 
     Parameters
     ----------
     order : optional
-        The outcomes, counted from 0, from the lowest interval to the highest; by default as they
-        are numbered. For episodes: the labels of next states, then of outcomes.
+        The outcomes, counted from 0, from the lowest interval to the highest; by default in the
+        order of their numbers. For episodes: the labels of next states, then of outcomes.
     """
 
     order: Sequence[int] | None = None
@@ -38,22 +36,19 @@ class InverseCDF:
         whole = given.dtype.kind in "iu" and given.ndim == 1
         if not whole or not np.array_equal(np.sort(given), np.arange(len(given))):
             raise ValueError(
-                f"order {self.order!r} is no permutation: list each of 0..n - 1 once, from the "
+                f"order {self.order!r} is not a permutation: list each of 0..n - 1 once, from the "
                 "lowest interval to the highest"
             )
         object.__setattr__(self, "order", tuple(given.tolist()))
 
-    def counterfactual_rows(
-        self, factual: Floats, counterfactual: Floats, observed: NDArray[np.int64]
-    ) -> Floats:
-        """Return P(outcome under the counterfactual row | the observed one), exact, [m, n]."""
-        coupling = self.coupling(factual.shape[1])
-        return np.asarray(kernels.counterfactual_rows(coupling, factual, counterfactual, observed))
+    counterfactual_rows = rows_by_kernel
 
     def coupling(self, size: int) -> kernels.Coupling:
         """Return the mechanism over `size` outcomes, as kernels take it."""
         if self.order is None:
             return kernel_coupling(kernels.INVERSE_CDF, np.arange(size))
         if len(self.order) != size:
-            raise ValueError(f"order lists {len(self.order)} outcomes, but there are {size}")
+            raise ValueError(
+                f"order lists {len(self.order)} outcomes, but there are {size}; list every one"
+            )
         return kernel_coupling(kernels.INVERSE_CDF, np.argsort(np.array(self.order)))

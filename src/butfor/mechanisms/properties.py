@@ -1,4 +1,4 @@
-"""What a mechanism promises: counterfactual stability, monotonicity; a counterexample or none."""
+"""Search for counterexamples to counterfactual stability and monotonicity."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from butfor.checks import check_distributions, check_whole
 from butfor.mechanisms.protocol import Mechanism, check_mechanism, counterfactual_rows
 from butfor.types import Floats
 
-TOLERANCE = 1e-9  # ratios that differ by less, in proportion, are tied; rarer moves do not count
+TOLERANCE = 1e-9  # ratios within this relative distance are tied; rarer moves do not count
 SIZES = (2, 3, 4, 7)  # numbers of outcomes that a search tries
 PAPER_EXAMPLE = ([0.25, 0.25, 0.3, 0.2], [0.0, 0.25, 0.25, 0.5])  # section 3.1 of the paper
 
 
 @dataclass(frozen=True)
 class Move:
-    """What was observed under one row, and what may have happened instead under the other."""
+    """The observed outcome under one row, and a possible outcome under the other."""
 
     factual: tuple[float, ...]
     counterfactual: tuple[float, ...]
@@ -32,22 +32,22 @@ class Move:
             _rise(self.factual[j], self.counterfactual[j]) for j in (self.outcome, self.observed)
         ]
         return (
-            f"having seen outcome {self.observed} (counted from 0) under ({_join(self.factual)}), "
+            f"given outcome {self.observed} (counted from 0) under ({_join(self.factual)}), "
             f"outcome {self.outcome} has probability {self.probability:.6g} under "
-            f"({_join(self.counterfactual)}), q/p {rises[0]} against {rises[1]}"
+            f"({_join(self.counterfactual)}), with q/p {rises[0]} against {rises[1]}"
         )
 
 
 @dataclass(frozen=True)
 class PropertyCheck:
-    """Whether a mechanism was found to break a property; true where it was not.
+    """The result of a search for a counterexample; true if none was found.
 
-    That no counterexample was found is no proof. One that was found is.
+    Finding no counterexample is not a proof that the property holds.
     """
 
     mechanism: str
     property: str
-    pairs: int  # pairs of rows looked at
+    pairs: int  # pairs of rows examined
     counterexample: tuple[Move, ...] = ()  # one move, or two that contradict each other
 
     def __bool__(self) -> bool:
@@ -70,25 +70,25 @@ def is_stable(
     trials: int = 200,
     seed: int = 0,
 ) -> PropertyCheck:
-    """Look for a counterexample to counterfactual stability.
+    """Search for a counterexample to counterfactual stability.
 
-    Having observed k under p, an outcome j other than k can happen under q only if its probability
-    rose more, in proportion: P(j | k) = 0 where q_k / p_k >= q_j / p_j.
+    Given k under p, another outcome j is possible under q only if its relative rise is larger:
+    P(j | k) = 0 where q_k / p_k >= q_j / p_j.
 
     Parameters
     ----------
     factual, counterfactual : [n], optional
-        The two rows to check, for every k that the first allows. Without them random pairs are
-        searched, the paper's own example first: with zeros, with ties, and without.
+        The two rows to check, for every possible k. Without them, random pairs with and without
+        zeros and ties are searched, starting with the paper's example.
     outcomes : optional
-        Number of outcomes of random rows; by default several. A mechanism with an order of its own
-        needs the number that it orders.
+        Number of outcomes of random rows; by default several. A mechanism with a fixed order needs
+        the number of outcomes that it orders.
     trials
         Number of random pairs.
 
     Notes
     -----
-    Ratios within 1e-9 of each other, in proportion, are tied, and P(j | k) up to 1e-9 counts as 0.
+    Ratios within a relative 1e-9 of each other are tied, and P(j | k) up to 1e-9 counts as 0.
     """
     pairs = _pairs(factual, counterfactual, outcomes, trials, seed, _random_pair)
     return _search(mechanism, "counterfactual stability", pairs, _unstable_move)
@@ -103,26 +103,26 @@ def is_monotone(
     trials: int = 200,
     seed: int = 0,
 ) -> PropertyCheck:
-    """Look for a counterexample to monotonicity: noise that moves up, other noise that moves down.
+    """Search for a counterexample to monotonicity: some noise moves up and other noise moves down.
 
-    Outcomes are ordered as they are numbered. Going from row p to row q no two noises may move in
-    opposite directions. For two outcomes it is the paper's definition: where the event becomes
+    Outcomes are ordered by their numbers. Going from row p to row q, no two noises may move in
+    opposite directions. For two outcomes this is the paper's definition: where the event becomes
     more likely, nobody who had it would lose it. It then follows from counterfactual stability, and
-    fixes all counterfactuals.
+    determines all counterfactuals.
 
     Parameters
     ----------
     factual, counterfactual : [n], optional
-        The two rows to check. Without them random pairs are searched.
+        The two rows to check. Without them, random pairs are searched.
     outcomes
         Number of outcomes of random rows. With more than two, one row of each pair has the larger
-        probability of every upper set: for other pairs any mechanism has to move both ways.
+        probability of every upper set: for other pairs every mechanism has to move both ways.
     trials
         Number of random pairs.
 
     Notes
     -----
-    A move that has a probability up to 1e-9, of observed and other outcome together, counts as 0.
+    A move whose joint probability, with the observed outcome, is at most 1e-9 counts as 0.
     """
     pairs = _pairs(factual, counterfactual, outcomes, trials, seed, _ordered_pair)
     return _search(mechanism, "monotonicity", pairs, _opposite_moves)
@@ -137,7 +137,7 @@ def _search(
     pairs: Iterator[Pair],
     violation: Callable[[Floats, Floats, Floats], list[tuple[int, int]]],
 ) -> PropertyCheck:
-    """Check pair after pair of rows up to the first violation, given as (observed, outcome)."""
+    """Check pairs of rows up to the first violation, given as (observed, outcome)."""
     check_mechanism(mechanism)
     count = 0
     for p, q in pairs:
@@ -156,9 +156,9 @@ def _search(
 
 
 def _unstable_move(p: Floats, q: Floats, rows: Floats) -> list[tuple[int, int]]:
-    """Return the likeliest move to an outcome whose ratio q / p is not the larger one."""
+    """Return the most probable move to an outcome whose ratio q / p is not larger."""
     rise = np.full(len(p), np.inf)
-    with np.errstate(over="ignore"):  # infinite is right for the rarest
+    with np.errstate(over="ignore"):  # infinity is correct here
         np.divide(q, p, out=rise, where=p > 0)
     forbidden = rise[:, None] >= rise[None, :] * (1 - TOLERANCE)
     np.fill_diagonal(forbidden, False)
@@ -166,7 +166,7 @@ def _unstable_move(p: Floats, q: Floats, rows: Floats) -> list[tuple[int, int]]:
 
 
 def _opposite_moves(p: Floats, q: Floats, rows: Floats) -> list[tuple[int, int]]:
-    """Return the likeliest move up and the likeliest move down, if there are both."""
+    """Return the most probable moves up and down, if there are both."""
     joint = p[:, None] * rows
     up, down = _likeliest(np.triu(joint, 1)), _likeliest(np.tril(joint, -1))
     return up + down if up and down else []
@@ -185,9 +185,9 @@ def _pairs(
     seed: int,
     draw: Callable[[int, np.random.Generator], Pair],
 ) -> Iterator[Pair]:
-    """Return the pair that was given, or pairs to search."""
+    """Return the given pair, or pairs to search."""
     if (factual is None) != (counterfactual is None):
-        raise ValueError("give both rows, or none to search random ones")
+        raise ValueError("give both rows, or neither to search random ones")
     check_whole(trials, "trials", 1, "a whole number of pairs")
     if factual is not None and counterfactual is not None:
         p = check_distributions(factual, "factual row")
@@ -214,7 +214,7 @@ def _draw_pairs(
 
 
 def _random_pair(size: int, generator: np.random.Generator) -> Pair:
-    """Draw two rows: small counts, which tie and vanish, or any numbers; now and then equal."""
+    """Draw two rows: of small counts, with ties and zeros, or of any numbers; sometimes equal."""
     kind = generator.integers(4)
     if kind == 0:
         row = generator.dirichlet(np.ones(size))
@@ -229,7 +229,7 @@ def _random_pair(size: int, generator: np.random.Generator) -> Pair:
 
 
 def _ordered_pair(size: int, generator: np.random.Generator) -> Pair:
-    """Draw two rows of which one has the larger probability of every upper set."""
+    """Draw two rows, one with the larger probability of every upper set."""
     sums = np.cumsum(_random_pair(size, generator), axis=1)
     highest, lowest = (np.diff(f(sums, axis=0), prepend=0.0) for f in (np.max, np.min))
     pair = [np.maximum(row, 0.0) / np.maximum(row, 0.0).sum() for row in (highest, lowest)]

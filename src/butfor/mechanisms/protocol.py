@@ -1,4 +1,4 @@
-"""What a mechanism is, and the counterfactual of one row under any of them."""
+"""The protocol of mechanisms, and the counterfactual of one row under any of them."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ ANSWER_TOLERANCE = 1e-9  # a mechanism's row may miss 1 by this much
 
 @runtime_checkable
 class Mechanism(Protocol):
-    """A causal mechanism for a categorical variable: one noise, one outcome for every row."""
+    """A causal mechanism for a categorical variable: the same noise decides under every row."""
 
     def counterfactual_rows(
         self, factual: Floats, counterfactual: Floats, observed: NDArray[np.int64]
     ) -> Floats:
         """Return P(outcome under the counterfactual row | the observed one), [m, n].
 
-        Rows are [m, n], `observed` [m]. The answers are distributions within the support of the
-        counterfactual rows, and average to these: sum_k p_k P(. | k) = q.
+        Rows are [m, n], `observed` is [m]. The result consists of distributions within the support
+        of the counterfactual rows, which average to these: sum_k p_k P(. | k) = q.
         """
         ...
 
 
 @runtime_checkable
 class Compiled(Mechanism, Protocol):
-    """A mechanism that kernels know: whole logs take no detour over tables of its rows."""
+    """A mechanism built into the kernels, so that no table of its rows has to be made first."""
 
     def coupling(self, size: int) -> kernels.Coupling:
         """Return the mechanism over `size` outcomes (labels), as kernels take it."""
@@ -39,13 +39,21 @@ class Compiled(Mechanism, Protocol):
 
 
 def kernel_coupling(kind: int, rank: NDArray[np.int64] | None = None) -> kernels.Coupling:
-    """Return a mechanism that kernels know by its kind."""
+    """Return the kernel form of a built-in mechanism."""
     none = np.empty(0, np.int64)
     return kernels.Coupling(kind, none if rank is None else rank, none, none, np.empty(0))
 
 
+def rows_by_kernel(
+    mechanism: Compiled, factual: Floats, counterfactual: Floats, observed: NDArray[np.int64]
+) -> Floats:
+    """Return P(outcome under the counterfactual row | the observed one), exact, [m, n]."""
+    coupling = mechanism.coupling(factual.shape[1])
+    return np.asarray(kernels.counterfactual_rows(coupling, factual, counterfactual, observed))
+
+
 def check_mechanism(mechanism: object) -> Mechanism:
-    """Refuse what is no mechanism, a class instead of its instance included."""
+    """Return a mechanism; refuse anything else, including a class instead of its instance."""
     if isinstance(mechanism, type) or not isinstance(mechanism, Mechanism):
         raise ValueError(
             f"mechanism {mechanism!r}: give one of GumbelMax(), InverseCDF(), MaximalCoupling(), "
@@ -57,7 +65,7 @@ def check_mechanism(mechanism: object) -> Mechanism:
 def counterfactual_rows(
     mechanism: Mechanism, factual: ArrayLike, counterfactual: ArrayLike, observed: ArrayLike
 ) -> Floats:
-    """Check the rows, align them, ask the mechanism, and check what it says."""
+    """Return the mechanism's counterfactual rows, with inputs and result checked."""
     p, q, k, shape = check_rows(factual, counterfactual, observed)
     found = check_mechanism(mechanism).counterfactual_rows(p, q, k)
     return _check_answer(mechanism, found, q).reshape(*shape, p.shape[1])
@@ -66,18 +74,18 @@ def counterfactual_rows(
 def check_rows(
     factual: ArrayLike, counterfactual: ArrayLike, observed: ArrayLike
 ) -> tuple[Floats, Floats, NDArray[np.int64], tuple[int, ...]]:
-    """Return rows, rows [m, n] and outcomes [m], checked; and the shape asked for, () or (m,)."""
+    """Return both rows [m, n] and outcomes [m], checked; and the requested shape, () or (m,)."""
     p = check_distributions(factual, "factual row")
     q = check_distributions(counterfactual, "counterfactual row")
     seen = np.asarray(observed)
     if seen.dtype.kind not in "iu":
         raise ValueError(
-            f"observed {observed!r}: give the position of what happened, counted from 0"
+            f"observed {observed!r}: give the position of the observed outcome, counted from 0"
         )
     if p.ndim not in (1, 2) or q.ndim not in (1, 2) or p.shape[-1] != q.shape[-1]:
         raise ValueError(
-            f"rows of shapes {p.shape} and {q.shape}: both must list the same outcomes, "
-            "[n] for one pair or [m, n] for many"
+            f"rows of shapes {p.shape} and {q.shape}: give the same outcomes in both, [n] for one "
+            "pair or [m, n] for many"
         )
     size = p.shape[-1]
     try:
@@ -88,26 +96,26 @@ def check_rows(
             "observed outcomes do not fit together"
         ) from None
     if len(shape) > 1:
-        raise ValueError(f"observed has shape {seen.shape}, expected one number a row")
+        raise ValueError(f"observed has shape {seen.shape}, expected one number per row")
     count = shape[0] if shape else 1
     p, q = (np.ascontiguousarray(np.broadcast_to(rows, (count, size))) for rows in (p, q))
     k = np.ascontiguousarray(np.broadcast_to(seen, (count,)), dtype=np.int64)
     outside = (k < 0) | (k >= size)
     if outside.any():
         row = int(outside.argmax())
-        raise ValueError(f"row {row}: observed outcome {k[row]} outside 0..{size - 1}")
+        raise ValueError(f"row {row}: observed outcome {k[row]} is outside 0..{size - 1}")
     impossible = p[np.arange(count), k] == 0
     if impossible.any():
         row = int(impossible.argmax())
         raise ValueError(
-            f"row {row}: the observed outcome {k[row]} has probability 0 in the factual row; "
-            "what was seen cannot be impossible, so the model or the order of the outcomes is wrong"
+            f"row {row}: the observed outcome {k[row]} has probability 0 in the factual row; check "
+            "the model and the order of the outcomes"
         )
     return p, q, k, shape
 
 
 def _check_answer(mechanism: Mechanism, found: ArrayLike, q: Floats) -> Floats:
-    """Return the rows of a mechanism, one for each of q and within its support."""
+    """Return a mechanism's rows if each is a distribution within the support of its row q."""
     rows = np.asarray(found, dtype=np.float64)
     if rows.shape != q.shape:
         raise ValueError(f"{mechanism!r} returned shape {rows.shape}, expected {q.shape}")

@@ -1,1 +1,1 @@
-"""Models of the dynamics, learned from a log, and policies on them."""
+"""Models of the dynamics learned from a log, planning in them, and policies."""

@@ -1,4 +1,4 @@
-"""Learning a TabularMDP from a log by counting."""
+"""Learn a TabularMDP from a log by counting."""
 
 from __future__ import annotations
 
@@ -31,22 +31,23 @@ def fit_mdp(
     terminal : "visits" or "icml2019"
         How ends are counted. `visits`: the last transition of an episode with an outcome leads
         straight into it. `icml2019`: it leads to the final state, and each distinct unreduced
-        final state adds one count, for every action, from its state into its outcome (what the
-        published code of the paper does; kept to reproduce its numbers).
+        final state adds one count, for every action, from its state into its outcome (as in the
+        paper's published code; kept to reproduce its numbers).
     unseen : optional
-        Where a state-action pair that was never seen leads: the name of an outcome (default: the
-        one of lowest reward); "uniform", over what followed that state under any action; or
-        "self-loop". States from which nothing was seen loop in the last two.
+        Where a state-action pair that never occurs leads: the name of an outcome (default: the one
+        of lowest reward); "uniform", over what followed that state under any action; or
+        "self-loop". With the last two, states that were never left loop.
     prior : number, optional
-        Added to the count of every next state seen from that state under any action and of every
-        outcome, in the rows of seen pairs.
+        Added, in the rows of observed pairs, to the count of every outcome and of every next state
+        that followed the state under any action.
     labels : optional
         See `TabularMDP.with_labels`.
 
     Notes
     -----
     The reward of a transition is the mean of those logged, with a warning where they vary. The
-    model is causal only as far as the log's states hold all that moved both treatment and course.
+    model is causal only if the log's states contain everything that influenced both the actions
+    and the course.
     """
     counted = count_transitions(episodes, terminal=terminal, unseen=unseen, prior=prior)
     return counted.model() if labels is None else counted.labelled(labels)
@@ -54,23 +55,23 @@ def fit_mdp(
 
 @dataclass(frozen=True, eq=False)
 class Counted:
-    """The transitions of a log, weighed: what a model is made of.
+    """The weighted transitions of a log, from which a model is made.
 
-    An entry is a row s A + a and what follows it, as the key row * (S + O) + next, increasing.
+    An entry is a row s A + a and its next state, as the key row * (S + O) + next, increasing.
     """
 
     keys: Offsets  # [E]
-    weight: Floats  # [E] counts, with the prior; 1 in rows that were never seen
+    weight: Floats  # [E] counts plus the prior; 1 in rows that were never observed
     reward: Floats  # [E]
     first: NDArray[np.int64]  # [S] episodes that start in each state
     counts: NDArray[np.int64]  # [S, A] logged transitions
     outcomes: tuple[Outcome, ...]
-    made_up: NDArray[np.bool_]  # [S, A] rows that the rule for unseen pairs made up
+    made_up: NDArray[np.bool_]  # [S, A] rows that follow from the rule for unseen pairs
     terminal: str
-    mixed: bool  # whether a prior or the rule puts next states of all actions into one row
+    mixed: bool  # whether a prior or the rule combines next states of all actions in one row
 
     def model(self) -> TabularMDP:
-        """Return the model whose rows are in proportion to the weights."""
+        """Return the model whose rows are proportional to the weights."""
         states, actions = self.counts.shape
         return assemble(
             self.keys,
@@ -93,8 +94,8 @@ class Counted:
         except ValueError as error:
             if self.mixed:
                 error.add_note(
-                    "A prior and unseen='uniform' put next states of all actions into one row; "
-                    "with these labels use neither."
+                    "A prior and unseen='uniform' combine next states of all actions in one row; "
+                    "use neither with these labels."
                 )
             raise
 
@@ -139,7 +140,7 @@ def count_transitions(
 
 
 def check_rules(outcomes: tuple[Outcome, ...], unseen: str | None, prior: float) -> None:
-    """Refuse rules for pairs never seen, and priors, that cannot be."""
+    """Refuse an unknown rule for unseen pairs, or a negative prior."""
     names = [outcome.name for outcome in outcomes]
     if unseen is not None and unseen not in ("uniform", "self-loop", *names):
         raise ValueError(
@@ -161,12 +162,12 @@ def complete_counts(
     unseen: str | None,
     prior: float,
 ) -> Counted:
-    """Add the prior and the rows never seen to transitions that were counted, keys increasing."""
+    """Add the prior and the rows of unseen pairs to counted transitions, keys increasing."""
     (states, actions), ends = counts.shape, outcomes
     columns = states + len(ends)
     made_up = np.ones(states * actions, dtype=bool)
     made_up[keys // columns] = False
-    # what followed each state under any action, and what that move earned
+    # next states of each state under any action, and the reward of that move
     pairs, _, usual = coalesce(
         keys // columns // actions * columns + keys % columns, weight, reward
     )
@@ -194,7 +195,7 @@ def complete_counts(
 
 
 def destinations(episodes: Episodes, terminal: str) -> NDArray[np.int64]:
-    """Return where each transition of a log leads in a model with these ends, [N]."""
+    """Return where each logged transition leads in a model that counts ends this way, [N]."""
     reached = episodes.next_state.astype(np.int64)
     last = episodes.offsets[1:] - 1
     if terminal == "visits":
@@ -206,7 +207,7 @@ def destinations(episodes: Episodes, terminal: str) -> NDArray[np.int64]:
 
 
 def _step_rewards(episodes: Episodes, terminal: str) -> Floats:
-    """Rewards of the transitions; with icml2019 ends the outcome's share is earned later."""
+    """Return the rewards of transitions; with icml2019 ends the outcome's part comes later."""
     reward = episodes.reward.copy()
     if terminal == "icml2019" and episodes.outcomes:
         ended = np.flatnonzero(episodes.outcome >= 0)
@@ -229,16 +230,16 @@ def _warn_of_varying_rewards(
 
 
 def differs_from(reward: Floats, mean: Floats) -> NDArray[np.bool_]:
-    """Mark rewards that are not the mean of their transition, beyond rounding."""
+    """Mark rewards that differ from the mean of their transition by more than rounding."""
     return np.asarray(np.abs(reward - mean) > 1e-9 * np.maximum(1.0, np.abs(mean)))
 
 
 def varying_rewards(transitions: int, place: str) -> str:
-    """Say that rewards vary for the same transition."""
+    """Return the warning that rewards vary for the same transition."""
     return (
         f"the reward of {transitions} transitions varies for the same state, action and next state "
-        f"({place}); the model uses the mean, so that expected returns differ from observed ones "
-        "even where nothing else does"
+        f"({place}); the model uses the mean, so expected returns differ from observed ones even "
+        "where nothing else does"
     )
 
 
@@ -252,7 +253,7 @@ def _add_prior(
     seen: NDArray[np.bool_],
     ends: tuple[Outcome, ...],
 ) -> tuple[Offsets, Floats, Floats]:
-    """Add the prior to seen rows; a transition never logged earns what such a move earned."""
+    """Add the prior to observed rows; new entries earn the mean reward of the same move."""
     states, actions = seen.shape
     columns = states + len(ends)
     visited = np.flatnonzero(seen.any(axis=1))
@@ -280,13 +281,13 @@ def _fill_unseen(
     columns: int,
     ends: tuple[Outcome, ...],
 ) -> tuple[Offsets, Floats, Floats]:
-    """Return keys, weights and rewards of the rows that nothing was seen of."""
+    """Return keys, weights and rewards of the rows that were never observed."""
     names = [outcome.name for outcome in ends]
     states = columns - len(ends)
     if rule is None and not ends:
         raise ValueError(
             f"{len(rows)} state-action pairs were never seen and there is no outcome to send them "
-            "to; choose unseen='uniform' or unseen='self-loop'"
+            "to; give unseen='uniform' or unseen='self-loop'"
         )
     if rule is None or rule in names:
         value = np.array([outcome.reward for outcome in ends])

@@ -1,8 +1,8 @@
-"""TabularMDP: a finite model with named absorbing outcomes, in sparse rows."""
+"""TabularMDP: a finite model with named absorbing outcomes, stored as sparse rows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -18,11 +18,11 @@ from butfor.types import Floats, Integers, Offsets
 
 @dataclass(frozen=True, eq=False)
 class TabularMDP:
-    """P(next | state, action) as sparse rows; row s A + a; next S + o is the outcome o.
+    """P(next | state, action) as sparse rows, row s A + a; next state S + o is outcome o.
 
-    Outcomes absorb: nothing follows them and nothing is earned there. The reward of an entry is
-    that of the transition, the one into an outcome included. `labels` says whose noise decides a
-    transition: entries of two rows with one label share it (by default the next state itself).
+    Outcomes are absorbing: nothing follows them and nothing is earned there. The reward of an entry
+    is that of the transition, including one into an outcome. `labels` says which noise decides a
+    transition: entries of two rows with the same label share it (by default the next state).
     """
 
     start: Offsets  # [S A + 1] first entry of each row
@@ -53,7 +53,7 @@ class TabularMDP:
         counts: ArrayLike | None = None,
         labels: ArrayLike | None = None,
     ) -> TabularMDP:
-        """Make a model of given probabilities, learned elsewhere or known.
+        """Make a model from given probabilities, learned elsewhere or known.
 
         Parameters
         ----------
@@ -61,14 +61,14 @@ class TabularMDP:
             Columns S .. S + O - 1 are the outcomes.
         reward
             Of the same shape as `transition`; or [S, A]; or [S + O], earned on arrival. By default
-            an outcome's reward on arrival and nothing elsewhere.
+            each outcome's reward on arrival and nothing elsewhere.
         absorbing : {state: outcome}, optional
-            States of the given model that are outcomes: what leads there leads to the outcome
+            States of the given model that are outcomes: transitions into them lead to the outcome
             instead. The states keep their numbers; their own rows lead to the outcome too.
         initial : [S], optional
             By default uniform.
         counts : [S, A], optional
-            How many observations stand behind each row, for warnings later on.
+            The number of observations behind each row, for later warnings.
         labels : [S] or [S + O], optional
             See `with_labels`.
         """
@@ -110,7 +110,7 @@ class TabularMDP:
 
     @property
     def n_states(self) -> int:
-        """Number of states S, outcomes not among them."""
+        """Number of states S, without outcomes."""
         return self.counts.shape[0]
 
     @property
@@ -132,7 +132,7 @@ class TabularMDP:
         """Return the distribution over next states and outcomes after an action."""
         if not (0 <= state < self.n_states and 0 <= action < self.n_actions):
             raise ValueError(
-                f"state {state}, action {action} outside 0..{self.n_states - 1}, "
+                f"state {state}, action {action} is outside 0..{self.n_states - 1}, "
                 f"0..{self.n_actions - 1}"
             )
         entries = slice(*self.start[state * self.n_actions + action :][:2])
@@ -143,8 +143,8 @@ class TabularMDP:
     def with_labels(self, labels: ArrayLike | None) -> TabularMDP:
         """Return the model with noise on these labels of next states, or on the states (None).
 
-        Within each row two next states must not share a label: they would share their noise and
-        one of them could never happen. An outcome is its own label.
+        Two next states of the same row must not share a label: they would share their noise, and
+        one of them could never happen. Each outcome has its own label.
         """
         label_of = _check_labels(labels, self.n_states, len(self.outcomes))
         order = np.lexsort((label_of[self.next_state], self.entry_row))
@@ -156,8 +156,8 @@ class TabularMDP:
             state, action = divmod(int(row[first]), self.n_actions)
             raise ValueError(
                 f"labels: after state {state}, action {action} the next states "
-                f"{next_state[first]} and {next_state[first + 1]} have one label; within a row "
-                "every next state needs a label of its own"
+                f"{next_state[first]} and {next_state[first + 1]} have the same label; give all "
+                "next states of a row different labels"
             )
         return replace(
             self,
@@ -176,22 +176,22 @@ STORED = ("start", "next_state", "probability", "reward", "labels", "initial", "
 
 
 def check_mdp(model: object) -> TabularMDP:
-    """Refuse what is no model in which the state is seen."""
+    """Return a fully observed model; refuse anything else."""
     if not isinstance(model, TabularMDP):
         raise ValueError(
-            f"model: a {type(model).__name__}, expected a TabularMDP; where the state is hidden "
-            "this is not worked out"
+            f"model: a {type(model).__name__}, expected a TabularMDP; this is not available for "
+            "other kinds of models"
         )
     return model
 
 
 def total_by(index: NDArray[np.integer], weight: Floats, size: int) -> Floats:
-    """Sum the weights that have each index, [size]."""
+    """Return the sum of the weights at each index, [size]."""
     return np.bincount(index, weight, size).astype(np.float64, copy=False)
 
 
 def coalesce(keys: Offsets, weight: Floats, reward: Floats) -> tuple[Offsets, Floats, Floats]:
-    """Sum the weights of equal keys; their reward is the weighted mean. Keys come out sorted."""
+    """Return sorted distinct keys, their total weights and their weighted mean rewards."""
     distinct, position = np.unique(keys, return_inverse=True)
     total = total_by(position, weight, len(distinct))
     earned = total_by(position, weight * reward, len(distinct))
@@ -212,7 +212,7 @@ def assemble(
     unseen: NDArray[np.bool_],
     terminal: str,
 ) -> TabularMDP:
-    """Make a model of entries with distinct keys row * (S + O) + next; rows are scaled to one."""
+    """Make a model from entries with distinct keys row * (S + O) + next; rows are normalized."""
     order = np.argsort(keys)
     row, next_state = np.divmod(keys[order], states + len(outcomes))
     total = total_by(row, weight[order], states * actions)
@@ -237,8 +237,8 @@ def _check_labels(labels: ArrayLike | None, states: int, ends: int) -> Integers:
     given = np.asarray(labels)
     if given.shape not in ((states,), (states + ends,)):
         raise ValueError(
-            f"labels has shape {given.shape}, expected ({states},), one a state, "
-            f"or ({states + ends},), outcomes included"
+            f"labels has shape {given.shape}, expected ({states},), one per state, "
+            f"or ({states + ends},), including outcomes"
         )
     codes = np.unique(given[:states], return_inverse=True)[1]
     if len(given) > states:
@@ -246,8 +246,8 @@ def _check_labels(labels: ArrayLike | None, states: int, ends: int) -> Integers:
         for outcome, label in enumerate(last.tolist()):
             if (given == label).sum() > 1:
                 raise ValueError(
-                    f"labels: outcome {outcome} has the label {label!r}, which something else has "
-                    "too; give each outcome a label of its own, or give labels of states only"
+                    f"labels: outcome {outcome} shares the label {label!r}; give each outcome its "
+                    "own label, or give labels of states only"
                 )
     return np.concatenate([codes, codes.max() + 1 + np.arange(ends)]).astype(np.int32)
 
@@ -276,25 +276,45 @@ def _matrix(
             )
         states, actions = dense.shape[0], dense.shape[1]
         matrix = sparse.csr_array(dense.reshape(states * actions, -1))
-    bad = ~np.isfinite(matrix.data) | (matrix.data < 0)
-    totals = matrix.sum(axis=1)
-    wrong = np.abs(totals - 1) > ROW_TOLERANCE
-    if bad.any():
-        entry = int(np.flatnonzero(bad)[0])
-        row = int(np.searchsorted(matrix.indptr, entry, side="right")) - 1
-        raise ValueError(
-            f"transition: state {row // actions}, action {row % actions} has probability "
-            f"{matrix.data[entry]} of next state {matrix.indices[entry]}; "
-            "probabilities are numbers from 0 to 1"
-        )
-    if wrong.any():
-        row = int(np.flatnonzero(wrong)[0])
-        raise ValueError(
-            f"transition: the row of state {row // actions}, action {row % actions} sums to "
-            f"{totals[row]:.9g}, not to 1; divide it by its sum if that is what is meant"
-        )
+    check_sparse_rows(
+        matrix,
+        "transition",
+        lambda row: f"state {row // actions}, action {row % actions}",
+        "next state",
+        np.zeros(matrix.shape[0], dtype=bool),
+    )
     matrix.eliminate_zeros()
     return matrix, states, actions
+
+
+def check_sparse_rows(
+    matrix: sparse.csr_array,
+    name: str,
+    place: Callable[[int], str],
+    column: str,
+    may_be_empty: NDArray[np.bool_],
+) -> Floats:
+    """Return the sums of sparse rows, which must be distributions.
+
+    `place(row)` and `column` name the rows and the columns in error messages.
+    """
+    bad = ~np.isfinite(matrix.data) | (matrix.data < 0)
+    if bad.any():
+        entry = int(bad.argmax())
+        row = int(np.searchsorted(matrix.indptr, entry, side="right")) - 1
+        raise ValueError(
+            f"{name}: {place(row)} has probability {matrix.data[entry]} of {column} "
+            f"{matrix.indices[entry]}; probabilities are numbers from 0 to 1"
+        )
+    total = np.asarray(matrix.sum(axis=1)).reshape(-1)
+    wrong = (np.abs(total - 1) > ROW_TOLERANCE) & ~((total == 0) & may_be_empty)
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise ValueError(
+            f"{name}: the row of {place(row)} sums to {total[row]:.9g}, not to 1; divide each row "
+            "by its sum if that is what is meant"
+        )
+    return total
 
 
 def _reward_of_entries(
@@ -334,7 +354,7 @@ def _reward_of_entries(
         entry = int(np.flatnonzero(~np.isfinite(earned))[0])
         raise ValueError(
             f"reward of state {row[entry] // actions}, action {row[entry] % actions}, next state "
-            f"{column[entry]} is {earned[entry]}; every transition that can happen needs a number"
+            f"{column[entry]} is {earned[entry]}; every possible transition needs a number"
         )
     return earned
 
@@ -342,7 +362,7 @@ def _reward_of_entries(
 def _redirect(
     absorbing: Mapping[int, int], column: Offsets, states: int, ends: int
 ) -> tuple[Offsets, NDArray[np.bool_]]:
-    """Send what leads to an absorbing state to its outcome; also say which entries were sent."""
+    """Redirect entries from absorbing states to their outcomes; also mark those redirected."""
     target = np.arange(states + ends)
     for state, end in absorbing.items():
         if not (0 <= state < states and 0 <= end < ends):
@@ -376,6 +396,6 @@ def _check_counts(counts: ArrayLike | None, states: int, actions: int) -> NDArra
         state, action = np.argwhere(given < 0)[0]
         raise ValueError(
             f"counts: {given[state, action]} at state {state}, action {action}; "
-            "counts are whole numbers from 0 on"
+            "counts are whole numbers, at least 0"
         )
     return given.astype(np.int64)

@@ -1,4 +1,4 @@
-"""Planning and evaluation in a model: policy iteration, and values for a horizon or a discount."""
+"""Planning and evaluation in a model: policy iteration, and values of a policy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_SWEEPS = 1000
 def policy_iteration(model: TabularMDP, *, discount: float = 0.99) -> Floats:
     """Return the deterministic policy of highest discounted value, [S, A].
 
-    Among actions within 1e-9 of the best, those seen in the log in that state come first, then
+    Among actions within 1e-9 of the best, those that the log took in that state are preferred, then
     the lowest index.
     """
     if not 0 <= discount < 1:
@@ -34,12 +34,12 @@ def policy_iteration(model: TabularMDP, *, discount: float = 0.99) -> Floats:
         values = _solve(average @ moves, average @ earned, discount)
         actions = (earned + discount * (moves @ values)).reshape(seen.shape)
         better = greedy(actions, prefer=seen, tolerance=TIE)
-        # ties may hand a policy back and forth: stop when no value rises by more than a tie
+        # ties can make policies alternate: stop when no value rises by more than a tie
         tie = TIE * max(1.0, float(np.abs(values).max()))
         if (better == policy).all() or (values - before).max() <= tie:
             return better
         policy, before = better, values
-    raise RuntimeError(f"policy iteration did not settle in {MOST_SWEEPS} sweeps")
+    raise RuntimeError(f"policy iteration did not converge in {MOST_SWEEPS} sweeps")
 
 
 def policy_value(
@@ -50,7 +50,7 @@ def policy_value(
     discount: float = 1.0,
     initial: ArrayLike | None = None,
 ) -> float:
-    """Expected (discounted) return of a policy in the model, over `horizon` steps or without end.
+    """Return the expected (discounted) return of a policy, over `horizon` steps or without limit.
 
     `initial` [S] is the distribution of the first state, by default the model's.
     """
@@ -64,7 +64,7 @@ def policy_value(
 def state_values(
     model: TabularMDP, policy: ArrayLike, *, horizon: int | None = None, discount: float = 1.0
 ) -> Floats:
-    """Expected (discounted) return of a policy from each state, [S]."""
+    """Return the expected (discounted) return of a policy from each state, [S]."""
     check_mdp(model)
     if horizon is not None:
         return value_tables(model, policy, horizon=horizon, discount=discount)[0][-1]
@@ -78,10 +78,10 @@ def state_values(
 def value_tables(
     model: TabularMDP, policy: ArrayLike, *, horizon: int, discount: float = 1.0
 ) -> tuple[Floats, Floats]:
-    """Values and outcome probabilities by steps left and state.
+    """Return values and outcome probabilities by steps left and state.
 
-    Returns the expected return [horizon + 1, S] and the probability of each outcome
-    [horizon + 1, S, O + 1], the last column being that of none.
+    These are the expected return [horizon + 1, S] and the probability of each outcome
+    [horizon + 1, S, O + 1], whose last column is for no outcome.
     """
     check_mdp(model)
     check_discount(discount)
@@ -101,13 +101,13 @@ def value_tables(
 
 
 def expected_rewards(model: TabularMDP) -> Floats:
-    """Expected reward of each state-action pair, row s A + a, [S A]."""
+    """Return the expected reward of each state-action pair, row s A + a, [S A]."""
     rows = len(model.start) - 1
     return total_by(model.entry_row, model.probability * model.reward, rows)
 
 
 def _transition_matrix(model: TabularMDP) -> sparse.csr_array:
-    """Sparse [S A, S]: the moves that do not end in an outcome."""
+    """Return the moves that do not end in an outcome, sparse [S A, S]."""
     stays = model.next_state < model.n_states
     entries = (model.entry_row[stays], model.next_state[stays])
     shape = (len(model.start) - 1, model.n_states)
@@ -115,7 +115,7 @@ def _transition_matrix(model: TabularMDP) -> sparse.csr_array:
 
 
 def _outcome_matrix(model: TabularMDP) -> Floats:
-    """Probability of ending in each outcome at once, [S A, O]."""
+    """Return the probability of moving straight into each outcome, [S A, O]."""
     ends = model.next_state >= model.n_states
     table = np.zeros((len(model.start) - 1, len(model.outcomes)))
     table[model.entry_row[ends], model.next_state[ends] - model.n_states] = model.probability[ends]
@@ -123,7 +123,7 @@ def _outcome_matrix(model: TabularMDP) -> Floats:
 
 
 def _policy_matrix(policy: Floats) -> sparse.csr_array:
-    """Sparse [S, S A] that averages rows over a policy's actions."""
+    """Return the sparse matrix [S, S A] that averages rows over a policy's actions."""
     state, action = np.nonzero(policy)
     states, actions = policy.shape
     entries = (state, state * actions + action)
@@ -131,7 +131,7 @@ def _policy_matrix(policy: Floats) -> sparse.csr_array:
 
 
 def _policy_rows(model: TabularMDP, policy: ArrayLike) -> tuple[sparse.csr_array, Floats]:
-    """Moves [S, S] and expected rewards [S] under a policy."""
+    """Return the moves [S, S] and expected rewards [S] under a policy."""
     average = _policy_matrix(check_policy(policy, model.n_states, model.n_actions))
     return average @ _transition_matrix(model), average @ expected_rewards(model)
 
@@ -143,15 +143,15 @@ def _solve(moves: sparse.csr_array, earned: Floats, discount: float) -> Floats:
 
 
 def _without_end(moves: sparse.csr_array, earned: Floats, starts: NDArray[np.bool_]) -> Floats:
-    """Solve V = R + P V on what can be reached from `starts`; it must all reach an outcome."""
+    """Solve V = R + P V on the states reachable from `starts`; all must reach an outcome."""
     visited = _closure(moves.T.tocsr(), starts)
     ends = _closure(moves, moves.sum(axis=1) < 1 - 1e-12)
     stuck = visited & ~ends
     if stuck.any():
         state = int(np.flatnonzero(stuck)[0])
         raise ValueError(
-            f"from state {state} the policy never reaches an outcome, so its return has no end; "
-            "give a horizon, or a discount below 1"
+            f"from state {state} the policy never reaches an outcome, so its return is an endless "
+            "sum; give a horizon, or a discount below 1"
         )
     kept = sparse.diags_array(visited.astype(np.float64)).tocsr()
     system = sparse.eye_array(len(earned), format="csc") - (kept @ moves).tocsc()
@@ -159,7 +159,7 @@ def _without_end(moves: sparse.csr_array, earned: Floats, starts: NDArray[np.boo
 
 
 def _closure(links: sparse.csr_array, members: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return the members and all that is linked to one of them, however far."""
+    """Return the members and everything linked to them, directly or not."""
     while True:
         wider = members | (links @ members.astype(np.float64) > 0)
         if (wider == members).all():

@@ -1,4 +1,4 @@
-"""Policies: plain [S, A] arrays of probabilities, and the functions that make them."""
+"""Policies are plain [S, A] arrays of probabilities; these functions make them."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from butfor.types import Floats
 
 TERMINALS = ("visits", "icml2019")
 
-BLOCK = 1 << 20  # rows of a log that are looked at together
+BLOCK = 1 << 20  # rows of a log that are counted at a time
 
 
 def estimate_behavior(
     episodes: Episodes, *, terminal: str = "visits", prior: float = 0.0
 ) -> Floats:
-    """Estimate the policy that made the log from how often each action was taken, [S, A].
+    """Estimate the behavior policy from how often each action was taken, [S, A].
 
-    `prior` is added to each action's count in visited states; states never visited get a
-    uniform row. `terminal="icml2019"` adds the pseudo-counts of the published experiment:
-    one for every action and distinct final state that ended with an outcome.
+    `prior` is added to each action's count in visited states; states that were never visited get a
+    uniform row. `terminal="icml2019"` adds the pseudo-counts of the published experiment: one for
+    every action and distinct final state that ended with an outcome.
     """
     counts = action_counts(episodes)
     if check_choice(terminal, "terminal", TERMINALS) == "icml2019":
@@ -30,7 +30,7 @@ def estimate_behavior(
 
 
 def behavior_of(counts: NDArray[np.int64], *, prior: float = 0.0) -> Floats:
-    """Return the policy that takes each action as often as these counts [S, A] say, [S, A]."""
+    """Return the policy whose action frequencies are these counts [S, A], [S, A]."""
     if not np.isfinite(prior) or prior < 0:
         raise ValueError(f"prior {prior}: give a number, 0 or more")
     weight = counts + float(prior)
@@ -52,7 +52,7 @@ def action_counts(episodes: Episodes) -> NDArray[np.int64]:
 def final_states(episodes: Episodes) -> NDArray[np.int64]:
     """Count the distinct unreduced final states by state and outcome, [S, O].
 
-    However often a final state was visited, it counts once: the published experiment's way.
+    Each final state counts once, however often it was visited, as in the published experiment.
     """
     check_final_states(episodes)
     ended = np.flatnonzero(episodes.outcome >= 0)
@@ -66,12 +66,12 @@ def final_states(episodes: Episodes) -> NDArray[np.int64]:
 
 
 def check_final_states(episodes: Episodes) -> None:
-    """Refuse a log in which a final state is unknown, for what needs it."""
+    """Refuse a log in which a final state is unknown."""
     unknown = episodes.next_state[episodes.offsets[1:] - 1] < 0
     if unknown.any():
         raise ValueError(
-            f"episode {episodes.id[int(unknown.argmax())]}: its final state is unknown, which "
-            "terminal='icml2019' needs; add a last row without action to the log, or use "
+            f"episode {episodes.id[int(unknown.argmax())]}: its final state is unknown, but "
+            "terminal='icml2019' needs it; add a last row without action to the log, or use "
             "terminal='visits'"
         )
 
@@ -81,7 +81,7 @@ def greedy(
 ) -> Floats:
     """Return the deterministic policy that takes the action of highest value, [S, A].
 
-    Among actions within `tolerance` of the best those marked in `prefer` [S, A] come first,
+    Among actions within `tolerance` of the best, those marked in `prefer` [S, A] are preferred,
     then the lowest index.
     """
     table = np.asarray(values, dtype=np.float64)
@@ -104,10 +104,10 @@ def greedy(
 
 
 def soften(policy: ArrayLike, epsilon: float) -> Floats:
-    """Replace the action, with probability `epsilon`, by one of the others, all alike."""
+    """Replace the action, with probability `epsilon`, by another one chosen uniformly."""
     array = np.asarray(policy, dtype=np.float64)
     if not 0 <= epsilon <= 1:
-        raise ValueError(f"epsilon {epsilon}: give a probability")
+        raise ValueError(f"epsilon {epsilon}: give a probability, from 0 to 1")
     if array.ndim != 2 or array.shape[1] < 2:
         raise ValueError(f"policy has shape {array.shape}: softening needs at least two actions")
     array = check_distributions(array, "policy", ("state",))

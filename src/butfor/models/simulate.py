@@ -1,4 +1,4 @@
-"""Draw logs from a model under a policy."""
+"""Simulate logs from a model under a policy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from butfor.checks import check_horizon, check_policy, check_whole
 from butfor.log.episodes import Episodes
 from butfor.models.mdp import TabularMDP
 from butfor.random import numbered_keys, uniforms
-from butfor.types import Floats, Keys
+from butfor.types import Floats, Keys, Offsets
 
 
 def simulate_model(
@@ -23,9 +23,9 @@ def simulate_model(
     seed: int = 0,
     initial: ArrayLike | None = None,
 ) -> Episodes:
-    """Draw a log from a model under a policy.
+    """Simulate a log from a model under a policy.
 
-    An episode depends on the seed and its number only. `initial` [S] is the distribution of the
+    An episode depends only on the seed and its number. `initial` [S] is the distribution of the
     first state, by default the model's. A transition into an outcome has no next state (-1).
     """
     check_whole(episodes, "episodes", 1, "a whole number")
@@ -33,7 +33,7 @@ def simulate_model(
     chosen = check_policy(policy, model.n_states, model.n_actions)
     keys = numbered_keys(seed, episodes, "model")
     start = (model if initial is None else model.with_initial(initial)).initial
-    first = _choose(np.broadcast_to(_running_share(start), (episodes, len(start))), keys, 0)
+    first = choose(np.broadcast_to(running_shares(start), (episodes, len(start))), keys, 0)
     walk = walk_model(model, chosen, first, keys, horizon)
     taken = walk.action >= 0
     length = taken.sum(axis=1)
@@ -55,7 +55,7 @@ def simulate_model(
 
 
 class Walk(NamedTuple):
-    """Drawn steps; past the end -1, and no reward."""
+    """Simulated steps; after the end -1, and no reward."""
 
     state: NDArray[np.int64]  # [n, H]
     action: NDArray[np.int64]  # [n, H]
@@ -66,22 +66,16 @@ class Walk(NamedTuple):
 def walk_model(
     model: TabularMDP, policy: Floats, first: NDArray[Any], keys: Keys, horizon: int
 ) -> Walk:
-    """Let the policy act in the model, all episodes at once, a step at a time."""
+    """Let the policy act in the model, all episodes at once, one step at a time."""
     shape = (len(first), horizon)
     state, action, reached = (np.full(shape, -1, np.int64) for _ in range(3))
     walk = Walk(state, action, reached, np.zeros(shape))
-    action_share = _running_share(policy)
-    sums = np.cumsum(model.probability)
-    before = np.append(0.0, sums)[model.start[:-1]]
-    end_of_row = model.start[1:] - 1
+    shares = running_shares(policy)
+    moves = SparseSampler(model.start, model.probability)
     going, here = np.arange(len(first)), first.astype(np.int64)
     for t in range(horizon):
-        chosen = _choose(action_share[here], keys[going], 1 + 2 * t)
-        row = here * model.n_actions + chosen
-        low = before[row]
-        wanted = low + uniforms(keys[going], 2 + 2 * t) * (sums[end_of_row[row]] - low)
-        entry = np.searchsorted(sums, wanted, side="right")
-        entry = np.clip(entry, model.start[row], end_of_row[row])
+        chosen = choose(shares[here], keys[going], 1 + 2 * t)
+        entry = moves.draw(here * model.n_actions + chosen, keys[going], 2 + 2 * t)
         state[going, t], action[going, t] = here, chosen
         reached[going, t], walk.reward[going, t] = model.next_state[entry], model.reward[entry]
         alive = model.next_state[entry] < model.n_states
@@ -89,11 +83,28 @@ def walk_model(
     return walk
 
 
-def _running_share(rows: Floats) -> Floats:
+class SparseSampler:
+    """Draws entries of sparse rows."""
+
+    def __init__(self, start: Offsets, probability: Floats) -> None:
+        self.start = start
+        self.sums = np.append(0.0, np.cumsum(probability))
+
+    def draw(self, row: NDArray[Any], keys: Keys, counter: int) -> NDArray[np.int64]:
+        """Return an entry of each row, by the counter-th number of its key; -1 if it is empty."""
+        first, last = self.start[row], self.start[row + 1] - 1
+        low, high = self.sums[first], self.sums[last + 1]
+        wanted = low + uniforms(keys, counter) * (high - low)
+        entry = np.searchsorted(self.sums[1:], wanted, side="right")
+        return np.where(last < first, -1, np.clip(entry, first, np.maximum(first, last)))
+
+
+def running_shares(rows: Floats) -> Floats:
+    """Return running sums along the last axis, divided by the total."""
     sums = np.cumsum(rows, axis=-1)
     return sums / sums[..., -1:]
 
 
-def _choose(running: Floats, keys: Keys, counter: int) -> NDArray[np.int64]:
+def choose(running: Floats, keys: Keys, counter: int) -> NDArray[np.int64]:
     """Draw a column of each row of running shares."""
     return (running <= uniforms(keys, counter)[:, None]).sum(axis=1)

@@ -1,6 +1,6 @@
 """The sepsis simulator of Oberst & Sontag (2019): exact dynamics, compiled simulation.
 
-`butfor.sepsis.env` has it as a Gymnasium environment, `butfor/Sepsis-v0`.
+`butfor.sepsis.env` wraps it as a Gymnasium environment, `butfor/Sepsis-v0`.
 """
 
 from butfor.sepsis.dynamics import (
@@ -19,7 +19,7 @@ from butfor.sepsis.dynamics import (
     transition_tensor,
 )
 from butfor.sepsis.factored import factored
-from butfor.sepsis.replay import own_counterfactuals
+from butfor.sepsis.own_counterfactuals import own_counterfactuals
 from butfor.sepsis.simulate import simulate, simulation_noise
 
 __all__ = [

@@ -1,8 +1,8 @@
-"""The sepsis environment, exactly: its states, one step from explicit noise, the model.
+"""The exact dynamics of the sepsis environment: states, a step from explicit noise, the model.
 
-There are 1440 full states: mixed-radix over `STATES`, most significant first; the 720 without
-diabetes and the 144 without glucose too are what a log may show. An action says which of three
-treatments run from now on.
+There are 1440 full states, numbered in mixed radix over `STATES`, most significant first. Logs may
+show the 720 states without diabetes, or the 144 without diabetes and glucose. An action says which
+of three treatments are given from now on.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ VERSIONS = ("corrected", "icml2019")
 SIZES = tuple(len(variable.levels) for variable in STATES)
 N_STATES, N_ACTIONS = 1440, 8
 
-# Of the first state: heart rate and blood pressure, oxygen, glucose (without and with diabetes)
+# Distributions in the first state; glucose without and with diabetes
 THREE_AT_FIRST, OXYGEN_AT_FIRST = (0.25, 0.5, 0.25), (0.2, 0.8)
 GLUCOSE_AT_FIRST = ((0.05, 0.15, 0.6, 0.15, 0.05), (0.01, 0.05, 0.15, 0.6, 0.19))
 
-# Where each of the thirteen uniforms of a step decides something, and the vital sign it decides
+# The vital sign that each of the thirteen uniforms of a step decides, and its thresholds
 NOISE: tuple[tuple[str, tuple[float, ...]], ...] = (
     ("heart rate", (0.5,)),  # antibiotics on
     ("blood pressure", (0.5,)),
@@ -74,18 +74,18 @@ NOISE: tuple[tuple[str, tuple[float, ...]], ...] = (
 def step(
     state: ArrayLike, action: ArrayLike, noise: ArrayLike, *, version: str = "corrected"
 ) -> Integers:
-    """Return the next full state, a function of the state, the action and thirteen uniforms.
+    """Return the next full state as a function of the state, the action and thirteen uniforms.
 
-    Replaying the same noise under other actions is the simulator's own counterfactual. Takes one
-    state, action and [13], or m of each and [m, 13].
+    Replaying the same noise under other actions is the simulator's own counterfactual. Give one
+    state, one action and [13], or m of each and [m, 13].
     """
     corrected = check_version(version)
     states, actions, uniforms = np.asarray(state), np.asarray(action), np.asarray(noise, float)
     if uniforms.shape[-1:] != (kernels.NOISE_SIZE,):
-        raise ValueError(f"noise has shape {uniforms.shape}, expected 13 uniforms for each step")
+        raise ValueError(f"noise has shape {uniforms.shape}, expected 13 uniforms per step")
     for name, values, size in (("state", states, N_STATES), ("action", actions, N_ACTIONS)):
         if values.dtype.kind not in "iu" or ((values < 0) | (values >= size)).any():
-            raise ValueError(f"{name} {values[()]!r} outside 0..{size - 1}")
+            raise ValueError(f"{name} {values[()]!r} is outside 0..{size - 1}")
     if not ((uniforms >= 0) & (uniforms < 1)).all():
         raise ValueError("noise must lie in [0, 1)")
     shape = np.broadcast_shapes(states.shape, actions.shape, uniforms.shape[:-1])
@@ -100,7 +100,7 @@ def step(
 
 @cache
 def outcome_of() -> Integers:
-    """Outcome of each full state: -1 none, 0 died, 1 discharged, [1440]."""
+    """Return the outcome of each full state: -1 none, 0 died, 1 discharged, [1440]."""
     levels = dict(
         zip((v.name for v in STATES), np.unravel_index(np.arange(N_STATES), SIZES), strict=True)
     )
@@ -111,10 +111,10 @@ def outcome_of() -> Integers:
 
 
 def initial_distribution(prevalence: float = 0.2) -> Floats:
-    """Distribution of the first full state, [1440].
+    """Return the distribution of the first full state, [1440].
 
-    Nobody starts dead or discharged, and nobody under treatment. `prevalence` is that of diabetes
-    before those who would start at an end are left out.
+    Nobody starts dead, discharged or under treatment. `prevalence` is that of diabetes before
+    excluding those who would start at an end.
     """
     check_prevalence(prevalence)
     joint = np.einsum(
@@ -133,10 +133,10 @@ def initial_distribution(prevalence: float = 0.2) -> Floats:
 
 @cache
 def vital_tables(version: str) -> dict[str, Floats]:
-    """Distribution of each vital sign's next level by state and action, each [1440 * 8, levels].
+    """Return the distribution of each vital sign's next level, each [1440 * 8, levels].
 
-    Given state and action the four vital signs move independently, each by its own uniforms, so
-    each one's distribution follows from `step` on every cell between the points where those decide.
+    Given state and action, the four vital signs move independently, each by its own uniforms, so
+    the distribution follows from one `step` in each cell between the thresholds.
     """
     corrected = check_version(version)
     state, action = (rows.reshape(-1) for rows in np.indices((N_STATES, N_ACTIONS), dtype=np.int32))
@@ -158,7 +158,7 @@ def vital_tables(version: str) -> dict[str, Floats]:
 
 @cache
 def _transition_rows(version: str) -> sparse.csr_array:
-    """Exact sparse [1440 * 8, 1440] matrix; ends are states like others here."""
+    """Return the exact sparse matrix [1440 * 8, 1440], in which ends are ordinary states."""
     state, action = (rows.reshape(-1) for rows in np.indices((N_STATES, N_ACTIONS), dtype=np.int32))
     tables = vital_tables(version)
     vitals = np.einsum("rh,rb,ro,rg->rhbog", *(tables[name] for name in VITAL_SIGNS))
@@ -173,9 +173,9 @@ def _transition_rows(version: str) -> sparse.csr_array:
 
 
 def transition_tensor(version: str = "corrected") -> Floats:
-    """Exact probabilities, [2, 8, 720, 720]: diabetes, action, state, next state.
+    """Return the exact probabilities, [2, 8, 720, 720]: diabetes, action, state, next state.
 
-    Raw: ends are states like others. For inspection; planning uses `model`, which is sparse.
+    Ends are ordinary states here. This is for inspection; planning uses `model`, which is sparse.
     """
     rows = _transition_rows(version).tocoo()
     tensor = np.zeros((2, N_ACTIONS, 720, 720))
@@ -189,8 +189,8 @@ def model(
 ) -> TabularMDP:
     """Return the true model on the 1440 full states, with death and discharge as outcomes.
 
-    With `absorbing=False` there are no outcomes: ends are states like others, whose reward is
-    earned on every visit (what the published code plans on).
+    With `absorbing=False` there are no outcomes: ends are ordinary states, whose reward is earned
+    on every visit (as in the planner of the published code).
     """
     ends = outcome_of()
     if absorbing:
@@ -222,13 +222,13 @@ def pomdp(
 ) -> TabularPOMDP:
     """Return the true model with these variables hidden; the clinician may have seen them.
 
-    Logs have what `simulate(...).hide(*hidden)` shows. `labels` [1440] as of
-    `TabularPOMDP.from_arrays`: for instance `nature_labels` of a log.
+    Its logs are those of `simulate(...).hide(*hidden)`. `labels` [1440] are as for
+    `TabularPOMDP.from_arrays`, for instance `nature_labels` of a log.
     """
     names = [variable.name for variable in STATES]
     hidden = (hidden,) if isinstance(hidden, str) else tuple(hidden)
     if set(names) <= set(hidden):
-        raise ValueError("hiding every variable leaves nothing to be seen; leave at least one")
+        raise ValueError("hidden: every variable is hidden; leave at least one observed")
     for name in hidden:
         if name not in names:
             raise ValueError(f"no variable {name!r} to hide; there are {', '.join(names)}")
@@ -255,12 +255,12 @@ def behavior_policy(
     tensor_draws: int | None = None,
     seed: int = 0,
 ) -> Floats:
-    """Return the physician of the paper, who knows the full state, [1440, 8].
+    """Return the policy of the paper's physician, who knows the full state, [1440, 8].
 
-    Policy iteration at discount .99; with probability `epsilon` another action instead. As in the
-    published code ends are not absorbing for this planner unless `absorbing`. The published one
-    planned on probabilities estimated from 10,000 draws a state and action: `tensor_draws`, with
-    `seed`.
+    It is found by policy iteration at discount .99 and takes another action with probability
+    `epsilon`. As in the published code, ends are not absorbing for this planner unless `absorbing`
+    is set. The published planner used probabilities estimated from 10,000 draws per state and
+    action: `tensor_draws`, with `seed`.
     """
     known = model(version, absorbing=absorbing)
     if tensor_draws is not None:
@@ -270,7 +270,7 @@ def behavior_policy(
 
 
 def resample_rows(known: TabularMDP, draws: int, generator: np.random.Generator) -> TabularMDP:
-    """Estimate the rows of a model anew from so many draws of each."""
+    """Return the model with each row re-estimated from this many draws."""
     size = np.diff(known.start)
     place = np.arange(len(known.probability)) - known.start[known.entry_row]
     table = np.zeros((len(size), size.max()))
@@ -289,7 +289,7 @@ def resample_rows(known: TabularMDP, draws: int, generator: np.random.Generator)
 
 
 def full_policy(policy: ArrayLike) -> Floats:
-    """Extend a policy to the 1440 full states: from 720 (no diabetes) or 144 (nor glucose)."""
+    """Extend a policy on 720 states (no diabetes) or 144 (no glucose either) to the full 1440."""
     array = np.asarray(policy, dtype=np.float64)
     hidden: dict[int, tuple[str, ...]] = {
         1440: (),
@@ -307,7 +307,7 @@ def full_policy(policy: ArrayLike) -> Floats:
 
 
 def _cells(points: tuple[float, ...]) -> list[tuple[float, float]]:
-    """Middle and width of each cell of [0, 1] between the points."""
+    """Return the middle and width of each cell of [0, 1] between the points."""
     edges = (0.0, *points, 1.0)
     return [((low + high) / 2, high - low) for low, high in itertools.pairwise(edges)]
 
@@ -317,13 +317,13 @@ def _level(name: str, level: str) -> int:
 
 
 def check_prevalence(prevalence: float) -> None:
-    """Refuse what is no probability."""
+    """Refuse a prevalence that is not a probability."""
     if not 0 <= prevalence <= 1:
-        raise ValueError(f"prevalence {prevalence}: give a probability")
+        raise ValueError(f"prevalence {prevalence}: give a probability, from 0 to 1")
 
 
 def check_version(version: str) -> bool:
-    """Return whether this is the corrected version, or say which there are."""
+    """Return whether this is the corrected version; refuse unknown ones."""
     return check_choice(version, "version", VERSIONS) == "corrected"
 
 

@@ -33,11 +33,11 @@ class SepsisEnv(gymnasium.Env[np.int64, np.int64]):
     Parameters
     ----------
     hidden : names of state variables
-        What the observation leaves out; `info["levels"]` still has everything.
+        Variables that the observation omits; `info["levels"]` contains all of them.
     prevalence : float
-        Of diabetes.
+        Share of patients with diabetes.
     version : "corrected" or "icml2019"
-        The latter keeps the published release's glucose rule.
+        The latter keeps the glucose rule of the published release.
     """
 
     metadata = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012
@@ -54,7 +54,7 @@ class SepsisEnv(gymnasium.Env[np.int64, np.int64]):
             if name not in known:
                 raise ValueError(f"hidden: no state variable {name!r}; there are {known}")
         if len(set(hidden)) == len(known):
-            raise ValueError("hidden: hiding every state variable leaves nothing to observe")
+            raise ValueError("hidden: every variable is hidden; leave at least one observed")
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise ValueError(f"render_mode {render_mode!r}: give 'ansi' or None")
         check_version(version)
@@ -74,18 +74,20 @@ class SepsisEnv(gymnasium.Env[np.int64, np.int64]):
         if options and "state" in options:
             start = int(options["state"])
             if not 0 <= start < N_STATES or outcome_of()[start] >= 0:
-                raise ValueError(f"state {start} is no state in which a patient can be treated")
+                raise ValueError(
+                    f"state {start} is not one of the {N_STATES} states, or is already an end"
+                )
         else:
             start = int(self.np_random.choice(N_STATES, p=self._initial))
         self._state = start
         return self._observation(), self._info()
 
     def step(self, action: np.int64) -> tuple[np.int64, float, bool, bool, dict[str, Any]]:
-        """Give treatments for one step; dying or being discharged ends the episode."""
+        """Give treatments for one step; death or discharge ends the episode."""
         if self._state is None or outcome_of()[self._state] >= 0:
-            raise gymnasium.error.ResetNeeded("call reset() before step(): no patient is there")
+            raise gymnasium.error.ResetNeeded("call reset() before step(): the episode has ended")
         if not self.action_space.contains(action):
-            raise ValueError(f"action {action!r} outside 0..{N_ACTIONS - 1}")
+            raise ValueError(f"action {action!r} is outside 0..{N_ACTIONS - 1}")
         noise = self.np_random.random(NOISE_SIZE)
         self._state = int(step(self._state, int(action), noise, version=self.version))
         end = outcome_of()[self._state]

@@ -1,4 +1,4 @@
-"""The sepsis simulator variable by variable: what someone may know of its structure."""
+"""The sepsis simulator described variable by variable."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from butfor.sepsis.dynamics import (
     vital_tables,
 )
 
-# what the next level of each vital sign hangs on
+# what the next level of each vital sign depends on
 PARENTS = {
     "heart rate": ("heart rate", "antibiotics", "action:antibiotics"),
     "blood pressure": (
@@ -45,10 +45,10 @@ def factored(
     hidden: Sequence[str] = ("diabetes", "glucose"),
     prevalence: float = 0.2,
 ) -> Factored:
-    """Return the true model variable by variable: its `model()` is that of `pomdp`.
+    """Return the true model variable by variable; its `model()` is that of `pomdp`.
 
-    Diabetes is static, treatment flags copy the action, each vital sign has a table. To learn some
-    of them from a log give it to `fit_pomdp`.
+    Diabetes is static, treatment flags copy the action, and each vital sign has a table. Give it to
+    `fit_pomdp` to learn some of the tables from a log.
     """
     check_prevalence(prevalence)
     moves: dict[str, Any] = {name: _table(name, version) for name in PARENTS}
@@ -75,7 +75,7 @@ def factored(
 
 
 def _table(name: str, version: str) -> tuple[tuple[str, ...], Any]:
-    """Parents and table of a vital sign, from its rows by the whole state."""
+    """Return the parents and the table of a vital sign, from its rows by full state."""
     rows = vital_tables(version)[name]
     state, action = np.divmod(np.arange(N_STATES * N_ACTIONS), N_ACTIONS)
     codes = dict(unravel(STATES, state))

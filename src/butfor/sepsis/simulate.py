@@ -33,10 +33,10 @@ def simulate(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Episodes:
-    """Simulate episodes on the full states; hide what the log shall not show with `hide`.
+    """Simulate episodes on the full states; use `hide` for what a log should not show.
 
-    The policy is [1440, 8], or [720, 8] or [144, 8] if it sees neither diabetes nor, then,
-    glucose. Episode i depends on the seed and i only: not on threads, nor on how many there are.
+    The policy is [1440, 8], or [720, 8] without diabetes, or [144, 8] without diabetes and glucose.
+    Episode i depends only on the seed and i, not on the threads or the number of episodes.
     """
     corrected = check_version(version)
     check_horizon(horizon)
@@ -95,7 +95,7 @@ def simulate(
 
 
 def simulation_noise(seed: int, episode: int, *, horizon: int = 20) -> Floats:
-    """Return the uniforms that `simulate` uses for an episode, [horizon, 13]: `step` replays it."""
+    """Return the uniforms that `simulate` uses for an episode, [horizon, 13]; `step` takes them."""
     key = numbered_keys(seed, episode + 1, "sepsis")[episode]
     noise = np.empty((horizon, kernels.NOISE_SIZE))
     for t in range(horizon):
@@ -104,7 +104,7 @@ def simulation_noise(seed: int, episode: int, *, horizon: int = 20) -> Floats:
 
 
 def _cumulative(rows: Floats) -> Floats:
-    """Running sums along the last axis, exactly 1 from the last possible entry on."""
+    """Return cumulative sums along the last axis, exactly 1 from the last possible entry on."""
     sums = np.cumsum(rows, axis=-1)
     last = rows.shape[-1] - 1 - (rows[..., ::-1] > 0).argmax(axis=-1)
     sums[np.arange(rows.shape[-1]) >= last[..., None]] = 1.0

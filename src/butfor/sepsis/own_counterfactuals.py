@@ -1,8 +1,8 @@
-"""The simulator's own counterfactuals: its noise given what was seen, replayed under a policy.
+"""The simulator's own counterfactuals: its noise given the record, replayed under a policy.
 
-The one true counterfactual of a simulated patient needs no more than `simulate` with the same seed:
-noise belongs to episode and step, whatever was done. Here the noise is not known but drawn given
-the observed transitions: what someone who knew the simulator's rules could say of a patient.
+The one true counterfactual of a simulated patient comes from `simulate` with the same seed: noise
+belongs to an episode and step, whatever the action. Here the noise is not known but drawn given the
+observed transitions: what someone who knows the simulator's rules could infer about a patient.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def noise_given(
     *,
     version: str = "corrected",
 ) -> Floats:
-    """Draw the thirteen uniforms of steps given where they led, [m, 13]: m of each given.
+    """Draw the thirteen uniforms of m steps given the states they reached, [m, 13].
 
-    Given state and action each vital sign is decided by uniforms of its own, so that those of one
-    that went elsewhere are drawn again, alone, until it went where it did.
+    Given state and action, each vital sign is decided by its own uniforms, so those of a sign that
+    moved elsewhere are redrawn, separately, until it reaches its observed level.
     """
     states, actions, goals = (np.asarray(values) for values in (state, action, reached))
     truth = model(version, absorbing=False)
@@ -40,7 +40,7 @@ def noise_given(
         if x not in truth.row(s, a):
             raise ValueError(
                 f"no noise leads from state {s} by action {a} to state {x} in version {version!r}; "
-                "was the log simulated with another one?"
+                "give the version that the log was simulated with"
             )
     wanted = unravel(STATES, goals)
     noise = generator.random((len(states), kernels.NOISE_SIZE))
@@ -64,15 +64,15 @@ def own_counterfactuals(
     seed: int = 0,
     version: str = "corrected",
 ) -> list[Floats]:
-    """Estimate each episode's outcome probabilities by the simulator's own mechanism.
+    """Estimate each episode's outcome probabilities under the simulator's own mechanism.
 
-    The noise of the observed steps is drawn given what was seen, that of later steps afresh, and
+    The noise of observed steps is drawn given their transitions, that of later steps afresh, and
     replayed under each target, which must be deterministic.
 
     Parameters
     ----------
     episodes
-        On full states, as `simulate` gives them, with nothing hidden.
+        On full states, as returned by `simulate`, with nothing hidden.
     targets : each [1440, 8]
         The same draws are used for all of them.
 
@@ -85,12 +85,12 @@ def own_counterfactuals(
     if episodes.n_states != len(outcome_of()):
         raise ValueError(
             f"the episodes have {episodes.n_states} states, expected the {len(outcome_of())} full "
-            "ones: give what `simulate` returned, before anything is hidden"
+            "ones; give the log that `simulate` returned, before hiding anything"
         )
     policies = [full_policy(target) for target in targets]
     for policy in policies:
         if (policy.max(axis=1) < 1).any():
-            raise ValueError("a target is random; give one action to each state")
+            raise ValueError("a target is random; give one action per state")
     generator = np.random.default_rng(check_seed(seed))
     now = [np.repeat(episodes.first_state, draws) for _ in policies]
     for t in range(episodes.horizon):
@@ -106,7 +106,7 @@ def own_counterfactuals(
 def _step_noise(
     episodes: Episodes, t: int, draws: int, generator: np.random.Generator, version: str
 ) -> Floats:
-    """Noise of step t of every draw, [n draws, 13]: given the transition where one was seen."""
+    """Return the noise of step t of every draw, given any observed transition, [n draws, 13]."""
     noise = generator.random((len(episodes) * draws, kernels.NOISE_SIZE))
     seen = np.flatnonzero(episodes.lengths > t)
     row = np.repeat(episodes.offsets[seen] + t, draws)
@@ -122,5 +122,5 @@ def _step_noise(
 
 
 def _shares(outcome: NDArray[np.int32]) -> Floats:
-    """Shares of died, discharged and neither (-1) along the last axis, [n, 3]."""
+    """Return the shares of died, discharged and neither (-1) along the last axis, [n, 3]."""
     return np.stack([(outcome == end).mean(axis=1) for end in (0, 1, -1)], axis=1)
