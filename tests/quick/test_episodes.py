@@ -461,10 +461,10 @@ def test_hiding_a_variable_that_changes_keeps_a_final_key_given_by_hand():
 def test_a_side_column_is_not_overwritten_by_hiding():
     log = patient_log()
     side = pd.DataFrame({"sugar": range(len(log.state) + len(log))})
-    with pytest.raises(ValueError, match=r"side column 'sugar' already; rename"):
+    with pytest.raises(ValueError, match=r"already a side column 'sugar'; rename"):
         patient_log(side=side).hide("sugar")
 
 
 def test_two_episodes_of_one_id_are_refused():
-    with pytest.raises(ValueError, match=r"id: 'a' stands there twice"):
+    with pytest.raises(ValueError, match=r"id: 'a' appears twice"):
         ward_log(id=["a", "b", "a", "c"])

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from butfor.log.coding import EMPTY, Codes, encode, identify, read_numbers, read_times, text_of
-from butfor.log.problems import last_rows
+from butfor.log.decisions import last_rows
 from butfor.log.read import read_log
 from butfor.log.sections import UNITS, place
 from butfor.log.sources import Log, load_log

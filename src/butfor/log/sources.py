@@ -22,10 +22,7 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from butfor.log.coding import (
-    EMPTY,
-    is_text,
-)
+from butfor.log.coding import EMPTY, is_text, text_of
 
 CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz")
 PARQUET = (".parquet", ".pq")
@@ -51,11 +48,19 @@ class Log:
         """Return one column."""
         return self.table.column(name)
 
+    def cell(self, name: str, row: int) -> str:
+        """Return the text of one cell."""
+        return text_of(self.column(name)[row].as_py())
+
+    def is_csv(self) -> bool:
+        """Whether the log came from CSV files."""
+        return bool(self.files) and is_csv(self.files[0])
+
     def is_text(self, name: str) -> bool:
-        """Whether a column is text by its type; in a CSV file all are, so that none is."""
+        """Whether a column is text by its type, which the columns of a CSV file do not have."""
         kind = self.column(name).type
         kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-        return not (self.files and is_csv(self.files[0])) and is_text(kind)
+        return not self.is_csv() and is_text(kind)
 
     def places(self, rows: Sequence[int]) -> str:
         """Name rows: by file and line if it is a CSV file, else counted from 0."""
@@ -176,7 +181,7 @@ def _explained(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise FileNotFoundError(f"there is no file {path}; check the path") from None
     except PermissionError:
-        raise PermissionError(f"{path} may not be read; ask for the right to read it") from None
+        raise PermissionError(f"no permission to read {path}; change its permissions") from None
     except UnicodeDecodeError:
         raise ValueError(f"{path}{_bad_line(path)}: not UTF-8; save it as UTF-8") from None
     except (pa.ArrowException, OSError, EOFError, csv.Error, zlib.error) as error:
