@@ -169,7 +169,7 @@ LOGS: dict[str, tuple[str | bytes, list[str], str]] = {
     "tabs": (LOG.replace(",", "\t"), ["log.csv, line 1", "tabs; write it with commas"], ""),
     "no such column": (
         LOG.replace("pulse", "Pulse"),
-        ["[state.pulse]: no column 'pulse'; did you mean 'Pulse'?", "Correct the study"],
+        ["[state.pulse]: no column 'pulse'; did you mean 'Pulse'?", "Correct these names"],
         "",
     ),
     "two columns lost": (
@@ -182,7 +182,11 @@ LOGS: dict[str, tuple[str | bytes, list[str], str]] = {
         ["two columns are called 'stay'; rename one"],
         "",
     ),
-    "short row": (LOG + "c,0\n", ["like the header: 1", "line 6 has 2", "double quotes"], ""),
+    "short row": (
+        LOG + "c,0\n",
+        ["1 row without the 5 cells", "line 6 has 2", "double quotes"],
+        "",
+    ),
     "long row": (LOG + "c,0,1,none,home,9\n", ["line 6 has 6", "double quotes"], ""),
     "open quote": (LOG + '"c,0,70,none,home\n', ["log.csv", "double quotes"], ""),
     "latin-1": (LOG.encode() + "é,0,70,none,home\n".encode("latin-1"), ["line 6: not UTF-8"], ""),
@@ -385,7 +389,7 @@ def test_files_that_are_not_there_or_not_readable(tmp_path: Path) -> None:
     (tmp_path / "log.csv.gz").write_bytes(b"e,s,a,r\n")
     assert_refused(lambda: read_log(tmp_path / "log.csv.gz", study), ["damaged, or not CSV"])
     parts = [tmp_path / "log.parquet", tmp_path / "log.csv.gz"]
-    assert_refused(lambda: read_log(parts, study), ["CSV and Parquet together"])
+    assert_refused(lambda: read_log(parts, study), ["both CSV and Parquet files"])
 
 
 def test_files_without_the_right_to_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -506,8 +510,8 @@ def test_a_study_that_is_none() -> None:
     ("log", "parts"),
     [
         (patient_log(id=["a", "b", " ", "d"]), ["an episode has an empty id", "give it a name"]),
-        (patient_log(id=["a", "b", "\ud800", "d"]), ["character that no text file can hold"]),
-        (patient_log(none_name="\ud800"), ["which no text file can hold; rename it"]),
+        (patient_log(id=["a", "b", "\ud800", "d"]), ["character that cannot be written as UTF-8"]),
+        (patient_log(none_name="\ud800"), ["cannot be written as UTF-8; rename it"]),
     ],
 )
 def test_episodes_that_no_file_can_hold(tmp_path: Path, log: Episodes, parts: list[str]) -> None:
@@ -519,5 +523,5 @@ def test_places_that_cannot_be_written_to(tmp_path: Path) -> None:
     log = patient_log()
     assert_refused(lambda: write_episodes(log, tmp_path / "log.txt"), ["end the name in .csv"])
     assert_refused(
-        lambda: write_episodes(log, tmp_path / "no" / "log.csv"), ["make it"], FileNotFoundError
+        lambda: write_episodes(log, tmp_path / "no" / "log.csv"), ["create it"], FileNotFoundError
     )

@@ -136,7 +136,7 @@ class VariableSection(Section):
 
     levels: Levels | None = None
     cuts: Cuts | None = None
-    names: Levels | None = None  # of the bins between cuts
+    names: Names | None = None  # of the bins between cuts
     normal: Any = None  # a level or a list of levels; for cuts also the two ends of a range
     static: bool = False  # constant within an episode
     name: str | None = None  # by default the column's

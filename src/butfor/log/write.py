@@ -1,4 +1,4 @@
-"""Writing Episodes as a log on disk, with the study file that reads them back."""
+"""Writing Episodes as a log, with the study file that reads it back."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from butfor.log.variables import Variable, check_distinct, unravel
 def write_episodes(
     episodes: Episodes, path: str | Path, study_path: str | Path | None = None
 ) -> Path:
-    """Write a log as CSV or Parquet, and a study file with which `read_episodes` gives it back.
+    """Write a log as CSV or Parquet, and a study file with which `read_episodes` reads it back.
 
-    A row is a decision; a last row without action gives the final state, where it is known. The
-    study file stands beside the log, with the ending .toml, unless `study_path` is given; its path
-    is returned. Side columns are written as numbers or text (their levels if `hide` made them).
+    Each row is a decision; a last row without an action gives the final state if it is known. The
+    study file has the name of the log with the ending .toml, unless `study_path` is given; its path
+    is returned. Side columns are written as numbers or text (as levels if they came from `hide`).
     """
     goal = Path(path)
     if goal.suffix.lower() not in (".csv", ".parquet"):
@@ -38,7 +38,7 @@ def write_episodes(
     study_goal = goal.with_suffix(".toml") if study_path is None else Path(study_path)
     for folder in (goal.parent, study_goal.parent):
         if not folder.is_dir():
-            raise FileNotFoundError(f"there is no folder {folder}; make it first")
+            raise FileNotFoundError(f"there is no folder {folder}; create it first")
     table, study = _log_and_study(episodes)
     text = write_toml(study)
     try:
@@ -46,8 +46,8 @@ def write_episodes(
         read_study(tomllib.loads(text))  # what cannot be read back is not written
     except UnicodeEncodeError as error:
         raise ValueError(
-            f"a name has the character {error.object[error.start]!r}, which no text file can hold; "
-            "rename it"
+            f"a name has the character {error.object[error.start]!r}, which cannot be written as "
+            "UTF-8; rename it"
         ) from None
     except ValueError as error:
         raise ValueError(f"these episodes cannot be written as a log: {error}") from None
@@ -60,7 +60,7 @@ def write_episodes(
 
 
 def write_toml(content: Mapping[str, Any], comments: Mapping[str, str] | None = None) -> str:
-    """Write sections of plain values as TOML; a comment goes above the section it is named by."""
+    """Write sections of plain values as TOML, with comments by the head of their section."""
     blocks = []
     for section, entries in content.items():
         nested = entries and all(isinstance(value, Mapping) for value in entries.values())
@@ -74,7 +74,7 @@ def write_toml(content: Mapping[str, Any], comments: Mapping[str, str] | None = 
 
 
 def comment_lines(text: str) -> str:
-    """Write text as comments; characters that TOML does not allow there become question marks."""
+    """Write text as comments; characters that TOML forbids there become question marks."""
     allowed = ("".join(c if c.isprintable() else "?" for c in line) for line in text.splitlines())
     return "\n".join(f"# {line}" for line in allowed)
 
@@ -93,9 +93,11 @@ def toml_value(value: Any) -> str:
 
 
 def _log_and_study(log: Episodes) -> tuple[Any, dict[str, Any]]:
-    """Return the table and the content of the study file."""
+    """Return the log as a table, and the content of the study file."""
     finals = log.next_state[log.offsets[1:] - 1]
-    written = (finals >= 0) | (log.side is not None)  # episodes that get a row for the final state
+    written = (finals >= 0) | (
+        log.side is not None
+    )  # episodes that get a row for their final state
     count = len(log.state)
     ends = np.flatnonzero(written)
     # decisions are rows 0..N-1, the final state of episode i is row N + i
@@ -152,13 +154,13 @@ def _log_and_study(log: Episodes) -> tuple[Any, dict[str, Any]]:
 
 
 class _Names:
-    """Column names, each once."""
+    """Distinct column names."""
 
     def __init__(self) -> None:
         self.taken: set[str] = set()
 
     def new(self, *wanted: str) -> str:
-        """Return the first name wanted that is free, or the last with a number."""
+        """Return the first of the names wanted that is free, or the last one with a number."""
         numbered = (f"{wanted[-1]} {number}" for number in range(2, len(self.taken) + 3))
         free = next(n for n in (*wanted, *numbered) if n.strip() and n not in self.taken)
         self.taken.add(free)
@@ -194,7 +196,9 @@ def _side(
 def _texts(series: pd.Series, name: str) -> Any:
     texts = [None if m else str(v) for v, m in zip(series, series.isna(), strict=True)]
     if any(text == "" for text in texts):
-        raise ValueError(f"the side column {name!r} has empty text, which means missing; fill it")
+        raise ValueError(
+            f"the side column {name!r} has empty text, which means missing; fill it in"
+        )
     return _encoded(texts)
 
 
@@ -219,7 +223,7 @@ def _ids(ids: NDArray[Any], episode: NDArray[Any]) -> tuple[Any, dict[str, str]]
 
 
 def _labels(levels: Sequence[str], codes: Iterable[Any]) -> Any:
-    """Return text by codes, missing where a code is below 0."""
+    """Return the texts of codes, missing where a code is negative."""
     positions = np.asarray(codes, dtype=np.int64)
     return _encoded(levels).take(pa.array(positions, mask=positions < 0))
 
@@ -229,7 +233,9 @@ def _encoded(texts: Sequence[str | None]) -> Any:
         return pa.array(texts, pa.string())
     except (UnicodeEncodeError, pa.ArrowException):
         bad = next(text for text in texts if text is not None and not _is_encodable(text))
-        raise ValueError(f"{bad!r} has a character that no text file can hold; rename it") from None
+        raise ValueError(
+            f"{bad!r} has a character that cannot be written as UTF-8; rename it"
+        ) from None
 
 
 def _is_encodable(text: str) -> bool:
@@ -246,7 +252,7 @@ def _replace(goal: Path, write: Callable[[str], Any]) -> None:
         handle, name = tempfile.mkstemp(prefix=".butfor-", suffix=goal.suffix, dir=goal.parent)
     except PermissionError:
         raise PermissionError(
-            f"nothing may be written to {goal.parent}; choose another folder"
+            f"no permission to write to {goal.parent}; choose another folder"
         ) from None
     os.close(handle)
     try:
