@@ -469,8 +469,8 @@ def test_parts_that_do_not_fit_together(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "parts"),
     [
-        (3, ["a log of type int; give a path"]),
-        ({"e": [1]}, ["a log of type dict; give a path"]),
+        (3, ["a table of type int; give a path"]),
+        ({"e": [1]}, ["a table of type dict; give a path"]),
         (pd.DataFrame(), ["no column 'e'"]),
         (pd.DataFrame({"e": [], "s": [], "a": [], "r": []}), ["the frame has no rows"]),
         (pd.DataFrame([[1, 1, 1, 1]], columns=list("eesa")), ["two columns are called 'e'"]),

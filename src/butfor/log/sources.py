@@ -112,7 +112,7 @@ def load_log(
         check_columns("the frame", table.column_names, needed)
         return Log("the frame", _checked("the frame", table, needed))
     raise ValueError(
-        f"a log of type {type(source).__name__}; give a path, a list of paths, a data frame "
+        f"a table of type {type(source).__name__}; give a path, a list of paths, a data frame "
         "(pandas, Polars) or an Arrow table (DuckDB: the relation)"
     )
 
