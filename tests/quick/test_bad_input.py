@@ -1022,7 +1022,7 @@ PLANNING = [
             lambda evaluate=evaluate, policy=policy: evaluate(model(), policy, horizon=3),
             value=re.escape(f"shape {np.shape(policy)}"),
             where="policy",
-            remedy=r"expected \(2, 2\).*a row for each state",
+            remedy=r"expected \(2, 2\).*one row per state",
         )
         for evaluate in (policy_value, state_values, value_tables)
         for policy in ([0, 1], [[1.0, 0.0]] * 3, [[1.0, 0.0, 0.0]] * 2)
