@@ -1,4 +1,4 @@
-"""Hostile and broken files: bombs, arrays that are none, damaged audits; and what must survive."""
+"""Hostile and broken files are refused: bombs, bad arrays, damaged audits; strange texts survive."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def folder(audit: Audit, tmp_path: Path) -> Path:
 
 
 def assert_refused(call: Any, *parts: str) -> None:
-    """Check that a call is refused soon, in our own words."""
+    """Check that a call is refused quickly, by an error of butfor."""
     started = time.process_time()
     with pytest.raises(ValueError) as caught:  # noqa: PT011  the parts are the match
         call()
@@ -311,12 +311,21 @@ def test_a_table_that_does_not_fit_is_refused(
 
 
 METAS: dict[str, tuple[Any, str]] = {
-    "no key": (lambda m: m.pop("none"), "none is missing"),
-    "type": (lambda m: m.update(counts=3), "counts is of the type int, not dict"),
-    "horizon": (lambda m: m["parameters"].update(horizon=10**9), "horizon is outside"),
-    "bool": (lambda m: m["counts"].update(episodes=True), "episodes is of the type bool, not int"),
+    "no key": (lambda m: m.pop("none"), "none: Field required"),
+    "type": (lambda m: m.update(counts=3), "counts: Input should be an object"),
+    "horizon": (
+        lambda m: m["parameters"].update(horizon=10**9),
+        "horizon: Input should be less than or equal to",
+    ),
+    "bool": (
+        lambda m: m["counts"].update(episodes=True),
+        "episodes: Input should be a valid integer",
+    ),
     "names": (lambda m: m["outcomes"].reverse(), "outcomes and outcome_details differ"),
-    "levels": (lambda m: m["variables"]["state"][0].update(levels=[1]), "that are no text"),
+    "levels": (
+        lambda m: m["variables"]["state"][0].update(levels=[1]),
+        "levels 0: Input should be a valid string",
+    ),
 }
 
 

@@ -9,6 +9,7 @@ from datetime import date, datetime
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
@@ -170,15 +171,10 @@ def identify(column: Any, *, text: bool | None) -> tuple[Codes, NDArray[Any]]:
     empty = {""} if text else set(EMPTY)
     missing = np.array([value.strip() in empty for value in texts] + [True], dtype=bool)
     codes = np.where(missing[codes], MISSING, codes)
-    rows = np.flatnonzero(codes >= 0)
-    first = np.full(len(texts), len(codes), dtype=np.int64)
-    first[codes[rows[::-1]]] = rows[::-1]
-    order = np.argsort(first, kind="stable")
-    position = np.empty(len(texts) + 1, dtype=np.int64)
-    position[order] = np.arange(len(texts))
-    position[-1] = MISSING
-    used = [texts[index] for index in order.tolist() if first[index] < len(codes)]
-    return position[codes], _ids(used, text)
+    order = pd.unique(codes[codes >= 0])  # by first row
+    position = np.full(len(texts) + 1, MISSING)
+    position[order] = np.arange(len(order))
+    return position[codes], _ids([texts[index] for index in order.tolist()], text)
 
 
 def _ids(texts: list[str], text: bool | None) -> NDArray[Any]:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from butfor.log.coding import EMPTY, Codes, encode, identify, read_numbers, read_times, text_of
-from butfor.log.decisions import last_rows
 from butfor.log.read import read_log
 from butfor.log.sections import UNITS, place
 from butfor.log.sources import Log, load_log
@@ -298,10 +298,7 @@ def _levels(guess: Guess) -> dict[str, Any]:
 
 def _last(number: Codes) -> Any:
     """Mark the last row of each episode, in the order of the log."""
-    order = np.argsort(number, kind="stable")
-    last = np.zeros(len(number), dtype=bool)
-    last[order[last_rows(number[order])]] = True
-    return last
+    return ~pd.Series(number).duplicated(keep="last").to_numpy()
 
 
 def _endings(left: dict[str, Guess], number: Codes) -> dict[str, Guess]:
@@ -317,11 +314,9 @@ def _endings(left: dict[str, Guess], number: Codes) -> dict[str, Guess]:
 
 
 def _is_static(guess: Guess, number: Codes) -> bool:
-    """Whether a column is constant within every episode."""
-    order = np.argsort(number, kind="stable")
-    codes, episode = guess.codes[order], number[order]
-    same = episode[1:] == episode[:-1]
-    return bool(same.any() and (codes[1:] == codes[:-1])[same].all())
+    """Whether a column is constant within every episode, and some episode has several rows."""
+    values = pd.DataFrame({"episode": number, "code": guess.codes}).drop_duplicates()
+    return len(values) == len(np.unique(number)) < len(number)
 
 
 def _outcomes(guess: Guess, comments: dict[str, str]) -> dict[str, Any]:
