@@ -1,6 +1,6 @@
 """Hostile and broken input for every reader, by seed: it may only raise errors of butfor.
 
-A target makes input number i of a seed and passes it to a reader. `attack` feeds it inputs one after
+A target makes input number i of a seed and passes it to a reader. `attack` feeds it one input after
 the other and records what went wrong: an error of another library, more than a second, or more than
 1 GB. `python -m verification.fuzz TARGET SEED NUMBER` repeats one input.
 """
@@ -62,7 +62,7 @@ def is_own(error: BaseException) -> bool:
 def attack(
     target: str, feed: Feed, seed: int, numbers: range, *, seconds: float = SECONDS
 ) -> Attack:
-    """Feed inputs to a target; a finding has the command that repeats it, and a copy of the input."""
+    """Feed inputs to a target; a finding names the command that repeats it, and a copy."""
     found = Attack(target, memory=_peak())
     for number in numbers:
         with tempfile.TemporaryDirectory(prefix="butfor-fuzz-") as name:

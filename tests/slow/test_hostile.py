@@ -1,4 +1,4 @@
-"""Hostile and broken files are refused: bombs, bad arrays, damaged audits; strange texts survive."""
+"""Hostile and broken files are refused: bombs, bad arrays, damaged audits; odd texts survive."""
 
 from __future__ import annotations
 
