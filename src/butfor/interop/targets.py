@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -173,7 +174,7 @@ def _indices(source: Log, variables: Sequence[Variable], noun: str) -> NDArray[n
     if all(name in columns for name in names):
         codes = []
         for variable in variables:
-            codes.append(code_levels(source.column(variable.name), variable.levels))
+            codes.append(source.code(variable.name, partial(code_levels, levels=variable.levels)))
             levels = f"one of its levels ({_some(variable.levels)}); correct it"
             _refuse(source, variable.name, codes[-1] < 0, levels)
         return ravel(variables, codes)
@@ -183,7 +184,7 @@ def _indices(source: Log, variables: Sequence[Variable], noun: str) -> NDArray[n
             f"{noun!r}; it has {', '.join(map(repr, columns))}"
         )
     size = count_levels(variables)
-    numbers = code_integers(source.column(noun), size)
+    numbers = source.code(noun, partial(code_integers, count=size))
     wanted = f"a number from 0 to {size - 1}; correct it, or give the levels of {', '.join(names)}"
     _refuse(source, noun, numbers < 0, wanted)
     return numbers
@@ -192,7 +193,7 @@ def _indices(source: Log, variables: Sequence[Variable], noun: str) -> NDArray[n
 def _probabilities(source: Log) -> Floats:
     if "probability" not in source.table.column_names:
         return np.ones(source.table.num_rows)
-    numbers, _ = read_numbers(source.column("probability"))
+    numbers, _ = source.code("probability", read_numbers)
     wrong = ~((numbers >= 0) & (numbers <= 1 + ROW_TOLERANCE))
     _refuse(source, "probability", wrong, "a number from 0 to 1; correct it")
     return numbers

@@ -102,11 +102,30 @@ def _try(source: Any, content: dict[str, Any]) -> str:
 def _draft(log: Log, guesses: dict[str, Guess]) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the content of the draft, and comments by section."""
     left = dict(guesses)
-    columns: dict[str, Any] = {}
     notes: list[str] = []
-    columns["episode"] = episode = _episode(left, notes)
-    left.pop(episode)
+    episode = _episode(left, notes)
     number = identify(log.column(episode), text=None)[0]
+    left.pop(episode)
+    columns = {"episode": episode} | _take_roles(log, left, number, notes)
+    content: dict[str, Any] = {"columns": columns, "state": {}, "action": {}}
+    comments = {"[columns]": "\n".join(notes)}
+    actions, why = _actions(left, number)
+    for name in actions:
+        content["action"][name] = _levels(left.pop(name))
+        comments[place("action", name)] = why
+    _states(content, comments, left, number)
+    if "outcome" in columns:
+        content["outcome"] = _outcomes(guesses[columns["outcome"]], comments)
+    content["words"] = {"episode": "stay" if "stay" in episode.lower() else "episode"}
+    content["evaluation"] = {"discount": 1.0, "planning_discount": 0.99}
+    return {key: part for key, part in content.items() if part}, comments
+
+
+def _take_roles(
+    log: Log, left: dict[str, Guess], number: Codes, notes: list[str]
+) -> dict[str, Any]:
+    """Take the columns with a role (time, reward, outcome …) out of `left`; return them by role."""
+    columns: dict[str, Any] = {}
     endings = _endings(left, number)
     for key in ("time", "reward", "behavior_probability", "final_key", "outcome"):
         among = endings if key == "outcome" else left
@@ -123,19 +142,7 @@ def _draft(log: Log, guesses: dict[str, Guess]) -> tuple[dict[str, Any], dict[st
     elif step := _time_step(log.column(columns["time"]), number):
         columns["time_step"] = step
         notes.append(f"{CHECK} rows of an episode are mostly {step} apart; time_step reveals gaps")
-    content: dict[str, Any] = {"columns": columns, "state": {}, "action": {}}
-    comments = {"[columns]": "\n".join(notes)}
-    outcome = guesses[columns["outcome"]] if "outcome" in columns else None
-    actions, why = _actions(left, number)
-    for name in actions:
-        content["action"][name] = _levels(left.pop(name))
-        comments[place("action", name)] = why
-    _states(content, comments, left, number)
-    if outcome is not None:
-        content["outcome"] = _outcomes(outcome, comments)
-    content["words"] = {"episode": "stay" if "stay" in episode.lower() else "episode"}
-    content["evaluation"] = {"discount": 1.0, "planning_discount": 0.99}
-    return {key: part for key, part in content.items() if part}, comments
+    return columns
 
 
 def _time_step(column: Any, number: Codes) -> float | str | None:
@@ -159,14 +166,8 @@ def _time_step(column: Any, number: Codes) -> float | str | None:
 
 def _guess(log: Log, name: str) -> Guess:
     column = log.column(name)
-    try:
-        codes, values = encode(column)
-        numbers, wrong = read_numbers(column)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        raise ValueError(
-            f"{log.name}: the column {name!r} has the type {column.type} and cells that are "
-            "neither text nor a number nor a time; convert or remove it"
-        ) from None
+    codes, values = log.code(name, encode)
+    numbers, wrong = log.code(name, read_numbers)
     texts = [text_of(value) for value in values]
     blank = np.array([text.strip() in EMPTY for text in texts] + [True], dtype=bool)
     if set(_parts(name)) & set(DRUGS.split()):  # "None" is a treatment then, not a missing value
@@ -256,9 +257,8 @@ def _actions(left: dict[str, Guess], number: Codes) -> tuple[list[str], str]:
     if drugs:
         return drugs, f"{CHECK} taken for an action by its name"
     changing = [name for name, guess in usable.items() if not _is_static(guess, number)]
-    return (changing or list(usable))[
-        -1:
-    ], f"{CHECK} no column looks like an action; this is a guess"
+    last_one = (changing or list(usable))[-1:]
+    return last_one, f"{CHECK} no column looks like an action; this is a guess"
 
 
 def _states(

@@ -143,7 +143,7 @@ def _identify(log: Log, study: Study) -> tuple[Index, NDArray[Any]]:
     named = study.columns
     kept_as = named.episode_type or ("text" if log.is_text(named.episode) else None)
     text = None if kept_as is None else kept_as == "text"
-    return _code(log, named.episode, partial(identify, text=text))
+    return log.code(named.episode, partial(identify, text=text))
 
 
 def _code_rows(log: Log, study: Study) -> tuple[Decisions, NDArray[Any]]:
@@ -152,19 +152,19 @@ def _code_rows(log: Log, study: Study) -> tuple[Decisions, NDArray[Any]]:
     episode, ids = _identify(log, study)
     time, wrong_time = None, None
     if named.time is not None:
-        time, wrong_time, dated = _code(log, named.time, read_times)
+        time, wrong_time, dated = log.code(named.time, read_times)
         if named.time_step is not None and dated != isinstance(named.time_step, str):
             unit = 'dates: give it a unit, such as "4h"' if dated else "numbers: give a number"
             raise ValueError(f"[columns] time_step: the column {named.time!r} has {unit}")
     count = log.table.num_rows
     outcome = np.full(count, MISSING)
     if named.outcome is not None:
-        outcome = _code(log, named.outcome, partial(code_levels, levels=list(study.outcome)))
+        outcome = log.code(named.outcome, partial(code_levels, levels=list(study.outcome)))
     problems, cells = LogProblems(study.problems, log.places), _code_cells(log, study)
     rows = Decisions(problems, log.cell, np.arange(count), episode, time, outcome, cells)
     for role, column in (("reward", named.reward), ("probability", named.behavior_probability)):
         if column is not None:
-            rows.numbers[role], wrong = _code(log, column, read_numbers)
+            rows.numbers[role], wrong = log.code(column, read_numbers)
             rows.number_columns[role] = column
             rows.cells["number", column] = np.where(wrong, NOT_A_NUMBER, np.arange(count))
     settle_order(rows, wrong_time)
@@ -197,17 +197,7 @@ def _code_cells(log: Log, study: Study) -> dict[tuple[str, str], Index]:
             coders["side", column] = _number_rows
     if named.final_key is not None:
         coders["number", named.final_key] = code_wholes
-    return {(group, column): _code(log, column, coder) for (group, column), coder in coders.items()}
-
-
-def _code(log: Log, column: str, coder: Callable[[Any], Any]) -> Any:
-    try:
-        return coder(log.column(column))
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        raise ValueError(
-            f"{log.name}: the column {column!r} has the type {log.column(column).type} and cells "
-            "that are neither text nor a number nor a time; convert it"
-        ) from None
+    return {(group, column): log.code(column, coder) for (group, column), coder in coders.items()}
 
 
 def _number_rows(column: Any) -> Index:

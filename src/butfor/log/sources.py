@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import difflib
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -34,6 +34,8 @@ from butfor.log.files import (
     open_text,
 )
 
+Coded = TypeVar("Coded")
+
 PARQUET = (".parquet", ".pq")
 TEXT = pa.dictionary(pa.int32(), pa.string())
 # A Parquet file is refused if it has both more than ROWS rows and more than ROWS_PER_BYTE of them
@@ -54,6 +56,16 @@ class Log:
     def column(self, name: str) -> Any:
         """Return one column."""
         return self.table.column(name)
+
+    def code(self, name: str, coder: Callable[[Any], Coded]) -> Coded:
+        """Return what `coder` makes of a column; refuse types that it cannot read."""
+        try:
+            return coder(self.column(name))
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            raise ValueError(
+                f"{self.name}: the column {name!r} has the type {self.column(name).type} and cells "
+                "that are neither text nor a number nor a time; convert or remove it"
+            ) from None
 
     def cell(self, name: str, row: int) -> str:
         """Return the text of one cell."""
