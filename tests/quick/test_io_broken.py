@@ -501,7 +501,7 @@ def test_broken_frames(source: Any, parts: list[str]) -> None:
     assert_refused(lambda: read_log(source, study), parts)
 
 
-def test_a_study_that_is_none() -> None:
+def test_a_study_of_the_wrong_type_is_refused() -> None:
     study: Any = 3
     assert_refused(lambda: read_study(study), ["a study of type int; give the path"])
 

@@ -77,7 +77,7 @@ def test_numbers_that_stand_for_levels_are_read_as_levels():
     assert target_from_table(table, log).tolist() == [[1, 0], [0, 1], [0, 1]]
 
 
-def test_states_that_a_table_leaves_out_are_uniform_if_told_so():
+def test_states_that_a_table_leaves_out_are_uniform_on_request():
     table = ward_table().iloc[:2]
     assert target_from_table(table, ward_log(), missing="uniform").tolist() == [
         *([0.25, 0.75], [0.5, 0.5], [0.5, 0.5])
@@ -296,8 +296,14 @@ def test_a_target_from_elsewhere_can_be_audited():
     assert len(audit.episodes) == len(log)
 
 
-def test_a_column_that_stands_for_nothing_is_refused(tmp_path):
+def test_an_unknown_column_is_refused():
     log = Episodes.from_arrays([0], [0], [1], offsets=[0, 1], states=2, actions=2)
     table = pd.DataFrame({"state": [0, 1], "action": [0, 1], "prob": [0.3, 1.0]})
     with pytest.raises(ValueError, match="an unknown column 'prob'"):
         target_from_table(table, log)
+
+
+def test_a_column_of_an_unreadable_type_is_refused():
+    table = pa.table({"state": [[0], [1], [2]], "action": [0, 1, 0]})
+    with pytest.raises(ValueError, match="the target table: the column 'state' has the type list"):
+        target_from_table(table, ward_log())

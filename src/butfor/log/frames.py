@@ -139,7 +139,7 @@ def _sorted(labels: NDArray[Any], plural: str) -> list[Any]:
 
 
 def _numbers(column: pd.Series[Any]) -> tuple[Floats, Index]:
-    """Return numbers, nan where there is none, and codes that mark cells that are no number."""
+    """Return numbers, nan if missing, and codes that mark the cells that are not numbers."""
     values = pd.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
     wrong = np.isinf(values) | (np.isnan(values) & column.notna().to_numpy())
     return np.where(wrong, np.nan, values), np.where(wrong, NOT_A_NUMBER, np.arange(len(values)))
