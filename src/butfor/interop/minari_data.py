@@ -39,26 +39,10 @@ def episodes_from_minari(
     state, action, reached, reward, ids, ended = [], [], [], [], [], []
     for episode in dataset.iterate_episodes():
         place = f"episode {episode.id}"
-        steps = len(episode.rewards)
-        if steps == 0:
-            raise ValueError(f"{place} has no steps; drop it with dataset.filter_episodes")
         visits = _codes(episode.observations, dataset.observation_space, states, place)
-        if len(visits) != steps + 1:
-            raise ValueError(
-                f"{place} has {len(visits)} observations and {steps} rewards, expected one more "
-                "observation, the final one; record the data set again with it"
-            )
         taken = _codes(episode.actions, dataset.action_space, actions, place)
-        if len(taken) != steps:
-            raise ValueError(
-                f"{place} has {len(taken)} actions and {steps} rewards; record one of each per step"
-            )
         over = np.asarray(episode.terminations, dtype=bool)
-        if over[:-1].any():
-            raise ValueError(
-                f"{place} is terminated at step {int(over.argmax())} of {steps} and goes on; cut "
-                "it there, or clear the flag"
-            )
+        _check_episode(len(episode.rewards), visits, taken, over, place)
         state.append(visits[:-1])
         reached.append(visits[1:])
         action.append(taken)
@@ -81,6 +65,32 @@ def episodes_from_minari(
         id=ids,
         horizon=_horizon(dataset, max(len(steps) for steps in reward)),
     )
+
+
+def _check_episode(
+    steps: int,
+    visits: NDArray[np.int64],
+    taken: NDArray[np.int64],
+    over: NDArray[np.bool_],
+    place: str,
+) -> None:
+    """Refuse an episode whose parts do not fit together."""
+    if steps == 0:
+        raise ValueError(f"{place} has no steps; drop it with dataset.filter_episodes")
+    if len(visits) != steps + 1:
+        raise ValueError(
+            f"{place} has {len(visits)} observations and {steps} rewards, expected one more "
+            "observation, the final one; record the data set again with it"
+        )
+    if len(taken) != steps:
+        raise ValueError(
+            f"{place} has {len(taken)} actions and {steps} rewards; record one of each per step"
+        )
+    if over[:-1].any():
+        raise ValueError(
+            f"{place} is terminated at step {int(over.argmax())} of {steps} and goes on; cut it "
+            "there, or clear the flag"
+        )
 
 
 def _variables(space: Any, name: str, noun: str) -> tuple[Variable, ...]:

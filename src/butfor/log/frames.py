@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,54 +36,52 @@ def read_frame(
     outcomes: Sequence[Any] | None,
 ) -> tuple[dict[str, Any], tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """Return arrays for `Episodes.from_arrays`, and the labels of states, actions and outcomes."""
-    arguments = {"episode": episode, "time": time, "state": state, "action": action}
-    arguments |= {"reward": reward, "outcome": outcome}
-    named = {str(name): f"{key}=" for key, name in arguments.items() if name is not None}
+    named = {"episode": episode, "time": time, "state": state, "action": action}
+    named |= {"reward": reward, "outcome": outcome}
+    column = {role: str(name) for role, name in named.items() if name is not None}
     frame = frame.rename(columns=str)
-    check_columns("the frame", list(frame.columns), named)
+    check_columns("the frame", list(frame.columns), {n: f"{role}=" for role, n in column.items()})
     if len(frame) == 0:
         raise ValueError("the frame has no rows; give at least one decision")
-    numbers, ids = pd.factorize(frame[str(episode)])
-    state_codes, state_labels = _code(frame[str(state)], states, "states")
-    action_codes, action_labels = _code(frame[str(action)], actions, "actions")
+    numbers, ids = pd.factorize(frame[column["episode"]])
+    state_codes, state_labels = _code(frame[column["state"]], states, "states")
+    action_codes, action_labels = _code(frame[column["action"]], actions, "actions")
     ends, end_labels = np.full(len(frame), MISSING), tuple[str, ...]()
-    if outcome is not None:
-        ends, end_labels = _code(frame[str(outcome)], outcomes, "outcomes")
-
-    def places(rows: Sequence[int]) -> str:
-        mine = ((row, numbers[row]) for row in rows)
-        return ", ".join(f"row {r} (episode {ids[n]})" if n >= 0 else f"row {r}" for r, n in mine)
-
-    def show(column: str, row: int) -> str:
-        return text_of(frame[column].iloc[row])
-
+    if "outcome" in column:
+        ends, end_labels = _code(frame[column["outcome"]], outcomes, "outcomes")
+    state_key, action_key = ("state", column["state"]), ("action", column["action"])
     rows = Decisions(
-        LogProblems(POLICIES, places, in_study=False),
-        show,
+        LogProblems(POLICIES, partial(_places, numbers, ids), in_study=False),
+        lambda name, row: text_of(frame[name].iloc[row]),
         np.arange(len(frame)),
         numbers.astype(np.int64),
-        _positions(frame, time),
+        _positions(frame, column.get("time")),
         ends,
-        {("state", str(state)): state_codes, ("action", str(action)): action_codes},
+        {state_key: state_codes, action_key: action_codes},
     )
-    if reward is not None:
-        rows.numbers["reward"], codes = _numbers(frame[str(reward)])
-        rows.number_columns["reward"] = str(reward)
-        rows.cells["number", str(reward)] = codes
-    settle_order(rows)
-    _refuse_early_outcomes(rows, str(outcome))
-    settle_outcomes(rows, str(outcome), _remedy("outcomes", end_labels))
     remedies = {
-        ("state", str(state)): _remedy("states", state_labels),
-        ("action", str(action)): _remedy("actions", action_labels),
-        ("number", str(reward)): "Fill or drop it",
+        state_key: _remedy("states", state_labels),
+        action_key: _remedy("actions", action_labels),
     }
+    if "reward" in column:
+        key = ("number", column["reward"])
+        rows.numbers["reward"], rows.cells[key] = _numbers(frame[column["reward"]])
+        rows.number_columns["reward"] = column["reward"]
+        remedies[key] = "Fill or drop it"
+    settle_order(rows)
+    _refuse_early_outcomes(rows, column.get("outcome", ""))
+    settle_outcomes(rows, column.get("outcome", ""), _remedy("outcomes", end_labels))
     settle_cells(rows, remedies)
     settle_transitions(rows, outcomes=False)
     rows.problems.check("the frame")
-    state_codes, action_codes = rows.cells["state", str(state)], rows.cells["action", str(action)]
-    arrays = rows.arrays(state_codes, action_codes, np.asarray(ids))
+    arrays = rows.arrays(rows.cells[state_key], rows.cells[action_key], np.asarray(ids))
     return arrays, state_labels, action_labels, end_labels
+
+
+def _places(numbers: NDArray[Any], ids: Any, rows: Sequence[int]) -> str:
+    """Name rows of the frame, with their episodes."""
+    mine = ((row, numbers[row]) for row in rows)
+    return ", ".join(f"row {r} (episode {ids[n]})" if n >= 0 else f"row {r}" for r, n in mine)
 
 
 def _refuse_early_outcomes(rows: Decisions, column: str) -> None:
@@ -101,7 +100,7 @@ def _positions(frame: pd.DataFrame, time: str | None) -> Floats:
     """Return the place of each row in the order of time; equal times stay in the frame's order."""
     if time is None:
         return np.arange(len(frame), dtype=np.float64)
-    codes, _ = pd.factorize(frame[str(time)], sort=True)
+    codes, _ = pd.factorize(frame[time], sort=True)
     positions = np.empty(len(frame))
     positions[np.argsort(codes, kind="stable")] = np.arange(len(frame))
     positions[codes < 0] = np.nan
