@@ -1,8 +1,8 @@
-"""Hostile and broken input for every reader, by seed: what comes out must be our own errors.
+"""Hostile and broken input for every reader, by seed: it may only raise errors of butfor.
 
-A target makes input number i of a seed and hands it to a reader. `attack` feeds inputs one after
-the other and keeps what went wrong: an error that is not ours, more than a second, more than 1 GB.
-`python -m verification.fuzz TARGET SEED NUMBER` repeats one input.
+A target makes input number i of a seed and passes it to a reader. `attack` feeds it one input after
+the other and records what went wrong: an error of another library, more than a second, or more than
+1 GB. `python -m verification.fuzz TARGET SEED NUMBER` repeats one input.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from pathlib import Path
 
 import butfor
 
-SECONDS = 1.0  # of the processor, for one input
-STUCK = 20.0  # on the clock: the input waits for something
+SECONDS = 1.0  # of processor time for one input
+STUCK = 20.0  # of wall-clock time: the reader is waiting for something
 MEMORY = 2**30  # of the whole process
 SOURCE = str(Path(butfor.__file__).parent)
 OWN = (ValueError, FileNotFoundError, PermissionError)
 
-Feed = Callable[[random.Random, Path], None]  # makes one input in a folder, and has it read
+Feed = Callable[[random.Random, Path], None]  # makes one input in a folder and reads it
 
 
 class TooLongError(BaseException):
@@ -39,11 +39,11 @@ class TooLongError(BaseException):
 
 @dataclass
 class Attack:
-    """What came of the inputs of one target."""
+    """The results of the inputs of one target."""
 
     target: str
     inputs: int = 0
-    read: int = 0  # how many were in order
+    read: int = 0  # number of inputs that were read
     slowest: float = 0.0  # seconds
     slowest_number: int = -1
     memory: int = 0  # bytes, at most
@@ -51,7 +51,7 @@ class Attack:
 
 
 def is_own(error: BaseException) -> bool:
-    """Whether an error was raised on purpose: one of our types, by a `raise` in our code."""
+    """Whether an error was raised on purpose: of our types, by a `raise` in butfor."""
     if type(error) not in OWN:
         return False
     last = traceback.extract_tb(error.__traceback__)[-1]
@@ -62,7 +62,7 @@ def is_own(error: BaseException) -> bool:
 def attack(
     target: str, feed: Feed, seed: int, numbers: range, *, seconds: float = SECONDS
 ) -> Attack:
-    """Feed inputs to a target; a finding says how to repeat it, and where the input is kept."""
+    """Feed inputs to a target; a finding names the command that repeats it, and a copy."""
     found = Attack(target, memory=_peak())
     for number in numbers:
         with tempfile.TemporaryDirectory(prefix="butfor-fuzz-") as name:
@@ -89,12 +89,12 @@ def attack(
 
 
 def _peak() -> int:
-    """Return the most memory that this process has had, in bytes."""
+    """Return the peak memory of this process, in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _feed_one(feed: Feed, rng: random.Random, folder: Path, found: Attack, seconds: float) -> str:
-    """Return what went wrong, or nothing."""
+    """Return what went wrong, or an empty string."""
     try:
         with _alarm(seconds), warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -110,7 +110,7 @@ def _feed_one(feed: Feed, rng: random.Random, folder: Path, found: Attack, secon
 
 @contextmanager
 def _alarm(seconds: float) -> Iterator[None]:
-    """Interrupt what takes more seconds of the processor than these, or far longer on the clock."""
+    """Interrupt what takes more than these seconds of processor time, or is stuck."""
 
     def ring(*_: object) -> None:
         raise TooLongError
@@ -126,7 +126,7 @@ def _alarm(seconds: float) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-# Numbers, words and bytes on which readers stumble.
+# Numbers, words and bytes that are hard on readers.
 NUMBERS = """0 1 -1 2 0.5 1.0 -0.0 1e-9 1e308 1e999 -1e999 nan inf -inf 007 1_000 0x10 +1 .5 5. 1e
 1,5 ٣ ² 1e-400 20000 100000 1000000 5000000 99999999 2147483647 2147483648 9007199254740993
 9223372036854775807 9223372036854775808 1e19""".split()  # noqa: SIM905
@@ -149,7 +149,7 @@ BYTES = [b"\x00", b"\xff", b"\xfe\xff", b"\xef\xbb\xbf", b"\x80", b"\r", b"\n", 
 
 
 def mutate_bytes(rng: random.Random, data: bytes) -> bytes:
-    """Flip, cut out, repeat, move and insert bytes in a few places."""
+    """Flip, delete, repeat, replace and insert bytes in a few places."""
     changed = bytearray(data)
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
         at = rng.randrange(len(changed) + 1)
@@ -173,7 +173,7 @@ def mutate_bytes(rng: random.Random, data: bytes) -> bytes:
 
 
 def mutate_words(rng: random.Random, words: list[str], vocabulary: list[str]) -> list[str]:
-    """Replace, leave out, repeat, swap and insert words in a few places."""
+    """Replace, delete, repeat, swap and insert words in a few places."""
     changed = list(words)
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
         if not changed:

@@ -1,4 +1,4 @@
-"""The readers under attack: good input of each kind, how it is spoiled, and who reads it."""
+"""The readers under attack: good input of each kind, how it is corrupted, and its reader."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
-import sklearn.cluster  # noqa: F401  so that no input has to wait for it
+import sklearn.cluster  # noqa: F401  so that no input waits for it
 
 from butfor import run_audit
 from butfor.audit.audit import Audit
@@ -45,11 +45,11 @@ DATA = Path(__file__).parent.parent / "tests" / "data"
 
 
 class Target(NamedTuple):
-    """A reader, and how many inputs `make verify` gives it."""
+    """A reader, and the number of inputs that `make verify` gives it."""
 
     feed: Feed
     inputs: int
-    prepare: Callable[[], object] = lambda: None  # what no single input should wait for
+    prepare: Callable[[], object] = lambda: None  # work that no single input should wait for
 
 
 # .pomdp files
@@ -209,7 +209,7 @@ def studies() -> list[dict[str, Any]]:
 
 
 def strange_value(rng: random.Random) -> Any:
-    """Return a value as TOML or JSON can have it."""
+    """Return a value that TOML or JSON can hold."""
     kind = rng.randrange(9)
     if kind == 0:
         return rng.choice([-1, 0, 1, 2, 7, 10**6, 2**31 - 1, 2**31, 2**63, 10**30, 10**400])
@@ -227,7 +227,7 @@ def strange_value(rng: random.Random) -> Any:
 
 
 def mutate_structure(rng: random.Random, content: Any, value: Callable[[Any], Any]) -> Any:
-    """Change keys and values of nested dictionaries and lists in a few places."""
+    """Change a few keys and values of nested dictionaries and lists."""
     changed = copy.deepcopy(content)
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
         places = list(_places(changed))
@@ -323,7 +323,7 @@ def feed_csv(rng: random.Random, folder: Path) -> None:
 
 
 def feed_csv_study(rng: random.Random, folder: Path) -> None:
-    """Read a good log by a study in which something is strange, but which is in order."""
+    """Read a good log with a study in which something is strange."""
     study = rng.choice(studies()[:3])
     changed = mutate_structure(rng, study, strange_value)
     (folder / "study.json").write_text(json.dumps(changed, default=str))
@@ -333,7 +333,7 @@ def feed_csv_study(rng: random.Random, folder: Path) -> None:
 
 
 def strange_column(rng: random.Random, count: int) -> Any:
-    """Return a column of a type that a log seldom has."""
+    """Return a column of a type that is rare in logs."""
     whole = [rng.choice([0, 1, 2, None]) for _ in range(count)]
     text = [rng.choice(["a", "b", None, "x" * 3000, *TEXTS[:10]]) for _ in range(count)]
     makers: list[Callable[[], Any]] = [
@@ -377,7 +377,7 @@ def parquet_bytes(ready: bool, compression: str) -> bytes:
 
 
 def feed_parquet(rng: random.Random, folder: Path) -> None:
-    """Read bytes that are no longer Parquet, or columns of other types."""
+    """Read corrupted Parquet, or columns of other types."""
     study = rng.choice(studies()[:3])
     path = folder / "log.parquet"
     if rng.random() < 0.6:
@@ -410,7 +410,7 @@ NPY_KINDS = ("f8", "f4", "i8", "i4", "u1", "?", "U3", "c16", "O", "M8[s]")
 
 @cache
 def audit_folders() -> list[dict[str, bytes]]:
-    """Return the files of small audits: of states that are seen, of clusters, of hidden states."""
+    """Return the files of small audits, with clusters and with hidden states."""
     audit = trade_audit(episodes=12, horizon=10)
     values = np.random.default_rng(0).normal(size=(30, 2))
     clustered = replace(audit, clusters=fit_clusters(values, ["x", "y"], 3))
@@ -423,7 +423,7 @@ def audit_folders() -> list[dict[str, bytes]]:
 
 
 def _hidden(audit: Audit) -> Audit:
-    """Return the same audit by a model of the kind that has hidden states."""
+    """Return the same audit with a model of the kind that has hidden states."""
     log = audit.log()
     model = TabularPOMDP.from_mdp(
         audit.model, states=log.state_variables, actions=log.action_variables
@@ -432,7 +432,7 @@ def _hidden(audit: Audit) -> Audit:
 
 
 def spoil_arrays(rng: random.Random, data: bytes) -> bytes:
-    """Change one array of an .npz: its shape, its type, a value; or say it is huge, or packed."""
+    """Change one array of an .npz: its shape, type or a value; or make it huge or compressed."""
     with np.load(io.BytesIO(data)) as file:
         arrays = {name: file[name] for name in file.files}
     name = rng.choice(list(arrays))
@@ -474,7 +474,7 @@ def spoil_arrays(rng: random.Random, data: bytes) -> bytes:
 
 
 def spoil_table(rng: random.Random, data: bytes) -> bytes:
-    """Change a column of a Parquet table, a value of it, its name, or the rows."""
+    """Change a column of a Parquet table, one of its values, or the rows."""
     table = pa.parquet.read_table(io.BytesIO(data))
     at = rng.randrange(table.num_columns)
     name, kind = table.column_names[at], rng.randrange(6)

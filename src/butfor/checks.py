@@ -1,4 +1,4 @@
-"""Checks at the boundary: each returns the value in order, or says what is wrong and what to do."""
+"""Checks of arguments: each returns the value, or raises an error with a remedy."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-ROW_TOLERANCE = 1e-6  # a row may miss 1 by this much and is then scaled; more is an error
+ROW_TOLERANCE = 1e-6  # a row that misses 1 by at most this is scaled; more is an error
 
 
 def check_whole(value: Any, name: str, least: int, what: str) -> int:
-    """Return a whole number that is at least `least`."""
+    """Return an integer that is at least `least`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ValueError(f"{name} {value!r}: give {what}, at least {least}")
     return int(value)
 
 
 def check_horizon(horizon: Any) -> int:
-    """Return a horizon that is a number of steps."""
+    """Return a horizon of at least one step."""
     return check_whole(horizon, "horizon", 1, "a whole number of steps")
 
 
@@ -36,13 +36,13 @@ def check_size(path: Path, most: int, what: str) -> None:
     size = path.stat().st_size
     if size > most:
         raise ValueError(
-            f"{path} has {size / 1e6:,.0f} MB, but {what} has at most {most / 1e6:,.0f} MB; see "
-            "whether it is the right file"
+            f"{path} has {size / 1e6:,.0f} MB, but {what} has at most {most / 1e6:,.0f} MB; check "
+            "that it is the right file"
         )
 
 
 def check_integers(values: ArrayLike, name: str) -> NDArray[np.int64]:
-    """Return whole numbers along one axis."""
+    """Return a one-dimensional array of integers."""
     array = np.asarray(values)
     if array.ndim != 1:
         raise ValueError(f"{name} has shape {array.shape}, expected one dimension")
@@ -65,7 +65,7 @@ def check_distributions(
 ) -> NDArray[np.float64]:
     """Return distributions along the last axis, scaled to sum to one.
 
-    `index` names the leading axes, so that a message can say where the bad row is.
+    `index` names the leading axes, for messages.
     """
     array = np.array(rows, dtype=np.float64)
     bad = ~np.isfinite(array) | (array < 0)
@@ -73,7 +73,7 @@ def check_distributions(
         *place, column = np.argwhere(bad)[0].tolist()
         raise ValueError(
             f"{name}: {_place(index, place)} has probability {array[(*place, column)]} at "
-            f"{column}; probabilities are numbers from 0 to 1"
+            f"{column}; give numbers from 0 to 1"
         )
     totals = array.sum(axis=-1)
     wrong = np.abs(totals - 1) > ROW_TOLERANCE
@@ -81,7 +81,7 @@ def check_distributions(
         place = np.argwhere(wrong)[0].tolist()
         raise ValueError(
             f"{name}: {_place(index, place)} sums to {totals[tuple(place)]:.9g}, not to 1; "
-            "divide each row by its sum if that is what is meant"
+            "divide each row by its sum if that is intended"
         )
     return array / totals[..., None]
 
@@ -94,20 +94,16 @@ def check_policy(
     if array.shape != (states, actions):
         raise ValueError(
             f"{name} has shape {array.shape}, expected ({states}, {actions}): "
-            "a row for each state, a column for each action"
+            "one row per state, one column per action"
         )
     return check_distributions(array, name, ("state",))
 
 
 def check_choice(value: Any, name: str, choices: Sequence[str]) -> str:
-    """Return one of the words that are allowed."""
+    """Return a value that is one of the choices."""
     if value not in choices:
         raise ValueError(f"{name} {value!r}: give one of {', '.join(map(repr, choices))}")
     return str(value)
-
-
-def _place(index: tuple[str, ...], place: list[int]) -> str:
-    return ", ".join(f"{name} {at}" for name, at in zip(index, place, strict=False)) or "the row"
 
 
 def check_confidence(confidence: float) -> float:
@@ -115,3 +111,7 @@ def check_confidence(confidence: float) -> float:
     if not 0 < confidence < 1:
         raise ValueError(f"confidence {confidence}: give a number between 0 and 1, such as 0.95")
     return float(confidence)
+
+
+def _place(index: tuple[str, ...], place: list[int]) -> str:
+    return ", ".join(f"{name} {at}" for name, at in zip(index, place, strict=False)) or "the row"

@@ -1,7 +1,7 @@
-"""Random numbers that depend on a seed and an episode only.
+"""Random numbers that depend only on a seed and an episode.
 
-Every episode has a 64-bit key; `kernels.uniform(key, counter)` turns a key and a position into
-a number. So no result depends on the number of threads or on which other episodes were there.
+Every episode has a 64-bit key; `kernels.uniform(key, counter)` turns a key and a position into a
+number. So no result depends on the number of threads or on which other episodes there are.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from butfor.types import Keys
 
 
 def episode_keys(seed: int, ids: NDArray[Any], purpose: str) -> Keys:
-    """Key of each episode from the seed, its identifier and what the numbers are for, [n]."""
+    """Keys of episodes, from the seed, their ids and the purpose of the numbers, [n]."""
     base = blake2b(f"{purpose}\0{check_seed(seed)}\0".encode(), digest_size=8)
     keys = np.empty(len(ids), dtype=np.uint64)
     for position, identifier in enumerate(ids.tolist()):
@@ -29,7 +29,7 @@ def episode_keys(seed: int, ids: NDArray[Any], purpose: str) -> Keys:
 
 
 def numbered_keys(seed: int, count: int, purpose: str) -> Keys:
-    """Keys of episodes that are numbered 0 .. count - 1, [count]; quick for millions."""
+    """Keys of episodes numbered 0 .. count - 1, [count]; fast for millions."""
     digest = blake2b(f"{purpose}\0{check_seed(seed)}".encode(), digest_size=8).digest()
     start = np.uint64(int.from_bytes(digest, "little"))
     with np.errstate(over="ignore"):
@@ -37,7 +37,7 @@ def numbered_keys(seed: int, count: int, purpose: str) -> Keys:
 
 
 def scramble(numbers: Keys) -> Keys:
-    """Mix the bits of each number, so that close ones end far apart: the end of SplitMix64."""
+    """Mix the bits of each number, as the last step of SplitMix64 does."""
     with np.errstate(over="ignore"):
         x = (numbers ^ (numbers >> np.uint64(30))) * kernels.MIX_1
         x = (x ^ (x >> np.uint64(27))) * kernels.MIX_2
@@ -45,12 +45,12 @@ def scramble(numbers: Keys) -> Keys:
 
 
 def uniforms(keys: Keys, counter: int) -> NDArray[np.float64]:
-    """The counter-th number of each key's stream, as `kernels.uniform` has it."""
+    """Return number `counter` of each key's stream, equal to `kernels.uniform`."""
     with np.errstate(over="ignore"):
         x = scramble(keys + np.uint64(counter + 1) * kernels.GOLDEN)
     return (x >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def check_seed(seed: int) -> int:
-    """Return a seed that is a whole number from 0 on, or say what is wrong with it."""
+    """Return a seed that is an integer of at least 0."""
     return check_whole(seed, "seed", 0, "a whole number")

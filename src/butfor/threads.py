@@ -18,9 +18,10 @@ def in_blocks(
     progress: Progress | None = None,
     largest: int = 4096,
 ) -> None:
-    """Call `work(start, stop)` over blocks of 0 .. count - 1 in threads.
+    """Call `work(start, stop)` on blocks of 0 .. count - 1 in several threads.
 
-    The work must write to places of its own and release the interpreter lock, as kernels do.
+    Each call must write to its own part of the output and release the interpreter lock, as kernels
+    do.
     """
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     given = (available or 1) if threads is None else threads
@@ -37,5 +38,7 @@ def in_blocks(
                 if progress is not None:
                     progress(done, count)
         except BaseException:
-            pool.shutdown(wait=True, cancel_futures=True)  # what runs ends, nothing else starts
+            pool.shutdown(
+                wait=True, cancel_futures=True
+            )  # running blocks finish, no new ones start
             raise

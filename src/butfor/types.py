@@ -1,4 +1,4 @@
-"""Types that everything shares."""
+"""Types shared by all packages."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from numpy.typing import NDArray
 Integers = NDArray[np.int32]
 Floats = NDArray[np.float64]
 Offsets = NDArray[np.int64]
-Keys = NDArray[np.uint64]  # of random numbers: one per episode
-Progress = Callable[[int, int], None]  # (done, in all)
+Keys = NDArray[np.uint64]  # of random numbers, one per episode
+Progress = Callable[[int, int], None]  # (done, total)

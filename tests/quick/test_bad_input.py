@@ -191,7 +191,7 @@ ARRAYS = [
     case(
         "side frame without final rows",
         lambda: ward_log(side=pd.DataFrame({"age": range(8)})),
-        value="8 entries",
+        value="8 rows",
         where="side",
         remedy="expected 12",
     ),
@@ -284,14 +284,14 @@ ARRAYS = [
         lambda: ward_log(outcomes=[Outcome("none", -1.0), HOME]),
         value="'none'",
         where="outcome",
-        remedy="otherwise",
+        remedy="rename it",
     ),
     case(
         "identifiers of several kinds",
         lambda: ward_log(id=np.array(["w", 1, 2, 3], dtype=object)),
         value="int, str",
         where="id",
-        remedy="one kind",
+        remedy="one type",
     ),
     case(
         "horizon shorter than an episode",
@@ -580,21 +580,21 @@ FRAMES = [
     case(
         "row without a state",
         lambda: read(with_cell(1, "state", None)),
-        value="no state",
+        value="no 'state'",
         where="row 1",
         remedy="fill or drop",
     ),
     case(
         "row without a state in a frame that has to be sorted",
         lambda: read(with_cell(4, "state", None, BACKWARDS), time="time"),
-        value="no state",
+        value="no 'state'",
         where="row 4",
         remedy="fill or drop",
     ),
     case(
         "row without an action in the middle",
         lambda: read(with_cell(1, "action", None)),
-        value="no action",
+        value="no 'action'",
         where=r"row 1 \(episode w\)",
         remedy="only the last row",
     ),
@@ -617,7 +617,7 @@ FRAMES = [
         lambda: read(FRAME.assign(state=[1, 2, 3, 2, 1]), states=[1, 2]),
         value="3",
         where="row 2",
-        remedy="1, 2.*list it",
+        remedy="'1', '2'.*list it",
     ),
     case(
         "action that is not listed",
@@ -678,7 +678,7 @@ FRAMES = [
     case(
         "infinite reward on a final row",
         lambda: read(with_cell(2, "reward", INFINITE), reward="reward"),
-        value="reward inf",
+        value="'reward' that is not a finite number: 'inf'",
         where="episode w",
         remedy="fill or drop",
     ),
@@ -821,7 +821,7 @@ MODELS = [
         lambda: model(outcomes=[Outcome("death", -INFINITE), HOME]),
         value="-inf",
         where="state 0, action 0, next state 2|death",
-        remedy="needs a number",
+        remedy="give a finite number",
     ),
     case(
         "two outcomes of one name",
@@ -1022,7 +1022,7 @@ PLANNING = [
             lambda evaluate=evaluate, policy=policy: evaluate(model(), policy, horizon=3),
             value=re.escape(f"shape {np.shape(policy)}"),
             where="policy",
-            remedy=r"expected \(2, 2\).*a row for each state",
+            remedy=r"expected \(2, 2\).*one row per state",
         )
         for evaluate in (policy_value, state_values, value_tables)
         for policy in ([0, 1], [[1.0, 0.0]] * 3, [[1.0, 0.0, 0.0]] * 2)

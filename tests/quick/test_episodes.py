@@ -397,7 +397,7 @@ def test_rewards_come_from_their_column_and_a_final_row_s_goes_to_the_transition
     assert log.outcomes == (Outcome("death", 12.0),)
 
 
-def test_a_frame_without_an_outcome_column_is_read_when_told_so():
+def test_a_frame_may_have_no_outcome_column():
     table = frame([("w", "a", "yes"), ("w", "b", None)], columns=("stay", "ward", "drug"))
     log = Episodes.from_frame(table, **{**NAMES, "outcome": None})
     assert log.outcomes == ()
@@ -409,6 +409,24 @@ def test_a_final_row_does_not_turn_whole_number_actions_into_decimals():
     table = frame([("w", "a", 0, None), ("w", "a", 1, None), ("w", "b", None, "death")])
     log = Episodes.from_frame(table, outcomes=[DEATH], **NAMES)
     assert log.action_variables[0].levels == ("0", "1")
+
+
+def test_all_problems_of_a_frame_are_reported_together():
+    table = frame([("w", "a", None, None), ("w", "?", "no", "death"), ("x", "b", "yes", None)])
+    with pytest.raises(ValueError, match="the frame: 3 problems") as caught:
+        Episodes.from_frame(table, states=["a", "b"], outcomes=[DEATH], **NAMES)
+    message = str(caught.value)
+    assert "missing_action: 1 row has no 'drug'" in message
+    assert "unknown_levels: 1 row has a 'ward' that is not one of its levels: '?'" in message
+    assert "no_transition: 1 episode" in message
+    assert "row 2 (episode x)" in message
+    assert "[problems]" not in message  # there is no study file to change
+
+
+def test_the_final_state_of_an_episode_with_an_outcome_may_be_unknown():
+    table = frame([("w", "a", "yes", None), ("w", None, None, "death")])
+    log = Episodes.from_frame(table, outcomes=[DEATH], **NAMES)
+    assert (log.next_state.tolist(), log.outcome.tolist()) == ([-1], [0])
 
 
 def test_the_index_of_the_frame_does_not_matter():
@@ -461,10 +479,10 @@ def test_hiding_a_variable_that_changes_keeps_a_final_key_given_by_hand():
 def test_a_side_column_is_not_overwritten_by_hiding():
     log = patient_log()
     side = pd.DataFrame({"sugar": range(len(log.state) + len(log))})
-    with pytest.raises(ValueError, match=r"side column 'sugar' already; rename"):
+    with pytest.raises(ValueError, match=r"already a side column 'sugar'; rename"):
         patient_log(side=side).hide("sugar")
 
 
 def test_two_episodes_of_one_id_are_refused():
-    with pytest.raises(ValueError, match=r"id: 'a' stands there twice"):
+    with pytest.raises(ValueError, match=r"id: 'a' appears twice"):
         ward_log(id=["a", "b", "a", "c"])

@@ -76,15 +76,15 @@ STUDIES: dict[str, tuple[str | bytes, list[str]]] = {
     "cuts empty": (STUDY.replace("60, 100", ""), ["[state.pulse] cuts: is empty; give at least"]),
     "cuts text": (STUDY.replace("[60, 100]", '["low"]'), ["cuts: entry 1, 'low': expected a numb"]),
     "cuts a number": (STUDY.replace("[60, 100]", "60"), ["cuts: 60: expected a list"]),
-    "cuts infinite": (STUDY.replace("100]", "inf]"), ["cuts: inf is no place to cut; give"]),
+    "cuts infinite": (STUDY.replace("100]", "inf]"), ["cuts: entry 2, inf: expected a finite num"]),
     "too few names": (
         STUDY.replace(STATE, STATE + 'names = ["low", "high"]\n'),
-        ["[state.pulse] names: 2 names for 3 bins", "need 3 names"],
+        ["[state.pulse] names: 2 names for 3 bins", "give 3 names"],
     ),
     "names without cuts": (STUDY + 'names = ["x"]\n', ["[outcome.home] names: no such key"]),
-    "level twice": (STUDY.replace('"full"', '"none"'), ["[action.drug] levels: two levels are"]),
+    "level twice": (STUDY.replace('"full"', '"none"'), ["[action.drug] levels: two of them are"]),
     "level empty": (STUDY.replace('"full"', '""'), ["[action.drug] levels: one of them is empty"]),
-    "levels empty": (STUDY.replace('"none", "full"', ""), ["[action.drug] levels: is empty; list"]),
+    "levels empty": (STUDY.replace('"none", "full"', ""), ["[action.drug] levels: is empty; name"]),
     "level a list": (STUDY.replace('"full"', "[1]"), ["levels: entry 2, [1]: expected text or a"]),
     "normal unknown": (
         STUDY.replace(STATE, STATE + 'normal = "usual"\n'),
@@ -100,46 +100,58 @@ STUDIES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "outcome without reward": (STUDY.replace("reward = 1\n", ""), ["[outcome.home] reward: miss"]),
     "reward text": (STUDY.replace("= -1", '= "bad"'), ["[outcome.died] reward: 'bad': expected"]),
-    "reward infinite": (STUDY.replace("= -1", "= -inf"), ["reward: -inf cannot be added up; give"]),
+    "reward infinite": (
+        STUDY.replace("= -1", "= -inf"),
+        ["reward: -inf: expected a finite number"],
+    ),
     "bad a word": (STUDY.replace("true", '"yes"'), ["[outcome.died] bad: 'yes': expected true"]),
     "column twice": (
         STUDY.replace('"hour"', '"stay"'),
-        ["[columns] time: 'stay' is [columns] episode already; name another column"],
+        ["[columns] time: the column 'stay' is already [columns] episode; name another one"],
     ),
     "outcome as state": (
         STUDY + '[state.end]\nlevels = ["died"]\n',
-        ["[state.end]: the column is [columns] outcome already; leave one out"],
+        ["[state.end]: the column 'end' is already [columns] outcome; name another one"],
     ),
     "unknown problem": (
         STUDY + '[problems]\nduplicated = "drop"\n',
-        ["[problems] duplicated: no such kind of problem; did you mean duplicates?"],
+        ["[problems] duplicated: no such key; did you mean duplicates?"],
     ),
     "unknown policy": (
         STUDY + '[problems]\nduplicates = "ignore"\n',
-        ['[problems] duplicates: \'ignore\': give one of "refuse", "drop"'],
+        ["[problems] duplicates: 'ignore': expected 'refuse' or 'drop'"],
     ),
-    "policy a list": (STUDY + "[problems]\norder = []\n", ["[problems] order: []: give one of"]),
+    "policy a list": (STUDY + "[problems]\norder = []\n", ["[problems] order: []: expected 'ref"]),
     "gaps without step": (STUDY + '[problems]\ngaps = "fill"\n', ["[columns] time_step; add it"]),
-    "horizon zero": (STUDY + "[evaluation]\nhorizon = 0\n", ["[evaluation] horizon: 0 is no num"]),
+    "horizon zero": (STUDY + "[evaluation]\nhorizon = 0\n", ["[evaluation] horizon: 0: expected"]),
     "horizon a fraction": (STUDY + "[evaluation]\nhorizon = 2.5\n", ["2.5: expected a whole num"]),
-    "discount above 1": (STUDY + "[evaluation]\ndiscount = 1.5\n", ["1.5 is outside 0 to 1; give"]),
-    "discount nan": (STUDY + "[evaluation]\nplanning_discount = nan\n", ["nan is outside 0 to 1"]),
+    "discount above 1": (
+        STUDY + "[evaluation]\ndiscount = 1.5\n",
+        ["1.5: expected a number of at most 1"],
+    ),
+    "discount nan": (
+        STUDY + "[evaluation]\nplanning_discount = nan\n",
+        ["nan: expected a number of at most 1"],
+    ),
     "cluster of none": (STUDY + "[cluster]\ncolumns = []\ncount = 0\n", ["[cluster] columns: is"]),
     "cluster without count": (STUDY + '[cluster]\ncolumns = ["x"]\n', ["[cluster] count: missing"]),
     "time step of nothing": (
         STUDY.replace("time =", "time_step = 0\ntime ="),
-        ["[columns] time_step: 0.0 is no step; give a number above 0"],
+        ["[columns] time_step: 0.0 is not a time step; give a positive number"],
     ),
     "time step in moons": (
         STUDY.replace("time =", 'time_step = "4 moons"\ntime ='),
-        ["time_step: '4 moons' is no step", "s, min, h or d"],
+        ["time_step: '4 moons' is not a time step", "s, min, h or d"],
     ),
     "word empty": (STUDY + '[words]\nnone = ""\n', ["[words] none: is empty; give a word"]),
     "none is an outcome": (
         STUDY + '[words]\nnone = "home"\n',
-        ["[words] none: 'home' is an outco"],
+        ["[words] none: 'home' is also an"],
     ),
-    "side of unknown type": (STUDY + '[side.x]\ntype = "int"\n', ["[side.x] type: 'int': give on"]),
+    "side of unknown type": (
+        STUDY + '[side.x]\ntype = "int"\n',
+        ["[side.x] type: 'int': expected"],
+    ),
     "dotted column": (STUDY + "[state.a.b]\ncuts = [1]\n", ["[state.a] b: no such key", "quotes"]),
     "too many states": (
         STUDY
@@ -157,7 +169,7 @@ LOGS: dict[str, tuple[str | bytes, list[str], str]] = {
     "tabs": (LOG.replace(",", "\t"), ["log.csv, line 1", "tabs; write it with commas"], ""),
     "no such column": (
         LOG.replace("pulse", "Pulse"),
-        ["[state.pulse]: no column 'pulse'; did you mean 'Pulse'?", "Correct the study"],
+        ["[state.pulse]: no column 'pulse'; did you mean 'Pulse'?", "Correct these names"],
         "",
     ),
     "two columns lost": (
@@ -170,7 +182,11 @@ LOGS: dict[str, tuple[str | bytes, list[str], str]] = {
         ["two columns are called 'stay'; rename one"],
         "",
     ),
-    "short row": (LOG + "c,0\n", ["like the header: 1", "line 6 has 2", "double quotes"], ""),
+    "short row": (
+        LOG + "c,0\n",
+        ["1 row without the 5 cells", "line 6 has 2", "double quotes"],
+        "",
+    ),
     "long row": (LOG + "c,0,1,none,home,9\n", ["line 6 has 6", "double quotes"], ""),
     "open quote": (LOG + '"c,0,70,none,home\n', ["log.csv", "double quotes"], ""),
     "latin-1": (LOG.encode() + "é,0,70,none,home\n".encode("latin-1"), ["line 6: not UTF-8"], ""),
@@ -185,7 +201,7 @@ LOGS: dict[str, tuple[str | bytes, list[str], str]] = {
     ),
     "unknown outcome": (
         LOG.replace("home", "moon"),
-        ["unknown_levels: 1 row has an outcome", "'moon'", "line 3", "[outcome.<value>]"],
+        ["unknown_levels: 1 row has an unknown outcome", "'moon'", "line 3", "[outcome.<value>]"],
         "",
     ),
     "text for a number": (
@@ -268,7 +284,7 @@ LOGS: dict[str, tuple[str | bytes, list[str], str]] = {
     ),
     "probability above 1": (
         LOG,
-        ["behavior_probability: 2 episodes", "lines 2, 4", "above 0; correct it"],
+        ["behavior_probability: 2 episodes", "lines 2, 4", "above 0"],
         'behavior_probability = "p"\n',
     ),
     "reward in words": (
@@ -373,7 +389,7 @@ def test_files_that_are_not_there_or_not_readable(tmp_path: Path) -> None:
     (tmp_path / "log.csv.gz").write_bytes(b"e,s,a,r\n")
     assert_refused(lambda: read_log(tmp_path / "log.csv.gz", study), ["damaged, or not CSV"])
     parts = [tmp_path / "log.parquet", tmp_path / "log.csv.gz"]
-    assert_refused(lambda: read_log(parts, study), ["CSV and Parquet together"])
+    assert_refused(lambda: read_log(parts, study), ["both CSV and Parquet files"])
 
 
 def test_files_without_the_right_to_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -386,7 +402,7 @@ def test_files_without_the_right_to_read(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(Path, "open", forbid)
     monkeypatch.setattr(Path, "read_bytes", forbid)
     monkeypatch.setattr("tempfile.mkstemp", forbid)
-    remedy = ["may not be read; ask for the right"]
+    remedy = ["no permission to read"]
     assert_refused(lambda: read_log(tmp_path / "log.csv", study), remedy, PermissionError)
     assert_refused(lambda: read_study(tmp_path / "study.toml"), remedy, PermissionError)
     assert_refused(
@@ -453,8 +469,8 @@ def test_parts_that_do_not_fit_together(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "parts"),
     [
-        (3, ["a log of type int; give a path"]),
-        ({"e": [1]}, ["a log of type dict; give a path"]),
+        (3, ["a table of type int; give a path"]),
+        ({"e": [1]}, ["a table of type dict; give a path"]),
         (pd.DataFrame(), ["no column 'e'"]),
         (pd.DataFrame({"e": [], "s": [], "a": [], "r": []}), ["the frame has no rows"]),
         (pd.DataFrame([[1, 1, 1, 1]], columns=list("eesa")), ["two columns are called 'e'"]),
@@ -472,7 +488,7 @@ def test_parts_that_do_not_fit_together(tmp_path: Path) -> None:
         ),
         (
             pa.table({"e": [1, 2, 1, 2], "s": [0] * 4, "a": [0] * 4, "r": [0] * 4}),
-            ["order: 2 rows stand after rows of another episode", "no time column"],
+            ["order: 2 rows follow rows of another episode", "no time column"],
         ),
         (
             pa.table({"e": [1, 1, 1], "s": [0] * 3, "a": [0] * 3, "r": [None, 1.0, 1.0]}),
@@ -485,7 +501,7 @@ def test_broken_frames(source: Any, parts: list[str]) -> None:
     assert_refused(lambda: read_log(source, study), parts)
 
 
-def test_a_study_that_is_none() -> None:
+def test_a_study_of_the_wrong_type_is_refused() -> None:
     study: Any = 3
     assert_refused(lambda: read_study(study), ["a study of type int; give the path"])
 
@@ -494,8 +510,8 @@ def test_a_study_that_is_none() -> None:
     ("log", "parts"),
     [
         (patient_log(id=["a", "b", " ", "d"]), ["an episode has an empty id", "give it a name"]),
-        (patient_log(id=["a", "b", "\ud800", "d"]), ["character that no text file can hold"]),
-        (patient_log(none_name="\ud800"), ["which no text file can hold; rename it"]),
+        (patient_log(id=["a", "b", "\ud800", "d"]), ["character that cannot be written as UTF-8"]),
+        (patient_log(none_name="\ud800"), ["cannot be written as UTF-8; rename it"]),
     ],
 )
 def test_episodes_that_no_file_can_hold(tmp_path: Path, log: Episodes, parts: list[str]) -> None:
@@ -507,5 +523,5 @@ def test_places_that_cannot_be_written_to(tmp_path: Path) -> None:
     log = patient_log()
     assert_refused(lambda: write_episodes(log, tmp_path / "log.txt"), ["end the name in .csv"])
     assert_refused(
-        lambda: write_episodes(log, tmp_path / "no" / "log.csv"), ["make it"], FileNotFoundError
+        lambda: write_episodes(log, tmp_path / "no" / "log.csv"), ["create it"], FileNotFoundError
     )

@@ -61,7 +61,7 @@ def test_a_column_that_never_varies_counts_for_nothing(groups):
     ("values", "count", "message"),
     [
         ([[1.0, 2.0], [3.0, np.nan]], 2, "row 1: lactate is nan"),
-        ([[1.0, 2.0], [1.0, 2.0]], 2, "2 clusters of 1 different rows; ask for at most 1"),
+        ([[1.0, 2.0], [1.0, 2.0]], 2, "2 clusters of 1 distinct rows; ask for at most 1"),
         ([[1.0], [2.0]], 2, r"shape \(2, 1\).*heart rate, lactate"),
         ([[1.0, 2.0], [3.0, 4.0]], 1, "count 1"),
     ],

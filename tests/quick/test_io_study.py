@@ -136,14 +136,14 @@ def test_every_mistake_is_reported_at_once_with_its_place() -> None:
         "[columns] episode: 3: expected text in quotes",
         "[columns] tme: no such key; did you mean time?",
         '[state."heart rate"] cuts: 60 follows 100; list different numbers from low to high',
-        "[state.sugar] levels: stands beside cuts; give levels for text or cuts for numbers",
+        "[state.sugar] levels: given together with cuts; give levels for text or cuts for numbers",
         "[state.oxygen] level: no such key; did you mean levels?",
         "[state.oxygen] levels: missing; give levels",
         "[outcome.a] reward: 'high': expected a number",
-        "[problems] duplicate: no such kind of problem; did you mean duplicates?",
-        """[problems] order: 'fill': give one of "refuse", "sort\"""",
-        "[evaluation] discount: 2.0 is outside 0 to 1; give a number from 0 to 1",
-        "[evaluation] horizon: 0 is no number of steps; give at least 1",
+        "[problems] duplicate: no such key; did you mean duplicates?",
+        "[problems] order: 'fill': expected 'refuse' or 'sort'",
+        "[evaluation] discount: 2: expected a number of at most 1",
+        "[evaluation] horizon: 0: expected a number of at least 1",
     ):
         assert any(line.startswith(f"- {part}") for line in found), part
     assert len(found) == 12
@@ -161,15 +161,15 @@ def test_mistakes_between_sections_come_with_the_others() -> None:
         }
     )
     assert found == [
-        "- [columns] state: stands beside [state]; give one of the two",
+        "- [columns] state: given together with [state]; give one of the two",
         "- [action]: no action; add [action.<column>] or [columns] action",
-        "- [columns] time: 'stay' is [columns] episode already; name another column",
-        "- [state.end]: the column is [columns] outcome already; leave one out",
-        "- [cluster] columns: 'end' is [columns] outcome already; leave one out",
+        "- [columns] time: the column 'stay' is already [columns] episode; name another one",
+        "- [state.end]: the column 'end' is already [columns] outcome; name another one",
+        "- [cluster] columns: the column 'end' is already [columns] outcome; name another one",
         "- [outcome]: two outcomes are called 'x'; give different names",
-        "- [words] none: 'x' is an outcome too; give another word",
+        "- [words] none: 'x' is also an outcome; give another word",
         "- [outcome.a] reward: missing; give a number, or a reward column",
-        "- [problems] gaps: no gap is known without [columns] time_step; add it",
+        "- [problems] gaps: gaps can be found only with [columns] time_step; add it",
     ]
 
 

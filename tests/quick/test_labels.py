@@ -253,7 +253,7 @@ def test_the_command_as_json_agrees_with_the_library(written, sepsis):
         (["--noise-on", "oxygen"], "", "have one label"),
         (["--prior", "1"], "", "A prior and unseen='uniform' put next states of all actions"),
         ([], '[noise]\nlabels = ["oxigen"]', "[noise] labels: there is no [state.oxigen]; did you"),
-        ([], "[noise]\nlabels = []", "[noise] labels: is empty; name at least one column"),
+        ([], "[noise]\nlabels = []", "[noise] labels: is empty; name at least one"),
         ([], '[noise]\nlabels = ["oxygen", "oxygen"]', "are called 'oxygen'"),
         ([], '[noise]\nlabels = "oxygen"', "'oxygen': expected a list in square brackets"),
         ([], '[noise]\nlabel = ["oxygen"]', "[noise] label: no such key; did you mean labels?"),

@@ -121,7 +121,7 @@ LOW = np.array([[0.6, 0.4, 0.0], [0.3, 0.3, 0.3], [0.0, 0.4, 0.6]])
             "there is no variable 'diet'.*'action:diet'",
         ),
         ({"moves": MOVES | {"sugar": (["kind"], NEAR)}}, r"shape \(3, 3\), expected \(2, 3\)"),
-        ({"moves": MOVES | {"sugar": (["sugar", "sugar"], NEAR)}}, "'sugar' stands there twice"),
+        ({"moves": MOVES | {"sugar": (["sugar", "sugar"], NEAR)}}, "'sugar' appears twice"),
         ({"moves": MOVES | {"sugar": NEAR}}, r"'next sugar': give a pair \(parents, table\)"),
         ({"moves": MOVES | {"sugar": ("sugar", NEAR)}}, r"give a pair \(parents, table\)"),
         (
@@ -137,7 +137,7 @@ LOW = np.array([[0.6, 0.4, 0.0], [0.3, 0.3, 0.3], [0.0, 0.4, 0.6]])
         ),
         ({"hidden": ["mood"]}, "hidden: there is no variable 'mood'"),
         ({"hidden": "kind"}, "hidden 'kind': give a list of names"),
-        ({"hidden": ["kind", "kind"]}, "'kind' stands there twice"),
+        ({"hidden": ["kind", "kind"]}, "'kind' appears twice"),
         ({"hidden": [v.name for v in STATES]}, "leave at least one observed"),
         ({"states": [*STATES, bf.Variable("action:x", ("0",))]}, "names that begin with 'action:'"),
         ({"initial": [0.5, 0.5]}, r"initial has shape \(2,\), expected \(36,\) or \(2, 3, 3, 2\)"),

@@ -18,7 +18,7 @@ PROPERTY = settings(deadline=None, derandomize=True, max_examples=50)
 # keys
 
 
-def test_keys_are_64_bit_numbers_one_an_episode():
+def test_keys_are_64_bit_numbers_one_per_episode():
     for keys in (episode_keys(0, np.arange(5), "draws"), numbered_keys(0, 5, "draws")):
         assert keys.dtype == np.uint64
         assert keys.shape == (5,)

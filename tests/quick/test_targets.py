@@ -77,7 +77,7 @@ def test_numbers_that_stand_for_levels_are_read_as_levels():
     assert target_from_table(table, log).tolist() == [[1, 0], [0, 1], [0, 1]]
 
 
-def test_states_that_a_table_leaves_out_are_uniform_if_told_so():
+def test_states_that_a_table_leaves_out_are_uniform_on_request():
     table = ward_table().iloc[:2]
     assert target_from_table(table, ward_log(), missing="uniform").tolist() == [
         *([0.25, 0.75], [0.5, 0.5], [0.5, 0.5])
@@ -87,20 +87,41 @@ def test_states_that_a_table_leaves_out_are_uniform_if_told_so():
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        (ward_table().iloc[:3], "says nothing about 1 of 3 states (0 of them in the log), first"),
-        (ward_table().iloc[:2], "says nothing about 2 of 3 states (1 of them in the log), first"),
+        (ward_table().iloc[:3], "leaves out 1 of 3 states (0 of them in the log), first"),
+        (ward_table().iloc[:2], "leaves out 2 of 3 states (1 of them in the log), first"),
         (ward_table(probability=[0.5, 0.75, 1, 1]), "of state 0 (state=0) sum to 1.25, not to 1"),
-        (ward_table(state=[0, 0, 3, 2]), "row 2: state 3 is not one of its levels"),
-        (ward_table(state=[0, 0, None, 2]), "row 2: state nan is not one of its levels"),
-        (ward_table(action=[0, 1, 9, 0]), "row 2: action 9 is not one of its levels"),
-        (ward_table(action=[0, 0, 1, 0]), "row 1: state 0 (state=0), action 0 stands in row 0"),
-        (ward_table(probability=[0.25, -1, 1, 1]), "row 1: probability"),
-        (ward_table(probability=[0.25, "a", 1, 1]), "row 1: probability 'a' is not a number"),
-        (ward_table(probability=[0.25, np.nan, 1, 1]), "row 1: probability"),
+        (
+            ward_table(state=[0, 0, 3, 2]),
+            "row 2, counted from 0: state '3' is not one of its levels",
+        ),
+        (
+            ward_table(state=[0, 0, None, 2]),
+            "row 2, counted from 0: state 'None' is not one of its levels",
+        ),
+        (
+            ward_table(action=[0, 1, 9, 0]),
+            "row 2, counted from 0: action '9' is not one of its levels",
+        ),
+        (
+            ward_table(action=[0, 0, 1, 0]),
+            "row 1, counted from 0: state 0 (state=0), action 0 is given again, after row 0",
+        ),
+        (
+            ward_table(probability=[0.25, -1, 1, 1]),
+            "row 1, counted from 0: probability '-1' is not a number from 0 to 1",
+        ),
+        (
+            ward_table(probability=[0.25, "a", 1, 1]),
+            "row 1, counted from 0: probability 'a' is not a number",
+        ),
+        (
+            ward_table(probability=[0.25, np.nan, 1, 1]),
+            "row 1, counted from 0: probability 'None' is not a number",
+        ),
         (ward_table().drop(columns="action"), "neither the columns 'action' nor a column 'action'"),
         (ward_table().iloc[:0], "has no rows"),
-        (pd.concat([ward_table()] * 2, axis=1), "'state' stands there twice"),
-        ([[0, 1]], "is a list; give a data frame"),
+        (pd.concat([ward_table()] * 2, axis=1), "two columns are called 'state'; rename one"),
+        ([[0, 1]], "a table of type list; give a path"),
     ],
 )
 def test_a_table_that_is_no_policy_is_refused_with_its_row(table, message):
@@ -111,9 +132,12 @@ def test_a_table_that_is_no_policy_is_refused_with_its_row(table, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"state": [0, 12]}, "row 1: state 12 is not a number from 0 to 11"),
-        ({"state": [0, 1.5]}, "row 1: state 1.5 is not a number from 0 to 11"),
-        ({"state": ["0", "low"]}, "row 1: state 'low' is not a number from 0 to 11"),
+        ({"state": [0, 12]}, "row 1, counted from 0: state '12' is not a number from 0 to 11"),
+        ({"state": [0, 1.5]}, "row 1, counted from 0: state '1.5' is not a number from 0 to 11"),
+        (
+            {"state": ["0", "low"]},
+            "row 1, counted from 0: state 'low' is not a number from 0 to 11",
+        ),
     ],
 )
 def test_a_number_of_a_state_of_several_variables_is_checked(change, message):
@@ -125,12 +149,12 @@ def test_a_number_of_a_state_of_several_variables_is_checked(change, message):
 def test_a_file_that_cannot_be_read_is_named(tmp_path):
     path = tmp_path / "target.parquet"
     path.write_text("no parquet")
-    with pytest.raises(ValueError, match="cannot be read") as caught:
+    with pytest.raises(ValueError, match="damaged, or not Parquet") as caught:
         target_from_table(path, ward_log())
     assert str(path) in str(caught.value)
     empty = tmp_path / "empty.csv"
     empty.write_text("")
-    with pytest.raises(ValueError, match=r"empty\.csv cannot be read"):
+    with pytest.raises(ValueError, match=r"empty\.csv: the file is empty"):
         target_from_table(empty, ward_log())
     with pytest.raises(FileNotFoundError):
         target_from_table(tmp_path / "none.csv", ward_log())
@@ -187,17 +211,17 @@ def test_one_action_variable_needs_its_level_only():
     ("answer", "message"),
     [
         (4, "action 4 outside 0..3"),
-        (True, "True is no action"),
-        (None, "None is no action"),
-        (1.0, "1.0 is no action"),
-        ("full", "'full' is no action; return its number, or levels of drug, pump"),
+        (True, "True is not an action"),
+        (None, "None is not an action"),
+        (1.0, "1.0 is not an action"),
+        ("full", "'full' is not an action; return its number, or levels of drug, pump"),
         (("half", "on"), "'half' is not a level of drug ('none', 'full')"),
-        ({"drug": "full"}, "'drug' is no action"),
-        ({0: 0.5}, "is no distribution"),
+        ({"drug": "full"}, "'drug' is not an action"),
+        ({0: 0.5}, "is not a distribution"),
         ({0: "all"}, "state 0 (sex=female, pulse=low, sugar=normal)"),
-        ([0.5, 0.5], "(2,) probabilities, expected 4"),
-        ([2, -1, 0, 0], "is no distribution"),
-        ([np.nan, 1, 0, 0], "is no distribution"),
+        ([0.5, 0.5], "shape (2,), expected 4"),
+        ([2, -1, 0, 0], "is not a distribution"),
+        ([np.nan, 1, 0, 0], "is not a distribution"),
     ],
     ids=repr,
 )
@@ -272,8 +296,14 @@ def test_a_target_from_elsewhere_can_be_audited():
     assert len(audit.episodes) == len(log)
 
 
-def test_a_column_that_stands_for_nothing_is_refused(tmp_path):
+def test_an_unknown_column_is_refused():
     log = Episodes.from_arrays([0], [0], [1], offsets=[0, 1], states=2, actions=2)
     table = pd.DataFrame({"state": [0, 1], "action": [0, 1], "prob": [0.3, 1.0]})
-    with pytest.raises(ValueError, match="column 'prob' that stands for nothing"):
+    with pytest.raises(ValueError, match="an unknown column 'prob'"):
         target_from_table(table, log)
+
+
+def test_a_column_of_an_unreadable_type_is_refused():
+    table = pa.table({"state": [[0], [1], [2]], "action": [0, 1, 0]})
+    with pytest.raises(ValueError, match="the target table: the column 'state' has the type list"):
+        target_from_table(table, ward_log())

@@ -1,4 +1,4 @@
-"""Models from Gymnasium environments that show their dynamics in a table `P`."""
+"""Models from Gymnasium environments that publish their dynamics as a table `P`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from butfor.log.variables import Outcome, check_outcomes
 from butfor.models.mdp import TabularMDP, coalesce
 from butfor.types import Floats, Integers
 
-MOST_REWARDS = 10  # distinct last rewards that each make an outcome; with more there is only one
+MOST_REWARDS = (
+    10  # distinct last rewards that become one outcome each; if there are more, all become one
+)
 
 
 def model_from_gym(env: Any, *, outcomes: Mapping[int, Outcome] | None = None) -> TabularMDP:
@@ -25,22 +27,23 @@ def model_from_gym(env: Any, *, outcomes: Mapping[int, Outcome] | None = None) -
     ----------
     env
         `env.unwrapped.P[s][a]` is [(probability, next state, reward, done), ...]. Entries with the
-        same next state are added; their reward is the mean by probability. The distribution of the
-        first state is `initial_state_distrib` where the environment has one, otherwise uniform.
+        same next state are added; their reward is the mean weighted by probability. The
+        distribution of the first state is `initial_state_distrib` if the environment has it,
+        otherwise uniform.
     outcomes : {final state: Outcome}, optional
-        What a transition that is done leads to, by the state it reaches; several states may share
+        The outcome of a transition that is done, by the state reached; several states may share
         one. By default there is one outcome for each reward of such a transition.
 
     Notes
     -----
-    Transitions keep the rewards of the environment; that of an Outcome is not added to them.
-    States keep their numbers; those that are only reached as final are never visited.
+    Transitions keep the rewards of the environment; the reward of an Outcome is not added to them.
+    States keep their numbers; those that are reached only as final states are never visited.
     """
     base = getattr(env, "unwrapped", env)
     if not hasattr(base, "P"):
         raise ValueError(
             f"{type(base).__name__} has no table P[state][action] of its dynamics; simulate a log "
-            "of it instead, or give the dynamics to TabularMDP.from_arrays"
+            "instead, or pass the dynamics to TabularMDP.from_arrays"
         )
     states, actions, entries = _read_table(base.P)
     ends, of_entry = _outcomes_of(entries, outcomes)
@@ -60,10 +63,10 @@ def model_from_gym(env: Any, *, outcomes: Mapping[int, Outcome] | None = None) -
 
 
 def outcomes_by_reward(rewards: ArrayLike) -> tuple[tuple[Outcome, ...], Integers]:
-    """Make an outcome of each distinct last reward, and say which one each reward belongs to.
+    """Make an outcome of each distinct last reward; return them, and the index for each reward.
 
-    One reward makes the outcome "ended", several make "ended with 0", "ended with 1" and so on;
-    more than 10 make one outcome "ended" with their mean.
+    One reward becomes the outcome "ended", several become "ended with 0", "ended with 1" and so on;
+    more than 10 become one outcome "ended" with their mean.
     """
     given = np.asarray(rewards, dtype=np.float64)
     distinct, position = np.unique(given, return_inverse=True)
@@ -77,20 +80,20 @@ def outcomes_by_reward(rewards: ArrayLike) -> tuple[tuple[Outcome, ...], Integer
 def outcomes_by_state(
     outcomes: Mapping[int, Outcome], reached: NDArray[Any]
 ) -> tuple[tuple[Outcome, ...], Integers]:
-    """Return the outcomes that final states were given, and which one each state belongs to."""
+    """Return the outcomes given for final states, and the index for each state reached."""
     ends = check_outcomes(tuple(dict.fromkeys(outcomes.values())))
     lost = ~np.isin(reached, list(outcomes))
     if lost.any():
         raise ValueError(
             f"outcomes: state {reached[int(lost.argmax())]} is final and has none; there are "
-            f"outcomes for {', '.join(map(str, list(outcomes)[:8])) or 'no state'}. Add it"
+            f"outcomes for {', '.join(map(str, list(outcomes)[:8])) or 'no state'}; add it"
         )
     position = {state: ends.index(outcome) for state, outcome in outcomes.items()}
     return ends, np.array([position[state] for state in reached.tolist()], dtype=np.int32)
 
 
 class _Entries(NamedTuple):
-    """The entries of a table P, those of probability 0 left out; [E] each."""
+    """The entries of a table P with positive probability; [E] each."""
 
     state: NDArray[np.int64]
     action: NDArray[np.int64]
@@ -101,7 +104,7 @@ class _Entries(NamedTuple):
 
 
 def _read_table(table: Any) -> tuple[int, int, _Entries]:
-    """Return the numbers of states and actions, and the entries of P."""
+    """Return the number of states, the number of actions and the entries of P."""
     states = check_whole(len(table), "states of P", 1, "a table with states")
     actions = check_whole(len(_at(table, 0, "state 0")), "actions of P[0]", 1, "actions")
     rows: list[tuple[int, int, float, int, float, bool]] = []
@@ -131,7 +134,7 @@ def _at(table: Any, key: int, place: str) -> Any:
     try:
         return table[key]
     except (KeyError, IndexError, TypeError):
-        raise ValueError(f"P has no {place}; number states and actions from 0 on") from None
+        raise ValueError(f"P has no {place}; number states and actions from 0") from None
 
 
 def _entry(entry: Any, place: str, states: int) -> tuple[float, int, float, bool]:
@@ -148,17 +151,17 @@ def _entry(entry: Any, place: str, states: int) -> tuple[float, int, float, bool
     if not whole or not 0 <= reached < states:
         raise ValueError(f"P: {place} leads to state {reached!r} outside 0..{states - 1}")
     if not math.isfinite(reward):
-        raise ValueError(f"P: {place} earns {reward}; every transition needs a number")
+        raise ValueError(f"P: {place} earns {reward}; give every transition a finite reward")
     return probability, int(reached), reward, bool(done)
 
 
 def _outcomes_of(
     entries: _Entries, given: Mapping[int, Outcome] | None
 ) -> tuple[tuple[Outcome, ...], NDArray[np.int64]]:
-    """Return the outcomes, and the one each entry leads to (-1 where it is not done).
+    """Return the outcomes, and the one that each entry leads to (-1 if it is not done).
 
-    A loop that is done in a state that is only ever reached as final says nothing new: it leads
-    to the outcome of the first arrival there and makes none of its own.
+    A self-loop that is done, in a state that is only ever reached as final, makes no outcome of its
+    own: it leads to the outcome of the first arrival there.
     """
     of_entry = np.full(len(entries.done), -1)
     if given is not None:

@@ -22,40 +22,27 @@ def episodes_from_minari(
     Parameters
     ----------
     dataset
-        What `minari.load_dataset` returns: spaces `Discrete` or `MultiDiscrete` (then each entry
-        is a variable), and `iterate_episodes()`. The observations are taken as states.
+        The result of `minari.load_dataset`, with spaces `Discrete` or `MultiDiscrete` (each entry
+        of which becomes a variable). Observations are taken as states.
     outcomes : {final state: Outcome}, optional
-        What a terminated episode ended with, by its final state. By default there is one outcome
+        The outcome of a terminated episode, by its final state. By default there is one outcome
         for each distinct last reward. A truncated episode has none.
 
     Notes
     -----
-    The horizon is the step limit of the environment where the data set knows it, otherwise the
-    longest episode. Causal statements need observations that hold all that the behaviour saw.
+    The horizon is the step limit of the environment if the data set has it, otherwise that of the
+    longest episode. Causal claims require observations that include everything the behavior policy
+    used.
     """
     states = _variables(dataset.observation_space, "observation", "state")
     actions = _variables(dataset.action_space, "action", "action")
     state, action, reached, reward, ids, ended = [], [], [], [], [], []
     for episode in dataset.iterate_episodes():
         place = f"episode {episode.id}"
-        steps = len(episode.rewards)
-        if steps == 0:
-            raise ValueError(f"{place} has no steps; drop it with dataset.filter_episodes")
         visits = _codes(episode.observations, dataset.observation_space, states, place)
-        if len(visits) != steps + 1:
-            raise ValueError(
-                f"{place} has {len(visits)} observations and {steps} rewards, expected one "
-                "observation more, the final one; record the data set again with it"
-            )
         taken = _codes(episode.actions, dataset.action_space, actions, place)
-        if len(taken) != steps:
-            raise ValueError(f"{place} has {len(taken)} actions and {steps} rewards")
         over = np.asarray(episode.terminations, dtype=bool)
-        if over[:-1].any():
-            raise ValueError(
-                f"{place} is terminated at step {int(over.argmax())} of {steps} and goes on; cut "
-                "it there, or clear the flag"
-            )
+        _check_episode(len(episode.rewards), visits, taken, over, place)
         state.append(visits[:-1])
         reached.append(visits[1:])
         action.append(taken)
@@ -63,7 +50,7 @@ def episodes_from_minari(
         ids.append(episode.id)
         ended.append(bool(over[-1]))
     if not ids:
-        raise ValueError("the data set has no episodes; give one with at least one")
+        raise ValueError("the data set has no episodes; give one with episodes")
     ends, outcome = _outcomes(np.array(ended), reward, reached, outcomes)
     return Episodes.from_arrays(
         np.concatenate(state),
@@ -80,6 +67,32 @@ def episodes_from_minari(
     )
 
 
+def _check_episode(
+    steps: int,
+    visits: NDArray[np.int64],
+    taken: NDArray[np.int64],
+    over: NDArray[np.bool_],
+    place: str,
+) -> None:
+    """Refuse an episode whose parts do not fit together."""
+    if steps == 0:
+        raise ValueError(f"{place} has no steps; drop it with dataset.filter_episodes")
+    if len(visits) != steps + 1:
+        raise ValueError(
+            f"{place} has {len(visits)} observations and {steps} rewards, expected one more "
+            "observation, the final one; record the data set again with it"
+        )
+    if len(taken) != steps:
+        raise ValueError(
+            f"{place} has {len(taken)} actions and {steps} rewards; record one of each per step"
+        )
+    if over[:-1].any():
+        raise ValueError(
+            f"{place} is terminated at step {int(over.argmax())} of {steps} and goes on; cut it "
+            "there, or clear the flag"
+        )
+
+
 def _variables(space: Any, name: str, noun: str) -> tuple[Variable, ...]:
     """Return the variables of a discrete space."""
     kind = type(space).__name__
@@ -94,15 +107,15 @@ def _variables(space: Any, name: str, noun: str) -> tuple[Variable, ...]:
             for i, (size, first) in enumerate(zip(space.nvec, starts, strict=True))
         )
     raise ValueError(
-        f"the {name} space is {space}; only Discrete and MultiDiscrete ones can be read. Cut "
-        "numbers into levels first, and give the log to Episodes.from_arrays"
+        f"the {name} space is {space}, not Discrete or MultiDiscrete; cut numbers into levels "
+        "first, and pass the log to Episodes.from_arrays"
     )
 
 
 def _codes(
     values: Any, space: Any, variables: tuple[Variable, ...], place: str
 ) -> NDArray[np.int64]:
-    """Return one episode's states or actions as numbers from 0."""
+    """Return the states or actions of one episode as numbers from 0."""
     try:
         columns = np.asarray(values, dtype=np.int64).reshape(-1, len(variables))
     except (TypeError, ValueError) as error:
@@ -124,7 +137,7 @@ def _outcomes(
     reached: list[NDArray[np.int64]],
     given: Mapping[int, Outcome] | None,
 ) -> tuple[tuple[Outcome, ...], NDArray[np.int64]]:
-    """Return the outcomes, and that of each episode, -1 where it was truncated."""
+    """Return the outcomes, and the index for each episode, -1 if it was truncated."""
     outcome = np.full(len(ended), -1)
     if given is None:
         last = np.array([steps[-1] for steps in reward])
@@ -136,6 +149,6 @@ def _outcomes(
 
 
 def _horizon(dataset: Any, longest: int) -> int:
-    """Return the environment's limit of steps if it is known, at least the longest episode."""
+    """Return the step limit of the environment if known, at least that of the longest episode."""
     limit = getattr(getattr(dataset, "env_spec", None), "max_episode_steps", None)
     return longest if limit is None else max(int(limit), longest)

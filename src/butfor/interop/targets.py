@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
-import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from butfor.checks import ROW_TOLERANCE, check_choice, check_integers, check_policy
+from butfor.log.coding import code_integers, code_levels, read_numbers
 from butfor.log.episodes import Episodes
-from butfor.log.variables import Variable, check_distinct, count_levels, ravel, unravel
+from butfor.log.sources import Log, load_log
+from butfor.log.variables import Variable, count_levels, ravel, unravel
 from butfor.types import Floats
 
 MISSING = ("error", "uniform")
@@ -23,64 +24,58 @@ MISSING = ("error", "uniform")
 def target_from_table(
     table: Any, episodes: Episodes, *, missing: str = "error", name: str = "the target table"
 ) -> Floats:
-    """Make a policy of a table with a row for each state and action that it may take, [S, A].
+    """Make a policy of a table with one row per state and possible action, [S, A].
 
     Parameters
     ----------
     table
-        A data frame (pandas, Polars, Arrow), or the path of a CSV or Parquet file. States stand in
-        one column for each state variable of the log, with its levels, or in a column `state`,
-        with their numbers; actions likewise, or in a column `action`. `probability` is that of the
-        action in the state; without the column every row counts as 1. Pairs left out have 0.
+        A data frame (pandas, Polars, Arrow), or the path of a CSV or Parquet file. States are given
+        by one column of levels for each state variable of the log, or by a column `state` of
+        numbers; actions likewise, or by a column `action`. `probability` is that of the action in
+        the state; without this column it is 1. Pairs that are left out have probability 0.
     missing : "error" or "uniform"
-        What to do about states of which the table says nothing.
+        How to treat states that the table leaves out.
     name
-        What messages call the table; that of a file is its path.
+        What messages call the table; a file is called by its path.
     """
     check_choice(missing, "missing", MISSING)
-    if isinstance(table, str | Path):
-        name = str(table)
-    frame = _read(table, name)
+    source = _load(table, episodes, name)
     states, actions = episodes.n_states, episodes.n_actions
-    state = _indices(frame, episodes.state_variables, "state", name)
-    action = _indices(frame, episodes.action_variables, "action", name)
-    _check_columns(frame, episodes, name)
-    probability = _probabilities(frame, name)
+    state = _indices(source, episodes.state_variables, "state")
+    action = _indices(source, episodes.action_variables, "action")
     pair = state * actions + action
-    twice = pd.Series(pair).duplicated().to_numpy()
-    if twice.any():
-        row = int(twice.argmax())
-        first = int((pair == pair[row]).argmax())
+    _, first = np.unique(pair, return_index=True)
+    if len(first) < len(pair):
+        row = int(np.setdiff1d(np.arange(len(pair)), first)[0])
         raise ValueError(
-            f"{name}, row {row}: {_say_state(episodes, state[row])}, action {action[row]} stands "
-            f"in row {first} already; keep one of them"
+            f"{_row(source, row)}: {_describe(episodes, state[row])}, action {action[row]} is "
+            f"given again, after row {int((pair == pair[row]).argmax())}; keep one of the two"
         )
     policy = np.zeros((states, actions))
-    policy[state, action] = probability
-    given = np.zeros(states, dtype=bool)
-    given[state] = True
+    policy[state, action] = _probabilities(source)
+    given = np.isin(np.arange(states), state)
     totals = policy.sum(axis=1)
     wrong = given & (np.abs(totals - 1) > ROW_TOLERANCE)
     if wrong.any():
-        first = int(wrong.argmax())
+        worst = int(wrong.argmax())
         raise ValueError(
-            f"{name}: the probabilities of {_say_state(episodes, first)} sum to "
-            f"{totals[first]:.9g}, not to 1; correct its rows, from row "
-            f"{int((state == first).argmax())} on"
+            f"{source.name}: the probabilities of {_describe(episodes, worst)} sum to "
+            f"{totals[worst]:.9g}, not to 1; correct its rows, from row "
+            f"{int((state == worst).argmax())} on"
         )
     if not given.all() and missing == "error":
         logged = np.isin(np.flatnonzero(~given), episodes.state).sum()
         raise ValueError(
-            f"{name} says nothing about {(~given).sum()} of {states} states ({logged} of them in "
-            f"the log), first {_say_state(episodes, int((~given).argmax()))}; add them, or give "
+            f"{source.name} leaves out {(~given).sum()} of {states} states ({logged} of them in "
+            f"the log), first {_describe(episodes, int((~given).argmax()))}; add them, or give "
             "missing='uniform'"
         )
     policy[~given] = 1 / actions
-    return check_policy(policy, states, actions, name)
+    return check_policy(policy, states, actions, source.name)
 
 
 def target_from_function(function: Callable[[dict[str, str]], Any], episodes: Episodes) -> Floats:
-    """Make a policy of a function that says what to do in a state given by its labels, [S, A].
+    """Make a policy of a function that returns what to do in a state given by its labels, [S, A].
 
     The function gets {state variable: level} and returns an action, or a distribution of actions.
     An action is its number; the level of the only action variable; a tuple of levels, one for each
@@ -101,7 +96,7 @@ def target_from_function(function: Callable[[dict[str, str]], Any], episodes: Ep
             policy[state] = _distribution(answer, episodes.action_variables, actions)
         except (ValueError, TypeError) as error:
             raise ValueError(
-                f"the target's function in {_say_state(episodes, state)}: {error}"
+                f"the target's function in {_describe(episodes, state)}: {error}"
             ) from error
     return check_policy(policy, states, actions, "the target's function")
 
@@ -114,21 +109,21 @@ def target_from_predict(
     Parameters
     ----------
     model
-        Its `predict(x)` returns one action a row, or (actions, state), as d3rlpy and
-        Stable-Baselines3 do; an action is its number, or one level number for each action variable.
+        Its `predict(x)` returns one action per row, or (actions, state), as in d3rlpy and
+        Stable-Baselines3; an action is its number, or one level number for each action variable.
     features : [N, ...]
         What the model sees at each row of the log.
     deterministic
-        Handed on where `predict` takes it. False lets the model draw: averages then depend on its
+        Passed on if `predict` accepts it. False lets the model sample: averages then depend on its
         own random numbers.
 
     Notes
     -----
-    Where rows of one state get different actions the policy is their mixture: it forgets what the
-    features tell beyond the state. States never visited get a uniform row.
+    If rows of one state get different actions, the policy is their mixture: it ignores what the
+    features contain beyond the state. States that are never visited get a uniform row.
     """
     if not callable(getattr(model, "predict", None)):
-        raise ValueError(f"{type(model).__name__} has no predict(x); give a model that has")
+        raise ValueError(f"{type(model).__name__} has no predict(x); give a model that has one")
     rows = len(episodes.state)
     seen = np.asarray(features)
     if seen.ndim == 0 or len(seen) != rows:
@@ -141,8 +136,8 @@ def target_from_predict(
         raise ValueError(
             f"features of row {row} ({episodes.place(row)}) have a nan; fill it as in training"
         )
-    knobs = {"deterministic": deterministic} if _takes_deterministic(model.predict) else {}
-    answer = model.predict(seen, **knobs)
+    options = {"deterministic": deterministic} if _takes_deterministic(model.predict) else {}
+    answer = model.predict(seen, **options)
     action = _predicted(answer[0] if isinstance(answer, tuple) else answer, episodes)
     states, actions = episodes.n_states, episodes.n_actions
     pair = episodes.state.astype(np.int64) * actions + action
@@ -151,111 +146,69 @@ def target_from_predict(
     return check_policy(counts / counts.sum(axis=1, keepdims=True), states, actions)
 
 
-def _read(table: Any, name: str) -> pd.DataFrame:
-    """Return the table as a pandas frame; text of a CSV stays text, "none" and "NA" included."""
-    if isinstance(table, str | Path):
-        path = Path(table)
-        try:
-            if path.suffix.lower() in (".parquet", ".pq"):
-                frame = pd.read_parquet(path)
-            else:
-                frame = pd.read_csv(path, dtype=str, keep_default_na=False)
-        except (ValueError, pa.ArrowException) as error:
-            raise ValueError(f"{name} cannot be read: {error}; give CSV or Parquet") from error
-    elif isinstance(table, pd.DataFrame):
-        frame = table
-    elif hasattr(table, "__arrow_c_stream__"):
-        frame = pa.table(table).to_pandas()
-    else:
-        raise ValueError(
-            f"{name} is a {type(table).__name__}; give a data frame, or the path of a CSV or "
-            "Parquet file"
-        )
-    if len(frame) == 0:
-        raise ValueError(f"{name} has no rows; give at least one state with its action")
-    check_distinct(frame.columns, f"columns of {name}")
-    return frame.reset_index(drop=True)
-
-
-def _indices(
-    frame: pd.DataFrame, variables: Sequence[Variable], noun: str, name: str
-) -> NDArray[np.int64]:
-    """Return the state or action of each row, from columns of levels or one of numbers."""
-    names = [variable.name for variable in variables]
-    if all(column in frame.columns for column in names):
-        codes = [_levels(frame[variable.name], variable, name) for variable in variables]
-        return ravel(variables, codes)
-    if noun not in frame.columns:
-        wanted = ", ".join(map(repr, names))
-        has = ", ".join(repr(column) for column in frame.columns)
-        raise ValueError(
-            f"{name} has neither the columns {wanted} nor a column {noun!r}; it has {has}"
-        )
-    size = count_levels(variables)
-    numbers = pd.to_numeric(frame[noun], errors="coerce").to_numpy(np.float64, na_value=np.nan)
-    wrong = ~((numbers >= 0) & (numbers < size) & (numbers == np.floor(numbers)))
-    if wrong.any():
-        row = int(wrong.argmax())
-        raise ValueError(
-            f"{name}, row {row}: {noun} {frame[noun].tolist()[row]!r} is not a number from 0 to "
-            f"{size - 1}; correct it, or give the levels of {', '.join(names)}"
-        )
-    return numbers.astype(np.int64)
-
-
-def _levels(column: pd.Series[Any], variable: Variable, name: str) -> NDArray[np.int64]:
-    """Code a column by the levels of its variable."""
-    codes = np.empty(len(column), dtype=np.int64)
-    known = {level: code for code, level in enumerate(variable.levels)}
-    for row, value in enumerate(column.tolist()):
-        code = known.get(_label(value, known))
-        if code is None:
-            raise ValueError(
-                f"{name}, row {row}: {variable.name} {value!r} is not one of its levels "
-                f"({_some(variable.levels)}); correct it"
-            )
-        codes[row] = code
-    return codes
-
-
-def _label(value: Any, known: Mapping[str, int]) -> str:
-    """Return a level as text: 1.0 is "1" where the levels have it so."""
-    text = str(value)
-    if text not in known and isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return text
-
-
-def _check_columns(frame: pd.DataFrame, episodes: Episodes, name: str) -> None:
-    """Refuse a column that stands for nothing: it may be a probability by another name."""
+def _load(table: Any, episodes: Episodes, name: str) -> Log:
+    """Return the table; a column without a meaning is refused, since it may be misspelled."""
     variables = (*episodes.state_variables, *episodes.action_variables)
     known = {"state", "action", "probability", *(variable.name for variable in variables)}
     known |= {f"{group}.{variable.name}" for group in ("state", "action") for variable in variables}
-    strange = [str(column) for column in frame.columns if str(column) not in known]
+    log = load_log(table, text=known)
+    if not isinstance(table, str | Path):
+        log = Log(name, log.table)
+    strange = [column for column in log.table.column_names if column not in known]
     if strange:
         raise ValueError(
-            f"{name} has a column {strange[0]!r} that stands for nothing; rename it to one of "
-            f"{', '.join(map(repr, sorted(known)[:12]))}, or leave it out"
+            f"{log.name} has an unknown column {strange[0]!r}; rename it to one of "
+            f"{', '.join(map(repr, sorted(known)[:12]))}, or remove it"
         )
+    return log
 
 
-def _probabilities(frame: pd.DataFrame, name: str) -> Floats:
-    if "probability" not in frame.columns:
-        return np.ones(len(frame))
-    values = pd.to_numeric(frame["probability"], errors="coerce")
-    numbers = np.asarray(values.to_numpy(np.float64, na_value=np.nan))
-    wrong = ~((numbers >= 0) & (numbers <= 1 + ROW_TOLERANCE))
-    if wrong.any():
-        row = int(wrong.argmax())
+def _row(source: Log, row: int) -> str:
+    return f"{source.name}, {source.places([row])}"
+
+
+def _indices(source: Log, variables: Sequence[Variable], noun: str) -> NDArray[np.int64]:
+    """Return the state or action of each row, from columns of levels or one of numbers."""
+    names = [variable.name for variable in variables]
+    columns = source.table.column_names
+    if all(name in columns for name in names):
+        codes = []
+        for variable in variables:
+            codes.append(source.code(variable.name, partial(code_levels, levels=variable.levels)))
+            levels = f"one of its levels ({_some(variable.levels)}); correct it"
+            _refuse(source, variable.name, codes[-1] < 0, levels)
+        return ravel(variables, codes)
+    if noun not in columns:
         raise ValueError(
-            f"{name}, row {row}: probability {frame['probability'].tolist()[row]!r} is not a "
-            "number from 0 to 1; correct it"
+            f"{source.name} has neither the columns {', '.join(map(repr, names))} nor a column "
+            f"{noun!r}; it has {', '.join(map(repr, columns))}"
         )
+    size = count_levels(variables)
+    numbers = source.code(noun, partial(code_integers, count=size))
+    wanted = f"a number from 0 to {size - 1}; correct it, or give the levels of {', '.join(names)}"
+    _refuse(source, noun, numbers < 0, wanted)
     return numbers
 
 
+def _probabilities(source: Log) -> Floats:
+    if "probability" not in source.table.column_names:
+        return np.ones(source.table.num_rows)
+    numbers, _ = source.code("probability", read_numbers)
+    wrong = ~((numbers >= 0) & (numbers <= 1 + ROW_TOLERANCE))
+    _refuse(source, "probability", wrong, "a number from 0 to 1; correct it")
+    return numbers
+
+
+def _refuse(source: Log, column: str, wrong: NDArray[np.bool_], wanted: str) -> None:
+    """Raise an error that names the first wrong cell of a column, if there is one."""
+    if wrong.any():
+        row = int(wrong.argmax())
+        cell = source.cell(column, row)
+        raise ValueError(f"{_row(source, row)}: {column} {cell!r} is not {wanted}")
+
+
 def _distribution(answer: Any, variables: Sequence[Variable], actions: int) -> Floats:
-    """Return what a function answered as probabilities of the actions, [A]."""
+    """Return the answer of a function as probabilities of the actions, [A]."""
     row = np.zeros(actions)
     if isinstance(answer, Mapping) and set(answer) != {variable.name for variable in variables}:
         for action, probability in answer.items():
@@ -265,18 +218,20 @@ def _distribution(answer: Any, variables: Sequence[Variable], actions: int) -> F
     ):
         row = np.asarray(answer, dtype=np.float64)
         if row.shape != (actions,):
-            raise ValueError(f"{row.shape} probabilities, expected {actions}, one an action")
+            raise ValueError(
+                f"probabilities of shape {row.shape}, expected {actions}, one per action"
+            )
     else:
         row[_action(answer, variables, actions)] = 1
     if not ((row >= 0).all() and abs(row.sum() - 1) <= ROW_TOLERANCE):
         raise ValueError(
-            f"{answer!r} is no distribution; probabilities are 0 or more, and sum to 1"
+            f"{answer!r} is not a distribution; give probabilities from 0 to 1 that sum to 1"
         )
     return row
 
 
 def _action(answer: Any, variables: Sequence[Variable], actions: int) -> int:
-    """Return the number of an action that came as a number, as levels or as labelled levels."""
+    """Return the number of an action given as a number, as levels or as levels by variable."""
     names = ", ".join(variable.name for variable in variables)
     if isinstance(answer, int | np.integer) and not isinstance(answer, bool):
         if not 0 <= answer < actions:
@@ -287,7 +242,7 @@ def _action(answer: Any, variables: Sequence[Variable], actions: int) -> int:
     else:
         levels = list(answer) if isinstance(answer, tuple) else [answer]
     if len(levels) != len(variables) or isinstance(answer, bool | np.bool_ | float | None):
-        raise ValueError(f"{answer!r} is no action; return its number, or levels of {names}")
+        raise ValueError(f"{answer!r} is not an action; return its number, or levels of {names}")
     codes = []
     for variable, level in zip(variables, levels, strict=True):
         if str(level) not in variable.levels:
@@ -300,13 +255,13 @@ def _action(answer: Any, variables: Sequence[Variable], actions: int) -> int:
 
 
 def _predicted(answer: Any, episodes: Episodes) -> NDArray[np.int64]:
-    """Return the actions that a model predicted, one a row of the log, [N]."""
+    """Return the actions that a model predicted, one per row of the log, [N]."""
     rows, variables = len(episodes.state), episodes.action_variables
     array = np.asarray(answer)
     columns = array.reshape(rows, -1) if len(array.shape) and len(array) == rows else array
     if columns.ndim != 2 or columns.shape[1] not in (1, len(variables)):
         raise ValueError(
-            f"predict returned shape {array.shape}, expected ({rows},), one action a row"
+            f"predict returned shape {array.shape}, expected ({rows},), one action per row"
             + (f", or ({rows}, {len(variables)})" if len(variables) > 1 else "")
         )
     sizes = [len(variable.levels) for variable in variables]
@@ -327,11 +282,11 @@ def _predicted(answer: Any, episodes: Episodes) -> NDArray[np.int64]:
 def _takes_deterministic(predict: Callable[..., Any]) -> bool:
     try:
         return "deterministic" in inspect.signature(predict).parameters
-    except (TypeError, ValueError):  # compiled functions do not tell
+    except (TypeError, ValueError):  # compiled functions may have no signature
         return False
 
 
-def _say_state(episodes: Episodes, state: int) -> str:
+def _describe(episodes: Episodes, state: int) -> str:
     codes = unravel(episodes.state_variables, np.array([state]))
     levels = ", ".join(f"{v.name}={v.levels[codes[v.name][0]]}" for v in episodes.state_variables)
     return f"state {state} ({levels})"

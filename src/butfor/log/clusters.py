@@ -1,4 +1,4 @@
-"""States made of clusters: many numeric columns summed up as one of k groups of similar rows."""
+"""States made of clusters: many numeric columns reduced to one of k groups of similar rows."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from butfor.checks import check_whole
 from butfor.random import check_seed
 from butfor.types import Floats
 
-BLOCK = 1 << 16  # rows whose distances are looked at together
-LARGE = 100_000  # rows above which centers are learned from batches
+BLOCK = 1 << 16  # rows whose distances are computed together
+LARGE = 100_000  # number of rows above which centers are learned from batches
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,10 +23,10 @@ class Clusters:
     """Centers of groups of similar rows; new rows belong to the nearest one."""
 
     columns: tuple[str, ...]  # [d]
-    mean: Floats  # [d] of the log, to standardise by
+    mean: Floats  # [d] of the log, to standardize by
     scale: Floats  # [d]
-    centers: Floats  # [k, d] standardised
-    counts: NDArray[np.int64]  # [k] rows of the log in each
+    centers: Floats  # [k, d] standardized
+    counts: NDArray[np.int64]  # [k] number of rows of the log in each
 
     def __len__(self) -> int:
         return len(self.centers)
@@ -43,7 +43,7 @@ class Clusters:
         return codes
 
     def table(self) -> pd.DataFrame:
-        """What each cluster means: its rows in the log and the typical value of each column."""
+        """Return for each cluster its rows in the log and the typical value of each column."""
         typical = self.centers * self.scale + self.mean
         table = pd.DataFrame(typical, columns=list(self.columns))
         table.insert(0, "rows", self.counts)
@@ -72,17 +72,16 @@ class Clusters:
 
 
 def fit_clusters(values: Floats, columns: Sequence[str], count: int, *, seed: int = 0) -> Clusters:
-    """Find `count` clusters of rows of [N, d] values by k-means on standardised columns.
+    """Find `count` clusters of the rows of [N, d] values by k-means on standardized columns.
 
-    Clusters are numbered by size, the largest first, so that numbers mean something. A column that
-    never varies counts for nothing.
+    Clusters are numbered by size, the largest first. A constant column has no effect.
     """
     check_whole(count, "count", 2, "a whole number of clusters")
     values = check_values(values, tuple(columns))
     distinct = len(np.unique(values, axis=0))
     if distinct < count:
         raise ValueError(
-            f"{count} clusters of {distinct} different rows; ask for at most {distinct}"
+            f"{count} clusters of {distinct} distinct rows; ask for at most {distinct}"
         )
     mean, scale = values.mean(axis=0), values.std(axis=0)
     scale = np.where(scale > 0, scale, 1.0)
@@ -96,7 +95,7 @@ def fit_clusters(values: Floats, columns: Sequence[str], count: int, *, seed: in
 
 
 def check_values(values: Floats, columns: tuple[str, ...]) -> Floats:
-    """Return [N, d] numbers, or say which cell is none."""
+    """Return [N, d] finite numbers."""
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 2 or array.shape[1] != len(columns):
         raise ValueError(
@@ -107,14 +106,14 @@ def check_values(values: Floats, columns: tuple[str, ...]) -> Floats:
     if bad.any():
         row, column = np.argwhere(bad)[0]
         raise ValueError(
-            f"row {row}: {columns[column]} is {array[row, column]}; fill or drop what is no number "
+            f"row {row}: {columns[column]} is {array[row, column]}; fill or drop missing values "
             "before clustering"
         )
     return array
 
 
 def _k_means(rows: int) -> Any:
-    """Return the estimator for so many rows; the one place that needs scikit-learn."""
+    """Return the estimator for this number of rows; only this needs scikit-learn."""
     try:
         from sklearn.cluster import KMeans, MiniBatchKMeans  # noqa: PLC0415  an optional extra
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Columns as numbers: text as the position of its level, numbers as bins, times as seconds."""
+"""Columns as codes: text by the position of its level, numbers by their bin, times in seconds."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from datetime import date, datetime
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
@@ -17,28 +18,14 @@ from butfor.types import Floats
 
 Codes = NDArray[np.int64]
 
-MISSING, UNKNOWN, NOT_A_NUMBER = -1, -2, -3  # codes of cells that have no level
-# What people and programs write into a cell that has no value. A level may still be called so.
-EMPTY = (
-    "",
-    "NA",
-    "N/A",
-    "#N/A",
-    "n/a",
-    "NaN",
-    "nan",
-    "-nan",
-    "null",
-    "NULL",
-    "None",
-    "<NA>",
-    "NaT",
-)
+MISSING, UNKNOWN, NOT_A_NUMBER = -1, -2, -3  # codes of cells without a level
+# What people and programs write into a cell without a value; a level may still have such a name.
+EMPTY = ("", *"NA N/A #N/A n/a NaN nan -nan null NULL None <NA> NaT".split())  # noqa: SIM905
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 
 
 def text_of(value: Any) -> str:
-    """Write a value as a level is written: whole numbers without point, true and false small."""
+    """Write a value as a level: integers without a decimal point, booleans in lower case."""
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
     if isinstance(value, float | np.floating):
@@ -51,7 +38,7 @@ def text_of(value: Any) -> str:
 
 
 def encode(column: Any) -> tuple[Codes, list[Any]]:
-    """Return the position of each cell among the distinct values, -1 where empty; and those."""
+    """Return the position of each cell among the distinct values, -1 if empty; and the values."""
     column = plain(column)
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
@@ -70,7 +57,7 @@ def encode(column: Any) -> tuple[Codes, list[Any]]:
 
 
 def plain(column: Any) -> Any:
-    """Return a column whose text is of the ordinary kind; others come from other programs."""
+    """Return a column with an ordinary type of text; other programs write other types."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         if is_text(kind.value_type) and kind.value_type not in (pa.string(), pa.large_string()):
@@ -82,7 +69,7 @@ def plain(column: Any) -> Any:
 
 
 def code_levels(column: Any, levels: Sequence[str]) -> Codes:
-    """Code each cell by its level: as written, or as the same number, or without spaces around."""
+    """Code each cell by its level: as written, without outer spaces, or as the same number."""
     cells, values = encode(column)
     index = {level: position for position, level in enumerate(levels)}
     table = [_level(text_of(value), index) for value in values]
@@ -104,14 +91,14 @@ def _canonical(text: str) -> str:
 
 
 def code_cuts(column: Any, cuts: Sequence[float]) -> Codes:
-    """Code each number by its bin: bin i holds cut i - 1 up to, but without, cut i."""
+    """Code each number by its bin: bin i is the half-open interval [cut i - 1, cut i)."""
     numbers, wrong = read_numbers(column)
     codes = np.searchsorted(np.asarray(cuts, dtype=np.float64), numbers, side="right")
     return np.where(wrong, NOT_A_NUMBER, np.where(np.isnan(numbers), MISSING, codes))
 
 
 def code_integers(column: Any, count: int) -> Codes:
-    """Take whole numbers from 0, and below `count`, as codes."""
+    """Take integers from 0 to `count` - 1 as codes."""
     numbers, wrong = read_numbers(column)
     empty = np.isnan(numbers)
     inside = (numbers >= 0) & (numbers < count)
@@ -121,7 +108,7 @@ def code_integers(column: Any, count: int) -> Codes:
 
 
 def code_wholes(column: Any) -> Codes:
-    """Take whole numbers from 0 as they are, however large; -1 and empty cells are missing."""
+    """Take integers from 0 as they are, however large; -1 and empty cells are missing."""
     cells, values = encode(column)
     table = [MISSING]
     for text in (text_of(value).strip() for value in reversed(values)):
@@ -132,7 +119,7 @@ def code_wholes(column: Any) -> Codes:
 
 
 def read_numbers(column: Any) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return numbers, nan where empty or wrong, and which cells are none or infinite."""
+    """Return numbers, nan where empty or wrong, and which cells are wrong: text, or infinite."""
     column = plain(column)
     kind = column.type
     if pa.types.is_null(kind):
@@ -148,7 +135,7 @@ def read_numbers(column: Any) -> tuple[Floats, NDArray[np.bool_]]:
 
 
 def read_times(column: Any) -> tuple[Floats, NDArray[np.bool_], bool]:
-    """Return times as numbers, or seconds if they are dates; which are neither; if dates."""
+    """Return times as numbers (of dates, in seconds), which cells are neither, and if dates."""
     column = plain(column)
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
@@ -175,25 +162,19 @@ def read_times(column: Any) -> tuple[Floats, NDArray[np.bool_], bool]:
 
 
 def identify(column: Any, *, text: bool | None) -> tuple[Codes, NDArray[Any]]:
-    """Number the episodes by their first row (-1: none), and return their ids.
+    """Return the episode of each row, numbered by first row (-1: none), and the ids.
 
-    Text that is whole numbers throughout, written plainly, becomes numbers unless `text` says
-    that it is text.
+    Ids that are all plainly written integers become numbers, unless `text` is true.
     """
     codes, values = encode(column)
     texts = [text_of(value) for value in values]
     empty = {""} if text else set(EMPTY)
     missing = np.array([value.strip() in empty for value in texts] + [True], dtype=bool)
     codes = np.where(missing[codes], MISSING, codes)
-    rows = np.flatnonzero(codes >= 0)
-    first = np.full(len(texts), len(codes), dtype=np.int64)
-    first[codes[rows[::-1]]] = rows[::-1]
-    order = np.argsort(first, kind="stable")
-    position = np.empty(len(texts) + 1, dtype=np.int64)
-    position[order] = np.arange(len(texts))
-    position[-1] = MISSING
-    used = [texts[index] for index in order.tolist() if first[index] < len(codes)]
-    return position[codes], _ids(used, text)
+    order = pd.unique(codes[codes >= 0])  # by first row
+    position = np.full(len(texts) + 1, MISSING)
+    position[order] = np.arange(len(order))
+    return position[codes], _ids([texts[index] for index in order.tolist()], text)
 
 
 def _ids(texts: list[str], text: bool | None) -> NDArray[Any]:
@@ -215,7 +196,7 @@ def _floats(column: Any) -> Floats:
 
 
 def _parse(column: Any, read: Callable[[Any], float | None]) -> tuple[Floats, NDArray[np.bool_]]:
-    """Read each distinct cell; what `read` gives None for is no number."""
+    """Read each distinct cell; `read` returns None for what is not a number."""
     cells, values = encode(column)
     parsed = np.array([read(value) for value in values] + [math.nan], dtype=object)
     bad = np.array([value is None or math.isinf(value) for value in parsed], dtype=bool)
@@ -250,7 +231,7 @@ def _to_seconds(value: Any) -> float | None:
 
 
 def is_text(kind: Any) -> bool:
-    """Whether a type of Arrow is text, of whatever kind."""
+    """Whether an Arrow type is one of the types of text."""
     return bool(
         pa.types.is_string(kind)
         or pa.types.is_large_string(kind)

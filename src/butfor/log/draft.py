@@ -1,4 +1,4 @@
-"""A first draft of the study file, guessed from the names and values of a log's columns."""
+"""A first draft of a study file, guessed from the names and values of a log's columns."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from butfor.log.coding import EMPTY, Codes, encode, identify, read_numbers, read_times, text_of
-from butfor.log.problems import last_rows
 from butfor.log.read import read_log
 from butfor.log.sections import UNITS, place
 from butfor.log.sources import Log, load_log
 from butfor.log.study import read_study
 from butfor.log.write import comment_lines, write_toml
 
-FEW = 6  # numbers with so many different values, or fewer, are levels
-MOST_LEVELS = 20  # text with more values is for people to read
-MOST_STATES = 5000  # a log fills few more; further columns are only shown to reviewers
+FEW = 6  # numbers with at most this many distinct values become levels
+MOST_LEVELS = 20  # text with more distinct values becomes a side column
+MOST_STATES = 5000  # few logs visit more; further columns become side columns
 CHECK = "CHECK THIS:"
-REGULAR = 0.8  # the share of equal intervals that makes times regular
+REGULAR = 0.8  # share of equal intervals from which on times are regular
 
-# Words in column names, the surest first; a name is split at anything but letters and digits.
+# Words in column names, the most telling first; names are split at anything but letters and digits.
 WORDS = {
     "episode": "stay episode icustay icustayid stayid admission encounter hadm trajectory visit "
     "case patient subject patientid id",
@@ -49,11 +49,11 @@ ORDER = (
 
 @dataclass(frozen=True)
 class Guess:
-    """What a column looks like."""
+    """What a column seems to be."""
 
     name: str
     kind: str  # number, time, text or empty
-    values: tuple[str, ...]  # the distinct ones, in order; numbers only if they are few
+    values: tuple[str, ...]  # the distinct ones, in order; of numbers only if they are few
     cuts: tuple[float, ...]  # quartiles of a number
     distinct: int
     empty: Any  # [R] which cells are empty
@@ -61,11 +61,11 @@ class Guess:
 
 
 def draft_study(source: Any) -> str:
-    """Return a study file, as text, that is a guess: every section is to be checked by a person.
+    """Return the text of a guessed study file, every section of which a person must check.
 
-    Columns are recognised by their names (stay_id, charttime, dose, died …), their values, and by
-    whether they change within an episode. What is found when the log is read with the draft
-    stands in comments at its end.
+    Columns are recognized by their names (stay_id, charttime, dose, died …), their values, and
+    whether they change within an episode. The problems found when the log is read with the draft
+    are listed in comments at its end.
     """
     log = load_log(source)
     guesses = {name: _guess(log, name) for name in log.table.column_names}
@@ -74,13 +74,13 @@ def draft_study(source: Any) -> str:
     if "- no_outcome:" in found:
         content["problems"] = {"no_outcome": "keep"}
         comments["[problems]"] = (
-            f"{CHECK} some episodes end without an outcome. They are kept, as episodes that the "
-            'log stops\nwatching; "drop" leaves them out. Other kinds of problems are refused.'
+            f"{CHECK} some episodes end without an outcome. They are kept as censored episodes;\n"
+            '"drop" leaves them out. Other kinds of problems are refused.'
         )
         found = _try(source, content)
     head = (
-        f"{comment_lines(f'A draft of the study of {log.name}, guessed from its columns.')}\n"
-        f"# Check every section; the lines with {CHECK} first.\n\n"
+        f"{comment_lines(f'A draft of a study file for {log.name}, guessed from its columns.')}\n"
+        f"# Check every section, first the lines with {CHECK}\n\n"
     )
     tail = ""
     if found:
@@ -89,7 +89,7 @@ def draft_study(source: Any) -> str:
 
 
 def _try(source: Any, content: dict[str, Any]) -> str:
-    """Read the log with a draft; note the horizon, or return what is wrong."""
+    """Read the log with a draft; add the horizon to it, or return what is wrong."""
     try:
         study = read_study(tomllib.loads(write_toml(content)))
         episodes = read_log(source, study).episodes
@@ -100,13 +100,32 @@ def _try(source: Any, content: dict[str, Any]) -> str:
 
 
 def _draft(log: Log, guesses: dict[str, Guess]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the content of the draft and comments by section."""
+    """Return the content of the draft, and comments by section."""
     left = dict(guesses)
-    columns: dict[str, Any] = {}
     notes: list[str] = []
-    columns["episode"] = episode = _episode(left, notes)
-    left.pop(episode)
+    episode = _episode(left, notes)
     number = identify(log.column(episode), text=None)[0]
+    left.pop(episode)
+    columns = {"episode": episode} | _take_roles(log, left, number, notes)
+    content: dict[str, Any] = {"columns": columns, "state": {}, "action": {}}
+    comments = {"[columns]": "\n".join(notes)}
+    actions, why = _actions(left, number)
+    for name in actions:
+        content["action"][name] = _levels(left.pop(name))
+        comments[place("action", name)] = why
+    _states(content, comments, left, number)
+    if "outcome" in columns:
+        content["outcome"] = _outcomes(guesses[columns["outcome"]], comments)
+    content["words"] = {"episode": "stay" if "stay" in episode.lower() else "episode"}
+    content["evaluation"] = {"discount": 1.0, "planning_discount": 0.99}
+    return {key: part for key, part in content.items() if part}, comments
+
+
+def _take_roles(
+    log: Log, left: dict[str, Guess], number: Codes, notes: list[str]
+) -> dict[str, Any]:
+    """Take the columns with a role (time, reward, outcome …) out of `left`; return them by role."""
+    columns: dict[str, Any] = {}
     endings = _endings(left, number)
     for key in ("time", "reward", "behavior_probability", "final_key", "outcome"):
         among = endings if key == "outcome" else left
@@ -119,29 +138,15 @@ def _draft(log: Log, guesses: dict[str, Guess]) -> tuple[dict[str, Any], dict[st
     if "outcome" not in columns:
         notes.append(f"{CHECK} no column looks like an outcome; name it here if there is one")
     if "time" not in columns:
-        notes.append(f"{CHECK} no column looks like a time; rows are taken in the order of the log")
+        notes.append(f"{CHECK} no column looks like a time; rows are read in the order of the log")
     elif step := _time_step(log.column(columns["time"]), number):
         columns["time_step"] = step
-        notes.append(
-            f"{CHECK} rows of an episode are mostly {step} apart; time_step finds gaps between them"
-        )
-    content: dict[str, Any] = {"columns": columns, "state": {}, "action": {}}
-    comments = {"[columns]": "\n".join(notes)}
-    outcome = guesses[columns["outcome"]] if "outcome" in columns else None
-    actions, why = _actions(left, number)
-    for name in actions:
-        content["action"][name] = _levels(left.pop(name))
-        comments[place("action", name)] = why
-    _states(content, comments, left, number)
-    if outcome is not None:
-        content["outcome"] = _outcomes(outcome, comments)
-    content["words"] = {"episode": "stay" if "stay" in episode.lower() else "episode"}
-    content["evaluation"] = {"discount": 1.0, "planning_discount": 0.99}
-    return {key: part for key, part in content.items() if part}, comments
+        notes.append(f"{CHECK} rows of an episode are mostly {step} apart; time_step reveals gaps")
+    return columns
 
 
 def _time_step(column: Any, number: Codes) -> float | str | None:
-    """Return how far apart rows of an episode mostly are; None if that is not clear."""
+    """Return the usual interval between rows of an episode, or None if there is no such."""
     times, _, dates = read_times(column)
     order = np.lexsort([times, number])
     within = (np.diff(number[order]) == 0) & (number[order][1:] >= 0)
@@ -161,17 +166,11 @@ def _time_step(column: Any, number: Codes) -> float | str | None:
 
 def _guess(log: Log, name: str) -> Guess:
     column = log.column(name)
-    try:
-        codes, values = encode(column)
-        numbers, wrong = read_numbers(column)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        raise ValueError(
-            f"{log.name}: the column {name!r} has the type {column.type}, and cells that are "
-            "neither text nor a number nor a time; convert it or leave it out"
-        ) from None
+    codes, values = log.code(name, encode)
+    numbers, wrong = log.code(name, read_numbers)
     texts = [text_of(value) for value in values]
     blank = np.array([text.strip() in EMPTY for text in texts] + [True], dtype=bool)
-    if set(_parts(name)) & set(DRUGS.split()):  # no treatment is a treatment, not a missing one
+    if set(_parts(name)) & set(DRUGS.split()):  # "None" is a treatment then, not a missing value
         blank &= np.array([text.strip() != "None" for text in texts] + [True], dtype=bool)
     empty = blank[codes]
     known = np.unique(codes[~empty]).tolist()
@@ -189,7 +188,7 @@ def _guess(log: Log, name: str) -> Guess:
 
 
 def _quartiles(numbers: Any) -> tuple[float, ...]:
-    """Return three cuts that are rounded to what still tells them apart."""
+    """Return the quartiles as cuts, rounded as far as they stay distinct."""
     exact = np.unique(np.quantile(numbers, [0.25, 0.5, 0.75]))
     spread = float(np.ptp(numbers)) or 1.0
     digits = 2 - math.floor(math.log10(spread))
@@ -209,7 +208,7 @@ def _parts(name: str) -> list[str]:
 
 
 def _named(left: dict[str, Guess], words: Sequence[str], key: str) -> str | None:
-    """Return the column whose name has the surest word, and whose values can be such."""
+    """Return the column whose name has the most telling word, and whose values fit."""
     for word in words:
         for name, guess in left.items():
             if (word in _parts(name) or word == name.lower()) and _fits(guess, key):
@@ -232,12 +231,12 @@ def _episode(left: dict[str, Guess], notes: list[str]) -> str:
     name = _named(repeated, WORDS["episode"].split(), "episode")
     if name is None:
         name = next(iter(repeated or left))
-        notes.append(f"{CHECK} no column looks like an episode; this is the first")
+        notes.append(f"{CHECK} no column looks like an episode; this is the first one")
     return name
 
 
 def _actions(left: dict[str, Guess], number: Codes) -> tuple[list[str], str]:
-    """Return the columns that look like actions, and why."""
+    """Return the columns that look like actions, and the reason as a comment."""
     usable = {
         name: guess
         for name, guess in left.items()
@@ -253,20 +252,19 @@ def _actions(left: dict[str, Guess], number: Codes) -> tuple[list[str], str]:
         if guess.empty.any() and not (guess.empty & ~last).any()
     ]
     if empty:
-        return empty, f"{CHECK} taken for an action, as only last rows have none"
+        return empty, f"{CHECK} taken for an action because only last rows have none"
     drugs = [name for name in usable if set(DRUGS.split()) & set(_parts(name))]
     if drugs:
         return drugs, f"{CHECK} taken for an action by its name"
     changing = [name for name, guess in usable.items() if not _is_static(guess, number)]
-    return (changing or list(usable))[
-        -1:
-    ], f"{CHECK} no column looks like an action; this is a guess"
+    last_one = (changing or list(usable))[-1:]
+    return last_one, f"{CHECK} no column looks like an action; this is a guess"
 
 
 def _states(
     content: dict[str, Any], comments: dict[str, str], left: dict[str, Guess], number: Codes
 ) -> None:
-    """Sort the other columns into states and side columns."""
+    """Divide the other columns into states and side columns."""
     states = 1
     side: dict[str, Any] = {}
     for name, guess in left.items():
@@ -299,15 +297,12 @@ def _levels(guess: Guess) -> dict[str, Any]:
 
 
 def _last(number: Codes) -> Any:
-    """Mark the last row of each episode in the order of the log."""
-    order = np.argsort(number, kind="stable")
-    last = np.zeros(len(number), dtype=bool)
-    last[order[last_rows(number[order])]] = True
-    return last
+    """Mark the last row of each episode, in the order of the log."""
+    return ~pd.Series(number).duplicated(keep="last").to_numpy()
 
 
 def _endings(left: dict[str, Guess], number: Codes) -> dict[str, Guess]:
-    """Return columns that say once an episode how it ends: on its last row, or on every row."""
+    """Return columns that have one value per episode: on its last row, or on every row."""
     last = _last(number)
     return {
         name: guess
@@ -319,15 +314,13 @@ def _endings(left: dict[str, Guess], number: Codes) -> dict[str, Guess]:
 
 
 def _is_static(guess: Guess, number: Codes) -> bool:
-    """Whether a column never changes within an episode."""
-    order = np.argsort(number, kind="stable")
-    codes, episode = guess.codes[order], number[order]
-    same = episode[1:] == episode[:-1]
-    return bool(same.any() and (codes[1:] == codes[:-1])[same].all())
+    """Whether a column is constant within every episode, and some episode has several rows."""
+    values = pd.DataFrame({"episode": number, "code": guess.codes}).drop_duplicates()
+    return len(values) == len(np.unique(number)) < len(number)
 
 
 def _outcomes(guess: Guess, comments: dict[str, str]) -> dict[str, Any]:
-    """Give each value a reward: -1 if it sounds bad, else 1."""
+    """Give each value a reward: -1 if its name sounds bad, otherwise 1."""
     sections: dict[str, Any] = {}
     flag = set(guess.values) <= {"0", "1", "true", "false"}
     for value in guess.values:

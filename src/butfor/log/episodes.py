@@ -1,4 +1,4 @@
-"""Episodes: a log of sequential decisions as flat arrays, one row a transition."""
+"""Episodes: a log of sequential decisions as flat arrays with one row per transition."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Episodes:
 
     The state of a row is a mixed-radix index over `state_variables`, most significant first;
     actions likewise. `next_state` of an episode's last row is the state reached, never the
-    outcome; it is -1 where the log does not tell (allowed only where there is an outcome).
+    outcome; it is -1 if the log does not have it, which is allowed only if there is an outcome.
     """
 
     state: Integers  # [N]
@@ -47,9 +47,9 @@ class Episodes:
     state_variables: tuple[Variable, ...]
     action_variables: tuple[Variable, ...]
     outcomes: tuple[Outcome, ...]
-    none_name: str = "none"  # what to call an end without outcome
-    side: pd.DataFrame | None = None  # N rows, then n for the final states: never seen by a model
-    side_variables: tuple[Variable, ...] = ()  # those columns of `side` that `hide` put there
+    none_name: str = "none"  # what to call an end without an outcome
+    side: pd.DataFrame | None = None  # N rows, then n of the final states; hidden from models
+    side_variables: tuple[Variable, ...] = ()  # the columns of `side` that have levels
 
     @classmethod
     def from_arrays(
@@ -70,27 +70,27 @@ class Episodes:
         none_name: str = "none",
         side: pd.DataFrame | None = None,
     ) -> Episodes:
-        """Check plain arrays and make Episodes of them.
+        """Make Episodes of plain arrays, and check them.
 
         Parameters
         ----------
         state, action, next_state : [N] integers
-            One entry a transition, episode after episode.
+            One entry per transition, episode after episode.
         offsets : [n + 1]
-            Row at which each episode starts; the last entry is N.
+            The row at which each episode starts; the last entry is N.
         states, actions
-            How many there are, or the variables that they are made of.
+            Their number, or the variables that they are made of.
         reward : [N], optional
             Without it, each episode earns the reward of its outcome on its last row.
         outcome : [n], optional
-            Index into `outcomes`, -1 for none.
+            An index into `outcomes`, -1 for none.
         outcomes
-            `Outcome`s, or names; a name takes the mean last reward of its episodes as its reward.
+            `Outcome`s, or names; the reward of a name is the mean last reward of its episodes.
         final_key : [n], optional
             The unreduced final state (`fit_mdp(terminal="icml2019")` counts distinct ones).
             By default the final state itself.
         horizon : optional
-            Most steps that an episode can have; by default the longest episode's.
+            The largest number of steps of an episode; by default that of the longest one.
         """
         starts = check_integers(offsets, "offsets")
         rows = {
@@ -116,20 +116,20 @@ class Episodes:
             if array is not None and array.shape != (expected,):
                 raise ValueError(f"{name} has shape {array.shape}, expected ({expected},)")
         if side is not None and len(side) != count + episodes:
-            raise ValueError(f"side has {len(side)} entries, expected {count + episodes}")
-        check_distinct(ids.tolist(), "id")
+            raise ValueError(f"side has {len(side)} rows, expected {count + episodes}")
+        _check_ids(ids)
         _check_rewards(earned, starts, ids)
         _check_ends(ends, ids, len(outcomes))
-        named = _outcomes(outcomes, ends, earned, starts)
+        given: list[Any] = list(outcomes)
+        for index, end in enumerate(outcomes):
+            if not isinstance(end, Outcome) and earned is not None:
+                given[index] = Outcome(str(end), mean_last_reward(index, ends, earned, starts))
+        named = check_outcomes(given)
         for end in named:
             if end.name in (none_name, "none"):
                 raise ValueError(
-                    f"an outcome is called {end.name!r}, which stands for no outcome; "
-                    "call one of them otherwise"
+                    f"an outcome is called {end.name!r}, which stands for no outcome; rename it"
                 )
-        kinds = {type(identifier).__name__ for identifier in ids.tolist()}
-        if len(kinds) > 1:
-            raise ValueError(f"id: of several kinds ({', '.join(sorted(kinds))}); give one kind")
         if earned is None:
             earned = np.zeros(count)
             value = np.array([outcome.reward for outcome in named] + [0.0])
@@ -170,14 +170,24 @@ class Episodes:
         horizon: int | None = None,
         none_name: str = "none",
     ) -> Episodes:
-        """Make Episodes of a data frame in which a row is a decision.
+        """Make Episodes of a data frame with one row per decision.
 
-        The outcome stands on the last row of an episode. A last row without action gives the
-        final state; without it and without an outcome the last decision is no transition.
-        `states` and `actions` list the labels in order (default: the sorted ones of the column);
-        `time` sorts the rows of an episode, otherwise they stay in the order of the frame.
+        The last row of an episode has its outcome. A last row without an action gives the final
+        state; if there is neither such a row nor an outcome, the last decision is not a transition.
+
+        Parameters
+        ----------
+        episode, state, action, reward, outcome
+            Names of columns; None for a reward or outcome that the frame does not have.
+        time : optional
+            The column by which the rows of an episode are sorted; by default they keep the order
+            of the frame.
+        states, actions, outcomes : optional
+            The labels in order; by default those of the column, sorted.
+        horizon, none_name
+            As in `from_arrays`.
         """
-        arrays, state_column, action_column, end_column = read_frame(
+        arrays, state_labels, action_labels, end_labels = read_frame(
             frame,
             episode=episode,
             time=time,
@@ -191,9 +201,9 @@ class Episodes:
         )
         return cls.from_arrays(
             **arrays,
-            states=[Variable(str(state), state_column.labels)],
-            actions=[Variable(str(action), action_column.labels)],
-            outcomes=end_column.labels if outcomes is None else outcomes,
+            states=[Variable(str(state), state_labels)],
+            actions=[Variable(str(action), action_labels)],
+            outcomes=end_labels if outcomes is None else outcomes,
             horizon=horizon,
             none_name=none_name,
         )
@@ -218,12 +228,12 @@ class Episodes:
 
     @property
     def lengths(self) -> Offsets:
-        """Steps of each episode, [n]."""
+        """Number of steps of each episode, [n]."""
         return np.diff(self.offsets)
 
     @property
     def first_state(self) -> Integers:
-        """State in which each episode starts, [n]."""
+        """First state of each episode, [n]."""
         return self.state[self.offsets[:-1]]
 
     @property
@@ -232,11 +242,11 @@ class Episodes:
         return np.arange(len(self.state)) - np.repeat(self.offsets[:-1], self.lengths)
 
     def rows_of(self, chosen: Offsets) -> Offsets:
-        """Rows of the episodes at these positions, one after the other."""
+        """Rows of the episodes at these positions, episode after episode."""
         return rows_of(self.offsets[:-1], self.lengths, chosen)
 
     def place(self, row: int) -> str:
-        """Say where a row is, for messages: episode and step."""
+        """Name a row by its episode and step, for messages."""
         return _place(row, self.offsets, self.id)
 
     def returns(self, discount: float = 1.0) -> Floats:
@@ -246,11 +256,13 @@ class Episodes:
         return np.add.reduceat(self.reward * discount**self.time, self.offsets[:-1])
 
     def select(self, index: ArrayLike) -> Episodes:
-        """Return the episodes at these positions, in this order; a position may come twice."""
+        """Return the episodes at these positions, in this order; a position may be repeated."""
         chosen = np.asarray(index)
         if chosen.dtype == bool:
             if len(chosen) != len(self):
-                raise ValueError(f"a mask of {len(chosen)}, expected {len(self)}, one an episode")
+                raise ValueError(
+                    f"a mask of {len(chosen)} entries, expected {len(self)}, one per episode"
+                )
             chosen = np.flatnonzero(chosen)
         chosen = chosen.reshape(-1)
         if len(chosen) == 0:
@@ -262,61 +274,53 @@ class Episodes:
                 f"position {chosen[outside][0]} outside 0..{len(self) - 1}; count from 0"
             )
         chosen = chosen % len(self)
-        offsets = np.concatenate([[0], np.cumsum(self.lengths[chosen])])
-        rows = self.rows_of(chosen)
-        finals = len(self.state) + chosen
-        return replace(
-            self,
-            state=self.state[rows],
-            action=self.action[rows],
-            next_state=self.next_state[rows],
-            reward=self.reward[rows],
-            offsets=offsets,
+        return self._take(
+            self.rows_of(chosen),
+            len(self.state) + chosen,
+            self.lengths[chosen],
             outcome=self.outcome[chosen],
             id=self.id[chosen],
             final_key=self.final_key[chosen],
-            side=(
-                None
-                if self.side is None
-                else self.side.iloc[np.concatenate([rows, finals])].reset_index(drop=True)
-            ),
         )
 
     def truncate(self, horizon: int) -> Episodes:
-        """Cut every episode after `horizon` steps, the new horizon, which may also be longer.
+        """Cut every episode after `horizon` steps, which becomes the horizon; it may be longer.
 
         An episode that is cut loses its outcome and its unreduced final state.
         """
         horizon = check_horizon(horizon)
         if horizon >= self.horizon:
             return replace(self, horizon=horizon)
-        lengths = np.minimum(self.lengths, horizon)
         cut = self.lengths > horizon
-        rows = np.flatnonzero(self.time < horizon)
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
-        next_state = self.next_state[rows]
+        # the row after the cut, at offset + horizon, describes the state reached
+        finals = len(self.state) + np.arange(len(self))
+        return self._take(
+            np.flatnonzero(self.time < horizon),
+            np.where(cut, self.offsets[:-1] + horizon, finals),
+            np.minimum(self.lengths, horizon),
+            outcome=np.where(cut, -1, self.outcome).astype(np.int32),
+            final_key=np.where(cut, -1, self.final_key),
+            horizon=horizon,
+        )
+
+    def _take(self, rows: Offsets, finals: Offsets, lengths: Offsets, **changes: Any) -> Episodes:
+        """Return some transitions; `finals` are the side rows of the final states."""
         side = self.side
         if side is not None:
-            # the row after the cut, at offset + horizon, tells of the state reached
-            after = np.where(
-                cut, self.offsets[:-1] + horizon, len(self.state) + np.arange(len(self))
-            )
-            side = side.iloc[np.concatenate([rows, after])].reset_index(drop=True)
+            side = side.iloc[np.concatenate([rows, finals])].reset_index(drop=True)
         return replace(
             self,
             state=self.state[rows],
             action=self.action[rows],
-            next_state=next_state,
+            next_state=self.next_state[rows],
             reward=self.reward[rows],
-            offsets=offsets,
-            outcome=np.where(cut, -1, self.outcome).astype(np.int32),
-            final_key=np.where(cut, -1, self.final_key),
-            horizon=horizon,
+            offsets=np.concatenate([[0], np.cumsum(lengths)]),
             side=side,
+            **changes,
         )
 
     def hide(self, *names: str) -> Episodes:
-        """Take variables out of the state; they become side columns that no model sees.
+        """Move variables out of the state into side columns that no model sees.
 
         `final_key` stays what it was, unless a static variable is hidden: then it is the final
         state without static variables.
@@ -328,7 +332,7 @@ class Episodes:
                     f"no state variable {name!r} to hide; there are {', '.join(map(repr, known))}"
                 )
         if len(set(names)) == len(known):
-            raise ValueError("hiding every state variable leaves no state; leave at least one")
+            raise ValueError("hiding every state variable leaves no state; keep at least one")
         finals = self.next_state[self.offsets[1:] - 1]
         if (finals < 0).any():
             first = self.id[int((finals < 0).argmax())]
@@ -346,7 +350,7 @@ class Episodes:
         for variable in hidden:
             if variable.name in side:
                 raise ValueError(
-                    f"there is a side column {variable.name!r} already; rename it before hiding"
+                    f"there is already a side column {variable.name!r}; rename it before hiding"
                 )
             side[variable.name] = pd.Categorical.from_codes(
                 codes[variable.name], list(variable.levels), ordered=True
@@ -375,7 +379,7 @@ class Episodes:
 
 
 def rows_of(start: Offsets, lengths: Offsets, chosen: Offsets) -> Offsets:
-    """Rows of the chosen ones of some runs of rows, one run after the other."""
+    """Rows of the chosen runs of rows, run after run."""
     taken = lengths[chosen]
     before = np.cumsum(taken) - taken
     return np.arange(taken.sum()) + np.repeat(start[chosen] - before, taken)
@@ -406,6 +410,13 @@ def _check_offsets(offsets: Offsets, rows: int) -> None:
         )
 
 
+def _check_ids(ids: NDArray[Any]) -> None:
+    check_distinct(ids.tolist(), "id")
+    types = {type(identifier).__name__ for identifier in ids.tolist()}
+    if len(types) > 1:
+        raise ValueError(f"id: of several types ({', '.join(sorted(types))}); give one type")
+
+
 def _check_ends(ends: Integers, ids: NDArray[Any], outcomes: int) -> None:
     wrong = (ends < -1) | (ends >= outcomes)
     if wrong.any():
@@ -421,7 +432,7 @@ def _check_rewards(reward: Floats | None, offsets: Offsets, ids: NDArray[Any]) -
     if reward is not None and not np.isfinite(reward).all():
         row = int(np.flatnonzero(~np.isfinite(reward))[0])
         raise ValueError(
-            f"row {row} ({_place(row, offsets, ids)}): reward {reward[row]} is not a number; "
+            f"row {row} ({_place(row, offsets, ids)}): reward {reward[row]} is not finite; "
             "fill or drop it"
         )
 
@@ -431,20 +442,17 @@ def _place(row: int, offsets: Offsets, ids: NDArray[Any]) -> str:
     return f"episode {ids[episode]}, step {row - offsets[episode]}"
 
 
-def _outcomes(
-    given: Sequence[Outcome | str], ends: Integers, reward: Floats | None, offsets: Offsets
-) -> tuple[Outcome, ...]:
-    """Give outcomes that came as names the mean last reward of their episodes."""
-    named: list[Any] = list(given)
-    for index, outcome in enumerate(given):
-        if not isinstance(outcome, Outcome) and reward is not None:
-            mine = reward[offsets[1:] - 1][ends == index]
-            named[index] = Outcome(str(outcome), float(mine.mean()) if len(mine) else 0.0)
-    return check_outcomes(named)
+def mean_last_reward(
+    index: int, ends: NDArray[Any], reward: Floats | None, offsets: NDArray[Any]
+) -> float:
+    """Return the mean last reward of the episodes with one outcome, 0 if there are none."""
+    if reward is None or not (ends == index).any():
+        return 0.0
+    return float(reward[offsets[1:] - 1][ends == index].mean())
 
 
 def _check_rows(log: Episodes) -> None:
-    """Refuse states or actions out of range, broken chains, episodes beyond the horizon."""
+    """Refuse states or actions out of range, broken chains and episodes beyond the horizon."""
     last = log.offsets[1:] - 1
     for name, array, size, noun in (
         ("state", log.state, log.n_states, "states"),
@@ -452,7 +460,7 @@ def _check_rows(log: Episodes) -> None:
         ("next state", log.next_state, log.n_states, "states"),
     ):
         wrong = (array < 0) | (array >= size)
-        if name == "next state":  # the log may not tell it where there is an outcome
+        if name == "next state":  # may be unknown if there is an outcome
             wrong[last] &= (array[last] != -1) | (log.outcome < 0)
         if wrong.any():
             row = int(np.flatnonzero(wrong)[0])

@@ -1,18 +1,16 @@
-"""The columns of a log as they were given: CSV, Parquet, pandas, and anything with Arrow."""
+"""The columns of a log as they were given: CSV, Parquet, pandas, and Arrow tables."""
 
 from __future__ import annotations
 
 import csv
 import difflib
-import gzip
-import io
-import zlib
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -22,43 +20,69 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from butfor.log.coding import (
-    EMPTY,
-    is_text,
+from butfor.log.coding import EMPTY, is_text, text_of
+from butfor.log.files import (
+    CSV,
+    bad_line,
+    check_even,
+    check_growth,
+    delimiter,
+    explained,
+    is_csv,
+    line_numbers,
+    open_packed,
+    open_text,
 )
 
-CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz")
+Coded = TypeVar("Coded")
+
 PARQUET = (".parquet", ".pq")
 TEXT = pa.dictionary(pa.int32(), pa.string())
-# A packed file whose content is both larger than UNPACKED and more than TIMES its own size, or that
-# has more than ROWS rows and than ROWS_A_BYTE rows for each of its bytes, is no log.
-UNPACKED, TIMES = 32_000_000, 500
-ROWS, ROWS_A_BYTE = 1_000_000, 100
-PIECE = 2**17  # rows that are looked at together where a file is not read whole
+# A Parquet file is refused if it has both more than ROWS rows and more than ROWS_PER_BYTE of them
+# for each of its bytes.
+ROWS, ROWS_PER_BYTE = 1_000_000, 100
+PIECE = 2**17  # rows read at a time if a file is not read whole
 
 
 @dataclass(frozen=True)
 class Log:
-    """The columns of a log as they were given, with what messages need to name its rows."""
+    """The columns of a log as they were given, and how messages name its rows."""
 
     name: str
     table: Any  # a pyarrow Table
-    files: tuple[Path, ...] = ()  # none: it came as a frame
+    files: tuple[Path, ...] = ()  # empty if it came as a frame
     starts: tuple[int, ...] = (0,)  # the first row of each file
-    text: frozenset[str] = field(default_factory=frozenset)  # columns that were read as text
 
     def column(self, name: str) -> Any:
         """Return one column."""
         return self.table.column(name)
 
+    def code(self, name: str, coder: Callable[[Any], Coded]) -> Coded:
+        """Return what `coder` makes of a column; refuse types that it cannot read."""
+        try:
+            return coder(self.column(name))
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            raise ValueError(
+                f"{self.name}: the column {name!r} has the type {self.column(name).type} and cells "
+                "that are neither text nor a number nor a time; convert or remove it"
+            ) from None
+
+    def cell(self, name: str, row: int) -> str:
+        """Return the text of one cell."""
+        return text_of(self.column(name)[row].as_py())
+
+    def is_csv(self) -> bool:
+        """Whether the log came from CSV files."""
+        return bool(self.files) and is_csv(self.files[0])
+
     def is_text(self, name: str) -> bool:
-        """Whether a column is text by its type; in a CSV file all are, so that none is."""
+        """Whether a column is text by its type, which the columns of a CSV file do not have."""
         kind = self.column(name).type
         kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-        return not (self.files and is_csv(self.files[0])) and is_text(kind)
+        return not self.is_csv() and is_text(kind)
 
     def places(self, rows: Sequence[int]) -> str:
-        """Name rows: by file and line if it is a CSV file, else counted from 0."""
+        """Name rows: by line in a CSV file, otherwise counted from 0."""
         if not self.files:
             return f"row{'s' if len(rows) > 1 else ''} {_join(rows)}, counted from 0"
         found = []
@@ -78,71 +102,47 @@ class Log:
 def load_log(
     source: Any, needed: Mapping[str, str] | None = None, text: Collection[str] = ()
 ) -> Log:
-    """Load the columns of a log that are needed (default: all).
+    """Load the columns of a log that are needed, by default all.
 
-    `needed` says for each column where the study asks for it; columns in `text` stay text, even if
-    all their cells look like numbers.
+    `needed` gives for each column the place that names it in the study; columns in `text` stay
+    text, even if all their cells look like numbers.
     """
     if isinstance(source, str | Path) or (
         isinstance(source, list | tuple) and all(isinstance(part, str | Path) for part in source)
     ):
         return _load_files(source, needed, text)
     if isinstance(source, pd.DataFrame):
-        return _checked("the frame", _from_pandas(source, needed), needed)
+        return Log("the frame", _checked("the frame", _from_pandas(source, needed), needed))
     if hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
         try:
             table = pa.table(source)
         except (pa.ArrowException, TypeError):
             raise ValueError(
-                f"the {type(source).__name__} cannot be turned into an Arrow table; give a data "
+                f"the {type(source).__name__} cannot be converted to an Arrow table; give a data "
                 "frame, or write it to Parquet"
             ) from None
         check_columns("the frame", table.column_names, needed)
-        return _checked("the frame", table, needed)
+        return Log("the frame", _checked("the frame", table, needed))
     raise ValueError(
-        f"a log of type {type(source).__name__}; give a path, a list of paths, a data frame "
+        f"a table of type {type(source).__name__}; give a path, a list of paths, a data frame "
         "(pandas, Polars) or an Arrow table (DuckDB: the relation)"
     )
-
-
-def is_csv(path: Path) -> bool:
-    """Whether a file is CSV by its name."""
-    return path.name.lower().endswith(CSV)
-
-
-def line_numbers(path: Path, rows: Sequence[int]) -> list[int]:
-    """Return the line at which each row of a CSV file ends, counting the header as line 1."""
-    wanted, lines = set(rows), {}
-    with _explained(path), _open_text(path) as file:
-        reader = csv.reader(file, delimiter=_delimiter(path))
-        row = -2
-        for cells in reader:
-            if cells:
-                row += 1
-                if row in wanted:
-                    lines[row] = reader.line_num
-                    if len(lines) == len(wanted):
-                        break
-    return [lines.get(row, row + 2) for row in rows]
 
 
 def _load_files(source: Any, needed: Mapping[str, str] | None, text: Collection[str]) -> Log:
     files = find_files(source)
     tables = []
     for path in files:
-        with _explained(path):
+        with explained(path):
             tables.append((_read_csv if is_csv(path) else _read_parquet)(path, needed, text))
-    starts = [0]
-    for table in tables[:-1]:
-        starts.append(starts[-1] + table.num_rows)
+    starts = [0, *accumulate(table.num_rows for table in tables[:-1])]
     whole = isinstance(source, str | Path)
     name = str(source) if whole else f"{files[0]} and {len(files) - 1} more"
-    log = _checked(name, _stacked(tables, files), needed)
-    return Log(name, log.table, tuple(files), tuple(starts), frozenset(text))
+    return Log(name, _checked(name, _stacked(tables, files), needed), tuple(files), tuple(starts))
 
 
 def find_files(source: Any) -> list[Path]:
-    """Return the files that a path, a list of paths or a folder stands for, by name."""
+    """Return the files of a path, a list of paths or a folder, in the order of their names."""
     given = [Path(source)] if isinstance(source, str | Path) else [Path(part) for part in source]
     if not given:
         raise ValueError("no files; give at least one path")
@@ -164,35 +164,15 @@ def find_files(source: Any) -> list[Path]:
                 f"{path}: unknown kind of file; give {', '.join(CSV)} or {', '.join(PARQUET)}"
             )
     if len({is_csv(path) for path in files}) > 1:
-        raise ValueError(f"{files[0].parent}: CSV and Parquet together; give one of the two")
+        raise ValueError(f"{files[0].parent}: both CSV and Parquet files; give one kind")
     return files
-
-
-@contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """Say in our words why a file cannot be read."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise FileNotFoundError(f"there is no file {path}; check the path") from None
-    except PermissionError:
-        raise PermissionError(f"{path} may not be read; ask for the right to read it") from None
-    except UnicodeDecodeError:
-        raise ValueError(f"{path}{_bad_line(path)}: not UTF-8; save it as UTF-8") from None
-    except (pa.ArrowException, OSError, EOFError, csv.Error, zlib.error) as error:
-        if "utf8" in str(error).lower().replace("-", ""):
-            raise ValueError(f"{path}{_bad_line(path)}: not UTF-8; save it as UTF-8") from None
-        kind = "CSV" if is_csv(path) else "Parquet"
-        raise ValueError(
-            f"{path}: damaged, or not {kind}; see whether it is whole, and write it again"
-        ) from None
 
 
 def _read_csv(path: Path, needed: Mapping[str, str] | None, text: Collection[str]) -> Any:
     if path.stat().st_size == 0:
         raise ValueError(f"{path}: the file is empty; give a header and at least one row")
-    with _open_text(path) as file:
-        header = next(csv.reader(file, delimiter=_delimiter(path)), [])
+    with open_text(path) as file:
+        header = next(csv.reader(file, delimiter=delimiter(path)), [])
     if needed is not None and len(header) == 1 and not set(needed) <= set(header):
         for mark, name in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars"), (",", "commas")):
             if mark in header[0]:
@@ -203,8 +183,8 @@ def _read_csv(path: Path, needed: Mapping[str, str] | None, text: Collection[str
     check_columns(str(path), header, needed)
     try:
         table = pa.csv.read_csv(
-            io.BufferedReader(_Unpacked(path)) if path.suffix == ".gz" else str(path),
-            parse_options=pa.csv.ParseOptions(delimiter=_delimiter(path), newlines_in_values=True),
+            open_packed(path) if path.suffix == ".gz" else str(path),
+            parse_options=pa.csv.ParseOptions(delimiter=delimiter(path), newlines_in_values=True),
             convert_options=pa.csv.ConvertOptions(
                 column_types=dict.fromkeys(text, TEXT),
                 include_columns=header if needed is None else list(needed),
@@ -213,41 +193,41 @@ def _read_csv(path: Path, needed: Mapping[str, str] | None, text: Collection[str
             ),
         )
     except pa.ArrowInvalid:
-        _check_even(path, len(header))
+        check_even(path, len(header))
         raise
     for name in table.column_names:
         if pa.types.is_binary(table.column(name).type):
-            raise ValueError(f"{path}{_bad_line(path)}: not UTF-8; save it as UTF-8")
+            raise ValueError(f"{path}{bad_line(path)}: not UTF-8; save it as UTF-8")
     return table
 
 
-def _read_parquet(path: Path, needed: Mapping[str, str] | None, text: Collection[str]) -> Any:
+def _read_parquet(path: Path, needed: Mapping[str, str] | None, _: Collection[str]) -> Any:
     names = pa.parquet.read_schema(path).names
     check_columns(str(path), names, needed)
     return _unpack(path, names if needed is None else list(needed))
 
 
 def read_schema(path: Path) -> tuple[Any, int]:
-    """Read the columns of a Parquet file and their types, and how many rows it has."""
-    with _explained(path):
+    """Read the schema of a Parquet file and its number of rows."""
+    with explained(path):
         about = pa.parquet.read_metadata(path)
         return about.schema.to_arrow_schema(), int(about.num_rows)
 
 
 def read_columns(path: Path, names: Sequence[str] | None = None) -> pd.DataFrame:
-    """Read a Parquet file that butfor wrote, in the types in which it was written.
+    """Read a Parquet file that butfor wrote, with the types in which it was written.
 
-    With `names` only the columns of these names, as far as it has them.
+    With `names`, only those of these columns that the file has.
     """
-    with _explained(path):
+    with explained(path):
         schema = pa.parquet.read_schema(path)
         wanted = [name for name in schema.names if names is None or name in names]
         return _frame(_unpack(path, wanted), schema)
 
 
 def read_pieces(path: Path, names: Sequence[str]) -> Iterator[pd.DataFrame]:
-    """Read some columns of such a file, some rows at a time."""
-    with _explained(path):
+    """Read some columns of a Parquet file that butfor wrote, piece by piece."""
+    with explained(path):
         schema = pa.parquet.read_schema(path)
         with _opened(path, names) as (file, words):
             for batch in file.iter_batches(PIECE, columns=names):
@@ -257,8 +237,11 @@ def read_pieces(path: Path, names: Sequence[str]) -> Iterator[pd.DataFrame]:
 
 
 def read_rows(path: Path, rows: NDArray[np.int64]) -> pd.DataFrame:
-    """Read some rows of such a file, given by rising number: only row groups that have any."""
-    with _explained(path):
+    """Read some rows, given in increasing order, of a Parquet file that butfor wrote.
+
+    Row groups without any of them are skipped.
+    """
+    with explained(path):
         schema = pa.parquet.read_schema(path)
         with _opened(path, schema.names) as (file, words):
             kept = [file.schema_arrow.empty_table()]
@@ -290,22 +273,22 @@ def count_decisions(source: Any) -> int:
 
 
 def count_rows(path: Path) -> int:
-    """Say how many rows a Parquet file has."""
-    with _explained(path):
+    """Return the number of rows of a Parquet file."""
+    with explained(path):
         return int(pa.parquet.read_metadata(path).num_rows)
 
 
 def _frame(table: Any, schema: Any) -> pd.DataFrame:
-    """Return a table as pandas has it, in the types of its file."""
+    """Return a table as a data frame, with the types of its file."""
     try:
         fields = [schema.field(name) for name in table.column_names]
         return table.cast(pa.schema(fields, schema.metadata)).to_pandas()
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
-        raise pa.ArrowInvalid("what it says of its own columns is wrong") from None
+        raise pa.ArrowInvalid("its schema does not describe its columns") from None
 
 
 def _unpack(path: Path, names: Sequence[str]) -> Any:
-    """Return columns whose text is stored once for equal cells."""
+    """Return columns; equal texts are stored once."""
     with _opened(path, names) as (file, words):
         table = file.read(columns=names)
     _check_table(path, table, words)
@@ -314,7 +297,7 @@ def _unpack(path: Path, names: Sequence[str]) -> Any:
 
 @contextmanager
 def _opened(path: Path, names: Sequence[str]) -> Iterator[tuple[Any, list[str]]]:
-    """Open a Parquet file so that text is stored once for equal cells; say which columns are."""
+    """Open a Parquet file so that equal texts are stored once; also return the text columns."""
     schema = pa.parquet.read_schema(path)
     words = [name for name in names if is_text(schema.field(name).type)]
     with pa.parquet.ParquetFile(path, read_dictionary=words) as file:
@@ -329,31 +312,24 @@ def _check_table(path: Path, table: Any, words: Sequence[str]) -> None:
 
 
 def _check_metadata(path: Path, metadata: Any) -> None:
-    """Refuse a Parquet file that promises absurdly much, before it is read."""
+    """Refuse a Parquet file of absurd size before it is read."""
     size, rows = path.stat().st_size, metadata.num_rows
-    if rows > max(ROWS, ROWS_A_BYTE * size):
-        raise ValueError(f"{path}: {rows:,} rows in {size:,} bytes; see where it comes from")
+    if rows > max(ROWS, ROWS_PER_BYTE * size):
+        raise ValueError(
+            f"{path}: {rows:,} rows in {size:,} bytes; check where the file comes from"
+        )
     groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
-    _check_growth(path, sum(group.total_byte_size for group in groups))
+    check_growth(path, sum(group.total_byte_size for group in groups))
 
 
 def _check_texts(path: Path, column: Any) -> None:
-    """Refuse texts that are stored once and stand in absurdly many rows."""
+    """Refuse texts that are stored once and repeated in absurdly many rows."""
     whole = sum(
         pa.compute.sum(pa.compute.binary_length(chunk.dictionary).take(chunk.indices)).as_py() or 0
         for chunk in column.chunks
         if pa.types.is_dictionary(chunk.type)
     )
-    _check_growth(path, whole)
-
-
-def _check_growth(path: Path, unpacked: int) -> None:
-    size = path.stat().st_size
-    if unpacked > max(UNPACKED, TIMES * size):
-        raise ValueError(
-            f"{path}: {size:,} bytes that would become more than {unpacked // 10**6:,} MB; see "
-            "where it comes from; if it is in order, write it as plain CSV"
-        )
+    check_growth(path, whole)
 
 
 def _from_pandas(frame: pd.DataFrame, needed: Mapping[str, str] | None) -> Any:
@@ -366,20 +342,20 @@ def _from_pandas(frame: pd.DataFrame, needed: Mapping[str, str] | None) -> Any:
             try:
                 columns[name] = pa.array(series, from_pandas=True)
             except (pa.ArrowException, TypeError, ValueError, OverflowError):
-                missing = series.isna()  # several kinds of things in one column: as text
+                missing = series.isna()  # cells of several types: as text
                 texts = [None if m else str(v) for v, m in zip(series, missing, strict=True)]
                 columns[name] = pa.array(texts, pa.string())
     return pa.table(columns)
 
 
-def _checked(name: str, table: Any, needed: Mapping[str, str] | None) -> Log:
+def _checked(name: str, table: Any, needed: Mapping[str, str] | None) -> Any:
     if table.num_rows == 0:
         raise ValueError(f"{name} has no rows; give at least one decision")
-    return Log(name, table if needed is None else table.select(list(needed)))
+    return table if needed is None else table.select(list(needed))
 
 
 def check_columns(name: str, columns: Sequence[str], needed: Mapping[str, str] | None) -> None:
-    """Refuse a log without the columns that its study asks for, or with two of one name."""
+    """Refuse a log that lacks a column that is needed, or has two of the same name."""
     twice = [column for column, times in Counter(columns).items() if times > 1]
     for column in twice:
         if needed is None or column in needed:
@@ -395,20 +371,22 @@ def check_columns(name: str, columns: Sequence[str], needed: Mapping[str, str] |
         more = ", …" if len(columns) > 30 else ""
         raise ValueError(
             "\n".join(
-                [f"{name}: columns are missing; it has {has}{more}. Correct the study", *lines]
+                [f"{name}: columns are missing; it has {has}{more}. Correct these names:", *lines]
             )
         )
 
 
 def _stacked(tables: Sequence[Any], files: Sequence[Path]) -> Any:
-    """Put the tables of several files below each other, in the columns of the first."""
+    """Concatenate the tables of several files, with the columns of the first."""
     if len(tables) == 1:
         return tables[0]
     names = tables[0].column_names
     for table, path in zip(tables, files, strict=True):
         lost = [name for name in names if name not in table.column_names]
         if lost:
-            raise ValueError(f"{path}: no column {lost[0]!r}, which {files[0].name} has; add it")
+            raise ValueError(
+                f"{path}: there is no column {lost[0]!r}, unlike in {files[0].name}; add it"
+            )
     columns = {}
     for name in names:
         parts = [table.column(name) for table in tables]
@@ -428,71 +406,10 @@ def _stacked(tables: Sequence[Any], files: Sequence[Path]) -> Any:
         except pa.ArrowException:
             shown = ", ".join(sorted(str(kind) for kind in kinds))
             raise ValueError(
-                f"the column {name!r} is of different types in the files ({shown}); convert it"
+                f"the column {name!r} has different types in the files ({shown}); convert it"
             ) from None
         columns[name] = pa.chunked_array([chunk for part in cast for chunk in part.chunks], common)
     return pa.table(columns)
-
-
-def _check_even(path: Path, expected: int) -> None:
-    """Refuse rows that have more or fewer cells than the header."""
-    lines, count = [], 0
-    with _open_text(path) as file:
-        reader = csv.reader(file, delimiter=_delimiter(path))
-        for cells in reader:
-            if cells and len(cells) != expected:
-                count += 1
-                if count <= 3:
-                    lines.append(f"line {reader.line_num} has {len(cells)}")
-    if count:
-        raise ValueError(
-            f"{path}: rows without {expected} cells like the header: {count} "
-            f"({', '.join(lines)}); put cells that contain commas or line breaks in double quotes"
-        )
-
-
-def _bad_line(path: Path) -> str:
-    if path.suffix == ".gz":
-        return ""
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            try:
-                line.decode("utf-8")
-            except UnicodeDecodeError:
-                return f", line {number}"
-    return ""
-
-
-class _Unpacked(io.RawIOBase):
-    """The content of a .gz file; refuses to go on when it grows absurd."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.file, self.done = path, gzip.open(path), 0  # noqa: SIM115  closed below
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        count = self.file.readinto(buffer)
-        self.done += count
-        _check_growth(self.path, self.done)
-        return count
-
-    def close(self) -> None:
-        self.file.close()
-        super().close()
-
-
-def _open_text(path: Path) -> IO[str]:
-    if path.suffix == ".gz":
-        return io.TextIOWrapper(
-            io.BufferedReader(_Unpacked(path)), encoding="utf-8-sig", newline=""
-        )
-    return path.open(encoding="utf-8-sig", newline="")
-
-
-def _delimiter(path: Path) -> str:
-    return "\t" if ".tsv" in path.name.lower() else ","
 
 
 def _join(numbers: Sequence[int]) -> str:

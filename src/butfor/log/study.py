@@ -1,4 +1,4 @@
-"""The study file: what the columns of a log stand for, and what to do about its problems."""
+"""The study file: what the columns of a log stand for, and how to settle problems of the log."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ import difflib
 import math
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
-from pydantic import ValidationError
+from pydantic import ValidationError, create_model
 
 from butfor.checks import check_size
 from butfor.log.problems import KINDS
 from butfor.log.sections import (
+    INVALID,
     MOST,
-    Cluster,
+    ClusterSection,
     Columns,
-    Ending,
     Evaluation,
     Mistakes,
     Noise,
+    OutcomeSection,
     Section,
     SideColumn,
     Study,
@@ -32,35 +33,46 @@ from butfor.log.sections import (
     show,
 )
 
+_CHOICES: dict[str, Any] = {
+    kind: (Literal["refuse", *choices], "refuse") for kind, choices in KINDS.items()
+}
 SINGLE: dict[str, type[Section]] = {
     "columns": Columns,
-    "cluster": Cluster,
+    "cluster": ClusterSection,
     "words": Words,
     "evaluation": Evaluation,
     "noise": Noise,
+    "problems": create_model("ProblemsSection", __base__=Section, **_CHOICES),
 }
 REPEATED: dict[str, type[Section]] = {
     "state": VariableSection,
     "action": VariableSection,
-    "outcome": Ending,
+    "outcome": OutcomeSection,
     "side": SideColumn,
 }
-SECTIONS = (*SINGLE, *REPEATED, "problems")
+SECTIONS = (*SINGLE, *REPEATED)
 MOST_BYTES = 1_000_000  # of a study file
+# What pydantic found, and what it expected in its place.
 EXPECTED = {
     "string_type": "text in quotes",
     "int_type": "a whole number",
     "int_from_float": "a whole number",
     "float_type": "a number",
+    "finite_number": "a finite number",
     "bool_type": "true or false",
     "list_type": "a list in square brackets",
-    "butfor": "text or a number",
+    "greater_than_equal": "a number of at least {ge}",
+    "less_than_equal": "a number of at most {le:,}",
+    "literal_error": "{expected}",
 }
 Kind = TypeVar("Kind", bound=Section)
 
 
 def read_study(source: str | Path | Mapping[str, Any] | Study) -> Study:
-    """Read and check a study file, or a dictionary of the same form; report every mistake."""
+    """Read and check a study file, or a dictionary of the same form.
+
+    All mistakes are reported in one ValueError, each with its section and key.
+    """
     if isinstance(source, Study):
         return source
     if isinstance(source, str | Path):
@@ -93,7 +105,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
             f"there is no study file {path}; `butfor init LOG` writes a draft of one"
         ) from None
     except PermissionError:
-        raise PermissionError(f"{path} may not be read; ask for the right to read it") from None
+        raise PermissionError(f"no permission to read {path}; change its permissions") from None
     except UnicodeDecodeError as error:
         line = path.read_bytes()[: error.start].count(b"\n") + 1
         raise ValueError(f"{path}, line {line}: not UTF-8; save the file as UTF-8") from None
@@ -104,16 +116,17 @@ def _read_toml(path: Path) -> dict[str, Any]:
         at = f"line {found[1]}, column {found[2]}" if found else "at the end of the file"
         what = re.sub(r" \(at .*\)$", "", str(error))
         raise ValueError(
-            f"{path}, {at}: not TOML ({what}); put text in quotes, names with spaces or dots too "
+            f"{path}, {at}: not TOML ({what}); put text in quotes, also names with spaces or dots "
             '([state."heart rate"]), and write each section and key once'
         ) from None
     except (RecursionError, ValueError):
         raise ValueError(
-            f"{path}: has brackets inside brackets, or digits, without end; write each value out"
+            f"{path}: endlessly nested brackets or endless digits; write out each value"
         ) from None
 
 
 def _validate_sections(content: Mapping[str, Any], found: list[str]) -> dict[str, Any]:
+    """Return the sections, as far as they can be read, and add their mistakes to `found`."""
     parts: dict[str, Any] = {}
     for key in content:
         if key not in SECTIONS:
@@ -128,74 +141,60 @@ def _validate_sections(content: Mapping[str, Any], found: list[str]) -> dict[str
         if not isinstance(entries, Mapping):
             found.append(f"{key}: expected sections such as [{key}.<name>], not {show(entries)}")
             continue
-        parts[key] = {}
-        for name, entry in entries.items():
-            section = _validate(kind, entry, place(key, name), found)
-            if section is not None:
-                parts[key][name] = section
-    parts["problems"] = _validate_problems(content.get("problems", {}), found)
+        sections = {n: _validate(kind, e, place(key, n), found) for n, e in entries.items()}
+        parts[key] = {name: section for name, section in sections.items() if section is not None}
+    if parts.get("problems") is not None:
+        parts["problems"] = parts["problems"].model_dump(exclude_unset=True)
     return {key: part for key, part in parts.items() if part is not None}
 
 
 def _validate(kind: type[Kind], given: Any, at: str, found: list[str]) -> Kind | None:
-    """Return a section, as far as it can be read; note its mistakes."""
+    """Return a section, as far as it can be read, and add its mistakes to `found`."""
     if not isinstance(given, Mapping):
         found.append(f"{at}: expected a section with keys, not {show(given)}")
         return None
-    values = dict(given)
+    values = {str(key): value for key, value in given.items()}
     try:
-        section = kind(**values) if all(isinstance(key, str) for key in values) else None
+        section = kind(**values)
     except ValidationError as error:
-        for key, text in _explain(error, list(kind.model_fields)):
+        for key, text in _explain(error, list(kind.model_fields)).items():
             found.append(f"{at} {key}: {text}")
             values.pop(key, None)
         try:
             section = kind(**values)
-        except ValidationError:  # a key that must be there: said already
+        except ValidationError:  # a required key is missing, which has been reported
             return None
-    if section is not None:
-        found += [f"{at} {key}: {text}" for key, text in section.mistakes(given)]
+    found += [f"{at} {key}: {text}" for key, text in section.mistakes(given)]
     return section
 
 
-def _explain(error: ValidationError, known: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Put each finding of pydantic into words, one a key."""
-    seen: dict[str, str] = {}
-    union: dict[str, list[str]] = {}
+def _explain(error: ValidationError, known: Sequence[str]) -> dict[str, str]:
+    """Put pydantic's findings into words, one message per key."""
+    messages: dict[str, str] = {}
+    expected: dict[str, list[str]] = {}  # by key: a value may fit none of several types
     for entry in error.errors(include_url=False):
-        key = str(entry["loc"][0])
+        key, value = str(entry["loc"][0]), show(entry["input"])
         if entry["type"] == "extra_forbidden":
             nested = isinstance(entry["input"], Mapping)
             hint = "; a column name with a dot needs quotes" if nested else ""
-            seen[key] = f"no such key{_suggest(key, known)}{hint}"
+            messages[key] = f"no such key{_suggest(key, known)}{hint}"
         elif entry["type"] == "missing":
-            seen[key] = "missing; it must be given"
+            messages[key] = "missing; it must be given"
         else:
-            where = [part for part in entry["loc"][1:] if isinstance(part, int)]
-            item = f"entry {where[0] + 1}, " if where else ""
-            wanted = union.setdefault(key, [])
-            wanted.append(EXPECTED.get(entry["type"], "a value of another kind"))
-            expected = " or ".join(dict.fromkeys(wanted))
-            seen[key] = f"{item}{show(entry['input'])}: expected {expected}"
-    yield from seen.items()
-
-
-def _validate_problems(given: Any, found: list[str]) -> dict[str, str]:
-    if not isinstance(given, Mapping):
-        found.append(f"[problems]: expected a section with keys, not {show(given)}")
-        return {}
-    for kind, policy in given.items():
-        choices = ("refuse", *KINDS.get(kind, ()))
-        if kind not in KINDS:
-            found.append(f"[problems] {kind}: no such kind of problem{_suggest(kind, KINDS)}")
-        elif policy not in choices:
-            allowed = ", ".join(f'"{choice}"' for choice in choices)
-            found.append(f"[problems] {kind}: {show(policy)}: give one of {allowed}")
-    return {str(kind): policy for kind, policy in given.items() if isinstance(policy, str)}
+            positions = [part for part in entry["loc"][1:] if isinstance(part, int)]
+            item = f"entry {positions[0] + 1}, " if positions else ""
+            if entry["type"] == INVALID:
+                messages[key] = item + entry["msg"]
+                continue
+            wanted = EXPECTED.get(entry["type"], "a value of another kind")
+            bounds = {k: int(v) if v in (0.0, 1.0) else v for k, v in entry.get("ctx", {}).items()}
+            expected.setdefault(key, []).append(wanted.format(**bounds))
+            messages[key] = f"{item}{value}: expected {' or '.join(dict.fromkeys(expected[key]))}"
+    return messages
 
 
 def _cross_mistakes(content: Mapping[str, Any], parts: Mapping[str, Any]) -> Mistakes:
-    """Say what does not go together between sections."""
+    """Yield what does not fit together between sections."""
     columns: Columns = parts["columns"]
     given = content["columns"]
     for key in ("state", "action"):
@@ -206,12 +205,12 @@ def _cross_mistakes(content: Mapping[str, Any], parts: Mapping[str, Any]) -> Mis
             more = ", a [cluster]" if key == "state" else ""
             yield f"[{key}]", f"no {key}; add [{key}.<column>]{more} or [columns] {key}"
         if ready and others:
-            yield f"[columns] {key}", f"stands beside [{others[0]}]; give one of the two"
+            yield f"[columns] {key}", f"given together with [{others[0]}]; give one of the two"
         sections = parts.get(key, {})
         names = [section.name or column for column, section in sections.items()]
         yield from named_twice(names, f"[{key}]", "variables")
         sizes = [len(s.levels or ()) or len(s.cuts or ()) + 1 for s in sections.values()]
-        sizes += [parts["cluster"].count] if key == "state" and parts.get("cluster") else []
+        sizes += [parts["cluster"].count] if key == "state" and "cluster" in parts else []
         if math.prod(sizes) > MOST:
             yield f"[{key}]", f"{math.prod(sizes):,} {key}s are too many; use fewer levels or cuts"
     side = [section.name or name for name, section in parts.get("side", {}).items()]
@@ -221,49 +220,47 @@ def _cross_mistakes(content: Mapping[str, Any], parts: Mapping[str, Any]) -> Mis
     yield from _noise_mistakes(parts)
     problems = parts.get("problems", {})
     if problems.get("gaps", "refuse") != "refuse" and "time_step" not in given:
-        yield "[problems] gaps", "no gap is known without [columns] time_step; add it"
+        yield "[problems] gaps", "gaps can be found only with [columns] time_step; add it"
     if problems.get("gaps") == "fill" and columns.behavior_probability is not None:
         yield (
             "[problems] gaps",
             (
-                'decisions that are filled in have no behavior_probability; use "drop", or leave '
-                "behavior_probability out"
+                'filled-in decisions have no behavior_probability; use "drop", or remove '
+                "behavior_probability"
             ),
         )
 
 
 def _role_mistakes(columns: Columns, parts: Mapping[str, Any]) -> Mistakes:
+    named = [(f"[columns] {key}", column) for key, column in columns.roles().items()]
+    named += [
+        (place(key, name), name) for key in ("state", "action") for name in parts.get(key, {})
+    ]
+    if "cluster" in parts:
+        named += [("[cluster] columns", name) for name in parts["cluster"].columns]
     taken: dict[str, str] = {}
-    for key, column in columns.roles().items():
+    for at, column in named:
         if column in taken:
-            yield f"[columns] {key}", f"{column!r} is {taken[column]} already; name another column"
-        taken.setdefault(column, f"[columns] {key}")
-    for key in ("state", "action"):
-        for column in parts.get(key, {}):
-            if column in taken:
-                yield place(key, column), f"the column is {taken[column]} already; leave one out"
-            taken.setdefault(column, place(key, column))
-    for column in parts["cluster"].columns if parts.get("cluster") else ():
-        if column in taken:
-            yield "[cluster] columns", f"{column!r} is {taken[column]} already; leave one out"
+            yield at, f"the column {column!r} is already {taken[column]}; name another one"
+        taken.setdefault(column, at)
 
 
 def _outcome_mistakes(content: Mapping[str, Any], parts: Mapping[str, Any]) -> Mistakes:
-    given, endings = content["columns"], parts.get("outcome", {})
+    given, sections = content["columns"], parts.get("outcome", {})
     if content.get("outcome") and "outcome" not in given:
         yield "[columns] outcome", "missing; name the column that holds the outcomes"
     if "outcome" in given and not content.get("outcome"):
         yield "[outcome]", "no outcomes; add [outcome.<value>] for each value of the column"
     if "outcome" not in given and "reward" not in given and not content.get("outcome"):
         yield "[columns] outcome", "neither an outcome nor a reward; name a column for one of them"
-    names = [ending.name or value for value, ending in endings.items()]
+    names = [section.name or value for value, section in sections.items()]
     yield from named_twice(names, "[outcome]", "outcomes")
     words = parts.get("words")
     if words is not None and words.none in names:
-        yield "[words] none", f"{words.none!r} is an outcome too; give another word"
+        yield "[words] none", f"{words.none!r} is also an outcome; give another word"
     elif "none" in names:
         yield "[outcome]", "an outcome is called 'none', which stands for no outcome; rename it"
-    for value in endings:
+    for value in sections:
         if not value.strip():
             yield place("outcome", value), "an empty value means no outcome; name the value"
         if "reward" not in given and "reward" not in content["outcome"][value]:
@@ -272,12 +269,10 @@ def _outcome_mistakes(content: Mapping[str, Any], parts: Mapping[str, Any]) -> M
 
 def _noise_mistakes(parts: Mapping[str, Any]) -> Mistakes:
     states = parts.get("state", {})
-    for column in parts["noise"].labels if parts.get("noise") else ():
+    for column in parts["noise"].labels if "noise" in parts else ():
         if column not in states:
-            yield (
-                "[noise] labels",
-                f"there is no {place('state', column)}{_suggest(column, states)}",
-            )
+            missing = f"there is no {place('state', column)}{_suggest(column, states)}"
+            yield "[noise] labels", missing
 
 
 def _suggest(key: Any, known: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""Variables, levels and outcomes: what the numbers in a log stand for."""
+"""Variables, levels and outcomes: the meaning of the numbers in a log."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Variable:
 
     name: str
     levels: tuple[str, ...]
-    normal: tuple[str, ...] = ()  # the levels that count as normal, for people who read charts
-    static: bool = False  # never changes within an episode, so no part of "the final state"
+    normal: tuple[str, ...] = ()  # the levels that count as normal, for charts
+    static: bool = False  # constant within an episode, so not part of "the final state"
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def unravel(variables: Sequence[Variable], index: NDArray[Any]) -> dict[str, NDA
 
 
 def project(variables: Sequence[Variable], *names: str) -> Integers:
-    """Map each index over `variables` to the index over the named ones, in the order of both."""
+    """Map each index over `variables` to the index over the named ones, which keep their order."""
     known = [variable.name for variable in variables]
     for name in names:
         if name not in known:
@@ -65,10 +65,10 @@ def project(variables: Sequence[Variable], *names: str) -> Integers:
 
 
 def check_variables(given: int | Sequence[Variable], name: str) -> tuple[Variable, ...]:
-    """Return variables; a number stands for one variable with so many levels."""
+    """Return variables; a number stands for one variable with that many levels."""
     if isinstance(given, int | np.integer):
         if given < 1:
-            raise ValueError(f"{given} {name}s: there must be at least one")
+            raise ValueError(f"{given} {name}s: give at least one")
         return (Variable(name, tuple(str(level) for level in range(int(given)))),)
     variables = tuple(given)
     if not variables or any(len(variable.levels) == 0 for variable in variables):
@@ -80,7 +80,7 @@ def check_variables(given: int | Sequence[Variable], name: str) -> tuple[Variabl
 
 
 def check_outcomes(outcomes: Sequence[Outcome]) -> tuple[Outcome, ...]:
-    """Return outcomes that have different names and rewards that are numbers."""
+    """Return outcomes with distinct names and finite rewards."""
     for outcome in outcomes:
         if not isinstance(outcome, Outcome):
             raise ValueError(
@@ -88,21 +88,21 @@ def check_outcomes(outcomes: Sequence[Outcome]) -> tuple[Outcome, ...]:
             )
         if not math.isfinite(outcome.reward):
             raise ValueError(
-                f"outcome {outcome.name!r} has the reward {outcome.reward}; it needs a number"
+                f"outcome {outcome.name!r} has the reward {outcome.reward}; give a finite number"
             )
     check_distinct([outcome.name for outcome in outcomes], "outcomes")
     return tuple(outcomes)
 
 
 def check_distinct(names: Iterable[Any], what: str) -> None:
-    """Refuse names of which one stands there twice."""
+    """Refuse names of which one appears twice."""
     twice = [name for name, times in Counter(names).items() if times > 1]
     if twice:
-        raise ValueError(f"{what}: {twice[0]!r} stands there twice; give different names")
+        raise ValueError(f"{what}: {twice[0]!r} appears twice; give different names")
 
 
 def describe_action(variables: Sequence[Variable], action: int) -> str:
-    """Name what an action gives: switches that are on, or the level of each variable."""
+    """Describe an action: the switches that are on, or the level of each variable."""
     codes = unravel(variables, np.array([action]))
     levels = [(v.name, v.levels[int(codes[v.name][0])]) for v in variables]
     if all(tuple(variable.levels) == ("off", "on") for variable in variables):

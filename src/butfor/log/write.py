@@ -1,4 +1,4 @@
-"""Writing Episodes as a log on disk, with the study file that reads them back."""
+"""Writing Episodes as a log, with the study file that reads it back."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
+from butfor.log.decisions import last_rows
 from butfor.log.episodes import Episodes
 from butfor.log.sections import place, quoted
 from butfor.log.study import read_study
@@ -26,11 +27,11 @@ from butfor.log.variables import Variable, check_distinct, unravel
 def write_episodes(
     episodes: Episodes, path: str | Path, study_path: str | Path | None = None
 ) -> Path:
-    """Write a log as CSV or Parquet, and a study file with which `read_episodes` gives it back.
+    """Write a log as CSV or Parquet, and a study file with which `read_episodes` reads it back.
 
-    A row is a decision; a last row without action gives the final state, where it is known. The
-    study file stands beside the log, with the ending .toml, unless `study_path` is given; its path
-    is returned. Side columns are written as numbers or text (their levels if `hide` made them).
+    Each row is a decision; a last row without an action gives the final state if it is known. The
+    study file has the name of the log with the ending .toml, unless `study_path` is given; its path
+    is returned. Side columns are written as numbers or text (as levels if they came from `hide`).
     """
     goal = Path(path)
     if goal.suffix.lower() not in (".csv", ".parquet"):
@@ -38,7 +39,7 @@ def write_episodes(
     study_goal = goal.with_suffix(".toml") if study_path is None else Path(study_path)
     for folder in (goal.parent, study_goal.parent):
         if not folder.is_dir():
-            raise FileNotFoundError(f"there is no folder {folder}; make it first")
+            raise FileNotFoundError(f"there is no folder {folder}; create it first")
     table, study = _log_and_study(episodes)
     text = write_toml(study)
     try:
@@ -46,8 +47,8 @@ def write_episodes(
         read_study(tomllib.loads(text))  # what cannot be read back is not written
     except UnicodeEncodeError as error:
         raise ValueError(
-            f"a name has the character {error.object[error.start]!r}, which no text file can hold; "
-            "rename it"
+            f"a name has the character {error.object[error.start]!r}, which cannot be written as "
+            "UTF-8; rename it"
         ) from None
     except ValueError as error:
         raise ValueError(f"these episodes cannot be written as a log: {error}") from None
@@ -60,7 +61,7 @@ def write_episodes(
 
 
 def write_toml(content: Mapping[str, Any], comments: Mapping[str, str] | None = None) -> str:
-    """Write sections of plain values as TOML; a comment goes above the section it is named by."""
+    """Write sections of plain values as TOML, with comments by the head of their section."""
     blocks = []
     for section, entries in content.items():
         nested = entries and all(isinstance(value, Mapping) for value in entries.values())
@@ -74,7 +75,7 @@ def write_toml(content: Mapping[str, Any], comments: Mapping[str, str] | None = 
 
 
 def comment_lines(text: str) -> str:
-    """Write text as comments; characters that TOML does not allow there become question marks."""
+    """Write text as comments; characters that TOML forbids there become question marks."""
     allowed = ("".join(c if c.isprintable() else "?" for c in line) for line in text.splitlines())
     return "\n".join(f"# {line}" for line in allowed)
 
@@ -92,109 +93,109 @@ def toml_value(value: Any) -> str:
     return f"[{', '.join(toml_value(entry) for entry in value)}]"
 
 
+class _Columns(dict[str, Any]):
+    """The columns of the table; names that are taken are avoided."""
+
+    def add(self, values: Any, *wanted: str) -> str:
+        """Add a column under the first name wanted that is free, or the last one with a number."""
+        numbered = (f"{wanted[-1]} {number}" for number in range(2, len(self) + 3))
+        free = next(name for name in (*wanted, *numbered) if name.strip() and name not in self)
+        self[free] = values
+        return free
+
+
 def _log_and_study(log: Episodes) -> tuple[Any, dict[str, Any]]:
-    """Return the table and the content of the study file."""
+    """Return the log as a table, and the content of the study file."""
     finals = log.next_state[log.offsets[1:] - 1]
-    written = (finals >= 0) | (log.side is not None)  # episodes that get a row for the final state
-    count = len(log.state)
-    ends = np.flatnonzero(written)
+    ends = np.flatnonzero((finals >= 0) | (log.side is not None))  # get a row for the final state
     # decisions are rows 0..N-1, the final state of episode i is row N + i
+    count = len(log.state)
     episode = np.concatenate([np.repeat(np.arange(len(log)), log.lengths), ends])
     step = np.concatenate([log.time, log.lengths[ends]])
     order = np.lexsort([step, episode])
     row = np.concatenate([np.arange(count), count + ends])[order]
     episode, step = episode[order], step[order]
-    last = np.append(episode[1:] != episode[:-1], True)
-    decided = row < count
+    last = last_rows(episode)
 
-    names = _Names()
-    columns: dict[str, Any] = {}
-    study: dict[str, Any] = {"columns": {}}
-    key = names.new("episode")
-    columns[key], kind = _ids(log.id, episode)
-    study["columns"] |= {"episode": key} | kind
-    study["columns"]["time"] = key = names.new("time")
-    columns[key] = pa.array(step)
+    columns = _Columns()
+    ids, kind = _ids(log.id, episode)
+    roles: dict[str, Any] = {"episode": columns.add(ids, "episode")} | kind
+    roles["time"] = columns.add(pa.array(step), "time")
     if log.outcomes:
-        study["columns"]["outcome"] = key = names.new("outcome")
         ending = np.where(last, log.outcome[episode], -1)
-        columns[key] = _labels([outcome.name for outcome in log.outcomes], ending)
-    study["columns"]["reward"] = key = names.new("reward")
-    columns[key] = _partly(log.reward, row, decided)
+        names = [outcome.name for outcome in log.outcomes]
+        roles["outcome"] = columns.add(_labels(names, ending), "outcome")
+    roles["reward"] = columns.add(_partly(log.reward, row, row < count), "reward")
     if not np.array_equal(log.final_key, finals):
-        study["columns"]["final_key"] = key = names.new("final_key")
-        columns[key] = _partly(log.final_key, episode, last)
-
+        roles["final_key"] = columns.add(_partly(log.final_key, episode, last), "final_key")
     states = np.concatenate([log.state, finals])[row]
     actions = np.concatenate([log.action, np.full(len(log), -1)])[row]
-    for group, variables, codes in (
-        ("state", log.state_variables, states),
-        ("action", log.action_variables, actions),
-    ):
-        study[group] = {}
-        levels = unravel(variables, np.maximum(codes, 0))
-        for variable in variables:
-            key = names.new(variable.name, f"{group} {variable.name}")
-            columns[key] = _labels(variable.levels, np.where(codes < 0, -1, levels[variable.name]))
-            study[group][key] = _variable(variable, key)
+    study: dict[str, Any] = {
+        "columns": roles,
+        "state": _variables(columns, "state", log.state_variables, states),
+        "action": _variables(columns, "action", log.action_variables, actions),
+    }
     if log.outcomes:
         study["outcome"] = {
             outcome.name: {"reward": float(outcome.reward)} | ({"bad": True} if outcome.bad else {})
             for outcome in log.outcomes
         }
     if log.side is not None:
-        study["side"] = _side(log, row, names, columns)
+        study["side"] = _side(columns, log.side.iloc[row], log.side_variables)
     if (log.outcome < 0).any() and log.outcomes:
         study["problems"] = {"no_outcome": "keep"}
     study["words"] = {"none": log.none_name}
     study["evaluation"] = {"horizon": log.horizon}
-    return pa.table(columns), study
+    return pa.table(dict(columns)), study
 
 
-class _Names:
-    """Column names, each once."""
-
-    def __init__(self) -> None:
-        self.taken: set[str] = set()
-
-    def new(self, *wanted: str) -> str:
-        """Return the first name wanted that is free, or the last with a number."""
-        numbered = (f"{wanted[-1]} {number}" for number in range(2, len(self.taken) + 3))
-        free = next(n for n in (*wanted, *numbered) if n.strip() and n not in self.taken)
-        self.taken.add(free)
-        return free
-
-
-def _side(
-    log: Episodes, row: NDArray[Any], names: _Names, columns: dict[str, Any]
+def _variables(
+    columns: _Columns, group: str, variables: Sequence[Variable], codes: NDArray[Any]
 ) -> dict[str, Any]:
-    """Add the side columns to the table, and return their sections."""
-    sections: dict[str, Any] = {}
-    hidden = {variable.name: variable for variable in log.side_variables}
-    for position, name in enumerate(log.side.columns if log.side is not None else ()):
-        key = names.new(str(name), f"side {name}")
-        series = log.side.iloc[row, position] if log.side is not None else None
-        if name in hidden:
-            codes = pd.Categorical(series, list(hidden[name].levels)).codes
-            columns[key] = _labels(hidden[name].levels, codes)
-            sections[key] = _variable(hidden[name], key)
-            continue
-        sections[key] = {} if key == str(name) else {"name": str(name)}
-        kind = getattr(series, "dtype", None)
-        if pd.api.types.is_numeric_dtype(kind) or pd.api.types.is_datetime64_any_dtype(kind):
-            columns[key] = pa.array(series, from_pandas=True)
-            if pd.api.types.is_float_dtype(kind):
-                sections[key]["type"] = "number"  # also if all of them are whole
-        else:
-            columns[key] = _texts(pd.Series(series), str(name))
-            sections[key]["type"] = "text"
+    """Add the columns of the state or the action to the table, and return their sections."""
+    levels = unravel(variables, np.maximum(codes, 0))
+    sections = {}
+    for variable in variables:
+        labels = _labels(variable.levels, np.where(codes < 0, -1, levels[variable.name]))
+        key = columns.add(labels, variable.name, f"{group} {variable.name}")
+        sections[key] = _variable(variable, key)
     return sections
 
 
-def _texts(series: pd.Series, name: str) -> Any:
+def _side(columns: _Columns, side: pd.DataFrame, variables: Sequence[Variable]) -> dict[str, Any]:
+    """Add the side columns to the table, and return their sections."""
+    sections: dict[str, Any] = {}
+    known = {variable.name: variable for variable in variables}
+    for name, series in side.items():
+        values, kind = _side_values(series, str(name), known.get(str(name)))
+        key = columns.add(values, str(name), f"side {name}")
+        if name in known:
+            sections[key] = _variable(known[str(name)], key)
+        else:
+            sections[key] = ({} if key == str(name) else {"name": str(name)}) | kind
+    return sections
+
+
+def _side_values(
+    series: pd.Series[Any], name: str, variable: Variable | None
+) -> tuple[Any, dict[str, str]]:
+    """Return a side column for the table, and its type for the study file."""
+    if variable is not None:
+        return _labels(variable.levels, pd.Categorical(series, list(variable.levels)).codes), {}
+    kind = series.dtype
+    if pd.api.types.is_numeric_dtype(kind) or pd.api.types.is_datetime64_any_dtype(kind):
+        # a number even if all of them are whole
+        number = {"type": "number"} if pd.api.types.is_float_dtype(kind) else {}
+        return pa.array(series, from_pandas=True), number
+    return _texts(series, name), {"type": "text"}
+
+
+def _texts(series: pd.Series[Any], name: str) -> Any:
     texts = [None if m else str(v) for v, m in zip(series, series.isna(), strict=True)]
     if any(text == "" for text in texts):
-        raise ValueError(f"the side column {name!r} has empty text, which means missing; fill it")
+        raise ValueError(
+            f"the side column {name!r} has empty text, which means missing; fill it in"
+        )
     return _encoded(texts)
 
 
@@ -219,7 +220,7 @@ def _ids(ids: NDArray[Any], episode: NDArray[Any]) -> tuple[Any, dict[str, str]]
 
 
 def _labels(levels: Sequence[str], codes: Iterable[Any]) -> Any:
-    """Return text by codes, missing where a code is below 0."""
+    """Return the texts of codes, missing where a code is negative."""
     positions = np.asarray(codes, dtype=np.int64)
     return _encoded(levels).take(pa.array(positions, mask=positions < 0))
 
@@ -229,7 +230,9 @@ def _encoded(texts: Sequence[str | None]) -> Any:
         return pa.array(texts, pa.string())
     except (UnicodeEncodeError, pa.ArrowException):
         bad = next(text for text in texts if text is not None and not _is_encodable(text))
-        raise ValueError(f"{bad!r} has a character that no text file can hold; rename it") from None
+        raise ValueError(
+            f"{bad!r} has a character that cannot be written as UTF-8; rename it"
+        ) from None
 
 
 def _is_encodable(text: str) -> bool:
@@ -246,7 +249,7 @@ def _replace(goal: Path, write: Callable[[str], Any]) -> None:
         handle, name = tempfile.mkstemp(prefix=".butfor-", suffix=goal.suffix, dir=goal.parent)
     except PermissionError:
         raise PermissionError(
-            f"nothing may be written to {goal.parent}; choose another folder"
+            f"no permission to write to {goal.parent}; choose another folder"
         ) from None
     os.close(handle)
     try:

@@ -1,0 +1,149 @@
+"""A table with one row per decision, as codes; problems are settled in it until it is a log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor.log.coding import MISSING
+from butfor.log.problems import SHOWN, Index, LogProblems
+from butfor.types import Floats
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass
+class Decisions:
+    """Rows of a log as codes, with M rows at first."""
+
+    problems: LogProblems
+    show: Callable[[str, int], str]  # the text of a cell, by column and row of the source
+    row: Index  # [M] number in the source; -1: filled in
+    episode: Index  # [M] numbered by first row; -1: missing
+    time: Floats | None  # [M]
+    outcome: Index  # [M]
+    cells: dict[tuple[str, str], Index]  # [M] each, by group (state, action, …) and column
+    numbers: dict[str, Floats] = field(default_factory=dict)  # [M] each: reward, probability
+    number_columns: dict[str, str] = field(default_factory=dict)  # the columns of `numbers`
+    ends: Index = field(default_factory=lambda: np.empty(0, np.int64))  # outcome by episode
+    broken: set[int] = field(default_factory=set)  # episodes with refused rows, not judged further
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def take(self, chosen: Mask | Index) -> None:
+        """Keep only these rows, in this order."""
+        self.row, self.episode = self.row[chosen], self.episode[chosen]
+        self.time = None if self.time is None else self.time[chosen]
+        self.outcome = self.outcome[chosen]
+        self.cells = {key: codes[chosen] for key, codes in self.cells.items()}
+        self.numbers = {key: values[chosen] for key, values in self.numbers.items()}
+
+    def episodes_of(self, rows: Mask) -> Index:
+        """Return the episodes of these rows."""
+        return np.unique(self.episode[rows])
+
+    def drop(self, episodes: Index) -> None:
+        """Leave out these episodes."""
+        if len(episodes):
+            self.take(~np.isin(self.episode, episodes))
+
+    def drop_by_kind(self, found: Mapping[str, Index]) -> None:
+        """Leave out whole episodes because of bad rows, and record it by kind of problem.
+
+        If only the bad row went, the rows around it would make up a transition.
+        """
+        for kind, episodes in found.items():
+            self.problems.count(f"{kind}: episodes dropped", len(episodes))
+            self.drop(episodes)
+
+    def find(self, kind: str, bad: Mask, what: str, remedy: str) -> str:
+        """Record a problem of some rows, and return how to settle it."""
+        if self.problems.policy(kind) == "refuse":
+            self.refuse(kind, bad, what, remedy)
+            return "refuse"
+        return self.problems.find(kind, self.row[bad], what, remedy)
+
+    def refuse(self, kind: str, bad: Mask, what: str, remedy: str) -> None:
+        """Record a problem of some rows that is refused whatever the study says.
+
+        How their episodes end is not judged any more: the bad row could hold the outcome.
+        """
+        if bad.any():
+            self.problems.refuse(kind, self.row[bad], what, remedy)
+            self.broken |= set(self.episodes_of(bad).tolist())
+
+    def find_episodes(self, kind: str, episodes: Index, what: str, remedy: str) -> str:
+        """Record a problem of those episodes that had no refused row."""
+        first = first_rows(self.episode)
+        mine = np.isin(self.episode[first], self.sound(episodes))
+        return self.problems.find(kind, self.row[first][mine], what, remedy, noun="episode")
+
+    def sound(self, episodes: Index) -> Index:
+        """Return those of the episodes that had no refused row."""
+        return episodes[~np.isin(episodes, list(self.broken))] if self.broken else episodes
+
+    def group(self, name: str) -> dict[str, Index]:
+        """Return the codes of the columns of a group."""
+        return {column: codes for (group, column), codes in self.cells.items() if group == name}
+
+    def number_codes(self, role: str) -> Index:
+        """Return the codes of the cells of a column of numbers."""
+        return self.cells["number", self.number_columns[role]]
+
+    def decided(self) -> Mask:
+        """Mark the rows that have an action."""
+        taken = [codes != MISSING for codes in self.group("action").values()]
+        return np.asarray(np.logical_or.reduce(taken))
+
+    def transitions(self) -> tuple[Mask, Index]:
+        """Mark the rows that are transitions, and count them by episode."""
+        open_end = last_rows(self.episode) & (self.ends[self.episode] < 0)
+        kept = self.decided() & ~open_end
+        return kept, np.bincount(self.episode[kept], minlength=len(self.ends))
+
+    def values(self, column: str, rows: Mask) -> str:
+        """Show the first few different values of a column in these rows."""
+        found = dict.fromkeys(repr(self.show(column, row)) for row in self.row[rows][:200].tolist())
+        shown = [text if len(text) <= 60 else f"{text[:59]}…" for text in list(found)[:SHOWN]]
+        return ", ".join(shown) + (", …" if len(found) > SHOWN else "")
+
+    def arrays(self, state: Index, action: Index, ids: NDArray[Any]) -> dict[str, Any]:
+        """Return the arguments of `Episodes.from_arrays`, given states and actions by row, [M].
+
+        Every problem must have been settled.
+        """
+        kept, lengths = self.transitions()
+        last = last_rows(self.episode)
+        present = self.episode[last]
+        offsets = np.concatenate([[0], np.cumsum(lengths[present])])
+        following = np.where(last, -1, np.append(state[1:], -1))
+        reward = None
+        if "reward" in self.numbers:
+            # the reward of a final row belongs to the transition before it
+            earned, final = self.numbers["reward"], last & ~self.decided()
+            reward = earned[kept]
+            reward[offsets[1:][final[last]] - 1] += earned[final]
+        return {
+            "state": state[kept],
+            "action": action[kept],
+            "next_state": following[kept],
+            "reward": reward,
+            "offsets": offsets,
+            "outcome": self.ends[present],
+            "id": ids[present],
+        }
+
+
+def first_rows(episode: Index) -> Mask:
+    """Mark the first row of each episode, among sorted rows."""
+    return np.append(True, episode[1:] != episode[:-1])[: len(episode)]
+
+
+def last_rows(episode: Index) -> Mask:
+    """Mark the last row of each episode, among sorted rows."""
+    return np.append(episode[1:] != episode[:-1], True)[: len(episode)]

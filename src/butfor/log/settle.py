@@ -1,0 +1,272 @@
+"""Finding the problems of a table of decisions, and settling each as the study says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from butfor.log.coding import MISSING, NOT_A_NUMBER, UNKNOWN
+from butfor.log.decisions import Decisions, Mask, first_rows, last_rows
+from butfor.log.problems import Index
+from butfor.types import Floats
+
+MISSING_ACTION = "which only the last row of an episode may lack, to give the final state"
+
+
+def settle_order(rows: Decisions, wrong_time: Mask | None = None) -> None:
+    """Leave rows sorted by episode and time, with no time twice in an episode.
+
+    `wrong_time` marks cells of the time column that hold no time.
+    """
+    lost = rows.episode < 0
+    rows.find("missing_episode", lost, "have no episode", "Fill or drop the rows")
+    dropped: dict[str, Index] = {}
+    if rows.time is not None:
+        wrong = np.zeros(len(rows), dtype=bool) if wrong_time is None else wrong_time
+        empty = np.isnan(rows.time) & ~wrong
+        what = "have a time that is neither a number nor a date such as 2024-05-31 16:00"
+        for kind, bad, problem, remedy in (
+            ("missing_time", empty & ~lost, "have no time", "Fill or drop the rows"),
+            ("not_numbers", wrong & ~lost, what, "Correct the cells"),
+        ):
+            if rows.problems.policy(kind) == "drop":
+                dropped[kind] = rows.episodes_of(bad)
+            else:
+                rows.refuse(kind, bad, problem, remedy)
+        lost = lost | empty | wrong
+    if lost.any():
+        rows.take(~lost)
+    rows.drop_by_kind(dropped)
+    late = out_of_order(rows.episode, rows.time)
+    what = "follow a later row of the same episode"
+    if rows.time is None:
+        what = "follow rows of another episode, and there is no time column"
+    rows.problems.find("order", rows.row[late], what, "Sort the log by episode and time")
+    if late.any() or (np.diff(rows.episode) < 0).any():
+        keys = [rows.episode] if rows.time is None else [rows.time, rows.episode]
+        rows.take(np.lexsort(keys))
+    if rows.time is not None:
+        same = (rows.episode[1:] == rows.episode[:-1]) & (rows.time[1:] == rows.time[:-1])
+        again = np.append(False, same)[: len(rows)]
+        what = "have the episode and time of an earlier row"
+        rows.find("duplicates", again, what, "Remove all but one")
+        if again.any():
+            rows.take(~again)
+
+
+def out_of_order(episode: Index, time: Floats | None) -> Mask:
+    """Mark rows that follow a later row of their episode; episodes are numbered by first row.
+
+    Without times the rows of an episode must be contiguous: those that come after rows of another
+    episode are marked.
+    """
+    if time is None:
+        newest = np.maximum.accumulate(episode)
+        return ~first_rows(newest) & first_rows(episode)
+    order = np.argsort(episode, kind="stable")
+    wrong = np.zeros(len(episode), dtype=bool)
+    later = (episode[order][1:] == episode[order][:-1]) & (time[order][1:] < time[order][:-1])
+    wrong[order[1:][later]] = True
+    return wrong
+
+
+def settle_outcomes(rows: Decisions, column: str, remedy: str) -> None:
+    """Find the outcome of each episode, and leave no row after it."""
+    unknown = rows.outcome == UNKNOWN
+    if unknown.any():
+        policy = rows.problems.policy("unknown_levels")
+        dropped = {"unknown_levels": rows.episodes_of(unknown)} if policy == "drop" else {}
+        if policy == "refuse":
+            what = f"have an unknown outcome: {rows.values(column, unknown)}"
+            rows.refuse("unknown_levels", unknown, what, remedy)
+        elif policy == "fill":
+            rows.problems.count("unknown_levels: cells filled", int(unknown.sum()))
+        rows.outcome = np.where(unknown, MISSING, rows.outcome)
+        rows.drop_by_kind(dropped)
+    rows.ends = np.full(int(rows.episode.max(initial=-1)) + 1, MISSING)
+    has = rows.outcome >= 0
+    if not has.any():
+        return
+    start = np.flatnonzero(first_rows(rows.episode))
+    number = rows.episode[start]
+    highest = np.maximum.reduceat(rows.outcome, start)
+    lowest = np.minimum.reduceat(np.where(has, rows.outcome, np.iinfo(np.int64).max), start)
+    rows.ends[number] = highest
+    differ = number[(highest >= 0) & (lowest != highest)]
+    remedy = "Give each episode one outcome, on its last row"
+    rows.find_episodes("differing_outcomes", differ, "have several different outcomes", remedy)
+    rows.drop(differ)
+    _drop_after_outcome(rows)
+
+
+def _drop_after_outcome(rows: Decisions) -> None:
+    """Leave no row after the first outcome, except a last one that gives the final state.
+
+    An outcome on every row of an episode tells how the episode ends, not when.
+    """
+    if len(rows) == 0:
+        return
+    start = np.flatnonzero(first_rows(rows.episode))
+    lengths = np.diff(np.append(start, len(rows)))
+    has = rows.outcome >= 0
+    every = np.add.reduceat(has.astype(np.int64), start) == lengths
+    rows.problems.count("outcome on every row: episodes", int((every & (lengths > 1)).sum()))
+    before: Index = np.cumsum(has) - has  # outcomes on earlier rows of the log
+    seen = before - np.repeat(before[start], lengths) > 0
+    final = last_rows(rows.episode) & ~rows.decided()
+    after = seen & ~np.repeat(every, lengths) & ~final
+    if after.any():
+        judged = after & ~np.isin(rows.episode, list(rows.broken))
+        remedy = "Put the outcome on the last row"
+        rows.find("after_outcome", judged, "follow the outcome of the episode", remedy)
+        rows.take(~after)
+
+
+def settle_cells(rows: Decisions, remedies: Mapping[tuple[str, str], str]) -> None:
+    """Leave no cell of the state or the action without a level.
+
+    `remedies` has one for each group and column. The action may be missing on a final row, and the
+    state too if the episode has an outcome.
+    """
+    if len(rows) == 0:
+        return
+    final = last_rows(rows.episode) & ~rows.decided()
+    blank = np.logical_and.reduce([codes == MISSING for codes in rows.group("state").values()])
+    exempt = {"action": final, "state": final & blank & (rows.ends[rows.episode] >= 0)}
+    dropped: dict[str, Mask] = {}
+    for (group, column), codes in list(rows.cells.items()):
+        fill = np.zeros(len(rows), dtype=bool)
+        lacking = f"have no {column!r}" + (f", {MISSING_ACTION}" if group == "action" else "")
+        for code, kind, what in (
+            (MISSING, f"missing_{group}", lacking),
+            (UNKNOWN, "unknown_levels", f"have a {column!r} that is not one of its levels"),
+            (NOT_A_NUMBER, "not_numbers", f"have a {column!r} that is not a finite number"),
+        ):
+            if code == MISSING and group not in exempt:  # may be missing, or is checked later
+                continue
+            bad = codes == code
+            if code == MISSING:
+                bad &= ~exempt[group]
+            if not bad.any():
+                continue
+            policy = rows.problems.policy(kind)
+            if policy == "refuse":
+                text = what if code == MISSING else f"{what}: {rows.values(column, bad)}"
+                rows.refuse(kind, bad, text, remedies[group, column])
+            elif policy == "drop":
+                dropped[kind] = dropped.get(kind, np.zeros(len(rows), dtype=bool)) | bad
+            else:
+                rows.problems.count(f"{kind}: cells filled", int(bad.sum()))
+                fill |= bad
+        if fill.any():
+            rows.cells[group, column] = _fill(rows, group, column, fill)
+    rows.drop_by_kind({kind: rows.episodes_of(bad) for kind, bad in dropped.items()})
+
+
+def _fill(rows: Decisions, group: str, column: str, fill: Mask) -> Index:
+    """Carry the episode's last good value of the state or the action forward into some cells."""
+    codes = rows.cells[group, column]
+    if group not in ("state", "action"):
+        return np.where(fill, MISSING, codes)
+    row = np.arange(len(codes))
+    good = np.maximum.accumulate(np.where(codes < 0, -1, row))
+    nothing = good < np.maximum.accumulate(np.where(first_rows(rows.episode), row, 0))
+    what = f"have no {column!r}, and nothing before it in the episode to carry forward"
+    rows.refuse(f"missing_{group}", nothing & fill, what, 'Fill it in, or use "drop"')
+    return np.where(fill & ~nothing, codes[np.maximum(good, 0)], codes)
+
+
+def settle_gaps(rows: Decisions, step: float) -> None:
+    """Leave each row one time step after the one before it."""
+    if len(rows) == 0 or rows.time is None:
+        return
+    inside = np.flatnonzero(~first_rows(rows.episode))
+    steps = np.ones(len(rows))  # by how many time steps a row follows the one before it
+    steps[inside] = (rows.time[inside] - rows.time[inside - 1]) / step
+    gap = (np.abs(steps - 1) > 1e-6) & ~np.isin(rows.episode, list(rows.broken))
+    if not gap.any():
+        return
+    what = "do not follow one time step after the row before"
+    policy = rows.problems.policy("gaps")
+    if policy == "refuse":
+        rows.refuse("gaps", gap, what, "Fill the gaps")
+    elif policy == "drop":
+        rows.drop_by_kind({"gaps": rows.episodes_of(gap)})
+    else:
+        _fill_gaps(rows, steps, gap, what)
+
+
+def _fill_gaps(rows: Decisions, steps: Floats, gap: Mask, what: str) -> None:
+    """Repeat the row before each gap, without outcome and with reward 0."""
+    whole = np.round(steps)
+    odd = gap & ((np.abs(steps - whole) > 1e-6) | (whole < 1))
+    if odd.any() or whole.sum() > 10 * len(rows) + 1000:
+        bad = odd if odd.any() else gap
+        why = "cannot be filled: not a whole number of steps, or far too many"
+        rows.refuse("gaps", bad, f"{what}, and {why}", 'Correct time_step, or use "drop"')
+        return
+    times = np.append(whole[1:], 1).astype(np.int64)  # how often each row appears then
+    source = np.repeat(np.arange(len(rows)), times)
+    added = np.append(False, source[1:] == source[:-1])
+    rows.take(source)
+    rows.row = np.where(added, -1, rows.row)
+    rows.outcome = np.where(added, MISSING, rows.outcome)
+    if "reward" in rows.numbers:
+        rows.numbers["reward"] = np.where(added, 0.0, rows.numbers["reward"])
+    rows.problems.count("gaps: rows filled", int(added.sum()))
+
+
+_EPISODE_PROBLEMS = {
+    "no_transition": (
+        "have no transition: no decision that is followed by a state or an outcome",
+        "Complete or drop the episodes",
+    ),
+    "no_outcome": ("end without an outcome", "Put it on the last row"),
+    "behavior_probability": (
+        "have a decision whose behavior_probability is missing or outside 0 to 1",
+        "Give the probability of the action taken, above 0",
+    ),
+    "beyond_horizon": (
+        "are longer than the horizon",
+        "Raise [evaluation] horizon, or remove it",
+    ),
+}
+
+
+def settle_transitions(
+    rows: Decisions, *, outcomes: bool = True, horizon: int | None = None
+) -> None:
+    """Leave episodes that have transitions, probabilities and, if asked, `outcomes`."""
+    kept, lengths = rows.transitions()
+    present = np.unique(rows.episode)
+    steps = lengths[present]
+    found = {"no_transition": present[steps == 0]}
+    if outcomes:
+        short = steps < (np.inf if horizon is None else horizon)
+        found["no_outcome"] = present[(rows.ends[present] < 0) & (steps > 0) & short]
+    if "probability" in rows.numbers:
+        given, codes = rows.numbers["probability"], rows.number_codes("probability")
+        wrong = kept & ~((given > 0) & (given <= 1)) & (codes != NOT_A_NUMBER)
+        found["behavior_probability"] = rows.episodes_of(wrong)
+    if horizon is not None:
+        found["beyond_horizon"] = present[steps > horizon]
+    for kind, episodes in found.items():
+        sound = rows.sound(episodes)
+        if rows.find_episodes(kind, sound, *_EPISODE_PROBLEMS[kind]) == "drop":
+            rows.drop(sound)
+    kept, _ = rows.transitions()
+    left = last_rows(rows.episode) & rows.decided() & ~kept
+    if "reward" in rows.numbers:
+        reward = rows.numbers["reward"]
+        empty = kept & np.isnan(reward) & (rows.number_codes("reward") >= 0)
+        rows.find("missing_reward", empty, "have no reward", "Fill or drop them")
+        rows.numbers["reward"] = np.nan_to_num(reward)
+        rows.find(
+            "lost_reward",
+            left & (rows.numbers["reward"] != 0),
+            "are a last decision that earns a reward but is no transition, because neither a final "
+            "state nor an outcome follows it",
+            "Add a last row without an action that gives the final state, or an outcome",
+        )
+    rows.problems.count("last decision, with nothing after it: rows left out", int(left.sum()))
