@@ -12,24 +12,26 @@ import butfor as bf
 from butfor.cli.main import app
 from butfor.log.variables import project
 from butfor.replay.outcomes import draws_needed
-from butfor.studies import published
-from butfor.studies.oberst2019 import (
-    ESTIMATORS,
-    Settings,
-    choose_patient,
-    common_outcome_table,
+from butfor.studies.oberst2019 import published
+from butfor.studies.oberst2019.discharge import (
     discharge_when_treatment_stops,
     full_states,
+    stopping_decisions,
+    who_stops_when,
+)
+from butfor.studies.oberst2019.experiment import (
+    ESTIMATORS,
+    choose_patient,
+    common_outcome_table,
     learn,
     repeat_logs,
     run_one_log,
     seeds,
     simulate_log,
-    stopping_decisions,
     summarize,
     true_value,
-    who_stops_when,
 )
+from butfor.studies.oberst2019.experiment import Oberst2019Settings as Settings
 
 SMALL = Settings(repeats=3, episodes=200)
 
@@ -73,7 +75,7 @@ def test_wis_on_the_training_log_is_weighted_importance_sampling():
     ratio = target[log.state, log.action] / learned.behavior[log.state, log.action]
     weight = np.multiply.reduceat(ratio, log.offsets[:-1])
     expected = (weight * log.returns()).sum() / weight.sum() if weight.sum() else np.nan
-    np.testing.assert_allclose(learned.wis(log, learned.behavior), expected)
+    np.testing.assert_allclose(learned.wis(log, learned.behavior), [expected])
 
 
 def test_a_range_of_few_logs_is_the_least_and_the_largest():
@@ -124,7 +126,9 @@ def test_the_patient_of_figure_5_is_chosen_by_rule(one):
 
 
 def test_truth_by_glucose_comes_from_the_true_model(one):
-    table = discharge_when_treatment_stops(one.learned, Settings()).set_index("case")
+    learned = one.learned
+    table = discharge_when_treatment_stops(learned.log, learned.model, learned.target, "icml2019")
+    table = table.set_index("case")
     # without diabetes and with low glucose nothing leads to discharge at once: glucose would have
     # to rise to normal, which the published simulator forbids
     assert table.loc["true, glucose low, without diabetes", "at the next step"] == 0
@@ -135,9 +139,9 @@ def test_truth_by_glucose_comes_from_the_true_model(one):
 
 
 def test_stops_are_counted_in_the_log(one):
-    stops = who_stops_when(one.learned)
-    log = one.learned.log
-    for rows in stopping_decisions(one.learned).values():
+    log, target = one.learned.log, one.learned.target
+    stops = who_stops_when(log, target)
+    for rows in stopping_decisions(log, target).values():
         full = full_states(log, rows[:50])
         reduced = project(bf.sepsis.STATES, *(v.name for v in log.state_variables))
         np.testing.assert_array_equal(reduced[full], log.state[rows[:50]])

@@ -11,37 +11,41 @@ from typer.testing import CliRunner
 
 import butfor as bf
 from butfor import sepsis
-from butfor.cli.main import STUDIES, app
+from butfor.cli.main import app
 from butfor.evaluate.crossfit import cross_fitted
-from butfor.studies import factors, factors_article
-from butfor.studies.factors import (
-    CELL,
+from butfor.studies.article import write_study
+from butfor.studies.factors import experiment as factors
+from butfor.studies.factors.article import STUDY, _cancels, _trends
+from butfor.studies.factors.charts import all_pieces, level_name
+from butfor.studies.factors.effects import (
     FACTORS,
+    PIECES,
+    changes,
+    decompose,
+    in_cell,
+    main_effects,
+    mean_pieces,
+    one_at_a_time,
+    reference_cell,
+    summarize,
+)
+from butfor.studies.factors.experiment import (
+    CELL,
     HALF,
     JUDGED,
     NAMES,
     OTHER,
-    PIECES,
     SAME,
     STATES,
-    Settings,
-    changes,
-    decompose,
+    FactorsSettings,
     endless_model,
-    in_cell,
-    main_effects,
     make_world,
-    mean_pieces,
-    one_at_a_time,
-    reference_cell,
     run_experiment,
     seeds,
     simulate_log,
-    summarize,
 )
-from butfor.studies.factors_article import _cancels, _trends, all_pieces, level_name, write_study
 
-SMALL = Settings(
+SMALL = FactorsSettings(
     repeats=2,
     seed=3,
     episodes=(40, 120),
@@ -62,9 +66,8 @@ def written(tmp_path_factory):
         kept.append(run_experiment(*arguments, **options))
         return kept[0]
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(factors_article, "run_experiment", run)
-        write_study(SMALL, goal, progress=lambda done, total: seen.append((done, total)))
+    kept_study = replace(STUDY, run=run)
+    write_study(kept_study, SMALL, goal, progress=lambda done, total: seen.append((done, total)))
     assert seen == [(done, seen[0][1]) for done in range(1, seen[0][1] + 1)]
     return goal, kept[0]
 
@@ -391,7 +394,7 @@ def test_results_agree_with_the_experiment_and_the_page_with_them(folder, experi
 
 def test_an_article_is_not_overwritten_unless_asked(folder):
     with pytest.raises(FileExistsError, match="there already"):
-        write_study(SMALL, folder)
+        write_study(STUDY, SMALL, folder)
 
 
 # --------------------------------------------------------------------------------- the command
@@ -400,21 +403,21 @@ def test_an_article_is_not_overwritten_unless_asked(folder):
 def test_the_command_hands_its_options_on_and_prints_the_results(tmp_path, monkeypatch):
     given = {}
 
-    def write(settings, out, *, overwrite, progress):
-        given.update(settings=settings, overwrite=overwrite)
+    def write(study, settings, out, *, overwrite, progress):
+        given.update(study=study, settings=settings, overwrite=overwrite)
         progress(1, 2)
         out.mkdir()
         (out / "results.json").write_text('{"fine": true}')
         return out
 
-    assert STUDIES["factors"] == (Settings, write_study)
-    monkeypatch.setitem(STUDIES, "factors", (Settings, write))
+    monkeypatch.setattr("butfor.cli.study.write_study", write)
     arguments = ["--repeats", "7", "--seed", "9", "--simulator", "icml2019", "--terminal", "visits"]
     result = CliRunner().invoke(
         app, ["study", "factors", "--out", str(tmp_path / "x"), *arguments, "--json"]
     )
     assert result.exit_code == 0, result.output
-    assert given["settings"] == Settings(repeats=7, seed=9, simulator="icml2019")
+    assert given["study"] is STUDY
+    assert given["settings"] == FactorsSettings(repeats=7, seed=9, simulator="icml2019")
     assert not given["overwrite"]
     assert json.loads(result.stdout) == {"fine": True}
 

@@ -11,9 +11,10 @@ from typer.testing import CliRunner
 
 import butfor as bf
 from butfor import sepsis
-from butfor.cli.main import STUDIES, app
-from butfor.studies import hidden_state_article
-from butfor.studies.hidden_state import (
+from butfor.cli.main import app
+from butfor.studies.article import render_page, write_study
+from butfor.studies.hidden_state.article import STUDY
+from butfor.studies.hidden_state.experiment import (
     CF,
     COUNTERFACTUAL,
     HIDDEN,
@@ -24,18 +25,16 @@ from butfor.studies.hidden_state import (
     OBSERVED,
     RIGHT,
     TRUE,
-    Settings,
+    HiddenStateSettings,
     choose_patient,
     entropy_by_step,
-    log_seed,
     patients,
     run_experiment,
     story,
     summarize,
 )
-from butfor.studies.hidden_state_article import article, charts, write_study
 
-SMALL = Settings(repeats=2, seed=3, episodes=120)
+SMALL = HiddenStateSettings(repeats=2, seed=3, episodes=120)
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +47,8 @@ def written(tmp_path_factory):
         kept.append(run_experiment(*arguments, **options))
         return kept[0]
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hidden_state_article, "run_experiment", run)
-        write_study(SMALL, goal, progress=lambda done, total: seen.append((done, total)))
+    kept_study = replace(STUDY, run=run)
+    write_study(kept_study, SMALL, goal, progress=lambda done, total: seen.append((done, total)))
     assert seen == [(done, seen[0][1]) for done in range(1, seen[0][1] + 1)]
     return goal, kept[0]
 
@@ -69,7 +67,7 @@ def experiment(written):
 def log():
     """The second log, made again."""
     policy = sepsis.behavior_policy("icml2019")
-    seed = log_seed(SMALL, 1)
+    seed = SMALL.base_seed(1)
     return sepsis.simulate(policy, 120, seed=seed, version="icml2019").hide(*HIDDEN)
 
 
@@ -115,7 +113,7 @@ def test_estimates_are_those_of_the_library(experiment, log):
 def test_brier_scores_are_against_the_simulators_own_counterfactuals(experiment):
     one = experiment.first
     policy = sepsis.full_policy(one.target)
-    replayed = sepsis.simulate(policy, 120, seed=log_seed(SMALL, 0), version="icml2019")
+    replayed = sepsis.simulate(policy, 120, seed=SMALL.base_seed(0), version="icml2019")
     np.testing.assert_array_equal(one.truth, replayed.outcome)
     happened = np.eye(3)[one.truth]  # none, -1, is the last
     rows = experiment.estimates[experiment.estimates["repeat"] == 0].set_index("method")
@@ -177,12 +175,13 @@ def test_without_such_a_patient_the_page_says_so(experiment):
     nobody = replace(one, said={**one.said, RIGHT: one.said[CF]})
     assert choose_patient(nobody) == -1
     without = replace(experiment, first=nobody)
-    assert "patient" not in charts(without)
-    assert "No patient of this log fits the rule" in article(without)
+    assert "patient" not in STUDY.charts(without)
+    page = render_page(STUDY.template, SMALL, STUDY.content(without))
+    assert "No patient of this log fits the rule" in page
 
 
 def test_no_two_logs_share_a_seed():
-    used = [log_seed(replace(SMALL, seed=seed), r) for seed in range(3) for r in range(50)]
+    used = [replace(SMALL, seed=seed).base_seed(r) for seed in range(3) for r in range(50)]
     assert len(set(used)) == len(used)
 
 
@@ -256,24 +255,24 @@ def test_results_agree_with_the_experiment_and_the_page_with_them(folder, experi
 
 def test_an_article_is_not_overwritten_unless_asked(folder):
     with pytest.raises(FileExistsError, match="there already"):
-        write_study(SMALL, folder)
+        write_study(STUDY, SMALL, folder)
 
 
 def test_the_command_hands_its_options_on(tmp_path, monkeypatch):
     given = {}
 
-    def write(settings, out, *, overwrite, progress):
-        given.update(settings=settings, overwrite=overwrite)
+    def write(study, settings, out, *, overwrite, progress):
+        given.update(study=study, settings=settings, overwrite=overwrite)
         out.mkdir()
         (out / "results.json").write_text('{"fine": true}')
         return out
 
-    assert STUDIES["hidden-state"] == (Settings, write_study)
-    monkeypatch.setitem(STUDIES, "hidden-state", (Settings, write))
+    monkeypatch.setattr("butfor.cli.study.write_study", write)
     arguments = ["--repeats", "7", "--seed", "9", "--simulator", "corrected"]
     result = CliRunner().invoke(
         app, ["study", "hidden-state", "--out", str(tmp_path / "x"), *arguments, "--json"]
     )
     assert result.exit_code == 0, result.output
-    assert given["settings"] == Settings(repeats=7, seed=9, simulator="corrected")
+    assert given["study"] is STUDY
+    assert given["settings"] == HiddenStateSettings(repeats=7, seed=9, simulator="corrected")
     assert json.loads(result.stdout) == {"fine": True}

@@ -1,0 +1,134 @@
+"""`butfor audit`: judge a policy on a log."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from butfor.audit.choices import MECHANISMS, Choices
+from butfor.audit.folders import check_free
+from butfor.audit.own_log import audit_into
+from butfor.audit.shards.parts import parts_folder
+from butfor.audit.shards.workers import Cluster, Threads, Workers
+from butfor.cli.options import (
+    Flags,
+    Json,
+    Log,
+    Missing,
+    Overwrite,
+    Prior,
+    Smoothing,
+    StudyFile,
+    Target,
+    Unseen,
+    source_of,
+    split_names,
+)
+from butfor.cli.output import exit_on_error, print_json, progress_bar
+from butfor.cli.summary import audit_as_json, print_audit
+
+
+def audit(
+    log: Log,
+    study_file: StudyFile,
+    out: Annotated[Path, typer.Option(help="Audit folder to write.")],
+    target: Target = "learn",
+    missing: Missing = "error",
+    unseen: Unseen = None,
+    prior: Prior = 0.0,
+    mechanism: Annotated[
+        str, typer.Option(help=f"Mechanism of the transitions: {', '.join(MECHANISMS)}.")
+    ] = "gumbel-max",
+    smoothing: Smoothing = 0.0,
+    noise_on: Annotated[
+        str | None,
+        typer.Option(help="State variables that nature decides, separated by commas."),
+    ] = None,
+    flags: Flags = 60,
+    models: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Models to draw for credible intervals; 0 for none, by default 200 if the log "
+            "is in memory.",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of everything that is random.")] = 0,
+    threads: Annotated[
+        int | None,
+        typer.Option(min=1, help="Threads for a log in shards; by default one per core."),
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="Address of a Dask cluster to process the shards.")
+    ] = None,
+    local_cluster: Annotated[
+        int | None,
+        typer.Option(min=1, help="Start a Dask cluster with this many processes here."),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue an interrupted run in shards.")
+    ] = False,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+) -> None:
+    """Judge a policy on your own log: estimates, the outcome of every episode, flags.
+
+    A folder of Parquet files is processed file by file; see docs/operations.md.
+    """
+    console = Console(stderr=as_json)
+    with exit_on_error(parts_folder(out)):
+        check_free(out, marker="meta.json", overwrite=overwrite)
+        choices = Choices(
+            target=target,
+            missing=missing,
+            unseen=unseen,
+            prior=prior,
+            mechanism=mechanism,
+            smoothing=smoothing,
+            noise_on=split_names(noise_on),
+            flags=flags,
+            seed=seed,
+        )
+        with (
+            progress_bar(console, "Reading, learning, judging") as show,
+            _workers(threads, scheduler, local_cluster) as workers,
+        ):
+            found = audit_into(
+                source_of(log),
+                study_file,
+                out,
+                choices,
+                models=models,
+                workers=workers,
+                resume=resume,
+                overwrite=overwrite,
+                progress=show,
+            )
+    if as_json:
+        print_json(audit_as_json(found, [out]))
+        return
+    print_audit(console, found)
+    console.print(f"Model estimates, not facts.\n\nAudit folder: {out}", markup=False)
+    console.print(f"To read it: {shlex.join(['butfor', 'report', str(out)])}", markup=False)
+
+
+@contextmanager
+def _workers(
+    threads: int | None, scheduler: str | None, local_cluster: int | None
+) -> Iterator[Workers]:
+    """Yield the workers that process shards, and close them at the end."""
+    if scheduler is not None and local_cluster is not None:
+        raise ValueError("--scheduler and --local-cluster exclude each other; give one of them")
+    workers: Workers = Threads(threads)
+    if scheduler is not None or local_cluster is not None:
+        workers = Cluster(scheduler, workers=local_cluster)
+    try:
+        yield workers
+    finally:
+        workers.close()
