@@ -1,7 +1,6 @@
 """The factorial experiment, small: its cells, its pieces, its files, its command."""
 
 import json
-import re
 from dataclasses import replace
 
 import numpy as np
@@ -44,6 +43,7 @@ from butfor.studies.factors.experiment import (
     seeds,
     simulate_log,
 )
+from tests.articles import check_article, write_and_keep
 
 SMALL = FactorsSettings(
     repeats=2,
@@ -58,18 +58,9 @@ SMALL = FactorsSettings(
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    """The article, with progress counted, and the experiment that it tells."""
+    """The folder of the article, and the experiment behind it."""
     goal = tmp_path_factory.mktemp("factors") / "article"
-    seen, kept = [], []
-
-    def run(*arguments, **options):
-        kept.append(run_experiment(*arguments, **options))
-        return kept[0]
-
-    kept_study = replace(STUDY, run=run)
-    write_study(kept_study, SMALL, goal, progress=lambda done, total: seen.append((done, total)))
-    assert seen == [(done, seen[0][1]) for done in range(1, seen[0][1] + 1)]
-    return goal, kept[0]
+    return goal, write_and_keep(STUDY, SMALL, goal)
 
 
 @pytest.fixture(scope="module")
@@ -363,14 +354,7 @@ def test_a_prevalence_outside_0_to_1_is_refused_everywhere(prevalence):
 
 
 def test_every_file_is_there(folder, experiment):
-    for name in ("factors", "pieces_size", "pieces_prevalence"):
-        for ending in ("png", "svg", "pdf", "html"):
-            assert (folder / "figures" / f"{name}.{ending}").stat().st_size > 1000
-    page = (folder / "index.html").read_text()
-    for name in re.findall(r'(?:src|href)="([^"]+)"', page):
-        assert (folder / name).exists(), name
-    assert "http" not in page.replace("http-equiv", "")
-    assert "nan" not in re.sub(r"<[^>]+>", " ", page).split()
+    check_article(folder, {"factors", "pieces_size", "pieces_prevalence"})
     logs = pd.read_csv(folder / "logs.csv")
     np.testing.assert_allclose(logs["error"], experiment.estimates["error"])
 

@@ -1,7 +1,6 @@
 """The example with its hidden state, small: its numbers, its rule, its files, its command."""
 
 import json
-import re
 from dataclasses import replace
 
 import numpy as np
@@ -29,28 +28,19 @@ from butfor.studies.hidden_state.experiment import (
     choose_patient,
     entropy_by_step,
     patients,
-    run_experiment,
     story,
     summarize,
 )
+from tests.articles import check_article, write_and_keep
 
 SMALL = HiddenStateSettings(repeats=2, seed=3, episodes=120)
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    """The article, with progress counted, and the experiment that it tells."""
+    """The folder of the article, and the experiment behind it."""
     goal = tmp_path_factory.mktemp("hidden") / "article"
-    seen, kept = [], []
-
-    def run(*arguments, **options):
-        kept.append(run_experiment(*arguments, **options))
-        return kept[0]
-
-    kept_study = replace(STUDY, run=run)
-    write_study(kept_study, SMALL, goal, progress=lambda done, total: seen.append((done, total)))
-    assert seen == [(done, seen[0][1]) for done in range(1, seen[0][1] + 1)]
-    return goal, kept[0]
+    return goal, write_and_keep(STUDY, SMALL, goal)
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +166,8 @@ def test_without_such_a_patient_the_page_says_so(experiment):
     assert choose_patient(nobody) == -1
     without = replace(experiment, first=nobody)
     assert "patient" not in STUDY.charts(without)
-    page = render_page(STUDY.template, SMALL, STUDY.content(without))
+    content = {**STUDY.results(without), **STUDY.content(without)}
+    page = render_page(STUDY.template, SMALL, content)
     assert "No patient of this log fits the rule" in page
 
 
@@ -215,18 +206,10 @@ def test_bad_settings_are_refused(change, message):
 
 
 def test_every_file_is_there(folder, experiment):
-    names = {path.stem for path in (folder / "figures").iterdir()}
-    assert names == {
-        *("estimates", "outcomes_reduced", "outcomes_hidden", "patient", "evidence", "entropy")
-    }
-    for name in names:
-        for ending in ("png", "svg", "pdf", "html"):
-            assert (folder / "figures" / f"{name}.{ending}").stat().st_size > 1000
-    page = (folder / "index.html").read_text()
-    for name in re.findall(r'(?:src|href)="([^"]+)"', page):
-        assert (folder / name).exists(), name
-    assert "http" not in page.replace("http-equiv", "")
-    assert "nan" not in re.sub(r"<[^>]+>", " ", page).split()
+    check_article(
+        folder,
+        {"estimates", "outcomes_reduced", "outcomes_hidden", "patient", "evidence", "entropy"},
+    )
     logs = pd.read_csv(folder / "logs.csv")
     np.testing.assert_allclose(logs["error"], experiment.estimates["error"])
     assert len(pd.read_csv(folder / "patients.csv")) == 120

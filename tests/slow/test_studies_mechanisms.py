@@ -1,7 +1,6 @@
 """The mechanisms study: the truth it scores against, its scores by hand, its files, its command."""
 
 import json
-import re
 from dataclasses import dataclass, replace
 from unittest import mock
 
@@ -60,6 +59,7 @@ from butfor.studies.scoring import (
     reliability,
     skill,
 )
+from tests.articles import check_article
 from tests.support import FALSE_ALARM, frequencies_agree
 
 SMALL = MechanismsSettings(repeats=2, episodes=100)
@@ -467,21 +467,9 @@ def test_bad_settings_are_refused(choice, message):
 
 
 def test_the_folder_has_every_file_and_the_page_asks_for_nothing(folder):
-    page = (folder / "index.html").read_text()
-    for name in re.findall(r'(?:src|href)="([^"]+)"', page):
-        assert (folder / name).exists(), name
-    assert "http" not in page.replace("http-equiv", "")
-    assert not {"nan", "None", "inf"} & set(re.sub(r"<[^>]+>", " ", page).split())
-    stems = {path.stem for path in (folder / "figures").iterdir()}
-    assert stems == {
-        "scores",
-        "bounds",
-        "reliability_true-withheld",
-        "reliability_learned-hidden",
-    }
-    for stem in stems:
-        for ending in ("png", "svg", "pdf", "html"):
-            assert (folder / "figures" / f"{stem}.{ending}").stat().st_size > 1000
+    check_article(
+        folder, {"scores", "bounds", "reliability_true-withheld", "reliability_learned-hidden"}
+    )
 
 
 def test_results_and_csv_files_hold_the_same_numbers(folder):

@@ -16,41 +16,28 @@ from butfor.audit.folders import check_free
 from butfor.audit.own_log import audit_into
 from butfor.audit.shards.parts import parts_folder
 from butfor.audit.shards.workers import Cluster, Threads, Workers
-from butfor.cli.options import (
-    Flags,
-    Json,
-    Log,
-    Missing,
-    Overwrite,
-    Prior,
-    Smoothing,
-    StudyFile,
-    Target,
-    Unseen,
-    source_of,
-    split_names,
-)
+from butfor.cli import options
 from butfor.cli.output import exit_on_error, print_json, progress_bar
 from butfor.cli.summary import audit_as_json, print_audit
 
 
 def audit(
-    log: Log,
-    study_file: StudyFile,
+    log: options.Log,
+    study_file: options.StudyFile,
     out: Annotated[Path, typer.Option(help="Audit folder to write.")],
-    target: Target = "learn",
-    missing: Missing = "error",
-    unseen: Unseen = None,
-    prior: Prior = 0.0,
+    target: options.Target = "learn",
+    missing: options.Missing = "error",
+    unseen: options.Unseen = None,
+    prior: options.Prior = 0.0,
     mechanism: Annotated[
         str, typer.Option(help=f"Mechanism of the transitions: {', '.join(MECHANISMS)}.")
     ] = "gumbel-max",
-    smoothing: Smoothing = 0.0,
+    smoothing: options.Smoothing = 0.0,
     noise_on: Annotated[
         str | None,
         typer.Option(help="State variables that nature decides, separated by commas."),
     ] = None,
-    flags: Flags = 60,
+    flags: options.Flags = 60,
     models: Annotated[
         int | None,
         typer.Option(
@@ -74,8 +61,8 @@ def audit(
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue an interrupted run in shards.")
     ] = False,
-    overwrite: Overwrite = False,
-    as_json: Json = False,
+    overwrite: options.Overwrite = False,
+    as_json: options.Json = False,
 ) -> None:
     """Judge a policy on your own log: estimates, the outcome of every episode, flags.
 
@@ -91,7 +78,7 @@ def audit(
             prior=prior,
             mechanism=mechanism,
             smoothing=smoothing,
-            noise_on=split_names(noise_on),
+            noise_on=options.split_names(noise_on),
             flags=flags,
             seed=seed,
         )
@@ -100,7 +87,7 @@ def audit(
             _workers(threads, scheduler, local_cluster) as workers,
         ):
             found = audit_into(
-                source_of(log),
+                options.source_of(log),
                 study_file,
                 out,
                 choices,

@@ -11,27 +11,15 @@ from rich.console import Console
 from rich.markup import escape
 
 from butfor.audit.own_log import compare_log
-from butfor.cli.options import (
-    Flags,
-    Json,
-    Log,
-    Missing,
-    Prior,
-    Smoothing,
-    StudyFile,
-    Target,
-    Unseen,
-    source_of,
-    split_names,
-)
+from butfor.cli import options
 from butfor.cli.output import exit_on_error, make_table, print_json, progress_bar, records
 from butfor.cli.summary import outcomes_table
 from butfor.replay.labels import LabelComparison
 
 
 def labels(
-    log: Log,
-    study_file: StudyFile,
+    log: options.Log,
+    study_file: options.StudyFile,
     noise_on: Annotated[
         str | None,
         typer.Option(
@@ -39,27 +27,27 @@ def labels(
             "[noise] in the study file, or those that do not share a name with an action."
         ),
     ] = None,
-    target: Target = "learn",
-    missing: Missing = "error",
-    unseen: Unseen = None,
-    prior: Prior = 0.0,
-    smoothing: Smoothing = 0.0,
-    flags: Flags = 60,
+    target: options.Target = "learn",
+    missing: options.Missing = "error",
+    unseen: options.Unseen = None,
+    prior: options.Prior = 0.0,
+    smoothing: options.Smoothing = 0.0,
+    flags: options.Flags = 60,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the clustering.")] = 0,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Compare counterfactuals with noise on states and with noise on what nature decides."""
     console = Console(stderr=as_json)
     with exit_on_error(), progress_bar(console, "Reading, learning, comparing") as show:
         compared, names = compare_log(
-            source_of(log),
+            options.source_of(log),
             study_file,
             target=target,
             missing=missing,
             unseen=unseen,
             prior=prior,
             smoothing=smoothing,
-            noise_on=split_names(noise_on),
+            noise_on=options.split_names(noise_on),
             flags=flags,
             seed=seed,
             progress=show,

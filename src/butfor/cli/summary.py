@@ -124,7 +124,7 @@ def _print_flagged(console: Console, audit: Audit) -> None:
         survives = flagged["survives"].value_counts()
         console.print(
             f"Of {len(flagged)} flagged, {survives.get('any', 0)} keep the sign of their "
-            f"difference under every mechanism, {survives.get('stable', 0)} more under every "
+            f"change under every mechanism, {survives.get('stable', 0)} more under every "
             f"stable mechanism, and {survives.get('', 0)} depend on the choice of mechanism. This "
             "assumes that the model is right; the bounds treat each step separately and are "
             f"conservative. {(flagged['thin_share'] > 0.5).sum()} rest mostly on fewer than {THIN} "
@@ -133,8 +133,8 @@ def _print_flagged(console: Console, audit: Audit) -> None:
     first = flagged.head(10)
     console.print(
         f"[bold]The {len(first)} {escape(_noun(audit))}{'s' if len(first) != 1 else ''} with the "
-        "largest difference[/bold]: what happened, the probability of each outcome under the "
-        "policy, the difference in expected return, and the first step (counted from 0) at which "
+        "largest change[/bold]: what happened, the probability of each outcome under the "
+        "policy, the change in expected return, and the first step (counted from 0) at which "
         "the policy would have acted differently. Sure: whether the sign holds under any "
         "mechanism, or any stable one. Cases: the fewest similar past cases along the way",
         _flagged_table(first, list(audit.meta.outcomes), audit.meta.none),
@@ -143,7 +143,7 @@ def _print_flagged(console: Console, audit: Audit) -> None:
 
 def _flagged_table(frame: pd.DataFrame, outcomes: list[str], none: str) -> Table:
     names = [f">{escape(name)}" for name in [*outcomes, none]]
-    table = make_table(">Id", "Happened", *names, ">Difference", ">Step", "Sure", ">Cases")
+    table = make_table(">Id", "Happened", *names, ">Change", ">Step", "Sure", ">Cases")
     columns = [f"p_{name}" for name in outcomes] + ["p_none"]
     for _, row in frame.iterrows():
         table.add_row(

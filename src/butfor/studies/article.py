@@ -16,6 +16,7 @@ import butfor
 from butfor.audit.folders import check_free, whole_folder
 from butfor.evaluate.wording import percent
 from butfor.present.charts import save_figure
+from butfor.studies.scoring import clear
 from butfor.studies.settings import StudySettings
 from butfor.types import Progress
 
@@ -32,9 +33,9 @@ class Study:
     charts: Callable[[Any], Mapping[str, Any]]  # by file name, without its ending
     figures: int  # the largest number of charts
     tables: Callable[[Any], Mapping[str, pd.DataFrame]]  # CSV files by name
-    results: Callable[[Any], Mapping[str, Any]]  # numbers for machines
+    results: Callable[[Any], Mapping[str, Any]]  # numbers for machines and for the page
     template: str  # extends templates/article.html
-    content: Callable[[Any], Mapping[str, Any]]  # the variables of the template
+    content: Callable[[Any], Mapping[str, Any]]  # what the page shows besides the results
 
 
 def no_progress() -> None:
@@ -57,10 +58,10 @@ def write_study(
     check_free(folder, marker=RESULTS, overwrite=overwrite)
     advance = _counter(progress, settings.steps + study.figures)
     experiment = study.run(settings, advance=advance)
-    charts = study.charts(experiment)
+    charts, results = study.charts(experiment), study.results(experiment)
+    page = render_page(study.template, settings, {**results, **study.content(experiment)})
     made_by = {**asdict(settings), "butfor": butfor.__version__}
-    results = _without_nan({**study.results(experiment), "settings": made_by})
-    page = render_page(study.template, settings, study.content(experiment))
+    numbers = _without_nan({**results, "settings": made_by})
     with whole_folder(folder, marker=RESULTS, overwrite=overwrite) as new:
         for name, chart in charts.items():
             save_figure(chart, new / "figures" / name)
@@ -70,7 +71,7 @@ def write_study(
             advance()
         for name, table in study.tables(experiment).items():
             table.to_csv(new / f"{name}.csv", index=False)
-        (new / RESULTS).write_text(json.dumps(results, indent=2, allow_nan=False) + "\n")
+        (new / RESULTS).write_text(json.dumps(numbers, indent=2, allow_nan=False) + "\n")
         (new / "index.html").write_text(page, encoding="utf-8")
     return Path(folder)
 
@@ -79,7 +80,8 @@ def render_page(template: str, settings: StudySettings, content: Mapping[str, An
     """Return the page of a template that extends templates/article.html.
 
     Filters: `signed` and `signed1` (three decimals or one, with a sign unless it rounds to 0),
-    `share` (whole percent) and `chance` (a probability in words).
+    `share` (whole percent) and `chance` (a probability in words). `clear` is the number of standard
+    errors beyond which a mean over the study's logs is not chance.
     """
     environment = Environment(
         loader=PackageLoader("butfor.studies", ""), autoescape=True, undefined=StrictUndefined
@@ -89,7 +91,11 @@ def render_page(template: str, settings: StudySettings, content: Mapping[str, An
     environment.filters["share"] = lambda value: f"{100 * value:.0f} %"
     environment.filters["chance"] = percent
     return environment.get_template(template).render(
-        settings=settings, made_by=asdict(settings), version=butfor.__version__, **content
+        settings=settings,
+        made_by=asdict(settings),
+        version=butfor.__version__,
+        clear=clear(settings.repeats),
+        **content,
     )
 
 

@@ -63,17 +63,15 @@ def results(experiment: Experiment) -> dict[str, Any]:
 
 
 def content(experiment: Experiment) -> dict[str, Any]:
-    """Return the variables of the page."""
+    """Return what the page shows besides the results."""
     settings, pieces = experiment.settings, all_pieces(experiment)
     by_size = pieces[pieces["prevalence"] == settings.reference_prevalence]
     reference = _reference(experiment)
     made_of = {state: _pieces(experiment, state) for state in PANELS}
     other_full = {**one_at_a_time(settings)["Judged on"][-1], "state": "full"}
     return {
-        "reference": reference,
         "names": NAMES,
         "judged": JUDGED,
-        "made_of": made_of,
         "cancels": _cancels(reference[OTHER]["MB"], made_of["hidden"]),
         "same": SAME,
         "half": HALF,
@@ -90,7 +88,6 @@ def content(experiment: Experiment) -> dict[str, Any]:
             {**row, "confounding": _pieces(experiment, "hidden", row["prevalence"])["confounding"]}
             for row in in_cell(experiment.endless, {"state": "hidden"}).to_dict("records")
         ],
-        "endless": experiment.endless.to_dict("records"),
         "held_out": [
             {"level": level_name(cell["held_out"]), "cells": _summary(experiment, cell)}
             for cell in one_at_a_time(settings)["Patients in the other log"]
@@ -98,7 +95,6 @@ def content(experiment: Experiment) -> dict[str, Any]:
         "truth": _truth(experiment),
         "largest": max(PIECES, key=lambda piece: abs(made_of["hidden"][piece]["mean"])),
         "other_full": _summary(experiment, other_full)["MB"],
-        "clear": clear(settings.repeats),
         "still_wrong": _beyond_chance(made_of["full"]["error"]) > 0,
     }
 

@@ -75,18 +75,13 @@ def results(experiment: Experiment) -> dict[str, Any]:
 
 
 def content(experiment: Experiment) -> dict[str, Any]:
-    """Return the variables of the page."""
+    """Return what the page shows besides the results."""
     z = experiment.estimates.set_index("method")["z"]
     return {
-        "methods": _methods(experiment),
         "order": METHODS,
         "names": NAMES,
-        "first": _first(experiment.first),
-        "knowledge": _knowledge(experiment.first),
-        "patient": _patient(experiment.first),
         "least_changes": LEAST_CHANGES,
         "large": LARGE,
-        "clear": clear(experiment.settings.repeats),
         "alarms": {name: int((z[name].abs() > LARGE).sum()) for name in COUNTERFACTUAL},
     }
 

@@ -46,14 +46,6 @@ class HiddenStateSettings(LogSettings):
 
 
 @dataclass(frozen=True, eq=False)
-class World:
-    """What generates the logs: a model with two hidden variables, a physician who sees them."""
-
-    model: TabularPOMDP
-    physician: LatentPolicy
-
-
-@dataclass(frozen=True, eq=False)
 class OneLog:
     """One log, and what each method predicts for its patients."""
 
@@ -80,13 +72,11 @@ class Experiment:
 
 def run_experiment(settings: HiddenStateSettings, *, advance: Advance = no_progress) -> Experiment:
     """Judge the policy learned on each log by every method; keep the first log in detail."""
-    world = World(
-        sepsis.pomdp(settings.simulator, hidden=HIDDEN),
-        LatentPolicy(sepsis.behavior_policy(settings.simulator)),
-    )
+    hidden = sepsis.pomdp(settings.simulator, hidden=HIDDEN)
+    physician = LatentPolicy(sepsis.behavior_policy(settings.simulator))
     frames, first = [], None
     for repeat in range(settings.repeats):
-        one, frame = judge(settings, world, repeat)
+        one, frame = judge(settings, hidden, physician, repeat)
         first = first or one
         frames.append(frame.assign(repeat=repeat))
         advance()
@@ -94,7 +84,9 @@ def run_experiment(settings: HiddenStateSettings, *, advance: Advance = no_progr
     return Experiment(settings, pd.concat(frames, ignore_index=True), first)
 
 
-def judge(settings: HiddenStateSettings, world: World, repeat: int) -> tuple[OneLog, pd.DataFrame]:
+def judge(
+    settings: HiddenStateSettings, hidden: TabularPOMDP, physician: LatentPolicy, repeat: int
+) -> tuple[OneLog, pd.DataFrame]:
     """Simulate a log, learn a policy from it and judge it by every method.
 
     The columns of the frame, one row per method, are `value` and `se` over patients; `own`, the
@@ -102,14 +94,14 @@ def judge(settings: HiddenStateSettings, world: World, repeat: int) -> tuple[One
     against what would truly have happened to each patient, and `base`, the score of predicting the
     true frequencies for everyone; the `true` value of the policy, and the `error`.
     """
-    log = simulate(settings, world.physician.table, repeat).hide(*HIDDEN)
+    log = simulate(settings, physician.table, repeat).hide(*HIDDEN)
     reduced = fit_mdp(log, terminal=settings.terminal)
     target = policy_iteration(reduced, discount=DISCOUNT)
     full_target = sepsis.full_policy(target)
-    learned = fit_latent_behavior(log, world.model).policy
+    learned = fit_latent_behavior(log, hidden).policy
     said = {CF: counterfactual_outcomes(log, reduced, target)}
-    for method, behavior in ((IGNORED, None), (LEARNED, learned), (RIGHT, world.physician)):
-        said[method] = counterfactual_outcomes(log, world.model, target, behavior=behavior)
+    for method, behavior in ((IGNORED, None), (LEARNED, learned), (RIGHT, physician)):
+        said[method] = counterfactual_outcomes(log, hidden, target, behavior=behavior)
     # noise belongs to patient and step, so the same seed treats the same patients differently
     replayed = simulate(settings, full_target, repeat)
     one = OneLog(
@@ -117,11 +109,11 @@ def judge(settings: HiddenStateSettings, world: World, repeat: int) -> tuple[One
         target=target,
         truth=replayed.outcome.astype(np.int64),
         said=said,
-        known=latent_posterior(log, world.model, behavior=world.physician),
-        blind=latent_posterior(log, world.model),
+        known=latent_posterior(log, hidden, behavior=physician),
+        blind=latent_posterior(log, hidden),
     )
     true = policy_value(sepsis.model(settings.simulator), full_target, horizon=HORIZON)
-    own = dict.fromkeys(COUNTERFACTUAL, pomdp_value(world.model, target, horizon=HORIZON))
+    own = dict.fromkeys(COUNTERFACTUAL, pomdp_value(hidden, target, horizon=HORIZON))
     own[CF] = policy_value(reduced, target, horizon=HORIZON)
     return one, _estimates(one, own, true)
 

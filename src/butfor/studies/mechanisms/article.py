@@ -17,7 +17,6 @@ from butfor.studies.mechanisms.experiment import (
     EVERYONE,
     GROUPS,
     GUMBEL,
-    OUTCOMES,
     OWN,
     OWN_DRAWS,
     RATE,
@@ -111,17 +110,15 @@ def bounds_finding(
 
 
 def content(experiment: Experiment) -> dict[str, Any]:
-    """Return the variables of the page."""
+    """Return what the page shows besides the results."""
     settings = experiment.settings
     hidden, true = (
         experiment.score(key, GUMBEL)["brier"] for key in ("learned-hidden", "true-learned")
     )
     return {
         "cases": experiment.cases.to_dict("records"),
-        "clear": clear(settings.repeats),
         "smallest": SMALLEST,
         "titles": {key: case_title(key) for key in CASES},
-        "findings": {key: finding(experiment, key) for key in CASES},
         "scores": {key: _shown_scores(experiment, key) for key in CASES},
         "groups": GROUPS,
         "by_group": {key: _by_group(experiment, key) for key in CASES},
@@ -141,7 +138,6 @@ def content(experiment: Experiment) -> dict[str, Any]:
         "signs_ends": GUMBEL + SIGNS + ENDS,
         "draws": OWN_DRAWS,
         "bounded": min(BOUNDED, settings.episodes),
-        "outcomes": OUTCOMES,
         "reliability": RELIABILITY,
         "calibration": {key: _calibration(experiment, key) for key in RELIABILITY},
         "harder": sum(_gets_harder(experiment, key) for key in CASES),
@@ -158,16 +154,13 @@ def _shown_scores(experiment: Experiment, key: str) -> list[dict[str, Any]]:
 
 def _calibration(experiment: Experiment, key: str) -> dict[str, Any]:
     """Return the smallest and largest calibration error of the mechanisms of a case."""
-    errors = {
-        name: experiment.score(key, name)["calibration_error"]
-        for name in experiment.mechanisms(key)
-    }
-    lowest, highest = (pick(errors, key=errors.__getitem__) for pick in (min, max))
+    names = experiment.mechanisms(key)
+    error = pd.Series({name: experiment.score(key, name)["calibration_error"] for name in names})
     return {
-        "low": errors[lowest],
-        "lowest": lowest,
-        "high": errors[highest],
-        "highest": highest,
+        "low": error.min(),
+        "lowest": error.idxmin(),
+        "high": error.max(),
+        "highest": error.idxmax(),
     }
 
 

@@ -95,7 +95,7 @@ def shape(experiment: Experiment) -> dict[str, float]:
 
 
 def content(experiment: Experiment) -> dict[str, Any]:
-    """Return the variables of the page."""
+    """Return what the page shows besides the results."""
     settings, one, variants = experiment.settings, experiment.one, experiment.variants
     summary = {state: experiment.table(state) for state in STATES}
     figure3 = _figure3_rows(experiment)
@@ -104,7 +104,6 @@ def content(experiment: Experiment) -> dict[str, Any]:
     return {
         "figure3": figure3,
         "table": compared_table(experiment).to_dict("records"),
-        "shape": shape(experiment),
         "widths": _widths(figure3),
         "undefined": {
             state: experiment.repeats[state][["WIS (train)", "WIS (held-out)"]].isna().sum()
@@ -119,7 +118,6 @@ def content(experiment: Experiment) -> dict[str, Any]:
             "unsupported": one.crossed.unsupported_model_based.mean(),
         },
         "holds": int(fails.sum()),
-        "would_have_lived": one.sampled_table.loc[WOULD_HAVE_LIVED],
         "would_have_lived_exact": one.exact.table().loc[WOULD_HAVE_LIVED],
         "published_would_have_lived": published.WOULD_HAVE_LIVED,
         "lived_range": summary["hidden"].loc["would have lived", ["low", "high"]].tolist(),
