@@ -181,16 +181,16 @@ def test_undefined_estimates_are_left_out_and_counted():
     assert table["se"] == pytest.approx(0.5)
 
 
-# --------------------------------------------------------------- the model of a log without end
+# ------------------------------------------------------------- the model of an infinitely long log
 
 
-def test_a_log_without_end_teaches_the_truth_where_nothing_is_hidden(experiment):
+def test_an_infinitely_long_log_teaches_the_truth_if_nothing_is_hidden(experiment):
     full = experiment.endless[experiment.endless["state"] == "full"]
     assert (full["error"] == 0).all()
     assert (experiment.endless.loc[experiment.endless["state"] == "hidden", "error"] > 0).all()
 
 
-def test_a_long_log_comes_close_to_the_one_without_end():
+def test_a_long_log_approaches_the_limit():
     # a row seen n times: each probability has a standard error of at most 1 / (2 sqrt(n)); with
     # fewer than 10,000 of them, 6 standard errors have a false alarm below 1e-4
     truth = sepsis.model("corrected", prevalence=0.5)
@@ -224,7 +224,7 @@ def test_pieces_add_up_exactly_and_nothing_is_confounded_where_nothing_is_hidden
     assert row["logs"] == 2
 
 
-def test_the_log_without_end_stands_last_with_confounding_only(experiment):
+def test_the_limit_comes_last_and_has_confounding_only(experiment):
     table = all_pieces(experiment)
     endless = table[np.isinf(table["episodes"])]
     assert (endless.loc[endless["piece"] != "confounding", "value"] == 0).all()
@@ -287,7 +287,7 @@ def test_words_follow_the_numbers():
 @pytest.mark.parametrize(
     ("level", "words"), [("full", "full"), (16_000, "16,000"), (0.0, "0%"), (1.0, "100%")]
 )
-def test_levels_are_written_as_they_are_read(level, words):
+def test_levels_are_written_for_readers(level, words):
     assert level_name(level) == words
 
 

@@ -100,7 +100,7 @@ def test_figure_3_is_as_its_caption_says(one):
     assert one.draws.state.shape[1] == 5
     assert (figure["low"] <= figure["value"]).all()
     assert (figure["value"] <= figure["high"]).all()
-    exact = one.figure3_exact.set_index("estimator")["value"]
+    exact = figure["exact"]
     assert exact["CF"] == pytest.approx(one.exact.expected_return.mean())
     # five draws of each of 1000 patients, returns in -1..1: five standard errors
     assert abs(figure.loc["CF", "value"] - exact["CF"]) < 5 / 5000**0.5

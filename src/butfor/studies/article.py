@@ -119,7 +119,7 @@ def _counter(progress: Progress | None, total: int) -> Advance:
 
 
 def _signed(value: float, digits: int) -> str:
-    shown = round(value, digits)
+    shown = round(float(value), digits)
     # no sign that the digits do not justify
     if shown == 0:
         return f"{0:.{digits}f}"

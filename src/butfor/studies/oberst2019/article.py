@@ -32,7 +32,7 @@ def tables(experiment: Experiment) -> dict[str, pd.DataFrame]:
     """Return the CSV files by name."""
     one = experiment.one
     return {
-        "figure3": one.figure3.merge(one.figure3_exact, on="estimator", suffixes=("", "_exact")),
+        "figure3": one.figure3.rename(columns={"exact": "value_exact"}),
         "figure4": in_paper_order(one.sampled_table).reset_index(),
         "figure4_exact": in_paper_order(one.exact.table(expected=True)).reset_index(),
         "table": compared_table(experiment),
@@ -66,8 +66,8 @@ def results(experiment: Experiment) -> dict[str, Any]:
     one, columns = experiment.one, ["mean", "low", "high", "se"]
     figure3 = one.figure3.set_index("estimator").rename(columns={"value": "mean"})
     return {
-        "figure3": figure3.to_dict("index"),
-        "figure3_exact": dict(one.figure3_exact.itertuples(index=False)),
+        "figure3": figure3[["mean", "low", "high"]].to_dict("index"),
+        "figure3_exact": figure3["exact"].to_dict(),
         "figure4": (in_paper_order(one.sampled_table) / experiment.settings.episodes)
         .to_numpy()
         .tolist(),
@@ -137,9 +137,8 @@ def content(experiment: Experiment) -> dict[str, Any]:
 def _figure3_rows(experiment: Experiment) -> list[dict[str, Any]]:
     """Return Figure 3 beside its published values and the range over fresh logs."""
     columns = {"Obs": "Observed", "WIS": "WIS (train)", "MB": "MB", "CF": "CF (exact)"}
-    one, ours = experiment.one, experiment.table("hidden")
-    rows = []
-    for row, exact in zip(one.figure3.itertuples(), one.figure3_exact["value"], strict=True):
+    ours, rows = experiment.table("hidden"), []
+    for row in experiment.one.figure3.itertuples():
         reported = published.FIGURE_3[row.estimator]
         low, high = ours.loc[columns.get(row.estimator, row.estimator), ["low", "high"]]
         rows.append(
@@ -148,7 +147,7 @@ def _figure3_rows(experiment: Experiment) -> list[dict[str, Any]]:
                 "mean": row.value,
                 "low": row.low,
                 "high": row.high,
-                "exact": exact,
+                "exact": row.exact,
                 "published": reported,
                 "logs": (low, high),
                 "inside": bool(low <= reported[0] <= high),

@@ -102,8 +102,7 @@ class OneLog:
     learned: Learned
     draws: Draws  # five of each episode
     exact: Counterfactuals
-    figure3: pd.DataFrame  # estimator, value, low, high, as in the caption
-    figure3_exact: pd.DataFrame  # estimator, value
+    figure3: pd.DataFrame  # estimator, value, low, high as in the caption, and exact
     sampled_table: pd.DataFrame  # Figure 4: counts by most common outcome of five draws
     patient: int  # position of the patient of Figure 5; -1 if no patient fits the rule
     crossed: CrossFitted  # policies learned in the same way on halves of the log
@@ -268,13 +267,12 @@ def run_one_log(settings: Oberst2019Settings) -> OneLog:
             "True": weights @ new["True"] / len(log),
         }
     )
-    exactly = {
-        "Obs": log.returns().mean(),
-        "WIS": figure3["value"].iloc[1],
-        "MB": policy_value(model, target, horizon=HORIZON),
-        "CF": exact.expected_return.mean(),
-        "True": true_value(settings, target),
-    }
+    figure3["exact"] = [
+        *figure3["value"][:2],  # nothing is sampled in Obs and WIS
+        policy_value(model, target, horizon=HORIZON),
+        exact.expected_return.mean(),
+        true_value(settings, target),
+    ]
 
     def learn_half(half: Episodes) -> tuple[TabularMDP, Floats]:
         found = learn(half, settings.terminal)
@@ -285,7 +283,6 @@ def run_one_log(settings: Oberst2019Settings) -> OneLog:
         draws=draws,
         exact=exact,
         figure3=figure3,
-        figure3_exact=pd.DataFrame(exactly.items(), columns=["estimator", "value"]),
         sampled_table=common_outcome_table(draws),
         patient=choose_patient(exact),
         crossed=cross_fitted(log, learn_half, seed=seed["bootstrap"]),
