@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -84,7 +83,7 @@ def audit(
         )
         with (
             progress_bar(console, "Reading, learning, judging") as show,
-            _workers(threads, scheduler, local_cluster) as workers,
+            closing(_workers(threads, scheduler, local_cluster)) as workers,
         ):
             found = audit_into(
                 options.source_of(log),
@@ -105,17 +104,10 @@ def audit(
     console.print(f"To read it: {shlex.join(['butfor', 'report', str(out)])}", markup=False)
 
 
-@contextmanager
-def _workers(
-    threads: int | None, scheduler: str | None, local_cluster: int | None
-) -> Iterator[Workers]:
-    """Yield the workers that process shards, and close them at the end."""
+def _workers(threads: int | None, scheduler: str | None, local_cluster: int | None) -> Workers:
+    """Return the workers that process shards."""
     if scheduler is not None and local_cluster is not None:
         raise ValueError("--scheduler and --local-cluster exclude each other; give one of them")
-    workers: Workers = Threads(threads)
     if scheduler is not None or local_cluster is not None:
-        workers = Cluster(scheduler, workers=local_cluster)
-    try:
-        yield workers
-    finally:
-        workers.close()
+        return Cluster(scheduler, workers=local_cluster)
+    return Threads(threads)
