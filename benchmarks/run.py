@@ -35,8 +35,9 @@ from butfor.interop.icu_sepsis import LONGEST_STAY, load_icu_sepsis
 from butfor.models.fit import destinations
 from butfor.models.simulate import simulate_model
 from butfor.sepsis import dynamics
-from butfor.studies.oberst2019 import Settings, repeat_logs
-from butfor.studies.oberst2019_article import write_study
+from butfor.studies.article import write_study
+from butfor.studies.oberst2019.article import STUDY
+from butfor.studies.oberst2019.experiment import Oberst2019Settings, repeat_logs
 from tests.reference import paper
 from tests.reference import sepsis as plain_sepsis
 
@@ -272,13 +273,13 @@ def measure_tensor() -> list[Measurement]:
 
 def measure_study() -> list[Measurement]:
     """The 2 x 100 logs of the study, against the slow twins' time for one log of each kind."""
-    settings = Settings()
+    settings = Oberst2019Settings()
 
     def run() -> None:
         repeat_logs(settings, hidden=True)
         repeat_logs(settings, hidden=False)
 
-    repeat_logs(Settings(repeats=2), hidden=True)
+    repeat_logs(Oberst2019Settings(repeats=2), hidden=True)
     start = time.perf_counter()
     run()
     seconds = time.perf_counter() - start
@@ -302,7 +303,7 @@ def measure_whole_study() -> list[Measurement]:
     """The article with all its figures, as the command writes it."""
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        write_study(Settings(), Path(folder) / "study")
+        write_study(STUDY, Oberst2019Settings(), Path(folder) / "study")
         seconds = time.perf_counter() - start
     work = "the whole study, article and figures"
     return [Measurement(work, seconds, "under 60 s", None, "", seconds < 60)]

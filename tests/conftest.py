@@ -5,7 +5,7 @@ SLOW = (
     "test_shards_stopped.py",
     "test_review_browser.py",
     "test_shards.py",
-    "test_studies.py",
+    "test_studies_oberst2019.py",
     "test_studies_mechanisms.py",
     "test_studies_hidden_state.py",
     "test_pomdp_learning.py",

@@ -8,12 +8,12 @@ which z does not show, is wrong by more than 1.
 import numpy as np
 import pytest
 
-from butfor.studies.hidden_state import (
+from butfor.studies.hidden_state.experiment import (
     CF,
     IGNORED,
     LEARNED,
     RIGHT,
-    Settings,
+    HiddenStateSettings,
     run_experiment,
     summarize,
 )
@@ -21,7 +21,7 @@ from butfor.studies.hidden_state import (
 
 @pytest.fixture(scope="module")
 def estimates():
-    found = run_experiment(Settings(repeats=10, seed=1, simulator="icml2019")).estimates
+    found = run_experiment(HiddenStateSettings(repeats=10, seed=1, simulator="icml2019")).estimates
     print(summarize(found).to_string())
     return found.set_index("method")
 

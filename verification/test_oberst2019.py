@@ -14,10 +14,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from butfor.studies import published
-from butfor.studies.oberst2019 import ESTIMATORS, Settings, repeat_logs, summarize
+from butfor.studies.oberst2019 import published
+from butfor.studies.oberst2019.experiment import (
+    ESTIMATORS,
+    Oberst2019Settings,
+    repeat_logs,
+    summarize,
+)
 
-SETTINGS = Settings()
+SETTINGS = Oberst2019Settings()
 PHYSICIANS, LOGS = 8, 50
 FIGURE_3 = {
     "Obs": "Observed",

@@ -6,10 +6,10 @@ from itertools import permutations
 import numpy as np
 import pandas as pd
 import pytest
+from butfor.audit.own_log import audit_log
 from typer.testing import CliRunner
 
 import butfor as bf
-from butfor.audit.own_log import audit_log
 from butfor.cli.main import app
 from butfor.log.variables import Variable
 from butfor.replay.labels import compare_labels, share_of_disjoint_rows

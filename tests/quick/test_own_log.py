@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from butfor.audit.own_log import audit_log
 from typer.testing import CliRunner
 
 import butfor as bf
 from butfor.audit.audit import Audit
-from butfor.audit.own_log import audit_log
 from butfor.cli.main import app
 from tests.quick.test_io_broken import LOG, LOGS, STUDIES, STUDY
 
@@ -53,7 +53,7 @@ def test_three_commands_lead_from_a_csv_file_to_an_audit(hospital, study):
     result = run("audit", hospital / "icu.csv", "--study", study, "--out", hospital / "audit")
     assert result.exit_code == 0, result.output
     assert "How well would the policy do?" in result.output
-    assert "What to know before believing it" in result.output
+    assert "Checks" in result.output
     audit = Audit.load(hospital / "audit")
     assert len(audit.episodes) == 150
     assert audit.meta.words["episode"] == "stay"
@@ -181,7 +181,7 @@ def test_a_broken_log_ends_with_code_2_and_leaves_nothing(tmp_path, name):
         (["--prior", "-1"], "prior -1"),
         (["--smoothing", "-1"], "smoothing -1"),
         (["--mechanism", "gumbel"], "mechanism 'gumbel'"),
-        (["--noise-on", " , "], "--noise-on names nothing"),
+        (["--noise-on", " , "], "--noise-on ' , ' names no variable"),
     ],
 )
 def test_bad_options_end_with_code_2_and_leave_nothing(tmp_path, options, message):

@@ -80,9 +80,9 @@ def test_demo_prints_estimates_outcomes_and_patients_and_says_where_files_are(tm
     assert result.exit_code == 0, result.output
     for words in ("Observed", "WIS", "MB", "CF", "True", "discharged", "no change"):
         assert words in result.output
-    assert "The 10 patients for which it would differ most" in " ".join(result.output.split())
-    assert "The audit folder:" in result.output
-    assert "The figures:" in result.output
+    assert "The 10 patients with the largest change" in " ".join(result.output.split())
+    assert "Audit folder:" in result.output
+    assert "Figures:" in result.output
     assert len(Audit.load(out / "audit").episodes) == 300
     assert {path.name for path in (out / "figures").iterdir()} >= {"estimates.png", "outcomes.svg"}
     (out / "audit" / "reviews.sqlite").write_bytes(b"verdicts")

@@ -1,7 +1,6 @@
 """The factorial experiment, small: its cells, its pieces, its files, its command."""
 
 import json
-import re
 from dataclasses import replace
 
 import numpy as np
@@ -11,37 +10,42 @@ from typer.testing import CliRunner
 
 import butfor as bf
 from butfor import sepsis
-from butfor.cli.main import STUDIES, app
+from butfor.cli.main import app
 from butfor.evaluate.crossfit import cross_fitted
-from butfor.studies import factors, factors_article
-from butfor.studies.factors import (
-    CELL,
+from butfor.studies.article import write_study
+from butfor.studies.factors import experiment as factors
+from butfor.studies.factors.article import STUDY, _cancels, _trends
+from butfor.studies.factors.charts import all_pieces, level_name
+from butfor.studies.factors.effects import (
     FACTORS,
+    PIECES,
+    changes,
+    decompose,
+    in_cell,
+    main_effects,
+    mean_pieces,
+    one_at_a_time,
+    reference_cell,
+    summarize,
+)
+from butfor.studies.factors.experiment import (
+    CELL,
     HALF,
     JUDGED,
     NAMES,
     OTHER,
-    PIECES,
     SAME,
     STATES,
-    Settings,
-    changes,
-    decompose,
+    FactorsSettings,
     endless_model,
-    in_cell,
-    main_effects,
     make_world,
-    mean_pieces,
-    one_at_a_time,
-    reference_cell,
     run_experiment,
     seeds,
     simulate_log,
-    summarize,
 )
-from butfor.studies.factors_article import _cancels, _trends, all_pieces, level_name, write_study
+from tests.articles import check_article, write_and_keep
 
-SMALL = Settings(
+SMALL = FactorsSettings(
     repeats=2,
     seed=3,
     episodes=(40, 120),
@@ -54,19 +58,9 @@ SMALL = Settings(
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    """The article, with progress counted, and the experiment that it tells."""
+    """The folder of the article, and the experiment behind it."""
     goal = tmp_path_factory.mktemp("factors") / "article"
-    seen, kept = [], []
-
-    def run(*arguments, **options):
-        kept.append(run_experiment(*arguments, **options))
-        return kept[0]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(factors_article, "run_experiment", run)
-        write_study(SMALL, goal, progress=lambda done, total: seen.append((done, total)))
-    assert seen == [(done, seen[0][1]) for done in range(1, seen[0][1] + 1)]
-    return goal, kept[0]
+    return goal, write_and_keep(STUDY, SMALL, goal)
 
 
 @pytest.fixture(scope="module")
@@ -187,16 +181,16 @@ def test_undefined_estimates_are_left_out_and_counted():
     assert table["se"] == pytest.approx(0.5)
 
 
-# --------------------------------------------------------------- the model of a log without end
+# ------------------------------------------------------------- the model of an infinitely long log
 
 
-def test_a_log_without_end_teaches_the_truth_where_nothing_is_hidden(experiment):
+def test_an_infinitely_long_log_teaches_the_truth_if_nothing_is_hidden(experiment):
     full = experiment.endless[experiment.endless["state"] == "full"]
     assert (full["error"] == 0).all()
     assert (experiment.endless.loc[experiment.endless["state"] == "hidden", "error"] > 0).all()
 
 
-def test_a_long_log_comes_close_to_the_one_without_end():
+def test_a_long_log_approaches_the_limit():
     # a row seen n times: each probability has a standard error of at most 1 / (2 sqrt(n)); with
     # fewer than 10,000 of them, 6 standard errors have a false alarm below 1e-4
     truth = sepsis.model("corrected", prevalence=0.5)
@@ -230,7 +224,7 @@ def test_pieces_add_up_exactly_and_nothing_is_confounded_where_nothing_is_hidden
     assert row["logs"] == 2
 
 
-def test_the_log_without_end_stands_last_with_confounding_only(experiment):
+def test_the_limit_comes_last_and_has_confounding_only(experiment):
     table = all_pieces(experiment)
     endless = table[np.isinf(table["episodes"])]
     assert (endless.loc[endless["piece"] != "confounding", "value"] == 0).all()
@@ -293,7 +287,7 @@ def test_words_follow_the_numbers():
 @pytest.mark.parametrize(
     ("level", "words"), [("full", "full"), (16_000, "16,000"), (0.0, "0%"), (1.0, "100%")]
 )
-def test_levels_are_written_as_they_are_read(level, words):
+def test_levels_are_written_for_readers(level, words):
     assert level_name(level) == words
 
 
@@ -360,14 +354,7 @@ def test_a_prevalence_outside_0_to_1_is_refused_everywhere(prevalence):
 
 
 def test_every_file_is_there(folder, experiment):
-    for name in ("factors", "pieces_size", "pieces_prevalence"):
-        for ending in ("png", "svg", "pdf", "html"):
-            assert (folder / "figures" / f"{name}.{ending}").stat().st_size > 1000
-    page = (folder / "index.html").read_text()
-    for name in re.findall(r'(?:src|href)="([^"]+)"', page):
-        assert (folder / name).exists(), name
-    assert "http" not in page.replace("http-equiv", "")
-    assert "nan" not in re.sub(r"<[^>]+>", " ", page).split()
+    check_article(folder, {"factors", "pieces_size", "pieces_prevalence"})
     logs = pd.read_csv(folder / "logs.csv")
     np.testing.assert_allclose(logs["error"], experiment.estimates["error"])
 
@@ -391,7 +378,7 @@ def test_results_agree_with_the_experiment_and_the_page_with_them(folder, experi
 
 def test_an_article_is_not_overwritten_unless_asked(folder):
     with pytest.raises(FileExistsError, match="there already"):
-        write_study(SMALL, folder)
+        write_study(STUDY, SMALL, folder)
 
 
 # --------------------------------------------------------------------------------- the command
@@ -400,21 +387,21 @@ def test_an_article_is_not_overwritten_unless_asked(folder):
 def test_the_command_hands_its_options_on_and_prints_the_results(tmp_path, monkeypatch):
     given = {}
 
-    def write(settings, out, *, overwrite, progress):
-        given.update(settings=settings, overwrite=overwrite)
+    def write(study, settings, out, *, overwrite, progress):
+        given.update(study=study, settings=settings, overwrite=overwrite)
         progress(1, 2)
         out.mkdir()
         (out / "results.json").write_text('{"fine": true}')
         return out
 
-    assert STUDIES["factors"] == (Settings, write_study)
-    monkeypatch.setitem(STUDIES, "factors", (Settings, write))
+    monkeypatch.setattr("butfor.cli.study.write_study", write)
     arguments = ["--repeats", "7", "--seed", "9", "--simulator", "icml2019", "--terminal", "visits"]
     result = CliRunner().invoke(
         app, ["study", "factors", "--out", str(tmp_path / "x"), *arguments, "--json"]
     )
     assert result.exit_code == 0, result.output
-    assert given["settings"] == Settings(repeats=7, seed=9, simulator="icml2019")
+    assert given["study"] is STUDY
+    assert given["settings"] == FactorsSettings(repeats=7, seed=9, simulator="icml2019")
     assert not given["overwrite"]
     assert json.loads(result.stdout) == {"fine": True}
 

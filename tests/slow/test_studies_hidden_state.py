@@ -1,7 +1,6 @@
 """The example with its hidden state, small: its numbers, its rule, its files, its command."""
 
 import json
-import re
 from dataclasses import replace
 
 import numpy as np
@@ -11,9 +10,10 @@ from typer.testing import CliRunner
 
 import butfor as bf
 from butfor import sepsis
-from butfor.cli.main import STUDIES, app
-from butfor.studies import hidden_state_article
-from butfor.studies.hidden_state import (
+from butfor.cli.main import app
+from butfor.studies.article import render_page, write_study
+from butfor.studies.hidden_state.article import STUDY
+from butfor.studies.hidden_state.experiment import (
     CF,
     COUNTERFACTUAL,
     HIDDEN,
@@ -24,35 +24,23 @@ from butfor.studies.hidden_state import (
     OBSERVED,
     RIGHT,
     TRUE,
-    Settings,
+    HiddenStateSettings,
     choose_patient,
     entropy_by_step,
-    log_seed,
     patients,
-    run_experiment,
     story,
     summarize,
 )
-from butfor.studies.hidden_state_article import article, charts, write_study
+from tests.articles import check_article, write_and_keep
 
-SMALL = Settings(repeats=2, seed=3, episodes=120)
+SMALL = HiddenStateSettings(repeats=2, seed=3, episodes=120)
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    """The article, with progress counted, and the experiment that it tells."""
+    """The folder of the article, and the experiment behind it."""
     goal = tmp_path_factory.mktemp("hidden") / "article"
-    seen, kept = [], []
-
-    def run(*arguments, **options):
-        kept.append(run_experiment(*arguments, **options))
-        return kept[0]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hidden_state_article, "run_experiment", run)
-        write_study(SMALL, goal, progress=lambda done, total: seen.append((done, total)))
-    assert seen == [(done, seen[0][1]) for done in range(1, seen[0][1] + 1)]
-    return goal, kept[0]
+    return goal, write_and_keep(STUDY, SMALL, goal)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +57,7 @@ def experiment(written):
 def log():
     """The second log, made again."""
     policy = sepsis.behavior_policy("icml2019")
-    seed = log_seed(SMALL, 1)
+    seed = SMALL.base_seed(1)
     return sepsis.simulate(policy, 120, seed=seed, version="icml2019").hide(*HIDDEN)
 
 
@@ -115,7 +103,7 @@ def test_estimates_are_those_of_the_library(experiment, log):
 def test_brier_scores_are_against_the_simulators_own_counterfactuals(experiment):
     one = experiment.first
     policy = sepsis.full_policy(one.target)
-    replayed = sepsis.simulate(policy, 120, seed=log_seed(SMALL, 0), version="icml2019")
+    replayed = sepsis.simulate(policy, 120, seed=SMALL.base_seed(0), version="icml2019")
     np.testing.assert_array_equal(one.truth, replayed.outcome)
     happened = np.eye(3)[one.truth]  # none, -1, is the last
     rows = experiment.estimates[experiment.estimates["repeat"] == 0].set_index("method")
@@ -177,12 +165,14 @@ def test_without_such_a_patient_the_page_says_so(experiment):
     nobody = replace(one, said={**one.said, RIGHT: one.said[CF]})
     assert choose_patient(nobody) == -1
     without = replace(experiment, first=nobody)
-    assert "patient" not in charts(without)
-    assert "No patient of this log fits the rule" in article(without)
+    assert "patient" not in STUDY.charts(without)
+    content = {**STUDY.results(without), **STUDY.content(without)}
+    page = render_page(STUDY.template, SMALL, content)
+    assert "No patient of this log fits the rule" in page
 
 
 def test_no_two_logs_share_a_seed():
-    used = [log_seed(replace(SMALL, seed=seed), r) for seed in range(3) for r in range(50)]
+    used = [replace(SMALL, seed=seed).base_seed(r) for seed in range(3) for r in range(50)]
     assert len(set(used)) == len(used)
 
 
@@ -216,18 +206,10 @@ def test_bad_settings_are_refused(change, message):
 
 
 def test_every_file_is_there(folder, experiment):
-    names = {path.stem for path in (folder / "figures").iterdir()}
-    assert names == {
-        *("estimates", "outcomes_reduced", "outcomes_hidden", "patient", "evidence", "entropy")
-    }
-    for name in names:
-        for ending in ("png", "svg", "pdf", "html"):
-            assert (folder / "figures" / f"{name}.{ending}").stat().st_size > 1000
-    page = (folder / "index.html").read_text()
-    for name in re.findall(r'(?:src|href)="([^"]+)"', page):
-        assert (folder / name).exists(), name
-    assert "http" not in page.replace("http-equiv", "")
-    assert "nan" not in re.sub(r"<[^>]+>", " ", page).split()
+    check_article(
+        folder,
+        {"estimates", "outcomes_reduced", "outcomes_hidden", "patient", "evidence", "entropy"},
+    )
     logs = pd.read_csv(folder / "logs.csv")
     np.testing.assert_allclose(logs["error"], experiment.estimates["error"])
     assert len(pd.read_csv(folder / "patients.csv")) == 120
@@ -256,24 +238,24 @@ def test_results_agree_with_the_experiment_and_the_page_with_them(folder, experi
 
 def test_an_article_is_not_overwritten_unless_asked(folder):
     with pytest.raises(FileExistsError, match="there already"):
-        write_study(SMALL, folder)
+        write_study(STUDY, SMALL, folder)
 
 
 def test_the_command_hands_its_options_on(tmp_path, monkeypatch):
     given = {}
 
-    def write(settings, out, *, overwrite, progress):
-        given.update(settings=settings, overwrite=overwrite)
+    def write(study, settings, out, *, overwrite, progress):
+        given.update(study=study, settings=settings, overwrite=overwrite)
         out.mkdir()
         (out / "results.json").write_text('{"fine": true}')
         return out
 
-    assert STUDIES["hidden-state"] == (Settings, write_study)
-    monkeypatch.setitem(STUDIES, "hidden-state", (Settings, write))
+    monkeypatch.setattr("butfor.cli.study.write_study", write)
     arguments = ["--repeats", "7", "--seed", "9", "--simulator", "corrected"]
     result = CliRunner().invoke(
         app, ["study", "hidden-state", "--out", str(tmp_path / "x"), *arguments, "--json"]
     )
     assert result.exit_code == 0, result.output
-    assert given["settings"] == Settings(repeats=7, seed=9, simulator="corrected")
+    assert given["study"] is STUDY
+    assert given["settings"] == HiddenStateSettings(repeats=7, seed=9, simulator="corrected")
     assert json.loads(result.stdout) == {"fine": True}

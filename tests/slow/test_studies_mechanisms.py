@@ -1,7 +1,6 @@
 """The mechanisms study: the truth it scores against, its scores by hand, its files, its command."""
 
 import json
-import re
 from dataclasses import dataclass, replace
 from unittest import mock
 
@@ -10,14 +9,16 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from butfor import charts, cli, sepsis
+from butfor import charts, sepsis
+from butfor.cli.main import app
+from butfor.cli.study import STUDIES
 from butfor.mechanisms.independent import Independent
 from butfor.models.planning import policy_value, value_tables
 from butfor.replay.functions import counterfactual_outcomes
 from butfor.sepsis.own_counterfactuals import noise_given
-from butfor.studies import mechanisms_article
 from butfor.studies.article import _signed
-from butfor.studies.mechanisms import (
+from butfor.studies.mechanisms.article import STUDY, bounds_finding, finding
+from butfor.studies.mechanisms.experiment import (
     AGAIN,
     ALONE,
     CASES,
@@ -29,20 +30,24 @@ from butfor.studies.mechanisms import (
     OWN,
     RATE,
     SIGNS,
+    MechanismsSettings,
     Scored,
-    Settings,
     answers,
     changed_decisions,
     group_of,
     keep_ends,
     questions,
-    run_mechanisms,
     score_log,
+    score_logs,
     true_counterfactuals,
     vital_signs,
 )
-from butfor.studies.mechanisms_article import bounds_finding, finding, make_study
-from butfor.studies.mechanisms_tables import bounds_table, case_table, score_table
+from butfor.studies.mechanisms.tables import (
+    bounds_table,
+    case_table,
+    make_tables,
+    score_table,
+)
 from butfor.studies.scoring import (
     brier,
     calibration_chance,
@@ -54,9 +59,10 @@ from butfor.studies.scoring import (
     reliability,
     skill,
 )
+from tests.articles import check_article
 from tests.support import FALSE_ALARM, frequencies_agree
 
-SMALL = Settings(repeats=2, episodes=100)
+SMALL = MechanismsSettings(repeats=2, episodes=100)
 PHYSICIAN = sepsis.behavior_policy()
 USUAL = np.eye(8)[PHYSICIAN.argmax(axis=1)]
 WITHHELD = np.eye(8)[PHYSICIAN.argmax(axis=1) & 6]
@@ -66,11 +72,11 @@ WORTH = np.array([-1.0, 1.0, 0.0])
 
 @pytest.fixture(scope="module")
 def cases():
-    return run_mechanisms(SMALL)
+    return score_logs(SMALL)
 
 
 @dataclass(frozen=True)
-class Few(Settings):
+class Few(MechanismsSettings):
     """The study's settings, small enough for a test."""
 
     episodes: int = 60
@@ -80,10 +86,9 @@ class Few(Settings):
 def written(tmp_path_factory):
     """Folder and standard output of the command, run on few episodes."""
     goal = tmp_path_factory.mktemp("study") / "article"
-    few = {**cli.STUDIES, "mechanisms": (Few, mechanisms_article.write_study)}
-    with mock.patch.object(cli, "STUDIES", few):
+    with mock.patch.dict(STUDIES, {"mechanisms": replace(STUDY, settings=Few)}):
         arguments = ["study", "mechanisms", "--out", str(goal), "--repeats", "2", "--seed", "5"]
-        result = CliRunner().invoke(cli.app, [*arguments, "--json"])
+        result = CliRunner().invoke(app, [*arguments, "--json"])
     assert result.exit_code == 0, result.output
     return goal, result.stdout
 
@@ -109,7 +114,7 @@ def test_replaying_the_noise_under_the_actions_taken_gives_back_the_log():
 
 def test_the_true_counterfactual_is_the_replay_of_the_same_noise_past_the_observed_end_too():
     log = sepsis.simulate(PHYSICIAN, 80, seed=3)
-    truth = true_counterfactuals(WITHHELD, Settings(episodes=80), 3)
+    truth = true_counterfactuals(WITHHELD, MechanismsSettings(episodes=80), 3)
     longer = 0
     for episode in range(80):
         state, noise = log.first_state[episode], sepsis.simulation_noise(3, episode)
@@ -124,7 +129,7 @@ def test_the_true_counterfactual_is_the_replay_of_the_same_noise_past_the_observ
 
 
 def test_true_counterfactuals_have_the_outcomes_of_the_target_in_the_true_model():
-    truth = true_counterfactuals(WITHHELD, Settings(episodes=20_000), 8)
+    truth = true_counterfactuals(WITHHELD, MechanismsSettings(episodes=20_000), 8)
     counts = np.bincount(truth.outcome % 3, minlength=3)
 
     def expected(policy):
@@ -183,7 +188,7 @@ def test_noise_given_a_step_leads_where_it_led_and_is_the_noise_of_the_simulator
 def test_the_truth_is_one_more_draw_of_the_simulators_own_counterfactuals():
     episodes = 6000
     log = sepsis.simulate(PHYSICIAN, episodes, seed=4)
-    truth = true_counterfactuals(WITHHELD, Settings(episodes=episodes), 4).outcome % 3
+    truth = true_counterfactuals(WITHHELD, MechanismsSettings(episodes=episodes), 4).outcome % 3
     (shares,) = sepsis.own_counterfactuals(log, [WITHHELD], draws=2, seed=4)
     # given what was seen, truth and both draws are alike: a draw agrees with the truth as often as
     # with the other draw. Differences lie in -1..1: Hoeffding, a false alarm in a million
@@ -384,7 +389,7 @@ def test_tables_agree_with_the_arrays(cases):
 
 
 def test_findings_follow_from_the_numbers(cases):
-    study = make_study(SMALL, cases)
+    study = make_tables(SMALL, cases)
     found = finding(study, "true-withheld")
     scores = {name: study.score("true-withheld", name) for name in MECHANISMS}
     assert found["best"] == min(scores, key=lambda name: scores[name]["brier"])
@@ -408,7 +413,7 @@ def test_findings_follow_from_the_numbers(cases):
     ],
 )
 def test_small_or_unsure_differences_are_not_told_apart(cases, gap, error, kind):
-    study = make_study(SMALL, cases)
+    study = make_tables(SMALL, cases)
     one = study.scores["mechanism"] == "Maximal coupling"
     changed = study.scores.mask(one, study.scores.assign(difference=gap, difference_se=error))
     assert "Maximal coupling" in finding(replace(study, scores=changed), "true-learned")[kind]
@@ -430,12 +435,12 @@ def test_what_rounds_to_0_has_no_sign(value, text):
 
 
 def test_every_mechanism_is_drawn(cases):
-    chart = mechanisms_article.charts(make_study(SMALL, cases))["scores"]
+    chart = STUDY.charts(make_tables(SMALL, cases))["scores"]
     assert {row["series"] for row in rows_with(chart, "score")} == {*MECHANISMS, ALONE, OWN}
 
 
 def test_a_log_depends_on_seed_and_repeat_only():
-    few = Settings(repeats=2, episodes=20)
+    few = MechanismsSettings(repeats=2, episodes=20)
     once, again, other = score_log(few, 1), score_log(few, 1), score_log(replace(few, seed=1), 1)
     for key, case in once.items():
         for name, probability in case.prediction.items():
@@ -455,28 +460,16 @@ def test_a_log_depends_on_seed_and_repeat_only():
 )
 def test_bad_settings_are_refused(choice, message):
     with pytest.raises(ValueError, match=message):
-        Settings(**choice)
+        MechanismsSettings(**choice)
 
 
 # ----------------------------------------------------------------------------- what is written
 
 
 def test_the_folder_has_every_file_and_the_page_asks_for_nothing(folder):
-    page = (folder / "index.html").read_text()
-    for name in re.findall(r'(?:src|href)="([^"]+)"', page):
-        assert (folder / name).exists(), name
-    assert "http" not in page.replace("http-equiv", "")
-    assert not {"nan", "None", "inf"} & set(re.sub(r"<[^>]+>", " ", page).split())
-    stems = {path.stem for path in (folder / "figures").iterdir()}
-    assert stems == {
-        "scores",
-        "bounds",
-        "reliability_true-withheld",
-        "reliability_learned-hidden",
-    }
-    for stem in stems:
-        for ending in ("png", "svg", "pdf", "html"):
-            assert (folder / "figures" / f"{stem}.{ending}").stat().st_size > 1000
+    check_article(
+        folder, {"scores", "bounds", "reliability_true-withheld", "reliability_learned-hidden"}
+    )
 
 
 def test_results_and_csv_files_hold_the_same_numbers(folder):
@@ -496,7 +489,7 @@ def test_the_command_prints_its_results_and_does_not_overwrite(written):
     assert json.loads(printed) == json.loads((folder / "results.json").read_text())
     chosen = json.loads(printed)["settings"]
     assert (chosen["simulator"], chosen["terminal"]) == ("corrected", "visits")
-    again = CliRunner().invoke(cli.app, ["study", "mechanisms", "--out", str(folder)])
+    again = CliRunner().invoke(app, ["study", "mechanisms", "--out", str(folder)])
     assert again.exit_code == 2
     assert "there already" in again.stderr
 
@@ -511,7 +504,7 @@ def test_the_command_prints_its_results_and_does_not_overwrite(written):
 )
 def test_what_the_study_does_not_know_ends_with_code_2(tmp_path, arguments, message):
     out = ["--out", str(tmp_path / "new")]
-    result = CliRunner().invoke(cli.app, ["study", *arguments, *out])
+    result = CliRunner().invoke(app, ["study", *arguments, *out])
     assert result.exit_code == 2
     assert message in result.stderr
     assert list(tmp_path.iterdir()) == []

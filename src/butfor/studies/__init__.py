@@ -1,1 +1,1 @@
-"""Studies: published experiments, figure by figure, as articles that anyone can run again."""
+"""Experiments in the sepsis simulator, each written up as an article."""

@@ -1,10 +1,10 @@
-"""What every study article shares: a page from a template, and a folder written whole."""
+"""What every study shares: a folder with an article, its figures, tables and numbers."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,94 +13,121 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import butfor
-from butfor.audit.folders import whole_folder
+from butfor.audit.folders import check_free, whole_folder
 from butfor.evaluate.wording import percent
 from butfor.present.charts import save_figure
+from butfor.studies.scoring import clear
+from butfor.studies.settings import StudySettings
 from butfor.types import Progress
 
-MARKER = "results.json"
+RESULTS = "results.json"
+Advance = Callable[[], None]  # called after each log or figure
 
 
-def write_article(
+@dataclass(frozen=True)
+class Study:
+    """How an experiment is run and written up; the functions take what `run` returns."""
+
+    settings: type[StudySettings]
+    run: Callable[..., Any]  # run(settings, advance=...)
+    charts: Callable[[Any], Mapping[str, Any]]  # by file name, without its ending
+    figures: int  # the largest number of charts
+    tables: Callable[[Any], Mapping[str, pd.DataFrame]]  # CSV files by name
+    results: Callable[[Any], Mapping[str, Any]]  # numbers for machines and for the page
+    template: str  # extends templates/article.html
+    content: Callable[[Any], Mapping[str, Any]]  # what the page shows besides the results
+
+
+def no_progress() -> None:
+    """Report no progress."""
+
+
+def write_study(
+    study: Study,
+    settings: StudySettings,
     folder: str | Path,
     *,
-    settings: Any,
-    charts: Mapping[str, Any],
-    tables: Mapping[str, pd.DataFrame],
-    results: Mapping[str, Any],
-    page: str,
     overwrite: bool = False,
-    one_more: Callable[[], None] | None = None,
+    progress: Progress | None = None,
 ) -> Path:
-    """Write the folder of an article, whole or not at all, and return it.
+    """Run a study and write its folder, whole or not at all.
 
-    Parameters
-    ----------
-    settings : dataclass
-        What was chosen; `results.json` has it, with butfor's version, as "settings".
-    charts, tables
-        By file name: figures/NAME.png, .svg, .pdf and .html; NAME.csv.
-    results
-        Numbers for machines; what is undefined becomes null.
-    page
-        The text of index.html.
-    one_more : optional
-        Called after each chart.
+    The folder holds index.html, results.json with the settings and the version of butfor, CSV
+    files, and each figure as figures/NAME.png, .svg, .pdf and .html.
     """
-    with whole_folder(folder, marker=MARKER, overwrite=overwrite) as new:
+    check_free(folder, marker=RESULTS, overwrite=overwrite)
+    advance = _counter(progress, settings.steps + study.figures)
+    experiment = study.run(settings, advance=advance)
+    charts, results = study.charts(experiment), study.results(experiment)
+    page = render_page(study.template, settings, {**results, **study.content(experiment)})
+    made_by = {**asdict(settings), "butfor": butfor.__version__}
+    numbers = _without_nan({**results, "settings": made_by})
+    with whole_folder(folder, marker=RESULTS, overwrite=overwrite) as new:
         for name, chart in charts.items():
             save_figure(chart, new / "figures" / name)
-            if one_more is not None:
-                one_more()
-        for name, table in tables.items():
+            advance()
+        # a chart of one patient is missing if no patient fits its rule
+        for _ in range(study.figures - len(charts)):
+            advance()
+        for name, table in study.tables(experiment).items():
             table.to_csv(new / f"{name}.csv", index=False)
-        made_by = {**asdict(settings), "butfor": butfor.__version__}
-        numbers = _without_nan({**results, "settings": made_by})
-        (new / MARKER).write_text(json.dumps(numbers, indent=2, allow_nan=False) + "\n")
+        (new / RESULTS).write_text(json.dumps(numbers, indent=2, allow_nan=False) + "\n")
         (new / "index.html").write_text(page, encoding="utf-8")
     return Path(folder)
 
 
-def render_page(template: str, settings: Any, content: Mapping[str, Any]) -> str:
-    """Return the page of a template that extends article.html; settings is a dataclass.
+def render_page(template: str, settings: StudySettings, content: Mapping[str, Any]) -> str:
+    """Return the page of a template that extends templates/article.html.
 
-    Filters: `signed` and `signed1` (three digits and one, with the sign unless they are 0), `share`
-    (whole per cent), `chance` (a probability in words).
+    Filters: `signed` and `signed1` (three decimals or one, with a sign unless it rounds to 0),
+    `share` (whole percent) and `chance` (a probability in words). `clear` is the number of standard
+    errors beyond which a mean over the study's logs is not chance.
     """
     environment = Environment(
-        loader=PackageLoader("butfor.studies"), autoescape=True, undefined=StrictUndefined
+        loader=PackageLoader("butfor.studies", ""), autoescape=True, undefined=StrictUndefined
     )
     environment.filters["signed"] = lambda value: _signed(value, 3)
     environment.filters["signed1"] = lambda value: _signed(value, 1)
     environment.filters["share"] = lambda value: f"{100 * value:.0f} %"
     environment.filters["chance"] = percent
     return environment.get_template(template).render(
-        settings=settings, made_by=asdict(settings), version=butfor.__version__, **content
+        settings=settings,
+        made_by=asdict(settings),
+        version=butfor.__version__,
+        clear=clear(settings.repeats),
+        **content,
     )
 
 
-def report_progress(progress: Progress | None, total: int) -> Callable[[], None]:
-    """Return a function that counts one more log, or figure, as done."""
+def in_paper_order(table: pd.DataFrame) -> pd.DataFrame:
+    """Order the outcomes of a table as the paper does: died, no change, discharged."""
+    order = ["died", "no change", "discharged"]
+    return table.loc[order, order]
+
+
+def _counter(progress: Progress | None, total: int) -> Advance:
+    """Return a function that reports one more log or figure as done."""
     done = 0
 
-    def one_more() -> None:
+    def advance() -> None:
         nonlocal done
         done += 1
         if progress is not None:
             progress(done, total)
 
-    return one_more
+    return advance
 
 
 def _signed(value: float, digits: int) -> str:
-    shown = round(value, digits)
-    if shown == 0:  # no sign that the digits do not show
+    shown = round(float(value), digits)
+    # no sign that the digits do not justify
+    if shown == 0:
         return f"{0:.{digits}f}"
     return f"{shown:+.{digits}f}".replace("-", "\N{MINUS SIGN}")
 
 
 def _without_nan(value: Any) -> Any:
-    """Write null for what is undefined: JSON has no word for nan."""
+    """Replace non-finite numbers by null, since JSON cannot represent them."""
     if isinstance(value, Mapping):
         return {key: _without_nan(entry) for key, entry in value.items()}
     if isinstance(value, list):

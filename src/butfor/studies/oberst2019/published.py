@@ -1,6 +1,8 @@
-"""Numbers that Oberst & Sontag (2019) and its published run report, to stand beside ours."""
+"""Numbers reported by Oberst and Sontag (2019) and by the published run of their code."""
 
 from __future__ import annotations
+
+from typing import Any
 
 # Figure 3 of the paper, published run: mean, low, high
 FIGURE_3 = {
@@ -10,9 +12,9 @@ FIGURE_3 = {
     "CF": (0.953, 0.946, 0.960),
     "True": (-0.491, -0.541, -0.445),
 }
-# patients of 1000 who died and "would have been discharged": the paper's 10 %
+# of 1000 patients, those who died and "would have been discharged": the paper's 10 %
 WOULD_HAVE_LIVED = 103
-# the appendix's table, 100 fresh logs: mean, low, high
+# table in the appendix, 100 fresh logs: mean, low, high
 TABLE = {
     "hidden": {
         "Observed": (0.3097, 0.2694, 0.3510),
@@ -32,6 +34,6 @@ TABLE = {
 LOGS = 100
 
 
-def standard_error(low: float, high: float, logs: int = LOGS) -> float:
-    """Standard error of a published mean from the 95 % range of its logs."""
-    return float((high - low) / (2 * 1.959964) / logs**0.5)
+def standard_error(low: Any, high: Any, logs: int = LOGS) -> Any:
+    """Return the standard error of a published mean, derived from the 95 % range over logs."""
+    return (high - low) / (2 * 1.959964) / logs**0.5

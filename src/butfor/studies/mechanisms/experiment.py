@@ -1,21 +1,21 @@
-"""Which mechanism comes closest to the truth? Counterfactuals scored against a simulator's own.
+"""Which mechanism comes closest to the truth? Counterfactuals scored against the simulator's own.
 
-Noise of the sepsis simulator belongs to patient and step, so that the same patient can be treated
-otherwise, in truth. Each mechanism says how likely each outcome would then have been; the truth
-says which one it was.
+The noise of the sepsis simulator belongs to patient and step, so the same patient can truly be
+treated differently. Each mechanism gives the probability of each outcome that would have followed;
+the simulator tells which one it would have been.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import NDArray
 
 from butfor import sepsis
-from butfor.checks import check_choice, check_whole
 from butfor.log.episodes import Episodes
 from butfor.mechanisms.gumbel_max import GumbelMax
 from butfor.mechanisms.independent import Independent
@@ -25,17 +25,14 @@ from butfor.mechanisms.protocol import Mechanism
 from butfor.models.fit import fit_mdp
 from butfor.models.mdp import TabularMDP
 from butfor.models.planning import policy_iteration, policy_value, value_tables
-from butfor.models.policies import TERMINALS
-from butfor.random import check_seed
 from butfor.replay.functions import counterfactual_bounds, counterfactual_outcomes
+from butfor.studies.article import Advance, no_progress
 from butfor.studies.scoring import Mask, Truth, brier
+from butfor.studies.settings import DISCOUNT, HIDDEN, HORIZON, LogSettings
 from butfor.types import Floats
 
-HIDDEN = ("glucose", "diabetes")
-HORIZON = 20
-DISCOUNT = 0.99  # of planning
-OWN_DRAWS = 25  # of the simulator's noise given what was seen
-BOUNDED = 250  # episodes of each log for which bounds are found: these take longest
+OWN_DRAWS = 25  # of the simulator's noise given what was observed
+BOUNDED = 250  # episodes of each log whose bounds are computed: they take longest
 WITHOUT_VASOPRESSORS = 6  # keeps the bits of antibiotics and ventilation in an action
 
 GUMBEL, SIGNS, ENDS = "Gumbel-Max", ", on vital signs", ", ends too"
@@ -52,7 +49,7 @@ OWN = "Simulator's own mechanism"
 ALONE, AGAIN, RATE = "Model alone", "Outcome as observed", "Base rate"
 REFERENCES = (OWN, ALONE, AGAIN, RATE)
 
-CASES = {  # by key: which model answers, about which target
+CASES = {  # by key: the model that answers, the target it is asked about
     "true-withheld": ("True model", "vasopressors withheld"),
     "true-learned": ("True model", "learned policy"),
     "learned-hidden": ("Learned model, two variables hidden", "learned policy"),
@@ -60,26 +57,15 @@ CASES = {  # by key: which model answers, about which target
 }
 CLASSES = ("any", "stable", "stable" + SIGNS)
 OUTCOMES = ("died", "discharged", "no change")
-GROUPS = ("none", "up to 25 %", "25 to 50 %", "over 50 %")  # of the decisions are changed
+GROUPS = ("none", "up to 25 %", "25 to 50 %", "over 50 %")  # share of decisions changed
 EVERYONE = "all"
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What can be chosen."""
+class MechanismsSettings(LogSettings):
+    """The settings of the study."""
 
     repeats: int = 20
-    seed: int = 0
-    simulator: str = "corrected"
-    terminal: str = "visits"
-    episodes: int = 1000
-
-    def __post_init__(self) -> None:
-        check_whole(self.repeats, "repeats", 2, "a whole number")
-        check_whole(self.episodes, "episodes", 10, "a whole number")
-        check_seed(self.seed)
-        check_choice(self.simulator, "simulator", sepsis.VERSIONS)
-        check_choice(self.terminal, "terminal", TERMINALS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,14 +76,14 @@ class Question:
     model: TabularMDP
     target: Floats  # [S, A]
     full_target: Floats  # [1440, 8]
-    ends: TabularMDP | None = None  # the same model, its ends kept as states
+    ends: TabularMDP | None = None  # the same model with its ends kept as states
 
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """One case over R logs of n episodes: what was said, and what is true."""
+    """One case over R logs of n episodes: what was predicted, and what is true."""
 
-    truth: Truth  # [R, n] true counterfactual outcome; the last is none
+    truth: Truth  # [R, n] true counterfactual outcome; the last one is none
     observed: Truth  # [R, n]
     changed: Floats  # [R, n] share of the observed decisions that the target changes
     prediction: Mapping[str, Floats]  # [R, n, O] by mechanism or reference
@@ -105,44 +91,41 @@ class Scored:
     value: Floats  # [R] exact value of the target in the simulator
 
     def group(self, name: str) -> Mask:
-        """Say which episodes have so many of their decisions changed, [R, n]."""
+        """Return which episodes belong to a group of GROUPS or EVERYONE, [R, n]."""
         if name == EVERYONE:
             return np.ones(self.truth.shape, dtype=bool)
         return np.asarray(group_of(self.changed) == GROUPS.index(name))
 
     def brier(self, name: str) -> Floats:
-        """Score of each episode, [R, n]."""
+        """Return the Brier score of each episode, [R, n]."""
         draws = OWN_DRAWS if name == OWN else None
         return brier(self.prediction[name], self.truth, draws=draws)
 
 
 def group_of(changed: Floats) -> NDArray[np.int64]:
-    """Index into GROUPS of shares of changed decisions."""
+    """Return the index into GROUPS of shares of changed decisions."""
     return np.searchsorted([0.0, 0.25, 0.5], changed, side="left")
 
 
-def run_mechanisms(
-    settings: Settings, *, progress: Callable[[], None] | None = None
+def score_logs(
+    settings: MechanismsSettings, *, advance: Advance = no_progress
 ) -> dict[str, Scored]:
     """Score every mechanism over fresh logs, by case."""
     logs = []
     for repeat in range(settings.repeats):
         logs.append(score_log(settings, repeat))
-        if progress is not None:
-            progress()
+        advance()
     return {key: _join([log[key] for log in logs]) for key in CASES}
 
 
-def score_log(settings: Settings, repeat: int) -> dict[str, Scored]:
-    """Ask every case's question of one fresh log: a Scored of one log each."""
-    seed = (settings.seed * 1_000_003 + repeat) * 2
-    physician = sepsis.behavior_policy(settings.simulator)
-    log = sepsis.simulate(physician, settings.episodes, seed=seed, version=settings.simulator)
+def score_log(settings: MechanismsSettings, repeat: int) -> dict[str, Scored]:
+    """Score every case on one fresh log."""
+    seed, version = settings.base_seed(repeat, parts=2), settings.simulator
+    physician, true_model = sepsis.behavior_policy(version), sepsis.model(version)
+    log = sepsis.simulate(physician, settings.episodes, seed=seed, version=version)
     asked = questions(log, settings)
     targets = [question.full_target for question in asked.values()]
-    own = sepsis.own_counterfactuals(
-        log, targets, draws=OWN_DRAWS, seed=seed + 1, version=settings.simulator
-    )
+    own = sepsis.own_counterfactuals(log, targets, draws=OWN_DRAWS, seed=seed + 1, version=version)
     scored = {}
     for (key, question), probability in zip(asked.items(), own, strict=True):
         truth = true_counterfactuals(question.full_target, settings, seed).outcome % len(OUTCOMES)
@@ -156,16 +139,16 @@ def score_log(settings: Settings, repeat: int) -> dict[str, Scored]:
             changed=changed_decisions(log, question.full_target)[None],
             prediction={name: values[None] for name, values in prediction.items()},
             bounds={name: values[None] for name, values in bound(question).items()},
-            value=np.array([_true_value(question.full_target, settings)]),
+            value=np.array([policy_value(true_model, question.full_target, horizon=HORIZON)]),
         )
     return scored
 
 
-def questions(log: Episodes, settings: Settings) -> dict[str, Question]:
-    """Return what is asked of a log on full states, by case.
+def questions(log: Episodes, settings: MechanismsSettings) -> dict[str, Question]:
+    """Return the questions asked of a log on full states, by case.
 
-    Targets are deterministic, so that noise of actions has no part in it. The first is the
-    physician's usual action with vasopressors left out: it is no fruit of the log, and changes from
+    Targets are deterministic, so action noise plays no part. The first is the physician's most
+    common action with vasopressors withheld: it does not depend on the log, and it changes from
     none to most of a patient's decisions. The others are planned on models learned from the log.
     """
     true = sepsis.model(settings.simulator)
@@ -184,23 +167,23 @@ def questions(log: Episodes, settings: Settings) -> dict[str, Question]:
     }
 
 
-def true_counterfactuals(target: Floats, settings: Settings, seed: int) -> Episodes:
-    """Treat the patients of the log with this seed by the target instead: the truth.
+def true_counterfactuals(target: Floats, settings: MechanismsSettings, seed: int) -> Episodes:
+    """Return the truth: the patients of the log with this seed, treated by the target instead.
 
-    First state and noise depend on seed, episode and step only, not on what is done: a simulation
-    with the log's seed replays its noise, and goes on with the same stream past the observed end.
+    The first state and the noise depend only on seed, episode and step, not on the actions. A
+    simulation with the log's seed replays its noise, also beyond the observed end.
     """
     return sepsis.simulate(target, settings.episodes, seed=seed, version=settings.simulator)
 
 
 def changed_decisions(log: Episodes, target: Floats) -> Floats:
-    """Share of each episode's observed decisions at which the target does something else, [n]."""
+    """Return the share of each episode's decisions that the target would change, [n]."""
     other = target[log.state, log.action] < 1
     return np.asarray(np.add.reduceat(other, log.offsets[:-1]) / log.lengths)
 
 
 def answers(question: Question) -> dict[str, Floats]:
-    """Outcome probabilities of each episode by each mechanism, and by the model alone, [n, O]."""
+    """Return outcome probabilities by mechanism, and by the model alone, each [n, O]."""
     log, model, target = question.log, question.model, question.target
     signs = model.with_labels(vital_signs(log))
     found = {}
@@ -219,7 +202,7 @@ def answers(question: Question) -> dict[str, Floats]:
 
 
 def bound(question: Question) -> dict[str, Floats]:
-    """Lowest and highest probability of each outcome by class of mechanisms, [m, O, 2]."""
+    """Return the lowest and highest outcome probabilities by class of mechanisms, [m, O, 2]."""
     log = question.log.select(np.arange(min(BOUNDED, len(question.log))))
     target = question.target
     plain = counterfactual_bounds(log, question.model, target).probability
@@ -227,22 +210,22 @@ def bound(question: Question) -> dict[str, Floats]:
     if question.ends is not None:
         used, horizon = question.ends, log.horizon + 1
     signs = used.with_labels(vital_signs(log))
-    labelled = counterfactual_bounds(log, signs, target, horizon=horizon).probability
-    return dict(zip(CLASSES, (*plain, labelled[1]), strict=True))
+    labeled = counterfactual_bounds(log, signs, target, horizon=horizon).probability
+    return dict(zip(CLASSES, (*plain, labeled[1]), strict=True))
 
 
 def vital_signs(log: Episodes) -> NDArray[np.int32]:
-    """Labels of states: their vital signs, without the treatments that run, [S]."""
+    """Return labels of states: their vital signs without the running treatments, [S]."""
     shown = [variable.name for variable in log.state_variables]
     names = [name for name in sepsis.VITAL_SIGNS if name in shown]
     return log.state_labels(*names)
 
 
 def keep_ends(version: str) -> TabularMDP:
-    """Return the true model in which ends are states, and the outcome follows one step later.
+    """Return the true model with ends kept as states and the outcome one step later.
 
-    So an end has the noise of its vital signs, as other states. Over one step more than the horizon
-    outcomes have the same probabilities as in `sepsis.model`.
+    An end then has the noise of its vital signs, like any other state. Over one step more than the
+    horizon, outcomes have the same probabilities as in `sepsis.model`.
     """
     raw, ends = sepsis.model(version, absorbing=False), sepsis.outcome_of()
     over = ends[raw.entry_row // raw.n_actions] >= 0
@@ -261,23 +244,18 @@ def keep_ends(version: str) -> TabularMDP:
     model = TabularMDP.from_arrays(
         rows, actions=actions, outcomes=sepsis.OUTCOMES, initial=raw.initial
     )
-    return replace(model, terminal="icml2019")  # a log's last step is read as leading to a state
-
-
-def _true_value(target: Floats, settings: Settings) -> float:
-    return policy_value(sepsis.model(settings.simulator), target, horizon=HORIZON)
+    # the last step of an episode then leads to a state, not to the outcome
+    return replace(model, terminal="icml2019")
 
 
 def _join(logs: list[Scored]) -> Scored:
-    first = logs[0]
-    return Scored(
-        truth=np.concatenate([log.truth for log in logs]),
-        observed=np.concatenate([log.observed for log in logs]),
-        changed=np.concatenate([log.changed for log in logs]),
-        prediction={
-            name: np.concatenate([log.prediction[name] for log in logs])
-            for name in first.prediction
-        },
-        bounds={name: np.concatenate([log.bounds[name] for log in logs]) for name in first.bounds},
-        value=np.concatenate([log.value for log in logs]),
-    )
+    """Concatenate the arrays of several logs."""
+    joined: dict[str, Any] = {}
+    for field in fields(Scored):
+        parts = [getattr(log, field.name) for log in logs]
+        joined[field.name] = (
+            {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+            if isinstance(parts[0], dict)
+            else np.concatenate(parts)
+        )
+    return Scored(**joined)

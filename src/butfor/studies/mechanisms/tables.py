@@ -1,25 +1,31 @@
-"""Tables of the mechanisms study: scores, bounds and reliability over all logs."""
+"""Tables of the experiment: cases, scores, bounds and reliability over all logs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from butfor import sepsis
-from butfor.studies.mechanisms import (
+from butfor.studies.article import Advance, no_progress
+from butfor.studies.mechanisms.experiment import (
     AGAIN,
     CASES,
     EVERYONE,
     GROUPS,
     GUMBEL,
+    MECHANISMS,
     OUTCOMES,
     OWN,
     RATE,
+    MechanismsSettings,
     Scored,
     group_of,
+    score_logs,
 )
 from butfor.studies.scoring import (
     IMPOSSIBLE,
@@ -35,13 +41,55 @@ from butfor.studies.scoring import (
 )
 from butfor.types import Floats
 
+WORTH = np.array([*(outcome.reward for outcome in sepsis.OUTCOMES), 0.0])  # of OUTCOMES
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """The tables of a run."""
+
+    settings: MechanismsSettings
+    cases: pd.DataFrame
+    scores: pd.DataFrame
+    bounds: pd.DataFrame
+    reliability: pd.DataFrame
+
+    def score(self, case: str, mechanism: str) -> pd.Series:
+        """Return the scores of one mechanism over all episodes; KeyError if there are none."""
+        return self._overall.loc[(case, mechanism)]
+
+    @cached_property
+    def _overall(self) -> pd.DataFrame:
+        overall = self.scores[self.scores["group"] == EVERYONE]
+        return overall.set_index(["case", "mechanism"]).sort_index()
+
+    def mechanisms(self, case: str) -> list[str]:
+        """Return the mechanisms that were scored in a case, without the references."""
+        return [name for name in MECHANISMS if (case, name) in self._overall.index]
+
+
+def run_experiment(settings: MechanismsSettings, *, advance: Advance = no_progress) -> Experiment:
+    """Run the experiment and make its tables."""
+    return make_tables(settings, score_logs(settings, advance=advance))
+
+
+def make_tables(settings: MechanismsSettings, cases: Mapping[str, Scored]) -> Experiment:
+    """Make the tables of scored cases."""
+    return Experiment(
+        settings=settings,
+        cases=case_table(cases),
+        scores=score_table(cases),
+        bounds=bounds_table(cases),
+        reliability=reliability_table(cases),
+    )
+
 
 def score_table(cases: Mapping[str, Scored]) -> pd.DataFrame:
-    """Score each case, mechanism or reference and group of episodes: a row each.
+    """Return the scores, one row per case, mechanism or reference, and group of episodes.
 
-    `skill` is against the base rate, `difference` is the Brier score less that of Gumbel-Max;
-    columns that end in _se are standard errors over logs. What no sample of draws can tell
-    (calibration, log loss) is missing for the simulator's own mechanism.
+    `skill` is relative to the base rate; `difference` is the Brier score minus that of Gumbel-Max;
+    columns that end in _se are standard errors over logs. Calibration and log loss, which a sample
+    of draws cannot give, are missing for the simulator's own mechanism.
     """
     rows: list[dict[str, Any]] = []
     for key, case in cases.items():
@@ -55,30 +103,33 @@ def score_table(cases: Mapping[str, Scored]) -> pd.DataFrame:
 
 
 def _scores(case: Scored, name: str, mask: Mask) -> dict[str, Any]:
-    probability, truth = case.prediction[name], case.truth
-    score = case.brier(name)
+    probability, truth, score = case.prediction[name], case.truth, case.brier(name)
+    measures = {
+        "brier": mean_over_logs(score, mask),
+        "skill": skill(score, case.brier(RATE), mask),
+        "difference": mean_over_logs(score - case.brier(GUMBEL), mask),
+        "mean_return": mean_over_logs(probability @ WORTH, mask),
+    }
     row: dict[str, Any] = {"episodes": int(mask.sum())}
-    row["brier"], row["brier_se"] = mean_over_logs(score, mask)
-    row["skill"], row["skill_se"] = skill(score, case.brier(RATE), mask)
-    row["difference"], row["difference_se"] = mean_over_logs(score - case.brier(GUMBEL), mask)
-    worth = np.array([*(outcome.reward for outcome in sepsis.OUTCOMES), 0.0])
-    row["mean_return"], row["mean_return_se"] = mean_over_logs(probability @ worth, mask)
     if name != OWN:
         sums = reliability(probability, truth, mask)
-        row["calibration_error"], row["calibration_error_se"] = leave_one_out(
-            sums, calibration_error
-        )
-        row["calibration_chance"] = calibration_chance(sums.sum(axis=0))
         ruled_out = given_to_truth(probability, truth) < IMPOSSIBLE
-        row["ruled_out"], row["ruled_out_se"] = mean_over_logs(ruled_out.astype(float), mask)
-        row["log_loss"], row["log_loss_se"] = mean_over_logs(log_loss(probability, truth), mask)
+        measures |= {
+            "calibration_error": leave_one_out(sums, calibration_error),
+            "ruled_out": mean_over_logs(ruled_out.astype(float), mask),
+            "log_loss": mean_over_logs(log_loss(probability, truth), mask),
+        }
+    for measure, (value, error) in measures.items():
+        row |= {measure: value, f"{measure}_se": error}
+    if name != OWN:
+        row["calibration_chance"] = calibration_chance(sums.sum(axis=0))
     return row
 
 
 def bounds_table(cases: Mapping[str, Scored]) -> pd.DataFrame:
-    """Compare mean bounds with true frequencies: a row a case, class, group and outcome.
+    """Compare mean bounds with true frequencies, one row per case, class, group and outcome.
 
-    `inside` says whether the true frequency lies between the mean bounds, `logs_inside` in which
+    `inside` tells whether the true frequency lies between the mean bounds, `logs_inside` in which
     share of logs it does; `allowed` is the share of episodes whose true outcome the bounds do not
     rule out (its highest probability is above 0).
     """
@@ -100,7 +151,7 @@ def bounds_table(cases: Mapping[str, Scored]) -> pd.DataFrame:
 
 
 def _containment(bounds: Floats, happened: Mask, mask: Mask) -> dict[str, Any]:
-    """Mean bounds [R, n, 2] of one outcome beside how often it happened."""
+    """Compare the mean bounds [R, n, 2] of one outcome with how often it happened."""
     low, high = (mean_over_logs(bounds[..., end], mask)[0] for end in (0, 1))
     frequency, error = mean_over_logs(happened.astype(float), mask)
     slack = 1e-9  # rounding
@@ -121,7 +172,7 @@ def _containment(bounds: Floats, happened: Mask, mask: Mask) -> dict[str, Any]:
 
 
 def reliability_table(cases: Mapping[str, Scored]) -> pd.DataFrame:
-    """Predicted and true share by case, mechanism, outcome and bin of predicted probability."""
+    """Return predicted and true share by case, mechanism, outcome and bin of the prediction."""
     rows = []
     for key, case in cases.items():
         for name in case.prediction:
@@ -130,38 +181,29 @@ def reliability_table(cases: Mapping[str, Scored]) -> pd.DataFrame:
             sums = reliability(case.prediction[name], case.truth).sum(axis=0)
             for outcome, place in np.argwhere(sums[..., 0] > 0):
                 count, predicted, happened, _ = sums[outcome, place]
-                rows.append(
-                    {
-                        "case": key,
-                        "mechanism": name,
-                        "outcome": OUTCOMES[outcome],
-                        "bin": int(place),
-                        "episodes": int(count),
-                        "predicted": predicted / count,
-                        "true": happened / count,
-                    }
-                )
+                place_of = {"case": key, "mechanism": name, "outcome": OUTCOMES[outcome]}
+                counted = {"bin": int(place), "episodes": int(count)}
+                shares = {"predicted": predicted / count, "true": happened / count}
+                rows.append({**place_of, **counted, **shares})
     return pd.DataFrame(rows)
 
 
 def case_table(cases: Mapping[str, Scored]) -> pd.DataFrame:
-    """What each case is about, and how far its target is from what was done: a row a case."""
+    """Describe each case, and how far its target is from what was done, one row per case."""
     rows = []
-    worth = np.array([*(outcome.reward for outcome in sepsis.OUTCOMES), 0.0])
     for key, case in cases.items():
         model, target = CASES[key]
-        changed, _ = mean_over_logs(case.changed)
-        other, _ = mean_over_logs((case.truth != case.observed).astype(float))
-        mean, error = mean_over_logs(worth[case.truth])
-        gap, gap_error = mean_over_logs(worth[case.truth] - case.value[:, None])
+        returns = WORTH[case.truth]
+        mean, error = mean_over_logs(returns)
+        gap, gap_error = mean_over_logs(returns - case.value[:, None])
         rows.append(
             {
                 "case": key,
                 "model": model,
                 "target": target,
-                "changed_decisions": changed,
-                "changed_outcomes": other,
-                "observed_return": float(worth[case.observed].mean()),
+                "changed_decisions": mean_over_logs(case.changed)[0],
+                "changed_outcomes": float((case.truth != case.observed).mean()),
+                "observed_return": float(WORTH[case.observed].mean()),
                 "true_return": mean,
                 "true_return_se": error,
                 "exact_value": float(case.value.mean()),

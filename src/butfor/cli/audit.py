@@ -1,0 +1,128 @@
+"""`butfor audit`: evaluate a policy on a log."""
+
+from __future__ import annotations
+
+import shlex
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from butfor.audit.folders import check_free
+from butfor.audit.settings import MECHANISMS, AuditSettings
+from butfor.audit.shards.parts import parts_folder
+from butfor.audit.shards.workers import Cluster, Threads, Workers
+from butfor.audit.source import audit_into
+from butfor.cli import options
+from butfor.cli.output import exit_on_error, print_json, progress_bar
+from butfor.cli.summary import audit_as_json, print_audit
+
+
+def audit(
+    log: options.Log,
+    study_file: options.StudyFile,
+    out: Annotated[Path, typer.Option(help="Audit folder to write.")],
+    target: options.Target = "learn",
+    missing: options.Missing = "error",
+    unseen: options.Unseen = None,
+    prior: options.Prior = 0.0,
+    mechanism: Annotated[
+        str, typer.Option(help=f"Mechanism of the transitions: {', '.join(MECHANISMS)}.")
+    ] = "gumbel-max",
+    action_noise: Annotated[
+        str,
+        typer.Option(
+            help="Noise of the actions: shared (part of the patient) or fresh (drawn anew)."
+        ),
+    ] = "shared",
+    smoothing: options.Smoothing = 0.0,
+    noise_on: Annotated[
+        str | None,
+        typer.Option(help="State variables that nature decides, separated by commas."),
+    ] = None,
+    flags: options.Flags = 60,
+    models: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Models to draw for credible intervals; 0 for none. 200 by default in full "
+            "detail, none in summary.",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of everything that is random.")] = 0,
+    detail: Annotated[
+        str,
+        typer.Option(
+            help="full: all there is, with the log in memory. summary: file by file, for logs of "
+            "any size. auto: full for up to a million decisions."
+        ),
+    ] = "auto",
+    threads: Annotated[
+        int | None,
+        typer.Option(min=1, help="Threads in summary detail; by default one per core."),
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="Address of a Dask cluster to process the files.")
+    ] = None,
+    local_cluster: Annotated[
+        int | None,
+        typer.Option(min=1, help="Start a Dask cluster with this many processes here."),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue an interrupted run in summary detail.")
+    ] = False,
+    overwrite: options.Overwrite = False,
+    as_json: options.Json = False,
+) -> None:
+    """Evaluate a policy on your own log: estimates, the outcome of every episode, flags.
+
+    For logs that do not fit in memory see docs/operations.md.
+    """
+    console = Console(stderr=as_json)
+    with exit_on_error(parts_folder(out)):
+        check_free(out, marker="meta.json", overwrite=overwrite)
+        settings = AuditSettings(
+            target=target,
+            missing=missing,
+            unseen=unseen,
+            prior=prior,
+            mechanism=mechanism,
+            smoothing=smoothing,
+            noise_on=options.split_names(noise_on),
+            flags=flags,
+            models=models,
+            seed=seed,
+            action_noise=action_noise,
+            detail=detail,
+        )
+        with (
+            progress_bar(console, "Reading, learning, replaying") as show,
+            closing(_workers(threads, scheduler, local_cluster)) as workers,
+        ):
+            found = audit_into(
+                options.source_of(log),
+                study_file,
+                out,
+                settings,
+                workers=workers,
+                resume=resume,
+                overwrite=overwrite,
+                progress=show,
+            )
+    if as_json:
+        print_json(audit_as_json(found, [out]))
+        return
+    print_audit(console, found)
+    console.print(f"Model estimates, not facts.\n\nAudit folder: {out}", markup=False)
+    console.print(f"To read it: {shlex.join(['butfor', 'report', str(out)])}", markup=False)
+
+
+def _workers(threads: int | None, scheduler: str | None, local_cluster: int | None) -> Workers:
+    """Return the workers that process shards."""
+    if scheduler is not None and local_cluster is not None:
+        raise ValueError("--scheduler and --local-cluster exclude each other; give one of them")
+    if scheduler is not None or local_cluster is not None:
+        return Cluster(scheduler, workers=local_cluster)
+    return Threads(threads)

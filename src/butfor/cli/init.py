@@ -1,0 +1,33 @@
+"""`butfor init`: draft a study file."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from butfor.cli.options import Log, Overwrite, source_of
+from butfor.cli.output import exit_on_error
+from butfor.log.draft import draft_study
+
+
+def init(
+    log: Log,
+    out: Annotated[Path, typer.Option(help="Where to write the draft.")] = Path("study.toml"),
+    overwrite: Overwrite = False,
+) -> None:
+    """Draft a study file from the columns of a log, for you to check and edit."""
+    with exit_on_error():
+        if out.exists() and not overwrite:
+            raise FileExistsError(f"{out} already exists; choose another --out, or --overwrite")
+        if not out.absolute().parent.is_dir():
+            raise FileNotFoundError(
+                f"the folder {out.parent} does not exist; create it, or choose another --out"
+            )
+        out.write_text(draft_study(source_of(log)), encoding="utf-8")
+    typer.echo(
+        f"Draft of the study file: {out}\nCheck and edit it, then run: "
+        + shlex.join(["butfor", "audit", *map(str, log), "--study", str(out), "--out", "audit"])
+    )

@@ -1,0 +1,109 @@
+"""Tables, progress bars, errors and JSON, as every command prints them."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pandas as pd
+import typer
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from butfor.review.verdicts import ReviewError
+
+
+def make_table(*columns: str) -> Table:
+    """Return an empty table; a column whose name starts with > is right-aligned."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in columns:
+        table.add_column(name.removeprefix(">"), justify="right" if name[:1] == ">" else "left")
+    return table
+
+
+def print_json(content: Any) -> None:
+    """Print content as one line of JSON."""
+    typer.echo(json.dumps(content, allow_nan=False))
+
+
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of a frame for JSON, which cannot represent NaN."""
+    return frame.astype(object).where(frame.notna(), None).to_dict("records")
+
+
+@contextmanager
+def exit_on_error(unfinished: Path | None = None) -> Iterator[None]:
+    """Exit with code 2 and the message alone when the input is wrong or a folder exists.
+
+    `unfinished` is the folder in which an interrupted run keeps its partial results.
+    """
+    try:
+        yield
+    except (ValueError, OSError, ReviewError) as error:
+        notes = getattr(error, "__notes__", [])
+        kept = [] if "--resume" in str(error) else _kept(unfinished)
+        typer.echo("\n".join([f"Error: {error}", *notes, *kept]), err=True)
+        raise typer.Exit(2) from None
+    except KeyboardInterrupt:
+        typer.echo("\n".join(["Stopped; nothing was written.", *_kept(unfinished)]), err=True)
+        raise typer.Exit(130) from None
+
+
+def _kept(unfinished: Path | None) -> list[str]:
+    if unfinished is None or not unfinished.is_dir():
+        return []
+    return [f"Partial results are kept in {unfinished}; continue with --resume."]
+
+
+@contextmanager
+def progress_bar(console: Console, description: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a progress bar; yields the function that updates it."""
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+    ) as bar:
+        task = bar.add_task(description, total=None)
+        with _interrupts() as interrupted:
+
+            def show(done: int, total: int) -> None:
+                if interrupted():
+                    raise KeyboardInterrupt
+                bar.update(task, completed=done, total=total)
+
+            yield show
+
+
+@contextmanager
+def _interrupts() -> Iterator[Callable[[], bool]]:
+    """Yield a function that tells whether Ctrl-C was pressed.
+
+    A KeyboardInterrupt raised while Python finalizes an object is ignored and lost, so the signal
+    is remembered as well.
+    """
+    received: list[int] = []
+
+    def remember(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    # only the main thread can receive signals
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    before = signal.signal(signal.SIGINT, remember)
+    try:
+        yield lambda: bool(received)
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,36 @@
+"""`butfor report`: write an audit as one HTML file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from butfor.cli.options import Json
+from butfor.cli.output import exit_on_error, print_json
+from butfor.present.report import write_report
+
+
+def report(
+    audit: Annotated[Path, typer.Argument(help="Audit folder.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write.")] = Path("report.html"),
+    stays: Annotated[
+        int | None,
+        typer.Option(min=0, help="Episodes to show step by step; by default the flagged ones."),
+    ] = None,
+    redact: Annotated[
+        bool, typer.Option("--redact", help="Omit free text and side information.")
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an existing file.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Write an audit as one HTML file to read and print; it works offline."""
+    with exit_on_error():
+        path = write_report(audit, out, stays=stays, redact=redact, overwrite=overwrite)
+    if as_json:
+        print_json({"written": [str(path)], "bytes": path.stat().st_size})
+    else:
+        typer.echo(f"Report: {path}")

@@ -1,0 +1,78 @@
+"""`butfor study`: run an experiment and write its article."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from butfor.checks import check_choice
+from butfor.cli.options import Json, Overwrite
+from butfor.cli.output import exit_on_error, progress_bar
+from butfor.studies.article import RESULTS, Study, write_study
+from butfor.studies.factors.article import STUDY as FACTORS
+from butfor.studies.hidden_state.article import STUDY as HIDDEN_STATE
+from butfor.studies.mechanisms.article import STUDY as MECHANISMS
+from butfor.studies.oberst2019.article import STUDY as OBERST2019
+from butfor.studies.settings import StudySettings
+
+STUDIES: dict[str, Study] = {
+    "oberst2019": OBERST2019,
+    "factors": FACTORS,
+    "mechanisms": MECHANISMS,
+    "hidden-state": HIDDEN_STATE,
+}
+
+
+def study(
+    name: Annotated[str, typer.Argument(help=f"Which study: {', '.join(STUDIES)}.")],
+    out: Annotated[Path, typer.Option(help="Folder for the article.")],
+    repeats: Annotated[int | None, typer.Option(min=2, help="Number of fresh logs.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seed of everything that is random.")
+    ] = None,
+    simulator: Annotated[str | None, typer.Option(help="icml2019 or corrected.")] = None,
+    terminal: Annotated[
+        str | None, typer.Option(help="How episode ends are counted: icml2019 or visits.")
+    ] = None,
+    behavior: Annotated[
+        str | None,
+        typer.Option(help="oberst2019: physician planned on the estimated or the exact tensor."),
+    ] = None,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+) -> None:
+    """Run an experiment in the simulator and write it up as an article.
+
+    Each study has its own defaults; see docs/studies.md.
+    """
+    options = {
+        "repeats": repeats,
+        "seed": seed,
+        "simulator": simulator,
+        "terminal": terminal,
+        "behavior": behavior,
+    }
+    with exit_on_error():
+        chosen = STUDIES[check_choice(name, "study", tuple(STUDIES))]
+        settings = _settings(name, chosen, options)
+        with progress_bar(Console(stderr=True), "Logs and figures") as show:
+            folder = write_study(chosen, settings, out, overwrite=overwrite, progress=show)
+    if as_json:
+        typer.echo((folder / RESULTS).read_text())
+    else:
+        typer.echo(f"Article: {folder / 'index.html'}")
+
+
+def _settings(name: str, study: Study, options: dict[str, Any]) -> StudySettings:
+    """Return the settings of a study, with those options that were given."""
+    known = {field.name for field in fields(study.settings)}
+    given = {option: value for option, value in options.items() if value is not None}
+    for option in given:
+        if option not in known:
+            has = ", ".join(f"--{other}" for other in options if other in known)
+            raise ValueError(f"study {name!r} has no option --{option}; it has {has}")
+    return study.settings(**given)

@@ -1,0 +1,1 @@
+"""What makes off-policy evaluation fail: a factorial experiment."""

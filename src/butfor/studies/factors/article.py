@@ -1,0 +1,190 @@
+"""The article: tables, numbers for machines, and the content of its page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from butfor.studies.article import Study
+from butfor.studies.factors.charts import DRAWN, FIGURES, PANELS, all_pieces, charts, level_name
+from butfor.studies.factors.effects import (
+    MEAN,
+    PIECES,
+    changes,
+    decompose,
+    in_cell,
+    main_effects,
+    mean_pieces,
+    one_at_a_time,
+    summarize,
+)
+from butfor.studies.factors.experiment import (
+    HALF,
+    JUDGED,
+    NAMES,
+    OTHER,
+    PATIENTS,
+    SAME,
+    Experiment,
+    FactorsSettings,
+    Row,
+    run_experiment,
+)
+from butfor.studies.scoring import clear
+
+Summary = dict[str, dict[str, Any]]  # numbers by estimator or piece
+
+
+def tables(experiment: Experiment) -> dict[str, pd.DataFrame]:
+    """Return the CSV files by name."""
+    return {
+        "cells": summarize(experiment.estimates),
+        "logs": experiment.estimates,
+        "pieces": mean_pieces(decompose(experiment.estimates)),
+        "endless": experiment.endless,
+        "changes": changes(experiment, NAMES),
+        "main_effects": main_effects(experiment, NAMES),
+    }
+
+
+def results(experiment: Experiment) -> dict[str, Any]:
+    """Return the numbers for machines."""
+    return {
+        "reference": _reference(experiment),
+        "decomposition": {state: _pieces(experiment, state) for state in PANELS},
+        "changes": changes(experiment, DRAWN).to_dict("records"),
+        "main_effects": main_effects(experiment, DRAWN).to_dict("records"),
+        "endless": experiment.endless.to_dict("records"),
+        "cells": summarize(experiment.estimates).to_dict("records"),
+    }
+
+
+def content(experiment: Experiment) -> dict[str, Any]:
+    """Return what the page shows besides the results."""
+    settings, pieces = experiment.settings, all_pieces(experiment)
+    by_size = pieces[pieces["prevalence"] == settings.reference_prevalence]
+    reference = _reference(experiment)
+    made_of = {state: _pieces(experiment, state) for state in PANELS}
+    other_full = {**one_at_a_time(settings)["Judged on"][-1], "state": "full"}
+    return {
+        "names": NAMES,
+        "judged": JUDGED,
+        "cancels": _cancels(reference[OTHER]["MB"], made_of["hidden"]),
+        "same": SAME,
+        "half": HALF,
+        "other": OTHER,
+        "drawn": DRAWN,
+        "pieces": PIECES,
+        "panels": PANELS,
+        "patients": PATIENTS,
+        "changes": _by_level(changes(experiment, DRAWN).rename(columns={"change": "mean"})),
+        "effects": _by_level(_two_names(main_effects(experiment, ("MB", "WIS")))),
+        "longest": (settings.long or settings.episodes)[-1],
+        "trend": {state: _trends(by_size[by_size["state"] == state]) for state in PANELS},
+        "by_prevalence": [
+            {**row, "confounding": _pieces(experiment, "hidden", row["prevalence"])["confounding"]}
+            for row in in_cell(experiment.endless, {"state": "hidden"}).to_dict("records")
+        ],
+        "held_out": [
+            {"level": level_name(cell["held_out"]), "cells": _summary(experiment, cell)}
+            for cell in one_at_a_time(settings)["Patients in the other log"]
+        ],
+        "truth": _truth(experiment),
+        "largest": max(PIECES, key=lambda piece: abs(made_of["hidden"][piece]["mean"])),
+        "other_full": _summary(experiment, other_full)["MB"],
+        "still_wrong": _beyond_chance(made_of["full"]["error"]) > 0,
+    }
+
+
+def _summary(experiment: Experiment, cell: Row) -> Summary:
+    """Return the numbers of one cell by estimator."""
+    columns = ["value", "true", "error", "se", "logs", "undefined"]
+    table = summarize(in_cell(experiment.estimates, cell)).set_index("estimator")
+    return table[columns].to_dict("index")
+
+
+def _reference(experiment: Experiment) -> dict[str, Summary]:
+    """Return the reference cell by place of judgment."""
+    cells = one_at_a_time(experiment.settings)["Judged on"]
+    return {str(cell["judged"]): _summary(experiment, cell) for cell in cells}
+
+
+def _pieces(experiment: Experiment, state: str, prevalence: float | None = None) -> Summary:
+    """Return the mean and standard error of each piece, and of the error, at the reference size."""
+    settings = experiment.settings
+    level = settings.reference_prevalence if prevalence is None else prevalence
+    cell = {"state": state, "episodes": settings.reference_episodes, "prevalence": level}
+    rows = in_cell(mean_pieces(decompose(experiment.estimates)), cell)
+    return rows.set_index("piece")[MEAN].to_dict("index")
+
+
+def _cancels(other: Mapping[str, Any], pieces: Summary) -> bool:
+    """Return whether judging on other patients looks right only because two errors cancel."""
+    looks_right = abs(other["error"]) < clear(int(other["logs"])) * other["se"]
+    up, down = pieces["confounding"], pieces["thin support"]
+    return looks_right and _beyond_chance(up) > 0 and _beyond_chance(down) < 0
+
+
+def _beyond_chance(cell: Mapping[str, Any]) -> int:
+    """Return the sign of a mean over logs, 0 if it may be due to chance."""
+    beyond = abs(cell["mean"]) > clear(int(cell["logs"])) * cell["se"]
+    return int(np.sign(cell["mean"])) if beyond else 0
+
+
+def _two_names(effects: pd.DataFrame) -> pd.DataFrame:
+    """Include the place of judgment in the estimator's name."""
+    names = effects["estimator"] + ", " + effects["judged"]
+    return effects.drop(columns="judged").assign(estimator=names)
+
+
+def _by_level(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return one row per factor and level, with the number of each estimator."""
+    rows = []
+    for (factor, level), group in table.groupby(["factor", "level"], sort=False):
+        cells = group.set_index("estimator")[MEAN].to_dict("index")
+        for cell in cells.values():
+            cell["beyond_chance"] = _beyond_chance(cell) != 0
+        rows.append({"factor": factor, "level": level_name(level), "cells": cells})
+    return rows
+
+
+def _trends(pieces: pd.DataFrame) -> Summary:
+    """Return how each piece changes from the shortest log to the longest simulated one."""
+    found = {}
+    simulated = pieces[np.isfinite(pieces["episodes"])]
+    for piece, group in simulated.groupby("piece", sort=False):
+        first, last = group.iloc[0], group.iloc[-1]
+        gap, se = abs(last["value"]) - abs(first["value"]), np.hypot(first["se"], last["se"])
+        change = _beyond_chance({"mean": gap, "se": se, "logs": min(first["logs"], last["logs"])})
+        word = {-1: "shrinks", 0: "does not clearly change", 1: "grows"}[change]
+        found[str(piece)] = {"first": first["value"], "last": last["value"], "word": word}
+    return found
+
+
+def _truth(experiment: Experiment) -> list[dict[str, Any]]:
+    """Return what the learned policies are worth, by MB and in truth, by size of the log."""
+    settings, rows = experiment.settings, []
+    for size in (*settings.episodes, *settings.long):
+        row: dict[str, Any] = {"level": level_name(size)}
+        for state in PANELS:
+            cell: Row = {"state": state, "episodes": size, "judged": SAME, "estimator": "MB"}
+            cell["prevalence"] = settings.reference_prevalence
+            mine = in_cell(experiment.estimates, cell)
+            row[state] = {"mb": mine["value"].mean(), "true": mine["true"].mean()}
+        rows.append(row)
+    return rows
+
+
+STUDY = Study(
+    settings=FactorsSettings,
+    run=run_experiment,
+    charts=charts,
+    figures=FIGURES,
+    tables=tables,
+    results=results,
+    template="factors/article.html",
+    content=content,
+)

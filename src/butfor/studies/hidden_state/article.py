@@ -1,0 +1,196 @@
+"""The article: tables, numbers for machines, and the content of its page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from butfor import sepsis
+from butfor.log.episodes import Episodes
+from butfor.log.variables import describe_action, unravel
+from butfor.studies.article import Study, in_paper_order
+from butfor.studies.hidden_state.charts import EVIDENCE, FIGURES, charts
+from butfor.studies.hidden_state.experiment import (
+    CF,
+    COUNTERFACTUAL,
+    IGNORED,
+    LEARNED,
+    LEAST_CHANGES,
+    MB,
+    METHODS,
+    OBSERVED,
+    RIGHT,
+    TRUE,
+    Experiment,
+    HiddenStateSettings,
+    OneLog,
+    choose_patient,
+    entropy_by_step,
+    patients,
+    run_experiment,
+    story,
+    summarize,
+)
+from butfor.studies.scoring import clear
+
+LARGE = 3.0  # a larger |z| is not chance
+NAMES = {
+    "observed": OBSERVED,
+    "mb": MB,
+    "cf": CF,
+    "right": RIGHT,
+    "learned": LEARNED,
+    "ignored": IGNORED,
+    "true": TRUE,
+}
+
+
+def tables(experiment: Experiment) -> dict[str, pd.DataFrame]:
+    """Return the CSV files by name."""
+    one = experiment.first
+    found = {
+        "methods": summarize(experiment.estimates),
+        "logs": experiment.estimates,
+        "patients": patients(one),
+        "entropy": entropy_by_step(one),
+        "outcomes_reduced": in_paper_order(one.said[CF].table()).reset_index(),
+        "outcomes_hidden": in_paper_order(one.said[RIGHT].table()).reset_index(),
+    }
+    patient = choose_patient(one)
+    if patient >= 0:
+        found["story"] = story(one, patient)
+    return found
+
+
+def results(experiment: Experiment) -> dict[str, Any]:
+    """Return the numbers for machines."""
+    return {
+        "methods": _methods(experiment),
+        "first_log": _first(experiment.first),
+        "knowledge": _knowledge(experiment.first),
+        "patient": _patient(experiment.first),
+    }
+
+
+def content(experiment: Experiment) -> dict[str, Any]:
+    """Return what the page shows besides the results."""
+    z = experiment.estimates.set_index("method")["z"]
+    return {
+        "order": METHODS,
+        "names": NAMES,
+        "least_changes": LEAST_CHANGES,
+        "large": LARGE,
+        "alarms": {name: int((z[name].abs() > LARGE).sum()) for name in COUNTERFACTUAL},
+    }
+
+
+def _methods(experiment: Experiment) -> dict[str, dict[str, Any]]:
+    """Return means over logs by method, and whether the error is beyond chance."""
+    table = summarize(experiment.estimates).set_index("method", drop=False)
+    beyond = table["error"].abs() > table["logs"].map(clear) * table["se"]
+    return table.assign(beyond_chance=beyond).to_dict("index")
+
+
+def _first(one: OneLog) -> dict[str, Any]:
+    """Return where each model sends the patients of the first log, and whose outcome changes."""
+    died = one.log.outcome == 0
+    changes = (one.said[CF].most_likely == 1) & (one.said[RIGHT].most_likely == 0)
+    return {
+        "patients": len(one.log),
+        "died": int(died.sum()),
+        "would_have_lived": {
+            name: int((died & (one.said[name].most_likely == 1)).sum()) for name in COUNTERFACTUAL
+        },
+        "would_have_lived_in_truth": int((died & (one.truth == 1)).sum()),
+        "expected_deaths": {
+            name: float(one.said[name].probability[:, 0].sum()) for name in COUNTERFACTUAL
+        },
+        "true_deaths": int((one.truth == 0).sum()),
+        "stories_change": int(changes.sum()),
+    }
+
+
+def _knowledge(one: OneLog) -> dict[str, float]:
+    """Return what ignoring the physician's knowledge does to single patients of the first log."""
+    right, ignored = one.said[RIGHT], one.said[IGNORED]
+    gap = right.probability[:, 0] - ignored.probability[:, 0]
+    episode, step = one.known.rows
+    inside = step < one.log.lengths[episode]
+    return {
+        "known_bits": float(one.known.entropy[inside].mean()),
+        "ignored_bits": float(one.blind.entropy[inside].mean()),
+        "mean_change": float(gap.mean()),
+        "mean_size": float(np.abs(gap).mean()),
+        "largest": float(np.abs(gap).max()),
+        "by_a_tenth": float((np.abs(gap) > 0.1).mean()),
+        "other_likeliest": int((right.most_likely != ignored.most_likely).sum()),
+    }
+
+
+def _patient(one: OneLog) -> dict[str, Any] | None:
+    """Return the numbers that describe the figure of one patient, step by step."""
+    patient = choose_patient(one)
+    if patient < 0:
+        return None
+    log, table = one.log, story(one, patient)
+    rows = range(int(log.offsets[patient]), int(log.offsets[patient + 1]))
+    return {
+        "id": log.id[patient].item(),
+        "length": len(rows),
+        "true_diabetes": _true_level(table[table["step"] == 0], "diabetes"),
+        "true_outcome": one.said[CF].outcome_names[one.truth[patient]],
+        "discharged": {m: float(one.said[m].probability[patient, 1]) for m in COUNTERFACTUAL},
+        "died": {m: float(one.said[m].probability[patient, 0]) for m in COUNTERFACTUAL},
+        "steps": [
+            {"step": step, **_step(one, row, table[table["step"] == step])}
+            for step, row in enumerate(rows)
+        ],
+    }
+
+
+def _step(one: OneLog, row: int, posterior: pd.DataFrame) -> dict[str, Any]:
+    """Return one step of a patient: what was seen and done, and what is known of the hidden."""
+    log, state = one.log, one.log.state[row]
+    diabetes = posterior[(posterior["variable"] == "diabetes") & (posterior["level"] == "yes")]
+    glucose = posterior[(posterior["variable"] == "glucose") & (posterior["evidence"] == "known")]
+    best = glucose.loc[glucose["probability"].idxmax()]
+    chances = diabetes.set_index("evidence")["probability"]
+    return {
+        "signs": _abnormal(log, state),
+        "given": describe_action(log.action_variables, int(log.action[row])),
+        "policy": describe_action(log.action_variables, int(one.target[state].argmax())),
+        "diabetes": {evidence: float(chances[evidence]) for evidence in EVIDENCE},
+        "glucose": {"level": best["level"], "probability": float(best["probability"])},
+        "true_glucose": _true_level(posterior, "glucose"),
+    }
+
+
+def _abnormal(log: Episodes, state: int) -> str:
+    """Name the vital signs of a state that are not normal."""
+    codes = unravel(log.state_variables, np.array(state))
+    levels = [(v, v.levels[codes[v.name]]) for v in log.state_variables]
+    off = [
+        f"{variable.name} {level}"
+        for variable, level in levels
+        if variable.name in sepsis.VITAL_SIGNS and level not in variable.normal
+    ]
+    return ", ".join(off) or "all normal"
+
+
+def _true_level(posterior: pd.DataFrame, variable: str) -> str:
+    true = posterior[(posterior["variable"] == variable) & posterior["truth"]]
+    return str(true["level"].iloc[0])
+
+
+STUDY = Study(
+    settings=HiddenStateSettings,
+    run=run_experiment,
+    charts=charts,
+    figures=FIGURES,
+    tables=tables,
+    results=results,
+    template="hidden_state/article.html",
+    content=content,
+)

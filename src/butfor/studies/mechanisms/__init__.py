@@ -1,0 +1,1 @@
+"""Counterfactuals of each mechanism, scored against the truth."""

@@ -1,0 +1,223 @@
+"""The article: tables, numbers for machines, and the content of its page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from butfor.log.variables import describe_action
+from butfor.replay.draws import draws_needed
+from butfor.studies.article import Study, in_paper_order
+from butfor.studies.oberst2019 import published
+from butfor.studies.oberst2019.charts import FIGURES, charts
+from butfor.studies.oberst2019.discharge import under_treatment, who_stops_when
+from butfor.studies.oberst2019.experiment import (
+    DRAWS,
+    ESTIMATORS,
+    FEW_LOGS,
+    STATES,
+    Experiment,
+    Oberst2019Settings,
+    OneLog,
+    outcome_shares,
+    run_experiment,
+)
+
+WOULD_HAVE_LIVED = ("died", "discharged")  # a cell of the outcome table
+
+
+def tables(experiment: Experiment) -> dict[str, pd.DataFrame]:
+    """Return the CSV files by name."""
+    one = experiment.one
+    return {
+        "figure3": one.figure3.rename(columns={"exact": "value_exact"}),
+        "figure4": in_paper_order(one.sampled_table).reset_index(),
+        "figure4_exact": in_paper_order(one.exact.table(expected=True)).reset_index(),
+        "table": compared_table(experiment),
+        "logs_hidden": experiment.repeats["hidden"],
+        "logs_full": experiment.repeats["full"],
+        "variants": experiment.variants,
+        "discharge": experiment.discharge,
+    }
+
+
+def compared_table(experiment: Experiment) -> pd.DataFrame:
+    """Return the table of the appendix, ours beside the published one, with combined errors."""
+    frames = []
+    for state in STATES:
+        reported = pd.DataFrame.from_dict(
+            published.TABLE[state],
+            orient="index",
+            columns=["published_mean", "published_low", "published_high"],
+        )
+        both = experiment.table(state).loc[list(ESTIMATORS)].join(reported)
+        error = published.standard_error(both["published_low"], both["published_high"])
+        apart = (both["mean"] - both["published_mean"]) / np.hypot(both["se"], error)
+        both = both.assign(standard_errors_apart=apart).rename_axis("estimator").reset_index()
+        both.insert(0, "state", state)
+        frames.append(both)
+    return pd.concat(frames, ignore_index=True)
+
+
+def results(experiment: Experiment) -> dict[str, Any]:
+    """Return the numbers for machines."""
+    one, columns = experiment.one, ["mean", "low", "high", "se"]
+    figure3 = one.figure3.set_index("estimator").rename(columns={"value": "mean"})
+    return {
+        "figure3": figure3[["mean", "low", "high"]].to_dict("index"),
+        "figure3_exact": figure3["exact"].to_dict(),
+        "figure4": (in_paper_order(one.sampled_table) / experiment.settings.episodes)
+        .to_numpy()
+        .tolist(),
+        "would_have_lived": int(one.sampled_table.loc[WOULD_HAVE_LIVED]),
+        "table": {
+            state: experiment.table(state).loc[list(ESTIMATORS), columns].to_dict("index")
+            for state in STATES
+        },
+        "shape": shape(experiment),
+    }
+
+
+def shape(experiment: Experiment) -> dict[str, float]:
+    """Return the share of fresh logs that show what the paper shows of its one log."""
+    logs = experiment.repeats["hidden"]
+    shown = {
+        "True below -.2": logs["True"] < -0.2,
+        "True below Observed": logs["True"] < logs["Observed"],
+        "WIS above Observed": logs["WIS (train)"] > logs["Observed"],
+        "MB above Observed": logs["MB"] > logs["Observed"],
+        "CF above Observed": logs["CF (exact)"] > logs["Observed"],
+        "would have lived between 8 and 13 %": logs["would have lived"].between(0.08, 0.13),
+    }
+    return {name: float(logs_with.mean()) for name, logs_with in shown.items()}
+
+
+def content(experiment: Experiment) -> dict[str, Any]:
+    """Return what the page shows besides the results."""
+    settings, one, variants = experiment.settings, experiment.one, experiment.variants
+    summary = {state: experiment.table(state) for state in STATES}
+    figure3 = _figure3_rows(experiment)
+    fails = variants["MB (exact)"] > variants["Observed"]
+    fails &= variants["True (exact)"] < variants["Observed"]
+    return {
+        "figure3": figure3,
+        "table": compared_table(experiment).to_dict("records"),
+        "widths": _widths(figure3),
+        "undefined": {
+            state: experiment.repeats[state][["WIS (train)", "WIS (held-out)"]].isna().sum()
+            for state in STATES
+        },
+        "few": settings.repeats < FEW_LOGS,
+        "full": summary["full"]["mean"],
+        "hidden": summary["hidden"]["mean"],
+        "crossed": {
+            "model_based": one.crossed.model_based.mean(),
+            "counterfactual": one.crossed.counterfactual.mean(),
+            "unsupported": one.crossed.unsupported_model_based.mean(),
+        },
+        "holds": int(fails.sum()),
+        "would_have_lived_exact": one.exact.table().loc[WOULD_HAVE_LIVED],
+        "published_would_have_lived": published.WOULD_HAVE_LIVED,
+        "lived_range": summary["hidden"].loc["would have lived", ["low", "high"]].tolist(),
+        "patient": _patient(one),
+        "discharge": experiment.discharge.to_dict("records"),
+        "stops": who_stops_when(one.learned.log, one.learned.target),
+        "variants": variants.to_dict("records"),
+        "draws": _draws(one),
+        "needed": [(precision, draws_needed(precision)) for precision in (0.1, 0.05, 0.01)],
+        "published_settings": all(
+            getattr(settings, name) == getattr(Oberst2019Settings(), name)
+            for name in ("simulator", "terminal", "behavior", "episodes")
+        ),
+    }
+
+
+def _figure3_rows(experiment: Experiment) -> list[dict[str, Any]]:
+    """Return Figure 3 beside its published values and the range over fresh logs."""
+    columns = {"Obs": "Observed", "WIS": "WIS (train)", "MB": "MB", "CF": "CF (exact)"}
+    ours, rows = experiment.table("hidden"), []
+    for row in experiment.one.figure3.itertuples():
+        reported = published.FIGURE_3[row.estimator]
+        low, high = ours.loc[columns.get(row.estimator, row.estimator), ["low", "high"]]
+        rows.append(
+            {
+                "name": row.estimator,
+                "mean": row.value,
+                "low": row.low,
+                "high": row.high,
+                "exact": row.exact,
+                "published": reported,
+                "logs": (low, high),
+                "inside": bool(low <= reported[0] <= high),
+            }
+        )
+    return rows
+
+
+def _widths(figure3: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return how much wider fresh logs spread than a bootstrap of one log suggests."""
+    rows = []
+    for row in figure3:
+        bootstrap, fresh = row["high"] - row["low"], row["logs"][1] - row["logs"][0]
+        if bootstrap:
+            ratio = fresh / bootstrap
+            rows.append(
+                {"name": row["name"], "bootstrap": bootstrap, "fresh": fresh, "ratio": ratio}
+            )
+    return rows
+
+
+def _patient(one: OneLog) -> dict[str, Any] | None:
+    """Return the numbers that describe Figure 5."""
+    if one.patient < 0:
+        return None
+    log = one.learned.log
+    rows = slice(log.offsets[one.patient], log.offsets[one.patient + 1])
+    assert log.side is not None
+    glucose = log.side["glucose"].iloc[rows].to_numpy()
+    states = one.draws.state[one.patient, :, : len(glucose)]
+    actions = one.draws.action[one.patient, :, : len(glucose)]
+    running = under_treatment(log.state_variables)[np.clip(states, 0, log.n_states - 1)]
+    stops = (running & (states >= 0) & (actions == 0)).sum(axis=0)
+    care = log.action[rows]
+    return {
+        "id": log.id[one.patient],
+        "discharged": float(one.exact.probability[one.patient, 1]),
+        "steps": [
+            {
+                "step": step,
+                "glucose": glucose[step],
+                "draws": int(stops[step]),
+                "care": describe_action(log.action_variables, int(care[step])),
+            }
+            for step in range(len(glucose))
+            if stops[step] > 0 and glucose[step] in ("low", "very low")
+        ],
+    }
+
+
+def _draws(one: OneLog) -> dict[str, float]:
+    """Compare five draws of each patient with the exact probabilities."""
+    shares = outcome_shares(one.draws)
+    error = shares - one.exact.probability
+    most_likely = one.exact.most_likely % shares.shape[1]
+    return {
+        "count": DRAWS,
+        "error": float(np.sqrt((error**2).mean())),
+        "worst": float(np.abs(error).max()),
+        "differ": int((shares.argmax(axis=1) != most_likely).sum()),
+    }
+
+
+STUDY = Study(
+    settings=Oberst2019Settings,
+    run=run_experiment,
+    charts=charts,
+    figures=FIGURES,
+    tables=tables,
+    results=results,
+    template="oberst2019/article.html",
+    content=content,
+)
