@@ -307,12 +307,20 @@ def test_a_table_that_does_not_fit_is_refused(
 
 
 METAS: dict[str, tuple[Any, str]] = {
-    "no key": (lambda m: m.pop("none"), "none is missing"),
-    "type": (lambda m: m.update(counts=3), "counts is of the type int, not dict"),
-    "horizon": (lambda m: m["parameters"].update(horizon=10**9), "horizon is outside"),
-    "bool": (lambda m: m["counts"].update(episodes=True), "episodes is of the type bool, not int"),
-    "names": (lambda m: m["outcomes"].reverse(), "outcomes and outcome_details differ"),
-    "levels": (lambda m: m["variables"]["state"][0].update(levels=[1]), "that are no text"),
+    "no key": (lambda m: m.pop("none"), "none: Field required"),
+    "type": (lambda m: m.update(counts=3), "counts: Input should be an object"),
+    "horizon": (
+        lambda m: m["parameters"].update(horizon=10**9),
+        "horizon: Input should be less than or equal to 1000000",
+    ),
+    "bool": (
+        lambda m: m["counts"].update(episodes=True),
+        "episodes: Input should be a valid integer",
+    ),
+    "levels": (
+        lambda m: m["variables"]["state"][0].update(levels=[1]),
+        "levels 0: Input should be a valid string",
+    ),
 }
 
 
