@@ -235,7 +235,7 @@ def test_facts_of_the_ward_log():
     target = np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]])
     facts = facts_of(EpisodeColumns(bf.Replay(log, model, target)), None, ["MB", "CF"])
     assert facts.spread == pytest.approx(11**0.5 / 4)
-    assert (facts.episodes, len(facts), facts.censored, facts.followers) == (4, 4, 1, 0)
+    assert (facts.episodes, facts.censored, facts.followers) == (4, 1, 0)
     assert (facts.effective, facts.lowest, facts.highest) == (0.0, -1.0, 1.0)
     assert facts.missing.tolist() == [1]
     assert facts.unlogged.tolist() == [1]
