@@ -373,7 +373,10 @@ def files_of(folder):
 
 @pytest.mark.parametrize("action_noise", NOISES)
 @pytest.mark.parametrize("mechanism", NAMED)
-def test_the_bytes_do_not_depend_on_where_the_log_is(sources, mechanism, action_noise, tmp_path):
+def test_the_bytes_do_not_depend_on_where_the_log_is(
+    sources, mechanism, action_noise, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("butfor.evaluate.estimate.RESAMPLES", 10)
     study, logs = sources
     written = {}
     for detail in ("full", "summary"):
