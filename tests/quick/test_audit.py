@@ -1,6 +1,7 @@
 """The audit: decomposition, flags and their reasons, and the folder that it is saved as."""
 
 import os
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -9,7 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 from butfor.audit.writing import ROW_GROUP, TableWriter, write_frame
-from butfor.evaluate.support import unsupported_mass
 
 import butfor as bf
 from butfor.audit.audit import TABLES, Audit
@@ -18,7 +18,6 @@ from butfor.audit.flags import (
     describe_survival,
     first_changes,
     heaviest_step,
-    target_actions,
 )
 from butfor.audit.folders import whole_folder
 from butfor.audit.meta import Meta
@@ -27,7 +26,7 @@ from butfor.evaluate.decomposition import check_decomposition, decompose
 from butfor.evaluate.wording import percent
 from butfor.log.variables import describe_action, unravel
 from butfor.replay.bounds import Bounds
-from butfor.replay.outcomes import Counterfactuals, rank_flags, step_contributions
+from butfor.replay.outcomes import Counterfactuals, rank_flags
 
 
 @pytest.fixture(scope="module")
@@ -122,8 +121,7 @@ def test_flags_are_the_largest_differences_in_either_direction_where_outcomes_di
 
 def test_the_first_change_is_where_the_policy_would_act_otherwise(problem):
     log, _, target = problem
-    actions = target_actions(log, target, bf.estimate_behavior(log), shared=True)
-    first = first_changes(log, actions)
+    first = first_changes(log, bf.Replay(*problem).actions())
     best = target.argmax(axis=1)
     for episode in range(0, 300, 11):
         rows = range(log.offsets[episode], log.offsets[episode + 1])
@@ -139,10 +137,12 @@ def test_a_target_that_acts_like_the_behavior_here_makes_no_difference_here():
     )
     behavior = np.array([[0.55, 0.45], [0.9, 0.1]])
     target = np.array([[0.55, 0.45], [0.0, 1.0]])
-    shared = target_actions(log, target, behavior, shared=True)
+    model = bf.TabularMDP.from_arrays(np.full((2, 2, 2), 0.5))
+    shared = bf.Replay(log, model, target, behavior=behavior).actions()
     np.testing.assert_allclose(shared, [[0.0, 1.0], [0.0, 1.0]])
     assert first_changes(log, shared).tolist() == [1]
-    fresh = target_actions(log, target, behavior, shared=False)
+    fresh = bf.Replay(log, model, target, behavior=behavior, action_noise="fresh").actions()
+    np.testing.assert_array_equal(fresh, target[log.state])
     assert first_changes(log, fresh).tolist() == [0]
 
 
@@ -161,30 +161,30 @@ def test_a_reason_tells_outcome_chances_first_change_and_the_step_that_matters()
         [0, 0], [0, 0], [0, 0], offsets=[0, 2], outcome=[0], outcomes=outcomes, states=1, actions=2
     )
     target = np.array([[0.0, 1.0]])
-    known = {"behavior": np.array([[0.5, 0.5]])}
-    result = bf.counterfactual_outcomes(log, model, target, **known)
-    contribution = step_contributions(log, model, target, **known)
+    # the whole log has one more stay, in which action 1 was given once
+    behavior, counts = np.array([[0.5, 0.5]]), [[2, 1]]
+    replay = bf.Replay(log, model, target, behavior=behavior, counts=counts)
+    contribution = replay.contributions()
     # the policy would send home at once (+1); taking over at step 1 would do so too, so that all of
     # the difference, +2, comes from step 1
     np.testing.assert_allclose(contribution, [0.0, 2.0], atol=1e-15)
-    actions = target_actions(log, target, known["behavior"], shared=True)
-    reason = describe_flag(
-        result,
-        0,
-        actions=actions,
-        contribution=contribution,
-        unsupported=0.25,
-        bounds=bf.counterfactual_bounds(log, model, target, **known),
-        evidence=(1.0, 0.86),
-    )
-    assert reason == (
+    told = (
         "What happened: died after 2 steps. The model says, under the policy: home over 99.9%, "
         "died under 0.1%, none under 0.1%. First difference, at step 0 (counted from 0): the "
         "policy would give action 1; given was action 0. Step 1 matters most: +2.00 of +2.00. If "
         "the model is right, the difference keeps its sign whatever the mechanism: from +2.00 to "
-        "+2.00. At its thinnest it rests on 1 similar past case in this log; 86% of its steps on "
-        "fewer than 10. With probability 25% its path under the policy meets a state and treatment "
-        "never seen together; from there on the model is made up."
+        "+2.00. At its thinnest it rests on {} in this log; over 99.9% of its steps on fewer than "
+        "10."
+    )
+    reason = describe_flag(replay, 0, contribution=contribution, bounds=replay.bounds())
+    assert reason == told.format("1 similar past case")
+    # without that stay action 1 was never seen, and a model learned from the log has a rule for it
+    unseen = replace(model, unseen=np.array([[False, True]]))
+    replay = bf.Replay(log, unseen, target, behavior=behavior)
+    reason = describe_flag(replay, 0, contribution=contribution, bounds=replay.bounds())
+    assert reason == told.format("0 similar past cases") + (
+        " With probability over 99.9% its path under the policy meets a state and treatment never "
+        "seen together; from there on the model is made up."
     )
 
 
@@ -340,7 +340,7 @@ def test_tables_hold_what_the_functions_say(audit, problem, exact):
     assert audit.episodes["id"].tolist() == log.id.tolist()
     np.testing.assert_array_equal(audit.episodes["p_died"], exact.probability[:, 0])
     np.testing.assert_allclose(
-        audit.episodes["unsupported"], unsupported_mass(log, model, target), atol=1e-15
+        audit.episodes["unsupported"], bf.Replay(log, model, target).support(), atol=1e-15
     )
     assert audit.flagged["rank"].tolist() == list(range(1, 13))
     assert (audit.flagged["reason"].str.len() > 50).all()

@@ -6,7 +6,7 @@ import pytest
 import butfor as bf
 from butfor.models.planning import state_values, value_tables
 from butfor.random import episode_keys
-from butfor.replay.outcomes import Counterfactuals, step_contributions
+from butfor.replay.outcomes import Counterfactuals
 from tests.reference import counterfactual as reference
 from tests.support import (
     LABELS,
@@ -458,15 +458,14 @@ def test_episodes_of_another_kind_than_the_model_are_refused(sepsis):
 @pytest.mark.parametrize("discount", [1.0, 0.9])
 def test_contributions_of_steps_add_up_to_the_difference(problem, discount):
     model, behavior, target, log = problem
-    contribution = step_contributions(log, model, target, behavior=behavior, discount=discount)
-    exact = bf.counterfactual_outcomes(log, model, target, behavior=behavior, discount=discount)
-    sums = np.add.reduceat(contribution, log.offsets[:-1])
-    np.testing.assert_allclose(sums, exact.difference, atol=1e-12)
+    replay = bf.Replay(log, model, target, behavior=behavior, discount=discount)
+    sums = np.add.reduceat(replay.contributions(), log.offsets[:-1])
+    np.testing.assert_allclose(sums, replay.outcomes().difference, atol=1e-12)
 
 
 def test_a_contribution_is_the_value_of_taking_over_one_step_earlier(problem):
     model, behavior, target, log = problem
-    contribution = step_contributions(log, model, target, behavior=behavior, horizon=9)
+    contribution = bf.Replay(log, model, target, behavior=behavior, horizon=9).contributions()
     plain, plain_model = reference_episodes(log), reference_model(model)
     for position in (0, 5, 11):
         steps = plain[position]
@@ -489,5 +488,5 @@ def test_a_contribution_is_the_value_of_taking_over_one_step_earlier(problem):
 
 def test_steps_at_which_nothing_differs_contribute_nothing(problem):
     model, behavior, _, log = problem
-    contribution = step_contributions(log, model, behavior, behavior=behavior)
+    contribution = bf.Replay(log, model, behavior, behavior=behavior).contributions()
     np.testing.assert_allclose(contribution, 0.0, atol=1e-12)

@@ -6,10 +6,10 @@ from itertools import permutations
 import numpy as np
 import pandas as pd
 import pytest
-from butfor.audit.own_log import audit_log
 from typer.testing import CliRunner
 
 import butfor as bf
+from butfor.audit.source import audit_log
 from butfor.cli.main import app
 from butfor.log.variables import Variable
 from butfor.replay.labels import compare_labels, share_of_disjoint_rows
@@ -272,4 +272,4 @@ def test_a_log_whose_state_tells_no_treatment_has_nothing_to_compare(tmp_path):
     bf.write_episodes(log, tmp_path / "log.csv", tmp_path / "study.toml")
     result = run("labels", tmp_path / "log.csv", "--study", tmp_path / "study.toml")
     assert result.exit_code == 2
-    assert "no state variable is called like an action variable" in result.stderr
+    assert "no state variable has the name of an action variable" in result.stderr

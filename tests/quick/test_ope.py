@@ -5,14 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from butfor.evaluate.problem import Problem, make_problem
-from butfor.evaluate.support import (
-    judge_with_support,
-    outcomes_with_support,
-    overlap_problems,
-    unsupported_mass,
-    unsupported_model_mass,
-)
 from scipy import stats
 
 import butfor as bf
@@ -26,9 +18,11 @@ from butfor.evaluate.bootstrap import (
     weight_blocks,
 )
 from butfor.evaluate.crossfit import cross_fitted, split_halves
-from butfor.evaluate.estimate import COLUMNS, DEFAULT, ESTIMATORS, NAMES, estimate_values
+from butfor.evaluate.episode_columns import EpisodeColumns
+from butfor.evaluate.estimate import COLUMNS, estimate_values
 from butfor.evaluate.estimators import model_based
 from butfor.evaluate.estimators.doubly_robust import RIDGE
+from butfor.evaluate.estimators.table import DEFAULT, ESTIMATORS, NAMES
 from butfor.models.fit import destinations
 from butfor.models.planning import state_values, value_tables
 from butfor.models.simulate import simulate_model
@@ -63,13 +57,13 @@ TWINS = {
 
 @dataclass(frozen=True)
 class Setting:
-    """A log from a known model, and the problem made of it."""
+    """A log from a known model, and what estimators sum over it."""
 
     model: bf.TabularMDP
     behavior: np.ndarray
     target: np.ndarray
     log: bf.Episodes
-    problem: Problem
+    sample: EpisodeColumns
 
 
 def make_setting(seed, *, episodes=30):
@@ -82,11 +76,14 @@ def make_setting(seed, *, episodes=30):
 
 
 def known(log, model, target, behavior):
-    """The problem of a log with the behaviour that made it, and five draws of each episode."""
-    drawn = bf.sample_counterfactuals(log, model, target, behavior=behavior, horizon=HORIZON)
-    return make_problem(
-        log, model, target, behavior=behavior, horizon=HORIZON, discount=DISCOUNT, draws=drawn
-    )
+    """A log with the behavior that made it, and five draws of each episode."""
+    replay = bf.Replay(log, model, target, behavior=behavior, horizon=HORIZON, discount=DISCOUNT)
+    return EpisodeColumns(replay, draws=replay.draws(5))
+
+
+def ask(log, model, target, **options):
+    """What estimators sum over the episodes of a question."""
+    return EpisodeColumns(bf.Replay(log, model, target, **options))
 
 
 @pytest.fixture(scope="module", params=range(3))
@@ -113,14 +110,14 @@ def sepsis():
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_contract_of_every_estimator(setting, name):
-    problem, function = setting.problem, ESTIMATORS[name]
-    n = len(problem)
+    sample, function = setting.sample, ESTIMATORS[name]
+    n = len(sample)
     weights = resample_weights(n, 6, 1)
-    values = function(problem, weights)
+    values = function(sample, weights)
     assert values.shape == (6,)
     assert np.isfinite(values).all()
-    np.testing.assert_allclose(function(problem, 2 * weights), values, atol=1e-12)
-    np.testing.assert_allclose(function(problem, weights[3:4]), values[3], atol=1e-12)
+    np.testing.assert_allclose(function(sample, 2 * weights), values, atol=1e-12)
+    np.testing.assert_allclose(function(sample, weights[3:4]), values[3], atol=1e-12)
     for row, value in zip(weights, values, strict=True):
         log = setting.log.select(np.repeat(np.arange(n), row.astype(int)))
         again = known(log, setting.model, setting.target, setting.behavior)
@@ -135,7 +132,7 @@ def test_one_call_gives_every_estimate_with_its_interval(setting, interval):
         "discount": DISCOUNT,
         "interval": interval,
         "resamples": 300,
-        "draws": setting.problem.draws,
+        "draws": setting.sample.draws,
         "learn": lambda log: (bf.fit_mdp(log), setting.target),
         "truth": setting.log,
     }
@@ -150,7 +147,7 @@ def test_one_call_gives_every_estimate_with_its_interval(setting, interval):
     assert inside.drop("FQE").all()  # a resample can lose pairs, on which it then counts 0
     assert (rows["effective"] <= rows["episodes"] + 1e-9).all()
     for name, function in ESTIMATORS.items():
-        one = function(setting.problem, np.ones((1, len(setting.log))))[0]
+        one = function(setting.sample, np.ones((1, len(setting.log))))[0]
         assert rows.loc[name, "value"] == pytest.approx(one, abs=1e-12)
     assert rows.loc["True", "value"] == pytest.approx(rows.loc["Observed", "value"])
     usual = estimate_values(setting.log, setting.model, setting.target, **arguments)
@@ -176,8 +173,8 @@ def enumerated(request):
             probability.append(p * model.initial[start])
     log = as_log(drawn, model, 3)
     exact = bf.policy_value(model, target, horizon=3, discount=DISCOUNT)
-    problem = make_problem(log, model, target, behavior=behavior, discount=DISCOUNT)
-    return problem, np.array(probability), exact
+    sample = ask(log, model, target, behavior=behavior, discount=DISCOUNT)
+    return sample, np.array(probability), exact
 
 
 UNBIASED = ["IS", "PDIS", "DR", "WIS", "PDWIS", "WDR", "MAGIC", "FQE", "MB", "CF"]
@@ -185,24 +182,25 @@ UNBIASED = ["IS", "PDIS", "DR", "WIS", "PDWIS", "WDR", "MAGIC", "FQE", "MB", "CF
 
 @pytest.mark.parametrize("name", UNBIASED)
 def test_every_episode_by_its_probability_gives_the_exact_value(enumerated, name):
-    problem, probability, exact = enumerated
-    value = ESTIMATORS[name](problem, probability[None])[0]
+    sample, probability, exact = enumerated
+    value = ESTIMATORS[name](sample, probability[None])[0]
     assert value == pytest.approx(exact, abs=1e-10)
 
 
 def test_every_episode_by_its_probability_gives_the_behaviors_value_as_observed(enumerated):
-    problem, probability, _ = enumerated
-    value = ESTIMATORS["Observed"](problem, probability[None])[0]
-    exact = bf.policy_value(problem.model, problem.behavior, horizon=3, discount=DISCOUNT)
+    sample, probability, _ = enumerated
+    value = ESTIMATORS["Observed"](sample, probability[None])[0]
+    replay = sample.replay
+    exact = bf.policy_value(replay.mdp, replay.behavior, horizon=3, discount=DISCOUNT)
     assert value == pytest.approx(exact, abs=1e-10)
 
 
 def test_the_right_model_makes_dr_vary_less_than_is(enumerated):
     # The weights that ask for one episode alone give what that episode contributes.
-    problem, probability, exact = enumerated
-    alone = np.eye(len(problem))
+    sample, probability, exact = enumerated
+    alone = np.eye(len(sample))
     variance = {
-        name: probability @ (ESTIMATORS[name](problem, alone) - exact) ** 2
+        name: probability @ (ESTIMATORS[name](sample, alone) - exact) ** 2
         for name in ("IS", "PDIS", "DR")
     }
     assert variance["DR"] < variance["PDIS"]
@@ -211,10 +209,10 @@ def test_the_right_model_makes_dr_vary_less_than_is(enumerated):
 
 @pytest.mark.parametrize("name", ["IS", "WIS", "PDIS", "PDWIS", "CF", "DR"])
 def test_a_target_equal_to_the_behavior_earns_what_was_observed(setting, name):
-    problem = known(setting.log, setting.model, setting.behavior, setting.behavior)
-    weights = resample_weights(len(problem), 4, 0)
-    observed = ESTIMATORS["Observed"](problem, weights)
-    value = ESTIMATORS[name](problem, weights)
+    sample = known(setting.log, setting.model, setting.behavior, setting.behavior)
+    weights = resample_weights(len(sample), 4, 0)
+    observed = ESTIMATORS["Observed"](sample, weights)
+    value = ESTIMATORS[name](sample, weights)
     if name == "DR":  # corrects for the luck of the log
         assert np.abs(value - observed).max() > 1e-3
     else:
@@ -224,13 +222,13 @@ def test_a_target_equal_to_the_behavior_earns_what_was_observed(setting, name):
 # -------------------------------------------------------------------------- against slow twins
 
 
-def plain_world(problem):
+def plain_world(replay):
     return reference.World(
-        reference_model(problem.model),
-        problem.target.tolist(),
-        problem.behavior.tolist(),
-        problem.horizon,
-        problem.discount,
+        reference_model(replay.mdp),
+        replay.target.tolist(),
+        replay.behavior.tolist(),
+        replay.horizon,
+        replay.discount,
     )
 
 
@@ -249,16 +247,16 @@ def plain_log(log):
 def small(request):
     """A short log of a known model, or of a walk in which pairs repeat, with either kind of end."""
     if request.param.startswith("known"):
-        return make_setting(len(request.param), episodes=12).problem
+        return make_setting(len(request.param), episodes=12).sample
     log = random_log(np.random.default_rng(7), episodes=25, longest=4)
     model = bf.fit_mdp(log, terminal=request.param)
     target = bf.soften(bf.policy_iteration(model), 0.3)
-    return make_problem(log, model, target, horizon=3, discount=0.8)
+    return ask(log, model, target, horizon=3, discount=0.8)
 
 
 @pytest.mark.parametrize("name", TWINS)
 def test_estimators_equal_their_slow_twins(small, name):
-    world, log = plain_world(small), plain_log(small.episodes)
+    world, log = plain_world(small.replay), plain_log(small.replay.log)
     weights = resample_weights(len(small), 3, 5)
     values = ESTIMATORS[name](small, weights)
     for counts, value in zip(weights.tolist(), values, strict=True):
@@ -266,7 +264,7 @@ def test_estimators_equal_their_slow_twins(small, name):
 
 
 def test_magic_equals_its_slow_twin(small):
-    world, log = plain_world(small), plain_log(small.episodes)
+    world, log = plain_world(small.replay), plain_log(small.replay.log)
     n = len(small)
     slots = resample_weights(n, 50, small.seed, purpose="magic").astype(int).tolist()
     weights = np.vstack([np.ones(n), resample_weights(n, 1, 5)])
@@ -277,16 +275,16 @@ def test_magic_equals_its_slow_twin(small):
 
 
 def test_a_deterministic_target_in_a_log_nobody_follows_leaves_wdr_to_the_model():
-    problem = nobody_follows()
-    ones = np.ones((1, len(problem)))
-    world, log = plain_world(problem), plain_log(problem.episodes)
+    sample = nobody_follows()
+    ones = np.ones((1, len(sample)))
+    world, log = plain_world(sample.replay), plain_log(sample.replay.log)
     for name in ("DR", "WDR", "MAGIC", "MB"):
-        value = ESTIMATORS[name](problem, ones)[0]
-        assert value == pytest.approx(ESTIMATORS["MB"](problem, ones)[0], abs=1e-12)
+        value = ESTIMATORS[name](sample, ones)[0]
+        assert value == pytest.approx(ESTIMATORS["MB"](sample, ones)[0], abs=1e-12)
     for name in ("WIS", "PDWIS"):
-        assert np.isnan(ESTIMATORS[name](problem, ones)[0])
+        assert np.isnan(ESTIMATORS[name](sample, ones)[0])
         assert np.isnan(TWINS[name](world, log, [1.0] * len(log)))
-    assert ESTIMATORS["IS"](problem, ones)[0] == 0
+    assert ESTIMATORS["IS"](sample, ones)[0] == 0
 
 
 def nobody_follows():
@@ -294,11 +292,11 @@ def nobody_follows():
     log = ward_log()
     model = bf.fit_mdp(log)
     target = np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]])
-    return make_problem(log.select([0, 1, 3]), model, target)
+    return ask(log.select([0, 1, 3]), model, target)
 
 
 def test_cf_is_the_mean_of_exact_expected_returns(setting):
-    problem = setting.problem
+    sample = setting.sample
     total = 0.0
     for episode in reference_episodes(setting.log):
         total += plain_counterfactual.exact_outcomes(
@@ -310,43 +308,42 @@ def test_cf_is_the_mean_of_exact_expected_returns(setting):
             horizon=HORIZON,
             discount=DISCOUNT,
         )[1]
-    ones = np.ones((1, len(problem)))
-    assert ESTIMATORS["CF"](problem, ones)[0] == pytest.approx(total / len(problem), abs=1e-12)
-    given = replace(problem, known=problem.counterfactuals)
-    assert ESTIMATORS["CF"](given, ones)[0] == ESTIMATORS["CF"](problem, ones)[0]
+    ones = np.ones((1, len(sample)))
+    assert ESTIMATORS["CF"](sample, ones)[0] == pytest.approx(total / len(sample), abs=1e-12)
+    given = ask(setting.log, setting.model, setting.target, horizon=HORIZON, discount=DISCOUNT)
+    given.replay.keep(sample.replay.outcomes())
+    assert ESTIMATORS["CF"](given, ones)[0] == ESTIMATORS["CF"](sample, ones)[0]
 
 
 def test_fqe_is_the_value_in_the_counted_model_where_pairs_never_seen_earn_nothing(sepsis):
     # A deterministic target that meets a pair never seen stays there and earns nothing.
     log, _, target = sepsis
-    problem = make_problem(log, bf.fit_mdp(log), target, discount=0.95)
     loops = bf.fit_mdp(log, unseen="self-loop")
     for other in (target, np.roll(target, 1, axis=1)):
-        value = ESTIMATORS["FQE"](replace(problem, target=other), np.ones((1, len(log))))[0]
+        sample = ask(log, bf.fit_mdp(log), other, discount=0.95)
+        value = ESTIMATORS["FQE"](sample, np.ones((1, len(log))))[0]
         expected = bf.policy_value(loops, other, horizon=20, discount=0.95)
         assert value == pytest.approx(expected, abs=1e-12)
 
 
 def test_fqe_does_not_depend_on_its_blocks(setting, monkeypatch):
-    weights = resample_weights(len(setting.problem), 7, 0)
-    whole = ESTIMATORS["FQE"](setting.problem, weights)
+    weights = resample_weights(len(setting.sample), 7, 0)
+    whole = ESTIMATORS["FQE"](setting.sample, weights)
     monkeypatch.setattr(model_based, "BLOCK", 1)
-    np.testing.assert_allclose(ESTIMATORS["FQE"](setting.problem, weights), whole, atol=1e-14)
+    np.testing.assert_allclose(ESTIMATORS["FQE"](setting.sample, weights), whole, atol=1e-14)
 
 
 def test_given_behavior_probabilities_enter_the_weights(setting):
     log, row = setting.log, np.arange(len(setting.log.state))
     given = 0.3 + 0.5 * (row % 3 == 0)
-    problem = make_problem(
-        log, setting.model, setting.target, behavior_probability=given, horizon=2
-    )
+    sample = ask(log, setting.model, setting.target, behavior_probability=given, horizon=2)
     first = log.offsets[0]
     chosen = setting.target[log.state, log.action]
     ratio = chosen[first] / given[first]
     if log.lengths[0] > 1:
         ratio *= chosen[first + 1] / given[first + 1]
-    assert problem.ratio[0, -1] == pytest.approx(ratio)
-    np.testing.assert_allclose(problem.behavior, bf.estimate_behavior(log))
+    assert sample.ratio[0, -1] == pytest.approx(ratio)
+    np.testing.assert_allclose(sample.replay.behavior, bf.estimate_behavior(log))
 
 
 # ------------------------------------------------------------------------- draws from a model
@@ -408,14 +405,14 @@ def test_a_simulated_log_is_one_and_more_episodes_keep_the_first(setting):
 
 def test_sampled_estimates_agree_with_exact_ones_within_five_standard_errors():
     setting = make_setting(11, episodes=2500)
-    problem = setting.problem
-    alone = np.eye(len(problem))
+    sample = setting.sample
+    alone = np.eye(len(sample))
     for sampled, exact in (("MB (sampled)", "MB"), ("CF (draws)", "CF")):
-        gap = ESTIMATORS[sampled](problem, alone) - ESTIMATORS[exact](problem, alone)
+        gap = ESTIMATORS[sampled](sample, alone) - ESTIMATORS[exact](sample, alone)
         assert abs(gap.mean()) < 5 * gap.std(ddof=1) / np.sqrt(len(gap))
         assert gap.std() > 0.05  # so the check can fail: the other policy does
     other = known(setting.log, setting.model, setting.behavior, setting.behavior)
-    gap = ESTIMATORS["MB (sampled)"](other, alone) - ESTIMATORS["MB"](problem, alone)
+    gap = ESTIMATORS["MB (sampled)"](other, alone) - ESTIMATORS["MB"](sample, alone)
     assert abs(gap.mean()) > 5 * gap.std(ddof=1) / np.sqrt(len(gap))
 
 
@@ -510,9 +507,9 @@ def test_relearning_evaluates_what_each_resample_teaches(sepsis):
     for counts in resample_weights(len(log), 4, 2).astype(int):
         again = log.select(np.repeat(np.arange(len(log)), counts))
         new_model, new_target = learn(again)
-        problem = make_problem(again, new_model, new_target)
+        sample = ask(again, new_model, new_target)
         for name, values in found.items():
-            values.append(ESTIMATORS[name](problem, np.ones((1, len(log))))[0])
+            values.append(ESTIMATORS[name](sample, np.ones((1, len(log))))[0])
     for name, values in found.items():
         expected = percentile_interval(np.array(values))
         assert tuple(frame.loc[name, ["low", "high"]]) == pytest.approx(expected)
@@ -544,8 +541,8 @@ def test_relearning_keeps_given_probabilities_draws_and_action_noise(sepsis):
     drawn = bf.sample_counterfactuals(again, refit, target, action_noise="fresh")
     assert frame.loc["CF (draws)", "low"] == pytest.approx(drawn.returns().mean())
     rows = np.concatenate([np.arange(log.offsets[i], log.offsets[i + 1]) for i in index])
-    problem = make_problem(again, refit, target, behavior_probability=given[rows])
-    expected = ESTIMATORS["PDIS"](problem, np.ones((1, len(log))))[0]
+    sample = ask(again, refit, target, behavior_probability=given[rows])
+    expected = ESTIMATORS["PDIS"](sample, np.ones((1, len(log))))[0]
     assert frame.loc["PDIS", "low"] == pytest.approx(expected)
 
 
@@ -582,7 +579,8 @@ def test_cross_fitting_judges_each_half_by_the_target_of_the_other(sepsis):
         calls.append((half, *learn(half)))
         return calls[-1][1:]
 
-    result = cross_fitted(log, recorded, splits=2, seed=1, discount=0.97)
+    question = bf.Replay(*sepsis, discount=0.97)
+    result = cross_fitted(question, recorded, splits=2, seed=1)
     assert len(calls) == 4
     n = len(log)
     value, path = np.zeros(n), np.zeros(n)
@@ -616,8 +614,8 @@ def test_unsupported_mass_equals_a_plain_forward_pass(terminal):
     model = bf.fit_mdp(log, terminal=terminal)
     target = random_policy(np.random.default_rng(1), model)
     assert model.unseen.any()
-    masses = unsupported_mass(log, model, target, horizon=5)
-    new = unsupported_model_mass(log, model, target, horizon=5)
+    question = bf.Replay(log, model, target, horizon=5)
+    masses, new = question.support(), question.engine.unsupported_in_model()
     behavior = bf.estimate_behavior(log, terminal=terminal)
     world = reference.World(reference_model(model), target.tolist(), behavior.tolist(), 5, 1.0)
     unseen = {(int(s), int(a)) for s, a in np.argwhere(model.unseen)}
@@ -638,12 +636,14 @@ def test_support_in_the_same_pass_is_that_of_a_pass_of_its_own(unseen, horizon, 
     model = bf.fit_mdp(log, unseen=unseen)
     target = random_policy(np.random.default_rng(1), model)
     options = {"mechanism": mechanism, "horizon": horizon}
-    mass = unsupported_mass(log, model, target, **options)
+    mass = bf.Replay(log, model, target, **options).support()  # without outcomes: its own pass
     assert mass.max() > 0.01
-    alone = bf.counterfactual_outcomes(log, model, target, discount=0.9, **options)
-    result, steps, found = judge_with_support(log, model, target, discount=0.9, **options)
-    light, also = outcomes_with_support(log, model, target, discount=0.9, **options)
-    for counterfactuals, unsupported in ((result, found), (light, also)):
+    plain = replace(model, unseen=np.zeros_like(model.unseen))  # nothing to be marked
+    alone = bf.counterfactual_outcomes(log, plain, target, discount=0.9, **options)
+    together = bf.Replay(log, model, target, discount=0.9, **options).compute()
+    asked = bf.Replay(log, model, target, discount=0.9, **options)
+    for replay in (together, asked):
+        counterfactuals, unsupported = replay.outcomes(), replay.support()
         np.testing.assert_allclose(unsupported, mass, atol=1e-12)
         np.testing.assert_allclose(counterfactuals.probability, alone.probability, atol=1e-12)
         np.testing.assert_allclose(counterfactuals.probability.sum(axis=1), 1, atol=1e-12)
@@ -655,7 +655,7 @@ def test_support_in_the_same_pass_is_that_of_a_pass_of_its_own(unseen, horizon, 
         assert counterfactuals.outcome_names == alone.outcome_names
     walked = bf.walk_through(log, model, target, **options)
     for name in ("influence", "mass", "earned", "evidence", "thin", "other", "apart"):
-        np.testing.assert_array_equal(getattr(steps, name), getattr(walked, name))
+        np.testing.assert_array_equal(getattr(together.steps(), name), getattr(walked, name))
 
 
 def test_support_in_the_same_pass_keeps_the_null_property_exactly():
@@ -663,7 +663,8 @@ def test_support_in_the_same_pass_keeps_the_null_property_exactly():
     log = log.select(log.outcome >= 0)
     model, behavior = bf.fit_mdp(log), bf.estimate_behavior(log)
     assert model.unseen.any()
-    result, _, mass = judge_with_support(log, model, behavior, horizon=4)
+    replay = bf.Replay(log, model, behavior, horizon=4).compute()
+    result, mass = replay.outcomes(), replay.support()
     np.testing.assert_array_equal(result.probability, np.eye(3)[log.outcome])
     np.testing.assert_array_equal(result.expected_return, result.observed_return)
     assert not mass.any()
@@ -674,16 +675,16 @@ def test_where_every_pair_was_seen_nothing_is_unsupported():
     model = bf.fit_mdp(log)
     target = random_policy(np.random.default_rng(1), model)
     assert not model.unseen.any()
-    result, mass = outcomes_with_support(log, model, target)
-    assert not mass.any()
+    replay = bf.Replay(log, model, target).compute()
+    assert not replay.support().any()
     alone = bf.counterfactual_outcomes(log, model, target)
-    np.testing.assert_array_equal(result.probability, alone.probability)
+    np.testing.assert_array_equal(replay.outcomes().probability, alone.probability)
 
 
 def test_episodes_of_another_kind_are_refused_before_anything_is_marked(setting):
     model = bf.fit_mdp(random_log(np.random.default_rng(3), episodes=20, longest=4))
     with pytest.raises(ValueError, match="fit the model to episodes of the same kind"):
-        judge_with_support(ward_log(), model, np.full((3, 2), 0.5))
+        bf.Replay(ward_log(), model, np.full((3, 2), 0.5))
 
 
 def test_pairs_that_the_log_itself_uses_are_not_unsupported():
@@ -692,18 +693,19 @@ def test_pairs_that_the_log_itself_uses_are_not_unsupported():
     last = log.select([0]).truncate(1)
     assert model.unseen[1, 0]
     stay = np.tile([1.0, 0.0], (3, 1))
-    assert unsupported_mass(last, model, stay, horizon=2) == pytest.approx([1.0])
+    assert bf.Replay(last, model, stay, horizon=2).support() == pytest.approx([1.0])
     taken = bf.Episodes.from_arrays(
         [1], [0], [2], offsets=[0, 1], states=3, actions=2, outcome=[0], outcomes=[DEATH, HOME]
     )
-    assert unsupported_mass(taken, model, stay, horizon=2) == pytest.approx([0.0])
+    assert bf.Replay(taken, model, stay, horizon=2).support() == pytest.approx([0.0])
 
 
 def test_overlap_problems_are_visited_states_with_actions_never_taken():
-    problem = nobody_follows()
-    assert overlap_problems(problem).tolist() == [0, 1]  # state 2 was reached, never acted in
-    even = make_problem(problem.episodes, problem.model, problem.behavior)
-    assert overlap_problems(even).tolist() == []
+    sample = nobody_follows()
+    missing = warn.facts_of(sample, None, ()).missing
+    assert missing.tolist() == [0, 1]  # state 2 was reached, never acted in
+    even = EpisodeColumns(sample.replay.ask(target=sample.replay.behavior))
+    assert warn.facts_of(even, None, ()).missing.tolist() == []
 
 
 # ------------------------------------------------------------------------------------- words
@@ -716,7 +718,7 @@ def warnings_of(frame):
 def test_few_followers_are_told_with_the_effective_sample_size(sepsis):
     log, model, target = sepsis
     frame = estimate_values(log, model, target, estimators=["Observed", "WIS", "MB"])
-    ratio = make_problem(log, model, target).ratio[:, -1]
+    ratio = ask(log, model, target).ratio[:, -1]
     row = frame.set_index("estimator").loc["WIS"]
     assert row["episodes"] == (ratio > 0).sum()
     assert row["effective"] == pytest.approx(ratio.sum() ** 2 / (ratio**2).sum())
@@ -730,7 +732,7 @@ def test_few_followers_are_told_with_the_effective_sample_size(sepsis):
 
 def test_resamples_without_a_follower_are_counted_and_left_out(sepsis):
     log, model, target = sepsis
-    ratio = make_problem(log, model, target).ratio[:, -1]
+    ratio = ask(log, model, target).ratio[:, -1]
     chosen = np.append(np.flatnonzero(ratio > 0)[:1], np.flatnonzero(ratio == 0)[:99])
     frame = estimate_values(log.select(chosen), model, target, estimators="WIS", resamples=200)
     weights = resample_weights(100, 200, 0)
@@ -740,8 +742,8 @@ def test_resamples_without_a_follower_are_counted_and_left_out(sepsis):
 
 
 def test_no_follower_and_no_overlap_are_told_for_each_estimator():
-    problem = nobody_follows()
-    frame = estimate_values(problem.episodes, problem.model, problem.target, resamples=50)
+    sample = nobody_follows()
+    frame = estimate_values(sample.replay, resamples=50)
     told = warnings_of(frame)
     rows = frame.set_index("estimator")
     for name in ("WIS", "PDWIS"):
@@ -883,7 +885,7 @@ def with_value(size, value):
         ({"target": np.full((144, 8), 0.1)}, "target: state 0 sums to 0.8"),
         ({"behavior": np.eye(8)[np.zeros(144, int)]}, r"takes action \d in state \d+, which the"),
         ({"behavior_probability": np.ones(3)}, r"shape \(3,\), expected \(\d+,\)"),
-        ({"behavior_probability": 0.0}, rf"{ROW} is 0\.0; what was done"),
+        ({"behavior_probability": 0.0}, rf"{ROW} is 0\.0; the probability of what was done"),
         ({"behavior_probability": 1.5}, rf"{ROW} is 1\.5"),
     ],
 )
@@ -902,25 +904,26 @@ def test_counterfactuals_and_draws_of_something_else_are_refused(sepsis):
     exact = bf.counterfactual_outcomes(part, model, target)
     drawn = bf.sample_counterfactuals(part, model, target, horizon=7)
     with pytest.raises(ValueError, match="the draws are of 10 other episodes than the 300 given"):
-        make_problem(log, model, target, draws=drawn)
+        EpisodeColumns(bf.Replay(log, model, target), draws=drawn)
     with pytest.raises(ValueError, match="the counterfactuals are of 10 other episodes"):
-        make_problem(log, model, target, counterfactuals=exact)
+        bf.Replay(log, model, target).keep(exact)
     with pytest.raises(ValueError, match="the draws have 7 steps, the horizon is 20"):
-        make_problem(part, model, target, draws=drawn)
+        EpisodeColumns(bf.Replay(part, model, target), draws=drawn)
     with pytest.raises(ValueError, match=r"horizon 20 and discount 1.0, not 20 and 0.9"):
-        make_problem(part, model, target, counterfactuals=exact, discount=0.9)
+        bf.Replay(part, model, target, discount=0.9).keep(exact)
     with pytest.raises(ValueError, match="no draws to average"):
-        ESTIMATORS["CF (draws)"](make_problem(part, model, target), np.ones((1, 10)))
+        ESTIMATORS["CF (draws)"](ask(part, model, target), np.ones((1, 10)))
     with pytest.raises(ValueError, match="1440 states"):
-        make_problem(bf.sepsis.simulate(bf.sepsis.behavior_policy(), 5), model, target)
+        ask(bf.sepsis.simulate(bf.sepsis.behavior_policy(), 5), model, target)
 
 
 def test_what_cannot_be_split_or_simulated_is_refused(sepsis):
     log, model, target = sepsis
     with pytest.raises(ValueError, match="1 episode cannot be split"):
-        cross_fitted(log.select([3]), learn)
+        split_halves(log.select([3]), 0)
     with pytest.raises(ValueError, match="splits 0"):
-        cross_fitted(log, learn, splits=0)
+        cross_fitted(bf.Replay(*sepsis), learn, splits=0)
+    assert np.isnan(cross_fitted(bf.Replay(*sepsis).part([3]), learn).counterfactual).all()
     for arguments, message in (
         ({"episodes": 0}, "episodes 0"),
         ({"horizon": 0}, "horizon 0"),

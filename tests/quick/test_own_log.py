@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from butfor.audit.own_log import audit_log
 from typer.testing import CliRunner
 
 import butfor as bf
 from butfor.audit.audit import Audit
+from butfor.audit.source import audit_log
 from butfor.cli.main import app
 from tests.quick.test_io_broken import LOG, LOGS, STUDIES, STUDY
 

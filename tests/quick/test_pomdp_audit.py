@@ -2,11 +2,9 @@
 
 import numpy as np
 import pytest
-from butfor.evaluate.hidden import consistency
 
 import butfor as bf
-from butfor.hidden.chain import first_values
-from butfor.hidden.task import prepare_hidden_task
+from butfor.evaluate.warn import consistency
 
 VERSION = "icml2019"
 
@@ -24,13 +22,13 @@ def made():
 
 def test_numbers_of_an_audit_are_those_of_the_functions(made):
     log, model, target, behavior, audit = made
-    result = bf.counterfactual_outcomes(log, model, target, behavior=behavior)
+    replay = bf.Replay(log, model, target, behavior=behavior)
+    result = replay.outcomes()
     np.testing.assert_array_equal(audit.episodes["expected_return"], result.expected_return)
     value = audit.estimates.set_index("estimator")["value"]
     assert list(value.index) == ["Observed", "MB", "CF"]
     assert value["CF"] == pytest.approx(result.expected_return.mean())
-    task = prepare_hidden_task(log, model, target, behavior=behavior)
-    assert value["MB"] == pytest.approx(first_values(task).mean())
+    assert value["MB"] == pytest.approx(replay.engine.first_values().mean())
     checks = audit.diagnostics.set_index("check")["value"]
     assert list(checks.index) == [
         "overlap",
@@ -39,7 +37,7 @@ def test_numbers_of_an_audit_are_those_of_the_functions(made):
         "rows in common",
         "influence",
     ]
-    assert checks["consistency"] == pytest.approx(abs(consistency(result, first_values(task))))
+    assert checks["consistency"] == pytest.approx(abs(consistency(replay)))
     posterior = bf.hidden.latent_posterior(log, model, behavior=behavior)
     assert checks["hidden state"] == pytest.approx(posterior.entropy.mean())
     assert abs(audit.meta.decomposition_gap) < 1e-9
@@ -91,14 +89,14 @@ def test_the_report_of_a_hidden_state_is_written_as_any_other(made, tmp_path):
 
 def test_only_targets_on_the_last_observation_are_audited(made):
     log, model, _, behavior, _ = made
-    with pytest.raises(ValueError, match="an audit judges a policy on the last observation"):
+    with pytest.raises(ValueError, match="an audit evaluates a policy on the last observation"):
         bf.run_audit(log, model, behavior, behavior=behavior)
 
 
 def test_the_behavior_that_was_given_is_kept_and_counts_in_the_digest(made, tmp_path):
     log, model, target, behavior, audit = made
     again = bf.Audit.load(audit.save(tmp_path / "audit"))
-    np.testing.assert_array_equal(again.latent_behavior, behavior.table)
+    np.testing.assert_allclose(again.latent_behavior, behavior.table, rtol=1e-15)
     result = bf.counterfactual_outcomes(
         again.log(),
         again.model,
@@ -132,5 +130,5 @@ def test_values_from_first_observations_average_to_the_value_of_the_model(made):
         outcomes=log.outcomes,
         horizon=log.horizon,
     )
-    of_each = first_values(prepare_hidden_task(one_each, model, target, action_noise="fresh"))
+    of_each = bf.Replay(one_each, model, target, action_noise="fresh").engine.first_values()
     assert seen[shown] @ of_each == pytest.approx(value, abs=1e-12)

@@ -109,9 +109,8 @@ def test_policies_for_other_models_are_refused():
 
 
 def test_hidden_policies_need_a_hidden_state():
-    generator = np.random.default_rng(0)
-    model = labelled_model(generator, None)
     log = log_of([0, 1], [1, 1])
+    model = bf.TabularMDP.from_arrays(np.full((2, 1, 4), 0.25), outcomes=log.outcomes)
     for policy in (bf.hidden.LatentPolicy(np.ones((2, 1))), bf.hidden.BeliefPolicy(lambda b: b)):
         with pytest.raises(ValueError, match="needs a TabularPOMDP"):
             bf.counterfactual_outcomes(log, model, policy)

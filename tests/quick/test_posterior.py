@@ -9,8 +9,8 @@ from scipy.stats import norm
 import butfor as bf
 from butfor.models.fit import count_transitions
 from butfor.models.planning import state_values
-from butfor.models.posterior import draw_models
-from butfor.replay import posterior
+from butfor.models.posterior import MOST_NUMBERS, draw_models
+from butfor.replay import credible
 from tests.builders import ward_log
 from tests.reference import posterior as reference
 from tests.support import FALSE_ALARM, labelled_model, random_policy, simulate_log
@@ -136,17 +136,17 @@ OPTIONS = [
 ]
 
 
-def pushed(log, drawn, target, *, discount=1.0, **options):
+def pushed(log, drawn, target, **options):
     """What the fast pass says of every model: outcomes [n, O + 1, B], returns [n, B], values."""
-    task = posterior.prepare_task(log, drawn.mean, target, **options)
-    push = posterior._Push(task, drawn, discount)
-    return *push(0, len(log)), push.values[task.horizon]
+    replay = bf.Replay(log, drawn.mean, target, **options)
+    push = credible._Push(replay.engine, drawn)
+    return *push(0, len(log)), push.values[replay.horizon]
 
 
 @pytest.fixture
 def all_of_it(monkeypatch):
     """Leave nothing out."""
-    monkeypatch.setattr(posterior, "NEGLIGIBLE", 0.0)
+    monkeypatch.setattr(credible, "NEGLIGIBLE", 0.0)
 
 
 @pytest.mark.usefixtures("all_of_it")
@@ -188,7 +188,7 @@ def test_what_is_left_out_is_less_than_it_may_be(sepsis, prior):
     drawn = draw_models(log, models=3, prior=prior)
     masses, _, _ = pushed(log, drawn, target)
     expected_masses, _ = reference.outcomes_by_model(log, drawn, target)
-    at_most = 2 * posterior.NEGLIGIBLE * log.horizon * (target > 0).sum()
+    at_most = 2 * credible.NEGLIGIBLE * log.horizon * (target > 0).sum()
     assert np.abs(masses - expected_masses).max() < at_most
     np.testing.assert_allclose(masses.sum(axis=1), 1.0, atol=at_most)
 
@@ -329,7 +329,7 @@ def test_bad_requests_are_refused(small, arguments, message):
 def test_too_many_models_are_refused_with_the_number_that_fits(small):
     log, _ = small
     size = len(draw_models(log, models=1).mean.probability)
-    most = posterior.MOST_NUMBERS // size
+    most = MOST_NUMBERS // size
     message = rf"models {most + 1}: with {size} transitions there is memory for at most {most}"
     with pytest.raises(ValueError, match=message):
         draw_models(log, models=most + 1)

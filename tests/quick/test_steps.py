@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from butfor.replay.task import prepare_task
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,10 +9,9 @@ import butfor as bf
 from butfor import kernels
 from butfor.kernels import chain
 from butfor.kernels.evidence import weighted_median
-from butfor.models.planning import value_tables
 from butfor.models.policies import action_counts
 from butfor.replay.functions import walk_through
-from butfor.replay.steps import Steps, walk_and_judge
+from butfor.replay.steps import Steps
 from tests.hidden import random_pomdp
 from tests.reference import steps as reference
 from tests.support import (
@@ -343,18 +341,23 @@ def test_one_pass_finds_what_two_do_bit_for_bit(problem, shared, horizon):
         "action_noise": "shared" if shared else "fresh",
         "horizon": horizon,
     }
-    result, steps = walk_and_judge(log, model, target, discount=0.9, probability=True, **options)
+    replay = bf.Replay(log, model, target, discount=0.9, **options).compute()
+    result, steps = replay.outcomes(), replay.steps()
     alone = bf.counterfactual_outcomes(log, model, target, discount=0.9, **options)
     assert_same(result, alone, ("probability", "expected_return", "observed_return"))
     assert (result.horizon, result.discount) == (horizon, 0.9)
-    assert_same(steps, walk_through(log, model, target, probability=True, **options), STEPS)
+    assert_same(steps, walk_through(log, model, target, **options), STEPS[:-1])
+    placed = walk_through(log, model, target, probability=True, **options)
+    assert_same(steps, placed, STEPS[:-1])
+    np.testing.assert_allclose(placed.probability.sum(axis=2), 1.0, atol=1e-12)
 
 
 def test_where_the_state_is_hidden_both_are_returned_too():
     model = random_pomdp(np.random.default_rng(3))
     log = bf.hidden.simulate_pomdp(model, np.full((2, 2), 0.5), 20, horizon=4, seed=1)
     target = np.array([[0.9, 0.1], [0.2, 0.8]])
-    result, steps = walk_and_judge(log, model, target, discount=0.9)
+    replay = bf.Replay(log, model, target, discount=0.9).compute()
+    result, steps = replay.outcomes(), replay.steps()
     alone = bf.counterfactual_outcomes(log, model, target, discount=0.9)
     assert_same(result, alone, ("probability", "expected_return"))
     assert_same(steps, walk_through(log, model, target), STEPS[:-1])
@@ -365,36 +368,46 @@ def test_results_do_not_depend_on_the_rows_that_are_kept(sepsis, monkeypatch, by
     log, model, target = sepsis
     soft = bf.soften(target, 0.1)
     twice = log.select(np.tile(np.arange(100), 2))  # so that rows are asked for again
-    found = [walk_and_judge(twice, model, soft)]
+    found = [bf.Replay(twice, model, soft).compute()]
     changes = [bf.fewest_changes(twice, model, changes=1)]
     draws = [bf.sample_counterfactuals(twice, model, soft)]
     monkeypatch.setattr(chain, "MOST_KEPT", bytes_kept)
-    found.append(walk_and_judge(twice, model, soft, threads=1))
+    found.append(bf.Replay(twice, model, soft).compute(threads=1))
     changes.append(bf.fewest_changes(twice, model, changes=1, threads=1))
     draws.append(bf.sample_counterfactuals(twice, model, soft, threads=1))
-    assert_same(found[0][0], found[1][0], ("probability", "expected_return"))
-    assert_same(found[0][1], found[1][1], STEPS)
+    assert_same(found[0].outcomes(), found[1].outcomes(), ("probability", "expected_return"))
+    assert_same(found[0].steps(), found[1].steps(), STEPS)
     assert_same(*changes, ("value", "probability", "changed"))
     assert_same(*draws, ("state", "action", "reward"))
 
 
 def test_rows_that_are_asked_for_again_are_kept(sepsis):
     log, model, target = sepsis
-    task = prepare_task(log.select([0]), model, target)
-    work = kernels.make_work(task.problem)
-    first = expected_with(task, work)
+    engine = bf.Replay(log.select([0]), model, target).engine
+    work = kernels.make_work(engine.problem)
+    first = expected_with(engine, work)
     kept = np.count_nonzero(work.kept.key[:, 0])
-    np.testing.assert_array_equal(expected_with(task, work), first)
+    np.testing.assert_array_equal(expected_with(engine, work), first)
     assert np.count_nonzero(work.kept.key[:, 0]) > kept
-    np.testing.assert_array_equal(expected_with(task, work), first)
+    np.testing.assert_array_equal(expected_with(engine, work), first)
 
 
-def expected_with(task, work):
+def expected_with(engine, work):
     """Return the outcome probabilities of the first episode, by this working space."""
-    values, outcomes = value_tables(task.model, task.policy, horizon=task.horizon)
+    values, outcomes = engine.values
     probability = np.zeros((1, outcomes.shape[2]))
     kernels.exact_outcomes(
-        0, 1, task.problem, work, 1.0, 0.0, values, outcomes, probability, np.zeros(1), np.zeros(1)
+        0,
+        1,
+        engine.problem,
+        work,
+        1.0,
+        0.0,
+        values,
+        outcomes,
+        probability,
+        np.zeros(1),
+        np.zeros(1),
     )
     return probability
 

@@ -315,13 +315,12 @@ METAS: dict[str, tuple[Any, str]] = {
     "type": (lambda m: m.update(counts=3), "counts: Input should be an object"),
     "horizon": (
         lambda m: m["parameters"].update(horizon=10**9),
-        "horizon: Input should be less than or equal to",
+        "horizon: Input should be less than or equal to 1000000",
     ),
     "bool": (
         lambda m: m["counts"].update(episodes=True),
         "episodes: Input should be a valid integer",
     ),
-    "names": (lambda m: m["outcomes"].reverse(), "outcomes and outcome_details differ"),
     "levels": (
         lambda m: m["variables"]["state"][0].update(levels=[1]),
         "levels 0: Input should be a valid string",

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from butfor.evaluate.support import unsupported_mass
 from hypothesis import given
 
 import butfor as bf
@@ -15,7 +14,6 @@ from butfor.kernels import compiled
 from butfor.mechanisms import properties
 from butfor.mechanisms.protocol import Compiled, Mechanism
 from butfor.models.planning import state_values
-from butfor.replay.outcomes import step_contributions
 from tests.reference import counterfactual as episodes_reference
 from tests.reference import gumbel as gumbel_reference
 from tests.reference import mechanisms as reference
@@ -331,7 +329,7 @@ def test_draws_have_the_exact_law_and_steps_add_up(kind, problem):
     counts = np.stack([(drawn.outcome % size == o).sum(axis=1) for o in range(size)], axis=1)
     assert frequencies_agree(counts, exact.probability, 8000)
     added = np.add.reduceat(
-        step_contributions(log, model, target, **known), log.offsets[:-1]
+        bf.Replay(log, model, target, **known).contributions(), log.offsets[:-1]
     )  # nothing follows the end: each has an outcome or is as long as the horizon
     np.testing.assert_allclose(added, exact.difference, atol=1e-12)
 
@@ -366,7 +364,7 @@ def test_audits_and_unsupported_mass_take_every_mechanism(kind):
     assert model.unseen.any()
     target = random_policy(generator, model)
     mechanism = make(kind, labels_of(model))
-    mass = unsupported_mass(log, model, target, mechanism=mechanism)
+    mass = bf.Replay(log, model, target, mechanism=mechanism).support()
     assert (mass >= 0).all()
     assert (mass <= 1 + 1e-12).all()
     assert mass.max() > 0
@@ -394,7 +392,7 @@ def test_kernels_and_tables_give_the_same(kind, problem):
                 exact.probability,
                 exact.expected_return,
                 bf.walk_through(log, model, target, **known).influence,
-                step_contributions(log, model, target, **known),
+                bf.Replay(log, model, target, **known).contributions(),
                 bf.sample_counterfactuals(log, model, target, draws=20, **known).state,
             ]
         )
@@ -629,7 +627,7 @@ def test_a_mechanism_whose_rows_are_no_distributions_is_refused(flaw, problem):
 
 def test_a_mechanism_that_needs_too_large_a_table_is_refused(problem, monkeypatch):
     model, behavior, target, log = problem
-    monkeypatch.setattr("butfor.replay.task.MOST_TABLED", 100)
+    monkeypatch.setattr("butfor.replay.observed.MOST_TABLED", 100)
     with pytest.raises(ValueError, match=r"need a table of \d+ numbers; give the mechanism a meth"):
         bf.counterfactual_outcomes(log, model, target, behavior=behavior, mechanism=HalfAndHalf())
 

@@ -1,12 +1,10 @@
 """Estimates from sums over groups of episodes: the same values, and intervals up to chance."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
-from butfor.evaluate.problem import OnColumns, make_problem
 from scipy.special import ndtri
 from scipy.stats import norm
 
@@ -14,8 +12,10 @@ import butfor as bf
 from butfor.audit.exact import ExactSums
 from butfor.evaluate.bootstrap import resample_weights
 from butfor.evaluate.crossfit import CrossFitted
-from butfor.evaluate.estimate import CROSS_FITTED, ESTIMATORS, estimate_groups, estimate_values
+from butfor.evaluate.episode_columns import EpisodeColumns
+from butfor.evaluate.estimate import estimate_groups, estimate_values
 from butfor.evaluate.estimators.columns import Columns
+from butfor.evaluate.estimators.table import CROSS_FITTED, ESTIMATORS, OnColumns
 from butfor.evaluate.warn import facts_of
 from butfor.random import episode_keys
 from tests.builders import ward_log
@@ -35,25 +35,16 @@ def sepsis():
     model, behavior = bf.fit_mdp(log), bf.estimate_behavior(log)
     target = behavior**1.2
     target /= target.sum(axis=1, keepdims=True)
-    exact = bf.counterfactual_outcomes(log, model, target)
-    problem = make_problem(log, model, target, counterfactuals=exact)
-    assert problem.effective > 1000  # bootstrap distributions are near the normal
+    replay = bf.Replay(log, model, target)
+    sample = EpisodeColumns(replay)
+    assert sample.effective > 1000  # bootstrap distributions are near the normal
     halves = np.random.default_rng(1).normal(size=(2, len(log)))  # stands for cross-fitting
     crossed = CrossFitted(*halves, np.zeros(len(log)), np.zeros(len(log)))
     return SimpleNamespace(
-        problem=problem,
+        sample=sample,
         crossed=crossed,
-        facts=facts_of(problem, crossed, (*OF_COLUMNS, *CROSS_FITTED)),
-        table=by_name(
-            estimate_values(
-                log,
-                model,
-                target,
-                counterfactuals=exact,
-                estimators=list(OF_COLUMNS),
-                resamples=RESAMPLES,
-            )
-        ),
+        facts=facts_of(sample, crossed, (*OF_COLUMNS, *CROSS_FITTED)),
+        table=by_name(estimate_values(replay, estimators=list(OF_COLUMNS), resamples=RESAMPLES)),
         hashed=(episode_keys(0, log.id, "groups") % GROUPS).astype(np.int64),
     )
 
@@ -72,7 +63,7 @@ def group_sums(columns, group, count, parts=1):
 
 
 def test_columns_come_back_from_their_matrix(sepsis):
-    columns = sepsis.problem.columns
+    columns = sepsis.sample.columns
     again = Columns.from_matrix(columns.matrix(), columns.powers, columns.seed)
     for name, values in vars(columns).items():
         np.testing.assert_array_equal(getattr(again, name), values)
@@ -117,7 +108,7 @@ def test_estimates_of_two_groups_by_hand():
 
 @pytest.mark.parametrize("name", OF_COLUMNS)
 def test_groups_that_are_all_several_times_as_large_change_nothing(sepsis, name):
-    columns = sepsis.problem.columns
+    columns = sepsis.sample.columns
     few = Columns.from_matrix(columns.matrix()[:200], columns.powers, columns.seed)
     large = Columns.from_matrix(4 * few.matrix(), few.powers, few.seed)
     weights = resample_weights(200, 3, 2)
@@ -126,13 +117,13 @@ def test_groups_that_are_all_several_times_as_large_change_nothing(sepsis, name)
 
 
 def test_groups_of_one_episode_give_the_table_of_the_episodes(sepsis):
-    columns = sepsis.problem.columns
+    columns = sepsis.sample.columns
     table = by_name(estimate_groups(columns, sepsis.facts, resamples=RESAMPLES))
     pd.testing.assert_frame_equal(table, sepsis.table, rtol=1e-12, atol=0)
 
 
 def test_values_of_groups_are_those_of_the_episodes(sepsis):
-    groups = group_sums(sepsis.problem.columns, sepsis.hashed, GROUPS)
+    groups = group_sums(sepsis.sample.columns, sepsis.hashed, GROUPS)
     table = by_name(estimate_groups(groups, sepsis.facts))
     for name in SUMMED:
         assert abs(table.value[name] - sepsis.table.value[name]) < 1e-12, name
@@ -158,7 +149,7 @@ def widths_apart(sepsis, group):
     quantiles = 2 * tail * (1 - 2 * tail) / (RESAMPLES * norm.pdf(z) ** 2 * (2 * z) ** 2)
     chance = ndtri(1 - FALSE_ALARM / len(SUMMED) / 2)
     allowed = chance * np.sqrt(2 * quantiles + 0.5 / GROUPS) + 0.5 / GROUPS
-    groups = group_sums(sepsis.problem.columns, group, GROUPS)
+    groups = group_sums(sepsis.sample.columns, group, GROUPS)
     table = by_name(estimate_groups(groups, sepsis.facts, resamples=RESAMPLES, seed=1))
     apart = (table.high - table.low) / (sepsis.table.high - sepsis.table.low) - 1
     return apart[SUMMED].abs(), allowed
@@ -172,13 +163,13 @@ def test_intervals_of_groups_are_as_wide_as_those_of_episodes(sepsis):
 def test_intervals_of_groups_that_are_not_random_are_not(sepsis):
     # six neighbours in the order of their returns are nearly one episode: the width of their mean
     # is up to sqrt(6) times as large
-    rank = np.argsort(np.argsort(sepsis.problem.returns, kind="stable"))
+    rank = np.argsort(np.argsort(sepsis.sample.returns, kind="stable"))
     apart, allowed = widths_apart(sepsis, rank // 6)
     assert apart["Observed"] > allowed
 
 
 def test_neither_order_nor_parts_of_the_log_change_a_byte(sepsis):
-    columns = sepsis.problem.columns
+    columns = sepsis.sample.columns
     order = np.random.default_rng(3).permutation(len(columns))
     shuffled = Columns.from_matrix(columns.matrix()[order], columns.powers, columns.seed)
     whole = group_sums(columns, sepsis.hashed, GROUPS).matrix()
@@ -187,7 +178,7 @@ def test_neither_order_nor_parts_of_the_log_change_a_byte(sepsis):
 
 
 def test_cross_fitted_sums_are_averaged_over_episodes(sepsis):
-    groups = group_sums(sepsis.problem.columns, sepsis.hashed, GROUPS)
+    groups = group_sums(sepsis.sample.columns, sepsis.hashed, GROUPS)
     both = sepsis.crossed.model_based, sepsis.crossed.counterfactual
     sums = tuple(np.bincount(sepsis.hashed, values, GROUPS) for values in both)
     table = by_name(estimate_groups(groups, sepsis.facts, crossed=sums, resamples=20))
@@ -198,8 +189,8 @@ def test_cross_fitted_sums_are_averaged_over_episodes(sepsis):
 
 @pytest.mark.parametrize("interval", ["percentile", "bca"])
 def test_groups_without_an_episode_are_left_out(sepsis, interval):
-    groups = group_sums(sepsis.problem.columns, sepsis.hashed, GROUPS)
-    spread = group_sums(sepsis.problem.columns, 3 * sepsis.hashed, 3 * GROUPS)
+    groups = group_sums(sepsis.sample.columns, sepsis.hashed, GROUPS)
+    spread = group_sums(sepsis.sample.columns, 3 * sepsis.hashed, 3 * GROUPS)
     tables = [
         estimate_groups(given, sepsis.facts, resamples=20, interval=interval)
         for given in (groups, spread)
@@ -208,25 +199,32 @@ def test_groups_without_an_episode_are_left_out(sepsis, interval):
 
 
 def test_one_group_has_no_interval(sepsis):
-    group = np.zeros(len(sepsis.problem), np.int64)
-    table = estimate_groups(group_sums(sepsis.problem.columns, group, 1), sepsis.facts, resamples=9)
+    group = np.zeros(len(sepsis.sample), np.int64)
+    table = estimate_groups(group_sums(sepsis.sample.columns, group, 1), sepsis.facts, resamples=9)
     assert table[["low", "high"]].isna().all(axis=None)
     assert table.warning.str.startswith("one group of episodes: no interval").all()
 
 
 def test_groups_are_checked(sepsis):
-    columns = sepsis.problem.columns
+    columns = sepsis.sample.columns
     for wrong in ({"interval": "wide"}, {"confidence": 1.0}, {"resamples": 0}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             estimate_groups(columns, sepsis.facts, **wrong)
 
 
-def test_counterfactuals_are_computed_only_for_estimators_that_look_at_them(sepsis):
-    problem = replace(sepsis.problem, known=None)
-    ESTIMATORS["WIS"](problem, np.ones((1, len(problem))))
-    assert "counterfactuals" not in vars(problem)
-    assert facts_of(problem, None, ["WIS"]).unsupported == {}
-    assert np.isnan(problem.logged.counterfactual).all()
+def test_counterfactuals_are_computed_only_for_estimators_that_look_at_them(sepsis, monkeypatch):
+    asked = sepsis.sample.replay
+    sample = EpisodeColumns(asked.ask(), seed=0)  # the same question, of which nothing is known
+
+    def refuse(*_, **__):
+        raise AssertionError("counterfactuals were computed")
+
+    monkeypatch.setattr(type(asked.engine), "outcomes", refuse)
+    ESTIMATORS["WIS"](sample, np.ones((1, len(sample))))
+    assert facts_of(sample, None, ["WIS"]).unsupported == {}
+    assert np.isnan(sample.logged.counterfactual).all()
+    with pytest.raises(AssertionError, match="were computed"):
+        ESTIMATORS["CF"](sample, np.ones((1, len(sample))))
 
 
 def test_facts_of_the_ward_log():
@@ -235,9 +233,9 @@ def test_facts_of_the_ward_log():
     log = ward_log()
     model = bf.fit_mdp(log)
     target = np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]])
-    facts = facts_of(make_problem(log, model, target), None, ["MB", "CF"])
+    facts = facts_of(EpisodeColumns(bf.Replay(log, model, target)), None, ["MB", "CF"])
     assert facts.spread == pytest.approx(11**0.5 / 4)
-    assert (facts.episodes, len(facts), facts.censored, facts.followers) == (4, 4, 1, 0)
+    assert (facts.episodes, facts.censored, facts.followers) == (4, 1, 0)
     assert (facts.effective, facts.lowest, facts.highest) == (0.0, -1.0, 1.0)
     assert facts.missing.tolist() == [1]
     assert facts.unlogged.tolist() == [1]

@@ -9,8 +9,6 @@ import pytest
 
 import butfor as bf
 from butfor.hidden.chain import walk_hidden
-from butfor.hidden.task import prepare_hidden_task
-from butfor.replay.outcomes import step_contributions
 from tests.hidden import OUTCOMES, log_of, plain_agent, plain_model, random_agents, random_pomdp
 from tests.reference import pomdp as reference
 from tests.support import frequencies_agree, labelled_model, random_policy, simulate_log
@@ -190,8 +188,8 @@ def test_walk_is_the_mean_over_every_hidden_path(problem):
         thin=5.0,
     )
     log = log_of(list(found), model, HORIZON)
-    task = prepare_hidden_task(log, model, targets[kind], behavior=behaviors["latent"])
-    steps = walk_hidden(task, 5.0, probability=True)
+    engine = bf.Replay(log, model, targets[kind], behavior=behaviors["latent"]).engine
+    steps = walk_hidden(engine.task, 5.0, probability=True)
     going = steps.mass > 1e-12  # below, whether anything is left is a matter of rounding
     for name in ("mass", "influence", "earned", "evidence", "thin"):
         expected = np.array([getattr(walk, name) for walk in found.values()])[going]
@@ -213,7 +211,7 @@ def test_contributions_of_steps_are_what_is_gained_by_taking_over_earlier(proble
     target = targets[kind]
     log, _ = seen_under(model, behaviors["latent"])
     options = {"behavior": behaviors["latent"], "discount": 0.9}
-    found = step_contributions(log, model, target, **options)
+    found = bf.Replay(log, model, target, **options).contributions()
     plain = plain_model(model), plain_agent(behaviors["latent"]), plain_agent(target)
     values = [
         reference.exact_outcomes(*plain, shared=True, horizon=HORIZON, discount=0.9, since=since)
@@ -300,9 +298,12 @@ def test_a_policy_on_beliefs_is_refused_where_its_memory_would_have_to_end():
     model = random_pomdp(generator, certain=True)
     log, _ = seen_under(model, random_agents(generator, model)["latent"])
     target = bf.hidden.BeliefPolicy(lambda beliefs: np.tile([0.5, 0.5], (len(beliefs), 1)))
-    for function in (step_contributions, bf.walk_through, bf.estimate_values, bf.diagnose):
+    for function in (bf.walk_through, bf.estimate_values, bf.diagnose):
         with pytest.raises(ValueError, match="a policy on beliefs has infinitely many"):
             function(log, model, target)
+    for method in (bf.Replay.contributions, bf.Replay.steps, bf.Replay.compute):
+        with pytest.raises(ValueError, match="a policy on beliefs has infinitely many"):
+            method(bf.Replay(log, model, target))
     with pytest.raises(ValueError, match="a policy on beliefs has infinitely many"):
         bf.hidden.pomdp_value(model, target, horizon=3)
 

@@ -10,10 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from butfor.audit.audit import Audit
-from butfor.audit.choices import Choices
-from butfor.audit.own_log import audit_log
+from butfor.audit.settings import AuditSettings
 from butfor.audit.shards import Threads, audit_shards
 from butfor.audit.shards.parts import parts_folder
+from butfor.audit.source import audit_log
 from butfor.cli.main import app
 from tests.shard_logs import EPISODES, check_same, rewrite, simulate_patients, write_shards
 
@@ -49,6 +49,11 @@ def study(shards, place):
 def plain(shards, study, place):
     """The audit of the one file, by one thread."""
     return audit_shards(shards["one"], study, place / "plain", workers=Threads(1))
+
+
+def in_full(settings):
+    """The same settings for an audit in full detail, without credible intervals."""
+    return {k: v for k, v in vars(settings).items() if k != "detail"} | {"models": 0}
 
 
 @pytest.mark.parametrize("name", ["one", "ten", "hundred", "dealt"])
@@ -122,7 +127,7 @@ def test_a_given_target_and_other_rules(log, shards, study, plain, tmp_path):
     state, action = np.nonzero(target)
     table = pd.DataFrame({"state": state, "action": action, "probability": target[state, action]})
     table.to_csv(tmp_path / "target.csv", index=False)
-    choices = Choices(
+    settings = AuditSettings(
         target=tmp_path / "target.csv",
         unseen="self-loop",
         smoothing=0.5,
@@ -131,10 +136,10 @@ def test_a_given_target_and_other_rules(log, shards, study, plain, tmp_path):
         draws=2,
         seed=5,
     )
-    first = audit_shards(shards["one"], study, tmp_path / "one", choices, workers=Threads(1))
-    check_same(audit_shards(shards["dealt"], study, tmp_path / "dealt", choices), first)
+    first = audit_shards(shards["one"], study, tmp_path / "one", settings, workers=Threads(1))
+    check_same(audit_shards(shards["dealt"], study, tmp_path / "dealt", settings), first)
     found = Audit.load(first)
-    known = audit_log(shards["one"] / "part-000.parquet", study, models=0, **vars(choices))
+    known = audit_log(shards["one"] / "part-000.parquet", study, **in_full(settings))
     assert "CF (cross-fitted)" not in set(found.estimates["estimator"])
     for name in ("expected_return", "unsupported", "thin_share", "rank", "first_change"):
         np.testing.assert_allclose(
@@ -145,7 +150,9 @@ def test_a_given_target_and_other_rules(log, shards, study, plain, tmp_path):
 
 
 def test_no_flags_no_controls(shards, study, tmp_path):
-    found = Audit.load(audit_shards(shards["ten"], study, tmp_path / "audit", Choices(flags=0)))
+    found = Audit.load(
+        audit_shards(shards["ten"], study, tmp_path / "audit", AuditSettings(flags=0))
+    )
     assert not found.episodes["rank"].any()
     assert not found.episodes["control"].any()
     assert len(found.draws) == len(found.courses) == 0
@@ -172,11 +179,11 @@ def test_a_log_of_numbered_states_without_outcomes(tmp_path):
         (tmp_path / name).mkdir()
         for number, mask in enumerate(groups):
             frame[mask].to_parquet(tmp_path / name / f"{number}.parquet", index=False)
-    choices = Choices(unseen="self-loop", flags=5)
-    one = audit_shards(tmp_path / "one", study, tmp_path / "first", choices, workers=Threads(1))
-    check_same(audit_shards(tmp_path / "three", study, tmp_path / "second", choices), one)
+    settings = AuditSettings(unseen="self-loop", flags=5)
+    one = audit_shards(tmp_path / "one", study, tmp_path / "first", settings, workers=Threads(1))
+    check_same(audit_shards(tmp_path / "three", study, tmp_path / "second", settings), one)
     found = Audit.load(one)
-    known = audit_log(tmp_path / "one" / "0.parquet", study, models=0, **vars(choices))
+    known = audit_log(tmp_path / "one" / "0.parquet", study, **in_full(settings))
     assert found.model.n_states == known.model.n_states == 5
     np.testing.assert_allclose(
         found.episodes["expected_return"], known.episodes["expected_return"], rtol=0, atol=1e-12
@@ -219,6 +226,7 @@ def test_clusters_and_credible_intervals_are_refused_by_name(shards, study, tmp_
         [
             *("audit", str(shards["ten"]), "--study", str(study)),
             *("--out", str(tmp_path / "audit"), "--models", "50"),
+            *("--detail", "summary"),
         ],
     )
     assert result.exit_code == 2
@@ -252,9 +260,9 @@ def test_weights_beyond_measure_are_summed_all_the_same(tmp_path):
     )
     target = pd.DataFrame({"place": ["ward"], "drug": ["off"], "probability": [1.0]})
     target.to_csv(tmp_path / "target.csv", index=False)
-    choices = Choices(target=tmp_path / "target.csv", flags=2)
-    found = Audit.load(audit_shards(tmp_path / "log", study, tmp_path / "audit", choices))
-    known = audit_log(tmp_path / "all.parquet", study, models=0, **vars(choices))
+    settings = AuditSettings(target=tmp_path / "target.csv", flags=2)
+    found = Audit.load(audit_shards(tmp_path / "log", study, tmp_path / "audit", settings))
+    known = audit_log(tmp_path / "all.parquet", study, **in_full(settings))
     ours, theirs = (a.estimates.set_index("estimator") for a in (found, known))
     for name in ours.index:
         assert ours.loc[name, "value"] == pytest.approx(theirs.loc[name, "value"]), name
@@ -317,15 +325,16 @@ def test_side_columns_stay_what_they_are_however_the_log_is_cut(log, tmp_path):
 
 
 def test_what_is_wrong_with_options_is_told_before_the_log_is_read(shards, study, tmp_path):
-    for choices, told in (
-        (Choices(target=tmp_path / "none.csv"), "there is no such file"),
-        (Choices(unseen="nonsense"), "unseen 'nonsense'"),
-        (Choices(noise_on=["nothing"]), "nothing"),
-        (Choices(draws=-1), "draws"),
+    for settings, told in (
+        (AuditSettings(target=tmp_path / "none.csv"), "there is no such file"),
+        (AuditSettings(unseen="nonsense"), "unseen 'nonsense'"),
+        (AuditSettings(noise_on=["nothing"]), "nothing"),
     ):
         with pytest.raises((ValueError, OSError), match=told):
-            audit_shards(shards["ten"], study, tmp_path / "audit", choices)
+            audit_shards(shards["ten"], study, tmp_path / "audit", settings)
         assert not parts_folder(tmp_path / "audit").exists()
+    with pytest.raises(ValueError, match="draws -1"):
+        AuditSettings(draws=-1)
 
 
 def test_awkward_places_for_the_audit(shards, study):

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from butfor.audit.audit import Audit
-from butfor.audit.choices import Choices
+from butfor.audit.settings import AuditSettings
 from butfor.audit.shards import Cluster, Threads, audit_shards
 from butfor.audit.shards.parts import Parts, parts_folder
 from butfor.cli.main import app
@@ -135,7 +135,7 @@ def test_an_unfinished_run_is_neither_lost_nor_taken_for_another(shards, study, 
     with pytest.raises(FileExistsError, match="--resume"):
         audit_shards(shards["ten"], study, out)
     counting = Counting()
-    audit_shards(shards["ten"], study, out, Choices(seed=1), workers=counting, resume=True)
+    audit_shards(shards["ten"], study, out, AuditSettings(seed=1), workers=counting, resume=True)
     assert counting.done == [0, 10, 10]  # another seed, other halves
     assert Audit.load(out, shown=True).meta.seed == 1
 
