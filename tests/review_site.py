@@ -14,10 +14,10 @@ import numpy as np
 
 import butfor as bf
 from butfor.audit.audit import Audit, run_audit
-from butfor.review.app import make_app
-from butfor.review.desk import Desk
-from butfor.review.plan import Settings
+from butfor.review.plan import ReviewSettings
+from butfor.review.routes.app import make_app
 from butfor.review.store import Store
+from butfor.review.views.review import AuditReview
 
 BASE = "http://127.0.0.1:8000"
 SCRIPT = "<script>alert(1)</script>"
@@ -88,12 +88,12 @@ class Site:
         self, folder, audit, *, port=8000, tokens=None, tls=False, show_overview=False, **settings
     ):
         self.store = Store(folder)
-        self.run = self.store.open_run(audit, Settings(**settings) if settings else None)
+        self.run = self.store.open_run(audit, ReviewSettings(**settings) if settings else None)
         self.audit = audit
-        self.desk = Desk(audit, self.store, self.run, show_overview)
+        review = AuditReview(audit, self.store, self.run, show_overview)
         self.base = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
         hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
-        self.app = make_app(self.desk, hosts=hosts, port=port, tokens=tokens, tls=tls)
+        self.app = make_app(review, hosts=hosts, port=port, tokens=tokens, tls=tls)
 
     def client(self):
         return httpx.Client(transport=InProcess(self.app), base_url=self.base, timeout=None)

@@ -15,8 +15,9 @@ import butfor.log.sources
 from butfor.audit.audit import load_for_readers
 from butfor.present import Stays
 from butfor.present.report import content, write_report
-from butfor.review.plan import Settings, plan_stays
-from butfor.review.serve import export_reviews, verify
+from butfor.review.export import export_reviews
+from butfor.review.plan import ReviewSettings, plan_stays
+from butfor.review.store import verify_folder
 from tests.audits import hidden_audit, sepsis_audit, trade_audit
 from tests.review_site import Site
 
@@ -229,7 +230,9 @@ def folder(audit, tmp_path, monkeypatch):
 
 
 def test_the_same_stays_are_reviewed(audit, folder):
-    assert plan_stays(load_for_readers(folder), Settings()) == plan_stays(audit, Settings())
+    assert plan_stays(load_for_readers(folder), ReviewSettings()) == plan_stays(
+        audit, ReviewSettings()
+    )
 
 
 def test_the_review_of_a_large_audit_says_what_it_is_about(audit, folder):
@@ -267,7 +270,7 @@ def test_verdicts_on_a_large_audit_are_exported_and_verified(audit, folder, tmp_
     assert [row["episode_id"] for row in csv.DictReader(part.splitlines())] == [place["id"]]
     monkeypatch.setattr(butfor.audit.audit, "MOST_LOADED", 1000)
     assert export_reviews(folder, tmp_path / "whole.csv").read_text() == part
-    assert verify(folder).ok
+    assert verify_folder(folder).ok
 
 
 def test_a_review_leaves_out_bounds_that_were_not_worked_out(audit, tmp_path):

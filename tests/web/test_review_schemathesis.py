@@ -5,7 +5,7 @@ import schemathesis
 from fastapi import FastAPI
 from hypothesis import HealthCheck, given, settings
 
-from butfor.review import api
+from butfor.review.routes import api
 from tests.review_site import BASE, Site, small_audit
 
 

@@ -38,10 +38,10 @@ from butfor.log.draft import draft_study
 from butfor.present.report import write_report
 from butfor.replay.labels import LabelComparison
 from butfor.replay.steps import THIN
-from butfor.review.export import agreement_of_export
-from butfor.review.plan import Settings
-from butfor.review.serve import Address, export_reviews, serve
-from butfor.review.serve import verify as verify_reviews
+from butfor.review.export import agreement_of_export, export_reviews
+from butfor.review.plan import ReviewSettings
+from butfor.review.serve import Address, serve
+from butfor.review.store import verify_folder
 from butfor.review.verdicts import ReviewError
 from butfor.studies import (
     factors,
@@ -422,7 +422,7 @@ def review(
     """Let clinicians judge the flagged cases of an audit in their browser."""
     with _problems_in_words():
         if verify:
-            found = verify_reviews(folder, head)
+            found = verify_folder(folder, head)
             typer.echo(f"{found.events} events; head {found.head}")
             typer.echo("The chain holds." if found.ok else f"BROKEN: {found.problem}")
             raise typer.Exit(0 if found.ok else 1)
@@ -431,7 +431,7 @@ def review(
             return
         settings = None
         if needed is not None or first_impression:
-            settings = Settings(needed=needed or 2, first_impression=first_impression)
+            settings = ReviewSettings(needed=needed or 2, first_impression=first_impression)
         address = Address(
             host=host,
             port=port,
