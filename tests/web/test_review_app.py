@@ -1,4 +1,4 @@
-"""The review app in process: its pages and their twins, its rules, and all that it refuses."""
+"""The review app in process: its pages and their JSON, its rules, and what it refuses."""
 
 import csv
 import html
@@ -406,7 +406,7 @@ def test_others_are_hidden_until_ones_own_verdict_and_a_third_settles(site, ann)
     assert "ann thinks so" in page
     assert "bob does not" in page
     assert not re.search(r"\b(ann|bob)\b:", visible(page))
-    assert "somebody else settles it" in ann.get(settling).text
+    assert "somebody else must settle it" in ann.get(settling).text
     ann.post(f"{path}/settle", 403, verdict=1, reason="mine")
     eve.send(settling, page, 422, do="settle", verdict="1", reason="")
     eve.send(settling, page, 422, do="settle", reason="why")
@@ -437,7 +437,7 @@ def test_who_opens_a_disagreement_cannot_come_back_with_a_verdict(tmp_path):
     assert "others have read this meanwhile" in page.lower()
     assert "%" not in page
     assert eve.json(path)["model"] is None
-    assert "you can give no verdict of your own" in eve.get("/").text
+    assert "you cannot give a verdict of your own" in eve.get("/").text
     assert eve.json(f"{path}/trajectory?settling=true")["model"]
     assert eve.json(path)["model"] is not None
     bob.post(f"/reviews/{given[1]}/withdraw")
@@ -551,11 +551,11 @@ def test_intervals_stand_beside_what_they_cover_and_marked_verdicts_are_counted(
     finish(site, ann)
     page = visible(ann.get("/results").text)
     assert page.count("Covers chance in the sample, not errors in the model.") == 3
-    assert "Left out" not in page
+    assert "Excluded" not in page
     path = f"/episodes/{bob.next()['slug']}"
     bob.post(f"/reviews/{bob.post(f'{path}/reviews', 201, verdict=1)['review']}/withdraw")
     bob.post(f"{path}/reviews", 201, verdict=1)
-    assert "Left out: 1 verdict given after seeing" in visible(ann.get("/results").text)
+    assert "Excluded: 1 verdict given after seeing" in visible(ann.get("/results").text)
     assert ann.json("/results")["informed"] == 1
 
 

@@ -1,4 +1,4 @@
-"""Requests made up from the description of the interface: none makes it fail."""
+"""Requests generated from the description of the API: none may cause a server error."""
 
 import pytest
 import schemathesis

@@ -1,4 +1,4 @@
-"""The review: its rules, its file under fire, its exports and results."""
+"""The review: its rules, its file under concurrent writes and kills, its exports and results."""
 
 import csv
 import io
@@ -23,7 +23,7 @@ import butfor as bf
 from butfor.audit.audit import run_audit
 from butfor.audit.meta import Meta, Parameters
 from butfor.review import export
-from butfor.review.events import MIGRATIONS, PROJECTIONS
+from butfor.review.events import MIGRATIONS, PROJECTIONS, append_event
 from butfor.review.opinions import (
     earlier_opinions,
     list_disagreements,
@@ -50,7 +50,7 @@ from butfor.review.verdicts import (
 
 
 class Clock:
-    """A clock that goes when it is told to."""
+    """A clock that moves only when set."""
 
     def __init__(self):
         self.now = 1_800_000_000.0
@@ -60,7 +60,7 @@ class Clock:
 
 
 def fake_audit(flagged=8, others=40, digest="a", horizon=20, **columns):
-    """What the review needs of an audit."""
+    """The parts of an audit that the review reads."""
     n = flagged + others
     table = pd.DataFrame(
         {
@@ -99,7 +99,7 @@ def store(tmp_path, clock):
 
 @pytest.fixture
 def run(store):
-    """A run that ann, bob and eve review."""
+    """A run reviewed by ann, bob and eve."""
     opened = store.open_run(fake_audit())
     for name in ("ann", "bob", "eve"):
         store.join(opened.id, name)
@@ -754,6 +754,18 @@ def test_tampering_is_found(store, run, statement, broken, problem):
     assert problem in found.problem
 
 
+def test_hashes_are_those_of_butfor_0_2(store):
+    # written on 2026-11-16 by butfor 0.2.0, before the review was split into modules
+    said = {"verdict": 2, "comment": "gl\u00fccose", "step": None, "seconds": 1.5, "repeat": False}
+    with store.file.writing() as transaction:
+        append_event(transaction, "run", run="r")
+        event = append_event(
+            transaction, "submit", run="r", reviewer="ann", episode="3", payload=said
+        )
+    assert event.at == "2027-01-15T08:00:00.000+00:00"
+    assert event.hash == "3dff32c9e79b869d015b1381cc081cd0151ae8d63b51e58a8946b0da9b4fd954"
+
+
 def test_a_cut_and_mended_end_is_found_by_a_head_noted_elsewhere(store, run):
     work(store, run)
     noted = store.verify().head
@@ -1157,7 +1169,7 @@ def test_hostile_text_is_kept_as_it_is_and_no_spreadsheet_computes_it(store, tmp
     for i, text in enumerate(HOSTILE):
         store.reviewer(run, name).submit(str(i), Verdict(2, variable=text, comment=text))
     assert [r.comment for r in store.reviews(run)] == HOSTILE
-    text = export.reviews_csv(store, audit)
+    text = export.reviews_text(store, audit, "csv")
     for row in csv.reader(io.StringIO(text, newline="")):
         for cell in row:
             try:
@@ -1169,7 +1181,7 @@ def test_hostile_text_is_kept_as_it_is_and_no_spreadsheet_computes_it(store, tmp
     rows = export.read_reviews_csv(file)
     assert [row["comment"] for row in rows] == HOSTILE
     assert {row["reviewer"] for row in rows} == {name}
-    lines = [json.loads(line) for line in export.reviews_jsonl(store, audit).splitlines()]
+    lines = [json.loads(line) for line in export.reviews_text(store, audit, "jsonl").splitlines()]
     assert [line["comment"] for line in lines] == HOSTILE
     assert store.verify().ok
 
@@ -1190,7 +1202,7 @@ def test_a_row_of_the_export_has_what_was_promised(store, clock):
     clock.now += 60
     store.reviewer(run, "ann").withdraw(first.review)
     store.reviewer(run, "ann").submit("3", YES)
-    rows = list(csv.DictReader(io.StringIO(export.reviews_csv(store, audit))))
+    rows = list(csv.DictReader(io.StringIO(export.reviews_text(store, audit, "csv"))))
     assert list(rows[0]) == [
         *export.NAMES,
         *("p_died", "expected_return", "difference", "high_died", "low_died"),
@@ -1202,7 +1214,7 @@ def test_a_row_of_the_export_has_what_was_promised(store, clock):
         *("2027-01-15T08:00:00.000+00:00", "2027-01-15T08:01:00.000+00:00", "died"),
         *("0.25", "-0.5", "0.5", "", "-0.125", "", "0.86", bf.__version__),
     ]
-    lines = [json.loads(line) for line in export.reviews_jsonl(store, audit).splitlines()]
+    lines = [json.loads(line) for line in export.reviews_text(store, audit, "jsonl").splitlines()]
     assert [line["verdict"] for line in lines] == [2, 1]
     assert lines[0]["high_died"] is None
     assert [event["action"] for event in lines[0]["history"]] == ["submit", "withdraw", "submit"]
@@ -1223,7 +1235,7 @@ def test_agreement_can_be_recomputed_from_the_export(store, tmp_path):
     while (item := store.reviewer(run, "ann").queue().next_item) is not None and item.repeat:
         store.reviewer(run, "ann").submit(item.episode, Verdict(5), repeat=True)
     file = tmp_path / "reviews.csv"
-    file.write_text(export.reviews_csv(store, audit), encoding="utf-8", newline="")
+    file.write_text(export.reviews_text(store, audit, "csv"), encoding="utf-8", newline="")
     found = export.agreement_of_export(file, resamples=100)
     assert found == {run: summarize(store, run, resamples=100).agreement}
     assert found[run].stays == 50
@@ -1252,7 +1264,7 @@ def test_exports_for_reviewers_name_others_only_where_it_is_settled(store, run):
     ]
     everybody = [("3", "ann"), ("3", "bob"), ("4", "ann"), ("4", "bob")]
     assert named(export.review_rows(store, audit)) == everybody
-    told = export.reviews_jsonl(store, audit, reader="bob").splitlines()
+    told = export.reviews_text(store, audit, "jsonl", reader="bob").splitlines()
     history = [event["reviewer"] for event in json.loads(told[0])["history"]]
     assert history == ["another reviewer", "bob"]
     history = [event["reviewer"] for event in json.loads(told[2])["history"]]

@@ -81,44 +81,21 @@ def model_columns(audit: Audit) -> list[str]:
     return [name for name in names if name.startswith(MODEL_PREFIXES) or name in MODEL_NAMES]
 
 
-def reviews_csv(
-    store: Store, audit: Audit, *, run: str | None = None, reader: str | None = None
-) -> str:
-    """Return the rows as CSV in which no spreadsheet finds a formula.
+def reviews_text(store: Store, audit: Audit, kind: str, *, reader: str | None = None) -> str:
+    """Return the reviews of an audit as "csv", or as "jsonl" with the history of each stay.
 
-    Text that starts like a formula is prefixed with an apostrophe, as is text that already looks
-    so prefixed, so that `read_reviews_csv` restores what was written.
+    In CSV, text that starts like a formula is prefixed with an apostrophe, as is text that already
+    looks so prefixed, so that `read_reviews_csv` restores what was written.
     """
-    columns = [*NAMES, *model_columns(audit), *EVIDENCE, "butfor_version"]
-    return to_csv(review_rows(store, audit, run=run, reader=reader), columns)
-
-
-def to_csv(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> str:
-    """Return rows as CSV; formulas in text are neutralized, numbers stay numbers."""
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow([_cell(name) for name in columns])
-    writer.writerows([_cell(row.get(name)) for name in columns] for row in rows)
-    return text.getvalue()
-
-
-def reviews_jsonl(
-    store: Store, audit: Audit, *, run: str | None = None, reader: str | None = None
-) -> str:
-    """Return the rows as JSON lines, each with the events of its stay as `history`."""
-    rows = review_rows(store, audit, run=run, reader=reader)
+    rows = review_rows(store, audit, reader=reader)
+    if kind == "csv":
+        return _to_csv(rows, [*NAMES, *model_columns(audit), *EVIDENCE, "butfor_version"])
     named = {row["episode_id"] for row in rows if reader is None or row["state"] == "settled"}
     history: dict[str, list[dict[str, Any]]] = {}
-    for event in store.events(run=run or run_id(audit)):
+    for event in store.events(run=run_id(audit)):
         who = event.reviewer if event.episode in named or event.reviewer == reader else ANOTHER
         history.setdefault(event.episode, []).append(asdict(event) | {"reviewer": who})
-    lines = [row | {"history": history[row["episode_id"]]} for row in rows]
-    return to_jsonl(lines)
-
-
-def to_jsonl(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return rows as JSON lines in plain ASCII."""
-    return "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
+    return _to_jsonl(row | {"history": history[row["episode_id"]]} for row in rows)
 
 
 def episodes_text(store: Store, audit: Audit, kind: str) -> str:
@@ -134,25 +111,24 @@ def episodes_text(store: Store, audit: Audit, kind: str) -> str:
         known |= {"observed": row["observed_outcome"]}
         rows.append(known | {name: plain_value(row.get(name)) for name in columns})
     names = ["run_id", "episode_id", "state", "final", "observed", *columns]
-    return to_csv(rows, names) if kind == "csv" else to_jsonl(rows)
+    return _to_csv(rows, names) if kind == "csv" else _to_jsonl(rows)
 
 
 def export_reviews(folder: str | Path, path: Path) -> Path:
     """Write the reviews of an audit folder to a .csv or .jsonl file."""
-    formats = {".csv": reviews_csv, ".jsonl": reviews_jsonl}
-    if path.suffix not in formats:
+    if path.suffix not in (".csv", ".jsonl"):
         raise ValueError(f"{path}: give a name that ends in .csv or .jsonl")
     if not (Path(folder) / REVIEWS).is_file():
         raise FileNotFoundError(f"{folder} has no reviews: there is no {REVIEWS}")
     audit = load_for_readers(folder)
     with Store(folder) as store:
-        text = formats[path.suffix](store, audit)
+        text = reviews_text(store, audit, path.suffix[1:])
     path.write_text(text, encoding="utf-8", newline="")
     return path
 
 
 def read_reviews_csv(path: str | Path) -> list[dict[str, str]]:
-    """Read the rows that `reviews_csv` wrote, all cells as text."""
+    """Read a CSV of reviews as `reviews_text` wrote it, all cells as text."""
     with Path(path).open(encoding="utf-8-sig", newline="") as file:
         reader = csv.DictReader(file, strict=True)
         rows = list(reader)
@@ -183,6 +159,20 @@ def agreement_of_export(
         run: measure_agreement(entries, resamples=resamples, seed=seed)
         for run, entries in given.items()
     }
+
+
+def _to_csv(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> str:
+    """Return rows as CSV; formulas in text are neutralized, numbers stay numbers."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow([_cell(name) for name in columns])
+    writer.writerows([_cell(row.get(name)) for name in columns] for row in rows)
+    return text.getvalue()
+
+
+def _to_jsonl(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return rows as JSON lines in plain ASCII."""
+    return "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
 
 
 def _cell(value: Any) -> Any:

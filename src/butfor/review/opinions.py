@@ -5,21 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from butfor.review import tables
 from butfor.review.events import Transaction
 from butfor.review.queue import read_stay, read_stays
 from butfor.review.reviewer import Reviewer, check_version
 from butfor.review.store import Store
-from butfor.review.tables import (
-    Review,
-    Stay,
-    read_current_run,
-    read_reviews,
-    read_run,
-    read_run_ids,
-    read_settlements,
-    record,
-    was_shown,
-)
+from butfor.review.tables import Review, Stay
 from butfor.review.verdicts import RefusedError, StaleError, check_text, check_verdict
 
 
@@ -44,7 +35,7 @@ def earlier_opinions(reviewer: Reviewer, episode: str) -> list[Review]:
         given = _is_author(reviewer, _read_held(transaction, reviewer.run, episode))
         earlier = [
             review
-            for run in read_run_ids(transaction)
+            for run in tables.read_run_ids(transaction)
             if run != reviewer.run
             for review in _read_held(transaction, run, episode)
             if given or review.reviewer == reviewer.name
@@ -81,8 +72,8 @@ def number_names(names: Iterable[str], reader: str) -> dict[str, str]:
 def note_overview(reviewer: Reviewer) -> None:
     """Record, once, that a reviewer sees numbers about all stays."""
     with reviewer.file.reading() as transaction:
-        shown = was_shown(transaction, reviewer.run, reviewer.name, "")
-        current = read_run(transaction, reviewer.run).current
+        shown = tables.was_shown(transaction, reviewer.run, reviewer.name, "")
+        current = tables.read_run(transaction, reviewer.run).current
     if current and not shown:
         _note_shown(reviewer, "overview")
 
@@ -94,7 +85,7 @@ def list_disagreements(reviewer: Reviewer) -> list[str]:
     """Return the stays that a reviewer may settle, by name: any other order reveals controls."""
     with reviewer.file.reading() as transaction:
         stays = read_stays(transaction, reviewer.run)
-        mine = read_reviews(transaction, run=reviewer.run, reviewer=reviewer.name)
+        mine = tables.read_reviews(transaction, run=reviewer.run, reviewer=reviewer.name)
     known = {review.episode for review in mine}
     return sorted(
         stay.episode for stay in stays if stay.state == "disagreement" and stay.episode not in known
@@ -111,7 +102,7 @@ def open_disagreement(reviewer: Reviewer, episode: str) -> list[Review]:
         stay = read_stay(transaction, reviewer.run, episode)
         held = _read_held(transaction, reviewer.run, episode)
         gave = _ever_gave_verdict(transaction, reviewer, episode)
-        shown = was_shown(transaction, reviewer.run, reviewer.name, episode, "settling")
+        shown = tables.was_shown(transaction, reviewer.run, reviewer.name, episode, "settling")
     if stay.state not in ("disagreement", "settled"):
         raise RefusedError("reviewers do not differ about this")
     if not _is_author(reviewer, held):
@@ -144,7 +135,7 @@ def settle(
             )
         if _ever_gave_verdict(transaction, reviewer, episode):
             raise RefusedError("you gave a verdict on this; somebody else must settle it")
-        record(transaction, "settle", **place, payload=payload)
+        tables.record(transaction, "settle", **place, payload=payload)
         return read_stay(transaction, reviewer.run, episode)
 
 
@@ -153,20 +144,20 @@ def unsettle(reviewer: Reviewer, episode: str, *, expected_version: int | None =
     place = {"run": reviewer.run, "reviewer": reviewer.name, "episode": episode}
     with reviewer.file.writing() as transaction:
         stay = _read_current_stay(transaction, reviewer.run, episode, expected_version)
-        settlements = read_settlements(transaction, run=reviewer.run, episode=episode)
+        settlements = tables.read_settlements(transaction, run=reviewer.run, episode=episode)
         held = [settlement for settlement in settlements if settlement.withdrawn_at is None]
         if not held:
             raise StaleError(f"episode {episode} is {stay.state}, not settled", stay.version)
         if held[0].reviewer != reviewer.name:
             raise RefusedError("somebody else settled this")
-        record(transaction, "unsettle", **place, payload={"settlement": held[0].id})
+        tables.record(transaction, "unsettle", **place, payload={"settlement": held[0].id})
         return read_stay(transaction, reviewer.run, episode)
 
 
 def _read_current_stay(
     transaction: Transaction, run: str, episode: str, expected_version: int | None
 ) -> Stay:
-    read_current_run(transaction, run)
+    tables.read_current_run(transaction, run)
     stay = read_stay(transaction, run, episode)
     check_version(stay, expected_version)
     return stay
@@ -175,14 +166,14 @@ def _read_current_stay(
 def _note_shown(reviewer: Reviewer, what: str, episode: str = "") -> None:
     place = {"run": reviewer.run, "reviewer": reviewer.name, "episode": episode}
     with reviewer.file.writing() as transaction:
-        read_current_run(transaction, reviewer.run)
-        if not was_shown(transaction, **place, what=what):
-            record(transaction, what, **place)
+        tables.read_current_run(transaction, reviewer.run)
+        if not tables.was_shown(transaction, **place, what=what):
+            tables.record(transaction, what, **place)
 
 
 def _read_held(transaction: Transaction, run: str, episode: str) -> list[Review]:
     """Return the verdicts on a stay that are in force, without repeats."""
-    found = read_reviews(transaction, run=run, episode=episode)
+    found = tables.read_reviews(transaction, run=run, episode=episode)
     return [review for review in found if review.counts]
 
 
@@ -193,4 +184,4 @@ def _is_author(reviewer: Reviewer, reviews: Iterable[Review]) -> bool:
 def _ever_gave_verdict(transaction: Transaction, reviewer: Reviewer, episode: str) -> bool:
     """Return whether a reviewer ever gave a verdict on a stay, even one withdrawn since."""
     given = {"run": reviewer.run, "episode": episode, "reviewer": reviewer.name}
-    return bool(read_reviews(transaction, **given))
+    return bool(tables.read_reviews(transaction, **given))

@@ -8,19 +8,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from butfor.review import tables
 from butfor.review.events import EventFile, Transaction
 from butfor.review.queue import Queue, read_item, read_places, read_queue, read_stay
-from butfor.review.tables import (
-    OF_ITEM,
-    Item,
-    Review,
-    Stay,
-    read_current_run,
-    read_reviews,
-    read_run,
-    record,
-    was_shown,
-)
+from butfor.review.tables import Item, Review, Stay
 from butfor.review.verdicts import (
     LONGEST_DRAFT,
     FieldError,
@@ -69,7 +60,7 @@ class Reviewer:
         """Return the reviewer's own verdicts on a stay, including withdrawn ones."""
         with self.file.reading() as transaction:
             given = {"run": self.run, "reviewer": self.name, "episode": episode}
-            return read_reviews(transaction, **given, repeat=repeat)
+            return tables.read_reviews(transaction, **given, repeat=repeat)
 
     # ----------------------------------------------------------------------- claims and drafts
 
@@ -103,7 +94,7 @@ class Reviewer:
         """Return the draft stored last, if any."""
         with self.file.reading() as transaction:
             row = transaction.execute(
-                f"SELECT content FROM draft WHERE {OF_ITEM}",
+                f"SELECT content FROM draft WHERE {tables.OF_ITEM}",
                 (self.run, self.name, episode, int(repeat)),
             ).fetchone()
             return None if row is None else json.loads(row[0])
@@ -135,19 +126,21 @@ class Reviewer:
         with self._changing(episode, repeat, expected_version) as (transaction, item):
             _check_not_submitted(item)
             _check_open(item)
-            settings = read_run(transaction, self.run).settings
+            settings = tables.read_run(transaction, self.run).settings
             if settings.first_impression and item.first_impression is None:
                 raise FieldError("first_impression", "give it before the verdict")
             steps = read_stay(transaction, self.run, episode).steps
             if verdict.step is not None and verdict.step > steps:
                 raise FieldError("step", f"{verdict.step} is after the last step, {steps}")
-            informed = (was_shown(transaction, self.run, self.name, e) for e in (episode, ""))
+            informed = (
+                tables.was_shown(transaction, self.run, self.name, e) for e in (episode, "")
+            )
             payload = asdict(verdict) | {
                 "seconds": taken,
                 "first_impression": item.first_impression,
                 "informed": any(informed),
             }
-            transaction.execute(f"DELETE FROM draft WHERE {OF_ITEM}", _key(item))
+            transaction.execute(f"DELETE FROM draft WHERE {tables.OF_ITEM}", _key(item))
             return _record(transaction, "submit", item, payload, release=True)
 
     def skip(
@@ -157,13 +150,13 @@ class Reviewer:
         with self._changing(episode, repeat, expected_version) as (transaction, item):
             _check_not_submitted(item)
             # the time 0 puts a draft aside: the stay no longer counts as begun
-            transaction.execute(f"UPDATE draft SET at = 0 WHERE {OF_ITEM}", _key(item))
+            transaction.execute(f"UPDATE draft SET at = 0 WHERE {tables.OF_ITEM}", _key(item))
             return _record(transaction, "skip", item, {}, release=True)
 
     def withdraw(self, review: int, *, expected_version: int | None = None) -> Item:
         """Withdraw one's own verdict, unless the stay is settled."""
         with self.file.reading() as transaction:
-            found = read_reviews(transaction, id=review, run=self.run)
+            found = tables.read_reviews(transaction, id=review, run=self.run)
         if not found:
             raise UnknownError(f"there is no review {review}")
         mine = found[0]
@@ -179,7 +172,7 @@ class Reviewer:
                 other.reviewer != self.name
                 and not other.repeat
                 and (other.withdrawn_at is None or other.withdrawn_at >= mine.created_at)
-                for other in read_reviews(transaction, run=self.run, episode=item.episode)
+                for other in tables.read_reviews(transaction, run=self.run, episode=item.episode)
             )
             return _record(transaction, "withdraw", item, {"review": review, "shown": shown})
 
@@ -196,7 +189,7 @@ class Reviewer:
     ) -> Iterator[tuple[Transaction, Item]]:
         """Open a transaction that changes a place in the queue of the current run."""
         with self.file.writing(durable=durable) as transaction:
-            read_current_run(transaction, self.run)
+            tables.read_current_run(transaction, self.run)
             item = read_item(transaction, self.run, self.name, episode, repeat)
             check_version(item, expected_version)
             yield transaction, item
@@ -241,7 +234,7 @@ def _record(
 ) -> Item:
     """Record an action on an item, release its claim if asked to, and return the new item."""
     place = {"run": item.run, "reviewer": item.reviewer, "episode": item.episode}
-    record(transaction, action, **place, payload=payload | {"repeat": item.repeat})
+    tables.record(transaction, action, **place, payload=payload | {"repeat": item.repeat})
     if release:
         transaction.execute(
             "DELETE FROM claim WHERE run = ? AND reviewer = ? AND episode = ?",

@@ -11,27 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from butfor.audit.audit import REVIEWS, Audit
+from butfor.review import tables
 from butfor.review.events import Event, EventFile, Transaction, copied, find_break, read_events
 from butfor.review.plan import ReviewSettings, plan_stays, reviewer_order, reviewer_seed, run_id
 from butfor.review.queue import read_stay, read_stays
 from butfor.review.reviewer import Reviewer
-from butfor.review.tables import (
-    Review,
-    Run,
-    Settlement,
-    Stay,
-    current_run,
-    find_difference,
-    has_joined,
-    matching,
-    read_current_run,
-    read_reviews,
-    read_run,
-    read_run_ids,
-    read_settlements,
-    rebuild,
-    record,
-)
+from butfor.review.tables import Review, Run, Settlement, Stay
 from butfor.review.verdicts import check_reviewer
 
 
@@ -84,21 +69,21 @@ class Store(AbstractContextManager["Store"]):
                     ],
                     "butfor": str(audit.meta.butfor),
                 }
-                record(transaction, "run", run=identifier, payload=payload)
+                tables.record(transaction, "run", run=identifier, payload=payload)
             else:
                 kept = ReviewSettings(**json.loads(known[0]))
                 if settings not in (None, kept):
                     raise ValueError(
                         f"the run is under review with {kept}, not {settings}; omit the settings"
                     )
-                if current_run(transaction) != identifier:
-                    record(transaction, "run", run=identifier)
-            return read_run(transaction, identifier)
+                if tables.current_run(transaction) != identifier:
+                    tables.record(transaction, "run", run=identifier)
+            return tables.read_run(transaction, identifier)
 
     def runs(self) -> list[Run]:
         """Return all runs, in the order in which they were first opened."""
         with self.file.reading() as transaction:
-            return [read_run(transaction, name) for name in read_run_ids(transaction)]
+            return [tables.read_run(transaction, name) for name in tables.read_run_ids(transaction)]
 
     def stays(self, run: str) -> list[Stay]:
         """Return all stays of a run: the flagged ones by rank, then the controls."""
@@ -119,13 +104,13 @@ class Store(AbstractContextManager["Store"]):
         """
         given = check_reviewer(name)
         with self.file.writing() as transaction:
-            settings = read_current_run(transaction, run).settings
+            settings = tables.read_current_run(transaction, run).settings
             known = transaction.execute(
                 "SELECT reviewer FROM event WHERE action = 'join' ORDER BY id"
             ).fetchall()
             same = (other for (other,) in known if other.casefold() == given.casefold())
             joined = next(same, given)
-            if not has_joined(transaction, run, joined):
+            if not tables.has_joined(transaction, run, joined):
                 seed = reviewer_seed(settings.seed, run, joined)
                 order = reviewer_order(
                     [stay.episode for stay in read_stays(transaction, run)],
@@ -133,7 +118,7 @@ class Store(AbstractContextManager["Store"]):
                     repeat_share=settings.repeat_share,
                 )
                 payload = {"seed": seed, "order": [[name, int(again)] for name, again in order]}
-                record(transaction, "join", run=run, reviewer=joined, payload=payload)
+                tables.record(transaction, "join", run=run, reviewer=joined, payload=payload)
         return self.reviewer(run, joined)
 
     def reviewer(self, run: str, name: str) -> Reviewer:
@@ -147,19 +132,19 @@ class Store(AbstractContextManager["Store"]):
     ) -> list[Review]:
         """Return all verdicts with their authors, including withdrawn ones and repeats."""
         with self.file.reading() as transaction:
-            read_run(transaction, run)
-            return read_reviews(transaction, run=run, reviewer=reviewer, episode=episode)
+            tables.read_run(transaction, run)
+            return tables.read_reviews(transaction, run=run, reviewer=reviewer, episode=episode)
 
     def settlements(self, run: str, *, episode: str | None = None) -> list[Settlement]:
         """Return how disagreements were settled, including what was withdrawn."""
         with self.file.reading() as transaction:
-            return read_settlements(transaction, run=run, episode=episode)
+            return tables.read_settlements(transaction, run=run, episode=episode)
 
     def events(
         self, *, run: str | None = None, reviewer: str | None = None, episode: str | None = None
     ) -> list[Event]:
         """Return events in order; those of the actions run and join reveal the controls."""
-        where, values = matching({"run": run, "reviewer": reviewer, "episode": episode})
+        where, values = tables.matching({"run": run, "reviewer": reviewer, "episode": episode})
         with self.file.reading() as transaction:
             return list(read_events(transaction, where, values))
 
@@ -178,7 +163,7 @@ class Store(AbstractContextManager["Store"]):
     def rebuild(self) -> None:
         """Recompute everything that follows from the events; drafts stay as they are."""
         with self.file.writing() as transaction:
-            rebuild(transaction)
+            tables.rebuild(transaction)
 
 
 def verify_folder(folder: str | Path, head: str | None = None) -> Verification:
@@ -195,7 +180,7 @@ def _verify(transaction: Transaction, head: str | None) -> Verification:
     count = transaction.execute("SELECT COUNT(*) FROM event").fetchone()[0]
     row: Any = transaction.execute("SELECT hash FROM head").fetchone()
     if broken is None:
-        problem = find_difference(transaction)
+        problem = tables.find_difference(transaction)
     return Verification(
         ok=not problem, events=count, head=row[0] if row else "", broken=broken, problem=problem
     )

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from butfor.review.export import episodes_text, reviews_csv, reviews_jsonl
+from butfor.review.export import episodes_text, reviews_text
 from butfor.review.opinions import settle, unsettle
 from butfor.review.routes.access import Poster, SignedIn, find_access, find_session, sign_in
 from butfor.review.verdicts import FieldError, Verdict
@@ -185,7 +185,7 @@ def show_episode(
 def show_trajectory(
     viewer: SignedIn, slug: str, place: Place = None, settling: bool = False
 ) -> dict[str, Any]:
-    """The rows of a stay's picture, for the chart `trajectory`."""
+    """The rows of a stay's picture, for the trajectory chart."""
     return trajectory_view(viewer, viewer.review.shown.find(slug), place, settling=settling)
 
 
@@ -193,7 +193,7 @@ def show_trajectory(
 def show_chart(
     viewer: SignedIn, name: Literal["estimates", "overview", "trajectory"], model: bool = True
 ) -> dict[str, Any]:
-    """A chart in Vega-Lite, with its rows apart."""
+    """A chart as a Vega-Lite template, and its rows."""
     if name == "trajectory":
         shown = viewer.review.shown
         return {"spec": shown.template if model else shown.template_without_model, "datasets": {}}
@@ -238,8 +238,7 @@ def export(
     viewer.check_overview()
     review = viewer.review
     if table == "reviews":
-        write = reviews_csv if kind == "csv" else reviews_jsonl
-        text = write(review.store, review.audit, reader=viewer.reviewer.name)
+        text = reviews_text(review.store, review.audit, kind, reader=viewer.reviewer.name)
     else:
         text = episodes_text(review.store, review.audit, kind)
     name = f"{table}-{review.run.id[:8]}.{kind}"

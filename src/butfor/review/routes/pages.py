@@ -6,18 +6,18 @@ import hashlib
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from pydantic import ValidationError
 
 from butfor.evaluate.wording import percent, share, signed
 from butfor.present import STATIC, straight
 from butfor.present.charts.save import chart_bundle
 from butfor.present.report.write import render_report
-from butfor.review.opinions import settle, unsettle
 from butfor.review.routes import api
 from butfor.review.routes.access import (
     Form,
@@ -32,20 +32,14 @@ from butfor.review.routes.access import (
     local_path,
     sign_in,
 )
-from butfor.review.verdicts import (
-    SURE,
-    VERDICTS,
-    FieldError,
-    RefusedError,
-    ReviewError,
-    StaleError,
-    Verdict,
-)
-from butfor.review.views.queue import STATES, next_view
+from butfor.review.verdicts import SURE, VERDICTS, FieldError, RefusedError, StaleError
+from butfor.review.views.queue import STATES
 from butfor.review.views.review import Viewer
 from butfor.review.views.stay import disagreement_view, stay_view
 from butfor.review.views.stays import make_slug
 
+Body = TypeVar("Body", bound=api.About)
+Action = tuple[type[api.About], Callable[..., dict[str, Any]]]
 HERE = Path(__file__).parents[1] / "static"
 FILES = {
     "style.css": (STATIC / "style.css", "text/css"),
@@ -76,6 +70,16 @@ PAGES: dict[str, tuple[str, Callable[..., Any]]] = {
     "/results": ("results.html", api.show_results),
     "/about": ("about.html", api.show_run),
     "/audit": ("history.html", api.show_events),
+}
+# what the buttons of a form do, and the fields that they need
+STAY_ACTIONS: dict[str, Action] = {
+    "save": (api.GivenReview, api.give_review),
+    "skip": (api.About, api.skip),
+    "impression": (api.GivenImpression, api.give_impression),
+}
+SETTLEMENT_ACTIONS: dict[str, Action] = {
+    "settle": (api.GivenSettlement, api.settle_disagreement),
+    "unsettle": (api.About, api.unsettle_disagreement),
 }
 REPEATED = (FieldError, StaleError, RefusedError)  # answered by the page with its form again
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
@@ -247,101 +251,66 @@ def show_file(name: str) -> Response:
 
 @router.post("/episodes/{slug}")
 def take_stay_form(request: Request, viewer: FormPoster, form: Form, slug: str) -> Response:
-    """Do what a form about a stay asks for: save, skip, or record a first impression."""
-    place = _number(form, "place")
+    """Save a verdict, skip the stay, or record a first impression."""
     try:
-        answered = _act_on_stay(viewer, form, slug, place)
+        done = _act(viewer, slug, form, STAY_ACTIONS)
     except REPEATED as error:
+        place = _read_body(api.About, {"place": form.get("place", "")}).place
         view = stay_view(viewer, viewer.review.shown.find(slug), place) | {"form": form}
-        return _repeat_page(request, "stay.html", error, view=view)
-    if answered == "impression":
-        return RedirectResponse(_stay_address(slug, place), 303)
-    following = next_view(viewer)
-    if following is None:
-        return RedirectResponse("/", 303)
-    return RedirectResponse(_stay_address(following["slug"], following["place"]), 303)
+        return render(request, "stay.html", error.status, view=view, problem=error.content)
+    if "next" not in done:
+        return RedirectResponse(_stay_address(slug, form.get("place")), 303)
+    following = done["next"]
+    goal = _stay_address(following["slug"], following["place"]) if following else "/"
+    return RedirectResponse(goal, 303)
 
 
-def _act_on_stay(viewer: Viewer, form: dict[str, str], slug: str, place: int | None) -> str:
-    item = viewer.item(slug, place, form.get("run", ""))
-    name, repeat = item.episode, item.repeat
-    expected = _number(form, "version", required=True)
-    reviewer = viewer.reviewer
-    match form.get("do"):
-        case "impression":
-            reviewer.give_impression(name, form.get("first_impression", ""), repeat=repeat)
-        case "skip":
-            reviewer.skip(name, repeat=repeat, expected_version=expected)
-        case "save":
-            verdict, seconds = _verdict(form), _seconds(form)
-            reviewer.submit(
-                name, verdict, repeat=repeat, seconds=seconds, expected_version=expected
-            )
-        case _:
-            raise FieldError("do", "give save, skip or impression")
-    return form["do"]
+@router.post("/disagreements/{slug}")
+def take_settlement(request: Request, viewer: FormPoster, form: Form, slug: str) -> Response:
+    """Settle a disagreement, or withdraw the settlement."""
+    try:
+        _act(viewer, slug, form, SETTLEMENT_ACTIONS)
+    except REPEATED as error:
+        view = disagreement_view(viewer, viewer.review.shown.find(slug))
+        values = {"view": view, "problem": error.content, "form": form}
+        return render(request, "disagreement.html", error.status, **values)
+    return RedirectResponse(f"/disagreements/{slug}", 303)
 
 
 @router.post("/reviews/{review}/withdraw")
 def undo(viewer: FormPoster, form: Form, review: api.Number) -> Response:
     """Withdraw a verdict and show its stay again."""
     viewer.review.check_run(form.get("run", ""))
-    expected = _number(form, "version", required=True)
+    expected = _read_body(api.About, form, "version").version
     done = viewer.reviewer.withdraw(review, expected_version=expected)
     return RedirectResponse(_stay_address(make_slug(done.episode), done.place), 303)
 
 
-@router.post("/disagreements/{slug}")
-def take_settlement(request: Request, viewer: FormPoster, form: Form, slug: str) -> Response:
-    """Settle a disagreement, or withdraw the settlement."""
-    name = viewer.review.shown.find(slug)
+def _act(
+    viewer: Viewer, slug: str, form: Mapping[str, str], actions: Mapping[str, Action]
+) -> dict[str, Any]:
+    """Do what the button of a form says, as the API does it."""
+    chosen = form.get("do", "")
+    if chosen not in actions:
+        raise FieldError("do", f"{chosen[:40]!r} is not one of {', '.join(actions)}")
+    kind, act = actions[chosen]
+    viewer.review.check_run(form.get("run", ""))
+    return act(viewer, slug, _read_body(kind, form, "version"))
+
+
+def _read_body(kind: type[Body], form: Mapping[str, str], *required: str) -> Body:
+    """Return the fields of a form as the body of a request to the API, without blank ones."""
+    given = {name: form[name].replace("\r\n", "\n") for name in kind.model_fields if form.get(name)}
+    for name in required:
+        if name not in given:
+            raise FieldError(name, "required")
     try:
-        viewer.review.check_run(form.get("run", ""))
-        expected = _number(form, "version", required=True)
-        match form.get("do"):
-            case "unsettle":
-                unsettle(viewer.reviewer, name, expected_version=expected)
-            case "settle":
-                verdict = _number(form, "verdict", required=True) or 0
-                reason = form.get("reason", "")
-                settle(viewer.reviewer, name, verdict, reason, expected_version=expected)
-            case _:
-                raise FieldError("do", "give settle or unsettle")
-    except REPEATED as error:
-        view = disagreement_view(viewer, name)
-        return _repeat_page(request, "disagreement.html", error, view=view, form=form)
-    return RedirectResponse(f"/disagreements/{slug}", 303)
+        return kind.model_validate_strings(given, strict=False)
+    except ValidationError as error:
+        first = error.errors()[0]
+        words = "required" if first["type"] == "missing" else first["msg"]
+        raise FieldError(str(first["loc"][0]), words) from None
 
 
-def _repeat_page(request: Request, template: str, error: ReviewError, **values: Any) -> Response:
-    return render(request, template, error.status, problem=error.content, **values)
-
-
-def _verdict(form: Mapping[str, str]) -> Verdict:
-    verdict = _number(form, "verdict")
-    if verdict is None:
-        raise FieldError("verdict", "choose one of the five")
-    names = ("variable", "sure", "comment")
-    texts = {name: form.get(name, "").replace("\r\n", "\n") for name in names}
-    return Verdict(verdict, step=_number(form, "step"), **texts)
-
-
-def _number(form: Mapping[str, str], name: str, *, required: bool = False) -> int | None:
-    text = form.get(name, "").strip()
-    if not text and not required:
-        return None
-    if not (text.isascii() and text.isdecimal() and len(text) < 16):
-        raise FieldError(name, f"{text[:40]!r} is not a whole number from 0")
-    return int(text)
-
-
-def _seconds(form: Mapping[str, str]) -> float:
-    text = form.get("seconds") or "0"
-    try:
-        return float(text)
-    except ValueError:
-        raise FieldError("seconds", f"{text[:40]!r} is not a number") from None
-
-
-def _stay_address(slug: str, place: int | None) -> str:
-    return f"/episodes/{slug}" + ("" if place is None else f"?place={place}")
+def _stay_address(slug: str, place: int | str | None) -> str:
+    return f"/episodes/{slug}" + (f"?place={place}" if place else "")

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import pandas as pd
-
 from butfor.evaluate.wording import percent
 from butfor.present.stays import outcome_chances
 from butfor.review.agreement import Agreement
@@ -77,7 +75,7 @@ def list_view(viewer: Viewer, filters: ListFilters) -> dict[str, Any]:
 
 def _choose(shown: ShownStays, states: Mapping[str, str], filters: ListFilters) -> list[str]:
     """Return the names of the stays that pass the filters, in order."""
-    table = shown.audit.episodes.set_axis(pd.Index(list(shown.ids), dtype=object))
+    table = shown.table
     if filters.obs:
         table = table[table["observed_outcome"] == filters.obs]
     if filters.model:
@@ -94,7 +92,7 @@ def _choose(shown: ShownStays, states: Mapping[str, str], filters: ListFilters) 
 
 
 def _row(shown: ShownStays, name: str, state: str) -> dict[str, Any]:
-    row = shown.row(name)
+    row = shown.table.loc[name]
     likeliest = str(row["most_likely"])
     probability = dict(outcome_chances(row, shown.stays.names))[likeliest]
     return {

@@ -42,8 +42,9 @@ class ShownStays:
         return {str(name): name for name in self.audit.episodes["id"].tolist()}
 
     @cached_property
-    def _positions(self) -> dict[str, int]:
-        return {name: position for position, name in enumerate(self.ids)}
+    def table(self) -> pd.DataFrame:
+        """The audit's table of episodes, by name."""
+        return self.audit.episodes.set_axis(pd.Index(list(self.ids), dtype=object))
 
     @cached_property
     def facts(self) -> dict[str, dict[str, Any]]:
@@ -61,10 +62,6 @@ class ShownStays:
         if name not in self.ids:
             raise UnknownError(f"there is no such {self.stays.noun}")
         return name
-
-    def row(self, name: str) -> pd.Series:
-        """Return a stay's row of the table of episodes."""
-        return self.audit.episodes.iloc[self._positions[name]]
 
     @cached_property
     def template(self) -> dict[str, Any]:
@@ -95,7 +92,7 @@ class ShownStays:
 
     def _model(self, name: str, made: dict[str, Any]) -> dict[str, Any]:
         """Return what the model says about a stay."""
-        row = self.row(name)
+        row = self.table.loc[name]
         numbers = ("low_any", "high_any", "thin_share", "evidence_min", "expected_return")
         return {
             **{key: made[key] for key in ("says", "caveat", "range", "first")},
