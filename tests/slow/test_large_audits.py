@@ -239,7 +239,7 @@ def test_the_review_of_a_large_audit_says_what_it_is_about(audit, folder):
     person = Site(folder, load_for_readers(folder), show_overview=True).reviewer("ann")
     page = person.open("/overview")
     assert f"Shown are {SCOPE}: " in page
-    assert "The flagged and the controls at a glance" in page
+    assert "Flagged stays and controls at a glance" in page
     assert "<small>thin" not in page
     counts = [
         (row["name"], cell["count"])
@@ -252,9 +252,9 @@ def test_the_review_of_a_large_audit_says_what_it_is_about(audit, folder):
         assert sum(n for row, n in counts if row == name) == expected.loc[name].sum()
     page = person.open("/episodes")
     assert "<h1>15 stays</h1>" in page
-    assert f"The list has {SCOPE}." in page
+    assert f"This list covers {SCOPE}." in page
     assert "<dd>300</dd>" in person.open("/about")
-    assert f"Files of stays have {SCOPE}." in person.open("/results")
+    assert f"Files of stays cover {SCOPE}." in person.open("/results")
     rows = list(csv.DictReader(person.get("/export/episodes.csv").text.splitlines()))
     shown = audit.episodes[is_shown(audit.episodes)]
     assert [row["episode_id"] for row in rows] == shown["id"].map(str).tolist()
