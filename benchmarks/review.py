@@ -1,4 +1,4 @@
-"""Measure the review app as reviewers meet it: a server of its own, and fifty of them at once."""
+"""Measure the review app under load: a server process and fifty reviewers at once."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tests.review_site import server
 EPISODES = 10_000
 REVIEWERS = 50
 EACH = 100
-PAUSE = 2.0  # seconds for which a reviewer reads, far fewer than real ones take
+PAUSE = 2.0  # seconds that a reviewer reads; real ones take far longer
 
 
 def measure_server() -> dict[str, float]:
-    """Return seconds of a first page, of pages and posts among fifty reviewers, and losses."""
+    """Return the seconds of a first page, of pages and posts under load, and verdicts lost."""
     log = bf.sepsis.simulate(bf.sepsis.behavior_policy("icml2019"), EPISODES, version="icml2019")
     log = log.hide("glucose", "diabetes")
     model = bf.fit_mdp(log)
@@ -63,7 +63,7 @@ def _sign_in(base: str, name: str) -> Iterator[httpx.Client]:
 
 
 def _alone(base: str) -> float:
-    """Slowest of some stays that nobody opened before: the page, its chart and its rows."""
+    """Return the seconds of the slowest first view of a stay: page, chart and rows."""
     times = []
     with _sign_in(base, "alone") as client:
         client.get("/static/vega.js")

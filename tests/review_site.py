@@ -1,4 +1,4 @@
-"""A review to test: small audits, the app in process, and a server of its own."""
+"""Reviews for tests: small audits, the app in process, and a server in a process of its own."""
 
 import asyncio
 import json
@@ -11,14 +11,15 @@ from functools import cache
 
 import httpx
 import numpy as np
+from butfor.review.app import make_app
 
 import butfor as bf
-from butfor.audit.audit import Audit
+from butfor.audit.audit import Audit, run_audit
 from butfor.audit.run import run_audit
-from butfor.review.app import make_app
-from butfor.review.desk import Desk
-from butfor.review.plan import Settings
+from butfor.review.plan import ReviewSettings
+from butfor.review.routes.app import make_app
 from butfor.review.store import Store
+from butfor.review.views.review import AuditReview
 
 BASE = "http://127.0.0.1:8000"
 SCRIPT = "<script>alert(1)</script>"
@@ -38,7 +39,7 @@ HOSTILE = [
 
 @cache
 def small_audit(flags=6, seed=0, hostile=False) -> Audit:
-    """An audit of simulated patients; if hostile, with names that want to be more than text."""
+    """An audit of simulated patients; if hostile, with names that try to be code."""
     log = bf.sepsis.simulate(bf.sepsis.behavior_policy("icml2019"), 200, seed=seed)
     log = log.hide("glucose", "diabetes")
     record = {"words": {"episode": "patient"}}
@@ -64,7 +65,7 @@ def small_audit(flags=6, seed=0, hostile=False) -> Audit:
 
 
 class InProcess(httpx.BaseTransport):
-    """Takes requests to an ASGI application in this process."""
+    """Passes requests to an ASGI application in this process."""
 
     def __init__(self, app):
         self.inner = httpx.ASGITransport(app, client=("127.0.0.1", 50000))
@@ -83,24 +84,24 @@ class InProcess(httpx.BaseTransport):
 
 
 class Site:
-    """The app in process, with as many browsers as wanted."""
+    """The app in process, with any number of clients."""
 
     def __init__(
         self, folder, audit, *, port=8000, tokens=None, tls=False, show_overview=False, **settings
     ):
         self.store = Store(folder)
-        self.run = self.store.open_run(audit, Settings(**settings) if settings else None)
+        self.run = self.store.open_run(audit, ReviewSettings(**settings) if settings else None)
         self.audit = audit
-        self.desk = Desk(audit, self.store, self.run, show_overview)
+        review = AuditReview(audit, self.store, self.run, show_overview)
         self.base = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
         hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
-        self.app = make_app(self.desk, hosts=hosts, port=port, tokens=tokens, tls=tls)
+        self.app = make_app(review, hosts=hosts, port=port, tokens=tokens, tls=tls)
 
     def client(self):
         return httpx.Client(transport=InProcess(self.app), base_url=self.base, timeout=None)
 
     def reviewer(self, name):
-        """Somebody who is signed in, by the page."""
+        """Sign a reviewer in through the page."""
         client = self.client()
         page = client.get("/sign-in")
         form = fields(page.text) | {"reviewer": name}
@@ -109,7 +110,7 @@ class Site:
 
 
 class Person:
-    """A reviewer with a browser that has no JavaScript."""
+    """A reviewer whose browser has no JavaScript."""
 
     def __init__(self, client):
         self.client = client
@@ -147,7 +148,7 @@ class Person:
 
 
 def fields(page):
-    """Hidden fields of the last form of a page that has a run, or of the only form."""
+    """Hidden fields of the main form of a page."""
     forms = re.findall(r"<form.*?</form>", page, re.DOTALL)
     chosen = [form for form in forms if 'class="card"' in form] or forms
     found = re.findall(r'<input type="hidden" name="([^"]*)" value="([^"]*)"', chosen[0])
@@ -156,7 +157,7 @@ def fields(page):
 
 @contextmanager
 def server(folder, *arguments):
-    """A server of its own; yields its process and address."""
+    """Start a server; yields its process and address."""
     process = subprocess.Popen(
         [sys.executable, "-c", "from butfor.cli.main import run; run()", "review", str(folder)]
         + [str(argument) for argument in arguments],

@@ -194,9 +194,11 @@ def test_intervals_do_not_depend_on_the_order_of_stays():
 
 
 def test_bad_verdicts_are_named():
-    with pytest.raises(ValueError, match=r"episode 7, ann: verdict 9 is none of \[1, 2, 3, 4, 5\]"):
+    with pytest.raises(
+        ValueError, match=r"episode 7, ann: verdict 9 is not one of \[1, 2, 3, 4, 5\]"
+    ):
         measure_agreement([(7, "ann", 9)])
-    with pytest.raises(ValueError, match="episode 7 has two verdicts of ann"):
+    with pytest.raises(ValueError, match="episode 7 has two verdicts by ann"):
         measure_agreement([(7, "ann", 1), (7, "ann", 2)])
 
 

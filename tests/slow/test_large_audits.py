@@ -4,19 +4,20 @@ import csv
 import json
 import re
 
+import butfor.audit.writing
 import numpy as np
 import pandas as pd
 import pytest
 
 import butfor as bf
 import butfor.audit.audit
-import butfor.audit.writing
 import butfor.log.sources
 from butfor.audit.audit import load_for_readers
 from butfor.present import Stays
 from butfor.present.report import content, write_report
-from butfor.review.plan import Settings, plan_stays
-from butfor.review.serve import export_reviews, verify
+from butfor.review.export import export_reviews
+from butfor.review.plan import ReviewSettings, plan_stays
+from butfor.review.store import verify_folder
 from tests.audits import hidden_audit, sepsis_audit, trade_audit
 from tests.review_site import Site
 
@@ -229,14 +230,16 @@ def folder(audit, tmp_path, monkeypatch):
 
 
 def test_the_same_stays_are_reviewed(audit, folder):
-    assert plan_stays(load_for_readers(folder), Settings()) == plan_stays(audit, Settings())
+    assert plan_stays(load_for_readers(folder), ReviewSettings()) == plan_stays(
+        audit, ReviewSettings()
+    )
 
 
 def test_the_review_of_a_large_audit_says_what_it_is_about(audit, folder):
     person = Site(folder, load_for_readers(folder), show_overview=True).reviewer("ann")
     page = person.open("/overview")
     assert f"Shown are {SCOPE}: " in page
-    assert "The flagged and the controls at a glance" in page
+    assert "Flagged stays and controls at a glance" in page
     assert "<small>thin" not in page
     counts = [
         (row["name"], cell["count"])
@@ -249,9 +252,9 @@ def test_the_review_of_a_large_audit_says_what_it_is_about(audit, folder):
         assert sum(n for row, n in counts if row == name) == expected.loc[name].sum()
     page = person.open("/episodes")
     assert "<h1>15 stays</h1>" in page
-    assert f"The list has {SCOPE}." in page
+    assert f"This list covers {SCOPE}." in page
     assert "<dd>300</dd>" in person.open("/about")
-    assert f"Files of stays have {SCOPE}." in person.open("/results")
+    assert f"Files of stays cover {SCOPE}." in person.open("/results")
     rows = list(csv.DictReader(person.get("/export/episodes.csv").text.splitlines()))
     shown = audit.episodes[is_shown(audit.episodes)]
     assert [row["episode_id"] for row in rows] == shown["id"].map(str).tolist()
@@ -267,7 +270,7 @@ def test_verdicts_on_a_large_audit_are_exported_and_verified(audit, folder, tmp_
     assert [row["episode_id"] for row in csv.DictReader(part.splitlines())] == [place["id"]]
     monkeypatch.setattr(butfor.audit.audit, "MOST_LOADED", 1000)
     assert export_reviews(folder, tmp_path / "whole.csv").read_text() == part
-    assert verify(folder).ok
+    assert verify_folder(folder).ok
 
 
 def test_a_review_leaves_out_bounds_that_were_not_worked_out(audit, tmp_path):

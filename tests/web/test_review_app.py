@@ -1,4 +1,4 @@
-"""The review app in process: its pages and their twins, its rules, and all that it refuses."""
+"""The review app in process: its pages and their JSON, its rules, and what it refuses."""
 
 import csv
 import html
@@ -11,9 +11,16 @@ import pytest
 from typer.testing import CliRunner
 
 from butfor.cli.main import app as commands
-from butfor.review.desk import make_slug, read_slug
-from butfor.review.guard import LARGEST_BODY, POLICY
-from butfor.review.sessions import TRIES, Sessions, Tokens, Tries, read_tokens
+from butfor.review.reviewer import Reviewer
+from butfor.review.routes.security import LARGEST_BODY, POLICY
+from butfor.review.routes.sessions import (
+    MOST_FAILURES,
+    FailedSignIns,
+    Sessions,
+    Tokens,
+    read_tokens,
+)
+from butfor.review.views.stays import make_slug, read_slug
 from tests.audits import hidden_audit
 from tests.review_site import BASE, HOSTILE, SCRIPT, Site, as_text, fields, small_audit
 
@@ -154,7 +161,7 @@ def test_a_verdict_by_form_leads_to_the_next_stay_and_can_be_undone(site, ann):
     assert 'value="glucose"' in page
     assert "low\nsugar" in page
     assert site.store.reviews(site.run.id)[0].withdrawn_at
-    assert "took a verdict back" in ann.get("/audit").text
+    assert "withdrew a verdict" in ann.get("/audit").text
 
 
 def test_skipping_and_drafts(site, ann):
@@ -327,10 +334,8 @@ def test_there_is_one_total_and_no_place_is_a_position(tmp_path):
 
 def test_a_page_and_a_post_read_the_queue_once(site, ann, monkeypatch):
     asked = []
-    read = site.store.work
-    monkeypatch.setattr(
-        type(site.store), "work", lambda self, *key: asked.append(key) or read(*key)
-    )
+    read = Reviewer.queue
+    monkeypatch.setattr(Reviewer, "queue", lambda self: asked.append(self) or read(self))
     following = ann.next()
     asked.clear()
     page = ann.get(stay_page(ann, following)).text
@@ -401,7 +406,7 @@ def test_others_are_hidden_until_ones_own_verdict_and_a_third_settles(site, ann)
     assert "ann thinks so" in page
     assert "bob does not" in page
     assert not re.search(r"\b(ann|bob)\b:", visible(page))
-    assert "somebody else settles it" in ann.get(settling).text
+    assert "somebody else must settle it" in ann.get(settling).text
     ann.post(f"{path}/settle", 403, verdict=1, reason="mine")
     eve.send(settling, page, 422, do="settle", verdict="1", reason="")
     eve.send(settling, page, 422, do="settle", reason="why")
@@ -429,10 +434,10 @@ def test_who_opens_a_disagreement_cannot_come_back_with_a_verdict(tmp_path):
         person.post(f"{path}/impression", 201, first_impression="nothing")
         given.append(person.post(f"{path}/reviews", 201, verdict=verdict)["review"])
     page = visible(eve.get(path).text)
-    assert "others read this meanwhile" in page.lower()
+    assert "others have read this meanwhile" in page.lower()
     assert "%" not in page
     assert eve.json(path)["model"] is None
-    assert "you can give no verdict of your own" in eve.get("/").text
+    assert "you cannot give a verdict of your own" in eve.get("/").text
     assert eve.json(f"{path}/trajectory?settling=true")["model"]
     assert eve.json(path)["model"] is not None
     bob.post(f"/reviews/{given[1]}/withdraw")
@@ -441,7 +446,7 @@ def test_who_opens_a_disagreement_cannot_come_back_with_a_verdict(tmp_path):
     listed = {item["id"]: item["status"] for item in eve.json("/queue")["items"]}
     assert listed[first["id"]] == "Opened to settle"
     assert "Opened to settle" in eve.get("/").text
-    assert "opened what others differ about" in eve.get("/audit").text
+    assert "opened a disagreement" in eve.get("/audit").text
     bob.get(f"/disagreements/{first['slug']}", 403)
     site.store.close()
 
@@ -454,7 +459,7 @@ def test_one_who_took_a_verdict_back_is_not_asked_to_settle(site, ann):
     ann.post(f"{path}/reviews", 201, verdict=1)
     bob.post(f"{path}/reviews", 201, verdict=5)
     assert eve.json("/queue")["to_settle"] == []
-    assert "took your verdict back" in eve.get(f"/disagreements/{first['slug']}", 403).text
+    assert "withdrew your verdict" in eve.get(f"/disagreements/{first['slug']}", 403).text
 
 
 def test_skipping_everything_opens_nothing(site, ann):
@@ -546,11 +551,11 @@ def test_intervals_stand_beside_what_they_cover_and_marked_verdicts_are_counted(
     finish(site, ann)
     page = visible(ann.get("/results").text)
     assert page.count("Covers chance in the sample, not errors in the model.") == 3
-    assert "Left out" not in page
+    assert "Excluded" not in page
     path = f"/episodes/{bob.next()['slug']}"
     bob.post(f"/reviews/{bob.post(f'{path}/reviews', 201, verdict=1)['review']}/withdraw")
     bob.post(f"{path}/reviews", 201, verdict=1)
-    assert "Left out: 1 verdict given after seeing" in visible(ann.get("/results").text)
+    assert "Excluded: 1 verdict given after seeing" in visible(ann.get("/results").text)
     assert ann.json("/results")["informed"] == 1
 
 
@@ -700,7 +705,7 @@ def test_signing_in_leads_back_to_the_page_that_was_asked_for(site, path):
 def test_what_was_written_when_the_session_ended_is_shown_again(site, ann):
     written = {"verdict": "2", "variable": "glucose", "comment": f"first\nsecond {SCRIPT}"}
     path, page = stay_page(ann), ann.open(stay_page(ann))
-    site.app.app.state.house.sessions.end(ann.client.cookies["butfor_session_8000"])
+    site.app.app.state.access.sessions.end(ann.client.cookies["butfor_session_8000"])
     answer = ann.send(path.split("?")[0], page, 401, do="save", **written)
     assert f'name="next" value="{path}"' in answer.text
     assert 'value="ann"' in answer.text  # the name is there again
@@ -818,7 +823,7 @@ def test_with_tokens_only_those_named_come_in_and_cookies_need_tls(tmp_path):
 
 
 def test_wrong_tokens_are_limited_and_never_keep_the_right_one_out(tmp_path, monkeypatch):
-    monkeypatch.setattr("butfor.review.sessions.ALL_TRIES", 8)
+    monkeypatch.setattr("butfor.review.routes.sessions.MOST_FAILURES_IN_ALL", 8)
     tokens = Tokens({"ann": "0123456789abcdef", "bob": "fedcba9876543210"})
     site = Site(tmp_path, small_audit(), tokens=tokens)
 
@@ -828,9 +833,9 @@ def test_wrong_tokens_are_limited_and_never_keep_the_right_one_out(tmp_path, mon
 
     names = [("ann", "bob", "eve")[turn % 3] for turn in range(12)]
     said = [attempt(name, "x" * 16) for name in names]
-    assert said == [401] * TRIES + [429] * (12 - TRIES)
+    assert said == [401] * MOST_FAILURES + [429] * (12 - MOST_FAILURES)
     for _ in range(8):
-        site.app.app.state.house.tries.note_failure("elsewhere")
+        site.app.app.state.access.failures.add("elsewhere")
     assert attempt("ann", "x" * 16) == 429
     assert attempt("ann", "0123456789abcdef") == 200
     assert attempt("bob", "fedcba9876543210") == 200
@@ -853,7 +858,7 @@ def test_bad_files_of_tokens_are_refused(tmp_path, text, mode, words):
 
 
 def test_sessions_end_and_are_never_too_many(monkeypatch):
-    monkeypatch.setattr("butfor.review.sessions.MOST_SESSIONS", 3)
+    monkeypatch.setattr("butfor.review.routes.sessions.MOST_SESSIONS", 3)
     now = [0.0]
     sessions = Sessions(lambda: now[0])
     ann = sessions.start("ann")
@@ -867,13 +872,13 @@ def test_sessions_end_and_are_never_too_many(monkeypatch):
 
 def test_tries_are_forgotten_after_a_minute():
     now = [0.0]
-    tries = Tries(lambda: now[0])
-    for _ in range(TRIES):
-        tries.note_failure("ann")
-    assert tries.too_many("ann")
-    assert not tries.too_many("bob")
+    failures = FailedSignIns(lambda: now[0])
+    for _ in range(MOST_FAILURES):
+        failures.add("ann")
+    assert failures.too_many("ann")
+    assert not failures.too_many("bob")
     now[0] = 61
-    assert not tries.too_many("ann")
+    assert not failures.too_many("ann")
     assert not Tokens({"ann": "x" * 16}).match("", "")
 
 

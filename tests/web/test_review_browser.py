@@ -1,4 +1,4 @@
-"""The review in a real browser: three reviewers, by keyboard alone."""
+"""The review in a real browser, used by keyboard alone."""
 
 import csv
 import io
@@ -137,7 +137,7 @@ def test_a_draft_is_there_again_after_leaving(base):
         browser.press("3")
         browser.press("c")
         browser.type("half a thought")
-        browser.wait_for("document.querySelector('#draft').innerText == 'Draft kept'")
+        browser.wait_for("document.querySelector('#draft').innerText == 'Draft saved'")
         browser.goto(f"{base}/")
         browser.goto(address)
         assert browser.evaluate("document.querySelector('#comment').value") == "half a thought"
@@ -161,7 +161,7 @@ def test_what_was_written_in_the_last_seconds_is_kept_when_the_page_is_left(base
         browser.evaluate("Object.defineProperty(document, 'hidden', {get: () => true})")
         begun = time.monotonic()
         browser.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
-        browser.wait_for("document.querySelector('#draft').innerText == 'Draft kept'")
+        browser.wait_for("document.querySelector('#draft').innerText == 'Draft saved'")
         assert time.monotonic() - begun < 2  # not by the clock of five seconds
         assert browser.problems() == []
 
@@ -216,7 +216,7 @@ def test_a_restart_in_the_middle_of_a_sentence_loses_nothing(tmp_path, flags):
             assert again == base
             leave(browser, "Enter", ctrl=True)
             assert "half a <b>sentence</b>" in browser.text("#typed")
-            assert "will stand in the form again" in browser.text("#typed")
+            assert "will return to the form" in browser.text("#typed")
             assert browser.evaluate("document.querySelector('#reviewer').value") == "kim"
             leave(browser, "Enter")
             came_back = browser.evaluate("location.href")

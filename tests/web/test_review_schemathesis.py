@@ -1,11 +1,11 @@
-"""Requests made up from the description of the interface: none makes it fail."""
+"""Requests generated from the description of the API: none may cause a server error."""
 
 import pytest
 import schemathesis
 from fastapi import FastAPI
 from hypothesis import HealthCheck, given, settings
 
-from butfor.review import api
+from butfor.review.routes import api
 from tests.review_site import BASE, Site, small_audit
 
 

@@ -1,4 +1,4 @@
-"""The review as a process of its own: killed while it is written to, and where it may listen."""
+"""The review as a separate process: killed while writing, and where it may listen."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""The review: its rules, its file under fire, its exports and results."""
+"""The review: its rules, its file under concurrent writes and kills, its exports and results."""
 
 import csv
 import io
@@ -23,8 +23,17 @@ import butfor as bf
 from butfor.audit.meta import Meta, Parameters
 from butfor.audit.run import run_audit
 from butfor.review import export
-from butfor.review.ledger import MIGRATIONS, PROJECTIONS
-from butfor.review.plan import Settings, plan_stays, reviewer_order, run_id
+from butfor.review.events import MIGRATIONS, PROJECTIONS, append_event
+from butfor.review.opinions import (
+    earlier_opinions,
+    list_disagreements,
+    note_overview,
+    open_disagreement,
+    settle,
+    unsettle,
+    visible_opinions,
+)
+from butfor.review.plan import ReviewSettings, plan_stays, reviewer_order, run_id
 from butfor.review.results import summarize
 from butfor.review.store import Store, verify_folder
 from butfor.review.verdicts import (
@@ -41,7 +50,7 @@ from butfor.review.verdicts import (
 
 
 class Clock:
-    """A clock that goes when it is told to."""
+    """A clock that moves only when set."""
 
     def __init__(self):
         self.now = 1_800_000_000.0
@@ -51,7 +60,7 @@ class Clock:
 
 
 def fake_audit(flagged=8, others=40, digest="a", horizon=20, **columns):
-    """What the review needs of an audit."""
+    """The parts of an audit that the review reads."""
     n = flagged + others
     table = pd.DataFrame(
         {
@@ -90,7 +99,7 @@ def store(tmp_path, clock):
 
 @pytest.fixture
 def run(store):
-    """A run that ann, bob and eve review."""
+    """A run reviewed by ann, bob and eve."""
     opened = store.open_run(fake_audit())
     for name in ("ann", "bob", "eve"):
         store.join(opened.id, name)
@@ -98,6 +107,10 @@ def run(store):
 
 
 YES, UNSEEN = Verdict(1), Verdict(2, variable="glucose", step=7, sure="high", comment="low sugar")
+
+
+def joined(store, run):
+    return [event.reviewer for event in store.events(run=run) if event.action == "join"]
 
 
 def raw(store):
@@ -109,17 +122,17 @@ def raw(store):
 
 def test_controls_are_a_fifth_of_all_stays_and_chosen_by_seed():
     audit = fake_audit(60, 400)
-    stays = plan_stays(audit, Settings())
+    stays = plan_stays(audit, ReviewSettings())
     assert [stay.episode for stay in stays if not stay.control] == [str(i) for i in range(60)]
     controls = [int(stay.episode) for stay in stays if stay.control]
     assert len(controls) == len(set(controls)) == 15
     assert min(controls) >= 60
-    assert stays == plan_stays(audit, Settings())
-    other = plan_stays(audit, Settings(seed=1))
+    assert stays == plan_stays(audit, ReviewSettings())
+    other = plan_stays(audit, ReviewSettings(seed=1))
     assert {stay.episode for stay in other} != {stay.episode for stay in stays}
-    assert len(plan_stays(fake_audit(60, 3), Settings())) == 63
-    assert len(plan_stays(audit, Settings(control_share=0))) == 60
-    assert plan_stays(fake_audit(0, 9), Settings()) == []
+    assert len(plan_stays(fake_audit(60, 3), ReviewSettings())) == 63
+    assert len(plan_stays(audit, ReviewSettings(control_share=0))) == 60
+    assert plan_stays(fake_audit(0, 9), ReviewSettings()) == []
 
 
 @settings(deadline=None)
@@ -154,18 +167,18 @@ def test_one_in_twenty_comes_back_and_orders_differ_between_reviewers(store):
 
 
 def test_joining_again_keeps_the_queue_and_names_are_tidied(store, run):
-    before = store.queue(run, "ann")
-    assert store.join(run, "  ann ") == "ann"
-    assert store.queue(run, "ann") == before
-    assert store.reviewers(run) == ["ann", "bob", "eve"]
+    before = store.reviewer(run, "ann").queue().items
+    assert store.join(run, "  ann ").name == "ann"
+    assert store.reviewer(run, "ann").queue().items == before
+    assert joined(store, run) == ["ann", "bob", "eve"]
     assert [item.state for item in before] == ["waiting"] * 10
     assert store.join(run, "Zoe\u0308") == store.join(run, "Zo\u00eb")
-    assert store.join(run, "Bob  Dylan") == "Bob Dylan"
-    assert store.join(run, " bob DYLAN") == "Bob Dylan"
-    assert store.join(run, "ANN") == "ann"
-    assert store.reviewers(run) == ["ann", "bob", "eve", "Zo\u00eb", "Bob Dylan"]
+    assert store.join(run, "Bob  Dylan").name == "Bob Dylan"
+    assert store.join(run, " bob DYLAN").name == "Bob Dylan"
+    assert store.join(run, "ANN").name == "ann"
+    assert joined(store, run) == ["ann", "bob", "eve", "Zo\u00eb", "Bob Dylan"]
     new = store.open_run(fake_audit(digest="b")).id
-    assert store.join(new, "Ann") == "ann"  # also in another run
+    assert store.join(new, "Ann").name == "ann"  # also in another run
     store.open_run(fake_audit())
     for bad in ("", "  ", "a\nb", "x" * 81, "\ud800", None):
         with pytest.raises(FieldError) as caught:
@@ -174,8 +187,8 @@ def test_joining_again_keeps_the_queue_and_names_are_tidied(store, run):
 
 
 def test_a_changed_audit_opens_a_new_queue_and_old_verdicts_stay_apart(store, run):
-    store.submit(run, "ann", "3", UNSEEN)
-    store.submit(run, "bob", "3", UNSEEN)
+    store.reviewer(run, "ann").submit("3", UNSEEN)
+    store.reviewer(run, "bob").submit("3", UNSEEN)
     new = store.open_run(fake_audit(digest="b"))
     assert new.current
     assert [one.current for one in store.runs()] == [False, True]
@@ -183,13 +196,15 @@ def test_a_changed_audit_opens_a_new_queue_and_old_verdicts_stay_apart(store, ru
     store.join(new.id, "eve")
     assert store.stay(new.id, "3").state == "waiting"
     assert store.stay(run, "3").final == 2
-    with pytest.raises(RunChangedError, match="changed since") as caught:
-        store.submit(run, "eve", "3", YES)
+    with pytest.raises(RunChangedError, match="has changed") as caught:
+        store.reviewer(run, "eve").submit("3", YES)
     assert caught.value.run == new.id
-    assert [r.reviewer for r in store.earlier_opinions(new.id, "ann", "3")] == ["ann"]
-    assert store.earlier_opinions(new.id, "eve", "3") == []  # hidden until one's own is in
-    store.submit(new.id, "eve", "3", YES)
-    assert [r.run for r in store.earlier_opinions(new.id, "eve", "3")] == [run, run]
+    assert [r.reviewer for r in earlier_opinions(store.reviewer(new.id, "ann"), "3")] == ["ann"]
+    assert (
+        earlier_opinions(store.reviewer(new.id, "eve"), "3") == []
+    )  # hidden until one's own is in
+    store.reviewer(new.id, "eve").submit("3", YES)
+    assert [r.run for r in earlier_opinions(store.reviewer(new.id, "eve"), "3")] == [run, run]
     assert store.stay(new.id, "3").verdicts == 1
     assert store.open_run(fake_audit()).id == run  # back to the first: its verdicts are there
     assert store.stay(run, "3").verdicts == 2
@@ -201,12 +216,12 @@ def test_a_run_is_also_another_one_if_only_its_parameters_changed():
 
 
 def test_a_run_keeps_its_settings(store):
-    kept = Settings(needed=3)
+    kept = ReviewSettings(needed=3)
     store.open_run(fake_audit(), kept)
     assert store.open_run(fake_audit()).settings == kept
     assert store.open_run(fake_audit(), kept).settings == kept
     with pytest.raises(ValueError, match=r"under review with .*needed=3"):
-        store.open_run(fake_audit(), Settings())
+        store.open_run(fake_audit(), ReviewSettings())
     assert len(store.events()) == 1
 
 
@@ -222,7 +237,7 @@ def test_a_run_keeps_its_settings(store):
 )
 def test_settings_are_checked(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):
-        Settings(**bad)
+        ReviewSettings(**bad)
 
 
 # ----------------------------------------------------------------------------------------- states
@@ -230,65 +245,67 @@ def test_settings_are_checked(bad):
 
 def test_a_stay_goes_from_waiting_to_reviewed(store, run, clock):
     assert store.stay(run, "3").state == "waiting"
-    store.claim(run, "ann", "3")
+    store.reviewer(run, "ann").claim("3")
     assert store.stay(run, "3").state == "in_review"
     clock.now += 31 * 60
     assert store.stay(run, "3").state == "waiting"
-    store.submit(run, "ann", "3", YES)
+    store.reviewer(run, "ann").submit("3", YES)
     assert store.stay(run, "3").state == "in_review"
-    store.submit(run, "bob", "3", YES)
+    store.reviewer(run, "bob").submit("3", YES)
     stay = store.stay(run, "3")
     assert (stay.state, stay.final, stay.verdicts) == ("reviewed", 1, 2)
 
 
 def test_a_disagreement_is_settled_by_a_third_with_a_reason(store, run):
-    store.submit(run, "ann", "3", YES)
-    store.submit(run, "bob", "3", UNSEEN)
+    store.reviewer(run, "ann").submit("3", YES)
+    store.reviewer(run, "bob").submit("3", UNSEEN)
     stay = store.stay(run, "3")
     assert (stay.state, stay.final) == ("disagreement", None)
     with pytest.raises(RefusedError, match="somebody else must settle"):
-        store.settle(run, "ann", "3", 2, "I say so")
+        settle(store.reviewer(run, "ann"), "3", 2, "I say so")
     with pytest.raises(FieldError) as caught:
-        store.settle(run, "eve", "3", 2, "  ")
+        settle(store.reviewer(run, "eve"), "3", 2, "  ")
     assert caught.value.field == "reason"
     with pytest.raises(FieldError) as caught:
-        store.settle(run, "eve", "3", 6, "so")
+        settle(store.reviewer(run, "eve"), "3", 6, "so")
     assert caught.value.field == "verdict"
     with pytest.raises(StaleError):
-        store.settle(run, "eve", "3", 2, "so", expected_version=stay.version - 1)
-    settled = store.settle(run, "eve", "3", 2, "sugar was low", expected_version=stay.version)
+        settle(store.reviewer(run, "eve"), "3", 2, "so", expected_version=stay.version - 1)
+    settled = settle(
+        store.reviewer(run, "eve"), "3", 2, "sugar was low", expected_version=stay.version
+    )
     assert (settled.state, settled.final) == ("settled", 2)
-    mine = store.item(run, "ann", "3").review
+    mine = store.reviewer(run, "ann").item("3").review
     with pytest.raises(RefusedError, match="is settled"):
-        store.withdraw(run, "ann", mine)
+        store.reviewer(run, "ann").withdraw(mine)
     with pytest.raises(StaleError, match="nothing to settle"):
-        store.settle(run, "zoe", "3", 1, "no")
+        settle(store.reviewer(run, "zoe"), "3", 1, "no")
     with pytest.raises(RefusedError, match="somebody else settled"):
-        store.unsettle(run, "bob", "3")
-    assert store.unsettle(run, "eve", "3").state == "disagreement"
+        unsettle(store.reviewer(run, "bob"), "3")
+    assert unsettle(store.reviewer(run, "eve"), "3").state == "disagreement"
     with pytest.raises(StaleError, match="not settled"):
-        store.unsettle(run, "eve", "3")
+        unsettle(store.reviewer(run, "eve"), "3")
     assert [one.reason for one in store.settlements(run)] == ["sugar was low"]
 
 
 def test_who_opened_a_disagreement_can_give_no_verdict_there(store, run):
-    store.submit(run, "ann", "3", YES)
-    mine = store.submit(run, "bob", "3", UNSEEN)
-    assert store.to_settle(run, "eve") == ["3"]
+    store.reviewer(run, "ann").submit("3", YES)
+    mine = store.reviewer(run, "bob").submit("3", UNSEEN)
+    assert list_disagreements(store.reviewer(run, "eve")) == ["3"]
     for _ in range(2):
-        store.open_disagreement(run, "eve", "3")
-        store.open_disagreement(run, "ann", "3")
+        open_disagreement(store.reviewer(run, "eve"), "3")
+        open_disagreement(store.reviewer(run, "ann"), "3")
     noted = [(e.reviewer, e.action) for e in store.events(episode="3") if e.action == "settling"]
     assert noted == [("eve", "settling")]  # once, and not of those whose verdict is in
-    store.withdraw(run, "bob", mine.review)
+    store.reviewer(run, "bob").withdraw(mine.review)
     assert store.stay(run, "3").state == "in_review"
     with pytest.raises(RefusedError, match="opened this to settle it"):
-        store.submit(run, "eve", "3", YES)
+        store.reviewer(run, "eve").submit("3", YES)
     with pytest.raises(RefusedError, match="opened this to settle it"):
-        store.give_impression(run, "eve", "3", "hm")
-    assert not store.save_draft(run, "eve", "3", {"verdict": 1})
-    assert store.item(run, "eve", "3").closed == "settling"
-    assert all(item.episode != "3" for item in store.work(run, "eve").offered)
+        store.reviewer(run, "eve").give_impression("3", "hm")
+    assert not store.reviewer(run, "eve").save_draft("3", {"verdict": 1})
+    assert store.reviewer(run, "eve").item("3").closed == "settling"
+    assert all(item.episode != "3" for item in store.reviewer(run, "eve").queue().offered)
     assert store.verify().ok
     before = tables(store)
     store.rebuild()
@@ -296,15 +313,15 @@ def test_who_opened_a_disagreement_can_give_no_verdict_there(store, run):
 
 
 def test_a_disagreement_takes_no_further_verdict_while_it_is_one(store, run):
-    store.save_draft(run, "eve", "3", {"comment": "half a thought"})
-    store.submit(run, "ann", "3", YES)
-    mine = store.submit(run, "bob", "3", UNSEEN)
-    with pytest.raises(RefusedError, match="others read this meanwhile"):
-        store.submit(run, "eve", "3", YES)
-    assert all(item.episode != "3" for item in store.work(run, "eve").offered)
-    store.withdraw(run, "bob", mine.review)
-    assert store.draft(run, "eve", "3") == {"comment": "half a thought"}
-    assert store.submit(run, "eve", "3", YES).state == "submitted"
+    store.reviewer(run, "eve").save_draft("3", {"comment": "half a thought"})
+    store.reviewer(run, "ann").submit("3", YES)
+    mine = store.reviewer(run, "bob").submit("3", UNSEEN)
+    with pytest.raises(RefusedError, match="others have read this meanwhile"):
+        store.reviewer(run, "eve").submit("3", YES)
+    assert all(item.episode != "3" for item in store.reviewer(run, "eve").queue().offered)
+    store.reviewer(run, "bob").withdraw(mine.review)
+    assert store.reviewer(run, "eve").draft("3") == {"comment": "half a thought"}
+    assert store.reviewer(run, "eve").submit("3", YES).state == "submitted"
 
 
 def test_a_verdict_given_after_seeing_others_is_marked(store, run):
@@ -312,8 +329,8 @@ def test_a_verdict_given_after_seeing_others_is_marked(store, run):
         return [r.informed for r in store.reviews(run, reviewer=name, episode=episode)]
 
     def give_again(name, episode):
-        store.withdraw(run, name, store.submit(run, name, episode, YES).review)
-        store.submit(run, name, episode, YES)
+        store.reviewer(run, name).withdraw(store.reviewer(run, name).submit(episode, YES).review)
+        store.reviewer(run, name).submit(episode, YES)
 
     give_again("ann", "3")  # nobody else had said anything
     assert informed("ann", "3") == [False, False]
@@ -322,8 +339,8 @@ def test_a_verdict_given_after_seeing_others_is_marked(store, run):
     give_again("bob", "4")
     assert informed("bob", "4") == [False, False]
     for _ in range(2):
-        store.open_overview(run, "bob")
-    store.submit(run, "bob", "5", YES)
+        note_overview(store.reviewer(run, "bob"))
+    store.reviewer(run, "bob").submit("5", YES)
     assert informed("bob", "5") == [True]
     assert [e.action for e in store.events(reviewer="bob")].count("overview") == 1
     assert summarize(store, run, resamples=10).informed == 2
@@ -332,47 +349,49 @@ def test_a_verdict_given_after_seeing_others_is_marked(store, run):
 
 
 def test_a_queue_is_done_when_no_verdict_is_wanted_any_more(store, run):
-    for item in store.queue(run, "ann"):
-        store.skip(run, "ann", item.episode)
-    assert store.next_item(run, "ann") is None
-    assert not store.progress(run, "ann").finished
-    assert store.progress(run, "ann").skipped == 10
-    first, second, third, *others = (item.episode for item in store.queue(run, "ann"))
+    for item in store.reviewer(run, "ann").queue().items:
+        store.reviewer(run, "ann").skip(item.episode)
+    assert store.reviewer(run, "ann").queue().next_item is None
+    assert not store.reviewer(run, "ann").queue().progress.finished
+    assert store.reviewer(run, "ann").queue().progress.skipped == 10
+    first, second, third, *others = (
+        item.episode for item in store.reviewer(run, "ann").queue().items
+    )
     for episode in others:
-        store.submit(run, "ann", episode, YES)
+        store.reviewer(run, "ann").submit(episode, YES)
     for name, other in (("bob", UNSEEN), ("eve", YES)):
-        store.submit(run, name, first, YES)
-        store.submit(run, name, second, other)
-    assert store.progress(run, "ann").skipped == 1
-    assert not store.progress(run, "ann").finished
-    store.submit(run, "ann", third, YES)
-    assert store.progress(run, "ann").finished
+        store.reviewer(run, name).submit(first, YES)
+        store.reviewer(run, name).submit(second, other)
+    assert store.reviewer(run, "ann").queue().progress.skipped == 1
+    assert not store.reviewer(run, "ann").queue().progress.finished
+    store.reviewer(run, "ann").submit(third, YES)
+    assert store.reviewer(run, "ann").queue().progress.finished
 
 
 def test_one_who_withdrew_a_verdict_cannot_settle(store, run):
-    store.withdraw(run, "eve", store.submit(run, "eve", "3", YES).review)
-    store.submit(run, "ann", "3", YES)
-    store.submit(run, "bob", "3", UNSEEN)
-    assert store.to_settle(run, "eve") == []
-    with pytest.raises(RefusedError, match="took your verdict back"):
-        store.open_disagreement(run, "eve", "3")
+    store.reviewer(run, "eve").withdraw(store.reviewer(run, "eve").submit("3", YES).review)
+    store.reviewer(run, "ann").submit("3", YES)
+    store.reviewer(run, "bob").submit("3", UNSEEN)
+    assert list_disagreements(store.reviewer(run, "eve")) == []
+    with pytest.raises(RefusedError, match="withdrew your verdict"):
+        open_disagreement(store.reviewer(run, "eve"), "3")
     with pytest.raises(RefusedError):
-        store.settle(run, "eve", "3", 1, "because")
+        settle(store.reviewer(run, "eve"), "3", 1, "because")
 
 
 def test_undo_is_an_event_and_the_verdict_can_be_given_anew(store, run):
-    first = store.submit(run, "ann", "3", YES, seconds=12.5)
+    first = store.reviewer(run, "ann").submit("3", YES, seconds=12.5)
     assert first.state == "submitted"
-    with pytest.raises(RefusedError, match="somebody else's"):
-        store.withdraw(run, "bob", first.review)
-    back = store.withdraw(run, "ann", first.review, expected_version=first.version)
+    with pytest.raises(RefusedError, match="belongs to somebody else"):
+        store.reviewer(run, "bob").withdraw(first.review)
+    back = store.reviewer(run, "ann").withdraw(first.review, expected_version=first.version)
     assert (back.state, back.review) == ("withdrawn", None)
     assert store.stay(run, "3").state == "waiting"
-    with pytest.raises(StaleError, match="withdrawn already"):
-        store.withdraw(run, "ann", first.review)
+    with pytest.raises(StaleError, match="already withdrawn"):
+        store.reviewer(run, "ann").withdraw(first.review)
     with pytest.raises(UnknownError):
-        store.withdraw(run, "ann", 999)
-    again = store.submit(run, "ann", "3", UNSEEN, expected_version=back.version)
+        store.reviewer(run, "ann").withdraw(999)
+    again = store.reviewer(run, "ann").submit("3", UNSEEN, expected_version=back.version)
     assert again.version > back.version > first.version
     kept = store.reviews(run, reviewer="ann", episode="3")
     assert [(r.verdict, r.withdrawn_at is None, r.seconds) for r in kept] == [
@@ -387,97 +406,101 @@ def test_undo_is_an_event_and_the_verdict_can_be_given_anew(store, run):
 
 
 def test_stale_versions_and_double_clicks_are_refused(store, run):
-    item = store.item(run, "ann", "3")
+    item = store.reviewer(run, "ann").item("3")
     assert item.version == 0
-    done = store.submit(run, "ann", "3", YES, expected_version=0)
+    done = store.reviewer(run, "ann").submit("3", YES, expected_version=0)
     for options in ({"expected_version": 0}, {}):
         with pytest.raises(StaleError) as caught:
-            store.submit(run, "ann", "3", YES, **options)
+            store.reviewer(run, "ann").submit("3", YES, **options)
         assert caught.value.version == done.version
     with pytest.raises(StaleError):
-        store.skip(run, "ann", "3")
+        store.reviewer(run, "ann").skip("3")
     with pytest.raises(StaleError):
-        store.withdraw(run, "ann", done.review, expected_version=done.version - 1)
+        store.reviewer(run, "ann").withdraw(done.review, expected_version=done.version - 1)
     assert len(store.reviews(run)) == 1
-    store.submit(run, "bob", "3", YES, expected_version=0)  # what others do makes no one stale
+    store.reviewer(run, "bob").submit(
+        "3", YES, expected_version=0
+    )  # what others do makes no one stale
 
 
 def test_a_skipped_stay_is_not_offered_and_can_still_be_read(store, run):
-    first = store.next_item(run, "ann")
-    assert store.skip(run, "ann", first.episode, expected_version=0).state == "skipped"
-    assert store.next_item(run, "ann").episode != first.episode
-    assert store.progress(run, "ann").skipped == 1
-    assert store.submit(run, "ann", first.episode, YES).state == "submitted"
+    first = store.reviewer(run, "ann").queue().next_item
+    assert store.reviewer(run, "ann").skip(first.episode, expected_version=0).state == "skipped"
+    assert store.reviewer(run, "ann").queue().next_item.episode != first.episode
+    assert store.reviewer(run, "ann").queue().progress.skipped == 1
+    assert store.reviewer(run, "ann").submit(first.episode, YES).state == "submitted"
 
 
 def test_skipping_keeps_what_was_written(store, run):
-    store.save_draft(run, "ann", "3", {"comment": "half a thought"})
-    assert store.skip(run, "ann", "3").state == "skipped"
-    assert store.draft(run, "ann", "3") == {"comment": "half a thought"}
-    assert all(item.episode != "3" for item in store.work(run, "ann").offered)
-    store.save_draft(run, "ann", "3", {"comment": "a thought"})
-    assert store.item(run, "ann", "3").state == "draft"  # taken up again
-    store.submit(run, "ann", "3", YES)
-    assert store.draft(run, "ann", "3") is None
+    store.reviewer(run, "ann").save_draft("3", {"comment": "half a thought"})
+    assert store.reviewer(run, "ann").skip("3").state == "skipped"
+    assert store.reviewer(run, "ann").draft("3") == {"comment": "half a thought"}
+    assert all(item.episode != "3" for item in store.reviewer(run, "ann").queue().offered)
+    store.reviewer(run, "ann").save_draft("3", {"comment": "a thought"})
+    assert store.reviewer(run, "ann").item("3").state == "draft"  # taken up again
+    store.reviewer(run, "ann").submit("3", YES)
+    assert store.reviewer(run, "ann").draft("3") is None
 
 
 def test_others_verdicts_are_hidden_until_ones_own_is_in_and_names_until_settled(store, run):
-    store.submit(run, "ann", "3", YES)
-    assert store.opinions(run, "bob", "3") == []
+    store.reviewer(run, "ann").submit("3", YES)
+    assert visible_opinions(store.reviewer(run, "bob"), "3") == []
     with pytest.raises(RefusedError, match="do not differ"):
-        store.open_disagreement(run, "eve", "3")
-    mine = store.submit(run, "bob", "3", UNSEEN)
-    assert [(r.reviewer, r.verdict) for r in store.opinions(run, "bob", "3")] == [
+        open_disagreement(store.reviewer(run, "eve"), "3")
+    mine = store.reviewer(run, "bob").submit("3", UNSEEN)
+    assert [(r.reviewer, r.verdict) for r in visible_opinions(store.reviewer(run, "bob"), "3")] == [
         ("Reviewer 1", 1),
         ("bob", 2),
     ]
-    assert store.opinions(run, "eve", "3") == []
-    seen = store.open_disagreement(run, "eve", "3")
+    assert visible_opinions(store.reviewer(run, "eve"), "3") == []
+    seen = open_disagreement(store.reviewer(run, "eve"), "3")
     assert [r.reviewer for r in seen] == ["Reviewer 1", "Reviewer 2"]
-    store.withdraw(run, "bob", mine.review)
-    assert store.opinions(run, "bob", "3") == []
-    assert store.to_settle(run, "eve") == []
-    store.submit(run, "bob", "3", UNSEEN)
-    store.settle(run, "eve", "3", 2, "clear")
-    assert [r.reviewer for r in store.opinions(run, "bob", "3")] == ["ann", "bob"]
+    store.reviewer(run, "bob").withdraw(mine.review)
+    assert visible_opinions(store.reviewer(run, "bob"), "3") == []
+    assert list_disagreements(store.reviewer(run, "eve")) == []
+    store.reviewer(run, "bob").submit("3", UNSEEN)
+    settle(store.reviewer(run, "eve"), "3", 2, "clear")
+    assert [r.reviewer for r in visible_opinions(store.reviewer(run, "bob"), "3")] == ["ann", "bob"]
 
 
 def test_a_claim_makes_others_read_something_else_but_never_blocks(store, run, clock):
-    first = store.next_item(run, "ann").episode
-    store.claim(run, "bob", first)
-    assert store.next_item(run, "ann").episode == first  # two verdicts are needed
-    store.claim(run, "eve", first)
-    assert store.next_item(run, "ann").episode != first
+    first = store.reviewer(run, "ann").queue().next_item.episode
+    store.reviewer(run, "bob").claim(first)
+    assert store.reviewer(run, "ann").queue().next_item.episode == first  # two verdicts are needed
+    store.reviewer(run, "eve").claim(first)
+    assert store.reviewer(run, "ann").queue().next_item.episode != first
     for stay in store.stays(run):
         for name in ("bob", "eve"):
-            store.claim(run, name, stay.episode)
-    assert store.next_item(run, "ann").episode == first  # all are claimed: the first after all
-    assert store.submit(run, "ann", first, YES).state == "submitted"
+            store.reviewer(run, name).claim(stay.episode)
+    assert (
+        store.reviewer(run, "ann").queue().next_item.episode == first
+    )  # all are claimed: the first after all
+    assert store.reviewer(run, "ann").submit(first, YES).state == "submitted"
     clock.now += 31 * 60
     assert {stay.state for stay in store.stays(run)} == {"waiting", "in_review"}
 
 
 def test_stays_that_others_finished_are_not_offered(store, run):
-    first = store.next_item(run, "ann").episode
+    first = store.reviewer(run, "ann").queue().next_item.episode
     for name in ("bob", "eve"):
-        store.submit(run, name, first, YES)
-    assert store.next_item(run, "ann").episode != first
-    assert store.progress(run, "ann").left == 9
-    for item in store.queue(run, "ann")[:]:
-        store.submit(run, "ann", item.episode, YES)
-    assert store.next_item(run, "ann") is None
-    assert store.progress(run, "ann").finished
+        store.reviewer(run, name).submit(first, YES)
+    assert store.reviewer(run, "ann").queue().next_item.episode != first
+    assert store.reviewer(run, "ann").queue().progress.left == 9
+    for item in store.reviewer(run, "ann").queue().items[:]:
+        store.reviewer(run, "ann").submit(item.episode, YES)
+    assert store.reviewer(run, "ann").queue().next_item is None
+    assert store.reviewer(run, "ann").queue().progress.finished
 
 
 def test_a_stay_comes_back_after_others_and_counts_apart(store):
     run = store.open_run(fake_audit(16, 40)).id
     store.join(run, "ann")
     read = []
-    while (item := store.next_item(run, "ann")) is not None:
+    while (item := store.reviewer(run, "ann").queue().next_item) is not None:
         assert len(read) < 30
         read.append((item.episode, item.repeat))
-        store.submit(
-            run, "ann", item.episode, YES, repeat=item.repeat, expected_version=item.version
+        store.reviewer(run, "ann").submit(
+            item.episode, YES, repeat=item.repeat, expected_version=item.version
         )
     again = [episode for episode, repeat in read if repeat]
     assert len(read) == 21
@@ -494,17 +517,17 @@ def test_places_tell_nothing_of_the_order_nor_of_repeats_to_come(store):
     queues = {}
     for name in ("ann", "bob"):
         store.join(run, name)
-        queues[name] = store.queue(run, name)
+        queues[name] = store.reviewer(run, name).queue().items
         places = [item.place for item in queues[name]]
         assert len(set(places)) == len(places) == 100
         assert places != sorted(places)
         assert max(places) - min(places) > 2**40  # no gaps to be seen among them
-        assert store.progress(run, name).total == 100  # and not 105
+        assert store.reviewer(run, name).queue().progress.total == 100  # and not 105
     assert not {i.place for i in queues["ann"]} & {i.place for i in queues["bob"]}
     first = queues["ann"][0]
-    assert store.item_at(run, "ann", first.episode, first.place) == first
+    assert store.reviewer(run, "ann").item(first.episode, first.place) == first
     with pytest.raises(UnknownError, match="not in your queue"):
-        store.item_at(run, "bob", first.episode, first.place)
+        store.reviewer(run, "bob").item(first.episode, first.place)
 
 
 def test_a_repeat_is_refused_before_the_first_reading(store):
@@ -512,45 +535,45 @@ def test_a_repeat_is_refused_before_the_first_reading(store):
     store.join(run, "ann")
     (join,) = store.events(run=run, reviewer="ann")
     again = next(episode for episode, repeat in join.payload["order"] if repeat)
-    assert all(not item.repeat for item in store.queue(run, "ann"))
+    assert all(not item.repeat for item in store.reviewer(run, "ann").queue().items)
     with pytest.raises(RefusedError, match="first time"):
-        store.submit(run, "ann", again, YES, repeat=True)
+        store.reviewer(run, "ann").submit(again, YES, repeat=True)
     other = next(e for e, _ in join.payload["order"] if e != again)
     with pytest.raises(UnknownError, match="second time"):
-        store.submit(run, "ann", other, YES, repeat=True)
+        store.reviewer(run, "ann").submit(other, YES, repeat=True)
 
 
 def test_the_last_draft_wins_and_goes_with_the_verdict(store, run):
-    assert store.draft(run, "ann", "3") is None
-    assert store.save_draft(run, "ann", "3", {"verdict": 2})
-    assert store.save_draft(run, "ann", "3", {"verdict": 2, "comment": "sug"})
-    assert store.draft(run, "ann", "3") == {"verdict": 2, "comment": "sug"}
-    assert store.item(run, "ann", "3").state == "draft"
+    assert store.reviewer(run, "ann").draft("3") is None
+    assert store.reviewer(run, "ann").save_draft("3", {"verdict": 2})
+    assert store.reviewer(run, "ann").save_draft("3", {"verdict": 2, "comment": "sug"})
+    assert store.reviewer(run, "ann").draft("3") == {"verdict": 2, "comment": "sug"}
+    assert store.reviewer(run, "ann").item("3").state == "draft"
     assert store.stay(run, "3").state == "in_review"
-    assert store.item(run, "bob", "3").state == "waiting"
-    store.submit(run, "ann", "3", UNSEEN)
-    assert store.draft(run, "ann", "3") is None
-    assert not store.save_draft(run, "ann", "3", {"verdict": 1})  # came late
-    assert store.item(run, "ann", "3").state == "submitted"
+    assert store.reviewer(run, "bob").item("3").state == "waiting"
+    store.reviewer(run, "ann").submit("3", UNSEEN)
+    assert store.reviewer(run, "ann").draft("3") is None
+    assert not store.reviewer(run, "ann").save_draft("3", {"verdict": 1})  # came late
+    assert store.reviewer(run, "ann").item("3").state == "submitted"
     with pytest.raises(FieldError) as caught:
-        store.save_draft(run, "bob", "3", {"comment": "x" * (LONGEST_DRAFT + 1)})
+        store.reviewer(run, "bob").save_draft("3", {"comment": "x" * (LONGEST_DRAFT + 1)})
     assert caught.value.field == "draft"
     assert {event.action for event in store.events()} == {"run", "join", "submit"}
 
 
 def test_the_first_impression_is_kept_and_comes_first(store):
-    run = store.open_run(fake_audit(), Settings(first_impression=True)).id
+    run = store.open_run(fake_audit(), ReviewSettings(first_impression=True)).id
     store.join(run, "ann")
     with pytest.raises(FieldError) as caught:
-        store.submit(run, "ann", "3", YES)
+        store.reviewer(run, "ann").submit("3", YES)
     assert caught.value.field == "first_impression"
     with pytest.raises(FieldError):
-        store.give_impression(run, "ann", "3", " ")
-    item = store.give_impression(run, "ann", "3", "antibiotics")
+        store.reviewer(run, "ann").give_impression("3", " ")
+    item = store.reviewer(run, "ann").give_impression("3", "antibiotics")
     assert (item.state, item.first_impression) == ("waiting", "antibiotics")
     with pytest.raises(StaleError):
-        store.give_impression(run, "ann", "3", "nothing")
-    store.submit(run, "ann", "3", YES, expected_version=item.version)
+        store.reviewer(run, "ann").give_impression("3", "nothing")
+    store.reviewer(run, "ann").submit("3", YES, expected_version=item.version)
     assert store.reviews(run)[0].first_impression == "antibiotics"
 
 
@@ -558,10 +581,10 @@ def test_what_is_not_there_is_named(store, run):
     for call in (
         lambda: store.stays("other"),
         lambda: store.stay(run, "999"),
-        lambda: store.queue(run, "zoe"),
-        lambda: store.submit(run, "zoe", "3", YES),
-        lambda: store.submit(run, "ann", "999", YES),
-        lambda: store.submit("other", "ann", "3", YES),
+        lambda: store.reviewer(run, "zoe").queue().items,
+        lambda: store.reviewer(run, "zoe").submit("3", YES),
+        lambda: store.reviewer(run, "ann").submit("999", YES),
+        lambda: store.reviewer("other", "ann").submit("3", YES),
     ):
         with pytest.raises(UnknownError):
             call()
@@ -601,15 +624,17 @@ def test_verdicts_that_say_enough_are_taken(store, run):
         Verdict(4),
         Verdict(5, comment="x" * 10_000),
     ):
-        item = store.submit(run, "ann", store.next_item(run, "ann").episode, verdict)
+        item = store.reviewer(run, "ann").submit(
+            store.reviewer(run, "ann").queue().next_item.episode, verdict
+        )
         kept = store.reviews(run, episode=item.episode)[0]
         assert Verdict(kept.verdict, kept.variable, kept.step, kept.sure, kept.comment) == verdict
-    last = store.next_item(run, "ann").episode
-    with pytest.raises(FieldError, match="step: 20 is after the last one, 19"):
-        store.submit(run, "ann", last, Verdict(3, step=20))
+    last = store.reviewer(run, "ann").queue().next_item.episode
+    with pytest.raises(FieldError, match="step: 20 is after the last step, 19"):
+        store.reviewer(run, "ann").submit(last, Verdict(3, step=20))
     for seconds in (-1, float("nan"), 1e9, "5", True):
         with pytest.raises(FieldError) as caught:
-            store.submit(run, "ann", last, YES, seconds=seconds)
+            store.reviewer(run, "ann").submit(last, YES, seconds=seconds)
         assert caught.value.field == "seconds"
 
 
@@ -628,14 +653,14 @@ def tables(store):
 
 def work(store, run):
     """A bit of everything."""
-    store.submit(run, "ann", "3", YES, seconds=3)
-    store.withdraw(run, "ann", store.item(run, "ann", "3").review)
-    store.give_impression(run, "ann", "3", "hm")
-    store.submit(run, "ann", "3", UNSEEN)
-    store.submit(run, "bob", "3", YES)
-    store.settle(run, "eve", "3", 2, "clear")
-    store.skip(run, "bob", "4")
-    store.save_draft(run, "bob", "5", {"a": 1})
+    store.reviewer(run, "ann").submit("3", YES, seconds=3)
+    store.reviewer(run, "ann").withdraw(store.reviewer(run, "ann").item("3").review)
+    store.reviewer(run, "ann").give_impression("3", "hm")
+    store.reviewer(run, "ann").submit("3", UNSEEN)
+    store.reviewer(run, "bob").submit("3", YES)
+    settle(store.reviewer(run, "eve"), "3", 2, "clear")
+    store.reviewer(run, "bob").skip("4")
+    store.reviewer(run, "bob").save_draft("5", {"a": 1})
 
 
 def test_what_is_read_follows_from_the_events_and_can_be_made_anew(store, run):
@@ -655,18 +680,27 @@ def test_what_is_read_follows_from_the_events_and_can_be_made_anew(store, run):
 
 def test_a_reopened_file_says_the_same(store, run, tmp_path, clock):
     work(store, run)
-    before = store.stays(run), store.queue(run, "bob"), store.events(), store.verify()
+    before = (
+        store.stays(run),
+        store.reviewer(run, "bob").queue().items,
+        store.events(),
+        store.verify(),
+    )
     store.close()
     with Store(tmp_path, clock=clock) as again:
-        assert (again.stays(run), again.queue(run, "bob"), again.events(), again.verify()) == before
-        assert again.draft(run, "bob", "5") == {"a": 1}
+        assert (
+            again.stays(run),
+            again.reviewer(run, "bob").queue().items,
+            again.events(),
+            again.verify(),
+        ) == before
+        assert again.reviewer(run, "bob").draft("5") == {"a": 1}
 
 
-def test_events_can_be_paged(store, run):
+def test_events_can_be_selected(store, run):
     work(store, run)
     everything = store.events()
     assert [event.id for event in everything] == list(range(1, len(everything) + 1))
-    assert store.events(after=3, limit=2) == everything[3:5]
     assert {event.reviewer for event in store.events(reviewer="bob")} == {"bob"}
 
 
@@ -720,6 +754,18 @@ def test_tampering_is_found(store, run, statement, broken, problem):
     assert problem in found.problem
 
 
+def test_hashes_are_those_of_butfor_0_2(store):
+    # written on 2026-11-16 by butfor 0.2.0, before the review was split into modules
+    said = {"verdict": 2, "comment": "gl\u00fccose", "step": None, "seconds": 1.5, "repeat": False}
+    with store.file.writing() as transaction:
+        append_event(transaction, "run", run="r")
+        event = append_event(
+            transaction, "submit", run="r", reviewer="ann", episode="3", payload=said
+        )
+    assert event.at == "2027-01-15T08:00:00.000+00:00"
+    assert event.hash == "3dff32c9e79b869d015b1381cc081cd0151ae8d63b51e58a8946b0da9b4fd954"
+
+
 def test_a_cut_and_mended_end_is_found_by_a_head_noted_elsewhere(store, run):
     work(store, run)
     noted = store.verify().head
@@ -737,15 +783,15 @@ def test_a_cut_and_mended_end_is_found_by_a_head_noted_elsewhere(store, run):
 
 def test_fifty_reviewers_at_once_lose_nothing_and_never_fork_the_chain(tmp_path):
     with Store(tmp_path) as store:
-        run = store.open_run(fake_audit(8, 40), Settings(repeat_share=0, needed=50)).id
+        run = store.open_run(fake_audit(8, 40), ReviewSettings(repeat_share=0, needed=50)).id
         together = threading.Barrier(50)
 
         def review(number):
-            name = store.join(run, f"reviewer {number}")
+            name = store.join(run, f"reviewer {number}").name
             together.wait()
-            for item in store.queue(run, name):
-                store.submit(
-                    run, name, item.episode, Verdict(1 + 3 * (number % 2)), expected_version=0
+            for item in store.reviewer(run, name).queue().items:
+                store.reviewer(run, name).submit(
+                    item.episode, Verdict(1 + 3 * (number % 2)), expected_version=0
                 )
             return name
 
@@ -765,7 +811,7 @@ def test_of_many_equal_submissions_exactly_one_is_taken(store, run):
     def submit(_):
         together.wait()
         try:
-            return store.submit(run, "ann", "3", YES, expected_version=0).version
+            return store.reviewer(run, "ann").submit("3", YES, expected_version=0).version
         except StaleError:
             return None
 
@@ -785,8 +831,8 @@ with Store(folder) as store:
     store.join(run, name)
     print("ready", flush=True)
     sys.stdin.readline()
-    for item in store.queue(run, name):
-        done = store.submit(run, name, item.episode, Verdict(2, comment=name))
+    for item in store.reviewer(run, name).queue().items:
+        done = store.reviewer(run, name).submit(item.episode, Verdict(2, comment=name))
         print(item.episode, done.review, flush=True)
 """
 
@@ -809,10 +855,10 @@ from butfor.review.verdicts import Verdict
 folder, run, name = sys.argv[1:]
 store = Store(folder)
 store.join(run, name)
-for item in cycle(store.queue(run, name)):
-    done = store.submit(run, name, item.episode, Verdict(2, comment=name))
+for item in cycle(store.reviewer(run, name).queue().items):
+    done = store.reviewer(run, name).submit(item.episode, Verdict(2, comment=name))
     print("submit", done.version, flush=True)
-    print("withdraw", store.withdraw(run, name, done.review).version, flush=True)
+    print("withdraw", store.reviewer(run, name).withdraw(done.review).version, flush=True)
 """
 
 
@@ -837,7 +883,7 @@ def test_a_killed_writer_loses_nothing_that_it_was_told_is_kept(tmp_path):
 
 def test_two_processes_and_this_one_write_at_once(tmp_path):
     with Store(tmp_path) as store:
-        chosen = Settings(control_share=0, repeat_share=0, needed=3)
+        chosen = ReviewSettings(control_share=0, repeat_share=0, needed=3)
         run = store.open_run(fake_audit(40, 0), chosen).id
         writers = [start_writer(tmp_path, run, name) for name in ("ann", "bob")]
         store.join(run, "eve")
@@ -846,8 +892,8 @@ def test_two_processes_and_this_one_write_at_once(tmp_path):
         for writer in writers:
             writer.stdin.write("go\n")
             writer.stdin.flush()
-        for item in store.queue(run, "eve"):
-            store.submit(run, "eve", item.episode, YES)
+        for item in store.reviewer(run, "eve").queue().items:
+            store.reviewer(run, "eve").submit(item.episode, YES)
         for writer in writers:
             output, _ = writer.communicate()
             assert len(output.splitlines()) == 40
@@ -872,24 +918,24 @@ def test_many_open_a_new_file_at_once(tmp_path):
 
 def test_a_verdict_is_on_the_disk_when_it_is_acknowledged(store):
     for durable, level in ((True, 2), (False, 1), (True, 2)):  # FULL, NORMAL
-        with store._ledger.writing(durable=durable) as connection:
+        with store.file.writing(durable=durable) as connection:
             assert connection.execute("PRAGMA synchronous").fetchone() == (level,)
             assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 def test_what_is_no_evidence_does_not_wait_for_the_disk(store, run, monkeypatch):
     asked = []
-    writing = store._ledger.writing
+    writing = store.file.writing
 
     def watched(*, durable=True):
         asked.append(durable)
         return writing(durable=durable)
 
-    monkeypatch.setattr(store._ledger, "writing", watched)
-    store.claim(run, "ann", "3")
-    store.save_draft(run, "ann", "3", {"verdict": 2})
+    monkeypatch.setattr(store.file, "writing", watched)
+    store.reviewer(run, "ann").claim("3")
+    store.reviewer(run, "ann").save_draft("3", {"verdict": 2})
     assert asked == [False, False]
-    store.submit(run, "ann", "3", UNSEEN)
+    store.reviewer(run, "ann").submit("3", UNSEEN)
     assert asked == [False, False, True]
 
 
@@ -897,13 +943,13 @@ def test_a_claim_that_is_fresh_is_not_written_again(store, run, clock):
     def at():
         return tables(store)["claim"][0][-1]
 
-    store.claim(run, "ann", "3")
+    store.reviewer(run, "ann").claim("3")
     first = at()
     clock.now += 30
-    store.claim(run, "ann", "3")
+    store.reviewer(run, "ann").claim("3")
     assert at() == first
     clock.now += 31
-    store.claim(run, "ann", "3")
+    store.reviewer(run, "ann").claim("3")
     assert at() == clock.now
 
 
@@ -914,7 +960,7 @@ from butfor.review.store import Store
 folder, run = sys.argv[1:]
 store = Store(folder)
 store.join(run, "ann")
-store.save_draft(run, "ann", "3", {"comment": "half a thought"})
+store.reviewer(run, "ann").save_draft("3", {"comment": "half a thought"})
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -925,7 +971,7 @@ def test_a_draft_survives_a_kill(tmp_path):
     command = [sys.executable, "-c", DRAFT, str(tmp_path), run]
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
     with Store(tmp_path) as store:
-        assert store.draft(run, "ann", "3") == {"comment": "half a thought"}
+        assert store.reviewer(run, "ann").draft("3") == {"comment": "half a thought"}
 
 
 def test_a_failure_in_the_middle_leaves_nothing(store, run, monkeypatch):
@@ -933,9 +979,9 @@ def test_a_failure_in_the_middle_leaves_nothing(store, run, monkeypatch):
         raise RuntimeError("power cut")
 
     before = tables(store)
-    monkeypatch.setattr("butfor.review.store.apply", fail)
+    monkeypatch.setattr("butfor.review.tables.apply", fail)
     with pytest.raises(RuntimeError):
-        store.submit(run, "ann", "3", YES)
+        store.reviewer(run, "ann").submit("3", YES)
     assert tables(store) == before
 
 
@@ -1024,7 +1070,7 @@ def test_a_file_of_a_newer_butfor_is_left_alone(store, tmp_path):
     connection = raw(store)
     connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
     connection.close()
-    with pytest.raises(StoreError, match="use a newer one"):
+    with pytest.raises(StoreError, match="use a newer butfor"):
         Store(tmp_path)
 
 
@@ -1043,14 +1089,14 @@ def test_a_file_of_the_first_version_is_brought_up_to_date(store, run, tmp_path)
     with Store(tmp_path) as again:
         assert again.verify().ok
         assert not any(review.informed for review in again.reviews(run))
-        again.open_overview(run, "bob")
+        note_overview(again.reviewer(run, "bob"))
         assert again.verify().ok
 
 
 def test_a_file_that_was_removed_is_not_written_to(store, run):
     store.path.rename(store.path.with_name("elsewhere"))
     with pytest.raises(StoreError, match="moved or replaced"):
-        store.submit(run, "ann", "3", YES)
+        store.reviewer(run, "ann").submit("3", YES)
 
 
 def test_all_errors_are_of_one_kind():
@@ -1071,12 +1117,14 @@ def test_an_audit_written_again_under_review_loses_no_verdict(audit, tmp_path):
     with Store(folder) as store:
         run = store.open_run(audit).id
         store.join(run, "ann")
-        first, second, third = (item.episode for item in store.queue(run, "ann")[:3])
-        store.submit(run, "ann", first, YES)
+        first, second, third = (
+            item.episode for item in store.reviewer(run, "ann").queue().items[:3]
+        )
+        store.reviewer(run, "ann").submit(first, YES)
         audit.save(folder, overwrite=True)
-        store.submit(run, "ann", second, YES)  # the program that has it open goes on
+        store.reviewer(run, "ann").submit(second, YES)  # the program that has it open goes on
         with Store(folder) as other:
-            other.submit(run, "ann", third, YES)
+            other.reviewer(run, "ann").submit(third, YES)
         assert len(store.reviews(run)) == 3
     with Store(folder) as again:
         assert {r.episode for r in again.reviews(run)} == {first, second, third}
@@ -1117,11 +1165,11 @@ HOSTILE = [
 def test_hostile_text_is_kept_as_it_is_and_no_spreadsheet_computes_it(store, tmp_path):
     audit = fake_audit(len(HOSTILE), 0)
     run = store.open_run(audit).id
-    name = store.join(run, "=cmd|' /C calc'!A0")
+    name = store.join(run, "=cmd|' /C calc'!A0").name
     for i, text in enumerate(HOSTILE):
-        store.submit(run, name, str(i), Verdict(2, variable=text, comment=text))
+        store.reviewer(run, name).submit(str(i), Verdict(2, variable=text, comment=text))
     assert [r.comment for r in store.reviews(run)] == HOSTILE
-    text = export.reviews_csv(store, audit)
+    text = export.reviews_text(store, audit, "csv")
     for row in csv.reader(io.StringIO(text, newline="")):
         for cell in row:
             try:
@@ -1133,7 +1181,7 @@ def test_hostile_text_is_kept_as_it_is_and_no_spreadsheet_computes_it(store, tmp
     rows = export.read_reviews_csv(file)
     assert [row["comment"] for row in rows] == HOSTILE
     assert {row["reviewer"] for row in rows} == {name}
-    lines = [json.loads(line) for line in export.reviews_jsonl(store, audit).splitlines()]
+    lines = [json.loads(line) for line in export.reviews_text(store, audit, "jsonl").splitlines()]
     assert [line["comment"] for line in lines] == HOSTILE
     assert store.verify().ok
 
@@ -1150,11 +1198,11 @@ def test_a_row_of_the_export_has_what_was_promised(store, clock):
     audit.episodes["low_died"] = -0.125
     run = store.open_run(audit).id
     store.join(run, "ann")
-    first = store.submit(run, "ann", "3", UNSEEN, seconds=41.5)
+    first = store.reviewer(run, "ann").submit("3", UNSEEN, seconds=41.5)
     clock.now += 60
-    store.withdraw(run, "ann", first.review)
-    store.submit(run, "ann", "3", YES)
-    rows = list(csv.DictReader(io.StringIO(export.reviews_csv(store, audit))))
+    store.reviewer(run, "ann").withdraw(first.review)
+    store.reviewer(run, "ann").submit("3", YES)
+    rows = list(csv.DictReader(io.StringIO(export.reviews_text(store, audit, "csv"))))
     assert list(rows[0]) == [
         *export.NAMES,
         *("p_died", "expected_return", "difference", "high_died", "low_died"),
@@ -1166,7 +1214,7 @@ def test_a_row_of_the_export_has_what_was_promised(store, clock):
         *("2027-01-15T08:00:00.000+00:00", "2027-01-15T08:01:00.000+00:00", "died"),
         *("0.25", "-0.5", "0.5", "", "-0.125", "", "0.86", bf.__version__),
     ]
-    lines = [json.loads(line) for line in export.reviews_jsonl(store, audit).splitlines()]
+    lines = [json.loads(line) for line in export.reviews_text(store, audit, "jsonl").splitlines()]
     assert [line["verdict"] for line in lines] == [2, 1]
     assert lines[0]["high_died"] is None
     assert [event["action"] for event in lines[0]["history"]] == ["submit", "withdraw", "submit"]
@@ -1175,19 +1223,19 @@ def test_a_row_of_the_export_has_what_was_promised(store, clock):
 
 def test_agreement_can_be_recomputed_from_the_export(store, tmp_path):
     audit = fake_audit(40, 40)
-    run = store.open_run(audit, Settings(needed=3)).id
+    run = store.open_run(audit, ReviewSettings(needed=3)).id
     for i, name in enumerate(("ann", "bob", "=eve")):
         store.join(run, name)
-        for item in store.queue(run, name):
+        for item in store.reviewer(run, name).queue().items:
             number = int(item.episode)
-            store.submit(run, name, item.episode, Verdict(1 if number % 7 != i else 4))
-    store.withdraw(run, "bob", store.item(run, "bob", "5").review)
-    store.open_overview(run, "bob")
-    store.submit(run, "bob", "5", Verdict(2, comment="now I know"))
-    while (item := store.next_item(run, "ann")) is not None and item.repeat:
-        store.submit(run, "ann", item.episode, Verdict(5), repeat=True)
+            store.reviewer(run, name).submit(item.episode, Verdict(1 if number % 7 != i else 4))
+    store.reviewer(run, "bob").withdraw(store.reviewer(run, "bob").item("5").review)
+    note_overview(store.reviewer(run, "bob"))
+    store.reviewer(run, "bob").submit("5", Verdict(2, comment="now I know"))
+    while (item := store.reviewer(run, "ann").queue().next_item) is not None and item.repeat:
+        store.reviewer(run, "ann").submit(item.episode, Verdict(5), repeat=True)
     file = tmp_path / "reviews.csv"
-    file.write_text(export.reviews_csv(store, audit), encoding="utf-8", newline="")
+    file.write_text(export.reviews_text(store, audit, "csv"), encoding="utf-8", newline="")
     found = export.agreement_of_export(file, resamples=100)
     assert found == {run: summarize(store, run, resamples=100).agreement}
     assert found[run].stays == 50
@@ -1201,9 +1249,9 @@ def test_agreement_can_be_recomputed_from_the_export(store, tmp_path):
 def test_exports_for_reviewers_name_others_only_where_it_is_settled(store, run):
     audit = fake_audit()
     for episode in ("3", "4"):
-        store.submit(run, "ann", episode, YES)
-        store.submit(run, "bob", episode, UNSEEN)
-    store.settle(run, "eve", "4", 1, "so")
+        store.reviewer(run, "ann").submit(episode, YES)
+        store.reviewer(run, "bob").submit(episode, UNSEEN)
+    settle(store.reviewer(run, "eve"), "4", 1, "so")
 
     def named(rows):
         return [(row["episode_id"], row["reviewer"]) for row in rows]
@@ -1216,7 +1264,7 @@ def test_exports_for_reviewers_name_others_only_where_it_is_settled(store, run):
     ]
     everybody = [("3", "ann"), ("3", "bob"), ("4", "ann"), ("4", "bob")]
     assert named(export.review_rows(store, audit)) == everybody
-    told = export.reviews_jsonl(store, audit, reader="bob").splitlines()
+    told = export.reviews_text(store, audit, "jsonl", reader="bob").splitlines()
     history = [event["reviewer"] for event in json.loads(told[0])["history"]]
     assert history == ["another reviewer", "bob"]
     history = [event["reviewer"] for event in json.loads(told[2])["history"]]
@@ -1224,7 +1272,7 @@ def test_exports_for_reviewers_name_others_only_where_it_is_settled(store, run):
 
 
 def test_verdicts_about_an_earlier_run_are_exported_without_the_models_numbers(store, run):
-    store.submit(run, "ann", "3", UNSEEN)
+    store.reviewer(run, "ann").submit("3", UNSEEN)
     now = fake_audit(digest="b")
     store.open_run(now)
     assert export.review_rows(store, now) == []
@@ -1239,7 +1287,7 @@ def test_a_file_that_is_no_export_is_named(tmp_path):
     with pytest.raises(ValueError, match="no column episode_id, reviewer, run_id, verdict"):
         export.agreement_of_export(file)
     file.write_text("run_id,episode_id,reviewer,verdict\nr,1,ann,good\n")
-    with pytest.raises(ValueError, match="review 1: verdict 'good' is no number"):
+    with pytest.raises(ValueError, match="review 1: verdict 'good' is not a number"):
         export.agreement_of_export(file)
 
 
@@ -1247,8 +1295,8 @@ def test_the_export_of_a_real_audit_has_its_probabilities(audit, tmp_path):
     with Store(tmp_path) as store:
         run = store.open_run(audit).id
         store.join(run, "ann")
-        for item in store.queue(run, "ann"):
-            store.submit(run, "ann", item.episode, YES)
+        for item in store.reviewer(run, "ann").queue().items:
+            store.reviewer(run, "ann").submit(item.episode, YES)
         rows = {row["episode_id"]: row for row in export.review_rows(store, audit)}
     assert len(rows) == 15
     for _, episode in audit.flagged.iterrows():
@@ -1261,7 +1309,7 @@ def test_the_export_of_a_real_audit_has_its_probabilities(audit, tmp_path):
 
 
 def test_results_compare_flagged_stays_with_controls(store):
-    run = store.open_run(fake_audit(8, 40), Settings(repeat_share=0)).id
+    run = store.open_run(fake_audit(8, 40), ReviewSettings(repeat_share=0)).id
     for name in ("ann", "bob", "eve"):
         store.join(run, name)
     flagged = [stay.episode for stay in store.stays(run) if not stay.control]
@@ -1271,12 +1319,14 @@ def test_results_compare_flagged_stays_with_controls(store):
     for name, seconds in (("ann", 10), ("bob", 30)):
         for episode in flagged[:6]:
             verdict = UNSEEN if episode in flagged[:4] else YES
-            store.submit(run, name, episode, verdict, seconds=seconds)
-        store.submit(run, name, controls[0], Verdict(1), seconds=seconds)
-    store.submit(run, "ann", flagged[6], YES, seconds=20)
-    store.submit(run, "bob", flagged[6], Verdict(2, variable=" lactate "), seconds=20)
-    store.settle(run, "eve", flagged[6], 2, "yes")
-    store.withdraw(run, "eve", store.submit(run, "eve", flagged[7], YES, seconds=99).review)
+            store.reviewer(run, name).submit(episode, verdict, seconds=seconds)
+        store.reviewer(run, name).submit(controls[0], Verdict(1), seconds=seconds)
+    store.reviewer(run, "ann").submit(flagged[6], YES, seconds=20)
+    store.reviewer(run, "bob").submit(flagged[6], Verdict(2, variable=" lactate "), seconds=20)
+    settle(store.reviewer(run, "eve"), flagged[6], 2, "yes")
+    store.reviewer(run, "eve").withdraw(
+        store.reviewer(run, "eve").submit(flagged[7], YES, seconds=99).review
+    )
     found = summarize(store, run, resamples=10)
     assert found.stays == {"reviewed": 7, "settled": 1, "waiting": 2}
     assert (found.flagged[2].count, found.flagged[2].total) == (5, 7)

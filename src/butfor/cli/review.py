@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from butfor.cli.output import exit_on_error
-from butfor.review.plan import Settings
-from butfor.review.serve import Address, export_reviews, serve
-from butfor.review.serve import verify as verify_reviews
+from butfor.review.export import export_reviews
+from butfor.review.plan import ReviewSettings
+from butfor.review.serve import Address, serve
+from butfor.review.store import verify_folder
 
 
 def review(
@@ -60,7 +61,7 @@ def review(
     """Let clinicians judge the flagged cases of an audit in their browser."""
     with exit_on_error():
         if verify:
-            found = verify_reviews(folder, head)
+            found = verify_folder(folder, head)
             typer.echo(f"{found.events} events; head {found.head}")
             typer.echo("The chain is intact." if found.ok else f"BROKEN: {found.problem}")
             raise typer.Exit(0 if found.ok else 1)
@@ -69,7 +70,7 @@ def review(
             return
         settings = None
         if needed is not None or first_impression:
-            settings = Settings(needed=needed or 2, first_impression=first_impression)
+            settings = ReviewSettings(needed=needed or 2, first_impression=first_impression)
         address = Address(
             host=host,
             port=port,

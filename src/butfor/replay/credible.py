@@ -83,7 +83,7 @@ def credible_intervals(
     confidence : number
         Posterior probability of the central intervals.
     seed, terminal, unseen
-        See `draw_models` and `fit_mdp`.
+        See `draw_models` and `fit_mdp`. A `Replay` has the ends of its own model.
     behavior, mechanism, action_noise, horizon, discount
         See `Replay`.
 
@@ -97,23 +97,28 @@ def credible_intervals(
     for shared labels.
     """
     check_confidence(confidence)
+    asked = isinstance(episodes, Replay)
     log = episodes.episodes if isinstance(episodes, Replay) else episodes
     drawn = draw_models(
-        log, models=models, prior=prior, seed=seed, terminal=terminal, unseen=unseen
+        log,
+        models=models,
+        prior=prior,
+        seed=seed,
+        terminal=episodes.terminal if isinstance(episodes, Replay) else terminal,
+        unseen=unseen,
     )
-    if isinstance(episodes, Replay):
-        replay = episodes.ask(model=drawn.mean, behavior=episodes.behavior)
-    else:
-        replay = as_replay(
-            episodes,
-            drawn.mean,
-            target,
-            behavior=behavior,
-            mechanism=mechanism,
-            action_noise=action_noise,
-            horizon=horizon,
-            discount=discount,
-        )
+    replay = as_replay(
+        episodes,
+        None if asked else drawn.mean,
+        target,
+        behavior=behavior,
+        mechanism=mechanism,
+        action_noise=action_noise,
+        horizon=horizon,
+        discount=discount,
+    )
+    if asked:
+        replay = replay.ask(model=drawn.mean, behavior=replay.behavior)
     engine = ObservedEngine(replay)
     count, outcomes = len(replay), len(log.outcomes) + 1
     ends = [(1 - confidence) / 2, (1 + confidence) / 2]

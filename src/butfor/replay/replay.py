@@ -198,6 +198,8 @@ class Replay:
         """
         kept = self.behavior if self.behavior_given else None
         probability = self.probability if episodes is None else behavior_probability
+        if episodes is None and counts is None and not self.hidden:
+            counts = self.counts
         return Replay(
             self.episodes if episodes is None else episodes,
             self.model if model is None else model,
@@ -434,6 +436,8 @@ class Replay:
                 f"{outcomes.discount}, not {self.horizon} and {self.discount}; compute them with "
                 "these"
             )
+        if outcomes.draws is not None:
+            raise ValueError("the counterfactuals are shares of draws; give exact ones")
         self._kept[("outcomes", 0.0, None)] = outcomes
         return self
 

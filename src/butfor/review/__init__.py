@@ -1,1 +1,4 @@
-"""Review by people: what they say about stays, kept so that it can be trusted and compared."""
+"""Review by experts: what they say about stays, recorded so that it can be trusted and compared.
+
+A stay is an episode of the audit that is under review.
+"""

@@ -1,42 +1,42 @@
-"""How far reviewers agree, beyond chance, with gaps and any number of reviewers.
+"""Measures of agreement between any number of reviewers, who need not rate every stay.
 
-Ratings are an array `[n, R]` of category codes, -1 where a reviewer did not rate a stay. Measures
-are functions of how often each stay counts, weights `[B, n]` → values `[B]`, so that the bootstrap
-over stays is one call; nan where a measure is not defined.
+Ratings are an array `[n, R]` of category codes, -1 where a reviewer did not rate a stay. A measure
+is a function of the weight of each stay, weights `[B, n]` → values `[B]`, so that the bootstrap
+over stays is one call; a value is nan where the measure is undefined.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import binomtest
 
 from butfor.types import Floats
 
 Ratings = NDArray[np.int64]
-FEWEST = 20  # stays, for a number to say anything
+FEWEST = 20  # stays for an interval to be meaningful
 CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A measure of agreement with its bootstrap interval; None where there is none, and why."""
+    """A measure of agreement with its bootstrap interval; None where there is none, see `note`."""
 
     value: float | None
     low: float | None
     high: float | None
-    stays: int  # that at least two reviewers rated
+    stays: int  # rated by at least two reviewers
     note: str  # "", "too few: …" or "undefined: …"
 
 
 @dataclass(frozen=True)
 class PairKappa:
-    """Cohen's kappa of two reviewers, over the stays that both rated."""
+    """Cohen's kappa of two reviewers over the stays that both rated."""
 
     first: str
     second: str
@@ -45,11 +45,11 @@ class PairKappa:
 
 @dataclass(frozen=True)
 class Agreement:
-    """All measures of agreement of one run."""
+    """All measures of agreement for one run."""
 
     stays: int  # rated by at least two reviewers
     reviewers: int
-    percent: Measure  # share of agreeing pairs, the mean over stays
+    percent: Measure  # share of agreeing pairs, averaged over stays
     alpha: Measure  # Krippendorff's, nominal
     ac1: Measure  # Gwet's
     kappas: tuple[PairKappa, ...]
@@ -62,9 +62,16 @@ def measure_agreement(
     resamples: int = 2000,
     seed: int = 0,
 ) -> Agreement:
-    """Measure the agreement of reviewers from (stay, reviewer, verdict), one for each pair.
+    """Measure how far reviewers agree.
 
-    `categories` are all that could have been chosen: Gwet's AC1 depends on how many there are.
+    Parameters
+    ----------
+    given
+        Stay, reviewer and verdict; at most one verdict per stay and reviewer.
+    categories
+        All verdicts that could have been chosen; Gwet's AC1 depends on their number.
+    resamples, seed
+        Of the bootstrap over stays.
     """
     ratings, names, codes = rating_table(given, categories)
     twice = ratings[(ratings >= 0).sum(axis=1) >= 2]
@@ -84,16 +91,6 @@ def measure_agreement(
     )
 
 
-def mask_pairs(found: Agreement, reader: str) -> Agreement:
-    """Call reviewers "Reviewer 1", "Reviewer 2" …, for the eyes of one of them."""
-    names = dict.fromkeys(name for pair in found.kappas for name in (pair.first, pair.second))
-    shown = {name: f"Reviewer {i}" for i, name in enumerate(names, start=1)} | {reader: reader}
-    pairs = tuple(
-        replace(pair, first=shown[pair.first], second=shown[pair.second]) for pair in found.kappas
-    )
-    return replace(found, kappas=pairs)
-
-
 def rating_table(
     given: Iterable[tuple[Hashable, str, int]], categories: Iterable[int]
 ) -> tuple[Ratings, list[str], dict[int, int]]:
@@ -106,10 +103,10 @@ def rating_table(
         cell = (stays.setdefault(stay, len(stays)), raters.setdefault(rater, len(raters)))
         if verdict not in codes:
             raise ValueError(
-                f"episode {stay}, {rater}: verdict {verdict!r} is none of {list(codes)}"
+                f"episode {stay}, {rater}: verdict {verdict!r} is not one of {list(codes)}"
             )
         if cell in cells:
-            raise ValueError(f"episode {stay} has two verdicts of {rater}; give the one that holds")
+            raise ValueError(f"episode {stay} has two verdicts by {rater}; give the one in force")
         cells[cell] = codes[verdict]
     ratings = np.full((len(stays), len(raters)), -1, dtype=np.int64)
     for cell, code in cells.items():
@@ -118,7 +115,7 @@ def rating_table(
 
 
 def percent_agreement(ratings: Ratings, categories: int, weights: Floats) -> Floats:
-    """Mean over stays with two ratings or more of the share of pairs that agree, [B]."""
+    """Return the share of agreeing pairs, averaged over stays with two or more ratings, [B]."""
     counts = _counts(ratings, categories)
     total = counts.sum(axis=1)
     paired = total >= 2
@@ -128,9 +125,9 @@ def percent_agreement(ratings: Ratings, categories: int, weights: Floats) -> Flo
 
 
 def krippendorff_alpha(ratings: Ratings, categories: int, weights: Floats) -> Floats:
-    """Krippendorff's alpha for nominal data, 1 - D_o / D_e, [B].
+    """Return Krippendorff's alpha for nominal data, 1 - D_o / D_e, [B].
 
-    From coincidences `o_ck`: each pair of ratings of a stay with m of them counts 1 / (m - 1).
+    Each pair of ratings of a stay with m ratings adds 1 / (m - 1) to the coincidences.
     """
     counts = _counts(ratings, categories)
     total = counts.sum(axis=1)
@@ -145,9 +142,9 @@ def krippendorff_alpha(ratings: Ratings, categories: int, weights: Floats) -> Fl
 
 
 def gwet_ac1(ratings: Ratings, categories: int, weights: Floats) -> Floats:
-    """Gwet's AC1, (p_a - p_e) / (1 - p_e) with p_e = Σ π_k (1 - π_k) / (q - 1), [B].
+    """Return Gwet's AC1, (p_a - p_e) / (1 - p_e) with p_e = Σ π_k (1 - π_k) / (q - 1), [B].
 
-    `π_k` is the mean over stays of the share of ratings that are k; once rated stays count too.
+    `π_k` is the share of ratings k, averaged over all stays, including those rated only once.
     """
     if categories < 2:
         return np.full(len(weights), np.nan)
@@ -161,7 +158,7 @@ def gwet_ac1(ratings: Ratings, categories: int, weights: Floats) -> Floats:
 
 
 def cohen_kappa(ratings: Ratings, categories: int, weights: Floats) -> Floats:
-    """Cohen's kappa of two reviewers, who both rated every stay, ratings [n, 2], [B]."""
+    """Return Cohen's kappa of two reviewers who both rated every stay, ratings [n, 2], [B]."""
     chosen = np.eye(categories)[ratings]  # [n, 2, categories]
     n = weights.sum(axis=1)
     agree = _ratio(weights @ (ratings[:, 0] == ratings[:, 1]).astype(np.float64), n)
@@ -170,18 +167,12 @@ def cohen_kappa(ratings: Ratings, categories: int, weights: Floats) -> Floats:
     return _ratio(agree - chance, 1 - chance)
 
 
-def wilson_interval(
-    count: int, total: int, confidence: float = CONFIDENCE
-) -> tuple[float, float] | None:
-    """Wilson's interval of a share, or None for a share of nothing."""
+def wilson_interval(count: int, total: int) -> tuple[float, float] | None:
+    """Return Wilson's 95 % interval of a share, or None if the total is 0."""
     if total == 0:
         return None
-    z = NormalDist().inv_cdf((1 + confidence) / 2)
-    share, wide = count / total, z**2 / total
-    middle = (share + wide / 2) / (1 + wide)
-    half = z * math.sqrt(share * (1 - share) / total + wide / (4 * total)) / (1 + wide)
-    low = 0.0 if count == 0 else middle - half
-    return low, 1.0 if count == total else middle + half
+    interval = binomtest(count, total).proportion_ci(CONFIDENCE, method="wilson")
+    return float(interval.low), float(interval.high)
 
 
 def _measure(
@@ -196,14 +187,18 @@ def _measure(
     stays = int(paired.sum())
     if stays == 0:
         return Measure(None, None, None, 0, "too few: no episode has two verdicts")
-    kinds, often = np.unique(ratings, axis=0, return_counts=True)  # equal stays count together
+    kinds, often = np.unique(ratings, axis=0, return_counts=True)  # equal rows need computing once
     value = float(function(kinds, categories, often[None].astype(np.float64))[0])
     if math.isnan(value):
         return Measure(
-            None, None, None, stays, "undefined: all verdicts are the same, chance explains all"
+            None,
+            None,
+            None,
+            stays,
+            "undefined: all verdicts are the same, so chance explains everything",
         )
     if stays < FEWEST:
-        note = f"too few: {stays} episodes with two verdicts, at least {FEWEST} wanted"
+        note = f"too few: {stays} episodes with two verdicts, at least {FEWEST} needed"
         return Measure(value, None, None, stays, note)
     weights = np.random.default_rng(seed).multinomial(
         len(ratings), often / len(ratings), size=resamples
@@ -216,7 +211,7 @@ def _measure(
 
 
 def _counts(ratings: Ratings, categories: int) -> Floats:
-    """How many reviewers chose each category for each stay, [n, categories]."""
+    """Return how many reviewers chose each category for each stay, [n, categories]."""
     return (ratings[:, :, None] == np.arange(categories)).sum(axis=1).astype(np.float64)
 
 

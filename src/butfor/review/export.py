@@ -1,4 +1,4 @@
-"""Reviews as files: a row a review, with what the model said about the stay."""
+"""Reviews and stays as CSV and JSON lines, each with what the model said about the stay."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from butfor.audit.audit import Audit
+from butfor.audit.audit import REVIEWS, Audit, load_for_readers
 from butfor.review.agreement import Agreement, measure_agreement
+from butfor.review.opinions import reviews_for
 from butfor.review.plan import run_id
 from butfor.review.store import Store
 
@@ -39,20 +40,21 @@ MODEL_PREFIXES = ("p_", "low_", "high_")
 MODEL_NAMES = ("expected_return", "difference")
 EVIDENCE = ("evidence_min", "thin_share")
 ANOTHER = "another reviewer"
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # with which a spreadsheet starts to compute
+# a spreadsheet takes text that starts with one of these for a formula
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def review_rows(
     store: Store, audit: Audit, *, run: str | None = None, reader: str | None = None
 ) -> list[dict[str, Any]]:
-    """Return a row for every verdict on an audit, also withdrawn ones.
+    """Return one row per verdict on an audit, including withdrawn ones.
 
-    A `reader` who is one of the reviewers finds others called "Reviewer 1", "Reviewer 2" … on stays
-    that are not settled.
-
-    `state` is the stay's. Columns of the model are those of the table of episodes; `evidence_min`
-    and `thin_share` are empty if it has none. With an earlier `run` the audit says nothing about
-    its stays, and all of them are empty.
+    Parameters
+    ----------
+    run
+        An earlier run; the audit says nothing about its stays, so the model's columns are empty.
+    reader
+        A reviewer for whom others are called "Reviewer 1", "Reviewer 2" … on unsettled stays.
     """
     chosen = run_id(audit) if run is None else run
     same = chosen == run_id(audit)
@@ -60,7 +62,7 @@ def review_rows(
     columns = model_columns(audit)
     table = audit.episodes.set_index(audit.episodes["id"].map(str))
     model = table.loc[list(stays)].to_dict("index") if same else {}
-    given = store.reviews(chosen) if reader is None else store.reviews_for(chosen, reader)
+    given = store.reviews(chosen) if reader is None else reviews_for(store, chosen, reader)
     rows = []
     for review in given:
         stay, said = stays[review.episode], model.get(review.episode, {})
@@ -74,25 +76,93 @@ def review_rows(
 
 
 def model_columns(audit: Audit) -> list[str]:
-    """Return which columns of the table of episodes go into an export."""
+    """Return the columns of the table of episodes that go into an export."""
     names = [str(name) for name in audit.episodes]
     return [name for name in names if name.startswith(MODEL_PREFIXES) or name in MODEL_NAMES]
 
 
-def reviews_csv(
-    store: Store, audit: Audit, *, run: str | None = None, reader: str | None = None
-) -> str:
-    """Return the rows as CSV that no spreadsheet computes with.
+def reviews_text(store: Store, audit: Audit, kind: str, *, reader: str | None = None) -> str:
+    """Return the reviews of an audit as "csv", or as "jsonl" with the history of each stay.
 
-    Text that starts like a formula gets an apostrophe in front, as does text that looks as if it
-    had got one, so that `read_reviews_csv` gives back what was written.
+    In CSV, text that starts like a formula is prefixed with an apostrophe, as is text that already
+    looks so prefixed, so that `read_reviews_csv` restores what was written.
     """
-    columns = [*NAMES, *model_columns(audit), *EVIDENCE, "butfor_version"]
-    return to_csv(review_rows(store, audit, run=run, reader=reader), columns)
+    rows = review_rows(store, audit, reader=reader)
+    if kind == "csv":
+        return _to_csv(rows, [*NAMES, *model_columns(audit), *EVIDENCE, "butfor_version"])
+    named = {row["episode_id"] for row in rows if reader is None or row["state"] == "settled"}
+    history: dict[str, list[dict[str, Any]]] = {}
+    for event in store.events(run=run_id(audit)):
+        who = event.reviewer if event.episode in named or event.reviewer == reader else ANOTHER
+        history.setdefault(event.episode, []).append(asdict(event) | {"reviewer": who})
+    return _to_jsonl(row | {"history": history[row["episode_id"]]} for row in rows)
 
 
-def to_csv(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> str:
-    """Return rows as CSV; formulas in text are made harmless, numbers stay numbers."""
+def episodes_text(store: Store, audit: Audit, kind: str) -> str:
+    """Return one row per stay of an audit, under review or not, as "csv" or "jsonl"."""
+    run = run_id(audit)
+    stays = {stay.episode: stay for stay in store.stays(run)}
+    columns = ["length", *model_columns(audit), *EVIDENCE]
+    rows = []
+    for row in audit.episodes.to_dict("records"):
+        stay = stays.get(str(row["id"]))
+        known: dict[str, Any] = {"run_id": run, "episode_id": str(row["id"])}
+        known |= {"state": stay.state if stay else "", "final": stay.final if stay else None}
+        known |= {"observed": row["observed_outcome"]}
+        rows.append(known | {name: plain_value(row.get(name)) for name in columns})
+    names = ["run_id", "episode_id", "state", "final", "observed", *columns]
+    return _to_csv(rows, names) if kind == "csv" else _to_jsonl(rows)
+
+
+def export_reviews(folder: str | Path, path: Path) -> Path:
+    """Write the reviews of an audit folder to a .csv or .jsonl file."""
+    if path.suffix not in (".csv", ".jsonl"):
+        raise ValueError(f"{path}: give a name that ends in .csv or .jsonl")
+    if not (Path(folder) / REVIEWS).is_file():
+        raise FileNotFoundError(f"{folder} has no reviews: there is no {REVIEWS}")
+    audit = load_for_readers(folder)
+    with Store(folder) as store:
+        text = reviews_text(store, audit, path.suffix[1:])
+    path.write_text(text, encoding="utf-8", newline="")
+    return path
+
+
+def read_reviews_csv(path: str | Path) -> list[dict[str, str]]:
+    """Read a CSV of reviews as `reviews_text` wrote it, all cells as text."""
+    with Path(path).open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.DictReader(file, strict=True)
+        rows = list(reader)
+    missing = {"run_id", "episode_id", "reviewer", "verdict"} - set(reader.fieldnames or ())
+    if missing:
+        raise ValueError(
+            f"{path} has no column {', '.join(sorted(missing))}: is it an export of reviews?"
+        )
+    return [{key: _restored(cell) for key, cell in row.items()} for row in rows]
+
+
+def agreement_of_export(
+    path: str | Path, *, resamples: int = 2000, seed: int = 0
+) -> dict[str, Agreement]:
+    """Measure agreement from an exported CSV, separately for each run.
+
+    Withdrawn verdicts, repeats and verdicts given after seeing those of others do not count.
+    """
+    given: dict[str, list[tuple[str, str, int]]] = {}
+    for line, row in enumerate(read_reviews_csv(path), start=1):
+        if row.get("withdrawn_at") or "true" in (row.get("repeat"), row.get("informed")):
+            continue
+        if not row["verdict"].isdecimal():
+            raise ValueError(f"{path}, review {line}: verdict {row['verdict']!r} is not a number")
+        entry = (row["episode_id"], row["reviewer"], int(row["verdict"]))
+        given.setdefault(row["run_id"], []).append(entry)
+    return {
+        run: measure_agreement(entries, resamples=resamples, seed=seed)
+        for run, entries in given.items()
+    }
+
+
+def _to_csv(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> str:
+    """Return rows as CSV; formulas in text are neutralized, numbers stay numbers."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow([_cell(name) for name in columns])
@@ -100,50 +170,9 @@ def to_csv(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> str:
     return text.getvalue()
 
 
-def reviews_jsonl(
-    store: Store, audit: Audit, *, run: str | None = None, reader: str | None = None
-) -> str:
-    """Return the rows as lines of JSON, each with the events of its stay as `history`."""
-    rows = review_rows(store, audit, run=run, reader=reader)
-    named = {row["episode_id"] for row in rows if reader is None or row["state"] == "settled"}
-    history: dict[str, list[dict[str, Any]]] = {}
-    for event in store.events(run=run or run_id(audit)):
-        who = event.reviewer if event.episode in named or event.reviewer == reader else ANOTHER
-        history.setdefault(event.episode, []).append(asdict(event) | {"reviewer": who})
-    lines = [row | {"history": history[row["episode_id"]]} for row in rows]
-    return "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines)
-
-
-def read_reviews_csv(path: str | Path) -> list[dict[str, str]]:
-    """Read rows that `reviews_csv` wrote, all cells as text."""
-    with Path(path).open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.DictReader(file, strict=True)
-        rows = list(reader)
-    missing = {"run_id", "episode_id", "reviewer", "verdict"} - set(reader.fieldnames or ())
-    if missing:
-        raise ValueError(f"{path} has no column {', '.join(sorted(missing))}: is it an export?")
-    return [{key: _restored(cell) for key, cell in row.items()} for row in rows]
-
-
-def agreement_of_export(
-    path: str | Path, *, resamples: int = 2000, seed: int = 0
-) -> dict[str, Agreement]:
-    """Measure agreement anew from an exported CSV, for each run apart, by its id.
-
-    Withdrawn verdicts, those of repeats and those given after seeing others' do not count.
-    """
-    given: dict[str, list[tuple[str, str, int]]] = {}
-    for line, row in enumerate(read_reviews_csv(path), start=1):
-        if row.get("withdrawn_at") or "true" in (row.get("repeat"), row.get("informed")):
-            continue
-        if not row["verdict"].isdecimal():
-            raise ValueError(f"{path}, review {line}: verdict {row['verdict']!r} is no number")
-        entry = (row["episode_id"], row["reviewer"], int(row["verdict"]))
-        given.setdefault(row["run_id"], []).append(entry)
-    return {
-        run: measure_agreement(entries, resamples=resamples, seed=seed)
-        for run, entries in given.items()
-    }
+def _to_jsonl(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return rows as JSON lines in plain ASCII."""
+    return "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
 
 
 def _cell(value: Any) -> Any:
@@ -161,6 +190,6 @@ def _restored(cell: str) -> str:
 
 
 def plain_value(value: Any) -> Any:
-    """Return a number of a frame as JSON has it; None for what is missing."""
+    """Return a value of a data frame as JSON has it; None if it is missing."""
     plain = value.item() if hasattr(value, "item") else value
     return None if isinstance(plain, float) and not math.isfinite(plain) else plain

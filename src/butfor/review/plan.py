@@ -1,4 +1,4 @@
-"""Which stays are read, by whom and in which order: by seeds, so that all of it can be redone."""
+"""Which stays are reviewed and in which order, chosen by seeds so that it can be reproduced."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from butfor.types import Keys
 
 
 @dataclass(frozen=True)
-class Settings:
-    """How a run is reviewed; kept with the run."""
+class ReviewSettings:
+    """How a run is reviewed; stored with the run."""
 
-    needed: int = 2  # verdicts a stay
-    control_share: float = 0.2  # of all stays: unflagged ones, unmarked, to compare with
-    repeat_share: float = 0.05  # of a reviewer's stays: come back once
-    claim_minutes: float = 30.0  # for which opening a stay makes others be offered another one
-    first_impression: bool = False  # must be given before a verdict
+    needed: int = 2  # verdicts per stay
+    control_share: float = 0.2  # share of unflagged stays, mixed in unmarked for comparison
+    repeat_share: float = 0.05  # share of a reviewer's stays that come back once
+    claim_minutes: float = 30.0  # while others are offered another stay than the one opened
+    first_impression: bool = False  # whether one is required before the verdict
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -34,12 +34,14 @@ class Settings:
             if not 0 <= getattr(self, name) <= 0.5:
                 raise ValueError(f"{name} {getattr(self, name)}: give a number from 0 to 0.5")
         if not (math.isfinite(self.claim_minutes) and self.claim_minutes >= 0):
-            raise ValueError(f"claim_minutes {self.claim_minutes}: give a number from 0 on")
+            raise ValueError(
+                f"claim_minutes {self.claim_minutes}: give a finite number of at least 0"
+            )
 
 
 @dataclass(frozen=True)
 class PlannedStay:
-    """A stay of the queue."""
+    """A stay chosen for review."""
 
     episode: str
     control: bool
@@ -47,21 +49,21 @@ class PlannedStay:
 
 
 def run_id(audit: Audit) -> str:
-    """Digest of an audit: of its inputs and of how it was made of them."""
+    """Return the digest of an audit's inputs and parameters, which identifies its run."""
     made_of = audit.meta.model_dump(include={"digest", "parameters"})
     return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
 
 
-def plan_stays(audit: Audit, settings: Settings) -> list[PlannedStay]:
-    """Return all flagged stays, by rank, and after them the controls.
+def plan_stays(audit: Audit, settings: ReviewSettings) -> list[PlannedStay]:
+    """Return all flagged stays by rank, followed by the controls.
 
-    Controls are chosen from those of the audit, which has stored their courses, so that their pages
-    look as those of flagged stays; from all unflagged ones if it names none.
+    Controls come from those the audit chose, because it stored their courses and their pages then
+    look like those of flagged stays; from all unflagged stays if the audit chose none.
     """
     table = audit.episodes
     name = table["id"].map(str).to_numpy(dtype=object)
     if len(set(name)) < len(name):
-        raise ValueError("episodes have names that read the same; give each its own")
+        raise ValueError("two episodes have the same id when written as text; make the ids unique")
     steps = table["length"].to_numpy()
     rank = table["rank"].to_numpy()
     flagged = np.flatnonzero(rank > 0)
@@ -79,13 +81,13 @@ def plan_stays(audit: Audit, settings: Settings) -> list[PlannedStay]:
 
 
 def reviewer_seed(seed: int, run: str, reviewer: str) -> int:
-    """Return the seed of one reviewer's order."""
+    """Return the seed of a reviewer's order."""
     digest = hashlib.sha256(json.dumps([seed, run, reviewer]).encode()).digest()
-    return int.from_bytes(digest[:6], "little")  # small enough for every reader of JSON
+    return int.from_bytes(digest[:6], "little")  # 48 bits: exact as a JSON number
 
 
 def place_number(seed: int, position: int) -> int:
-    """Return the number of a place in a reviewer's queue, which does not tell its position."""
+    """Return a number for a place in a queue that does not reveal its position."""
     digest = hashlib.sha256(f"place {seed} {position}".encode()).digest()
     return int.from_bytes(digest[:6], "little")
 
@@ -93,9 +95,9 @@ def place_number(seed: int, position: int) -> int:
 def reviewer_order(
     episodes: Sequence[str], seed: int, *, repeat_share: float
 ) -> list[tuple[str, bool]]:
-    """Return stays in a reviewer's order, each with whether it is there for the second time.
+    """Return the stays in a reviewer's order, each with whether it is a repeat.
 
-    Stays of the first half may come back, each at least half of all stays later.
+    Stays from the first half may come back, each at least half the queue later.
     """
     n, half = len(episodes), len(episodes) // 2
     order = [episodes[i] for i in _order(seed, episodes, "review order")]

@@ -1,15 +1,15 @@
-"""What stays and queues look like at a moment, and what a reviewer is offered next."""
+"""The stays under review and a reviewer's queue as they are at one moment."""
 
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from butfor.review.events import Transaction
 from butfor.review.plan import place_number, reviewer_seed
-from butfor.review.projection import Item, Run, Stay, has_joined, matching, read_run, stay_state
+from butfor.review.tables import Item, Run, Stay, has_joined, matching, read_run
 from butfor.review.verdicts import RefusedError, UnknownError
 
 OTHERS_BETWEEN = 5  # verdicts that a reviewer gives before a stay comes back
@@ -17,31 +17,31 @@ OTHERS_BETWEEN = 5  # verdicts that a reviewer gives before a stay comes back
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a reviewer is."""
+    """How far a reviewer has come."""
 
     total: int  # places that the reviewer sees
     done: int
-    skipped: int  # of which a verdict is still wanted
-    left: int  # that would be offered; stays that others finished are not
+    skipped: int  # for which a verdict is still wanted
+    left: int  # still to be offered, without stays that others have finished
     disagreements: int  # among the stays that the reviewer read
 
     @property
     def finished(self) -> bool:
-        """Whether no verdict of this reviewer is wanted any more."""
+        """Whether no further verdict of this reviewer is wanted."""
         return self.left == self.skipped == 0
 
 
 @dataclass(frozen=True)
-class Work:
-    """All of a reviewer's queue at one moment."""
+class Queue:
+    """A reviewer's whole queue at one moment."""
 
-    items: list[Item]  # in order; a repeat once it is its turn, or later
+    items: list[Item]  # in order; a repeat appears when its turn comes
     offered: list[Item]  # what may be read next, in order
-    following: Item | None  # what to read next: no stay that others finished, claimed ones last
+    next_item: Item | None  # what to read next; stays claimed by enough others come last
 
     @property
     def progress(self) -> Progress:
-        """How far the reviewer is."""
+        """How far the reviewer has come."""
         done = [item for item in self.items if item.state == "submitted"]
         return Progress(
             total=len(self.items),
@@ -52,13 +52,59 @@ class Work:
         )
 
 
-def read_claims(
-    connection: sqlite3.Connection, now: float, run: Run, episode: str | None = None
+# ------------------------------------------------------------------------------------------ stays
+
+
+def read_stays(transaction: Transaction, run: str, episode: str | None = None) -> list[Stay]:
+    """Return the stays of a run, flagged ones by rank and then the controls, or one of them."""
+    found = read_run(transaction, run)
+    claimed = {name for name, _ in _read_claims(transaction, found, episode)}
+    where, values = matching({"run": run, "episode": episode})
+    rows = transaction.execute(
+        "SELECT episode, control, steps, version, changed_at, verdicts, lowest, highest, settled "
+        f"FROM stay WHERE {where} ORDER BY rowid",
+        values,
+    )
+    stays = []
+    for name, control, steps, version, changed_at, *counts in rows.fetchall():
+        state, final = _stay_state(found.settings.needed, name in claimed, *counts)
+        stays.append(
+            Stay(run, name, bool(control), steps, state, counts[0], final, version, changed_at)
+        )
+    return stays
+
+
+def read_stay(transaction: Transaction, run: str, episode: str) -> Stay:
+    """Return a stay that is under review."""
+    found = read_stays(transaction, run, episode)
+    if not found:
+        raise UnknownError(f"episode {episode!r} is not under review")
+    return found[0]
+
+
+def _stay_state(
+    needed: int,
+    claimed: bool,
+    verdicts: int,
+    lowest: int | None,
+    highest: int | None,
+    settled: int | None,
+) -> tuple[str, int | None]:
+    """Return the state of a stay, and its verdict once it is reviewed or settled."""
+    if settled is not None:
+        return "settled", settled
+    if verdicts >= needed:
+        return ("reviewed", lowest) if lowest == highest else ("disagreement", None)
+    return "in_review" if verdicts or claimed else "waiting", None
+
+
+def _read_claims(
+    transaction: Transaction, run: Run, episode: str | None = None
 ) -> list[tuple[str, str]]:
-    """Return claims that still hold as stay and reviewer, of those whose verdict is not in."""
-    oldest = now - 60 * run.settings.claim_minutes
+    """Return stay and reviewer of claims that have not expired and led to no verdict yet."""
+    oldest = transaction.now - 60 * run.settings.claim_minutes
     where, values = matching({"c.run": run.id, "c.episode": episode})
-    rows = connection.execute(
+    rows = transaction.execute(
         "SELECT c.episode, c.reviewer FROM claim c LEFT JOIN standing s ON s.run = c.run AND "
         "s.reviewer = c.reviewer AND s.episode = c.episode AND s.repeat = 0 "
         f"WHERE {where} AND c.at > ? AND COALESCE(s.state, '') != 'submitted'",
@@ -67,41 +113,15 @@ def read_claims(
     return rows.fetchall()
 
 
-def read_stays(
-    connection: sqlite3.Connection, now: float, run: str, episode: str | None = None
-) -> list[Stay]:
-    """Return stays of a run, or one of them."""
-    found = read_run(connection, run)
-    claimed = {name for name, _ in read_claims(connection, now, found, episode)}
-    where, values = matching({"run": run, "episode": episode})
-    rows = connection.execute(
-        "SELECT episode, control, steps, version, changed_at, verdicts, lowest, highest, settled "
-        f"FROM stay WHERE {where} ORDER BY rowid",
-        values,
-    )
-    stays = []
-    for name, control, steps, version, changed_at, *counts in rows.fetchall():
-        state, final = stay_state(found.settings.needed, name in claimed, *counts)
-        stays.append(
-            Stay(run, name, bool(control), steps, state, counts[0], final, version, changed_at)
-        )
-    return stays
+# ------------------------------------------------------------------------------------------ queue
 
 
-def read_stay(connection: sqlite3.Connection, now: float, run: str, episode: str) -> Stay:
-    """Return a stay that is under review."""
-    found = read_stays(connection, now, run, episode)
-    if not found:
-        raise UnknownError(f"episode {episode!r} is not under review")
-    return found[0]
-
-
-def read_work(connection: sqlite3.Connection, now: float, run: str, reviewer: str) -> Work:
+def read_queue(transaction: Transaction, run: str, reviewer: str) -> Queue:
     """Return a reviewer's queue."""
-    found = read_run(connection, run)
-    claims = read_claims(connection, now, found)
-    rows = _read_rows(connection, run, reviewer)
-    items = _make_items(connection, found, reviewer, rows, {name for name, _ in claims})
+    found = read_run(transaction, run)
+    claims = _read_claims(transaction, found)
+    rows = _read_rows(transaction, run, reviewer)
+    items = _make_items(transaction, found, reviewer, rows, {name for name, _ in claims})
     due = _find_due(items)
     visible = [
         item
@@ -116,14 +136,14 @@ def read_work(connection: sqlite3.Connection, now: float, run: str, reviewer: st
         for item in offered
         if item.repeat or item.state == "draft" or taken[item.episode] < found.settings.needed
     ]
-    return Work(visible, offered, next(iter(free or offered), None))
+    return Queue(visible, offered, next(iter(free or offered), None))
 
 
 def read_item(
-    connection: sqlite3.Connection, now: float, run: str, reviewer: str, episode: str, repeat: bool
+    transaction: Transaction, run: str, reviewer: str, episode: str, repeat: bool
 ) -> Item:
-    """Return a place of a reviewer's queue; the second one only after the first was read."""
-    items = read_places(connection, now, run, reviewer, episode)
+    """Return a place in a reviewer's queue; a repeat only after the first reading."""
+    items = read_places(transaction, run, reviewer, episode)
     for item in items:
         if item.repeat == repeat:
             if repeat and not item.version and not any(i.review for i in items):
@@ -133,27 +153,32 @@ def read_item(
     raise UnknownError(f"episode {episode!r} is not in {reviewer}'s queue{again}")
 
 
-def read_places(
-    connection: sqlite3.Connection, now: float, run: str, reviewer: str, episode: str
-) -> list[Item]:
+def read_places(transaction: Transaction, run: str, reviewer: str, episode: str) -> list[Item]:
     """Return the places of a stay in a reviewer's queue."""
-    found = read_run(connection, run)
-    claimed = {name for name, _ in read_claims(connection, now, found, episode)}
-    rows = _read_rows(connection, run, reviewer, episode)
-    return _make_items(connection, found, reviewer, rows, claimed)
+    found = read_run(transaction, run)
+    claimed = {name for name, _ in _read_claims(transaction, found, episode)}
+    rows = _read_rows(transaction, run, reviewer, episode)
+    return _make_items(transaction, found, reviewer, rows, claimed)
+
+
+def is_wanted(item: Item) -> bool:
+    """Return whether a verdict is still wanted: not given, not closed, not read by enough."""
+    if item.state == "submitted" or item.closed:
+        return False
+    return item.repeat or item.state == "draft" or item.stay_state in ("waiting", "in_review")
 
 
 def _read_rows(
-    connection: sqlite3.Connection, run: str, reviewer: str, episode: str | None = None
+    transaction: Transaction, run: str, reviewer: str, episode: str | None = None
 ) -> list[Any]:
-    """Return places with all that is known of them, as one value.
+    """Return places with all that is known about them, fetched as one JSON value.
 
-    The interpreter's lock is let go at each row that SQLite gives, and among many threads taking it
-    again is what takes long.
+    SQLite releases the interpreter's lock for each row that it returns, and with many threads
+    most of the time goes into taking the lock again.
     """
     where, values = matching({"p.run": run, "p.reviewer": reviewer, "p.episode": episode})
     key = ("run", "reviewer", "episode", "repeat")
-    row = connection.execute(
+    row = transaction.execute(
         "SELECT json_group_array(json_array(episode, repeat, position, state, at, review, "
         "impression, version, changed_at, settling, verdicts, lowest, highest, settled)) FROM ("
         "SELECT p.episode, p.repeat, p.position, s.state, d.at, s.review, s.impression, "
@@ -171,16 +196,16 @@ def _read_rows(
 
 
 def _make_items(
-    connection: sqlite3.Connection, run: Run, reviewer: str, rows: list[Any], claimed: set[str]
+    transaction: Transaction, run: Run, reviewer: str, rows: list[Any], claimed: set[str]
 ) -> list[Item]:
-    if not rows and not has_joined(connection, run.id, reviewer):
+    if not rows and not has_joined(transaction, run.id, reviewer):
         raise UnknownError(f"{reviewer!r} has not joined this run")
     seed = reviewer_seed(run.settings.seed, run.id, reviewer)
     items = []
     for row in rows:
         episode, repeat, position, stood, draft, review, impression, version, changed_at = row[:9]
-        state = "draft" if draft else stood or "waiting"  # a draft put aside has no time
-        of_stay, _ = stay_state(run.settings.needed, episode in claimed, *row[10:])
+        state = "draft" if draft else stood or "waiting"  # a draft put aside has the time 0
+        stay_state, _ = _stay_state(run.settings.needed, episode in claimed, *row[10:])
         items.append(
             Item(
                 run=run.id,
@@ -189,8 +214,8 @@ def _make_items(
                 repeat=bool(repeat),
                 place=place_number(seed, position),
                 state=state,
-                stay_state=of_stay,
-                closed=_why_closed(state, bool(repeat), of_stay, bool(row[9])),
+                stay_state=stay_state,
+                closed=_why_closed(state, bool(repeat), stay_state, bool(row[9])),
                 review=review,
                 first_impression=impression,
                 version=version or 0,
@@ -201,11 +226,11 @@ def _make_items(
 
 
 def _find_due(items: list[Item]) -> set[str]:
-    """Return which stays may come back: read, and enough others read since."""
+    """Return which stays may come back: read once, and enough others read since."""
     given = sorted(item.review for item in items if item.review is not None)
     if len(given) <= OTHERS_BETWEEN:
         return set()
-    last = given[-OTHERS_BETWEEN - 1]  # so many were given after it
+    last = given[-OTHERS_BETWEEN - 1]  # enough verdicts were given after this one
     first = {item.episode: item.review for item in items if not item.repeat}
     return {
         item.episode
@@ -214,21 +239,14 @@ def _find_due(items: list[Item]) -> set[str]:
     }
 
 
-def is_wanted(item: Item) -> bool:
-    """Tell whether a place still wants a verdict: not in, not closed, not read by enough others."""
-    if item.state == "submitted" or item.closed:
-        return False
-    return item.repeat or item.state == "draft" or item.stay_state in ("waiting", "in_review")
-
-
 def _is_offered(item: Item, due: set[str]) -> bool:
     back = not item.repeat or item.state == "draft" or item.episode in due
     return is_wanted(item) and item.state != "skipped" and back
 
 
-def _why_closed(state: str, repeat: bool, of_stay: str, settling: bool) -> str:
+def _why_closed(state: str, repeat: bool, stay_state: str, settling: bool) -> str:
     if state == "submitted":
         return ""
     if settling:
         return "settling"
-    return "others" if of_stay in ("disagreement", "settled") and not repeat else ""
+    return "others" if stay_state in ("disagreement", "settled") and not repeat else ""

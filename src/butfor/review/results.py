@@ -1,4 +1,4 @@
-"""What a review found, in numbers."""
+"""The results of a review in numbers."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from statistics import median
 
 from butfor.review.agreement import Agreement, measure_agreement, wilson_interval
-from butfor.review.projection import Review
 from butfor.review.store import Store
+from butfor.review.tables import Review
 from butfor.review.verdicts import VERDICTS
 
 
 @dataclass(frozen=True)
 class Share:
-    """A count among a total, with Wilson's 95 % interval; None where the total is 0."""
+    """A count out of a total with Wilson's 95 % interval; None where the total is 0."""
 
     count: int
     total: int
@@ -25,18 +25,18 @@ class Share:
 
 @dataclass(frozen=True)
 class Results:
-    """What a review found so far."""
+    """The results of a review so far."""
 
     run: str
     stays: dict[str, int]  # by state
-    flagged: dict[int, Share]  # by verdict, of flagged stays that are reviewed or settled
-    controls: dict[int, Share]  # likewise
+    flagged: dict[int, Share]  # by verdict, of the flagged stays that are reviewed or settled
+    controls: dict[int, Share]  # likewise, of the controls
     agreement: Agreement
-    self_agreement: Share  # of stays that came back, how many got the same verdict again
-    median_seconds: float | None  # active ones, a verdict
+    self_agreement: Share  # of the stays that came back, those given the same verdict again
+    median_seconds: float | None  # of active reading per verdict
     withdrawn: Share  # of all verdicts ever given
-    informed: int  # verdicts given after seeing what others said: left out of agreement
-    variables: dict[str, int]  # named as missing (verdict 2), most often named first
+    informed: int  # verdicts given after seeing what others said; excluded from agreement
+    variables: dict[str, int]  # named as missing (verdict 2), most frequent first
 
 
 def summarize(store: Store, run: str, *, resamples: int = 2000, seed: int = 0) -> Results:
@@ -44,30 +44,14 @@ def summarize(store: Store, run: str, *, resamples: int = 2000, seed: int = 0) -
     stays, reviews = store.stays(run), store.reviews(run)
     held = [review for review in reviews if review.withdrawn_at is None]
     first = [review for review in held if not review.repeat]
-    named = Counter(
-        review.variable.strip()
-        for review in first
-        if review.verdict == 2 and review.variable.strip()
-    )
-    final = {
-        control: Counter(stay.final for stay in stays if stay.final and stay.control == control)
-        for control in (False, True)
-    }
+    named = Counter(r.variable.strip() for r in first if r.verdict == 2 and r.variable.strip())
     return Results(
         run=run,
         stays=dict(Counter(stay.state for stay in stays)),
-        flagged={
-            verdict: _share(final[False][verdict], final[False].total()) for verdict in VERDICTS
-        },
-        controls={
-            verdict: _share(final[True][verdict], final[True].total()) for verdict in VERDICTS
-        },
+        flagged=_verdict_shares([stay.final for stay in stays if not stay.control]),
+        controls=_verdict_shares([stay.final for stay in stays if stay.control]),
         agreement=measure_agreement(
-            (
-                (review.episode, review.reviewer, review.verdict)
-                for review in first
-                if not review.informed
-            ),
+            ((r.episode, r.reviewer, r.verdict) for r in first if not r.informed),
             resamples=resamples,
             seed=seed,
         ),
@@ -77,6 +61,11 @@ def summarize(store: Store, run: str, *, resamples: int = 2000, seed: int = 0) -
         informed=sum(review.informed for review in held),
         variables=dict(sorted(named.items(), key=lambda entry: (-entry[1], entry[0]))),
     )
+
+
+def _verdict_shares(final: list[int | None]) -> dict[int, Share]:
+    count = Counter(verdict for verdict in final if verdict)
+    return {verdict: _share(count[verdict], count.total()) for verdict in VERDICTS}
 
 
 def _self_agreement(held: list[Review]) -> Share:

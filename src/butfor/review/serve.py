@@ -1,4 +1,4 @@
-"""Run the review on this machine, or for others in a way that keeps it from strangers."""
+"""Serve the review to this machine, or to others behind tokens and TLS."""
 
 from __future__ import annotations
 
@@ -12,30 +12,29 @@ from pathlib import Path
 
 import uvicorn
 
-from butfor.audit.audit import REVIEWS, load_for_readers
+from butfor.audit.audit import load_for_readers
 from butfor.present.charts.save import chart_bundle
-from butfor.review.app import make_app
-from butfor.review.desk import Desk
-from butfor.review.export import reviews_csv, reviews_jsonl
-from butfor.review.pages import environment
-from butfor.review.plan import Settings
-from butfor.review.sessions import read_tokens
-from butfor.review.store import Store, Verification, verify_folder
+from butfor.review.plan import ReviewSettings
+from butfor.review.routes.app import make_app
+from butfor.review.routes.pages import environment
+from butfor.review.routes.sessions import read_tokens
+from butfor.review.store import Store
+from butfor.review.views.review import AuditReview
 
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where the review listens, and how reviewers reach it; checked when made."""
+    """Where the review listens and how reviewers reach it; checked when created."""
 
     host: str = "127.0.0.1"
-    port: int = 0  # 0: any that is free
+    port: int = 0  # 0: any free port
     token_file: Path | None = None
     certificate: Path | None = None
     key: Path | None = None
-    behind_tls: bool = False  # another program does TLS
-    names: Sequence[str] = ()  # under which reviewers open it
+    behind_tls: bool = False  # whether a proxy provides TLS
+    names: Sequence[str] = ()  # host names that reviewers use
 
     def __post_init__(self) -> None:
         if (self.certificate is None) != (self.key is None):
@@ -45,21 +44,21 @@ class Address:
                 raise FileNotFoundError(f"there is no file {path}")
         if self.token_file is None and not (self.local and not self.behind_tls):
             raise ValueError(
-                f"others can reach {self.host}: say who may review, with --token-file"
+                f"others can reach {self.host}: name the reviewers with --token-file"
                 if not self.local
-                else "--behind-tls lets others in: say who may review, with --token-file"
+                else "--behind-tls lets others in: name the reviewers with --token-file"
             )
         if not self.local and not self.tls:
             raise ValueError(
-                f"others can reach {self.host}: encrypt with --certificate and --key, or behind a "
-                "program that does, with --behind-tls"
+                f"others can reach {self.host}: give --certificate and --key, or --behind-tls if a "
+                "proxy provides TLS"
             )
         if self.host in ("0.0.0.0", "::", "") and not self.names:
-            raise ValueError("say under which name reviewers open it: --name review.hospital.org")
+            raise ValueError("give the host name that reviewers use: --name review.hospital.org")
 
     @property
     def local(self) -> bool:
-        """Whether only this machine can reach it."""
+        """Whether only this machine can reach the review."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -67,7 +66,7 @@ class Address:
 
     @property
     def tls(self) -> bool:
-        """Whether browsers come over TLS."""
+        """Whether browsers connect over TLS."""
         return self.certificate is not None or self.behind_tls
 
     def hosts(self, port: int) -> set[str]:
@@ -83,19 +82,21 @@ def serve(
     folder: str | Path,
     address: Address,
     *,
-    settings: Settings | None = None,
+    settings: ReviewSettings | None = None,
     show_overview: bool = False,
     say: Callable[[str], None] = print,
 ) -> None:
-    """Serve the review of an audit folder until it is told to stop."""
+    """Serve the review of an audit folder until it is stopped."""
     audit = load_for_readers(folder)
     tokens = read_tokens(address.token_file) if address.token_file else None
     with listen(address) as listening, Store(folder) as store:
         port = listening.getsockname()[1]
-        desk = Desk(audit, store, store.open_run(audit, settings), show_overview)
-        app = make_app(desk, hosts=address.hosts(port), port=port, tokens=tokens, tls=address.tls)
-        threading.Thread(target=chart_bundle, daemon=True).start()  # takes two seconds, once
-        desk.warm_up()
+        review = AuditReview(audit, store, store.open_run(audit, settings), show_overview)
+        app = make_app(review, hosts=address.hosts(port), port=port, tokens=tokens, tls=address.tls)
+        threading.Thread(
+            target=chart_bundle, daemon=True
+        ).start()  # takes two seconds the first time
+        review.warm_up()
         for name in environment().list_templates():
             environment().get_template(name)
         server = uvicorn.Server(
@@ -115,9 +116,9 @@ def serve(
         shown = f"[{address.host}]" if ":" in address.host else address.host
         if address.names:
             shown = address.names[0]
-        scheme = "https" if address.certificate or address.behind_tls else "http"
-        say(f"The review of {folder}: {scheme}://{shown}:{port}/  (Ctrl+C stops it)")
-        # uvicorn passes the signal on when it is done; it then means no more than "leave"
+        scheme = "https" if address.tls else "http"
+        say(f"Review of {folder}: {scheme}://{shown}:{port}/  (Ctrl+C stops it)")
+        # uvicorn raises the signal again once it has stopped; by then there is nothing left to do
         before = signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             server.run(sockets=[listening])
@@ -129,10 +130,10 @@ def serve(
 
 
 def listen(address: Address) -> socket.socket:
-    """Return a socket that listens, so that the port is known before the app is made.
+    """Return a listening socket, so that the port is known before the app is created.
 
-    It names its protocol: asyncio lets answers go out at once (TCP_NODELAY) only if one does, and
-    else a page that follows a post waits 40 ms for the browser to acknowledge its headers.
+    The socket names its protocol because asyncio sets TCP_NODELAY only on those that do; without
+    it, a page that follows a post waits 40 ms for the browser to acknowledge its headers.
     """
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -145,24 +146,3 @@ def listen(address: Address) -> socket.socket:
         where = f"{address.host}, port {address.port}"
         raise OSError(f"cannot listen on {where}: {error.strerror}; give another --port") from None
     return listening
-
-
-def verify(folder: str | Path, head: str | None = None) -> Verification:
-    """Check the chain of an audit's reviews, without writing anything."""
-    if not (Path(folder) / REVIEWS).is_file():
-        raise FileNotFoundError(f"{folder} has no reviews: there is no {REVIEWS}")
-    return verify_folder(folder, head)
-
-
-def export_reviews(folder: str | Path, path: Path) -> Path:
-    """Write the reviews of an audit to a file, in the format that its name asks for."""
-    formats = {".csv": reviews_csv, ".jsonl": reviews_jsonl}
-    if path.suffix not in formats:
-        raise ValueError(f"{path}: give a name that ends in .csv or .jsonl")
-    if not (Path(folder) / REVIEWS).is_file():
-        raise FileNotFoundError(f"{folder} has no reviews: there is no {REVIEWS}")
-    audit = load_for_readers(folder)
-    with Store(folder) as store:
-        text = formats[path.suffix](store, audit)
-    path.write_text(text, encoding="utf-8", newline="")
-    return path

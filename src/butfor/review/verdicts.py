@@ -1,4 +1,4 @@
-"""Verdicts and what can be wrong with them; the errors of the review."""
+"""Verdicts and the checks on what reviewers send; the errors of the review."""
 
 from __future__ import annotations
 
@@ -17,16 +17,25 @@ VERDICTS = {
 SURE = ("low", "mid", "high")
 LONGEST = {"comment": 10_000, "reason": 10_000, "first_impression": 10_000, "variable": 200}
 LONGEST_NAME = 80
-LONGEST_DRAFT = 80_000  # as JSON, in which a letter of another script takes six
+LONGEST_DRAFT = 80_000  # as JSON, which writes a letter outside ASCII as six characters
 MOST_SECONDS = 24 * 3600.0
 
 
 class ReviewError(Exception):
-    """What goes wrong in a review; each kind has its own class."""
+    """Something the review refuses or cannot do; each kind has its own class."""
+
+    status = 400  # of the HTTP response
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """The message and the attributes of the error, for JSON."""
+        return {"error": str(self)} | vars(self)
 
 
 class FieldError(ReviewError, ValueError):
-    """A value that cannot be taken; `field` names it."""
+    """An invalid value; `field` names where it was given."""
+
+    status = 422
 
     def __init__(self, field: str, message: str):
         super().__init__(f"{field}: {message}")
@@ -34,7 +43,9 @@ class FieldError(ReviewError, ValueError):
 
 
 class StaleError(ReviewError):
-    """Somebody, or oneself in another window, was quicker; `version` is the one that holds."""
+    """The stay changed after the sender read it; `version` is the current one."""
+
+    status = 409
 
     def __init__(self, message: str, version: int):
         super().__init__(message)
@@ -42,33 +53,41 @@ class StaleError(ReviewError):
 
 
 class RunChangedError(ReviewError):
-    """The verdict is about another run than the one under review, `run`."""
+    """The request is about a run that is no longer under review; `run` is the current one."""
 
-    def __init__(self, message: str, run: str):
-        super().__init__(message)
+    status = 409
+
+    def __init__(self, run: str):
+        super().__init__("the model, the policy or the data has changed; open the page again")
         self.run = run
 
 
 class RefusedError(ReviewError):
-    """The rules of the review forbid it."""
+    """The rules of the review forbid the action."""
+
+    status = 403
 
 
 class UnknownError(ReviewError, LookupError):
     """There is no such run, reviewer, stay or review."""
 
+    status = 404
+
 
 class StoreError(ReviewError):
     """The file of reviews cannot be opened, read or written."""
 
+    status = 503
+
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a reviewer says about the model's story of a stay; checked when made."""
+    """What a reviewer says about the model's story of a stay; checked when created."""
 
     verdict: int  # 1..5, see VERDICTS
     variable: str = ""  # what the model did not see (2), or the treatment that is wrong (3)
     step: int | None = None
-    sure: str = ""  # one of SURE, or nothing
+    sure: str = ""  # one of SURE, or empty
     comment: str = ""
 
     def __post_init__(self) -> None:
@@ -76,59 +95,59 @@ class Verdict:
         check_text(self.variable, "variable")
         check_text(self.comment, "comment")
         if self.step is not None and (type(self.step) is not int or self.step < 0):
-            raise FieldError("step", f"{self.step!r} is no step; give a whole number from 0 on")
+            raise FieldError("step", f"{self.step!r} is not a step; give a whole number from 0")
         if self.sure not in ("", *SURE):
-            raise FieldError("sure", f"{self.sure!r} is none of {', '.join(SURE)}")
+            raise FieldError("sure", f"{self.sure!r} is not one of {', '.join(SURE)}")
         if self.verdict == 2 and not self.variable.strip() and not self.comment.strip():
-            raise FieldError("variable", "say which variable explains it, or write a comment")
+            raise FieldError("variable", "name the variable that explains it, or write a comment")
         if self.verdict == 3 and self.step is None and not self.variable.strip():
-            raise FieldError("step", "say at which step, or which treatment, as the variable")
+            raise FieldError("step", "give the step, or name the treatment as the variable")
 
 
 def check_verdict(verdict: Any) -> int:
     """Return a verdict that is one of VERDICTS."""
     if type(verdict) is not int or verdict not in VERDICTS:
-        raise FieldError("verdict", f"{verdict!r} is none of 1 to {len(VERDICTS)}")
+        raise FieldError("verdict", f"{verdict!r} is not a verdict; give 1 to {len(VERDICTS)}")
     return verdict
 
 
 def check_text(text: Any, field: str, *, required: bool = False) -> str:
-    """Return a text as it is, if it is not too long and can be written to a file."""
+    """Return a text unchanged if it is short enough and can be encoded."""
     if not isinstance(text, str):
-        raise FieldError(field, f"{text!r} is no text")
+        raise FieldError(field, f"{text!r} is not text")
     if len(text) > LONGEST[field]:
         raise FieldError(field, f"{len(text):,} characters; at most {LONGEST[field]:,}")
-    _check_writable(text, field)
+    _check_encodable(text, field)
     if required and not text.strip():
         raise FieldError(field, "required")
     return text
 
 
 def check_reviewer(name: Any) -> str:
-    """Return a reviewer's name without needless spaces, letters composed the same way."""
+    """Return a reviewer's name in one spelling: single spaces, composed letters."""
     if not isinstance(name, str):
-        raise FieldError("reviewer", f"{name!r} is no name")
-    _check_writable(name, "reviewer")
+        raise FieldError("reviewer", f"{name!r} is not a name")
+    _check_encodable(name, "reviewer")
     plain = unicodedata.normalize("NFC", name).strip()
     if not plain:
-        raise FieldError("reviewer", "give a name")
+        raise FieldError("reviewer", "enter a name")
     if len(plain) > LONGEST_NAME:
         raise FieldError("reviewer", f"{len(plain)} characters; at most {LONGEST_NAME}")
     if not plain.isprintable():
-        raise FieldError("reviewer", f"{plain!r} has characters that cannot be printed")
+        raise FieldError("reviewer", f"{plain!r} contains characters that cannot be printed")
     return " ".join(plain.split())
 
 
 def check_seconds(seconds: Any) -> float:
-    """Return active seconds that one review can have taken."""
+    """Return the seconds of active reading if one review can have taken them."""
     number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
     if not number or not math.isfinite(seconds) or not 0 <= seconds <= MOST_SECONDS:
         raise FieldError("seconds", f"{seconds!r}: give a number from 0 to {MOST_SECONDS:.0f}")
     return float(seconds)
 
 
-def _check_writable(text: str, field: str) -> None:
+def _check_encodable(text: str, field: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise FieldError(field, f"character {error.start} is half of a character") from None
+        raise FieldError(field, f"character {error.start} is an unpaired surrogate") from None

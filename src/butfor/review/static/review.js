@@ -7,7 +7,7 @@
     if (!answer.ok) throw new Error(`${address}: ${answer.status}`);
     const straight = (key, value) =>
       typeof value === "string" ? value.replace(/[\u202a-\u202e\u2066-\u2069]/g, "") : value;
-    return JSON.parse(await answer.text(), straight); // no label turns the text around it
+    return JSON.parse(await answer.text(), straight); // remove characters that reverse the text around them
   };
 
   // ----------------------------------------------------------------------------------- pictures
@@ -58,8 +58,8 @@
     return Object.fromEntries(FIELDS.filter((name) => data.has(name)).map((name) => [name, data.get(name)]));
   };
 
-  // What is sent is remembered in this window until another page than the sign-in comes: if the
-  // session has ended, it stands in the form again afterwards, for the same reviewer.
+  // What is sent is remembered in this window until a page other than the sign-in appears: if the
+  // session had ended, it returns to the form afterwards, for the same reviewer.
   const reviewer = document.body.dataset.reviewer;
   const run = written?.elements.run.value;
   const place = written?.elements.place?.value ?? "";
@@ -70,7 +70,7 @@
   let sent = JSON.parse(sessionStorage.getItem("sent"));
   if (sent && reviewer && sent.reviewer !== reviewer) sent = null;
   if (sent && find("#typed")) {
-    find("#again").textContent = "It is not saved, but kept in this window: it will stand in the form again, if the page still has one.";
+    find("#again").textContent = "It is not saved, but remembered in this window: it will return to the form when you have signed in, if the page still has one.";
   } else if (reviewer) {
     for (const [name, value] of sent && written && again(sent.page) ? sent.content : []) {
       if (written.elements[name]) written.elements[name].value = value;
@@ -79,7 +79,7 @@
   }
   if (form?.dataset.draft) seconds.value = Math.max(seconds.value, sessionStorage.getItem(clock));
 
-  let leaving = false; // a form is sent once
+  let leaving = false; // a form is sent only once
   addEventListener("submit", (event) => {
     if (event.target.method === "dialog") return;
     if (leaving) event.preventDefault();
@@ -104,14 +104,14 @@
           headers: { "Content-Type": "application/json", "X-CSRF-Token": form.elements.csrf.value },
           body: JSON.stringify(body),
           credentials: "same-origin",
-          keepalive: true, // also when the page is being left
+          keepalive: true, // even while the page is closing
         });
         if (answer.ok) saved = JSON.stringify(now);
-        status.textContent = answer.ok ? "Draft kept"
-          : answer.status === 401 ? "You are no longer signed in: save, and sign in; nothing is lost"
-          : "The draft could not be kept: save, or copy it";
+        status.textContent = answer.ok ? "Draft saved"
+          : answer.status === 401 ? "You are no longer signed in: press save, then sign in; nothing is lost"
+          : "The draft could not be saved: press save, or copy it";
       } catch {
-        status.textContent = "The review does not answer; what you write is only here";
+        status.textContent = "The review does not respond; what you write is only in this window";
       }
     };
     setInterval(keep, 5000);
@@ -162,7 +162,7 @@
     else if (event.key === "Enter" && event.target === document.body) open(find("#continue"));
   });
 
-  const name = find("#reviewer"); // whoever else comes types over the name that is there
+  const name = find("#reviewer"); // another reviewer types over the remembered name
   name?.addEventListener("focus", () => name.select());
   if (name && name === document.activeElement) name.select();
 

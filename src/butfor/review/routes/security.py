@@ -1,4 +1,4 @@
-"""What is turned away before it reaches the app, and the headers on all that leaves it."""
+"""Requests that are refused before they reach the app, and the headers of every response."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ HEADERS = {
 }
 
 
-class Guard:
-    """Checks host, origin and size of every request, as an ASGI application around another."""
+class RequestFilter:
+    """An ASGI application that checks host, origin and size of requests to another one."""
 
     def __init__(self, app: ASGIApp, *, hosts: Iterable[str], scheme: str = "http"):
         self.app = app
@@ -33,7 +33,7 @@ class Guard:
         self.scheme = scheme
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a refusal, or pass the request on."""
+        """Refuse a request, or pass it on."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -52,16 +52,16 @@ class Guard:
     def _check_host(self, headers: Headers) -> tuple[int, str] | None:
         given = headers.getlist("host")
         if len(given) != 1 or not given[0]:
-            return 400, "a request names one host"
+            return 400, "a request must name exactly one host"
         if given[0].lower() not in self.hosts:
-            return 421, "this address is not one of the review's; open the one that it printed"
+            return 421, "the review has another address; open the one printed when it started"
         return None
 
     def _check_origin(self, headers: Headers) -> tuple[int, str] | None:
         """Refuse what another site sends.
 
-        Browsers write `Origin: null` on forms of pages with the policy no-referrer, but say
-        same-origin in a header that no page can set; a program that is no browser sends neither.
+        Browsers send `Origin: null` with forms of pages under the policy no-referrer, but also
+        `Sec-Fetch-Site: same-origin`, which no page can set; other programs send neither.
         """
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
         own = {f"{self.scheme}://{host}" for host in self.hosts}
@@ -75,7 +75,7 @@ class Guard:
 
 
 def with_headers(send: Send) -> Send:
-    """Put the headers of safety on a response; nothing is stored unless it says so itself."""
+    """Add the security headers to a response; it is not cached unless it says so itself."""
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -101,18 +101,18 @@ async def _read(headers: Headers, receive: Receive) -> tuple[bytes, tuple[int, s
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
-                    return b"", (400, "it broke off before its end")
+                    return b"", (400, "the connection closed before the end")
                 body += message.get("body", b"")
                 if len(body) > LARGEST_BODY:
                     return b"", too_large
                 if not message.get("more_body"):
                     return bytes(body), None
     except TimeoutError:
-        return b"", (408, "it took too long to send")
+        return b"", (408, "sending took too long")
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """Give a body that was read already, then whatever comes."""
+    """Return a receiver that yields the body already read, then whatever comes."""
     given = False
 
     async def receiving() -> Message:

@@ -1,8 +1,9 @@
-"""The file of reviews: connections, transactions, and the chain of events in it.
+"""The file of reviews: an append-only, hash-chained table of events in SQLite.
 
-An event is never changed. Each carries the hash of the one before, so that a change of any, or of
-their order, breaks the chain from there on; the last hash is kept apart, so that missing last
-events are found too. Whoever can write the file can also make a new chain: note `head` elsewhere.
+An event is never changed. Each carries the hash of the one before, so that changing, removing or
+reordering any of them breaks the chain; the last hash is stored separately, so that events missing
+at the end are found too. Whoever can write the file can also forge a whole new chain: note the head
+elsewhere to detect that.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,10 +23,11 @@ from typing import Any
 from butfor.review.verdicts import StoreError
 
 BUSY_SECONDS = 30.0
-REPLACING_SECONDS = 1.0
+REPLACING_SECONDS = 1.0  # to wait for a folder that is just being replaced
 START = "0" * 64  # the hash before the first event
 
-MIGRATIONS: list[tuple[str, ...]] = [  # never change one that was released: add another
+# Never change a released migration: append another one.
+MIGRATIONS: list[tuple[str, ...]] = [
     (
         """CREATE TABLE event (
             id INTEGER PRIMARY KEY, at TEXT NOT NULL, run TEXT NOT NULL, reviewer TEXT NOT NULL,
@@ -41,7 +43,7 @@ MIGRATIONS: list[tuple[str, ...]] = [  # never change one that was released: add
             BEGIN SELECT RAISE(ABORT, 'events are only added at the end'); END""",
         "CREATE TABLE head (one INTEGER PRIMARY KEY CHECK (one = 1), id INTEGER, hash TEXT)",
         f"INSERT INTO head VALUES (1, 0, '{START}')",
-        # what follows from the events, for quick reading: Store.rebuild makes it anew
+        # derived from the events, for fast reading: Store.rebuild recomputes these tables
         """CREATE TABLE run (
             id TEXT PRIMARY KEY, opened_at TEXT, settings TEXT, latest INTEGER)""",
         """CREATE TABLE stay (
@@ -63,7 +65,7 @@ MIGRATIONS: list[tuple[str, ...]] = [  # never change one that was released: add
         """CREATE TABLE settlement (
             id INTEGER PRIMARY KEY, run TEXT, episode TEXT, reviewer TEXT, verdict INTEGER,
             reason TEXT, created_at TEXT, withdrawn_at TEXT)""",
-        # what is no evidence: the last one wins
+        # not part of the evidence: the latest one replaces the one before
         """CREATE TABLE draft (
             run TEXT, reviewer TEXT, episode TEXT, repeat INTEGER, content TEXT, at REAL,
             PRIMARY KEY (run, reviewer, episode, repeat))""",
@@ -83,7 +85,7 @@ PROJECTIONS = ("run", "stay", "place", "standing", "review", "settlement", "show
 
 @dataclass(frozen=True)
 class Event:
-    """One thing that was done; `reviewer` and `episode` are empty where it is about none."""
+    """One action; `reviewer` and `episode` are empty where the action has none."""
 
     id: int  # 1, 2, 3 …
     at: str  # ISO 8601, UTC
@@ -96,20 +98,32 @@ class Event:
     hash: str
 
 
-class Ledger:
-    """A file of hash-chained events, for many threads and processes at once."""
+@dataclass(frozen=True)
+class Transaction:
+    """An open transaction and the time at which it began."""
+
+    connection: sqlite3.Connection
+    now: float  # seconds since 1970
+
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
+        """Execute one SQL statement."""
+        return self.connection.execute(statement, values)
+
+
+class EventFile:
+    """A file of hash-chained events that many threads and processes can use at once."""
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.time):
         self.path = path
-        self.clock = clock
+        self._clock = clock
         self._idle: list[sqlite3.Connection] = []
-        self._writer = threading.Lock()  # fairer than many threads trying the file's own lock
+        self._writer = threading.Lock()  # fairer than many threads contending for SQLite's lock
         self._file: tuple[int, int] | None = None
         with _explained(self.path):
             connection = self._connect()
             try:
                 _use_wal(connection)
-                with _transaction(connection, "IMMEDIATE"):
+                with self._transaction(connection, "IMMEDIATE"):
                     _migrate(connection, self.path)
             finally:
                 connection.close()
@@ -121,55 +135,39 @@ class Ledger:
             self._idle.pop().close()
 
     @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
-        """Give a connection that sees the file as it is now, whatever others write meanwhile."""
+    def reading(self) -> Iterator[Transaction]:
+        """Open a transaction that sees the file as it is now, whatever others write meanwhile."""
         with (
             _explained(self.path),
             self._borrowed() as connection,
-            _transaction(connection, "DEFERRED"),
+            self._transaction(connection, "DEFERRED") as transaction,
         ):
-            yield connection
+            yield transaction
 
     @contextmanager
-    def writing(self, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
-        """Give a connection that alone writes; all is on the disk when this ends, or nothing.
+    def writing(self, *, durable: bool = True) -> Iterator[Transaction]:
+        """Open the only transaction that writes; on leaving, all of it is on disk or nothing.
 
-        What is not durable outlives the program, but perhaps not a power cut.
+        What is not durable outlives the program, but perhaps not a power failure.
         """
-        with (
-            self._writer,
-            _explained(self.path),
-            self._borrowed() as connection,
-        ):
+        with self._writer, _explained(self.path), self._borrowed() as connection:
             connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
-            with _transaction(connection, "IMMEDIATE"):
-                yield connection
+            with self._transaction(connection, "IMMEDIATE") as transaction:
+                yield transaction
 
-    def append(
-        self,
-        connection: sqlite3.Connection,
-        action: str,
-        *,
-        run: str,
-        reviewer: str = "",
-        episode: str = "",
-        payload: dict[str, Any] | None = None,
-    ) -> Event:
-        """Add an event to the end of the chain, inside of a `writing`."""
-        last, prev_hash = connection.execute("SELECT id, hash FROM head").fetchone()
-        fields = (last + 1, self.now(), run, reviewer, episode, action, _canonical(payload or {}))
-        row = (*fields, prev_hash, _hash(fields, prev_hash))
-        connection.execute("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-        connection.execute("UPDATE head SET id = ?, hash = ?", (last + 1, row[-1]))
-        return _event(row)
-
-    def now(self) -> str:
-        """Return the time of the clock as text."""
-        return datetime.fromtimestamp(self.clock(), UTC).isoformat(timespec="milliseconds")
+    @contextmanager
+    def _transaction(self, connection: sqlite3.Connection, kind: str) -> Iterator[Transaction]:
+        connection.execute(f"BEGIN {kind}")
+        try:
+            yield Transaction(connection, self._clock())
+        except BaseException:
+            connection.rollback()
+            raise
+        connection.commit()
 
     @contextmanager
     def _borrowed(self) -> Iterator[sqlite3.Connection]:
-        self._check_place()
+        self._check_file()
         try:
             connection = self._idle.pop()
         except IndexError:
@@ -177,7 +175,7 @@ class Ledger:
         try:
             yield connection
         except sqlite3.Error:
-            connection.close()
+            connection.close()  # its state is unknown
             raise
         except BaseException:
             self._idle.append(connection)
@@ -200,49 +198,69 @@ class Ledger:
         status = self.path.stat()
         return status.st_dev, status.st_ino
 
-    def _check_place(self) -> None:
-        """Refuse a file that is no longer in its place; a folder being replaced is awaited."""
+    def _check_file(self) -> None:
+        """Raise if the path no longer leads to the file that was opened."""
         until = time.monotonic() + REPLACING_SECONDS
         while not self.path.exists() and time.monotonic() < until:
             time.sleep(0.02)
         if not self.path.exists() or self._identity() != self._file:
-            raise StoreError(f"{self.path} was moved or replaced; start the review again")
+            raise StoreError(f"{self.path} was moved or replaced; restart the review")
+
+
+def append_event(
+    transaction: Transaction,
+    action: str,
+    *,
+    run: str,
+    reviewer: str = "",
+    episode: str = "",
+    payload: dict[str, Any] | None = None,
+) -> Event:
+    """Append an event to the chain."""
+    last, prev_hash = transaction.execute("SELECT id, hash FROM head").fetchone()
+    at = datetime.fromtimestamp(transaction.now, UTC).isoformat(timespec="milliseconds")
+    said = json.dumps(payload or {}, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    fields = (last + 1, at, run, reviewer, episode, action, said)
+    row = (*fields, prev_hash, _hash(fields, prev_hash))
+    transaction.execute("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+    transaction.execute("UPDATE head SET id = ?, hash = ?", (last + 1, row[-1]))
+    return _event(row)
 
 
 def read_events(
-    connection: sqlite3.Connection, where: str = "1", values: tuple[Any, ...] = ()
+    transaction: Transaction, where: str = "1", values: Sequence[Any] = ()
 ) -> Iterator[Event]:
     """Yield events in order."""
-    for row in connection.execute(f"SELECT * FROM event WHERE {where} ORDER BY id", values):
+    for row in transaction.execute(f"SELECT * FROM event WHERE {where} ORDER BY id", values):
         yield _event(row)
 
 
-def find_break(connection: sqlite3.Connection, head: str | None) -> tuple[int | None, str]:
-    """Return the first event that breaks the chain and why; None and nothing if all is well."""
+def find_break(transaction: Transaction, head: str | None) -> tuple[int | None, str]:
+    """Return the first event that breaks the chain and why; None and "" if the chain holds."""
     place, hash_before, found = 0, START, head is None or head == START
-    for row in connection.execute("SELECT * FROM event ORDER BY id"):
+    for *fields, prev_hash, own_hash in transaction.execute("SELECT * FROM event ORDER BY id"):
         place += 1
-        if row[0] != place:
-            return place, f"event {place} is missing: {row[0]} comes next"
-        if row[7] != hash_before:
+        if fields[0] != place:
+            return place, f"event {place} is missing: {fields[0]} comes next"
+        if prev_hash != hash_before:
             return place, f"event {place} does not follow the one before"
-        if row[8] != _hash(row[:7], row[7]):
+        if own_hash != _hash(fields, prev_hash):
             return place, f"event {place} was changed"
-        hash_before = row[8]
+        hash_before = own_hash
         found = found or hash_before == head
-    last, hash_last = connection.execute("SELECT id, hash FROM head").fetchone() or (0, "")
+    last, hash_last = transaction.execute("SELECT id, hash FROM head").fetchone() or (0, "")
     if last > place:
         return place + 1, f"events after {place} are missing: there were {last}"
     if (last, hash_last) != (place, hash_before):
         return place, f"event {place} is not the last one that was noted"
     if not found:
-        return place + 1, f"no event has the hash {head}: later events are missing or others"
+        return place + 1, f"no event has the hash {head}: later events were removed or replaced"
     return None, ""
 
 
 @contextmanager
-def copied(path: Path) -> Iterator[sqlite3.Connection]:
-    """Give a file of reviews as a copy in memory, brought up to date; the file is only read."""
+def copied(path: Path) -> Iterator[Transaction]:
+    """Open a copy of the file in memory, migrated to this version; the file is only read."""
     in_use = path.with_name(f"{path.name}-wal").exists()
     address = f"{path.absolute().as_uri()}?{'mode=ro' if in_use else 'immutable=1'}"
     with _explained(path), closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
@@ -251,29 +269,20 @@ def copied(path: Path) -> Iterator[sqlite3.Connection]:
         if copy.execute("PRAGMA user_version").fetchone() == (0,):
             raise StoreError(f"{path} has no reviews in it; is it the right file?")
         _migrate(copy, path)
-        yield copy
-
-
-def scratch() -> sqlite3.Connection:
-    """Return an empty file of reviews in memory."""
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    _migrate(connection, Path(":memory:"))
-    return connection
+        yield Transaction(copy, 0.0)
 
 
 @contextmanager
-def _transaction(connection: sqlite3.Connection, kind: str) -> Iterator[None]:
-    connection.execute(f"BEGIN {kind}")
-    try:
-        yield
-    except BaseException:
-        connection.rollback()
-        raise
-    connection.commit()
+def empty_copy() -> Iterator[Transaction]:
+    """Open an empty file of reviews in memory."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        _migrate(connection, Path(":memory:"))
+        yield Transaction(connection, 0.0)
 
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
+    """Raise errors of SQLite and the file system as StoreError, with a remedy."""
     try:
         yield
     except sqlite3.Error as error:
@@ -283,7 +292,7 @@ def _explained(path: Path) -> Iterator[None]:
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
-    """Let readers go on while one writes; another process may be doing the same right now."""
+    """Let readers continue while one process writes; several may be setting this at once."""
     until = time.monotonic() + BUSY_SECONDS
     while True:
         try:
@@ -299,7 +308,8 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version > len(MIGRATIONS):
         raise StoreError(
-            f"{path} has version {version}, this butfor knows {len(MIGRATIONS)}: use a newer one"
+            f"{path} has version {version}, this butfor reads up to {len(MIGRATIONS)}: "
+            "use a newer butfor"
         )
     for statements in MIGRATIONS[version:]:
         for statement in statements:
@@ -309,26 +319,22 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
 
 def _remedy(message: str) -> str:
     if "readonly" in message or "unable to open" in message:
-        return "the folder must be there and you must be allowed to write to it"
+        return "the folder must exist and you must be allowed to write to it"
     if "locked" in message:
-        return "another program has been writing for long; close it, or try again"
+        return "another program has been writing for a long time; close it, or try again"
     if "not a database" in message or "malformed" in message:
-        return "it is damaged or something else; put it aside, or back from a copy"
+        return "it is damaged or another kind of file; move it away, or restore a backup"
     if "full" in message:
-        return "make room on the disk"
-    return "nothing of it was saved"
+        return "free some space on the disk"
+    return "nothing was saved"
 
 
-def _canonical(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
-def _hash(fields: tuple[Any, ...], prev_hash: str) -> str:
+def _hash(fields: Sequence[Any], prev_hash: str) -> str:
     text = json.dumps([*fields, prev_hash], separators=(",", ":"), default=repr)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _event(row: tuple[Any, ...]) -> Event:
+def _event(row: Sequence[Any]) -> Event:
     number, at, run, reviewer, episode, action, payload, prev_hash, own_hash = row
     said = json.loads(payload)
     return Event(number, at, run, reviewer, episode, action, said, prev_hash, own_hash)

@@ -1,4 +1,4 @@
-"""Who is at the other end: sessions, tokens, and how often somebody may try."""
+"""Sessions, tokens, and the limit on failed sign-ins."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from butfor.review.verdicts import FieldError, check_reviewer
 
 HOURS = 12
 MOST_SESSIONS = 10_000
-TRIES = 5  # that fail, in a minute, from one address
-ALL_TRIES = 200  # from anywhere
+MOST_FAILURES = 5  # in a minute, from one address
+MOST_FAILURES_IN_ALL = 200
 SHORTEST_TOKEN = 16
 
 
 @dataclass(frozen=True)
 class Session:
-    """A browser that was here; `reviewer` is empty until somebody signs in."""
+    """A browser's session; `reviewer` is empty until somebody signs in."""
 
     id: str
-    csrf: str  # what every form must bring back
+    csrf: str  # token that every form must return
     reviewer: str
     until: float
 
 
 class Sessions:
-    """Sessions in memory: a restart ends them, which loses no verdict and no draft."""
+    """Sessions in memory; a restart ends them, which loses neither verdicts nor drafts."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic):
         self._clock = clock
@@ -41,7 +41,7 @@ class Sessions:
         self._known: dict[str, Session] = {}
 
     def start(self, reviewer: str = "") -> Session:
-        """Begin a session under a new name that nobody can guess."""
+        """Start a session under an unguessable id."""
         until = self._clock() + 3600 * HOURS
         session = Session(secrets.token_urlsafe(32), secrets.token_urlsafe(32), reviewer, until)
         with self._lock:
@@ -61,47 +61,47 @@ class Sessions:
             return found
 
     def end(self, identifier: str) -> None:
-        """Forget a session."""
+        """End a session."""
         with self._lock:
             self._known.pop(identifier, None)
 
 
-class Tries:
-    """How often signing in failed within the last minute."""
+class FailedSignIns:
+    """Failed attempts to sign in within the last minute."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic):
         self._clock = clock
         self._lock = threading.Lock()
         self._failed: list[tuple[float, str]] = []
 
-    def too_many(self, key: str) -> bool:
-        """Tell whether to wait before trying again."""
+    def too_many(self, address: str) -> bool:
+        """Return whether an address must wait before trying again."""
         with self._lock:
             oldest = self._clock() - 60
             self._failed = [entry for entry in self._failed if entry[0] > oldest]
-            mine = sum(entry[1] == key for entry in self._failed)
-            return mine >= TRIES or len(self._failed) >= ALL_TRIES
+            own = sum(entry[1] == address for entry in self._failed)
+            return own >= MOST_FAILURES or len(self._failed) >= MOST_FAILURES_IN_ALL
 
-    def note_failure(self, key: str) -> None:
+    def add(self, address: str) -> None:
         """Count a failure."""
         with self._lock:
-            self._failed.append((self._clock(), key))
+            self._failed.append((self._clock(), address))
 
 
 class Tokens:
-    """Names of reviewers and digests of their tokens."""
+    """The names of reviewers and the digests of their tokens."""
 
     def __init__(self, tokens: Mapping[str, str]):
         self._digests = {name: _digest(token) for name, token in tokens.items()}
 
     def match(self, name: str, token: str) -> bool:
-        """Compare a token, in the same time whether name and token are right or not."""
+        """Compare a token, taking the same time whether name and token are right or not."""
         known = self._digests.get(name, _digest(""))
         return hmac.compare_digest(known, _digest(token)) and name in self._digests
 
 
 def read_tokens(path: str | Path) -> Tokens:
-    """Read a file of reviewers, one `name token` a line, that only its owner can read."""
+    """Read a file with one `name token` per line, which only its owner may be able to read."""
     file = Path(path)
     mode = file.stat().st_mode
     if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
@@ -110,24 +110,23 @@ def read_tokens(path: str | Path) -> Tokens:
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
         if not line.strip() or line.startswith("#"):
             continue
-        words = line.strip().rsplit(None, 1)
-        token = words[-1]
+        *words, token = line.split()
         try:
-            name = check_reviewer(" ".join(words[:-1]))
+            name = check_reviewer(" ".join(words))
         except FieldError as problem:
             raise ValueError(f"{file}, line {number}: {problem}; write: name token") from None
         if len(token) < SHORTEST_TOKEN:
             raise ValueError(
-                f"{file}, line {number}: the token of {name} has {len(token)} characters; at least "
-                f"{SHORTEST_TOKEN}, such as openssl rand -hex 16 writes"
+                f"{file}, line {number}: the token of {name} has {len(token)} characters; use at "
+                f"least {SHORTEST_TOKEN}, for example from: openssl rand -hex 16"
             )
         if name.casefold() in {known.casefold() for known in found}:
             raise ValueError(
-                f"{file}, line {number}: {name} is there twice; capitals tell nobody apart"
+                f"{file}, line {number}: {name} is listed twice; capitals make no difference"
             )
         found[name] = token
     if not found:
-        raise ValueError(f"{file} names no reviewer; write: name token, one a line")
+        raise ValueError(f"{file} names no reviewer; write one per line: name token")
     return Tokens(found)
 
 

@@ -1,0 +1,187 @@
+"""What reviewers may see of each other's verdicts, and how a third one settles a disagreement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from butfor.review import tables
+from butfor.review.events import Transaction
+from butfor.review.queue import read_stay, read_stays
+from butfor.review.reviewer import Reviewer, check_version
+from butfor.review.store import Store
+from butfor.review.tables import Review, Stay
+from butfor.review.verdicts import RefusedError, StaleError, check_text, check_verdict
+
+
+def visible_opinions(reviewer: Reviewer, episode: str) -> list[Review]:
+    """Return the verdicts on a stay that a reviewer may see.
+
+    None before the reviewer's own is given. Others are called "Reviewer 1", "Reviewer 2" … until
+    the stay is settled.
+    """
+    with reviewer.file.reading() as transaction:
+        stay = read_stay(transaction, reviewer.run, episode)
+        held = _read_held(transaction, reviewer.run, episode)
+    if not _is_author(reviewer, held):
+        return []
+    return held if stay.state == "settled" else hide_names(held, reviewer.name)
+
+
+def earlier_opinions(reviewer: Reviewer, episode: str) -> list[Review]:
+    """Return verdicts on the stay in other runs; those of others only after one's own here."""
+    with reviewer.file.reading() as transaction:
+        read_stay(transaction, reviewer.run, episode)
+        given = _is_author(reviewer, _read_held(transaction, reviewer.run, episode))
+        earlier = [
+            review
+            for run in tables.read_run_ids(transaction)
+            if run != reviewer.run
+            for review in _read_held(transaction, run, episode)
+            if given or review.reviewer == reviewer.name
+        ]
+    return hide_names(sorted(earlier, key=lambda review: review.id), reviewer.name)
+
+
+def reviews_for(store: Store, run: str, reader: str) -> list[Review]:
+    """Return all verdicts of a run for one of its reviewers, who sees names only once settled."""
+    settled = {stay.episode for stay in store.stays(run) if stay.state == "settled"}
+    by_stay: dict[str, list[Review]] = {}
+    for review in store.reviews(run):
+        by_stay.setdefault(review.episode, []).append(review)
+    shown = [
+        review
+        for name, given in by_stay.items()
+        for review in (given if name in settled else hide_names(given, reader))
+    ]
+    return sorted(shown, key=lambda review: review.id)
+
+
+def hide_names(reviews: list[Review], reader: str) -> list[Review]:
+    """Call all reviewers but the reader "Reviewer 1", "Reviewer 2" …."""
+    names = number_names((review.reviewer for review in reviews), reader)
+    return [replace(review, reviewer=names[review.reviewer]) for review in reviews]
+
+
+def number_names(names: Iterable[str], reader: str) -> dict[str, str]:
+    """Return what the reader may call each reviewer: "Reviewer 1", …, and their own name."""
+    numbered = {name: f"Reviewer {i}" for i, name in enumerate(dict.fromkeys(names), start=1)}
+    return numbered | {reader: reader}
+
+
+def note_overview(reviewer: Reviewer) -> None:
+    """Record, once, that a reviewer sees numbers about all stays."""
+    with reviewer.file.reading() as transaction:
+        shown = tables.was_shown(transaction, reviewer.run, reviewer.name, "")
+        current = tables.read_run(transaction, reviewer.run).current
+    if current and not shown:
+        _note_shown(reviewer, "overview")
+
+
+# ---------------------------------------------------------------------------------- disagreements
+
+
+def list_disagreements(reviewer: Reviewer) -> list[str]:
+    """Return the stays that a reviewer may settle, by name: any other order reveals controls."""
+    with reviewer.file.reading() as transaction:
+        stays = read_stays(transaction, reviewer.run)
+        mine = tables.read_reviews(transaction, run=reviewer.run, reviewer=reviewer.name)
+    known = {review.episode for review in mine}
+    return sorted(
+        stay.episode for stay in stays if stay.state == "disagreement" and stay.episode not in known
+    )
+
+
+def open_disagreement(reviewer: Reviewer, episode: str) -> list[Review]:
+    """Return the verdicts that differ, to settle them or to see how they were settled.
+
+    It is recorded that a reviewer without a verdict saw them: that reviewer cannot give one any
+    more.
+    """
+    with reviewer.file.reading() as transaction:
+        stay = read_stay(transaction, reviewer.run, episode)
+        held = _read_held(transaction, reviewer.run, episode)
+        gave = _ever_gave_verdict(transaction, reviewer, episode)
+        shown = tables.was_shown(transaction, reviewer.run, reviewer.name, episode, "settling")
+    if stay.state not in ("disagreement", "settled"):
+        raise RefusedError("reviewers do not differ about this")
+    if not _is_author(reviewer, held):
+        if gave and stay.state == "disagreement":
+            raise RefusedError("you withdrew your verdict on this; somebody else must settle it")
+        if not shown:
+            _note_shown(reviewer, "settling", episode)
+    return held if stay.state == "settled" else hide_names(held, reviewer.name)
+
+
+def settle(
+    reviewer: Reviewer,
+    episode: str,
+    verdict: int,
+    reason: str,
+    *,
+    expected_version: int | None = None,
+) -> Stay:
+    """Settle a disagreement, as somebody who gave no verdict on the stay."""
+    payload = {
+        "verdict": check_verdict(verdict),
+        "reason": check_text(reason, "reason", required=True),
+    }
+    place = {"run": reviewer.run, "reviewer": reviewer.name, "episode": episode}
+    with reviewer.file.writing() as transaction:
+        stay = _read_current_stay(transaction, reviewer.run, episode, expected_version)
+        if stay.state != "disagreement":
+            raise StaleError(
+                f"episode {episode} is {stay.state}: there is nothing to settle", stay.version
+            )
+        if _ever_gave_verdict(transaction, reviewer, episode):
+            raise RefusedError("you gave a verdict on this; somebody else must settle it")
+        tables.record(transaction, "settle", **place, payload=payload)
+        return read_stay(transaction, reviewer.run, episode)
+
+
+def unsettle(reviewer: Reviewer, episode: str, *, expected_version: int | None = None) -> Stay:
+    """Withdraw one's own settlement."""
+    place = {"run": reviewer.run, "reviewer": reviewer.name, "episode": episode}
+    with reviewer.file.writing() as transaction:
+        stay = _read_current_stay(transaction, reviewer.run, episode, expected_version)
+        settlements = tables.read_settlements(transaction, run=reviewer.run, episode=episode)
+        held = [settlement for settlement in settlements if settlement.withdrawn_at is None]
+        if not held:
+            raise StaleError(f"episode {episode} is {stay.state}, not settled", stay.version)
+        if held[0].reviewer != reviewer.name:
+            raise RefusedError("somebody else settled this")
+        tables.record(transaction, "unsettle", **place, payload={"settlement": held[0].id})
+        return read_stay(transaction, reviewer.run, episode)
+
+
+def _read_current_stay(
+    transaction: Transaction, run: str, episode: str, expected_version: int | None
+) -> Stay:
+    tables.read_current_run(transaction, run)
+    stay = read_stay(transaction, run, episode)
+    check_version(stay, expected_version)
+    return stay
+
+
+def _note_shown(reviewer: Reviewer, what: str, episode: str = "") -> None:
+    place = {"run": reviewer.run, "reviewer": reviewer.name, "episode": episode}
+    with reviewer.file.writing() as transaction:
+        tables.read_current_run(transaction, reviewer.run)
+        if not tables.was_shown(transaction, **place, what=what):
+            tables.record(transaction, what, **place)
+
+
+def _read_held(transaction: Transaction, run: str, episode: str) -> list[Review]:
+    """Return the verdicts on a stay that are in force, without repeats."""
+    found = tables.read_reviews(transaction, run=run, episode=episode)
+    return [review for review in found if review.counts]
+
+
+def _is_author(reviewer: Reviewer, reviews: Iterable[Review]) -> bool:
+    return any(review.reviewer == reviewer.name for review in reviews)
+
+
+def _ever_gave_verdict(transaction: Transaction, reviewer: Reviewer, episode: str) -> bool:
+    """Return whether a reviewer ever gave a verdict on a stay, even one withdrawn since."""
+    given = {"run": reviewer.run, "episode": episode, "reviewer": reviewer.name}
+    return bool(tables.read_reviews(transaction, **given))

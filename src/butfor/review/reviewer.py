@@ -1,0 +1,243 @@
+"""One reviewer of one run: the queue, drafts and verdicts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from butfor.review import tables
+from butfor.review.events import EventFile, Transaction
+from butfor.review.queue import Queue, read_item, read_places, read_queue, read_stay
+from butfor.review.tables import Item, Review, Stay
+from butfor.review.verdicts import (
+    LONGEST_DRAFT,
+    FieldError,
+    RefusedError,
+    StaleError,
+    UnknownError,
+    Verdict,
+    check_seconds,
+    check_text,
+)
+
+CLOSED = {
+    "settling": "you opened this to settle it and saw what others said, so you cannot give a "
+    "verdict of your own",
+    "others": "others have read this meanwhile and given their verdicts; no more are needed",
+}
+FRESH_SECONDS = 60.0  # after which a claim is written again
+
+
+@dataclass(frozen=True)
+class Reviewer:
+    """A reviewer of a run; what each method records is on disk when it returns.
+
+    Methods take a stay by the name of its episode, and `repeat` for the second time it is read.
+    `expected_version` is the version that the reviewer saw; another one raises StaleError.
+    """
+
+    file: EventFile
+    run: str
+    name: str
+
+    def queue(self) -> Queue:
+        """Return the queue."""
+        with self.file.reading() as transaction:
+            return read_queue(transaction, self.run, self.name)
+
+    def item(self, episode: str, place: int | None = None) -> Item:
+        """Return a stay's place in the queue by its number; without one, the first."""
+        with self.file.reading() as transaction:
+            for item in read_places(transaction, self.run, self.name, episode):
+                if place == item.place or (place is None and not item.repeat):
+                    return item
+        raise UnknownError("this is not in your queue")
+
+    def reviews(self, episode: str, *, repeat: bool = False) -> list[Review]:
+        """Return the reviewer's own verdicts on a stay, including withdrawn ones."""
+        with self.file.reading() as transaction:
+            given = {"run": self.run, "reviewer": self.name, "episode": episode}
+            return tables.read_reviews(transaction, **given, repeat=repeat)
+
+    # ----------------------------------------------------------------------- claims and drafts
+
+    def claim(self, episode: str) -> None:
+        """Note that the reviewer opened a stay; for a while others are offered another one."""
+        with self.file.reading() as transaction:
+            fresh = transaction.execute(
+                "SELECT 1 FROM claim WHERE run = ? AND episode = ? AND reviewer = ? AND at > ?",
+                (self.run, episode, self.name, transaction.now - FRESH_SECONDS),
+            ).fetchone()
+        if not fresh:
+            with self._changing(episode, durable=False) as (transaction, _):
+                self._claim(transaction, episode)
+
+    def save_draft(self, episode: str, content: Mapping[str, Any], *, repeat: bool = False) -> bool:
+        """Store an unfinished form in place of the last; False if no verdict is accepted."""
+        text = json.dumps(dict(content))
+        if len(text) > LONGEST_DRAFT:
+            raise FieldError("draft", f"{len(text):,} characters; at most {LONGEST_DRAFT:,}")
+        with self._changing(episode, repeat, durable=False) as (transaction, item):
+            if item.state == "submitted" or item.closed:
+                return False
+            transaction.execute(
+                "INSERT OR REPLACE INTO draft VALUES (?, ?, ?, ?, ?, ?)",
+                (*_key(item), text, transaction.now),
+            )
+            self._claim(transaction, episode)
+        return True
+
+    def draft(self, episode: str, *, repeat: bool = False) -> dict[str, Any] | None:
+        """Return the draft stored last, if any."""
+        with self.file.reading() as transaction:
+            row = transaction.execute(
+                f"SELECT content FROM draft WHERE {tables.OF_ITEM}",
+                (self.run, self.name, episode, int(repeat)),
+            ).fetchone()
+            return None if row is None else json.loads(row[0])
+
+    # -------------------------------------------------------------------------------- verdicts
+
+    def give_impression(self, episode: str, answer: str, *, repeat: bool = False) -> Item:
+        """Record what the reviewer thinks before seeing the model; it cannot be given twice."""
+        check_text(answer, "first_impression", required=True)
+        with self._changing(episode, repeat) as (transaction, item):
+            if item.first_impression is not None:
+                raise StaleError(
+                    f"episode {episode}: you have already given a first impression", item.version
+                )
+            _check_open(item)
+            return _record(transaction, "impression", item, {"answer": answer})
+
+    def submit(
+        self,
+        episode: str,
+        verdict: Verdict,
+        *,
+        repeat: bool = False,
+        seconds: float = 0.0,
+        expected_version: int | None = None,
+    ) -> Item:
+        """Give a verdict. To replace it, withdraw it first."""
+        taken = check_seconds(seconds)
+        with self._changing(episode, repeat, expected_version) as (transaction, item):
+            _check_not_submitted(item)
+            _check_open(item)
+            settings = tables.read_run(transaction, self.run).settings
+            if settings.first_impression and item.first_impression is None:
+                raise FieldError("first_impression", "give it before the verdict")
+            steps = read_stay(transaction, self.run, episode).steps
+            if verdict.step is not None and verdict.step > steps:
+                raise FieldError("step", f"{verdict.step} is after the last step, {steps}")
+            informed = (
+                tables.was_shown(transaction, self.run, self.name, e) for e in (episode, "")
+            )
+            payload = asdict(verdict) | {
+                "seconds": taken,
+                "first_impression": item.first_impression,
+                "informed": any(informed),
+            }
+            transaction.execute(f"DELETE FROM draft WHERE {tables.OF_ITEM}", _key(item))
+            return _record(transaction, "submit", item, payload, release=True)
+
+    def skip(
+        self, episode: str, *, repeat: bool = False, expected_version: int | None = None
+    ) -> Item:
+        """Leave a stay out for now; its draft is kept and a verdict can still be given."""
+        with self._changing(episode, repeat, expected_version) as (transaction, item):
+            _check_not_submitted(item)
+            # the time 0 puts a draft aside: the stay no longer counts as begun
+            transaction.execute(f"UPDATE draft SET at = 0 WHERE {tables.OF_ITEM}", _key(item))
+            return _record(transaction, "skip", item, {}, release=True)
+
+    def withdraw(self, review: int, *, expected_version: int | None = None) -> Item:
+        """Withdraw one's own verdict, unless the stay is settled."""
+        with self.file.reading() as transaction:
+            found = tables.read_reviews(transaction, id=review, run=self.run)
+        if not found:
+            raise UnknownError(f"there is no review {review}")
+        mine = found[0]
+        if mine.reviewer != self.name:
+            raise RefusedError(f"review {review} belongs to somebody else")
+        with self._changing(mine.episode, mine.repeat, expected_version) as (transaction, item):
+            if item.review != review:
+                raise StaleError(f"review {review} was already withdrawn", item.version)
+            if item.stay_state == "settled" and not item.repeat:
+                raise RefusedError(f"episode {item.episode} is settled: its verdicts stay")
+            # whoever had a verdict in was shown those of others beside it
+            shown = not item.repeat and any(
+                other.reviewer != self.name
+                and not other.repeat
+                and (other.withdrawn_at is None or other.withdrawn_at >= mine.created_at)
+                for other in tables.read_reviews(transaction, run=self.run, episode=item.episode)
+            )
+            return _record(transaction, "withdraw", item, {"review": review, "shown": shown})
+
+    # ---------------------------------------------------------------- within one transaction
+
+    @contextmanager
+    def _changing(
+        self,
+        episode: str,
+        repeat: bool = False,
+        expected_version: int | None = None,
+        *,
+        durable: bool = True,
+    ) -> Iterator[tuple[Transaction, Item]]:
+        """Open a transaction that changes a place in the queue of the current run."""
+        with self.file.writing(durable=durable) as transaction:
+            tables.read_current_run(transaction, self.run)
+            item = read_item(transaction, self.run, self.name, episode, repeat)
+            check_version(item, expected_version)
+            yield transaction, item
+
+    def _claim(self, transaction: Transaction, episode: str) -> None:
+        transaction.execute(
+            "INSERT OR REPLACE INTO claim VALUES (?, ?, ?, ?)",
+            (self.run, episode, self.name, transaction.now),
+        )
+
+
+def check_version(thing: Item | Stay, expected: int | None) -> None:
+    """Raise if an item or stay changed since the version that was read."""
+    if expected is not None and expected != thing.version:
+        raise StaleError(
+            f"episode {thing.episode} has changed: version {thing.version}, yours is {expected}",
+            thing.version,
+        )
+
+
+def _check_not_submitted(item: Item) -> None:
+    if item.state == "submitted":
+        raise StaleError(f"episode {item.episode}: you have already given a verdict", item.version)
+
+
+def _check_open(item: Item) -> None:
+    if item.closed:
+        raise RefusedError(CLOSED[item.closed])
+
+
+def _key(item: Item) -> tuple[str, str, str, int]:
+    return item.run, item.reviewer, item.episode, int(item.repeat)
+
+
+def _record(
+    transaction: Transaction,
+    action: str,
+    item: Item,
+    payload: dict[str, Any],
+    *,
+    release: bool = False,
+) -> Item:
+    """Record an action on an item, release its claim if asked to, and return the new item."""
+    place = {"run": item.run, "reviewer": item.reviewer, "episode": item.episode}
+    tables.record(transaction, action, **place, payload=payload | {"repeat": item.repeat})
+    if release:
+        transaction.execute(
+            "DELETE FROM claim WHERE run = ? AND reviewer = ? AND episode = ?",
+            _key(item)[:3],
+        )
+    return read_item(transaction, item.run, item.reviewer, item.episode, item.repeat)

@@ -1,0 +1,171 @@
+"""Who sends a request: signing in, the session's cookies, and the checks on forms."""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import dataclass, field
+from typing import Annotated
+from urllib.parse import parse_qs, quote, unquote
+
+from fastapi import Depends, HTTPException, Request
+from fastapi.responses import Response
+
+from butfor.review.routes.sessions import FailedSignIns, Session, Sessions, Tokens
+from butfor.review.verdicts import ReviewError, check_reviewer
+from butfor.review.views.review import AuditReview, Viewer
+
+FORM = "application/x-www-form-urlencoded"
+MOST_FIELDS = 40
+
+
+class SignInError(ReviewError):
+    """Nobody is signed in."""
+
+    status = 401
+
+
+class ForbiddenError(ReviewError):
+    """A form without the token of its session."""
+
+    status = 403
+
+
+class TooManyError(ReviewError):
+    """Too many failures in a short time."""
+
+    status = 429
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who may sign in, and the sessions of those who did."""
+
+    port: int = 0  # in the cookies' names, which reviews on other ports of the machine can see
+    tokens: Tokens | None = None  # without them reviewers only enter a name
+    secure: bool = False  # send cookies over TLS only
+    sessions: Sessions = field(default_factory=Sessions)
+    failures: FailedSignIns = field(default_factory=FailedSignIns)
+
+    @property
+    def cookie(self) -> str:
+        """Name of the session's cookie."""
+        return f"butfor_session_{self.port}"
+
+    @property
+    def name_cookie(self) -> str:
+        """Name of the cookie that remembers who was signed in."""
+        return f"butfor_reviewer_{self.port}"
+
+    def set_cookies(self, response: Response, session: Session) -> None:
+        """Give the browser its session, and the name for when the session has ended."""
+        given = {self.cookie: session.id}
+        if session.reviewer:
+            given[self.name_cookie] = quote(session.reviewer, safe="")
+        for name, value in given.items():
+            response.set_cookie(
+                name, value, httponly=True, samesite="strict", secure=self.secure, path="/"
+            )
+
+    def clear_cookies(self, response: Response) -> None:
+        """Make the browser forget who was signed in."""
+        for name in (self.cookie, self.name_cookie):
+            response.delete_cookie(name)
+
+    def last_reviewer(self, request: Request) -> str:
+        """Return who was signed in before the session ended."""
+        return unquote(request.cookies.get(self.name_cookie, ""), errors="replace")
+
+
+def find_review(request: Request) -> AuditReview:
+    """Return the audit under review."""
+    return request.app.state.review
+
+
+def find_access(request: Request) -> Access:
+    """Return who may sign in."""
+    return request.app.state.access
+
+
+def find_session(request: Request) -> Session | None:
+    """Return the session of a request, if it has one."""
+    access = find_access(request)
+    return access.sessions.find(request.cookies.get(access.cookie))
+
+
+def find_viewer(request: Request) -> Viewer:
+    """Return the reviewer who is signed in."""
+    session = find_session(request)
+    if session is None or not session.reviewer:
+        raise SignInError("sign in first")
+    return find_review(request).viewer(session.reviewer)
+
+
+def sign_in(request: Request, name: str, token: str) -> Session:
+    """Start a session for a reviewer in place of the current one."""
+    access, review = find_access(request), find_review(request)
+    reviewer = check_reviewer(name)
+    if access.tokens is not None and not access.tokens.match(reviewer, token):
+        address = request.client.host if request.client else ""
+        if access.failures.too_many(address):
+            raise TooManyError("too many failed attempts; wait a minute, then try again")
+        access.failures.add(address)
+        raise SignInError("name and token do not match")
+    joined = review.store.join(review.run.id, reviewer)
+    before = find_session(request)
+    if before is not None:
+        access.sessions.end(before.id)
+    return access.sessions.start(joined.name)
+
+
+async def read_form(request: Request) -> dict[str, str]:
+    """Return the fields of a form, the last value of each."""
+    kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    if kind != FORM:
+        raise HTTPException(415, f"send a form as {FORM}")
+    try:
+        fields = parse_qs(
+            (await request.body()).decode("ascii"),
+            keep_blank_values=True,
+            max_num_fields=MOST_FIELDS,
+            errors="strict",
+        )
+    except ValueError:
+        raise HTTPException(400, "this is not a valid form") from None
+    return {name: values[-1] for name, values in fields.items()}
+
+
+def check_csrf(request: Request, token: str | None) -> None:
+    """Raise if a request does not return its session's token."""
+    session = find_session(request)
+    if session is None or not hmac.compare_digest(
+        session.csrf.encode(), (token or "").encode("utf-8", "surrogatepass")
+    ):
+        raise ForbiddenError("the form is too old or from another site; open the page again")
+
+
+def find_poster(request: Request) -> Viewer:
+    """Return the reviewer who sends JSON."""
+    viewer = find_viewer(request)
+    check_csrf(request, request.headers.get("x-csrf-token"))
+    return viewer
+
+
+def find_form_poster(
+    request: Request, form: Annotated[dict[str, str], Depends(read_form)]
+) -> Viewer:
+    """Return the reviewer who sends a form."""
+    viewer = find_viewer(request)
+    check_csrf(request, form.get("csrf"))
+    return viewer
+
+
+def local_path(path: str) -> str:
+    """Return a path of this site, encoded as it is, or that of the queue."""
+    local = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()
+    return quote(path, safe="/?=&~-_.%+:@!$'()*,;") if local else "/"
+
+
+SignedIn = Annotated[Viewer, Depends(find_viewer)]
+Poster = Annotated[Viewer, Depends(find_poster)]
+FormPoster = Annotated[Viewer, Depends(find_form_poster)]
+Form = Annotated[dict[str, str], Depends(read_form)]

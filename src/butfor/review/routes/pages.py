@@ -1,0 +1,316 @@
+"""The pages; every form works without JavaScript."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Depends, HTTPException, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from pydantic import ValidationError
+
+from butfor.evaluate.wording import percent, share, signed
+from butfor.present import STATIC, straight
+from butfor.present.charts.save import chart_bundle
+from butfor.present.report.write import render_report
+from butfor.review.routes import api
+from butfor.review.routes.access import (
+    Form,
+    FormPoster,
+    SignedIn,
+    SignInError,
+    TooManyError,
+    check_csrf,
+    find_access,
+    find_review,
+    find_session,
+    local_path,
+    sign_in,
+)
+from butfor.review.verdicts import SURE, VERDICTS, FieldError, RefusedError, StaleError
+from butfor.review.views.queue import STATES
+from butfor.review.views.review import Viewer
+from butfor.review.views.stay import disagreement_view, stay_view
+from butfor.review.views.stays import make_slug
+
+Body = TypeVar("Body", bound=api.About)
+Action = tuple[type[api.About], Callable[..., dict[str, Any]]]
+HERE = Path(__file__).parents[1] / "static"
+FILES = {
+    "style.css": (STATIC / "style.css", "text/css"),
+    "charts.js": (STATIC / "charts.js", "text/javascript"),
+    "review.css": (HERE / "review.css", "text/css"),
+    "review.js": (HERE / "review.js", "text/javascript"),
+}
+KEYS = {
+    "1 – 5": "choose a verdict",
+    "j": "next in the queue",
+    "k": "previous in the queue",
+    "c": "write a comment; Esc leaves the field",
+    "d": "show or hide five sampled paths",
+    "n": "show or hide the numbers",
+    "s": "skip",
+    "u": "undo the last verdict",
+    "Ctrl + Enter": "save and continue",
+    "g q": "go to the queue",
+    "?": "show this list",
+}
+# a page shows what its counterpart in the API returns
+PAGES: dict[str, tuple[str, Callable[..., Any]]] = {
+    "/": ("queue.html", api.show_queue),
+    "/episodes": ("list.html", api.list_episodes),
+    "/episodes/{slug}": ("stay.html", api.show_episode),
+    "/disagreements/{slug}": ("disagreement.html", api.show_disagreement),
+    "/overview": ("overview.html", api.show_overview),
+    "/results": ("results.html", api.show_results),
+    "/about": ("about.html", api.show_run),
+    "/audit": ("history.html", api.show_events),
+}
+# what the buttons of a form do, and the fields that they need
+STAY_ACTIONS: dict[str, Action] = {
+    "save": (api.GivenReview, api.give_review),
+    "skip": (api.About, api.skip),
+    "impression": (api.GivenImpression, api.give_impression),
+}
+SETTLEMENT_ACTIONS: dict[str, Action] = {
+    "settle": (api.GivenSettlement, api.settle_disagreement),
+    "unsettle": (api.About, api.unsettle_disagreement),
+}
+REPEATED = (FieldError, StaleError, RefusedError)  # answered by the page with its form again
+router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
+
+
+# ---------------------------------------------------------------------------------------- templates
+
+
+@cache
+def environment() -> Environment:
+    """Return the templates; all texts are escaped."""
+    made = Environment(
+        loader=PackageLoader("butfor.review"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=straight,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.globals |= {"VERDICTS": VERDICTS, "SURE": SURE, "KEYS": KEYS, "STATES": STATES}
+    made.globals |= {"static_file": static_address, "list_address": list_address}
+    made.filters |= {"percent": percent, "signed": signed, "share": share, "minute": _minute}
+    return made
+
+
+def render(request: Request, template: str, code: int = 200, /, **values: Any) -> HTMLResponse:
+    """Return a page."""
+    session, stays = find_session(request), find_review(request).shown.stays
+    common: dict[str, Any] = {
+        "reviewer": session.reviewer if session else "",
+        "csrf": session.csrf if session else "",
+        "noun": stays.noun,
+        "nouns": stays.nouns,
+        "scope": stays.scope,
+        "problem": None,
+        "form": {},
+        "path": request.url.path,
+    }
+    text = environment().get_template(template).render(common | values)
+    return HTMLResponse(text.encode("utf-8", "replace"), status_code=code)
+
+
+def show_problem(request: Request, status: int, words: str, **values: Any) -> HTMLResponse:
+    """Return a page that says what went wrong."""
+    return render(request, "problem.html", status, words=words, status=status, **values)
+
+
+@cache
+def static_address(name: str) -> str:
+    """Return the address of a static file, which changes with its content."""
+    return f"/static/{name}?v={hashlib.sha256(_read_file(name)[0]).hexdigest()[:12]}"
+
+
+def list_address(filters: Mapping[str, str | None]) -> str:
+    """Return the address of a list of stays."""
+    return "/episodes?" + urlencode({k: v or "" for k, v in filters.items()}, errors="replace")
+
+
+def _minute(at: str) -> str:
+    """Write a time of the store to the minute."""
+    return at[:16].replace("T", " ") + " UTC" if at else ""
+
+
+def _read_file(name: str) -> tuple[bytes, str]:
+    """Return a static file of the package and its type."""
+    if name == "vega.js":
+        return chart_bundle().encode(), "text/javascript"
+    if name not in FILES:
+        raise HTTPException(404, "there is no such file")
+    path, kind = FILES[name]
+    return path.read_bytes(), kind
+
+
+# ------------------------------------------------------------------------------------------ sign-in
+
+
+@router.get("/sign-in")
+def show_sign_in(request: Request, next: str = "/") -> Response:
+    """Ask who it is."""
+    return render_sign_in(request, 200, local_path(next))
+
+
+@router.post("/sign-in")
+def take_sign_in(request: Request, form: Form) -> Response:
+    """Sign somebody in."""
+    check_csrf(request, form.get("csrf"))
+    name, goal = form.get("reviewer", ""), local_path(form.get("next", "/"))
+    try:
+        session = sign_in(request, name, form.get("token", ""))
+    except (FieldError, SignInError, TooManyError) as error:
+        return render_sign_in(request, error.status, goal, name=name, problem=error.content)
+    answer = RedirectResponse(goal, 303)
+    find_access(request).set_cookies(answer, session)
+    return answer
+
+
+def render_sign_in(
+    request: Request, status: int, goal: str, *, name: str = "", **values: Any
+) -> Response:
+    """Return the page to sign in, which leads to the address `goal`."""
+    access = find_access(request)
+    session = find_session(request) or access.sessions.start()
+    values |= {"reviewer": session.reviewer, "csrf": session.csrf}
+    values |= {"next": goal, "with_token": access.tokens is not None}
+    values |= {"name": name or access.last_reviewer(request)}
+    page = render(request, "sign_in.html", status, **values)
+    access.set_cookies(page, session)
+    return page
+
+
+@router.post("/sign-out")
+def sign_out(request: Request, viewer: FormPoster) -> Response:
+    """Sign somebody out."""
+    access, session = find_access(request), find_session(request)
+    if session is not None:
+        access.sessions.end(session.id)
+    answer = RedirectResponse("/sign-in", 303)
+    access.clear_cookies(answer)
+    return answer
+
+
+# ------------------------------------------------------------------------------------------ reading
+
+
+def _page(template: str, view: Callable[..., Any]) -> Callable[..., Response]:
+    def show(request: Request, view: Any = Depends(view)) -> Response:  # noqa: B008
+        return render(request, template, view=view)
+
+    return show
+
+
+for _path, (_template, _view) in PAGES.items():
+    router.get(_path)(_page(_template, _view))
+
+
+@router.get("/docs")
+def show_docs(request: Request, viewer: SignedIn) -> Response:
+    """Describe the API."""
+    described = request.app.openapi()
+    operations = [
+        {"method": method.upper(), "path": path, **operation}
+        for path, methods in described["paths"].items()
+        for method, operation in methods.items()
+    ]
+    return render(request, "docs.html", operations=operations)
+
+
+@router.get("/export/report.html")
+def export_report(viewer: SignedIn) -> Response:
+    """Return the report as a file."""
+    viewer.check_overview()
+    headers = {"Content-Disposition": 'attachment; filename="report.html"'}
+    return HTMLResponse(render_report(viewer.review.audit), headers=headers)
+
+
+router.get("/export/{table}.{kind}")(api.export)
+
+
+@router.get("/static/{name}")
+def show_file(name: str) -> Response:
+    """Return a static file of the package."""
+    text, kind = _read_file(name)
+    headers = {"Cache-Control": "private, max-age=31536000, immutable"}
+    return Response(text, media_type=f"{kind}; charset=utf-8", headers=headers)
+
+
+# ------------------------------------------------------------------------------------------ actions
+
+
+@router.post("/episodes/{slug}")
+def take_stay_form(request: Request, viewer: FormPoster, form: Form, slug: str) -> Response:
+    """Save a verdict, skip the stay, or record a first impression."""
+    try:
+        done = _act(viewer, slug, form, STAY_ACTIONS)
+    except REPEATED as error:
+        place = _read_body(api.About, {"place": form.get("place", "")}).place
+        view = stay_view(viewer, viewer.review.shown.find(slug), place) | {"form": form}
+        return render(request, "stay.html", error.status, view=view, problem=error.content)
+    if "next" not in done:
+        return RedirectResponse(_stay_address(slug, form.get("place")), 303)
+    following = done["next"]
+    goal = _stay_address(following["slug"], following["place"]) if following else "/"
+    return RedirectResponse(goal, 303)
+
+
+@router.post("/disagreements/{slug}")
+def take_settlement(request: Request, viewer: FormPoster, form: Form, slug: str) -> Response:
+    """Settle a disagreement, or withdraw the settlement."""
+    try:
+        _act(viewer, slug, form, SETTLEMENT_ACTIONS)
+    except REPEATED as error:
+        view = disagreement_view(viewer, viewer.review.shown.find(slug))
+        values = {"view": view, "problem": error.content, "form": form}
+        return render(request, "disagreement.html", error.status, **values)
+    return RedirectResponse(f"/disagreements/{slug}", 303)
+
+
+@router.post("/reviews/{review}/withdraw")
+def undo(viewer: FormPoster, form: Form, review: api.Number) -> Response:
+    """Withdraw a verdict and show its stay again."""
+    viewer.review.check_run(form.get("run", ""))
+    expected = _read_body(api.About, form, "version").version
+    done = viewer.reviewer.withdraw(review, expected_version=expected)
+    return RedirectResponse(_stay_address(make_slug(done.episode), done.place), 303)
+
+
+def _act(
+    viewer: Viewer, slug: str, form: Mapping[str, str], actions: Mapping[str, Action]
+) -> dict[str, Any]:
+    """Do what the button of a form says, as the API does it."""
+    chosen = form.get("do", "")
+    if chosen not in actions:
+        raise FieldError("do", f"{chosen[:40]!r} is not one of {', '.join(actions)}")
+    kind, act = actions[chosen]
+    viewer.review.check_run(form.get("run", ""))
+    return act(viewer, slug, _read_body(kind, form, "version"))
+
+
+def _read_body(kind: type[Body], form: Mapping[str, str], *required: str) -> Body:
+    """Return the fields of a form as the body of a request to the API, without blank ones."""
+    given = {name: form[name].replace("\r\n", "\n") for name in kind.model_fields if form.get(name)}
+    for name in required:
+        if name not in given:
+            raise FieldError(name, "required")
+    try:
+        return kind.model_validate_strings(given, strict=False)
+    except ValidationError as error:
+        first = error.errors()[0]
+        words = "required" if first["type"] == "missing" else first["msg"]
+        raise FieldError(str(first["loc"][0]), words) from None
+
+
+def _stay_address(slug: str, place: int | str | None) -> str:
+    return f"/episodes/{slug}" + (f"?place={place}" if place else "")

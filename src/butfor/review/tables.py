@@ -1,0 +1,299 @@
+"""Tables derived from the events for fast reading, updated event by event."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from butfor.review.events import (
+    PROJECTIONS,
+    Event,
+    Transaction,
+    append_event,
+    empty_copy,
+    read_events,
+)
+from butfor.review.plan import ReviewSettings
+from butfor.review.verdicts import RunChangedError, UnknownError
+
+OF_ITEM = "run = ? AND reviewer = ? AND episode = ? AND repeat = ?"
+OF_STAY = "run = ? AND episode = ?"
+
+
+@dataclass(frozen=True)
+class Run:
+    """An audit under review."""
+
+    id: str
+    opened_at: str
+    settings: ReviewSettings
+    current: bool
+
+
+@dataclass(frozen=True)
+class Stay:
+    """The state of a stay in the review. Reviewers must not learn whether it is a control."""
+
+    run: str
+    episode: str
+    control: bool
+    steps: int
+    state: str  # waiting, in_review, reviewed, disagreement, settled
+    verdicts: int  # that were not withdrawn, without those of repeats
+    final: int | None  # the verdict, once reviewed or settled
+    version: int  # changes with any reviewer's action; for `settle`
+    changed_at: str
+
+
+@dataclass(frozen=True)
+class Item:
+    """A place in a reviewer's queue and what the reviewer has done with it."""
+
+    run: str
+    reviewer: str
+    episode: str
+    repeat: bool  # the stay comes back; reviewers must not learn this
+    place: int  # a number that does not reveal the position
+    state: str  # waiting, draft, submitted, skipped, withdrawn
+    stay_state: str  # as Stay.state
+    closed: str  # why no verdict is accepted: "settling", "others" (see CLOSED), or ""
+    review: int | None  # the verdict in force, which can be withdrawn
+    first_impression: str | None
+    version: int  # changes with this reviewer's actions; for `submit`, `skip`, `withdraw`
+    changed_at: str
+
+
+@dataclass(frozen=True)
+class Review:
+    """A verdict, whether or not it was withdrawn later."""
+
+    id: int
+    run: str
+    reviewer: str
+    episode: str
+    repeat: bool
+    verdict: int
+    variable: str
+    step: int | None
+    sure: str
+    comment: str
+    seconds: float
+    first_impression: str | None
+    created_at: str
+    withdrawn_at: str | None
+    informed: bool  # given after seeing what others said about this stay or about all stays
+
+    @property
+    def counts(self) -> bool:
+        """Whether it counts toward the stay's state: in force, and not a repeat."""
+        return self.withdrawn_at is None and not self.repeat
+
+
+@dataclass(frozen=True)
+class Settlement:
+    """How a third reviewer settled a disagreement."""
+
+    id: int
+    run: str
+    episode: str
+    reviewer: str
+    verdict: int
+    reason: str
+    created_at: str
+    withdrawn_at: str | None
+
+
+# ---------------------------------------------------------------------------------------- writing
+
+
+def record(transaction: Transaction, action: str, **fields: Any) -> Event:
+    """Append an event and update the tables."""
+    event = append_event(transaction, action, **fields)
+    apply(transaction, event)
+    return event
+
+
+def apply(transaction: Transaction, event: Event) -> None:
+    """Update the derived tables with one event."""
+    said = event.payload
+    match event.action:
+        case "run":
+            _open_run(transaction, event)
+        case "join":
+            transaction.connection.executemany(
+                "INSERT INTO place VALUES (?, ?, ?, ?, ?)",
+                [(event.run, event.reviewer, i, *place) for i, place in enumerate(said["order"])],
+            )
+        case "impression":
+            _update_standing(transaction, event, impression=said["answer"])
+        case "skip":
+            _update_standing(transaction, event, state="skipped")
+        case "submit":
+            _insert_review(transaction, event)
+            _update_standing(transaction, event, state="submitted", review=event.id)
+        case "withdraw":
+            transaction.execute(
+                "UPDATE review SET withdrawn_at = ? WHERE id = ?", (event.at, said["review"])
+            )
+            _update_standing(transaction, event, state="withdrawn", review=None)
+            if said.get("shown", False):
+                _note_shown(transaction, event, "verdicts")
+        case "settling" | "overview":
+            _note_shown(transaction, event, event.action)
+        case "settle":
+            row = (event.id, event.run, event.episode, event.reviewer, said["verdict"])
+            transaction.execute(
+                "INSERT INTO settlement VALUES (?, ?, ?, ?, ?, ?, ?, NULL)",
+                (*row, said["reason"], event.at),
+            )
+        case "unsettle":
+            transaction.execute(
+                "UPDATE settlement SET withdrawn_at = ? WHERE id = ?",
+                (event.at, said["settlement"]),
+            )
+    if event.action in ("submit", "withdraw", "settle", "unsettle"):
+        _update_stay(transaction, event)
+
+
+def rebuild(transaction: Transaction) -> None:
+    """Recompute all derived tables from the events."""
+    for table in PROJECTIONS:
+        transaction.execute(f"DELETE FROM {table}")
+    for event in list(read_events(transaction)):
+        apply(transaction, event)
+
+
+def find_difference(transaction: Transaction) -> str:
+    """Return which table does not follow from the events, or ""."""
+    with empty_copy() as other:
+        for event in read_events(transaction):
+            apply(other, event)
+        for table in PROJECTIONS:
+            query = f"SELECT * FROM {table} ORDER BY 1, 2, 3, 4"
+            if transaction.execute(query).fetchall() != other.execute(query).fetchall():
+                return f"the table {table} does not follow from the events; rebuild it"
+    return ""
+
+
+def _open_run(transaction: Transaction, event: Event) -> None:
+    """Make a run the current one; its first event carries the settings and the stays."""
+    run, said = event.run, event.payload
+    if said:
+        settings = json.dumps(said["settings"])
+        transaction.execute(
+            "INSERT INTO run VALUES (?, ?, ?, ?)", (run, event.at, settings, event.id)
+        )
+        transaction.connection.executemany(
+            "INSERT INTO stay (run, episode, control, steps) VALUES (?, ?, ?, ?)",
+            [(run, *stay) for stay in said["stays"]],
+        )
+    transaction.execute("UPDATE run SET latest = ? WHERE id = ?", (event.id, run))
+
+
+def _insert_review(transaction: Transaction, event: Event) -> None:
+    said = event.payload
+    names = ("verdict", "variable", "step", "sure", "comment", "seconds", "first_impression")
+    row = [event.id, event.run, event.reviewer, event.episode, int(said["repeat"])]
+    row += [*(said[name] for name in names), event.at, None, int(said.get("informed", False))]
+    transaction.execute(f"INSERT INTO review VALUES ({', '.join('?' * len(row))})", row)
+
+
+def _update_stay(transaction: Transaction, event: Event) -> None:
+    transaction.execute(
+        "UPDATE stay SET version = ?, changed_at = ?, (verdicts, lowest, highest) = ("
+        "SELECT COUNT(*), MIN(verdict), MAX(verdict) FROM review WHERE review.run = stay.run "
+        "AND review.episode = stay.episode AND NOT repeat AND withdrawn_at IS NULL), "
+        "settled = (SELECT verdict FROM settlement s WHERE s.run = stay.run "
+        "AND s.episode = stay.episode AND withdrawn_at IS NULL) "
+        f"WHERE {OF_STAY}",
+        (event.id, event.at, event.run, event.episode),
+    )
+
+
+def _update_standing(transaction: Transaction, event: Event, **changes: Any) -> None:
+    """Update what a reviewer has done with an item."""
+    key = (event.run, event.reviewer, event.episode, int(event.payload["repeat"]))
+    transaction.execute(
+        "INSERT OR IGNORE INTO standing (run, reviewer, episode, repeat) VALUES (?, ?, ?, ?)", key
+    )
+    changes |= {"version": event.id, "changed_at": event.at}
+    columns = ", ".join(f"{name} = ?" for name in changes)
+    transaction.execute(f"UPDATE standing SET {columns} WHERE {OF_ITEM}", (*changes.values(), *key))
+
+
+def _note_shown(transaction: Transaction, event: Event, what: str) -> None:
+    """Note which of the others' verdicts a reviewer was shown."""
+    transaction.execute(
+        "INSERT OR IGNORE INTO shown VALUES (?, ?, ?, ?)",
+        (event.run, event.reviewer, event.episode, what),
+    )
+
+
+# ---------------------------------------------------------------------------------------- reading
+
+
+def read_run(transaction: Transaction, run: str) -> Run:
+    """Return a run."""
+    row = transaction.execute("SELECT opened_at, settings FROM run WHERE id = ?", (run,)).fetchone()
+    if row is None:
+        raise UnknownError(f"there is no run {run!r}")
+    settings = ReviewSettings(**json.loads(row[1]))
+    return Run(run, row[0], settings, current_run(transaction) == run)
+
+
+def read_run_ids(transaction: Transaction) -> list[str]:
+    """Return the ids of all runs, in the order in which they were first opened."""
+    return [name for (name,) in transaction.execute("SELECT id FROM run ORDER BY rowid")]
+
+
+def current_run(transaction: Transaction) -> str:
+    """Return the id of the run opened last, or ""."""
+    row = transaction.execute("SELECT id FROM run ORDER BY latest DESC LIMIT 1").fetchone()
+    return row[0] if row else ""
+
+
+def read_current_run(transaction: Transaction, run: str) -> Run:
+    """Return a run that must be the one under review."""
+    found = read_run(transaction, run)
+    if not found.current:
+        raise RunChangedError(current_run(transaction))
+    return found
+
+
+def has_joined(transaction: Transaction, run: str, reviewer: str) -> bool:
+    """Return whether a reviewer has a queue."""
+    row = transaction.execute(
+        "SELECT 1 FROM event WHERE run = ? AND episode = '' AND reviewer = ? AND action = 'join'",
+        (run, reviewer),
+    ).fetchone()
+    return row is not None
+
+
+def read_reviews(transaction: Transaction, **given: Any) -> list[Review]:
+    """Return reviews in the order in which they were given; `given` are values of columns."""
+    where, values = matching(given)
+    rows = transaction.execute(f"SELECT * FROM review WHERE {where} ORDER BY id", values)
+    return [replace(Review(*row), repeat=bool(row[4]), informed=bool(row[-1])) for row in rows]
+
+
+def read_settlements(transaction: Transaction, **given: Any) -> list[Settlement]:
+    """Return settlements in the order in which they were made."""
+    where, values = matching(given)
+    rows = transaction.execute(f"SELECT * FROM settlement WHERE {where} ORDER BY id", values)
+    return [Settlement(*row) for row in rows]
+
+
+def was_shown(
+    transaction: Transaction, run: str, reviewer: str, episode: str, what: str | None = None
+) -> bool:
+    """Return whether a reviewer saw what others said about a stay; episode "": about all."""
+    where, values = matching({"run": run, "reviewer": reviewer, "episode": episode, "what": what})
+    return transaction.execute(f"SELECT 1 FROM shown WHERE {where}", values).fetchone() is not None
+
+
+def matching(given: Mapping[str, Any]) -> tuple[str, tuple[Any, ...]]:
+    """Return a condition on those columns whose given value is not None."""
+    known = {column: value for column, value in given.items() if value is not None}
+    return " AND ".join(["1", *(f"{name} = ?" for name in known)]), tuple(known.values())
