@@ -213,9 +213,9 @@ def test_bounds_that_were_not_worked_out_are_left_out(audit, tmp_path):
     fields, *marks = block(page, "glance")["datasets"]["marks"]
     assert sum(mark[fields.index("low")] is None for mark in marks) == 285
     glance = content.glance(Stays(audit))
-    assert glance["caption"].endswith("Worst and best case were worked out for some only.")
+    assert glance["caption"].endswith("Worst and best case were computed for some only.")
     assert all(row[5:7] == ["", ""] for row in glance["table"][1:])
-    assert "worst and best case were not worked out" in block(page, "stay-19")["range"]
+    assert "worst and best case were not computed" in block(page, "stay-19")["range"]
 
 
 # ----------------------------------------------------------------------------------------- review
@@ -277,4 +277,4 @@ def test_a_review_leaves_out_bounds_that_were_not_worked_out(audit, tmp_path):
     assert unknown
     assert "no estimate" not in person.open("/episodes")
     page = person.open(f"/episodes/{unknown[0]['slug']}")
-    assert "its worst and best case were not worked out" in page
+    assert "its worst and best case were not computed" in page

@@ -18,8 +18,8 @@ from butfor import charts
 from butfor.cli.main import app
 from butfor.evaluate.wording import percent, plural, share, signed
 from butfor.present import STATIC, Stays
-from butfor.present.charts.stay_rows import NAMES_OF_DATA
-from butfor.present.charts.strips import Layout, level_rows
+from butfor.present.charts.trajectory_layout import TrajectoryLayout
+from butfor.present.charts.trajectory_rows import NAMES_OF_DATA
 from butfor.present.report import content
 from butfor.present.report.write import _json, pack_rows, render_report
 from tests.audits import HOSTILE, hidden_audit, hostile_audit, sepsis_audit, trade_audit
@@ -328,7 +328,7 @@ def test_the_template_has_a_place_for_every_dataset_and_rows_of_one_stay_fill_it
 
 
 def test_shading_is_the_audits_exact_course_and_side_rows_have_none(stays, audit):
-    levels = level_rows(stays.layout)
+    levels = stays.layout.level_rows
     side = {strip.variable.name for strip in stays.layout.strips if strip.kind == "side"}
     assert side == {"glucose"}
     for identifier in audit.flagged["id"]:
@@ -342,7 +342,7 @@ def test_shading_is_the_audits_exact_course_and_side_rows_have_none(stays, audit
 
 
 def test_the_black_line_is_what_happened(stays, audit):
-    levels = level_rows(stays.layout)
+    levels = stays.layout.level_rows
     identifier = audit.flagged["id"].iloc[0]
     steps = audit.steps[audit.steps["id"] == identifier].set_index("step")
     for row in stays.datasets(identifier)["happened"]:
@@ -367,7 +367,7 @@ def test_a_decision_shows_a_step_later_where_treatments_are_no_part_of_the_state
     stays = Stays(trade)
     identifier = trade.flagged["id"].iloc[0]
     steps = trade.steps[trade.steps["id"] == identifier]
-    levels = level_rows(stays.layout)
+    levels = stays.layout.level_rows
     shown = [
         (row["step"], levels[row["k"]]["level"])
         for row in stays.datasets(identifier)["happened"]
@@ -380,7 +380,7 @@ def test_a_decision_shows_a_step_later_where_treatments_are_no_part_of_the_state
 def test_the_picture_by_itself_carries_its_caveat(stays, audit, tmp_path):
     identifier = audit.flagged["id"].iloc[0]
     stay = stays.one(identifier)
-    chart = charts.stay_chart(stays.layout, stay["datasets"], stay["title"], stay["caveat"])
+    chart = charts.filled_template(stays.layout, stay["datasets"], stay["title"], stay["caveat"])
     (path,) = charts.save_figure(chart, tmp_path / "stay", ["svg"])
     assert "A model estimate, not a fact." in path.read_text()
 
@@ -431,7 +431,7 @@ def test_packed_rows_unpack_to_the_same(stays, audit):
 
 def test_a_layout_without_changing_side_variables_has_no_yellow_row(trade):
     layout = Stays(trade).layout
-    assert isinstance(layout, Layout)
+    assert isinstance(layout, TrajectoryLayout)
     assert [strip.kind for strip in layout.strips] == ["state", "state", "action"]
 
 
@@ -502,7 +502,7 @@ def test_what_was_inferred_stands_in_table_words_and_description(hidden):
     (name, words), drawn = stay["inferred"]
     assert name == "diabetes"
     assert words.startswith(f"{diabetes['level']}: {percent(diabetes['probability'])}")
-    assert drawn == ["glucose", "the violet row of the picture"]
+    assert drawn == ["glucose", "the violet row of the chart"]
     assert "Inferred by the model from the whole record: diabetes, glucose." in stay["description"]
     assert "diabetes" not in dict(stay["given"])
     assert "that look the same in the record: " in stay["first"]

@@ -1,4 +1,4 @@
-"""Pictures, one function each: plain data in, an Altair chart out; the only home of altair."""
+"""Charts, one function each: plain data in, an Altair chart out; nothing else uses altair."""
 
 from butfor.present.charts.agreement import agreement_chart
 from butfor.present.charts.boxplot import boxplot_chart
@@ -19,14 +19,14 @@ from butfor.present.charts.pieces import pieces_chart
 from butfor.present.charts.reliability import reliability_chart
 from butfor.present.charts.save import save_figure
 from butfor.present.charts.scores import scores_chart
-from butfor.present.charts.stay import stay_chart, stay_template
-from butfor.present.charts.stay_rows import stay_datasets, stay_table
-from butfor.present.charts.strips import Layout
 from butfor.present.charts.trajectory import trajectory_chart
+from butfor.present.charts.trajectory_layout import TrajectoryLayout
+from butfor.present.charts.trajectory_rows import trajectory_datasets, trajectory_table
+from butfor.present.charts.trajectory_template import filled_template, trajectory_template
 from butfor.present.charts.uncertainty import uncertainty_chart
 
 __all__ = [
-    "Layout",
+    "TrajectoryLayout",
     "agreement_chart",
     "boxplot_chart",
     "changes_chart",
@@ -34,6 +34,7 @@ __all__ = [
     "entropy_chart",
     "errors_chart",
     "estimates_chart",
+    "filled_template",
     "glance_datasets",
     "glance_template",
     "growth_chart",
@@ -47,10 +48,9 @@ __all__ = [
     "save_figure",
     "scm_diagrams",
     "scores_chart",
-    "stay_chart",
-    "stay_datasets",
-    "stay_table",
-    "stay_template",
     "trajectory_chart",
+    "trajectory_datasets",
+    "trajectory_table",
+    "trajectory_template",
     "uncertainty_chart",
 ]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import altair as alt
 
-from butfor.present.charts.style import BLACK, GREY, Row, data, finish, pixels
+from butfor.present.charts.style import BLACK, GREY, Row, data, finish, layered, pixels
 
 RADIUS = 20  # of a node, in pixels
 HEAD = 11  # length of an arrow's head
@@ -129,7 +129,8 @@ def _diagram(
     if labels:
         text = alt.Chart(data(labels)).mark_text(fontWeight="bold", fontSize=15)
         layers.append(text.encode(text="text:N", **place("x", "y")))
-    return finish(layers, title, subtitle, width=width, height=height, total=width)
+    chart = layered(*layers).properties(width=width, height=height)
+    return finish(chart, title, subtitle, total=width)
 
 
 def _arrow(one: Node, other: Node) -> Row:

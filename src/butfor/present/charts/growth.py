@@ -3,43 +3,53 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import altair as alt
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from butfor.present.charts.panels import Panels, series_legend
 from butfor.present.charts.style import (
-    BLACK,
     BLUE,
     GREY,
     SMALL,
     VERMILLION,
-    Row,
     data,
     finish,
+    framed,
+    layered,
+    panel_title,
     require_columns,
 )
 
-TIME, MEMORY = "Time", "Peak memory"
-COLUMNS = {TIME: "seconds", MEMORY: "bytes"}
-COLORS, SHAPES = (BLUE, VERMILLION), ("circle", "diamond")
+SIDE = 250
 ROOM = 0.3  # decades left free at either end of an axis
+BYTES = (
+    "datum.value >= 1e9 ? format(datum.value / 1e9, ',') + ' GB' : "
+    "datum.value >= 1e6 ? format(datum.value / 1e6, ',') + ' MB' : "
+    "format(datum.value / 1e3, ',') + ' kB'"
+)
+# panel, column, color, shape, and how Vega writes a value with its unit
+PANELS = (
+    ("Time", "seconds", BLUE, "circle", "format(datum.value, ',') + ' s'"),
+    ("Peak memory", "bytes", VERMILLION, "diamond", BYTES),
+)
 
 
 def growth_chart(
     table: pd.DataFrame,
     *,
     title: str = "What does a larger log cost?",
-    subtitle: str = "Both axes go in steps of ten. Dashed: growth in proportion to the episodes, "
+    subtitle: str = "Both axes are logarithmic. Dashed: growth in proportion to the episodes, "
     "through the largest log.",
-) -> alt.LayerChart:
-    """Draw time and peak memory over the number of episodes, both on logarithmic scales.
+) -> alt.HConcatChart:
+    """Draw time and peak memory against the number of episodes, both on logarithmic scales.
 
     Parameters
     ----------
     table
-        A row a log: `episodes, seconds, bytes`, all above 0.
+        One row per log: `episodes, seconds, bytes`, all above 0.
     """
     require_columns(table, ("episodes", "seconds", "bytes"), "table")
     values = table[["episodes", "seconds", "bytes"]].to_numpy(dtype=np.float64)
@@ -47,61 +57,55 @@ def growth_chart(
     if wrong.any():
         raise ValueError(f"table holds {values[wrong][0]}; a logarithmic scale begins above 0")
     ordered = table.sort_values("episodes")
-    episodes = ordered["episodes"].to_numpy(dtype=np.float64)
-    panels = Panels((TIME, MEMORY), 2, (250, 250), (78, 50))
-    across = _Scale(episodes)
-    y_ticks = {}
-    points: list[Row] = []
-    lines: list[Row] = []
-    for panel, column in COLUMNS.items():
-        cost = ordered[column].to_numpy(dtype=np.float64)
-        proportional = cost[-1] * episodes / episodes[-1]
-        up = _Scale(np.append(cost, proportional))
-        y_ticks[panel] = {up.place(tick): _words(panel, tick) for tick in up.ticks}
-        for order, (size, value, line) in enumerate(zip(episodes, cost, proportional, strict=True)):
-            place = {"panel": panel, "order": order, "episodes": size}
-            words = {"value": value, "words": _words(panel, value)}
-            x = across.place(size)
-            points.append(place | words | panels.place(panel, x, up.place(value)))
-            lines.append(place | {"line": line} | panels.place(panel, x, up.place(line)))
-    x_ticks = {across.place(tick): f"{tick:,.0f}" for tick in across.ticks}
-    look = series_legend("panel", (TIME, MEMORY), COLORS, SHAPES, columns=2)
-    look = {name: channel.legend(None) for name, channel in look.items()}
-    base = alt.Chart(data(points)).encode(**panels.encode())
-    layers = [
-        *panels.frames(x_ticks, y_ticks, x_title="episodes in the log"),
-        alt.Chart(data(lines))
-        .mark_line(strokeDash=[4, 4], color=GREY, strokeWidth=1)
-        .encode(**panels.encode(), detail="panel:N", order="order:Q"),
-        base.mark_line(strokeWidth=2).encode(color=look["color"], order="order:Q"),
-        base.mark_point(filled=True, size=80, opacity=1).encode(
-            **look, tooltip=["panel:N", "episodes:Q", "words:N"]
-        ),
-        base.mark_text(fontSize=SMALL, color=BLACK, dy=-15).encode(text="words:N"),
+    panels = [_panel(ordered, *panel) for panel in PANELS]
+    return finish(alt.hconcat(*panels, spacing=24), title, subtitle, total=2 * SIDE + 156)
+
+
+def _panel(
+    table: pd.DataFrame, name: str, column: str, color: str, shape: str, unit: str
+) -> alt.LayerChart:
+    episodes = table["episodes"].to_numpy(dtype=np.float64)
+    cost = table[column].to_numpy(dtype=np.float64)
+    line = cost[-1] * episodes / episodes[-1]
+    rows = [
+        {"panel": name, "episodes": size, "value": value, "line": end, "words": _words(name, value)}
+        for size, value, end in zip(episodes.tolist(), cost.tolist(), line.tolist(), strict=True)
     ]
-    return finish(
-        layers, title, subtitle, width=panels.width, height=panels.height, total=panels.width
+    x = _log_axis(alt.X, "episodes", episodes, "format(datum.value, ',')", "episodes in the log")
+    base = alt.Chart(data(rows)).encode(x=x)
+    reach = np.append(cost, line)
+    marks = base.encode(y=_log_axis(alt.Y, "value", reach, unit, None))
+    chart = layered(
+        base.mark_line(strokeDash=[4, 4], color=GREY, strokeWidth=1).encode(
+            y=_log_axis(alt.Y, "line", reach, unit, None)
+        ),
+        marks.mark_line(strokeWidth=2, color=color),
+        marks.mark_point(filled=True, size=80, opacity=1, color=color, shape=shape).encode(
+            tooltip=["panel:N", "episodes:Q", "words:N"]
+        ),
+        marks.mark_text(fontSize=SMALL, dy=-15).encode(text="words:N"),
     )
+    return framed(chart, SIDE, SIDE).properties(title=panel_title(name, SIDE))
 
 
-class _Scale:
-    """A logarithmic scale with a tick at each power of ten."""
-
-    def __init__(self, values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> None:
-        logs = np.log10(values)
-        self.low = math.floor(float(logs.min()) + 1e-9) - ROOM
-        self.high = math.ceil(float(logs.max()) - 1e-9) + ROOM
-        powers = range(math.ceil(self.low), math.floor(self.high) + 1)
-        self.ticks = [10.0**power for power in powers]
-
-    def place(self, value: float) -> float:
-        """Where a value lies, from 0 to 1."""
-        return (math.log10(value) - self.low) / (self.high - self.low)
+def _log_axis(
+    channel: type[Any], field: str, values: NDArray[np.float64], words: str, title: str | None
+) -> Any:
+    """Place marks on a logarithmic axis with a tick at each power of ten."""
+    logs = np.log10(values)
+    low, high = math.floor(logs.min() + 1e-9), math.ceil(logs.max() - 1e-9)
+    axis = alt.Axis(
+        values=[10.0**power for power in range(low, high + 1)],
+        labelExpr=words,
+        labelFontSize=SMALL - 1,
+    )
+    scale = alt.Scale(type="log", domain=[10 ** (low - ROOM), 10 ** (high + ROOM)], nice=False)
+    return channel(f"{field}:Q", scale=scale, axis=axis, title=title)
 
 
 def _words(panel: str, value: float) -> str:
-    """Write seconds or bytes with their unit and two digits, three from 100 on."""
-    if panel == TIME:
+    """Return seconds or bytes with their unit, two significant digits, or three from 100 on."""
+    if panel == "Time":
         return f"{_digits(value)} s"
     unit, name = next((u, n) for u, n in ((1e9, "GB"), (1e6, "MB"), (0, "kB")) if value >= u)
     return f"{_digits(value / (unit or 1e3))} {name}"
