@@ -12,7 +12,7 @@ COSTS = pd.DataFrame(
 )
 
 
-def test_points_lie_on_logarithmic_scales_and_have_their_numbers():
+def test_points_are_on_logarithmic_scales_and_have_their_numbers():
     chart = charts.growth_chart(COSTS)
     rows = {(row["panel"], row["episodes"]): row for row in rows_of(chart, "value")}
     assert [rows["Time", size]["value"] for size in (100, 1000, 10_000)] == [0.5, 3.0, 30.0]
@@ -62,6 +62,6 @@ def test_one_log_and_small_costs_can_be_drawn():
         (COSTS.assign(bytes=np.nan), "table holds nan"),
     ],
 )
-def test_costs_that_no_logarithm_has_are_refused(table, message):
+def test_costs_without_a_logarithm_are_refused(table, message):
     with pytest.raises(ValueError, match=message):
         charts.growth_chart(table)

@@ -11,7 +11,7 @@ from butfor import charts
 from butfor.evaluate.wording import percent
 from butfor.log.variables import Outcome, Variable
 from butfor.present.charts.style import text_width, wrap
-from butfor.present.charts.trajectory_layout import CROSS
+from butfor.present.charts.trajectory.layout import CROSS
 from butfor.replay.outcomes import Draws
 from tests.builders import DEATH, HOME, patient_log
 
@@ -28,7 +28,7 @@ TABLE = pd.DataFrame([[4, 119], [0, 877]], index=["died", "home"], columns=["die
 
 
 def rows_of(chart, *fields):
-    """Rows of the chart's data that have these fields, each once, from a spec that is valid."""
+    """Rows of the chart's data that have these fields, each once, from a valid specification."""
     spec = chart.to_dict()  # checked against the schema of Vega-Lite
     found = [row for rows in spec["datasets"].values() for row in rows if set(fields) <= row.keys()]
     return list({json.dumps(row, sort_keys=True): row for row in found}.values())
@@ -57,7 +57,7 @@ def words_of(chart):
 
 
 def hidden_log():
-    """The patients of builders.py to a model that sees their pulse only: states 0, 1, 2."""
+    """The patients of builders.py, of whom the model knows only the pulse: states 0, 1, 2."""
     return patient_log().hide("sugar", "sex")
 
 
@@ -143,7 +143,7 @@ def test_boxes_are_percentiles_and_leave_out_what_is_missing():
     assert rows["MB"]["note"] == ["1 repeat"]
 
 
-def test_published_values_stand_beside_the_boxes():
+def test_published_values_are_drawn_beside_the_boxes():
     repeats = pd.DataFrame({"estimator": ["MB", "MB", "True"], "value": [0.7, 0.9, -0.2]})
     published = pd.DataFrame({"estimator": ["MB"], "mean": [0.81], "low": [0.57], "high": [0.96]})
     chart = charts.boxplot_chart(repeats, published=published)
@@ -167,7 +167,7 @@ def errors_of(*rows):
     return pd.DataFrame(rows, columns=["factor", "level", "estimator", "error"])
 
 
-def test_errors_have_means_with_bars_of_two_standard_errors_and_a_dot_a_log():
+def test_errors_have_means_with_bars_of_two_standard_errors_and_one_dot_per_log():
     chart = charts.errors_chart(
         errors_of(
             ("size", "10", "WIS", 0.0),
@@ -274,7 +274,7 @@ def test_a_table_of_counterfactuals_is_drawn_as_it_comes():
 # ---------------------------------------------------------------------------------- trajectory
 
 
-def test_the_observed_line_has_a_point_a_step_and_the_final_state():
+def test_the_observed_line_has_one_point_per_step_and_one_for_the_final_state():
     log = hidden_log()
     for position, length in enumerate(log.lengths):
         lines = lines_of(charts.trajectory_chart(log, position))
@@ -289,7 +289,7 @@ def test_the_observed_line_has_a_point_a_step_and_the_final_state():
     assert "none after 1 step." in words_of(charts.trajectory_chart(log, 3, word="Stay"))
 
 
-def test_draws_lie_beside_the_observed_line_and_end_in_their_outcomes():
+def test_draws_are_beside_the_observed_line_and_end_in_their_outcomes():
     log = hidden_log().select([0])
     draws = draws_of(log, [[1, 0, 4], [1, 1, 2], [1, 0, 4]], [[1, 0], [0, 1], [1, 0]])
     chart = charts.trajectory_chart(log, 0, draws)
@@ -297,9 +297,9 @@ def test_draws_lie_beside_the_observed_line_and_end_in_their_outcomes():
     assert path(lines, "pulse", 1) == [(0, "normal"), (1, "low"), (2, "low")]  # held at the end
     assert path(lines, "pulse", 2) == path(lines, "pulse")
     assert path(lines, "action", 1) == [(1, "1"), (2, "0")]
-    assert path(lines, "sugar", 1) == []  # no model says what it never saw
+    assert path(lines, "sugar", 1) == []  # the model says nothing about what it never saw
     start = [r.get("beside", 0) for r in lines if (r["variable"], r["step"]) == ("pulse", 0)]
-    assert len(set(start)) == 4  # all four lines are to be seen
+    assert len(set(start)) == 4  # all four lines are visible
     ends = lines_of(chart, "ends", "draw_ends")
     marks = [(r["outcome"], r["variable"], r["step"], r["shape"]) for r in ends]
     cross, diamond = ("death", CROSS), ("home", "diamond")
@@ -313,19 +313,19 @@ def test_draws_lie_beside_the_observed_line_and_end_in_their_outcomes():
     assert "A model estimate, not a fact." in words
 
 
-def test_draws_that_treat_as_was_done_have_no_dashed_line():
+def test_draws_that_treat_as_was_done_have_no_line_at_a_first_difference():
     log = hidden_log().select([0])
     chart = charts.trajectory_chart(log, 0, draws_of(log, [[1, 1, 3]], [[0, 1]]))
     assert first_of(chart) == []
     assert "In every draw the policy treats as was done." in words_of(chart)
 
 
-def test_treatments_that_the_state_tells_show_once_and_follow_the_last_decision():
+def test_treatments_in_the_state_are_drawn_once_and_follow_the_last_decision():
     drug = Variable("drug", ("off", "on"))
     log = bf.Episodes.from_arrays(
         [0, 3],  # pulse * 2 + drug: normal and off, high and on
         [1, 0],
-        [3, -1],  # nobody knows the state at death
+        [3, -1],  # the state at death is unknown
         offsets=[0, 2],
         states=[Variable("pulse", ("normal", "high"), normal=("normal",)), drug],
         actions=[drug],
@@ -432,7 +432,7 @@ class Page(HTMLParser):
 
 
 def hostile_charts():
-    """Each chart that takes texts, full of one that would break out of a page or an expression."""
+    """Each chart that takes texts, with one that would break out of a page or an expression."""
     estimates = pd.DataFrame({"estimator": [HOSTILE], "value": [1.0], "low": [0.0], "high": [2.0]})
     noted = estimates.assign(note=HOSTILE)
     yield charts.estimates_chart(noted, reference=HOSTILE, title=HOSTILE, axis_title=HOSTILE)
@@ -472,7 +472,7 @@ def test_all_four_formats_are_what_they_claim_to_be(tmp_path):
     assert page.startswith(b"<!doctype html>")
 
 
-def test_the_page_asks_nothing_of_the_network(tmp_path):
+def test_the_page_makes_no_requests(tmp_path):
     chart = next(hostile_charts())
     (path,) = charts.save_figure(chart, tmp_path / "page", ["html"])
     page = Page()

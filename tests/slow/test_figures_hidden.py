@@ -1,4 +1,4 @@
-"""Pictures of hidden states: cells, entropies, two ways of asking."""
+"""Charts of hidden states: cells, entropies, two ways of asking."""
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,7 @@ BITS = pd.DataFrame(
 POINTS = pd.DataFrame({"id": [1, 2], "series": ["died", "home"], "x": [0.0, 0.5], "y": [1.0, 0.25]})
 
 
-def test_cells_have_their_probability_and_higher_levels_lie_higher():
+def test_cells_have_their_probability_and_higher_levels_are_above_lower_ones():
     rows = rows_of(charts.latent_chart(STORY), "probability", "truth")
     assert {(row["step"], row["level"]): row["probability"] for row in rows} == {
         **{(0, "low"): 0.9, (0, "high"): 0.1, (1, "low"): 0.25, (1, "high"): 0.75}
@@ -46,7 +46,7 @@ def test_each_variable_and_kind_of_evidence_has_a_panel_with_its_own_levels():
     assert levels == {"sugar": {"low", "high"}, "kind": {"no", "yes"}}
 
 
-def test_entropy_lies_on_one_scale_from_zero():
+def test_entropy_is_drawn_on_one_scale_from_zero():
     chart = charts.entropy_chart(BITS)
     shown = {(row["series"], row["step"]): row["bits"] for row in rows_of(chart, "bits")}
     assert shown == {("a", 0): 0.5, ("a", 1): 0.2, ("b", 0): 1.5}
@@ -55,13 +55,13 @@ def test_entropy_lies_on_one_scale_from_zero():
         assert y["scale"]["domain"] == pytest.approx([0, 1.65])
 
 
-def test_nothing_unknown_can_be_drawn():
+def test_a_known_state_can_be_drawn():
     chart = charts.entropy_chart(BITS.assign(bits=0.0))
     assert {row["bits"] for row in rows_of(chart, "bits")} == {0.0}
     assert encodings_of(chart, "y")[0]["scale"]["domain"] == [0, 0.1]
 
 
-def test_marks_lie_at_their_two_probabilities():
+def test_marks_are_at_their_two_probabilities():
     chart = charts.agreement_chart(POINTS)
     rows = {row["id"]: row for row in rows_of(chart, "id")}
     assert [(rows[name]["x"], rows[name]["y"]) for name in "12"] == [(0.0, 1.0), (0.5, 0.25)]

@@ -1,4 +1,4 @@
-"""Pictures of what is open: influence, fewest changes, two uncertainties, whose noise decides."""
+"""Charts of what is uncertain: influence, fewest changes, two uncertainties, noise on labels."""
 
 import numpy as np
 import pandas as pd
@@ -73,7 +73,7 @@ def test_bars_are_as_high_as_influence_and_mass():
     assert all(y["scale"]["domain"] == [0, 1] for y in heights)
 
 
-def test_the_line_stands_where_it_fades_and_words_say_what_comes_later():
+def test_the_line_is_where_influence_fades_and_words_say_what_comes_later():
     chart = charts.influence_chart(influence_of(), word="Stay")
     (line,) = rows_of(chart, "fades")
     (bar,) = [row for row in rows_of(chart, "mass") if row["step"] == 2]
@@ -87,14 +87,14 @@ def test_the_line_stands_where_it_fades_and_words_say_what_comes_later():
 @pytest.mark.parametrize(
     ("dies", "words"), [(0, "Never about the patient"), (3, "About the patient to the end.")]
 )
-def test_influence_that_never_lives_or_never_fades_is_said_in_words(dies, words):
+def test_influence_that_never_begins_or_never_fades_is_described_in_words(dies, words):
     chart = charts.influence_chart(influence_of(dies=dies))
     (beside,) = words_beside(chart)
     assert beside.startswith(words)
     assert len(rows_of(chart, "fades")) == (dies == 0)
 
 
-def test_influence_of_several_episodes_comes_as_the_library_gives_it():
+def test_influence_of_several_episodes_is_drawn_from_the_frame_of_the_library():
     log = ward_log()
     carried = bf.walk_through(log, bf.fit_mdp(log), bf.estimate_behavior(log))
     chart = charts.influence_chart(carried.influence_frame(log.id))
@@ -131,11 +131,11 @@ def test_changes_show_value_gain_and_the_first_change_in_words():
     assert "a model estimate, not a fact." in words_of(chart)
 
 
-def test_changes_come_as_the_library_gives_them():
+def test_changes_are_drawn_from_the_frame_of_the_library():
     log = ward_log()
     frame = bf.fewest_changes(log, bf.fit_mdp(log, unseen="home"), changes=1).frame()
     mine = frame[frame["id"] == log.id[0]]
-    # stay 0 died after 0 -a0-> 1 -a1-> 2; action 0 in state 1 was never seen, and leads home
+    # stay 0 died after 0 -a0-> 1 -a1-> 2; action 0 in state 1 was never observed, and leads home
     assert mine["first_change"].tolist() == ["", "step 1: action 0 instead of action 1"]
     rows = rows_of(charts.changes_chart(mine), "name", "value")
     assert [r["value"] for r in rows] == mine["value"].tolist()
@@ -144,7 +144,7 @@ def test_changes_come_as_the_library_gives_them():
 # ----------------------------------------------------------------------------- two uncertainties
 
 
-def test_bounds_and_credible_intervals_stand_in_panels_of_their_own_on_one_scale():
+def test_bounds_and_credible_intervals_have_their_own_panels_on_one_scale():
     chart = charts.uncertainty_chart(UNCERTAIN, domain=(-1, 2))
     rows = rows_of(chart, "difference")
     assert [row["id"] for row in rows] == ["y", "x"]  # differences 1.5 and .25
@@ -170,7 +170,7 @@ def test_each_panel_says_what_it_takes_for_granted():
     assert "A model estimate, not a fact." in words_of(chart)
 
 
-def test_frames_of_the_library_side_by_side_make_the_picture():
+def test_frames_of_the_library_side_by_side_can_be_drawn():
     log = ward_log()
     model, target = bf.fit_mdp(log), bf.estimate_behavior(log)
     exact = bf.counterfactual_outcomes(log, model, target).frame()

@@ -15,15 +15,15 @@ from butfor.audit.audit import Audit
 from butfor.evaluate.wording import percent, plural, signed
 from butfor.log.variables import describe_action
 from butfor.mechanisms.gumbel_max import counterfactual_distribution
-from butfor.present.charts.trajectory_layout import TrajectoryLayout
-from butfor.present.charts.trajectory_rows import (
+from butfor.present.charts.trajectory.layout import TrajectoryLayout
+from butfor.present.charts.trajectory.rows import (
     FAINT,
     Datasets,
     split_worlds,
     trajectory_datasets,
     trajectory_table,
 )
-from butfor.present.charts.trajectory_template import trajectory_template
+from butfor.present.charts.trajectory.template import trajectory_template
 from butfor.present.text import (
     ESTIMATE,
     HOLDS,

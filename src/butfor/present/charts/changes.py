@@ -6,8 +6,8 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
+from butfor.present.charts import style
 from butfor.present.charts.rows import Floats, RowChart, number_text
-from butfor.present.charts.style import BLUE, DASHES, GREY, Domain, Row, data, require_columns
 from butfor.present.text import ESTIMATE
 
 NOTHING = "no change would help"
@@ -19,7 +19,7 @@ def changes_chart(
     title: str = "How much would a few changes have helped?",
     subtitle: str | None = None,
     axis_title: str = "Expected return",
-    domain: Domain | None = None,
+    domain: style.Domain | None = None,
 ) -> alt.LayerChart:
     """Draw the best expected return of one episode with at most 0, 1, 2, … changed actions.
 
@@ -31,7 +31,7 @@ def changes_chart(
     domain
         Ends of the axis, moved out if the data exceed them; by default those of the data.
     """
-    require_columns(changes, ("changes", "value", "first_change"), "changes")
+    style.require_columns(changes, ("changes", "value", "first_change"), "changes")
     numbers = [int(number) for number in changes["changes"]]
     twice = [number for number in numbers if numbers.count(number) > 1]
     if twice:
@@ -57,23 +57,25 @@ def changes_chart(
     for row in rows:
         row["y_number"] = row["y"] - 9 * ("gain" in row)
         row["y_gain"] = row["y"] + 9
-    base = alt.Chart(data(rows)).encode(y=plot.y())
+    base = alt.Chart(style.data(rows)).encode(y=plot.y())
     layers = [
-        alt.Chart(data(rows[:1])).mark_rule(strokeDash=DASHES, color=GREY).encode(x=plot.x("from")),
-        base.mark_rule(strokeWidth=8, opacity=0.4, strokeCap="round", color=BLUE).encode(
+        alt.Chart(style.data(rows[:1]))
+        .mark_rule(strokeDash=style.DASHES, color=style.GREY)
+        .encode(x=plot.x("from")),
+        base.mark_rule(strokeWidth=8, opacity=0.4, strokeCap="round", color=style.BLUE).encode(
             x=plot.x("from"), x2="value:Q"
         ),
-        base.mark_point(filled=True, opacity=1, size=120, color=BLUE).encode(
+        base.mark_point(filled=True, opacity=1, size=120, color=style.BLUE).encode(
             x=plot.x("value"), tooltip=["name:N", "number:N"]
         ),
         plot.numbers("number", "y_number"),
-        plot.numbers("gain", "y_gain", GREY),
+        plot.numbers("gain", "y_gain", style.GREY),
     ]
     return plot.draw(layers, title, subtitle)
 
 
-def _row(number: int, value: float, words: str, values: Floats) -> Row:
-    row: Row = {"value": value, "from": float(values[0])}
+def _row(number: int, value: float, words: str, values: Floats) -> style.Row:
+    row: style.Row = {"value": value, "from": float(values[0])}
     row["number"] = number_text(value, np.nan, np.nan, values)
     if number == 0:
         return row | {"name": "No change", "note": "as it was done"}

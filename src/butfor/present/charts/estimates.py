@@ -8,18 +8,8 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
+from butfor.present.charts import style
 from butfor.present.charts.rows import RowChart, number_text
-from butfor.present.charts.style import (
-    BLACK,
-    BLUE,
-    DASHES,
-    GREY,
-    VERMILLION,
-    Domain,
-    Row,
-    data,
-    require_columns,
-)
 from butfor.present.text import CHANCE, SIMULATOR, TRUE
 
 
@@ -30,7 +20,7 @@ def estimates_chart(
     title: str = "How well would the policy have done?",
     subtitle: str | None = None,
     axis_title: str = "Average return per episode",
-    domain: Domain | None = None,
+    domain: style.Domain | None = None,
 ) -> alt.LayerChart:
     """Draw each estimate as a dot with a bar for its 95 % interval.
 
@@ -47,7 +37,7 @@ def estimates_chart(
     domain
         Ends of the axis, moved out if the data exceed them; by default those of the data.
     """
-    require_columns(estimates, ("estimator", "value", "low", "high"), "estimates")
+    style.require_columns(estimates, ("estimator", "value", "low", "high"), "estimates")
     names = [str(name) for name in estimates["estimator"]]
     if reference is not None and reference not in names:
         raise ValueError(
@@ -60,16 +50,18 @@ def estimates_chart(
     rows = _rows(estimates, names, reference)
     plot = RowChart(rows, values, axis_title=axis_title, domain=domain)
     kinds = ["reference", "estimate", "true"]
-    color = alt.Color("kind:N", legend=None).scale(domain=kinds, range=[BLACK, BLUE, VERMILLION])
+    color = alt.Color("kind:N", legend=None).scale(
+        domain=kinds, range=[style.BLACK, style.BLUE, style.VERMILLION]
+    )
     shapes = ["circle", "circle", "diamond"]
     shape = alt.Shape("kind:N", legend=None).scale(domain=kinds, range=shapes)
-    base = alt.Chart(data(rows))
+    base = alt.Chart(style.data(rows))
     marks = base.encode(y=plot.y(), color=color, tooltip=["name:N", "number:N"])
     line = base.transform_filter("datum.kind == 'reference' && isValid(datum.value)")
     bars = marks.transform_filter("isValid(datum.low) && isValid(datum.high)")
     dots = marks.transform_filter("isValid(datum.value)")
     layers = [
-        line.mark_rule(strokeDash=DASHES, color=GREY).encode(x=plot.x("value")),
+        line.mark_rule(strokeDash=style.DASHES, color=style.GREY).encode(x=plot.x("value")),
         bars.mark_rule(strokeWidth=8, opacity=0.4, strokeCap="round").encode(
             x=plot.x("low"), x2="high:Q"
         ),
@@ -79,17 +71,17 @@ def estimates_chart(
     return plot.draw(layers, title, subtitle)
 
 
-def _rows(estimates: pd.DataFrame, names: list[str], reference: str | None) -> list[Row]:
+def _rows(estimates: pd.DataFrame, names: list[str], reference: str | None) -> list[style.Row]:
     notes = pd.Series([SIMULATOR if name == TRUE else "" for name in names], dtype=object)
     if "note" in estimates:
         notes = estimates["note"].reset_index(drop=True).fillna(notes)
     values = estimates[["value", "low", "high"]].to_numpy(dtype=np.float64)
-    rows: list[Row] = []
+    rows: list[style.Row] = []
     for name, note, numbers in zip(names, notes, values.tolist(), strict=True):
         kind = "reference" if name == reference else "true" if name == TRUE else "estimate"
         value, low, high = numbers
         known = [number if math.isfinite(number) else None for number in numbers]
-        row: Row = {"name": name, "note": str(note), "kind": kind}
+        row: style.Row = {"name": name, "note": str(note), "kind": kind}
         row |= dict(zip(("value", "low", "high"), known, strict=True))
         rows.append(row | {"number": number_text(value, low, high, values)})
     return rows

@@ -9,24 +9,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from butfor.present.charts.style import (
-    BLUE,
-    GREY,
-    LINE,
-    LINE_HEIGHT,
-    SIGNED,
-    SMALL,
-    TEXT,
-    VERMILLION,
-    Row,
-    data,
-    finish,
-    layered,
-    pixels,
-    require_columns,
-    series_look,
-    wrap,
-)
+from butfor.present.charts import style
 from butfor.replay.steps import THIN
 
 PLOT = 560
@@ -70,33 +53,33 @@ def glance_template(
     title = f"Model: expected return of the same {noun} under the policy"
 
     def x(field: str) -> Any:
-        axis = alt.Axis(tickCount=5, labelExpr=SIGNED, grid=True)
+        axis = alt.Axis(tickCount=5, labelExpr=style.SIGNED, grid=True)
         scale = alt.Scale(nice=False, zero=False)
         return alt.X(f"{field}:Q", scale=scale, title=title, axis=axis)
 
     def y(field: str) -> Any:
-        return pixels(field, height, down=True)
+        return style.pixels(field, height, down=True)
 
     bands = [{"top": BAND * n, "bottom": BAND * (n + 1)} for n in range(len(outcomes))]
     frame, rows, bars = (alt.Chart(alt.NamedData(name=name)) for name in NAMES_OF_DATA[:3])
-    number = alt.Chart(data([{"text": f"Number of {nouns}"}]))
+    number = alt.Chart(style.data([{"text": f"Number of {nouns}"}]))
     layers = [
         frame.mark_rule(opacity=0).encode(x=x("low"), x2="high:Q", y=alt.value(0)),
-        alt.Chart(data(bands))
-        .mark_rect(stroke=LINE, fill=None, x=0, x2=PLOT)
+        alt.Chart(style.data(bands))
+        .mark_rect(stroke=style.LINE, fill=None, x=0, x2=PLOT)
         .encode(y=y("top"), y2="bottom:Q"),
-        rows.mark_text(align="right", x=-10, lineHeight=LINE_HEIGHT).encode(
+        rows.mark_text(align="right", x=-10, lineHeight=style.LINE_HEIGHT).encode(
             y=y("y"), text="text:N"
         ),
         bars.mark_rect(fill="#9AA1AA").encode(x=x("low"), x2="high:Q", y=y("top"), y2="bottom:Q"),
-        bars.mark_text(fontSize=SMALL).encode(x=x("middle"), y=y("y"), text="text:N"),
+        bars.mark_text(fontSize=style.SMALL).encode(x=x("middle"), y=y("y"), text="text:N"),
         number.mark_text(
-            align="right", x=-10, y=-14, fontSize=SMALL, color=GREY, limit=LABELS
+            align="right", x=-10, y=-14, fontSize=style.SMALL, color=style.GREY, limit=LABELS
         ).encode(text="text:N"),
         *_mark_layers(x, y("y"), flags=flags),
     ]
-    chart = layered(*layers).properties(width=PLOT, height=height)
-    spec: dict[str, Any] = finish(chart, "", "", total=PLOT + LABELS).to_dict()
+    chart = style.layered(*layers).properties(width=PLOT, height=height)
+    spec: dict[str, Any] = style.finish(chart, "", "", total=PLOT + LABELS).to_dict()
     spec.pop("title")
     spec["description"] = "What the model expects under the policy, one mark each."
     spec["datasets"] = {**spec.get("datasets", {}), **{name: [] for name in NAMES_OF_DATA}}
@@ -115,16 +98,16 @@ def _mark_layers(x: Any, y: Any, *, flags: bool) -> list[alt.Chart]:
         evidence="format(100 * datum.thin, '.0f') + ' of 100 steps thin'",
     )
     ringed = "Ringed: flagged, to be read. " if flags else ""
-    look = series_look(
+    look = style.series_look(
         "kind",
         EVIDENCE,
-        (BLUE, "#B87400"),
+        (style.BLUE, "#B87400"),
         ("circle", "triangle-up"),
         title=f"{ringed}Line: worst to best case, if the model is right.",
-        titleFontSize=SMALL,
+        titleFontSize=style.SMALL,
         titleFontWeight="normal",
         titleLimit=PLOT,
-        labelFontSize=SMALL,
+        labelFontSize=style.SMALL,
         orient="bottom",
         columns=2,
     )
@@ -138,15 +121,15 @@ def _mark_layers(x: Any, y: Any, *, flags: bool) -> list[alt.Chart]:
     ]
     if flags:
         rings = source.transform_filter("datum.flagged").mark_point(
-            filled=False, size=110, strokeWidth=1.6, color=VERMILLION
+            filled=False, size=110, strokeWidth=1.6, color=style.VERMILLION
         )
         layers.append(rings.encode(x=x("value"), y=y))
     return layers
 
 
-def glance_datasets(episodes: pd.DataFrame, outcomes: Sequence[str]) -> dict[str, list[Row]]:
+def glance_datasets(episodes: pd.DataFrame, outcomes: Sequence[str]) -> dict[str, list[style.Row]]:
     """Return the rows of the strip plot, from an audit's table of episodes."""
-    require_columns(episodes, COLUMNS, "episodes")
+    style.require_columns(episodes, COLUMNS, "episodes")
     places = {name: place for place, name in enumerate(outcomes)}
     unknown = [name for name in episodes["observed_outcome"].unique() if name not in places]
     if unknown:
@@ -156,10 +139,10 @@ def glance_datasets(episodes: pd.DataFrame, outcomes: Sequence[str]) -> dict[str
     room = 0.03 * (high - low) or 0.5
     ends = (low - room, high + room)
     counts = episodes["observed_outcome"].value_counts()
-    rows: list[Row] = []
+    rows: list[style.Row] = []
     for name, place in places.items():
-        text = wrap(f"{name} ({counts.get(name, 0)})", LABELS - 14, TEXT, lines=3)
-        y = BAND * (place + 0.5) - LINE_HEIGHT * (len(text) - 1) / 2
+        text = style.wrap(f"{name} ({counts.get(name, 0)})", LABELS - 14, style.TEXT, lines=3)
+        y = BAND * (place + 0.5) - style.LINE_HEIGHT * (len(text) - 1) / 2
         rows.append({"text": text, "y": y})
     return {
         "frame": [{"low": ends[0], "high": ends[1]}],
@@ -178,7 +161,7 @@ def _thinned(episodes: pd.DataFrame) -> pd.DataFrame:
     return episodes[kept]
 
 
-def _bars(values: Any, ends: tuple[float, float]) -> list[Row]:
+def _bars(values: Any, ends: tuple[float, float]) -> list[style.Row]:
     counts, edges = np.histogram(values, bins=BINS, range=ends)
     tops = -4 - BARS * counts / counts.max()
     return [
@@ -198,16 +181,16 @@ def _bars(values: Any, ends: tuple[float, float]) -> list[Row]:
     ]
 
 
-def _marks(episodes: pd.DataFrame, places: dict[str, int]) -> list[Row]:
+def _marks(episodes: pd.DataFrame, places: dict[str, int]) -> list[style.Row]:
     """Return one mark per episode, spread over its row in the order of the log."""
-    rows: list[Row] = []
+    rows: list[style.Row] = []
     spread: dict[str, int] = {}
     golden = (5**0.5 - 1) / 2  # spreads any number of marks evenly
     columns = (episodes[column].tolist() for column in COLUMNS)
     for id_, name, value, low, high, thin, rank in zip(*columns, strict=True):
         turn = spread[name] = spread.get(name, 0) + 1
         y = BAND * (places[name] + 0.12 + 0.76 * (turn * golden % 1))
-        row: Row = {
+        row: style.Row = {
             "id": str(id_),
             "happened": name,
             "value": round(value, 4),

@@ -6,23 +6,7 @@ import altair as alt
 import pandas as pd
 
 from butfor.evaluate.wording import percent
-from butfor.present.charts.style import (
-    BLUE,
-    DASHES,
-    GREY,
-    LINE_HEIGHT,
-    SMALL,
-    VERMILLION,
-    Row,
-    broken,
-    finish,
-    framed,
-    in_panels,
-    layered,
-    require_columns,
-    require_shares,
-    wrap,
-)
+from butfor.present.charts import style
 from butfor.present.text import ESTIMATE
 from butfor.replay.steps import NEGLIGIBLE
 
@@ -50,8 +34,8 @@ def influence_chart(
     word
         What an episode is called.
     """
-    require_columns(influence, COLUMNS, "influence")
-    require_shares(influence, ("influence", "mass", "share_after"), "influence")
+    style.require_columns(influence, COLUMNS, "influence")
+    style.require_shares(influence, ("influence", "mass", "share_after"), "influence")
     count = influence["id"].nunique()
     if count > MOST:
         raise ValueError(f"{count} episodes, {MOST} at most; select those to look at")
@@ -67,7 +51,7 @@ def influence_chart(
     ]
     for row in rows:
         row["name"] = f"{word} {row['id']}"
-        row["panel"] = broken(row["name"], PLOT, bold=True, lines=1)
+        row["panel"] = style.broken(row["name"], PLOT, bold=True, lines=1)
     last = int(influence["step"].max())
     scale = alt.Scale(domain=[-0.5, last + 0.5], nice=False)
 
@@ -79,31 +63,36 @@ def influence_chart(
     share = alt.Scale(domain=[0, 1])
     base = alt.Chart()
     words = base.mark_text(
-        align="left", x=PLOT + 14, y=HEIGHT / 2, fontSize=SMALL, color=GREY, lineHeight=LINE_HEIGHT
+        align="left",
+        x=PLOT + 14,
+        y=HEIGHT / 2,
+        fontSize=style.SMALL,
+        color=style.GREY,
+        lineHeight=style.LINE_HEIGHT,
     )
-    chart = layered(
+    chart = style.layered(
         base.mark_rect(color=GOING).encode(
             x=x("left"), x2="right:Q", y=alt.Y("mass:Q", scale=share, axis=axis, title=None)
         ),
-        base.mark_rect(color=BLUE).encode(
+        base.mark_rect(color=style.BLUE).encode(
             x=x("inner_left"),
             x2="inner_right:Q",
             y=alt.Y("influence:Q", scale=share, axis=axis, title=None),
             tooltip=["step:Q", "number:N"],
         ),
         base.transform_filter("isValid(datum.fades)")
-        .mark_rule(strokeDash=DASHES, strokeWidth=2, color=VERMILLION)
+        .mark_rule(strokeDash=style.DASHES, strokeWidth=2, color=style.VERMILLION)
         .encode(x=x("fades")),
         words.transform_filter("isValid(datum.words)").encode(text="words:N"),
     )
     names = list(dict.fromkeys(row["panel"] for row in rows))
-    panels = in_panels(framed(chart, PLOT, HEIGHT), rows, names, 1)
-    return finish(panels, title, subtitle, total=PLOT + WORDS + 44)
+    panels = style.in_panels(style.framed(chart, PLOT, HEIGHT), rows, names, 1)
+    return style.finish(panels, title, subtitle, total=PLOT + WORDS + 44)
 
 
-def _rows(name: object, group: pd.DataFrame) -> list[Row]:
+def _rows(name: object, group: pd.DataFrame) -> list[style.Row]:
     """Return one row per step; the first one carries what is said of the whole episode."""
-    rows: list[Row] = [
+    rows: list[style.Row] = [
         {
             "id": str(name),
             "step": int(step),
@@ -127,7 +116,7 @@ def _rows(name: object, group: pd.DataFrame) -> list[Row]:
     else:
         later = percent(float(group["share_after"].iloc[0]))
         words = f"Fades out at step {dies}. Of the return, {later} comes later."
-    rows[0]["words"] = wrap(words, WORDS - 16, SMALL, lines=5)
+    rows[0]["words"] = style.wrap(words, WORDS - 16, style.SMALL, lines=5)
     if dies <= last:
         rows[0]["fades"] = dies - 0.5
     return rows

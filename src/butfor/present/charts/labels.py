@@ -8,22 +8,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from butfor.present.charts.style import (
-    BLUE,
-    DASHES,
-    GREY,
-    VERMILLION,
-    Domain,
-    Row,
-    data,
-    finish,
-    framed,
-    layered,
-    require_columns,
-    series_look,
-    value_axis,
-    value_domain,
-)
+from butfor.present.charts import style
 from butfor.present.text import ESTIMATE
 
 SIDE = 400
@@ -41,7 +26,7 @@ def labels_chart(
         "Expected return, noise on states",
         "Expected return, noise on what nature decides",
     ),
-    domain: Domain | None = None,
+    domain: style.Domain | None = None,
 ) -> alt.LayerChart:
     """Draw the expected return of each episode with noise on labels against that on states.
 
@@ -57,13 +42,13 @@ def labels_chart(
     domain
         Ends of both axes, moved out if the data exceed them; by default those of the data.
     """
-    require_columns(episodes, COLUMNS, "episodes")
+    style.require_columns(episodes, COLUMNS, "episodes")
     values = episodes[list(COLUMNS[1:3])].to_numpy(dtype=np.float64)
     if not np.isfinite(values).all():
         wrong = values[~np.isfinite(values)][0]
         raise ValueError(f"episodes has the value {wrong}; give finite numbers")
-    ends = value_domain(values, domain)
-    points: list[Row] = [
+    ends = style.value_domain(values, domain)
+    points: list[style.Row] = [
         {"id": str(name), "states": states, "labels": labels, "kind": KINDS[bool(changed)]}
         for name, (states, labels), changed in zip(
             episodes["id"], values.tolist(), episodes["changed"], strict=True
@@ -77,18 +62,20 @@ def labels_chart(
             f"likeliest outcome changes for {count} of {len(points)}. {_apart_words(apart)}"
             f"{ESTIMATE} No data can tell which noise is right."
         )
-    x = value_axis(alt.X, "states", axis_titles[0], ends)
-    y = value_axis(alt.Y, "labels", axis_titles[1], ends)
-    look = series_look("kind", KINDS, (BLUE, VERMILLION), ("circle", "diamond"), columns=1)
+    x = style.value_axis(alt.X, "states", axis_titles[0], ends)
+    y = style.value_axis(alt.Y, "labels", axis_titles[1], ends)
+    look = style.series_look(
+        "kind", KINDS, (style.BLUE, style.VERMILLION), ("circle", "diamond"), columns=1
+    )
     if len({point["kind"] for point in points}) == 1:
         look = {channel: encoding.legend(None) for channel, encoding in look.items()}
-    same = alt.Chart(data([{"states": end, "labels": end} for end in ends]))
-    marks = alt.Chart(data(points)).mark_point(filled=True, size=45, opacity=0.45)
-    chart = layered(
-        same.mark_line(strokeDash=DASHES, color=GREY).encode(x=x, y=y),
+    same = alt.Chart(style.data([{"states": end, "labels": end} for end in ends]))
+    marks = alt.Chart(style.data(points)).mark_point(filled=True, size=45, opacity=0.45)
+    chart = style.layered(
+        same.mark_line(strokeDash=style.DASHES, color=style.GREY).encode(x=x, y=y),
         marks.encode(x=x, y=y, tooltip=["id:N", "states:Q", "labels:Q", "kind:N"], **look),
     )
-    return finish(framed(chart, SIDE, SIDE), title, subtitle, total=SIDE + 120)
+    return style.finish(style.framed(chart, SIDE, SIDE), title, subtitle, total=SIDE + 120)
 
 
 def _apart_words(apart: tuple[float, float] | None) -> str:

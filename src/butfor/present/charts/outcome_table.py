@@ -6,18 +6,8 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
+from butfor.present.charts import style
 from butfor.present.charts.rows import Floats
-from butfor.present.charts.style import (
-    BLACK,
-    LINE_HEIGHT,
-    LINES,
-    SMALL,
-    Row,
-    broken,
-    data,
-    finish,
-    layered,
-)
 from butfor.present.text import ESTIMATE, WHAT_HAPPENED
 
 SIDE = 330  # pixels of the whole square, for three outcomes
@@ -60,12 +50,12 @@ def outcome_table_chart(
         )
         subtitle += f" {ESTIMATE}"
     size = max(114, SIDE // len(counts))
-    columns = [broken(name, size - 6, lines=2) for name in table.columns]
+    columns = [style.broken(name, size - 6, lines=2) for name in table.columns]
     rows = [
-        broken(f"{name} ({_count(total)})", LABELS)
+        style.broken(f"{name} ({_count(total)})", LABELS)
         for name, total in zip(table.index, counts.sum(axis=1), strict=True)
     ]
-    cells: list[Row] = [
+    cells: list[style.Row] = [
         {
             "observed": str(table.index[row]),
             "under the policy": str(table.columns[column]),
@@ -77,26 +67,31 @@ def outcome_table_chart(
         }
         for (row, column), count in np.ndenumerate(counts)
     ]
-    axis: Row = {"domain": False, "ticks": False, "labelExpr": LINES, "titleFontWeight": "bold"}
+    axis: style.Row = {
+        "domain": False,
+        "ticks": False,
+        "labelExpr": style.LINES,
+        "titleFontWeight": "bold",
+    }
     model = alt.Axis(orient="top", labelAngle=0, labelLimit=0, **axis)
-    base = alt.Chart(data(cells)).encode(
+    base = alt.Chart(style.data(cells)).encode(
         x=alt.X("column:N", sort=columns, axis=model, title="What the model says under the policy"),
         y=alt.Y("row:N", sort=rows, axis=alt.Axis(labelLimit=0, **axis), title=WHAT_HAPPENED),
     )
     names = ("observed", "under the policy", "count")
     shade = alt.Color("shade:Q", legend=None).scale(domain=[0, 0.5, 1], range=SHADES)
-    ink = alt.condition("datum.shade > 0.78", alt.value("white"), alt.value(BLACK))
-    above = -LINE_HEIGHT * (1 + len(beside)) / 2
-    chart = layered(
+    ink = alt.condition("datum.shade > 0.78", alt.value("white"), alt.value(style.BLACK))
+    above = -style.LINE_HEIGHT * (1 + len(beside)) / 2
+    chart = style.layered(
         base.mark_rect(cornerRadius=3, stroke="white", strokeWidth=4).encode(
             color=shade, tooltip=[alt.Tooltip(f"{name}:N") for name in names]
         ),
         base.mark_text(fontSize=25, fontWeight="bold", dy=above).encode(text="count:N", color=ink),
-        base.mark_text(fontSize=SMALL, lineHeight=LINE_HEIGHT, dy=above + 25).encode(
+        base.mark_text(fontSize=style.SMALL, lineHeight=style.LINE_HEIGHT, dy=above + 25).encode(
             text="lines:N", color=ink
         ),
     ).properties(width=alt.Step(size), height=alt.Step(size))
-    return finish(chart, title, subtitle, total=size * len(counts) + LABELS + 34)
+    return style.finish(chart, title, subtitle, total=size * len(counts) + LABELS + 34)
 
 
 def _lines(place: tuple[int, ...], counts: Floats, beside: dict[str, Floats]) -> list[str]:

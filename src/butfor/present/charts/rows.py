@@ -10,22 +10,7 @@ import altair as alt
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.present.charts.style import (
-    BLACK,
-    GREY,
-    LINE_HEIGHT,
-    SMALL,
-    Domain,
-    Row,
-    data,
-    finish,
-    framed,
-    layered,
-    pixels,
-    value_axis,
-    value_domain,
-    wrap,
-)
+from butfor.present.charts import style
 
 PLOT = 240  # width of the part with the axis
 LABELS = 205  # room for names at its left
@@ -43,51 +28,53 @@ class RowChart:
 
     def __init__(
         self,
-        rows: list[Row],
+        rows: list[style.Row],
         values: Floats,
         *,
         axis_title: str,
-        domain: Domain | None,
+        domain: style.Domain | None,
         least: int = 34,
     ) -> None:
         self.rows = rows
         self.axis_title = axis_title
-        self.domain = value_domain(values, domain)
+        self.domain = style.value_domain(values, domain)
         for row in rows:
-            row["note"] = wrap(row["note"], LABELS, SMALL)
-        step = max(least, 28 + LINE_HEIGHT * max(len(row["note"]) for row in rows))
+            row["note"] = style.wrap(row["note"], LABELS, style.SMALL)
+        step = max(least, 28 + style.LINE_HEIGHT * max(len(row["note"]) for row in rows))
         self.height = step * len(rows)
         for position, row in enumerate(rows):
             row["y"] = step * (position + 0.5)
-            row["y_name"] = row["y"] - LINE_HEIGHT * len(row["note"]) / 2
-            row["y_note"] = row["y_name"] + LINE_HEIGHT + 1
+            row["y_name"] = row["y"] - style.LINE_HEIGHT * len(row["note"]) / 2
+            row["y_note"] = row["y_name"] + style.LINE_HEIGHT + 1
 
     def x(self, field: str) -> Any:
         """Place marks by a value."""
-        return value_axis(alt.X, field, self.axis_title, self.domain)
+        return style.value_axis(alt.X, field, self.axis_title, self.domain)
 
     def y(self, field: str = "y") -> Any:
         """Place marks in their row."""
-        return pixels(field, self.height, down=True)
+        return style.pixels(field, self.height, down=True)
 
-    def numbers(self, field: str, y: str = "y", color: str = BLACK) -> alt.Chart:
+    def numbers(self, field: str, y: str = "y", color: str = style.BLACK) -> alt.Chart:
         """Write the numbers that a field holds at the right, in the rows that have it."""
-        known = alt.Chart(data([row for row in self.rows if field in row]))
+        known = alt.Chart(style.data([row for row in self.rows if field in row]))
         text = known.mark_text(align="left", x=PLOT + 14, color=color)
         return text.encode(text=f"{field}:N", y=self.y(y))
 
     def draw(self, marks: Sequence[alt.Chart], title: str, subtitle: str) -> alt.LayerChart:
         """Return the chart with these marks, names and notes at the left, and a title."""
-        base = alt.Chart(data(self.rows))
-        left: Row = {"align": "right", "x": -14, "limit": LABELS}
+        base = alt.Chart(style.data(self.rows))
+        left: style.Row = {"align": "right", "x": -14, "limit": LABELS}
         names = base.mark_text(fontWeight="bold", **left)
-        notes = base.mark_text(fontSize=SMALL, color=GREY, lineHeight=LINE_HEIGHT, **left)
-        chart = layered(
+        notes = base.mark_text(
+            fontSize=style.SMALL, color=style.GREY, lineHeight=style.LINE_HEIGHT, **left
+        )
+        chart = style.layered(
             names.encode(text="name:N", y=self.y("y_name"), tooltip="name:N"),
             notes.encode(text="note:N", y=self.y("y_note")),
             *marks,
         )
-        return finish(framed(chart, PLOT, self.height), title, subtitle, total=TOTAL)
+        return style.finish(style.framed(chart, PLOT, self.height), title, subtitle, total=TOTAL)
 
 
 def number_text(value: float, low: float, high: float, values: Floats) -> str:

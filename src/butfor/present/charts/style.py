@@ -236,8 +236,8 @@ def in_panels(chart: Any, rows: Sequence[Row], panels: Sequence[str], columns: i
 def series_look(
     field: str,
     names: Sequence[str],
-    colors: Sequence[str],
-    shapes: Sequence[str] | None = None,
+    colors: Sequence[str] = (VERMILLION, BLUE, GREEN),
+    shapes: Sequence[str] | None = ("diamond", "circle", "triangle-up"),
     **legend: Any,
 ) -> dict[str, Any]:
     """Return the color and shape of each series, by name, with one legend for both."""

@@ -8,23 +8,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from butfor.present.charts.style import (
-    BLACK,
-    BLUE,
-    GREEN,
-    GREY,
-    Domain,
-    Row,
-    data,
-    finish,
-    framed,
-    layered,
-    panel_title,
-    require_columns,
-    signed,
-    value_axis,
-    value_domain,
-)
+from butfor.present.charts import style
 from butfor.present.text import ESTIMATE, HOLDS
 
 PANEL, NAMES, TOTAL = 256, 118, 640  # widths
@@ -50,7 +34,7 @@ def uncertainty_chart(
     title: str = "For whom is it clear that the policy would have differed?",
     subtitle: str | None = None,
     axis_title: str = "Expected return less what was observed",
-    domain: Domain | None = None,
+    domain: style.Domain | None = None,
 ) -> alt.HConcatChart:
     """Draw what is open about each episode: the mechanism at the left, the model at the right.
 
@@ -66,7 +50,7 @@ def uncertainty_chart(
     domain
         Ends of both axes, moved out if the data exceed them; by default those of the data.
     """
-    require_columns(episodes, ("id", *NUMBERS), "episodes")
+    style.require_columns(episodes, ("id", *NUMBERS), "episodes")
     if len(episodes) > MOST:
         raise ValueError(f"{len(episodes)} episodes, {MOST} at most; select those to look at")
     values = episodes[list(NUMBERS)].to_numpy(dtype=np.float64)
@@ -85,61 +69,61 @@ def uncertainty_chart(
     differences = values[:, 1:] - values[:, :1]
     order = np.argsort(-differences[:, 0], kind="stable")
     rows = [_row(str(episodes["id"].iloc[i]), differences[i]) for i in order]
-    ends = value_domain(np.append(differences, 0.0), domain)
+    ends = style.value_domain(np.append(differences, 0.0), domain)
     panels = alt.hconcat(
         _panel(rows, _mechanism_marks, (CAUSAL, HOLDS), axis_title, ends, names=True),
         _panel(rows, _model_marks, (STATISTICAL, COVERS), axis_title, ends, names=False),
         spacing=26,
     )
-    return finish(panels, title, subtitle, total=TOTAL)
+    return style.finish(panels, title, subtitle, total=TOTAL)
 
 
-def _row(name: str, difference: np.ndarray[Any, np.dtype[np.float64]]) -> Row:
+def _row(name: str, difference: np.ndarray[Any, np.dtype[np.float64]]) -> style.Row:
     """Return an episode's differences, and the same in words for those who point at them."""
-    row: Row = {"id": name, "difference": float(difference[0])}
-    row["number"] = signed(row["difference"], 2)
+    row: style.Row = {"id": name, "difference": float(difference[0])}
+    row["number"] = style.signed(row["difference"], 2)
     for kind, (low, high) in zip(
         ("any", "stable", "credible"), difference[1:].reshape(3, 2).tolist(), strict=True
     ):
         row |= {f"low_{kind}": low, f"high_{kind}": high}
-        row[kind] = f"{signed(low, 2)} to {signed(high, 2)}"
+        row[kind] = f"{style.signed(low, 2)} to {style.signed(high, 2)}"
     return row
 
 
 def _panel(
-    rows: list[Row],
+    rows: list[style.Row],
     marks: Any,
     words: tuple[str, str],
     axis_title: str,
-    ends: Domain,
+    ends: style.Domain,
     *,
     names: bool,
 ) -> alt.LayerChart:
     """Draw one panel under its name and what it takes for granted."""
 
     def x(field: str) -> Any:
-        return value_axis(alt.X, field, axis_title, ends)
+        return style.value_axis(alt.X, field, axis_title, ends)
 
     axis = alt.Axis(domain=False, ticks=False, labelLimit=NAMES, grid=False) if names else None
     y = alt.Y("id:N", sort=[row["id"] for row in rows], title=None, axis=axis)
-    base = alt.Chart(data(rows)).encode(
+    base = alt.Chart(style.data(rows)).encode(
         y=y, tooltip=["id:N", "number:N", "stable:N", "any:N", "credible:N"]
     )
-    zero = alt.Chart(data([{"zero": 0}])).mark_rule(color=GREY, strokeWidth=1.5)
-    chart = layered(zero.encode(x=x("zero")), *marks(base, x))
-    return framed(chart, PANEL, STEP * len(rows)).properties(
-        title=panel_title(words[0], PANEL, words[1])
+    zero = alt.Chart(style.data([{"zero": 0}])).mark_rule(color=style.GREY, strokeWidth=1.5)
+    chart = style.layered(zero.encode(x=x("zero")), *marks(base, x))
+    return style.framed(chart, PANEL, STEP * len(rows)).properties(
+        title=style.panel_title(words[0], PANEL, words[1])
     )
 
 
 def _mechanism_marks(base: alt.Chart, x: Any) -> list[alt.Chart]:
-    end = base.mark_tick(thickness=2, size=9, color=BLUE, opacity=1, orient="vertical")
-    dot = base.mark_point(filled=True, size=60, opacity=1, color=BLACK)
+    end = base.mark_tick(thickness=2, size=9, color=style.BLUE, opacity=1, orient="vertical")
+    dot = base.mark_point(filled=True, size=60, opacity=1, color=style.BLACK)
     return [
         base.mark_rule(strokeWidth=9, color="#A9CDE4").encode(
             x=x("low_stable"), x2="high_stable:Q"
         ),
-        base.mark_rule(strokeWidth=2, color=BLUE).encode(x=x("low_any"), x2="high_any:Q"),
+        base.mark_rule(strokeWidth=2, color=style.BLUE).encode(x=x("low_any"), x2="high_any:Q"),
         end.encode(x=x("low_any")),
         end.encode(x=x("high_any")),
         dot.encode(x=x("difference")),
@@ -147,9 +131,9 @@ def _mechanism_marks(base: alt.Chart, x: Any) -> list[alt.Chart]:
 
 
 def _model_marks(base: alt.Chart, x: Any) -> list[alt.Chart]:
-    ring = base.mark_point(filled=True, size=50, opacity=1, fill="white", stroke=BLACK)
+    ring = base.mark_point(filled=True, size=50, opacity=1, fill="white", stroke=style.BLACK)
     return [
-        base.mark_rule(strokeWidth=6, color=GREEN).encode(
+        base.mark_rule(strokeWidth=6, color=style.GREEN).encode(
             x=x("low_credible"), x2="high_credible:Q"
         ),
         ring.encode(x=x("difference")),

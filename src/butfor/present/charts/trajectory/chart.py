@@ -11,9 +11,9 @@ import pandas as pd
 
 from butfor.log.episodes import Episodes
 from butfor.log.variables import unravel
-from butfor.present.charts.trajectory_layout import TrajectoryLayout
-from butfor.present.charts.trajectory_rows import trajectory_datasets
-from butfor.present.charts.trajectory_template import filled_template
+from butfor.present.charts.trajectory.layout import TrajectoryLayout
+from butfor.present.charts.trajectory.rows import trajectory_datasets
+from butfor.present.charts.trajectory.template import filled_template
 from butfor.present.text import ESTIMATE, capitalized, ending
 from butfor.replay.outcomes import Draws
 

@@ -5,24 +5,9 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
-from butfor.present.charts.style import (
-    BLUE,
-    GREEN,
-    VERMILLION,
-    data,
-    diagonal,
-    distinct,
-    finish,
-    framed,
-    layered,
-    percent_axis,
-    require_columns,
-    require_shares,
-    series_look,
-)
+from butfor.present.charts import style
 from butfor.present.text import ESTIMATE
 
-COLORS, SHAPES = (VERMILLION, BLUE, GREEN), ("diamond", "circle", "triangle-up")
 SIDE = 400
 
 
@@ -42,15 +27,17 @@ def agreement_chart(
     axis_titles
         Of the horizontal and the vertical axis.
     """
-    require_columns(table, ("id", "series", "x", "y"), "table")
-    require_shares(table, ("x", "y"), "table")
-    look = series_look("series", distinct(table["series"]), COLORS, SHAPES, columns=3)
+    style.require_columns(table, ("id", "series", "x", "y"), "table")
+    style.require_shares(table, ("x", "y"), "table")
+    look = style.series_look("series", style.distinct(table["series"]), columns=3)
     points = table.assign(id=table["id"].map(str), series=table["series"].map(str))
-    marks = alt.Chart(data(points[["id", "series", "x", "y"]].to_dict("records"))).encode(
-        x=percent_axis(alt.X, "x", axis_titles[0]),
-        y=percent_axis(alt.Y, "y", axis_titles[1]),
+    marks = alt.Chart(style.data(points[["id", "series", "x", "y"]].to_dict("records"))).encode(
+        x=style.percent_axis(alt.X, "x", axis_titles[0]),
+        y=style.percent_axis(alt.Y, "y", axis_titles[1]),
         tooltip=["id:N", "series:N", "x:Q", "y:Q"],
         **look,
     )
-    chart = layered(diagonal("x", "y"), marks.mark_point(filled=True, size=34, opacity=0.5))
-    return finish(framed(chart, SIDE, SIDE), title, subtitle, total=SIDE + 70)
+    chart = style.layered(
+        style.diagonal("x", "y"), marks.mark_point(filled=True, size=34, opacity=0.5)
+    )
+    return style.finish(style.framed(chart, SIDE, SIDE), title, subtitle, total=SIDE + 70)

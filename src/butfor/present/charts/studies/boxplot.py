@@ -8,19 +8,8 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
+from butfor.present.charts import style
 from butfor.present.charts.rows import Floats, RowChart, number_text
-from butfor.present.charts.style import (
-    BLACK,
-    BLUE,
-    DARK_BLUE,
-    DARK_VERMILLION,
-    VERMILLION,
-    Domain,
-    Row,
-    data,
-    require_columns,
-    series_look,
-)
 from butfor.present.text import SIMULATOR, TRUE
 
 BESIDE = 10  # distance of a box and of the published value from the middle of their row
@@ -34,7 +23,7 @@ def boxplot_chart(
     title: str = "How much do the estimates vary from log to log?",
     subtitle: str | None = None,
     axis_title: str = "Average return per episode",
-    domain: Domain | None = None,
+    domain: style.Domain | None = None,
 ) -> alt.LayerChart:
     """Draw the spread of each estimator over repeats, and published values beside it.
 
@@ -48,7 +37,7 @@ def boxplot_chart(
     domain
         Ends of the axis, moved out if the data exceed them; by default those of the data.
     """
-    require_columns(repeats, ("estimator", "value"), "repeats")
+    style.require_columns(repeats, ("estimator", "value"), "repeats")
     values: dict[str, Floats] = {
         str(name): group.to_numpy(dtype=np.float64)
         for name, group in repeats.groupby("estimator", sort=False)["value"]
@@ -68,7 +57,7 @@ def boxplot_chart(
         )
         subtitle += f" {TRUE}: {SIMULATOR}." if TRUE in values else ""
     layers = _boxes(plot)
-    layers.append(plot.numbers("number", "y_ours", DARK_BLUE if given else BLACK))
+    layers.append(plot.numbers("number", "y_ours", style.DARK_BLUE if given else style.BLACK))
     if given:
         layers += _published_marks(plot)
     return plot.draw(layers, title, subtitle)
@@ -76,41 +65,43 @@ def boxplot_chart(
 
 def _boxes(plot: RowChart) -> list[alt.Chart]:
     """Draw whiskers, boxes, medians and means; Altair's own box plot has other whiskers."""
-    base = alt.Chart(data(plot.rows)).transform_filter("isValid(datum.median)")
+    base = alt.Chart(style.data(plot.rows)).transform_filter("isValid(datum.median)")
     boxes = base.encode(y=plot.y("y_ours"), tooltip=["name:N", "number:N"])
-    end = boxes.mark_tick(thickness=2, size=12, color=BLUE, opacity=1)
-    mean = boxes.mark_point(filled=True, fill="white", stroke=BLACK, size=30, opacity=1)
+    end = boxes.mark_tick(thickness=2, size=12, color=style.BLUE, opacity=1)
+    mean = boxes.mark_point(filled=True, fill="white", stroke=style.BLACK, size=30, opacity=1)
     return [
-        boxes.mark_rule(strokeWidth=2, color=BLUE).encode(x=plot.x("low"), x2="high:Q"),
+        boxes.mark_rule(strokeWidth=2, color=style.BLUE).encode(x=plot.x("low"), x2="high:Q"),
         end.encode(x=plot.x("low")),
         end.encode(x=plot.x("high")),
-        boxes.mark_bar(size=16, fill="#A9CDE4", stroke=BLUE, strokeWidth=1.5).encode(
+        boxes.mark_bar(size=16, fill="#A9CDE4", stroke=style.BLUE, strokeWidth=1.5).encode(
             x=plot.x("first"), x2="third:Q"
         ),
-        boxes.mark_tick(thickness=3, size=16, color=BLACK, opacity=1).encode(x=plot.x("median")),
+        boxes.mark_tick(thickness=3, size=16, color=style.BLACK, opacity=1).encode(
+            x=plot.x("median")
+        ),
         mean.encode(x=plot.x("mean")),
     ]
 
 
 def _published_marks(plot: RowChart) -> list[alt.Chart]:
     """Draw the published values, with a legend for both kinds."""
-    base = alt.Chart(data(plot.rows)).transform_filter("isValid(datum.published)")
+    base = alt.Chart(style.data(plot.rows)).transform_filter("isValid(datum.published)")
     marks = base.encode(y=plot.y("y_theirs"), tooltip=["name:N", "published_number:N"])
     names, shapes = ("This run", "Published"), ("square", "diamond")
-    look = series_look("series", names, (BLUE, VERMILLION), shapes)
+    look = style.series_look("series", names, (style.BLUE, style.VERMILLION), shapes)
     return [
-        marks.mark_rule(strokeWidth=2, color=VERMILLION).encode(
+        marks.mark_rule(strokeWidth=2, color=style.VERMILLION).encode(
             x=plot.x("published_low"), x2="published_high:Q"
         ),
         marks.mark_point(filled=True, size=110, opacity=1).encode(x=plot.x("published"), **look),
-        plot.numbers("published_number", "y_theirs", DARK_VERMILLION),
+        plot.numbers("published_number", "y_theirs", style.DARK_VERMILLION),
     ]
 
 
 def _published(published: pd.DataFrame, values: Mapping[str, Floats]) -> dict[str, Floats]:
     """Return mean, low and high by estimator."""
     columns = ("mean", "low", "high")
-    require_columns(published, ("estimator", *columns), "published")
+    style.require_columns(published, ("estimator", *columns), "published")
     numbers = published[list(columns)].to_numpy(dtype=np.float64)
     names = [str(name) for name in published["estimator"]]
     unknown = [name for name in names if name not in values]
@@ -122,12 +113,12 @@ def _published(published: pd.DataFrame, values: Mapping[str, Floats]) -> dict[st
     return dict(zip(names, numbers, strict=True))
 
 
-def _row(name: str, repeats: Floats, published: Floats | None, everything: Floats) -> Row:
+def _row(name: str, repeats: Floats, published: Floats | None, everything: Floats) -> style.Row:
     known = repeats[np.isfinite(repeats)]
     note = f"{len(known)} repeat{'s' * (len(known) != 1)}"
     if len(known) < len(repeats):
         note += f", {len(repeats) - len(known)} without value"
-    row: Row = {"name": name, "note": note}
+    row: style.Row = {"name": name, "note": note}
     if len(known):
         row |= dict(zip(BOX, np.percentile(known, list(BOX.values())).tolist(), strict=True))
         row["mean"] = float(known.mean())

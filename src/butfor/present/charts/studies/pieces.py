@@ -7,17 +7,8 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from butfor.present.charts.panels import TOTAL, level_panels
-from butfor.present.charts.style import (
-    BLACK,
-    Domain,
-    data,
-    distinct,
-    finish,
-    require_columns,
-    series_look,
-    signed,
-)
+from butfor.present.charts import style
+from butfor.present.charts.studies.panels import TOTAL, level_panels
 
 COLORS = ("#56B4E9", "#9AA3AE", "#D55E00", "#007A5A")  # of the pieces, in their order
 
@@ -28,7 +19,7 @@ def pieces_chart(
     title: str = "What is the error made of?",
     subtitle: str | None = None,
     axis_title: str = "Part of the error",
-    domain: Domain | None = None,
+    domain: style.Domain | None = None,
 ) -> alt.ConcatChart:
     """Draw up to four pieces and their sum at each level of each panel.
 
@@ -40,9 +31,9 @@ def pieces_chart(
     domain
         Ends of the scale, moved out if the stacks exceed them.
     """
-    require_columns(pieces, ("panel", "level", "piece", "value"), "pieces")
-    names = distinct(pieces["piece"])
-    look = series_look("piece", names, COLORS, symbolType="square")
+    style.require_columns(pieces, ("panel", "level", "piece", "value"), "pieces")
+    names = style.distinct(pieces["piece"])
+    look = style.series_look("piece", names, COLORS, None, symbolType="square")
     # as high and as low as the tallest stacks
     stacks = pieces.assign(up=pieces["value"].clip(lower=0), down=pieces["value"].clip(upper=0))
     reach = stacks.groupby(["panel", "level"])[["up", "down"]].sum()
@@ -56,14 +47,14 @@ def pieces_chart(
     def marks(mine: pd.DataFrame, x: Any, y: Any) -> list[alt.Chart]:
         shown = mine.assign(level=mine["level"].map(str), piece=mine["piece"].map(str))
         shown["order"] = [names.index(name) for name in shown["piece"]]
-        shown["number"] = [signed(value, 3) for value in shown["value"]]
+        shown["number"] = [style.signed(value, 3) for value in shown["value"]]
         fields = ["level", "piece", "value", "order", "number"]
         sums = shown.groupby("level", sort=False)["value"].sum().rename("sum").reset_index()
-        bars = alt.Chart(data(shown[fields].to_dict("records"))).mark_bar(
+        bars = alt.Chart(style.data(shown[fields].to_dict("records"))).mark_bar(
             stroke="white", strokeWidth=0.5, width={"band": 0.68}
         )
-        diamonds = alt.Chart(data(sums.to_dict("records"))).mark_point(
-            shape="diamond", filled=True, size=90, opacity=1, color=BLACK
+        diamonds = alt.Chart(style.data(sums.to_dict("records"))).mark_point(
+            shape="diamond", filled=True, size=90, opacity=1, color=style.BLACK
         )
         return [
             bars.encode(
@@ -79,4 +70,4 @@ def pieces_chart(
     panels = level_panels(
         pieces, "panel", marks, height=260, axis_title=axis_title, domain=ends, bold={}
     )
-    return finish(panels, title, subtitle, total=TOTAL)
+    return style.finish(panels, title, subtitle, total=TOTAL)

@@ -9,24 +9,11 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from butfor.present.charts.panels import TOTAL, level_panels
-from butfor.present.charts.style import (
-    BLACK,
-    BLUE,
-    GREEN,
-    VERMILLION,
-    Domain,
-    Row,
-    data,
-    distinct,
-    finish,
-    require_columns,
-    series_look,
-    signed,
-    value_domain,
-)
+from butfor.present.charts import style
+from butfor.present.charts.studies.panels import TOTAL, level_panels
 
-COLORS = (BLACK, VERMILLION, GREEN, BLUE)  # of the estimators, in their order
+# of the estimators, in their order
+COLORS = (style.BLACK, style.VERMILLION, style.GREEN, style.BLUE)
 SHAPES = ("square", "diamond", "triangle-up", "circle")
 
 
@@ -37,7 +24,7 @@ def errors_chart(
     title: str = "What moves the error of each estimate?",
     subtitle: str | None = None,
     axis_title: str = "Estimate less true value",
-    domain: Domain | None = None,
+    domain: style.Domain | None = None,
 ) -> alt.ConcatChart:
     """Draw the mean error of up to four estimators at each level of each factor.
 
@@ -51,12 +38,12 @@ def errors_chart(
     domain
         Ends of the scale; marks beyond them are drawn at its edge.
     """
-    require_columns(errors, ("factor", "level", "estimator", "error"), "errors")
-    names = distinct(errors["estimator"])
+    style.require_columns(errors, ("factor", "level", "estimator", "error"), "errors")
+    names = style.distinct(errors["estimator"])
     start = len(COLORS) - len(names) if len(names) < len(COLORS) else 0
-    look = series_look("name", names, COLORS[start:], SHAPES[start:])
+    look = style.series_look("name", names, COLORS[start:], SHAPES[start:])
     known = errors[np.isfinite(errors["error"])]
-    ends = domain or value_domain(known["error"].to_numpy(dtype=np.float64), (0.0, 1e-9))
+    ends = domain or style.value_domain(known["error"].to_numpy(dtype=np.float64), (0.0, 1e-9))
     if subtitle is None:
         subtitle = (
             "Means over logs, ± 2 standard errors; small dots: the logs. Bold: the level that the "
@@ -73,9 +60,9 @@ def errors_chart(
         ]
         groups = shown.groupby(["level", "estimator"], sort=False)["error"]
         means = [_mean(str(level), str(name), values) for (level, name), values in groups]
-        mean = alt.Chart(data(means)).encode(**place, tooltip=["name:N", "number:N"])
+        mean = alt.Chart(style.data(means)).encode(**place, tooltip=["name:N", "number:N"])
         mark = mean.mark_point(filled=True, size=90, opacity=1, stroke="white", strokeWidth=1)
-        dot = alt.Chart(data(dots)).mark_circle(size=14, opacity=0.35)
+        dot = alt.Chart(style.data(dots)).mark_circle(size=14, opacity=0.35)
         return [
             dot.encode(**place, y=y("error")),
             mean.mark_rule(strokeWidth=3).encode(y=y("low"), y2="high:Q"),
@@ -91,10 +78,10 @@ def errors_chart(
         domain=ends,
         bold=reference or {},
     )
-    return finish(panels, title, subtitle, total=TOTAL)
+    return style.finish(panels, title, subtitle, total=TOTAL)
 
 
-def _mean(level: str, name: str, errors: pd.Series) -> Row:
+def _mean(level: str, name: str, errors: pd.Series) -> style.Row:
     """Return the mean with the ends of its bar, and both in words."""
     mean = float(errors.mean())
     margin = 2 * float(errors.std(ddof=1)) / len(errors) ** 0.5 if len(errors) > 1 else 0.0
@@ -105,5 +92,5 @@ def _mean(level: str, name: str, errors: pd.Series) -> Row:
         "mean": mean,
         "low": mean - margin,
         "high": mean + margin,
-        "number": f"{signed(mean, 3)} ± {margin / 2:.3f} ({logs})",
+        "number": f"{style.signed(mean, 3)} ± {margin / 2:.3f} ({logs})",
     }

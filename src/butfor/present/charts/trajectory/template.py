@@ -11,25 +11,9 @@ from typing import Any
 
 import altair as alt
 
-from butfor.present.charts.style import (
-    BLACK,
-    BLUE,
-    DASHES,
-    GREY,
-    LINE,
-    LINE_HEIGHT,
-    SMALL,
-    TEXT,
-    Row,
-    data,
-    finish,
-    heading,
-    layered,
-    pixels,
-    wrap,
-)
-from butfor.present.charts.trajectory_layout import EVIDENCE, OUTCOMES, PLOT, TrajectoryLayout
-from butfor.present.charts.trajectory_rows import NAMES_OF_DATA
+from butfor.present.charts import style
+from butfor.present.charts.trajectory.layout import EVIDENCE, OUTCOMES, PLOT, TrajectoryLayout
+from butfor.present.charts.trajectory.rows import NAMES_OF_DATA
 from butfor.present.text import INFERRED, SIMILAR_CASES, UNDER_POLICY, WHAT_HAPPENED
 from butfor.replay.steps import THIN
 
@@ -46,7 +30,7 @@ SOLID = "M-1.1,-.14H1.1V.14H-1.1Z"
 DOTS = "M-1.1,-.1H-.8V.1H-1.1ZM-.47,-.1H-.17V.1H-.47ZM.17,-.1H.47V.1H.17ZM.8,-.1H1.1V.1H.8Z"
 BOX = "M-.9,-.7H.9V.7H-.9Z"
 # strips that differ from others, by kind: words below the name, background, text color
-BOXES: dict[str, Row] = {
+BOXES: dict[str, style.Row] = {
     "side": {"below": ["never given", "to the model"], "fill": YELLOW, "ink": BROWN},
     "inferred": {"below": ["inferred"], "fill": VIOLET, "ink": PURPLE},
     "policy": {"below": ["under the policy"], "ink": PURPLE},
@@ -54,12 +38,12 @@ BOXES: dict[str, Row] = {
 
 
 def filled_template(
-    layout: TrajectoryLayout, datasets: Mapping[str, Sequence[Row]], title: str, caveat: str
+    layout: TrajectoryLayout, datasets: Mapping[str, Sequence[style.Row]], title: str, caveat: str
 ) -> alt.LayerChart:
     """Return the chart of one episode by itself, to be saved, with its caveat in the subtitle."""
     spec = trajectory_template(layout)
     spec["datasets"] |= {name: list(rows) for name, rows in datasets.items()}
-    spec["title"] = heading(title, caveat, TOTAL).to_dict()
+    spec["title"] = style.heading(title, caveat, TOTAL).to_dict()
     spec["description"] = f"{title} {caveat}"
     return alt.LayerChart.from_dict(spec)
 
@@ -77,10 +61,10 @@ def trajectory_template(layout: TrajectoryLayout) -> dict[str, Any]:
         *_end_layers(layout),
         _legend_layer(layout),
     ]
-    chart = layered(*layers).properties(width=PLOT, height=layout.height)
+    chart = style.layered(*layers).properties(width=PLOT, height=layout.height)
     # each legend of its own, and colors that are given as data are not scaled
     chart = chart.resolve_scale(fill="independent", shape="independent")
-    spec: dict[str, Any] = finish(chart, "", "", total=TOTAL).to_dict()
+    spec: dict[str, Any] = style.finish(chart, "", "", total=TOTAL).to_dict()
     spec.pop("title")
     spec["description"] = "One episode, step by step; its numbers are in the table below it."
     spec["datasets"] = {
@@ -117,7 +101,7 @@ def _x(field: str = "step") -> Any:
 
 
 def _y(layout: TrajectoryLayout, field: str = "y") -> Any:
-    return pixels(field, layout.height, down=True)
+    return style.pixels(field, layout.height, down=True)
 
 
 def _raw(channel: type[Any], field: str) -> Any:
@@ -135,7 +119,7 @@ def _strip_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
         _box(strip.variable.name, strip.top, strip.bottom, **BOXES.get(strip.kind, {}))
         for strip in layout.strips
     ]
-    labels: list[Row] = []
+    labels: list[style.Row] = []
     if layout.with_model:
         top = layout.evidence_top
         boxes.append(_box(SIMILAR_CASES, top, top + EVIDENCE))
@@ -143,25 +127,25 @@ def _strip_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
         boxes.append(_box("Model: outcome by then", top, top + OUTCOMES))
         ends = (("1", 6.0), ("½", OUTCOMES / 2), ("0", OUTCOMES - 6.0))
         labels = [{"text": text, "y": top + down} for text, down in ends]
-    base = alt.Chart(data(boxes))
-    left: Row = {"align": "left", "lineHeight": LINE_HEIGHT, "x": PLOT - TOTAL}
-    right: Row = {"align": "right", "fontSize": SMALL, "x": -7}
+    base = alt.Chart(style.data(boxes))
+    left: style.Row = {"align": "left", "lineHeight": style.LINE_HEIGHT, "x": PLOT - TOTAL}
+    right: style.Row = {"align": "right", "fontSize": style.SMALL, "x": -7}
     ink = _raw(alt.Color, "ink:N")
     return [
         _named("frame")
         .mark_rect(opacity=0)
         .encode(x=_x("low"), x2="high:Q", y=alt.value(0), y2=alt.value(layout.height)),
-        base.mark_rect(stroke=LINE, x=0, x2=PLOT).encode(
+        base.mark_rect(stroke=style.LINE, x=0, x2=PLOT).encode(
             y=_y(layout, "top"), y2="bottom:Q", fill=_raw(alt.Fill, "fill:N")
         ),
         base.mark_text(fontWeight="bold", **left).encode(
             y=_y(layout, "y_name"), text="name:N", color=ink
         ),
-        base.mark_text(fontSize=SMALL, **left).encode(
+        base.mark_text(fontSize=style.SMALL, **left).encode(
             y=_y(layout, "y_below"), text="below:N", color=ink
         ),
         _named("levels").mark_text(limit=LEVELS - 4, **right).encode(y=_y(layout), text="label:N"),
-        alt.Chart(data(labels)).mark_text(**right).encode(y=_y(layout), text="text:N"),
+        alt.Chart(style.data(labels)).mark_text(**right).encode(y=_y(layout), text="text:N"),
     ]
 
 
@@ -172,18 +156,18 @@ def _box(
     *,
     below: Sequence[str] = (),
     fill: str = "white",
-    ink: str = BLACK,
-) -> Row:
-    room = int((bottom - top) // LINE_HEIGHT) - len(below)
-    names = wrap(name, NAMES - 6, TEXT, bold=True, lines=max(1, room + 1))
-    y_name = (top + bottom) / 2 - LINE_HEIGHT * (len(names) + len(below) - 1) / 2
+    ink: str = style.BLACK,
+) -> style.Row:
+    room = int((bottom - top) // style.LINE_HEIGHT) - len(below)
+    names = style.wrap(name, NAMES - 6, style.TEXT, bold=True, lines=max(1, room + 1))
+    y_name = (top + bottom) / 2 - style.LINE_HEIGHT * (len(names) + len(below) - 1) / 2
     return {
         "name": names,
         "below": list(below),
         "top": top,
         "bottom": bottom,
         "y_name": y_name,
-        "y_below": y_name + LINE_HEIGHT * len(names),
+        "y_below": y_name + style.LINE_HEIGHT * len(names),
         "fill": fill,
         "ink": ink,
     }
@@ -211,8 +195,8 @@ def _shading(layout: TrajectoryLayout, name: str, words: str, color: str) -> alt
 def _model_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
     """Draw what the model says: shading, evidence, outcomes by step."""
     layers = [
-        _shading(layout, "shade", UNDER_POLICY, BLUE),
-        _shading(layout, "inferred", INFERRED, BLACK),
+        _shading(layout, "shade", UNDER_POLICY, style.BLUE),
+        _shading(layout, "inferred", INFERRED, style.BLACK),
     ]
     if not layout.with_model:
         return layers
@@ -228,7 +212,7 @@ def _model_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
         bottom=f"{layout.outcomes_top} + {OUTCOMES} * (1 - datum.low)",
     )
     words = _named("place_words").mark_text(
-        align=alt.expr("datum.align"), fontWeight="bold", fontSize=SMALL
+        align=alt.expr("datum.align"), fontWeight="bold", fontSize=style.SMALL
     )
     fill = _raw(alt.Fill, "fill:N")
     return [
@@ -236,7 +220,9 @@ def _model_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
         evidence.mark_rect(stroke="white", y=top + 1, y2=bottom - 1).encode(
             x=_x("left"), x2="right:Q", fill=fill, opacity=_raw(alt.Opacity, "strength:Q")
         ),
-        evidence.mark_text(fontSize=SMALL, y=(top + bottom) / 2).encode(x=_x(), text="text:N"),
+        evidence.mark_text(fontSize=style.SMALL, y=(top + bottom) / 2).encode(
+            x=_x(), text="text:N"
+        ),
         places.mark_rect(stroke="white", strokeWidth=0.4).encode(
             x=_x("left"), x2="right:Q", y=_y(layout, "top"), y2="bottom:Q", fill=fill
         ),
@@ -256,7 +242,7 @@ def _line_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
         drawn.mark_line(interpolate="step", strokeWidth=1.3, color=_draw_color(layout)).encode(
             x=_x(), y=_y(layout, "at"), detail="line:N"
         ),
-        happened.mark_line(interpolate="step", strokeWidth=3, color=BLACK, strokeCap="round"),
+        happened.mark_line(interpolate="step", strokeWidth=3, color=style.BLACK, strokeCap="round"),
         happened.mark_point(opacity=0, size=90).encode(
             tooltip=_tooltip("variable", "step", "level")
         ),
@@ -265,7 +251,7 @@ def _line_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
 
 def _draw_color(layout: TrajectoryLayout) -> str:
     """Return a color for drawn paths that can be told from the shading behind them."""
-    return DRAWN if layout.with_model else BLUE
+    return DRAWN if layout.with_model else style.BLUE
 
 
 def _first_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
@@ -278,7 +264,9 @@ def _first_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
         for strip in layout.strips
         if strip.kind == "side"
     ]
-    line = first.mark_rule(y=-6, y2=layout.height, strokeDash=DASHES, color=GREY, strokeWidth=1.4)
+    line = first.mark_rule(
+        y=-6, y2=layout.height, strokeDash=style.DASHES, color=style.GREY, strokeWidth=1.4
+    )
     return [*dimmed, line.encode(x=_x("at"))]
 
 
@@ -289,7 +277,7 @@ def _end_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
         marks = _placed(name).transform_calculate(at="datum.y + datum.beside * datum.room")
         layers.append(
             marks.mark_point(
-                filled=True, opacity=1, stroke=BLACK, strokeWidth=0.8, size=size
+                filled=True, opacity=1, stroke=style.BLACK, strokeWidth=0.8, size=size
             ).encode(
                 x=_x(),
                 y=_y(layout, "at"),
@@ -299,7 +287,7 @@ def _end_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
             )
         )
     words = _named("words").mark_text(
-        align=alt.expr("datum.align"), dx=alt.expr("datum.aside"), fontSize=SMALL, limit=PLOT
+        align=alt.expr("datum.align"), dx=alt.expr("datum.aside"), fontSize=style.SMALL, limit=PLOT
     )
     layers.append(
         words.encode(x=_x(), y=_y(layout), text="text:N", color=_raw(alt.Color, "color:N"))
@@ -309,7 +297,7 @@ def _end_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
 
 def _legend_layer(layout: TrajectoryLayout) -> alt.Chart:
     """Draw the legend: a scale of symbols with nothing but invisible marks on it."""
-    entries = [(WHAT_HAPPENED, BLACK, SOLID)]
+    entries = [(WHAT_HAPPENED, style.BLACK, SOLID)]
     if layout.with_model:
         entries.append((f"{UNDER_POLICY} (darker: likelier)", "#5BA3CF", BOX))
     if layout.draws:
@@ -330,13 +318,13 @@ def _legend_layer(layout: TrajectoryLayout) -> alt.Chart:
         legendY=-44 - 20 * -(-len(entries) // columns),
         direction="horizontal",
         columns=columns,
-        labelFontSize=SMALL,
-        labelLimit=230,
+        labelFontSize=style.SMALL,
+        labelLimit=270,
         rowPadding=4,
         symbolSize=130,
         symbolStrokeWidth=0,
     )
-    marks = alt.Chart(data([{"entry": name} for name in names])).mark_point(
+    marks = alt.Chart(style.data([{"entry": name} for name in names])).mark_point(
         opacity=0, strokeWidth=0, x=0, y=0
     )
     return marks.encode(

@@ -5,20 +5,8 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
-from butfor.present.charts.style import (
-    BLUE,
-    GREEN,
-    VERMILLION,
-    data,
-    distinct,
-    finish,
-    framed,
-    layered,
-    require_columns,
-    series_look,
-)
+from butfor.present.charts import style
 
-COLORS, SHAPES = (BLUE, VERMILLION, GREEN), ("circle", "diamond", "triangle-up")
 WIDTH = 430
 
 
@@ -36,20 +24,20 @@ def entropy_chart(
     table
         One row per series and step: `series, step, bits, episodes`; at most three series.
     """
-    require_columns(table, ("series", "step", "bits", "episodes"), "table")
-    look = series_look("series", distinct(table["series"]), COLORS, SHAPES, columns=1)
+    style.require_columns(table, ("series", "step", "bits", "episodes"), "table")
+    look = style.series_look("series", style.distinct(table["series"]), columns=1)
     rows = table.assign(series=table["series"].map(str)).to_dict("records")
     # at least a tenth of a bit, so that certainty is not blown up to fill the chart
     top = max(1.1 * float(table["bits"].max()), 0.1)
     steps = alt.Scale(domain=[-0.5, int(table["step"].max()) + 0.5], nice=False)
-    base = alt.Chart(data(rows)).encode(
+    base = alt.Chart(style.data(rows)).encode(
         x=alt.X("step:Q", title="step", scale=steps, axis=alt.Axis(tickMinStep=1)),
         y=alt.Y("bits:Q", title="bits", scale=alt.Scale(domain=[0, top])),
         color=look["color"],
     )
     points = base.mark_point(filled=True, size=50, opacity=1)
     tooltip = ["series:N", "step:Q", "bits:Q", "episodes:Q"]
-    chart = layered(
+    chart = style.layered(
         base.mark_line(strokeWidth=2), points.encode(shape=look["shape"], tooltip=tooltip)
     )
-    return finish(framed(chart, WIDTH, 210), title, subtitle, total=WIDTH + 60)
+    return style.finish(style.framed(chart, WIDTH, 210), title, subtitle, total=WIDTH + 60)

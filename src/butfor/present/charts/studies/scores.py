@@ -7,24 +7,12 @@ from collections.abc import Sequence
 import altair as alt
 import pandas as pd
 
-from butfor.present.charts.style import (
-    BLACK,
-    BLUE,
-    GREEN,
-    GREY,
-    SMALL,
-    VERMILLION,
-    broken,
-    distinct,
-    finish,
-    framed,
-    in_panels,
-    layered,
-    require_columns,
-    series_look,
-)
+from butfor.present.charts import style
 
-COLORS = (BLUE, GREEN, "#6A4FC3", "#8A5A00", "#5E6600", VERMILLION, "#8E3B73", GREY, BLACK)
+COLORS = (
+    *(style.BLUE, style.GREEN, "#6A4FC3", "#8A5A00", "#5E6600"),
+    *(style.VERMILLION, "#8E3B73", style.GREY, style.BLACK),
+)
 SHAPES = (
     "circle",
     "square",
@@ -57,13 +45,13 @@ def scores_chart(
     groups
         The groups from left to right.
     """
-    require_columns(table, ("panel", "series", "group", "value", "se"), "table")
-    names = distinct(table["series"])
-    look = series_look("series", names, COLORS, SHAPES, columns=2)
+    style.require_columns(table, ("panel", "series", "group", "value", "se"), "table")
+    names = style.distinct(table["series"])
+    look = style.series_look("series", names, COLORS, SHAPES, columns=2)
     error = 2 * table["se"].fillna(0.0)
     points = pd.DataFrame(
         {
-            "panel": [broken(name, WIDTH, bold=True) for name in table["panel"]],
+            "panel": [style.broken(name, WIDTH, bold=True) for name in table["panel"]],
             "series": table["series"].map(str),
             "group": table["group"].map(str),
             "score": table["value"],
@@ -71,14 +59,14 @@ def scores_chart(
             "high": table["value"] + error,
         }
     )
-    axis = alt.Axis(labelAngle=0, labelFontSize=SMALL - 1)
+    axis = alt.Axis(labelAngle=0, labelFontSize=style.SMALL - 1)
     base = alt.Chart().encode(
         x=alt.X("group:N", sort=list(groups), title=x_title, axis=axis),
         xOffset=alt.XOffset("series:N", sort=names),
         color=look["color"],
     )
     score = alt.Y("score:Q", title=y_title, scale=alt.Scale(zero=True))
-    chart = layered(
+    chart = style.layered(
         base.mark_line(strokeWidth=1.2, opacity=0.55).encode(y=score),
         base.mark_rule(strokeWidth=1.5, opacity=0.8).encode(
             y=alt.Y("low:Q", title=y_title), y2="high:Q"
@@ -88,5 +76,9 @@ def scores_chart(
         ),
     )
     rows = points.to_dict("records")
-    panels = in_panels(framed(chart, WIDTH, 190), rows, distinct(points["panel"]), 2)
-    return finish(panels.resolve_scale(y="independent"), title, subtitle, total=2 * WIDTH + 120)
+    panels = style.in_panels(
+        style.framed(chart, WIDTH, 190), rows, style.distinct(points["panel"]), 2
+    )
+    return style.finish(
+        panels.resolve_scale(y="independent"), title, subtitle, total=2 * WIDTH + 120
+    )

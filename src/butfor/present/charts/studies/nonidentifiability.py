@@ -9,19 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from butfor.evaluate.wording import percent
+from butfor.present.charts import style
 from butfor.present.charts.rows import Floats
-from butfor.present.charts.style import (
-    BLACK,
-    DARK_VERMILLION,
-    GREY,
-    SMALL,
-    VERMILLION,
-    Row,
-    data,
-    finish,
-    layered,
-    pixels,
-)
 
 BAR = 220  # width of [0, 1]
 GAP = 26
@@ -58,9 +47,9 @@ def nonidentifiability_chart(
     """
     rows = [np.asarray(row, dtype=np.float64) for row in (factual, counterfactual)]
     _check(rows, observed, orders)
-    pieces: list[Row] = []
-    spans: list[Row] = []
-    texts: list[Row] = []
+    pieces: list[style.Row] = []
+    spans: list[style.Row] = []
+    texts: list[style.Row] = []
     for line, order in enumerate(orders):
         top = HEADS + STEP * line
         box = {"y": top, "y2": top + HEIGHT, "y_middle": top + HEIGHT / 2}
@@ -91,12 +80,12 @@ def nonidentifiability_chart(
             f"S′ = {observed + 1}."
         )
     height = HEADS + STEP * (len(orders) - 1) + HEIGHT + 26
-    chart = layered(*_layers(pieces, spans, texts, height), _headings(observed))
+    chart = style.layered(*_layers(pieces, spans, texts, height), _headings(observed))
     chart = chart.properties(width=WIDTH, height=height)
-    return finish(chart, title, subtitle, total=WIDTH + 190)
+    return style.finish(chart, title, subtitle, total=WIDTH + 190)
 
 
-def _piece(category: int, interval: Interval, span: Interval, start: float) -> Row:
+def _piece(category: int, interval: Interval, span: Interval, start: float) -> style.Row:
     """Place a category's interval on a bar that begins at `start`."""
     return {
         "category": str(category + 1),
@@ -109,7 +98,7 @@ def _piece(category: int, interval: Interval, span: Interval, start: float) -> R
     }
 
 
-def _span(span: Interval, start: float, top: float) -> Row:
+def _span(span: Interval, start: float, top: float) -> style.Row:
     """Place the interval in which U must have been."""
     low, high = span
     return {
@@ -122,31 +111,35 @@ def _span(span: Interval, start: float, top: float) -> Row:
     }
 
 
-def _layers(pieces: list[Row], spans: list[Row], texts: list[Row], height: int) -> list[alt.Chart]:
+def _layers(
+    pieces: list[style.Row], spans: list[style.Row], texts: list[style.Row], height: int
+) -> list[alt.Chart]:
     def x(field: str) -> alt.X:
-        return pixels(field, WIDTH)
+        return style.pixels(field, WIDTH)
 
     def y(field: str) -> alt.Y:
-        return pixels(field, height, down=True)
+        return style.pixels(field, height, down=True)
 
-    piece, span = alt.Chart(data(pieces)), alt.Chart(data(spans))
+    piece, span = alt.Chart(style.data(pieces)), alt.Chart(style.data(spans))
     box = {"x": x("x"), "x2": "x2:Q", "y": y("y"), "y2": "y2:Q"}
-    text = alt.Chart(data(texts))
-    left: Row = {"align": "right", "x": -12}
+    text = alt.Chart(style.data(texts))
+    left: style.Row = {"align": "right", "x": -12}
     return [
-        piece.mark_rect(stroke=BLACK).encode(fill=alt.Fill("fill:N", scale=None), **box),
+        piece.mark_rect(stroke=style.BLACK).encode(fill=alt.Fill("fill:N", scale=None), **box),
         span.transform_filter("datum.side == 'left'")
-        .mark_rect(fill=VERMILLION, opacity=0.55)
+        .mark_rect(fill=style.VERMILLION, opacity=0.55)
         .encode(**box),
-        span.mark_rect(fill=None, stroke=VERMILLION, strokeWidth=3).encode(**box),
-        span.mark_text(fontSize=SMALL, color=DARK_VERMILLION).encode(
+        span.mark_rect(fill=None, stroke=style.VERMILLION, strokeWidth=3).encode(**box),
+        span.mark_text(fontSize=style.SMALL, color=style.DARK_VERMILLION).encode(
             x=x("middle"), y=y("below"), text="text:N"
         ),
         piece.transform_filter("datum.x2 - datum.x > 12")
         .mark_text(fontSize=17, fontWeight="bold")
         .encode(x=x("middle"), y=y("y_middle"), text="category:N"),
         text.mark_text(dy=-9, fontWeight="bold", **left).encode(y=y("y"), text="name:N"),
-        text.mark_text(dy=9, fontSize=SMALL, color=GREY, **left).encode(y=y("y"), text="order:N"),
+        text.mark_text(dy=9, fontSize=style.SMALL, color=style.GREY, **left).encode(
+            y=y("y"), text="order:N"
+        ),
         text.mark_text(
             align="left", x=WIDTH + 12, fontWeight="bold", fontSize=15, lineHeight=18
         ).encode(y=y("y_result"), text="result:N"),
@@ -159,8 +152,8 @@ def _headings(observed: int) -> alt.Chart:
         {"text": "The same U under A = a′", "x": BAR * 1.5 + GAP},
         {"text": "Answer", "x": WIDTH + 38},
     ]
-    text = alt.Chart(data(heads)).mark_text(fontWeight="bold", y=14)
-    return text.encode(text="text:N", x=pixels("x", WIDTH))
+    text = alt.Chart(style.data(heads)).mark_text(fontWeight="bold", y=14)
+    return text.encode(text="text:N", x=style.pixels("x", WIDTH))
 
 
 def _check(rows: list[Floats], observed: int, orders: Sequence[Sequence[int]]) -> None:

@@ -5,23 +5,8 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
-from butfor.present.charts.style import (
-    BLUE,
-    GREEN,
-    VERMILLION,
-    broken,
-    diagonal,
-    distinct,
-    finish,
-    framed,
-    in_panels,
-    layered,
-    percent_axis,
-    require_columns,
-    series_look,
-)
+from butfor.present.charts import style
 
-COLORS, SHAPES = (VERMILLION, BLUE, GREEN), ("diamond", "circle", "triangle-up")
 SIDE = 128
 
 
@@ -40,17 +25,17 @@ def reliability_chart(
     table
         One row per point: `panel, series, predicted, true, episodes`; at most three series.
     """
-    require_columns(table, ("panel", "series", "predicted", "true", "episodes"), "table")
-    look = series_look("series", distinct(table["series"]), COLORS, SHAPES, columns=3)
+    style.require_columns(table, ("panel", "series", "predicted", "true", "episodes"), "table")
+    look = style.series_look("series", style.distinct(table["series"]), columns=3)
     points = table.assign(
-        panel=[broken(name, SIDE + 20, bold=True) for name in table["panel"]],
+        panel=[style.broken(name, SIDE + 20, bold=True) for name in table["panel"]],
         series=table["series"].map(str),
         size=12 + 150 * (table["episodes"] / table["episodes"].max()) ** 0.5,
     )
     rows = points[["panel", "series", "predicted", "true", "episodes", "size"]].to_dict("records")
     base = alt.Chart().encode(
-        x=percent_axis(alt.X, "predicted", "predicted", ticks=3),
-        y=percent_axis(alt.Y, "true", "true", ticks=3),
+        x=style.percent_axis(alt.X, "predicted", "predicted", ticks=3),
+        y=style.percent_axis(alt.Y, "true", "true", ticks=3),
         color=look["color"],
     )
     marks = base.mark_point(filled=True, opacity=0.9).encode(
@@ -58,10 +43,10 @@ def reliability_chart(
         size=alt.Size("size:Q", scale=None, legend=None),
         tooltip=["series:N", "predicted:Q", "true:Q", "episodes:Q"],
     )
-    chart = layered(
-        diagonal("predicted", "true"), base.mark_line(strokeWidth=1.5, opacity=0.6), marks
+    chart = style.layered(
+        style.diagonal("predicted", "true"), base.mark_line(strokeWidth=1.5, opacity=0.6), marks
     )
-    panels = distinct(points["panel"])
-    panelled = in_panels(framed(chart, SIDE, SIDE), rows, panels, columns)
+    panels = style.distinct(points["panel"])
+    panelled = style.in_panels(style.framed(chart, SIDE, SIDE), rows, panels, columns)
     total = max(400, min(columns, len(panels)) * (SIDE + 30) + 60)
-    return finish(panelled, title, subtitle, total=total)
+    return style.finish(panelled, title, subtitle, total=total)

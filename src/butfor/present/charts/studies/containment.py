@@ -7,22 +7,9 @@ from collections.abc import Sequence
 import altair as alt
 import pandas as pd
 
-from butfor.present.charts.style import (
-    BLACK,
-    BLUE,
-    VERMILLION,
-    broken,
-    distinct,
-    finish,
-    framed,
-    in_panels,
-    layered,
-    percent_axis,
-    require_columns,
-    series_look,
-)
+from butfor.present.charts import style
 
-COLORS = ("#A9CDE4", BLUE, "#00375A")
+COLORS = ("#A9CDE4", style.BLUE, "#00375A")
 BAR, WIDTH = 9, 240
 
 
@@ -43,33 +30,38 @@ def containment_chart(
     kinds
         The classes from widest to narrowest, at most three.
     """
-    require_columns(table, ("panel", "kind", "outcome", "low", "high", "true"), "table")
-    look = series_look("kind", kinds, COLORS, columns=3, symbolType="square")
+    style.require_columns(table, ("panel", "kind", "outcome", "low", "high", "true"), "table")
+    look = style.series_look("kind", kinds, COLORS, None, columns=3, symbolType="square")
     bars = table.assign(
-        panel=[broken(name, WIDTH, bold=True) for name in table["panel"]],
+        panel=[style.broken(name, WIDTH, bold=True) for name in table["panel"]],
         kind=table["kind"].map(str),
         outcome=table["outcome"].map(str),
     )
-    outcomes = alt.Y("outcome:N", sort=distinct(bars["outcome"]), title=None)
+    outcomes = alt.Y("outcome:N", sort=style.distinct(bars["outcome"]), title=None)
     truth = alt.Chart().encode(x="true:Q", y=outcomes, tooltip="true:Q")
     row_height = BAR * len(kinds) + 16
-    chart = layered(
+    chart = style.layered(
         alt.Chart()
         .mark_bar(cornerRadius=2, height=BAR - 2)
         .encode(
-            x=percent_axis(alt.X, "low", None),
+            x=style.percent_axis(alt.X, "low", None),
             x2="high:Q",
             y=outcomes,
             yOffset=alt.YOffset("kind:N", sort=list(kinds)),
             color=look["color"],
             tooltip=["kind:N", "low:Q", "high:Q"],
         ),
-        truth.mark_tick(color=VERMILLION, thickness=2, size=row_height - 12, opacity=1),
+        truth.mark_tick(color=style.VERMILLION, thickness=2, size=row_height - 12, opacity=1),
         truth.mark_point(
-            filled=True, shape="diamond", fill=VERMILLION, stroke=BLACK, size=90, opacity=1
+            filled=True,
+            shape="diamond",
+            fill=style.VERMILLION,
+            stroke=style.BLACK,
+            size=90,
+            opacity=1,
         ),
     )
     rows = bars[["panel", "kind", "outcome", "low", "high", "true"]].to_dict("records")
-    framed_chart = framed(chart, WIDTH, row_height * bars["outcome"].nunique())
-    panels = in_panels(framed_chart, rows, distinct(bars["panel"]), 2)
-    return finish(panels, title, subtitle, total=2 * WIDTH + 110)
+    framed_chart = style.framed(chart, WIDTH, row_height * bars["outcome"].nunique())
+    panels = style.in_panels(framed_chart, rows, style.distinct(bars["panel"]), 2)
+    return style.finish(panels, title, subtitle, total=2 * WIDTH + 110)

@@ -11,24 +11,14 @@ from numpy.typing import NDArray
 
 from butfor.evaluate.wording import percent
 from butfor.log.variables import unravel
-from butfor.present.charts.style import (
-    BLACK,
-    DARK_VERMILLION,
-    GREY,
-    GRID,
-    LINE_HEIGHT,
-    SMALL,
-    VERMILLION,
-    Row,
-    text_width,
-)
-from butfor.present.charts.trajectory_layout import OUTCOMES, PLOT, Strip, TrajectoryLayout
+from butfor.present.charts import style
+from butfor.present.charts.trajectory.layout import OUTCOMES, PLOT, Strip, TrajectoryLayout
 from butfor.present.text import SIMILAR_CASES, ending, first_difference
 
 FAINT = 0.005  # smaller probabilities are not shaded: nobody would see it
 SHORT = 30  # horizons up to this are the axis of every episode
-NOT_YET = GRID  # the color of having no outcome
-Datasets = dict[str, list[Row]]
+NOT_YET = style.GRID  # the color of having no outcome
+Datasets = dict[str, list[style.Row]]
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 # rows that change from episode to episode
@@ -116,7 +106,7 @@ def _last_step(layout: TrajectoryLayout, length: int, course_steps: pd.DataFrame
     return min(max(last, 1), max(layout.horizon, length))
 
 
-def _line(strip: Strip, at: Integers, codes: Integers) -> list[Row]:
+def _line(strip: Strip, at: Integers, codes: Integers) -> list[style.Row]:
     """Return the points of one line on a strip."""
     points = zip(at.tolist(), codes.tolist(), strict=True)
     return [{"step": step, "k": strip.first + code} for step, code in points]
@@ -157,13 +147,20 @@ def _observed(
     return found
 
 
-def _words(layout: TrajectoryLayout, length: int, last: int, outcome: int, first: int) -> list[Row]:
+def _words(
+    layout: TrajectoryLayout, length: int, last: int, outcome: int, first: int
+) -> list[style.Row]:
     """Say above the chart where the policy first differs and how the episode ended."""
-    rows: list[Row] = []
+    rows: list[style.Row] = []
     if first >= 0:
         left = (first + 1) / (last + 1) < 0.5
         look = {"align": "left", "aside": 5} if left else {"align": "right", "aside": -5}
-        words = {"step": first + 0.5, "y": -14, "text": first_difference(first), "color": GREY}
+        words = {
+            "step": first + 0.5,
+            "y": -14,
+            "text": first_difference(first),
+            "color": style.GREY,
+        }
         rows.append(words | look)
     if outcome >= 0:
         name, color = layout.outcomes[outcome].name, layout.looks[outcome]["color"]
@@ -178,7 +175,7 @@ def _words(layout: TrajectoryLayout, length: int, last: int, outcome: int, first
                 "step": at,
                 "y": -30,
                 "text": ending(name, length, ended=True),
-                "color": DARK_VERMILLION if color == VERMILLION else color,
+                "color": style.DARK_VERMILLION if color == style.VERMILLION else color,
                 "align": align,
                 "aside": aside,
             }
@@ -194,7 +191,7 @@ def _course_rows(courses: pd.DataFrame, last: int) -> list[tuple[str, str, int, 
 
 def _shade_rows(
     numbers: Mapping[tuple[str, str], int], courses: pd.DataFrame, last: int
-) -> list[Row]:
+) -> list[style.Row]:
     """Return the levels that have a number, and how likely they are."""
     return [
         {"step": step, "k": numbers[variable, level], "p": round(p, 4)}
@@ -203,14 +200,14 @@ def _shade_rows(
     ]
 
 
-def _evidence_rows(course_steps: pd.DataFrame, last: int) -> list[Row]:
+def _evidence_rows(course_steps: pd.DataFrame, last: int) -> list[style.Row]:
     """Return the similar past cases of each step, in words if there is room."""
-    rows: list[Row] = []
+    rows: list[style.Row] = []
     columns = (course_steps[name].tolist() for name in ("step", "mass", "evidence"))
     for step, mass, cases in zip(*columns, strict=True):
         if step <= last and mass >= 0.01 and cases == cases:
             text = f"{cases:.0f}"
-            fits = text_width(text, SMALL) < PLOT / (last + 1) - 1
+            fits = style.text_width(text, style.SMALL) < PLOT / (last + 1) - 1
             row = {"step": step, "cases": round(cases, 1), "mass": round(mass, 3)}
             rows.append(row | {"text": text if fits else ""})
     return rows
@@ -228,10 +225,10 @@ def _outcome_rows(layout: TrajectoryLayout, courses: pd.DataFrame, last: int) ->
         for outcome, look in zip(layout.outcomes, layout.looks, strict=True)
     ]
     good, bad = ([column[1:] for column in named if column[0] == kind] for kind in (False, True))
-    rows: list[Row] = []
-    words: list[Row] = []
+    rows: list[style.Row] = []
+    words: list[style.Row] = []
     low: Floats = np.zeros(last + 1)
-    for name, fill, ink, chance in (*good, (layout.none, NOT_YET, BLACK, none), *bad):
+    for name, fill, ink, chance in (*good, (layout.none, NOT_YET, style.BLACK, none), *bad):
         high = low + chance
         rows += [
             {"step": step, "low": round(low[step], 4), "high": round(high[step], 4), "fill": fill}
@@ -245,11 +242,11 @@ def _outcome_rows(layout: TrajectoryLayout, courses: pd.DataFrame, last: int) ->
     return {"places": rows, "place_words": words}
 
 
-def _outcome_word(name: str, p: Floats, low: Floats, high: Floats) -> Row | None:
+def _outcome_word(name: str, p: Floats, low: Floats, high: Floats) -> style.Row | None:
     """Name an outcome at the end if there is room, else at the start, else nowhere."""
     last = len(p) - 1
     text = f"{name} {percent(float(p[-1]))}"
-    cells = text_width(text, SMALL, bold=True) / (PLOT / (last + 1)) + 0.6
+    cells = style.text_width(text, style.SMALL, bold=True) / (PLOT / (last + 1)) + 0.6
     tail = slice(max(0, int(last + 1 - cells)), last + 1)
     head = slice(0, int(cells) + 1)
     for part, step, align, words in (
@@ -257,16 +254,16 @@ def _outcome_word(name: str, p: Floats, low: Floats, high: Floats) -> Row | None
         (head, -0.3, "left", name),
     ):
         bottom, top = float(low[part].max()), float(high[part].min())
-        fits = text_width(words, SMALL, bold=True) < PLOT * 0.9
-        if top - bottom >= (LINE_HEIGHT + 2) / OUTCOMES and fits:
+        fits = style.text_width(words, style.SMALL, bold=True) < PLOT * 0.9
+        if top - bottom >= (style.LINE_HEIGHT + 2) / OUTCOMES and fits:
             return {"step": step, "align": align, "text": words, "middle": (bottom + top) / 2}
     return None
 
 
 def _draw_rows(layout: TrajectoryLayout, draws: pd.DataFrame, last: int) -> Datasets:
     """Return the lines of drawn paths, each a little beside its level, and where they end."""
-    lines: list[Row] = []
-    ends: list[Row] = []
+    lines: list[style.Row] = []
+    ends: list[style.Row] = []
     states = int(np.prod([len(variable.levels) for variable in layout.state]))
     count = int(draws["draw"].max()) + 1
     for draw, path in draws.groupby("draw", sort=True):
@@ -311,7 +308,7 @@ def _beside(draw: int, draws: int) -> float:
 
 
 def trajectory_table(
-    layout: TrajectoryLayout, datasets: Mapping[str, Sequence[Row]]
+    layout: TrajectoryLayout, datasets: Mapping[str, Sequence[style.Row]]
 ) -> list[list[str]]:
     """Return the numbers of the chart: the head of a table, then one row per step."""
     levels = layout.level_rows
@@ -350,7 +347,7 @@ def trajectory_table(
     ]
 
 
-def _likely(levels: Sequence[Row], rows: Sequence[Row]) -> dict[tuple[int, str], str]:
+def _likely(levels: Sequence[style.Row], rows: Sequence[style.Row]) -> dict[tuple[int, str], str]:
     """Return levels with their probability, the likeliest first, by step and variable."""
     found: dict[tuple[int, str], str] = {}
     for row in sorted(rows, key=lambda row: -row["p"]):

@@ -5,17 +5,7 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
-from butfor.present.charts.style import (
-    SMALL,
-    VERMILLION,
-    broken,
-    distinct,
-    finish,
-    framed,
-    in_panels,
-    layered,
-    require_columns,
-)
+from butfor.present.charts import style
 from butfor.present.text import ESTIMATE, SIMULATOR
 
 SHADES = ["#F4F6F9", "#7FB2D6", "#004C79"]
@@ -39,35 +29,37 @@ def latent_chart(
         One row per step and level: `panel, step, level, probability, truth`; levels from the lowest
         up, and `truth` says whether the level is the true one.
     """
-    require_columns(table, COLUMNS, "table")
+    style.require_columns(table, COLUMNS, "table")
     steps = int(table["step"].max()) + 1
     width = min(CELL * steps, WIDEST)
     cells = table.assign(
-        panel=[broken(name, width, bold=True) for name in table["panel"]],
+        panel=[style.broken(name, width, bold=True) for name in table["panel"]],
         level=table["level"].map(str),
         truth=table["truth"].astype(bool),
     )
     axis = alt.Axis(
-        values=list(range(0, steps, 1 if steps <= 12 else 5)), labelAngle=0, labelFontSize=SMALL
+        values=list(range(0, steps, 1 if steps <= 12 else 5)),
+        labelAngle=0,
+        labelFontSize=style.SMALL,
     )
     # the first level of each panel at the bottom
-    levels = alt.Y("level:N", sort=distinct(cells["level"])[::-1], title=None)
+    levels = alt.Y("level:N", sort=style.distinct(cells["level"])[::-1], title=None)
     base = alt.Chart().encode(
         x=alt.X("step:O", title="step", axis=axis),
         y=levels,
         tooltip=["step:Q", "level:N", "probability:Q"],
     )
     shade = alt.Color("probability:Q", legend=None).scale(domain=[0, 0.5, 1], range=SHADES)
-    chart = layered(
+    chart = style.layered(
         base.mark_rect(cornerRadius=2, stroke="white", strokeWidth=2).encode(color=shade),
         base.transform_filter("datum.truth").mark_point(
-            size=80, strokeWidth=2.5, stroke=VERMILLION, fill=None, opacity=1
+            size=80, strokeWidth=2.5, stroke=style.VERMILLION, fill=None, opacity=1
         ),
     )
     rows = cells[list(COLUMNS)].to_dict("records")
-    names = distinct(cells["panel"])
-    panels = in_panels(framed(chart, width, alt.Step(LEVEL)), rows, names, columns)
+    names = style.distinct(cells["panel"])
+    panels = style.in_panels(style.framed(chart, width, alt.Step(LEVEL)), rows, names, columns)
     total = min(columns, len(names)) * (width + 86)
-    return finish(
+    return style.finish(
         panels.resolve_scale(y="independent", x="independent"), title, subtitle, total=total
     )

@@ -8,16 +8,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from butfor.present.charts.style import (
-    GREY,
-    Domain,
-    data,
-    distinct,
-    framed,
-    layered,
-    panel_title,
-    value_axis,
-)
+from butfor.present.charts import style
 
 WIDTH, TOTAL = 282, 640  # of a panel, and of the chart
 COLUMNS = 2
@@ -31,7 +22,7 @@ def level_panels(
     *,
     height: int,
     axis_title: str,
-    domain: Domain,
+    domain: style.Domain,
     bold: Mapping[str, str],
 ) -> alt.ConcatChart:
     """Draw a panel for each value of a field, with a line at zero.
@@ -44,10 +35,10 @@ def level_panels(
     bold
         The level that is written in bold, by panel.
     """
-    zero = alt.Chart(data([{"zero": 0}])).mark_rule(color=GREY, strokeWidth=1.5)
+    zero = alt.Chart(style.data([{"zero": 0}])).mark_rule(color=style.GREY, strokeWidth=1.5)
     panels = []
     for number, (name, rows) in enumerate(table.groupby(field, sort=False)):
-        levels = distinct(rows["level"])
+        levels = style.distinct(rows["level"])
         # by position, as the name of a level must not become part of an expression
         at = levels.index(bold[str(name)]) if bold.get(str(name)) in levels else -1
         test = f"round(datum.index * {max(len(levels) - 1, 1)}) == {at}"
@@ -56,13 +47,15 @@ def level_panels(
         x = alt.X("level:N", sort=levels, scale=alt.Scale(domain=levels), title=None, axis=axis)
 
         def y(field: str, labels: bool = number % COLUMNS == 0) -> Any:
-            channel = value_axis(alt.Y, field, axis_title, domain, clamp=True)
+            channel = style.value_axis(alt.Y, field, axis_title, domain, clamp=True)
             if not labels:
                 channel.axis.labels = channel.axis.ticks = False
                 channel.title = None
             return channel
 
-        panel = layered(zero.encode(y=y("zero")), *marks(rows, x, y))
-        panels.append(framed(panel, WIDTH, height).properties(title=panel_title(str(name), WIDTH)))
+        panel = style.layered(zero.encode(y=y("zero")), *marks(rows, x, y))
+        panels.append(
+            style.framed(panel, WIDTH, height).properties(title=style.panel_title(str(name), WIDTH))
+        )
     concat = alt.concat(*panels, columns=COLUMNS, spacing=14)
     return concat.resolve_scale(x="independent", xOffset="independent")

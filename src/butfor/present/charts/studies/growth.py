@@ -10,18 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.present.charts.style import (
-    BLUE,
-    GREY,
-    SMALL,
-    VERMILLION,
-    data,
-    finish,
-    framed,
-    layered,
-    panel_title,
-    require_columns,
-)
+from butfor.present.charts import style
 
 SIDE = 250
 ROOM = 0.3  # decades left free at either end of an axis
@@ -32,8 +21,8 @@ BYTES = (
 )
 # panel, column, color, shape, and how Vega writes a value with its unit
 PANELS = (
-    ("Time", "seconds", BLUE, "circle", "format(datum.value, ',') + ' s'"),
-    ("Peak memory", "bytes", VERMILLION, "diamond", BYTES),
+    ("Time", "seconds", style.BLUE, "circle", "format(datum.value, ',') + ' s'"),
+    ("Peak memory", "bytes", style.VERMILLION, "diamond", BYTES),
 )
 
 
@@ -51,14 +40,14 @@ def growth_chart(
     table
         One row per log: `episodes, seconds, bytes`, all above 0.
     """
-    require_columns(table, ("episodes", "seconds", "bytes"), "table")
+    style.require_columns(table, ("episodes", "seconds", "bytes"), "table")
     values = table[["episodes", "seconds", "bytes"]].to_numpy(dtype=np.float64)
     wrong = ~(np.isfinite(values) & (values > 0))
     if wrong.any():
         raise ValueError(f"table holds {values[wrong][0]}; a logarithmic scale begins above 0")
     ordered = table.sort_values("episodes")
     panels = [_panel(ordered, *panel) for panel in PANELS]
-    return finish(alt.hconcat(*panels, spacing=24), title, subtitle, total=2 * SIDE + 156)
+    return style.finish(alt.hconcat(*panels, spacing=24), title, subtitle, total=2 * SIDE + 156)
 
 
 def _panel(
@@ -72,20 +61,20 @@ def _panel(
         for size, value, end in zip(episodes.tolist(), cost.tolist(), line.tolist(), strict=True)
     ]
     x = _log_axis(alt.X, "episodes", episodes, "format(datum.value, ',')", "episodes in the log")
-    base = alt.Chart(data(rows)).encode(x=x)
+    base = alt.Chart(style.data(rows)).encode(x=x)
     reach = np.append(cost, line)
     marks = base.encode(y=_log_axis(alt.Y, "value", reach, unit, None))
-    chart = layered(
-        base.mark_line(strokeDash=[4, 4], color=GREY, strokeWidth=1).encode(
+    chart = style.layered(
+        base.mark_line(strokeDash=[4, 4], color=style.GREY, strokeWidth=1).encode(
             y=_log_axis(alt.Y, "line", reach, unit, None)
         ),
         marks.mark_line(strokeWidth=2, color=color),
         marks.mark_point(filled=True, size=80, opacity=1, color=color, shape=shape).encode(
             tooltip=["panel:N", "episodes:Q", "words:N"]
         ),
-        marks.mark_text(fontSize=SMALL, dy=-15).encode(text="words:N"),
+        marks.mark_text(fontSize=style.SMALL, dy=-15).encode(text="words:N"),
     )
-    return framed(chart, SIDE, SIDE).properties(title=panel_title(name, SIDE))
+    return style.framed(chart, SIDE, SIDE).properties(title=style.panel_title(name, SIDE))
 
 
 def _log_axis(
@@ -97,7 +86,7 @@ def _log_axis(
     axis = alt.Axis(
         values=[10.0**power for power in range(low, high + 1)],
         labelExpr=words,
-        labelFontSize=SMALL - 1,
+        labelFontSize=style.SMALL - 1,
     )
     scale = alt.Scale(type="log", domain=[10 ** (low - ROOM), 10 ** (high + ROOM)], nice=False)
     return channel(f"{field}:Q", scale=scale, axis=axis, title=title)
