@@ -390,10 +390,12 @@ def test_the_example_of_the_appendix_gives_3_by_one_order_and_4_by_the_other():
     )
     answers = {row["name"]: row["result"] for row in rows_of(chart, "result")}
     assert answers == {"ord": ["S′ = 3"], "ord′": ["S′ = 4"]}
-    assert {row["text"] for row in rows_of(chart, "side")} == {"0.25 ≤ U < 0.5"}
-    left = [r for r in rows_of(chart, "category") if r["order"] == 1 and r["x"] < 220]
-    assert [r["category"] for r in left] == ["1", "2", "4", "3"]
-    assert [r["low"] for r in left] == pytest.approx([0, 0.25, 0.5, 0.7])
+    assert {row["words"] for row in rows_of(chart, "words")} == {"0.25 ≤ U < 0.5"}
+    second = [row for row in rows_of(chart, "category") if row["line"] == "ord′\n[1, 2, 4, 3]"]
+    factual, counterfactual = second[:4], second[4:]
+    assert [row["category"] for row in factual] == ["1", "2", "4", "3"]
+    assert [row["low"] for row in factual] == pytest.approx([0, 0.25, 0.5, 0.7])
+    assert [row["category"] for row in counterfactual] == ["2", "4", "3"]  # 1 is impossible
 
 
 def test_an_answer_in_several_categories_has_probabilities():

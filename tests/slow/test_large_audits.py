@@ -173,7 +173,7 @@ def test_the_report_of_a_large_audit_says_what_it_is_about(audit, tmp_path, monk
     part = written(folder, tmp_path)
     assert "<li>300 stays</li>" in part
     assert f"On average over {SCOPE}, " in part
-    assert f"Shown are {SCOPE}: they were picked, and do not stand for the others." in part
+    assert f"Shown are {SCOPE}: they were selected, and do not represent the others." in part
     assert f"Listed: how many of them are in the list, which has {SCOPE}." in part
     assert block(part, "listing")["scope"] == SCOPE
     for words in ("Everyone at a glance", "<small>thin", "of 15 stays"):

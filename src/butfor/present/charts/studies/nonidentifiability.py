@@ -12,13 +12,9 @@ from butfor.evaluate.wording import percent
 from butfor.present.charts import style
 from butfor.present.charts.rows import Floats
 
-BAR = 220  # width of [0, 1]
-GAP = 26
-HEIGHT = 40
-HEADS = 34  # room for the headings
-STEP = 92  # from one ordering to the next
+BAR, HEIGHT = 220, 40  # size of [0, 1]
+STEP = 92  # from one order to the next
 FILLS = ("#FFFFFF", "#D9DCE1", "#CFE4F2", "#F7E8B8", "#CDEBDD")  # by category
-WIDTH = 2 * BAR + GAP
 Interval = tuple[float, float]
 
 
@@ -30,7 +26,7 @@ def nonidentifiability_chart(
     *,
     title: str = "One model, several answers",
     subtitle: str | None = None,
-) -> alt.LayerChart:
+) -> alt.HConcatChart:
     """Draw what an observed category implies for another row, for several orders of the categories.
 
     With each order, U ~ Uniform(0, 1) picks the category in whose interval it falls: the same two
@@ -47,113 +43,90 @@ def nonidentifiability_chart(
     """
     rows = [np.asarray(row, dtype=np.float64) for row in (factual, counterfactual)]
     _check(rows, observed, orders)
-    pieces: list[style.Row] = []
+    pieces: tuple[list[style.Row], list[style.Row]] = ([], [])
     spans: list[style.Row] = []
-    texts: list[style.Row] = []
-    for line, order in enumerate(orders):
-        top = HEADS + STEP * line
-        box = {"y": top, "y2": top + HEIGHT, "y_middle": top + HEIGHT / 2}
-        left, right = (_intervals(row, order) for row in rows)
-        span = left[observed]
-        for start, intervals in ((0, left), (BAR + GAP, right)):
-            pieces += [
-                {"order": line} | box | _piece(category, intervals[category], span, start)
-                for category in order
-                if intervals[category][1] > intervals[category][0]
+    answers: list[style.Row] = []
+    for number, order in enumerate(orders):
+        name = "ord" + "′" * number
+        line = f"{name}\n[{', '.join(str(category + 1) for category in order)}]"
+        cut = [_intervals(row, order) for row in rows]
+        low, high = span = cut[0][observed]
+        for mine, intervals in zip(pieces, cut, strict=True):
+            mine += [
+                {
+                    "line": line,
+                    "category": str(category + 1),
+                    "low": start,
+                    "high": stop,
+                    "fill": FILLS[category % len(FILLS)],
+                    "middle": _middle((start, stop), span),
+                }
+                for category, (start, stop) in intervals.items()
+                if stop > start
             ]
-            spans.append(box | _span(span, start, top))
-        overlap = {c: _overlap(right[c], span) / (span[1] - span[0]) for c in order}
-        result = _result(overlap)
-        texts.append(
-            {
-                "name": "ord" + "′" * line,
-                "order": "[" + ", ".join(str(category + 1) for category in order) + "]",
-                "result": result,
-                "y": box["y_middle"],
-                "y_result": box["y_middle"] - 9 * (len(result) - 1),
-            }
-        )
+        words = f"{low:.3g} ≤ U < {high:.3g}"
+        spans.append({"line": line, "low": low, "high": high, "words": words})
+        spans[-1]["middle"] = (low + high) / 2
+        overlap = {c: _overlap(cut[1][c], span) / (high - low) for c in order}
+        answers.append({"line": line, "name": name, "result": _result(overlap)})
     if subtitle is None:
         subtitle = (
             "Each order of the categories cuts [0, 1] into the same probabilities, so no data can "
             "tell them apart. Orange: where U must have been, given the observation "
             f"S′ = {observed + 1}."
         )
-    height = HEADS + STEP * (len(orders) - 1) + HEIGHT + 26
-    chart = style.layered(*_layers(pieces, spans, texts, height), _headings(observed))
-    chart = chart.properties(width=WIDTH, height=height)
-    return style.finish(chart, title, subtitle, total=WIDTH + 190)
+    happened = f"What happened: S′ = {observed + 1} under A = a"
+    panels = alt.hconcat(
+        _bars(pieces[0], spans, happened, first=True),
+        _bars(pieces[1], spans, "The same U under A = a′", first=False),
+        _answers(answers),
+        spacing=26,
+    )
+    return style.finish(panels, title, subtitle, total=2 * BAR + 216)
 
 
-def _piece(category: int, interval: Interval, span: Interval, start: float) -> style.Row:
-    """Place a category's interval on a bar that begins at `start`."""
-    return {
-        "category": str(category + 1),
-        "low": interval[0],
-        "high": interval[1],
-        "fill": FILLS[category % len(FILLS)],
-        "x": start + BAR * interval[0],
-        "x2": start + BAR * interval[1],
-        "middle": start + BAR * _middle(interval, span),
-    }
-
-
-def _span(span: Interval, start: float, top: float) -> style.Row:
-    """Place the interval in which U must have been."""
-    low, high = span
-    return {
-        "side": "left" if start == 0 else "right",
-        "x": start + BAR * low,
-        "x2": start + BAR * high,
-        "below": top + HEIGHT + 13,
-        "text": f"{low:.3g} ≤ U < {high:.3g}",
-        "middle": start + BAR * (low + high) / 2,
-    }
-
-
-def _layers(
-    pieces: list[style.Row], spans: list[style.Row], texts: list[style.Row], height: int
-) -> list[alt.Chart]:
-    def x(field: str) -> alt.X:
-        return style.pixels(field, WIDTH)
-
-    def y(field: str) -> alt.Y:
-        return style.pixels(field, height, down=True)
-
-    piece, span = alt.Chart(style.data(pieces)), alt.Chart(style.data(spans))
-    box = {"x": x("x"), "x2": "x2:Q", "y": y("y"), "y2": "y2:Q"}
-    text = alt.Chart(style.data(texts))
-    left: style.Row = {"align": "right", "x": -12}
-    return [
-        piece.mark_rect(stroke=style.BLACK).encode(fill=alt.Fill("fill:N", scale=None), **box),
-        span.transform_filter("datum.side == 'left'")
-        .mark_rect(fill=style.VERMILLION, opacity=0.55)
-        .encode(**box),
-        span.mark_rect(fill=None, stroke=style.VERMILLION, strokeWidth=3).encode(**box),
-        span.mark_text(fontSize=style.SMALL, color=style.DARK_VERMILLION).encode(
-            x=x("middle"), y=y("below"), text="text:N"
+def _bars(
+    pieces: list[style.Row], spans: list[style.Row], title: str, *, first: bool
+) -> alt.LayerChart:
+    """Draw [0, 1] cut into categories for each order, and the interval in which U must be."""
+    axis = (
+        alt.Axis(domain=False, ticks=False, labelPadding=10, labelExpr=style.LINES)
+        if first
+        else None
+    )
+    y = alt.Y("line:N", sort=None, axis=axis, title=None)
+    x = alt.X("low:Q", scale=alt.Scale(domain=[0, 1]), axis=None)
+    piece, span = (alt.Chart(style.data(rows)).encode(y=y) for rows in (pieces, spans))
+    wide = piece.transform_filter("datum.high - datum.low > 0.055")
+    fill = style.VERMILLION if first else None
+    return style.layered(
+        piece.mark_bar(stroke=style.BLACK, height=HEIGHT).encode(
+            x=x, x2="high:Q", fill=alt.Fill("fill:N", scale=None)
         ),
-        piece.transform_filter("datum.x2 - datum.x > 12")
-        .mark_text(fontSize=17, fontWeight="bold")
-        .encode(x=x("middle"), y=y("y_middle"), text="category:N"),
-        text.mark_text(dy=-9, fontWeight="bold", **left).encode(y=y("y"), text="name:N"),
-        text.mark_text(dy=9, fontSize=style.SMALL, color=style.GREY, **left).encode(
-            y=y("y"), text="order:N"
+        span.mark_bar(
+            height=HEIGHT, fill=fill, fillOpacity=0.55, stroke=style.VERMILLION, strokeWidth=3
+        ).encode(x=x, x2="high:Q"),
+        span.mark_text(fontSize=style.SMALL, color=style.DARK_VERMILLION, dy=33).encode(
+            x="middle:Q", text="words:N"
         ),
-        text.mark_text(
-            align="left", x=WIDTH + 12, fontWeight="bold", fontSize=15, lineHeight=18
-        ).encode(y=y("y_result"), text="result:N"),
-    ]
+        wide.mark_text(fontSize=17, fontWeight="bold").encode(x="middle:Q", text="category:N"),
+    ).properties(width=BAR, height=alt.Step(STEP), title=style.panel_title(title, BAR + 20))
 
 
-def _headings(observed: int) -> alt.Chart:
-    heads = [
-        {"text": f"What happened: S′ = {observed + 1} under A = a", "x": BAR / 2},
-        {"text": "The same U under A = a′", "x": BAR * 1.5 + GAP},
-        {"text": "Answer", "x": WIDTH + 38},
-    ]
-    text = alt.Chart(style.data(heads)).mark_text(fontWeight="bold", y=14)
-    return text.encode(text="text:N", x=style.pixels("x", WIDTH))
+def _answers(answers: list[style.Row]) -> alt.LayerChart:
+    text = alt.Chart(style.data(answers)).mark_text(
+        align="left",
+        x=0,
+        dy=alt.expr("-9 * (datum.result.length - 1)"),
+        fontWeight="bold",
+        fontSize=15,
+        lineHeight=18,
+    )
+    y = alt.Y("line:N", sort=None, axis=None)
+    chart = style.layered(text.encode(y=y, text="result:N"))
+    return chart.properties(
+        width=100, height=alt.Step(STEP), title=style.panel_title("Answer", 100)
+    )
 
 
 def _check(rows: list[Floats], observed: int, orders: Sequence[Sequence[int]]) -> None:
