@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from butfor.log.episodes import Episodes
-from butfor.log.variables import unravel
+from butfor.log.variables import count_levels, unravel
 from butfor.present.charts.trajectory.layout import TrajectoryLayout
 from butfor.present.charts.trajectory.rows import trajectory_datasets
 from butfor.present.charts.trajectory.template import filled_template
@@ -50,9 +50,7 @@ def trajectory_chart(
     steps = _step_frame(episodes, int(position))
     drawn = None if draws is None else _draw_frame(episodes, int(position), draws)
     first = -1 if drawn is None else _first_difference_step(steps, drawn)
-    outcome = int(episodes.outcome[position])
     last = max(int(frame["step"].max()) for frame in (steps, drawn) if frame is not None)
-    count = 0 if drawn is None else int(drawn["draw"].max()) + 1
     layout = TrajectoryLayout(
         state=episodes.state_variables,
         action=episodes.action_variables,
@@ -61,33 +59,47 @@ def trajectory_chart(
         none=episodes.none_name,
         horizon=last,
         with_model=False,
-        draws=count,
+        draws=0 if drawn is None else int(drawn["draw"].max()) + 1,
     )
-    datasets = trajectory_datasets(
-        layout, steps, outcome=outcome, first=first, draws=drawn, last=last
-    )
-    title, subtitle = [f"{word} {episodes.id[position]}: {_ending(episodes, int(position))}."], []
-    if drawn is not None:
-        names = [*(outcome.name for outcome in episodes.outcomes), episodes.none_name]
-        ends = drawn.groupby("draw")["state"].last() - episodes.n_states
-        counts = Counter(names[end] if end >= 0 else names[-1] for end in ends).most_common()
-        rest = "".join(f"; {number}: {name}" for name, number in counts[1:])
-        title.append(f"{counts[0][1]} of {count} draws under the policy: {counts[0][0]}{rest}.")
-        subtitle.append(ESTIMATE)
-        subtitle += ["In every draw the policy treats as was done."] * (first < 0)
-    for kind, variables, unseen in (
-        ("state", layout.state, ""),
-        ("side", layout.side, " (never given to the model)"),
-    ):
-        fixed = {v.name: steps[f"{kind}.{v.name}"].iloc[0] for v in variables if v.static}
-        subtitle += [f"{capitalized(name)}: {level}{unseen}." for name, level in fixed.items()]
-    return filled_template(layout, datasets, " ".join(title), " ".join([*subtitle, note]).strip())
-
-
-def _ending(episodes: Episodes, position: int) -> str:
-    names = [*(outcome.name for outcome in episodes.outcomes), episodes.none_name]
     end = int(episodes.outcome[position])
-    return ending(names[end], int(episodes.lengths[position]), ended=end >= 0)
+    datasets = trajectory_datasets(layout, steps, outcome=end, first=first, draws=drawn, last=last)
+    name = end if end >= 0 else len(episodes.outcomes)
+    ended = ending(_names(layout)[name], int(episodes.lengths[position]), ended=end >= 0)
+    title = f"{word} {episodes.id[position]}: {ended}. {_ends_of_draws(layout, drawn)}".strip()
+    caveat = []
+    if drawn is not None:
+        caveat.append(ESTIMATE)
+        caveat += ["In every draw the policy treats as was done."] * (first < 0)
+    subtitle = " ".join([*caveat, *_fixed(layout, steps), note]).strip()
+    return filled_template(layout, datasets, title, subtitle)
+
+
+def _names(layout: TrajectoryLayout) -> list[str]:
+    """Return the names of all outcomes, that of none last."""
+    return [*(outcome.name for outcome in layout.outcomes), layout.none]
+
+
+def _ends_of_draws(layout: TrajectoryLayout, drawn: pd.DataFrame | None) -> str:
+    """Say how many draws ended in each outcome, the most common first."""
+    if drawn is None:
+        return ""
+    names, states = _names(layout), count_levels(layout.state)
+    ends = drawn.groupby("draw")["state"].last() - states
+    counts = Counter(names[end] if end >= 0 else layout.none for end in ends).most_common()
+    (name, count), *others = counts
+    rest = "".join(f"; {number}: {other}" for other, number in others)
+    return f"{count} of {layout.draws} draws under the policy: {name}{rest}."
+
+
+def _fixed(layout: TrajectoryLayout, steps: pd.DataFrame) -> list[str]:
+    """Say what never changes, and whether the model was given it."""
+    kinds = (("state", layout.state, ""), ("side", layout.side, " (never given to the model)"))
+    return [
+        f"{capitalized(v.name)}: {steps[f'{kind}.{v.name}'].iloc[0]}{unseen}."
+        for kind, variables, unseen in kinds
+        for v in variables
+        if v.static
+    ]
 
 
 def _step_frame(episodes: Episodes, position: int) -> pd.DataFrame:

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.evaluate.wording import percent
-from butfor.log.variables import unravel
+from butfor.log.variables import count_levels, unravel
 from butfor.present.charts import style
 from butfor.present.charts.trajectory.layout import OUTCOMES, PLOT, Strip, TrajectoryLayout
 from butfor.present.text import SIMILAR_CASES, ending, first_difference
@@ -264,7 +264,7 @@ def _draw_rows(layout: TrajectoryLayout, draws: pd.DataFrame, last: int) -> Data
     """Return the lines of drawn paths, each a little beside its level, and where they end."""
     lines: list[style.Row] = []
     ends: list[style.Row] = []
-    states = int(np.prod([len(variable.levels) for variable in layout.state]))
+    states = count_levels(layout.state)
     count = int(draws["draw"].max()) + 1
     for draw, path in draws.groupby("draw", sort=True):
         path = path[path["step"] <= last]
