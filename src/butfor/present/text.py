@@ -8,6 +8,7 @@ step rests on *similar past cases*; with few of them its *evidence is thin*.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from butfor.evaluate.wording import share
@@ -45,8 +46,22 @@ ESTIMATORS = {
     "MAGIC": ("Blend of model and records (MAGIC)", ""),
     "FQE": ("Fitted values (FQE)", ""),
 }
-# the estimators in the picture, from top to bottom
+# the estimators in the chart, from top to bottom
 DRAWN_ESTIMATORS = tuple(ESTIMATORS)[:7]
+
+# abbreviations of estimators, spelled out
+FULL_NAMES = {
+    "IS": "importance sampling",
+    "WIS": "weighted importance sampling",
+    "PDIS": "per-decision importance sampling",
+    "PDWIS": "per-decision weighted importance sampling",
+    "MB": "model-based simulation",
+    "CF": "replay of each recorded episode by the model",
+    "DR": "doubly robust",
+    "WDR": "weighted doubly robust",
+    "MAGIC": "model and guided importance sampling combining",
+    "FQE": "fitted Q evaluation",
+}
 
 # how luck carries over, without the names that readers need not know
 MECHANISMS = {
@@ -106,6 +121,12 @@ def thin_evidence(part: float) -> str:
 def estimator_name(name: str) -> str:
     """Return an estimator in words, with its abbreviation in parentheses."""
     return ESTIMATORS.get(name, (name, ""))[0]
+
+
+def full_names(names: Iterable[str]) -> str:
+    """Spell out the abbreviations of the estimators that are shown."""
+    shown = [f"{FULL_NAMES[name]} ({name})" for name in names if name in FULL_NAMES]
+    return f"Abbreviations: {', '.join(shown)}." if shown else ""
 
 
 def mechanism_name(name: str) -> str:

@@ -80,6 +80,6 @@ def _row(number: int, value: float, words: str, values: Floats) -> style.Row:
     if number == 0:
         return row | {"name": "No change", "note": "as it was done"}
     gain = value - float(values[0])
-    told = f"gain {number_text(gain, np.nan, np.nan, values)}" if gain else "no gain"
+    words_of_gain = f"gain {number_text(gain, np.nan, np.nan, values)}" if gain else "no gain"
     name = f"At most {number} change{'s' * (number != 1)}"
-    return row | {"name": name, "note": words or NOTHING, "gain": told}
+    return row | {"name": name, "note": words or NOTHING, "gain": words_of_gain}

@@ -153,7 +153,7 @@ def glance_datasets(episodes: pd.DataFrame, outcomes: Sequence[str]) -> dict[str
 
 
 def _thinned(episodes: pd.DataFrame) -> pd.DataFrame:
-    """Leave out episodes beyond what can be told apart: evenly, but never flagged ones."""
+    """Keep as many episodes as can be told apart: evenly, and always flagged ones."""
     if len(episodes) <= MOST:
         return episodes
     every = -(-len(episodes) // MOST)

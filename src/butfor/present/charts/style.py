@@ -179,7 +179,7 @@ def broken(text: object, width: float, *, lines: int = 3, bold: bool = False) ->
 
 
 def signed(value: float, decimals: int) -> str:
-    """Return a number with its sign and so many decimals, with a real minus sign."""
+    """Return a number with its sign, which is a real minus sign, and this many decimals."""
     return f"{value:+.{decimals}f}".replace("-", "\N{MINUS SIGN}")
 
 

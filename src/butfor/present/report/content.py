@@ -23,6 +23,7 @@ from butfor.present.text import (
     WHAT_HAPPENED,
     capitalized,
     estimator_name,
+    full_names,
     mechanism_name,
     with_noun,
 )
@@ -105,7 +106,8 @@ def estimates(stays: Stays) -> dict[str, Any]:
     if table["low_credible"].isna().all():
         del columns["If the model were learned again"]
     rows = [list(row) for row in zip(*columns.values(), strict=True)]
-    return {"spec": spec, "caption": caption, "table": [list(columns), *rows]}
+    names = _in_words(full_names(table["estimator"]), stays)
+    return {"spec": spec, "caption": caption, "names": names, "table": [list(columns), *rows]}
 
 
 def _estimates_sentence(value: dict[str, float]) -> str:

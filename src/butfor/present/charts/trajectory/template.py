@@ -62,7 +62,7 @@ def trajectory_template(layout: TrajectoryLayout) -> dict[str, Any]:
         _legend_layer(layout),
     ]
     chart = style.layered(*layers).properties(width=PLOT, height=layout.height)
-    # each legend of its own, and colors that are given as data are not scaled
+    # the legend has its own scales; colors and shapes in the data are used as they are
     chart = chart.resolve_scale(fill="independent", shape="independent")
     spec: dict[str, Any] = style.finish(chart, "", "", total=TOTAL).to_dict()
     spec.pop("title")
