@@ -1,4 +1,4 @@
-"""Small audits that tests of pages share: of sepsis, of another trade, and of hostile texts."""
+"""Small audits shared by tests of pages: sepsis, another domain, and hostile texts."""
 
 import numpy as np
 import pandas as pd
@@ -10,7 +10,7 @@ HOSTILE = "</script><script>alert('x')</script><img src=x onerror=alert(1)> \"'&
 
 
 def sepsis_audit(episodes=300, **options):
-    """An audit of simulated patients, whose glucose and diabetes the model never saw."""
+    """An audit of simulated patients whose glucose and diabetes the model never saw."""
     log = _patients(episodes)
     model = bf.fit_mdp(log)
     given = {"flags": 12, "draws": 3, "resamples": 20} | options
@@ -19,7 +19,7 @@ def sepsis_audit(episodes=300, **options):
 
 
 def hidden_audit(episodes=300, **options):
-    """An audit of the same patients by the true model, which infers glucose and diabetes."""
+    """An audit of the same patients with the true model, which infers glucose and diabetes."""
     log = _patients(episodes)
     target = bf.policy_iteration(bf.fit_mdp(log))
     behavior = bf.hidden.LatentPolicy(bf.sepsis.behavior_policy("icml2019"))
@@ -47,7 +47,7 @@ def trade_audit(
     target="the new rule",
     **options,
 ):
-    """An audit of another trade: deliveries, one treatment with three levels, no part of states."""
+    """An audit of deliveries: one treatment with three levels, which is not a state variable."""
     rng = np.random.default_rng(3)
     variables = (
         Variable(state[0], ("jam", "slow", "free"), normal=("free",)),
@@ -59,7 +59,7 @@ def trade_audit(
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     van = np.repeat(rng.integers(2, size=episodes), lengths)
     place = rng.integers(6, size=count)
-    after = np.append(place[1:], 0)  # the next row's place, but for last rows
+    after = np.append(place[1:], 0)  # the place in the next row, except for last rows
     after[offsets[1:] - 1] = rng.integers(6, size=episodes)
     action_taken = rng.integers(3, size=count)
     ended = np.where(
@@ -92,7 +92,7 @@ def trade_audit(
 
 
 def hostile_audit():
-    """An audit whose every text tries to be markup."""
+    """An audit in which every text tries to be markup."""
     return trade_audit(
         noun=f"n{HOSTILE}",
         state=(f"s{HOSTILE}", "w" * 300),

@@ -11,10 +11,9 @@ from functools import cache
 
 import httpx
 import numpy as np
-from butfor.review.app import make_app
 
 import butfor as bf
-from butfor.audit.audit import Audit, run_audit
+from butfor.audit.audit import Audit
 from butfor.audit.run import run_audit
 from butfor.review.plan import ReviewSettings
 from butfor.review.routes.app import make_app

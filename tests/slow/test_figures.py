@@ -10,8 +10,8 @@ import butfor as bf
 from butfor import charts
 from butfor.evaluate.wording import percent
 from butfor.log.variables import Outcome, Variable
-from butfor.present.charts import trajectory
 from butfor.present.charts.style import text_width, wrap
+from butfor.present.charts.trajectory.layout import CROSS
 from butfor.replay.draws import Draws
 from tests.builders import DEATH, HOME, patient_log
 
@@ -28,10 +28,26 @@ TABLE = pd.DataFrame([[4, 119], [0, 877]], index=["died", "home"], columns=["die
 
 
 def rows_of(chart, *fields):
-    """Rows of the chart's data that have these fields, each once, from a spec that is valid."""
+    """Rows of the chart's data that have these fields, each once, from a valid specification."""
     spec = chart.to_dict()  # checked against the schema of Vega-Lite
     found = [row for rows in spec["datasets"].values() for row in rows if set(fields) <= row.keys()]
     return list({json.dumps(row, sort_keys=True): row for row in found}.values())
+
+
+def encodings_of(chart, channel):
+    """Encodings of a channel, of all marks of the chart."""
+
+    def walk(part):
+        if isinstance(part, dict):
+            if channel in part.get("encoding", {}):
+                yield part["encoding"][channel]
+            for entry in part.values():
+                yield from walk(entry)
+        elif isinstance(part, list):
+            for entry in part:
+                yield from walk(entry)
+
+    return list(walk({name: part for name, part in chart.to_dict().items() if name != "datasets"}))
 
 
 def words_of(chart):
@@ -41,7 +57,7 @@ def words_of(chart):
 
 
 def hidden_log():
-    """The patients of builders.py to a model that sees their pulse only: states 0, 1, 2."""
+    """The patients of builders.py, of whom the model knows only the pulse: states 0, 1, 2."""
     return patient_log().hide("sugar", "sex")
 
 
@@ -51,9 +67,12 @@ def draws_of(log, state, action):
     return Draws(log, states, np.array([action], dtype=np.int32), np.zeros((1, *np.shape(action))))
 
 
-def lines_of(chart):
-    """Points of all lines of a trajectory."""
-    return [row for row in rows_of(chart, "draw") if "outcome" not in row]
+def lines_of(chart, *names):
+    """Points of the lines of a trajectory, with the place and name of their level; 0: observed."""
+    datasets = chart.to_dict()["datasets"]
+    levels = {row["k"]: row for row in datasets["levels"]}
+    rows = [row for name in names or ("happened", "draws") for row in datasets[name]]
+    return [levels[row["k"]] | row | {"draw": row.get("draw", -1) + 1} for row in rows]
 
 
 def path(lines, variable, draw=0):
@@ -63,6 +82,11 @@ def path(lines, variable, draw=0):
         for row in lines
         if (row["variable"], row["draw"]) == (variable, draw)
     ]
+
+
+def first_of(chart):
+    """Where the line at the first difference is drawn, half a step after the decision."""
+    return [row["at"] for row in chart.to_dict()["datasets"]["first"]]
 
 
 # ---------------------------------------------------------------------------- estimates, repeats
@@ -119,13 +143,13 @@ def test_boxes_are_percentiles_and_leave_out_what_is_missing():
     assert rows["MB"]["note"] == ["1 repeat"]
 
 
-def test_published_values_stand_beside_the_boxes():
+def test_published_values_are_drawn_beside_the_boxes():
     repeats = pd.DataFrame({"estimator": ["MB", "MB", "True"], "value": [0.7, 0.9, -0.2]})
     published = pd.DataFrame({"estimator": ["MB"], "mean": [0.81], "low": [0.57], "high": [0.96]})
     chart = charts.boxplot_chart(repeats, published=published)
     (row,) = rows_of(chart, "published", "y")
     assert (row["published_low"], row["published"], row["published_high"]) == (0.57, 0.81, 0.96)
-    assert row["ours"] != row["theirs"]
+    assert row["y_ours"] != row["y_theirs"]
     assert "True: known only because this is a simulator." in words_of(chart)
 
 
@@ -143,7 +167,7 @@ def errors_of(*rows):
     return pd.DataFrame(rows, columns=["factor", "level", "estimator", "error"])
 
 
-def test_errors_have_means_with_bars_of_two_standard_errors_and_a_dot_a_log():
+def test_errors_have_means_with_bars_of_two_standard_errors_and_one_dot_per_log():
     chart = charts.errors_chart(
         errors_of(
             ("size", "10", "WIS", 0.0),
@@ -155,21 +179,22 @@ def test_errors_have_means_with_bars_of_two_standard_errors_and_a_dot_a_log():
         domain=(-1, 1),
     )
     marks = {row["name"]: row for row in rows_of(chart, "mean")}
-    assert marks["WIS"]["mean"] == 0.5
-    # standard error .5: the bar of 2 reaches from -0.5 to 1.5, cut at 1; 85 pixels a unit
-    assert marks["WIS"]["low"] - marks["WIS"]["y"] == pytest.approx(85)
-    assert marks["WIS"]["y"] - marks["WIS"]["high"] == pytest.approx(42.5)
+    # standard error .5: the bar of 2 reaches from -0.5 to 1.5, cut at 1
+    assert [marks["WIS"][end] for end in ("low", "mean", "high")] == [-0.5, 0.5, 1.5]
+    for y in encodings_of(chart, "y"):
+        assert (y["scale"]["domain"], y["scale"]["clamp"]) == ([-1, 1], True)
     assert marks["WIS"]["number"] == "+0.500 ± 0.500 (2 logs)"
     assert marks["MB"]["number"] == "−0.500 ± 0.000 (1 log)"
-    texts = {row["text"][0]: row["weight"] for row in rows_of(chart, "weight") if row["text"]}
-    assert (texts["20"], texts["10"]) == ("bold", "normal")
-    dots = [row for row in rows_of(chart, "name", "y") if "number" not in row]
-    assert len(dots) == 3
+    x = encodings_of(chart, "x")[0]
+    assert x["sort"] == ["10", "20"]
+    bold = x["axis"]["labelFontWeight"]["condition"]
+    assert (bold["test"], bold["value"]) == ("round(datum.index * 1) == 1", "bold")  # the second
+    assert len(rows_of(chart, "error")) == 3
     assert "± 2 standard errors" in words_of(chart)
 
 
 def test_errors_of_too_many_estimators_are_refused():
-    with pytest.raises(ValueError, match="5 estimators, 4 at most"):
+    with pytest.raises(ValueError, match="5 series, 4 at most"):
         charts.errors_chart(errors_of(*(("f", "l", str(i), 0.0) for i in range(5))))
 
 
@@ -183,18 +208,19 @@ def test_pieces_stack_above_and_below_zero_and_add_up():
         }
     )
     chart = charts.pieces_chart(pieces)
-    bars = {row["name"]: row for row in rows_of(chart, "value")}
+    bars = {row["piece"]: row for row in rows_of(chart, "value")}
     assert [bars[name]["value"] for name in ("luck", "thin", "bias")] == [1.0, -0.5, 0.25]
-    assert bars["bias"]["y2"] == bars["luck"]["y"]  # on top of the first
-    assert bars["thin"]["y"] == bars["luck"]["y2"]  # from zero down
-    unit = bars["luck"]["y2"] - bars["luck"]["y"]
-    assert bars["thin"]["y2"] - bars["thin"]["y"] == pytest.approx(unit / 2)
+    assert [bars[name]["order"] for name in ("luck", "thin", "bias")] == [0, 1, 2]
+    (stacked,) = [y for y in encodings_of(chart, "y") if y["field"] == "value"]
+    assert stacked["stack"] == "zero"
+    low, high = stacked["scale"]["domain"]
+    assert low < -0.5  # from zero down
+    assert high > 1.25  # the third on top of the first
     (total,) = rows_of(chart, "sum")
     assert total["sum"] == 0.75
-    assert bars["luck"]["y2"] - total["y"] == pytest.approx(0.75 * unit)
     with pytest.raises(ValueError, match="no column 'piece'"):
         charts.pieces_chart(pieces.drop(columns="piece"))
-    with pytest.raises(ValueError, match="5 pieces, 4 at most"):
+    with pytest.raises(ValueError, match="5 series, 4 at most"):
         charts.pieces_chart(pd.concat([pieces.assign(piece=str(i)) for i in range(5)]))
 
 
@@ -216,8 +242,7 @@ def test_cells_hold_count_share_expected_and_thin_evidence():
     assert cells["home", "died"]["count"] == "0"
     assert cells["home", "died"]["lines"] == ["expected <0.1", "thin evidence 0"]
     assert cells["home", "home"]["shade"] == 1.0
-    texts = [" ".join(row["text"]) for row in rows_of(chart, "strong") if not row["strong"]]
-    assert {"died (123)", "home (877)"} <= set(texts)  # rows carry their totals
+    assert {row["row"] for row in cells.values()} == {"died (123)", "home (877)"}  # with totals
     assert "A model estimate, not a fact." in words_of(chart)
 
 
@@ -249,7 +274,7 @@ def test_a_table_of_counterfactuals_is_drawn_as_it_comes():
 # ---------------------------------------------------------------------------------- trajectory
 
 
-def test_the_observed_line_has_a_point_a_step_and_the_final_state():
+def test_the_observed_line_has_one_point_per_step_and_one_for_the_final_state():
     log = hidden_log()
     for position, length in enumerate(log.lengths):
         lines = lines_of(charts.trajectory_chart(log, position))
@@ -264,7 +289,7 @@ def test_the_observed_line_has_a_point_a_step_and_the_final_state():
     assert "none after 1 step." in words_of(charts.trajectory_chart(log, 3, word="Stay"))
 
 
-def test_draws_lie_beside_the_observed_line_and_end_in_their_outcomes():
+def test_draws_are_beside_the_observed_line_and_end_in_their_outcomes():
     log = hidden_log().select([0])
     draws = draws_of(log, [[1, 0, 4], [1, 1, 2], [1, 0, 4]], [[1, 0], [0, 1], [1, 0]])
     chart = charts.trajectory_chart(log, 0, draws)
@@ -272,34 +297,35 @@ def test_draws_lie_beside_the_observed_line_and_end_in_their_outcomes():
     assert path(lines, "pulse", 1) == [(0, "normal"), (1, "low"), (2, "low")]  # held at the end
     assert path(lines, "pulse", 2) == path(lines, "pulse")
     assert path(lines, "action", 1) == [(1, "1"), (2, "0")]
-    assert path(lines, "sugar", 1) == []  # no model says what it never saw
-    start = [r["y"] for r in lines if (r["variable"], r["step"]) == ("pulse", 0)]
-    assert len(set(start)) == 4  # all four lines are to be seen
-    marks = [(r["outcome"], r["variable"], r["step"], r["shape"]) for r in rows_of(chart, "size")]
-    cross, diamond = ("death", trajectory.CROSS), ("home", "diamond")
+    assert path(lines, "sugar", 1) == []  # the model says nothing about what it never saw
+    start = [r.get("beside", 0) for r in lines if (r["variable"], r["step"]) == ("pulse", 0)]
+    assert len(set(start)) == 4  # all four lines are visible
+    ends = lines_of(chart, "ends", "draw_ends")
+    marks = [(r["outcome"], r["variable"], r["step"], r["shape"]) for r in ends]
+    cross, diamond = ("death", CROSS), ("home", "diamond")
     assert sorted(marks) == sorted(
         [(cross[0], variable, 2, cross[1]) for variable in ("pulse", "sugar", "action")]
         + [(diamond[0], variable, 2, diamond[1]) for variable in ("pulse", "action")] * 2
     )
-    assert rows_of(chart, "first")[0]["first"] == 0
+    assert first_of(chart) == [0.5]
     words = words_of(chart)
     assert "2 of 3 draws under the policy: home; 1: none." in words
     assert "A model estimate, not a fact." in words
 
 
-def test_draws_that_treat_as_was_done_have_no_dashed_line():
+def test_draws_that_treat_as_was_done_have_no_line_at_a_first_difference():
     log = hidden_log().select([0])
     chart = charts.trajectory_chart(log, 0, draws_of(log, [[1, 1, 3]], [[0, 1]]))
-    assert rows_of(chart, "first") == []
+    assert first_of(chart) == []
     assert "In every draw the policy treats as was done." in words_of(chart)
 
 
-def test_treatments_that_the_state_tells_show_once_and_follow_the_last_decision():
+def test_treatments_in_the_state_are_drawn_once_and_follow_the_last_decision():
     drug = Variable("drug", ("off", "on"))
     log = bf.Episodes.from_arrays(
         [0, 3],  # pulse * 2 + drug: normal and off, high and on
         [1, 0],
-        [3, -1],  # nobody knows the state at death
+        [3, -1],  # the state at death is unknown
         offsets=[0, 2],
         states=[Variable("pulse", ("normal", "high"), normal=("normal",)), drug],
         actions=[drug],
@@ -311,13 +337,13 @@ def test_treatments_that_the_state_tells_show_once_and_follow_the_last_decision(
     assert path(lines, "pulse") == [(0, "normal"), (1, "high"), (2, "high")]
     assert path(lines, "drug") == [(0, "off"), (1, "on"), (2, "off")]
     assert path(lines, "drug", 1) == [(0, "off"), (1, "on"), (2, "on")]
-    assert rows_of(chart, "first")[0]["first"] == 1
+    assert first_of(chart) == [1.5]
 
 
 def test_normal_ranges_are_the_edges_of_the_normal_levels():
     chart = charts.trajectory_chart(hidden_log(), 3)  # pulse: normal, then low
-    limits = [row["y"] for row in rows_of(chart, "variable", "y") if "step" not in row]
-    normal, low = (row["y"] for row in rows_of(chart, "draw") if row["variable"] == "pulse")
+    limits = [row["y"] for row in chart.to_dict()["datasets"]["limits"]]
+    normal, low = (row["y"] for row in lines_of(chart) if row["variable"] == "pulse")
     half = (low - normal) / 2
     assert sorted(limits) == pytest.approx([normal - half, normal + half])  # sugar has no normal
 
@@ -349,8 +375,10 @@ def test_many_levels_many_draws_and_long_courses_stay_within_their_panels():
     spec = chart.to_dict()
     lines = lines_of(chart)
     assert {row["draw"] for row in lines} == set(range(10))
-    assert all(-10 <= row["y"] <= spec["height"] + 10 for row in lines)
-    assert all(0 <= row["x"] <= spec["width"] for row in lines)
+    places = [row["y"] + row.get("beside", 0) * row["room"] for row in lines]
+    assert all(-10 <= place <= spec["height"] + 10 for place in places)
+    (frame,) = spec["datasets"]["frame"]
+    assert all(frame["low"] <= row["step"] <= frame["high"] for row in lines)
 
 
 # ------------------------------------------------------------------- mechanisms and diagrams
@@ -362,10 +390,12 @@ def test_the_example_of_the_appendix_gives_3_by_one_order_and_4_by_the_other():
     )
     answers = {row["name"]: row["result"] for row in rows_of(chart, "result")}
     assert answers == {"ord": ["S′ = 3"], "ord′": ["S′ = 4"]}
-    assert {row["text"] for row in rows_of(chart, "side")} == {"0.25 ≤ U < 0.5"}
-    left = [r for r in rows_of(chart, "category") if r["order"] == 1 and r["x"] < 220]
-    assert [r["category"] for r in left] == ["1", "2", "4", "3"]
-    assert [r["low"] for r in left] == pytest.approx([0, 0.25, 0.5, 0.7])
+    assert {row["words"] for row in rows_of(chart, "words")} == {"0.25 ≤ U < 0.5"}
+    second = [row for row in rows_of(chart, "category") if row["line"] == "ord′\n[1, 2, 4, 3]"]
+    factual, counterfactual = second[:4], second[4:]
+    assert [row["category"] for row in factual] == ["1", "2", "4", "3"]
+    assert [row["low"] for row in factual] == pytest.approx([0, 0.25, 0.5, 0.7])
+    assert [row["category"] for row in counterfactual] == ["2", "4", "3"]  # 1 is impossible
 
 
 def test_an_answer_in_several_categories_has_probabilities():
@@ -404,7 +434,7 @@ class Page(HTMLParser):
 
 
 def hostile_charts():
-    """Each chart that takes texts, full of one that would break out of a page or an expression."""
+    """Each chart that takes texts, with one that would break out of a page or an expression."""
     estimates = pd.DataFrame({"estimator": [HOSTILE], "value": [1.0], "low": [0.0], "high": [2.0]})
     noted = estimates.assign(note=HOSTILE)
     yield charts.estimates_chart(noted, reference=HOSTILE, title=HOSTILE, axis_title=HOSTILE)
@@ -444,7 +474,7 @@ def test_all_four_formats_are_what_they_claim_to_be(tmp_path):
     assert page.startswith(b"<!doctype html>")
 
 
-def test_the_page_asks_nothing_of_the_network(tmp_path):
+def test_the_page_makes_no_requests(tmp_path):
     chart = next(hostile_charts())
     (path,) = charts.save_figure(chart, tmp_path / "page", ["html"])
     page = Page()
@@ -518,7 +548,7 @@ def test_lines_are_broken_to_fit():
         ),
         (
             lambda: charts.nonidentifiability_chart([0.5, 0.6], [0.5, 0.5], 0, [[0, 1]]),
-            r"\[0.5, 0.6\] is no distribution; make",
+            r"\[0.5, 0.6\] is not a distribution; make",
         ),
         (
             lambda: charts.nonidentifiability_chart([1.0], [0.5, 0.5], 0, [[0]]),
@@ -538,7 +568,7 @@ def test_lines_are_broken_to_fit():
         ),
         (
             lambda: charts.save_figure(charts.scm_diagrams()["graph"], "x", ["gif"]),
-            "format 'gif': give some of png",
+            "format 'gif': give any of png",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Pictures of what is open: influence, fewest changes, two uncertainties, whose noise decides."""
+"""Charts of what is uncertain: influence, fewest changes, two uncertainties, noise on labels."""
 
 import numpy as np
 import pandas as pd
@@ -7,7 +7,7 @@ import pytest
 import butfor as bf
 from butfor import charts
 from tests.builders import ward_log
-from tests.slow.test_figures import HOSTILE, rows_of, words_of
+from tests.slow.test_figures import HOSTILE, encodings_of, rows_of, words_of
 
 
 def influence_of(identifier="w", *, values=(0.4, 0.2, 0.0), mass=(1.0, 0.5, 0.25), dies=2):
@@ -55,31 +55,31 @@ LABELLED = pd.DataFrame(
 )
 
 
-def texts_of(chart, *fields):
-    """Texts of the chart, each as one line."""
-    rows = rows_of(chart, "text", *fields)
-    return [r["text"] if isinstance(r["text"], str) else " ".join(r["text"]) for r in rows]
+def words_beside(chart):
+    """Words at the right of each panel, each as one line."""
+    return [" ".join(row["words"]) for row in rows_of(chart, "words")]
 
 
 # ------------------------------------------------------------------------------------- influence
 
 
 def test_bars_are_as_high_as_influence_and_mass():
-    bars = rows_of(charts.influence_chart(influence_of()), "kind")
-    height = {(r["kind"], r["step"]): r["y2"] - r["y"] for r in bars}
-    unit = height["mass", 0]
-    assert [height["mass", t] / unit for t in range(3)] == pytest.approx([1.0, 0.5, 0.25])
-    assert [height["influence", t] / unit for t in range(3)] == pytest.approx([0.4, 0.2, 0.0])
+    chart = charts.influence_chart(influence_of())
+    bars = sorted(rows_of(chart, "mass"), key=lambda row: row["step"])
+    assert [row["mass"] for row in bars] == [1.0, 0.5, 0.25]
+    assert [row["influence"] for row in bars] == [0.4, 0.2, 0.0]
+    heights = encodings_of(chart, "y")
+    assert [y["field"] for y in heights] == ["mass", "influence"]
+    assert all(y["scale"]["domain"] == [0, 1] for y in heights)
 
 
-def test_the_line_stands_where_it_fades_and_words_say_what_comes_later():
+def test_the_line_is_where_influence_fades_and_words_say_what_comes_later():
     chart = charts.influence_chart(influence_of(), word="Stay")
-    bars = [r for r in rows_of(chart, "kind") if (r["kind"], r["step"]) == ("mass", 2)]
-    (line,) = [r for r in rows_of(chart, "x", "y", "y2") if "x2" not in r]
-    assert line["x"] == bars[0]["x"]
-    texts = texts_of(chart)
-    assert "Fades out at step 2. Of the return, 62% comes later." in texts
-    assert "Stay w" in texts
+    (line,) = rows_of(chart, "fades")
+    (bar,) = [row for row in rows_of(chart, "mass") if row["step"] == 2]
+    assert line["fades"] == bar["left"]
+    assert words_beside(chart) == ["Fades out at step 2. Of the return, 62% comes later."]
+    assert {row["panel"] for row in rows_of(chart, "panel")} == {"Stay w"}
     assert "whoever the patient was. A model estimate, not a fact." in words_of(chart)
     assert chart.to_dict()["description"] == words_of(chart)
 
@@ -87,21 +87,19 @@ def test_the_line_stands_where_it_fades_and_words_say_what_comes_later():
 @pytest.mark.parametrize(
     ("dies", "words"), [(0, "Never about the patient"), (3, "About the patient to the end.")]
 )
-def test_influence_that_never_lives_or_never_fades_is_said_in_words(dies, words):
+def test_influence_that_never_begins_or_never_fades_is_described_in_words(dies, words):
     chart = charts.influence_chart(influence_of(dies=dies))
-    assert any(text.startswith(words) for text in texts_of(chart))
-    lines = [r for r in rows_of(chart, "x", "y", "y2") if "x2" not in r]
-    assert len(lines) == (dies == 0)
+    (beside,) = words_beside(chart)
+    assert beside.startswith(words)
+    assert len(rows_of(chart, "fades")) == (dies == 0)
 
 
-def test_influence_of_several_episodes_comes_as_the_library_gives_it():
+def test_influence_of_several_episodes_is_drawn_from_the_frame_of_the_library():
     log = ward_log()
     carried = bf.walk_through(log, bf.fit_mdp(log), bf.estimate_behavior(log))
     chart = charts.influence_chart(carried.influence_frame(log.id))
-    shown = [r["name"] for r in rows_of(chart, "name")]
-    assert shown == [f"Patient {name}" for name in log.id.tolist()]
-    bars = [r for r in rows_of(chart, "kind") if r["kind"] == "influence"]
-    assert len(bars) == carried.influence.size
+    assert chart.to_dict()["facet"]["sort"] == [f"Patient {name}" for name in log.id.tolist()]
+    assert len(rows_of(chart, "influence")) == carried.influence.size
     with pytest.raises(ValueError, match=r"ids has shape \(2,\), expected \(4,\)"):
         carried.influence_frame(["a", "b"])
 
@@ -110,9 +108,10 @@ def test_one_step_and_many_steps_are_drawn_within_the_panel():
     for steps in (1, 300):
         frame = influence_of(values=[0.5] * steps, mass=[1.0] * steps, dies=steps)
         chart = charts.influence_chart(frame)
-        width = chart.to_dict()["width"]
-        assert all(0 <= r["x"] <= r["x2"] <= width + 1e-9 for r in rows_of(chart, "kind"))
-        assert "0" in texts_of(chart, "look")
+        low, high = encodings_of(chart, "x")[0]["scale"]["domain"]
+        bars = rows_of(chart, "mass")
+        assert all(low <= row["left"] < row["right"] <= high for row in bars)
+        assert len(bars) == steps
 
 
 # --------------------------------------------------------------------------------------- changes
@@ -125,18 +124,18 @@ def test_changes_show_value_gain_and_the_first_change_in_words():
     assert [" ".join(r["note"]) for r in rows] == [
         "as it was done",
         "step 3: a instead of b",
-        "nothing to be gained",
+        "no change would help",
     ]
     assert [r["number"] for r in rows] == ["−1.00", "+0.00", "+0.00"]
     assert [r.get("gain") for r in rows] == [None, "gain +1.00", "gain +1.00"]
     assert "a model estimate, not a fact." in words_of(chart)
 
 
-def test_changes_come_as_the_library_gives_them():
+def test_changes_are_drawn_from_the_frame_of_the_library():
     log = ward_log()
     frame = bf.fewest_changes(log, bf.fit_mdp(log, unseen="home"), changes=1).frame()
     mine = frame[frame["id"] == log.id[0]]
-    # stay 0 died after 0 -a0-> 1 -a1-> 2; action 0 in state 1 was never seen, and leads home
+    # stay 0 died after 0 -a0-> 1 -a1-> 2; action 0 in state 1 was never observed, and leads home
     assert mine["first_change"].tolist() == ["", "step 1: action 0 instead of action 1"]
     rows = rows_of(charts.changes_chart(mine), "name", "value")
     assert [r["value"] for r in rows] == mine["value"].tolist()
@@ -145,40 +144,40 @@ def test_changes_come_as_the_library_gives_them():
 # ----------------------------------------------------------------------------- two uncertainties
 
 
-def test_bounds_and_credible_intervals_stand_in_panels_of_their_own_on_one_scale():
+def test_bounds_and_credible_intervals_have_their_own_panels_on_one_scale():
     chart = charts.uncertainty_chart(UNCERTAIN, domain=(-1, 2))
-    rows = rows_of(chart, "dot")
-    assert [r["id"] for r in rows] == ["y", "x"]  # differences 1.5 and .25
-    (left, right) = sorted(r["x"] for r in rows_of(chart, "x", "x2", "y2"))
-    scale = (rows[0]["dot"] - rows[1]["dot"]) / 1.25
-    zero = rows[1]["dot"] - 0.25 * scale
-    for row, (low_any, high_any), (low, high), (least, most) in (
-        (rows[0], (0.0, 2.0), (1.0, 1.75), (1.25, 1.625)),
-        (rows[1], (-0.5, 1.0), (0.0, 0.5), (0.125, 0.375)),
-    ):
-        found = [row[f"{end}_{kind}"] for kind in ("any", "stable") for end in ("low", "high")]
-        expected = [zero + scale * value for value in (low_any, high_any, low, high)]
-        assert found == pytest.approx(expected)
-        beside = [row["low_credible"] - right + left, row["high_credible"] - right + left]
-        assert beside == pytest.approx([zero + scale * value for value in (least, most)])
-        assert row["ring"] - right == pytest.approx(row["dot"] - left)
+    rows = rows_of(chart, "difference")
+    assert [row["id"] for row in rows] == ["y", "x"]  # differences 1.5 and .25
+    kinds = ("any", "stable", "credible")
+    found = [[row[f"{end}_{kind}"] for kind in kinds for end in ("low", "high")] for row in rows]
+    assert found == [[0.0, 2.0, 1.0, 1.75, 1.25, 1.625], [-0.5, 1.0, 0.0, 0.5, 0.125, 0.375]]
+    panels = chart.to_dict()["hconcat"]
+    fields = [{layer["encoding"]["x"]["field"] for layer in panel["layer"]} for panel in panels]
+    left = {"zero", "difference", "low_any", "high_any", "low_stable"}
+    assert fields == [left, {"zero", "difference", "low_credible"}]
+    domains = [x["scale"]["domain"] for x in encodings_of(chart, "x")]
+    assert all(domain == [-1, 2] for domain in domains)
+    assert all(y["sort"] == ["y", "x"] for y in encodings_of(chart, "y"))
 
 
 def test_each_panel_says_what_it_takes_for_granted():
-    texts = texts_of(charts.uncertainty_chart(UNCERTAIN), "look")
-    assert "Holds only if the model is right." in texts
-    assert "Covers what the log leaves open about the model, not its causal assumptions." in texts
-    assert "A model estimate, not a fact." in words_of(charts.uncertainty_chart(UNCERTAIN))
+    chart = charts.uncertainty_chart(UNCERTAIN)
+    titles = [panel["title"] for panel in chart.to_dict()["hconcat"]]
+    assert [" ".join(title["subtitle"]) for title in titles] == [
+        "Holds only if the model is right.",
+        "Covers what the log leaves open about the model, not its causal assumptions.",
+    ]
+    assert "A model estimate, not a fact." in words_of(chart)
 
 
-def test_frames_of_the_library_side_by_side_make_the_picture():
+def test_frames_of_the_library_side_by_side_can_be_drawn():
     log = ward_log()
     model, target = bf.fit_mdp(log), bf.estimate_behavior(log)
     exact = bf.counterfactual_outcomes(log, model, target).frame()
     bounds = bf.counterfactual_bounds(log, model, target).frame()
     credible = bf.credible_intervals(log, target, models=20).frame()
     chart = charts.uncertainty_chart(pd.concat([exact, bounds, credible], axis=1))
-    assert len(rows_of(chart, "dot")) == len(log)
+    assert len(rows_of(chart, "difference")) == len(log)
 
 
 # ---------------------------------------------------------------------------------------- labels
@@ -224,14 +223,17 @@ def test_hostile_texts_are_drawn_as_text_and_end_no_script(tmp_path):
     [
         (lambda: charts.influence_chart(influence_of().drop(columns="mass")), "no column 'mass'"),
         (lambda: charts.influence_chart(influence_of()[:0]), "influence has 0 rows"),
-        (lambda: charts.influence_chart(influence_of(values=(2.0, 0, 0))), "influence 2.0: give"),
+        (
+            lambda: charts.influence_chart(influence_of(values=(2.0, 0, 0))),
+            "influence has influence 2.0; give",
+        ),
         (
             lambda: charts.influence_chart(influence_of(mass=(np.nan, 0, 0))),
-            "mass nan: give probabilities",
+            "mass nan; give probabilities",
         ),
         (
             lambda: charts.influence_chart(pd.concat([influence_of(str(i)) for i in range(9)])),
-            "9 episodes, 8 at most; give",
+            "9 episodes, 8 at most; select",
         ),
         (
             lambda: charts.changes_chart(pd.concat([changes_of(), changes_of()])),
@@ -239,7 +241,7 @@ def test_hostile_texts_are_drawn_as_text_and_end_no_script(tmp_path):
         ),
         (
             lambda: charts.changes_chart(changes_of(value=[0.0, np.inf, 1.0])),
-            "the value inf; give numbers",
+            "the value inf; give finite numbers",
         ),
         (lambda: charts.changes_chart(changes_of()[["changes"]]), "no column 'value'"),
         (
@@ -248,7 +250,7 @@ def test_hostile_texts_are_drawn_as_text_and_end_no_script(tmp_path):
         ),
         (
             lambda: charts.uncertainty_chart(UNCERTAIN.assign(high_any=[1.0, np.nan])),
-            "episode y: high_any is nan; give a number",
+            "episode y: high_any is nan; give a finite number",
         ),
         (
             lambda: charts.uncertainty_chart(pd.concat([UNCERTAIN] * 21)),
@@ -259,7 +261,7 @@ def test_hostile_texts_are_drawn_as_text_and_end_no_script(tmp_path):
         (lambda: charts.labels_chart(LABELLED.drop(columns="changed")), "no column 'changed'"),
         (
             lambda: charts.labels_chart(LABELLED.assign(expected_return_labels=np.nan)),
-            "episodes hold nan; give numbers",
+            "episodes has the value nan; give finite numbers",
         ),
     ],
 )

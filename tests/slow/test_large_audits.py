@@ -174,7 +174,7 @@ def test_the_report_of_a_large_audit_says_what_it_is_about(audit, tmp_path, monk
     part = written(folder, tmp_path)
     assert "<li>300 stays</li>" in part
     assert f"On average over {SCOPE}, " in part
-    assert f"Shown are {SCOPE}: they were picked, and do not stand for the others." in part
+    assert f"Shown are {SCOPE}: they were selected, and do not represent the others." in part
     assert f"Listed: how many of them are in the list, which has {SCOPE}." in part
     assert block(part, "listing")["scope"] == SCOPE
     for words in ("Everyone at a glance", "<small>thin", "of 15 stays"):
@@ -214,9 +214,9 @@ def test_bounds_that_were_not_worked_out_are_left_out(audit, tmp_path):
     fields, *marks = block(page, "glance")["datasets"]["marks"]
     assert sum(mark[fields.index("low")] is None for mark in marks) == 285
     glance = content.glance(Stays(audit))
-    assert glance["caption"].endswith("Worst and best case were worked out for some only.")
+    assert glance["caption"].endswith("Worst and best case were computed for some only.")
     assert all(row[5:7] == ["", ""] for row in glance["table"][1:])
-    assert "worst and best case were not worked out" in block(page, "stay-19")["range"]
+    assert "worst and best case were not computed" in block(page, "stay-19")["range"]
 
 
 # ----------------------------------------------------------------------------------------- review
@@ -280,4 +280,4 @@ def test_a_review_leaves_out_bounds_that_were_not_worked_out(audit, tmp_path):
     assert unknown
     assert "no estimate" not in person.open("/episodes")
     page = person.open(f"/episodes/{unknown[0]['slug']}")
-    assert "its worst and best case were not worked out" in page
+    assert "its worst and best case were not computed" in page

@@ -528,14 +528,12 @@ def test_reliability_places_a_perfect_prediction_on_the_diagonal():
             "episodes": [10, 40],
         }
     )
-    points = {row["curve"]: row for row in rows_with(charts.reliability_chart(table), "size")}
-    ends = rows_with(charts.reliability_chart(table), "order")
-    one = sorted((row["x"], row["y"]) for row in ends if row["curve"] == "one")
-    # a quarter of the way from the left lower to the right upper corner
-    (left, bottom), (right, top) = one
-    assert points["one/died"]["x"] == pytest.approx(left + 0.25 * (right - left))
-    assert points["one/died"]["y"] == pytest.approx(bottom + 0.25 * (top - bottom))
-    assert points["two/died"]["size"] > points["one/died"]["size"]
+    chart = charts.reliability_chart(table)
+    points = {row["panel"]: row for row in rows_with(chart, "size")}
+    assert (points["one"]["predicted"], points["one"]["true"]) == (0.25, 0.25)
+    assert points["two"]["size"] > points["one"]["size"]
+    ends = {(row["predicted"], row["true"]) for row in rows_with(chart, "end")}
+    assert ends == {(0.0, 0.0), (1.0, 1.0)}
 
 
 def test_pictures_show_the_numbers_given_and_refuse_what_they_cannot_draw():
@@ -550,8 +548,9 @@ def test_pictures_show_the_numbers_given_and_refuse_what_they_cannot_draw():
     )
     drawn = rows_with(charts.scores_chart(scores, groups=["few", "many"]), "score")
     assert {(row["series"], row["score"]) for row in drawn} == {("a", 0.1), ("a", 0.3), ("b", 0.2)}
-    heights = {row["score"]: row["y"] for row in drawn}
-    assert heights[0.3] < heights[0.2] < heights[0.1]
+    bars = {row["score"]: (row["low"], row["high"]) for row in drawn}
+    assert bars[0.1] == pytest.approx((0.08, 0.12))  # two standard errors
+    assert bars[0.3] == (0.3, 0.3)
     bounds = pd.DataFrame(
         {
             "panel": "one",
@@ -571,7 +570,7 @@ def test_pictures_show_the_numbers_given_and_refuse_what_they_cannot_draw():
     many = scores.loc[[0] * 10].assign(series=list("abcdefghij"))
     for call, message in (
         (lambda: charts.scores_chart(many, groups=["few"]), "10 series"),
-        (lambda: charts.containment_chart(bounds, kinds=list("abcd")), "4 kinds"),
+        (lambda: charts.containment_chart(bounds, kinds=list("abcd")), "4 series, 3 at most"),
         (lambda: charts.reliability_chart(scores), "no column 'predicted'"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -18,8 +18,8 @@ from butfor import charts
 from butfor.cli.main import app
 from butfor.evaluate.wording import percent, plural, share, signed
 from butfor.present import STATIC, Stays
-from butfor.present.charts.stay_rows import NAMES_OF_DATA
-from butfor.present.charts.strips import Layout, level_rows
+from butfor.present.charts.trajectory.layout import TrajectoryLayout
+from butfor.present.charts.trajectory.rows import NAMES_OF_DATA
 from butfor.present.report import content
 from butfor.present.report.write import _json, pack_rows, render_report
 from tests.audits import HOSTILE, hidden_audit, hostile_audit, sepsis_audit, trade_audit
@@ -37,6 +37,7 @@ FORBIDDEN = (
     r"100%",
     r"\bnan\b",
     r"None",
+    r"\b(red|amber|green)\b",  # what is wrong, not the color of a light
 )
 
 
@@ -88,7 +89,7 @@ class Reader(HTMLParser):
         return json.loads(self.blocks[f"data-{name}"])
 
     def all_words(self):
-        """Every text that a reader can come to see, but for the program."""
+        """Every text that a reader can see, without the program."""
         seen = [
             *self.words,
             *(str(value) for _, name, value in self.attributes if name == "aria-label"),
@@ -122,7 +123,7 @@ def test_the_file_forbids_every_request_and_runs_only_what_is_hashed(page):
     for tag in ("script", "style"):
         digest = base64.b64encode(hashlib.sha256(read.blocks[tag].encode()).digest()).decode()
         assert f"{tag}-src 'sha256-{digest}'" in policy
-    # no attribute that loads something, leads elsewhere, or is a program or a style
+    # no attribute that loads something, leads elsewhere, or is a script or a style
     for tag, name, value in read.attributes:
         assert not re.fullmatch("src|style|action|on.*", name), (tag, name)
         if name == "href":
@@ -139,7 +140,7 @@ def test_sections_and_charts_are_there_each_with_words_and_numbers(page):
     read = Reader(page)
     for number in range(1, 7):
         assert re.search(rf"<h2>{number}\. ", page), number
-    assert page.count('role="img"') == 3  # the third stands in the template of a stay
+    assert page.count('role="img"') == 3  # the third is in the template of a stay
     assert len(re.findall(r'role="img" aria-label="[^"]{40,}"', page)) == 2
     assert page.count("Show numbers") == 4
     stay = read.data("stay-0")
@@ -210,7 +211,7 @@ def test_words_that_must_not_be_on_screen_are_not(which, request):
         assert found[0].endswith(")")
 
 
-def test_what_must_stand_together_does(page, audit):
+def test_what_must_be_shown_together_is(page, audit):
     read = Reader(page)
     for place in range(len(audit.flagged)):
         stay = read.data(f"stay-{place}")
@@ -221,6 +222,7 @@ def test_what_must_stand_together_does(page, audit):
         assert stay["range"].endswith("Holds only if the model is right.")
     text = " ".join(read.words)
     assert "Covers chance in the sample, not errors in the model." in text
+    assert "weighted importance sampling (WIS)" in text
     assert "A flag means “read this chart”, not “the policy is better”." in text
     assert "Never given to the model: diabetes, glucose." in text
 
@@ -240,7 +242,7 @@ def _with_row(frame, **values):
     )
 
 
-def test_another_trade_reads_in_its_own_words(trade):
+def test_another_domain_has_its_own_words(trade):
     read = Reader(render_report(trade))
     words = read.all_words()
     assert "80 deliveries" in words
@@ -328,7 +330,7 @@ def test_the_template_has_a_place_for_every_dataset_and_rows_of_one_stay_fill_it
 
 
 def test_shading_is_the_audits_exact_course_and_side_rows_have_none(stays, audit):
-    levels = level_rows(stays.layout)
+    levels = stays.layout.level_rows
     side = {strip.variable.name for strip in stays.layout.strips if strip.kind == "side"}
     assert side == {"glucose"}
     for identifier in audit.flagged["id"]:
@@ -342,7 +344,7 @@ def test_shading_is_the_audits_exact_course_and_side_rows_have_none(stays, audit
 
 
 def test_the_black_line_is_what_happened(stays, audit):
-    levels = level_rows(stays.layout)
+    levels = stays.layout.level_rows
     identifier = audit.flagged["id"].iloc[0]
     steps = audit.steps[audit.steps["id"] == identifier].set_index("step")
     for row in stays.datasets(identifier)["happened"]:
@@ -363,11 +365,11 @@ def test_outcomes_by_step_add_up_and_end_at_the_episodes_probabilities(stays, au
         assert sum(last) == pytest.approx(episode["p_discharged"], abs=0.006)
 
 
-def test_a_decision_shows_a_step_later_where_treatments_are_no_part_of_the_state(trade):
+def test_a_decision_shows_a_step_later_if_treatments_are_not_part_of_the_state(trade):
     stays = Stays(trade)
     identifier = trade.flagged["id"].iloc[0]
     steps = trade.steps[trade.steps["id"] == identifier]
-    levels = level_rows(stays.layout)
+    levels = stays.layout.level_rows
     shown = [
         (row["step"], levels[row["k"]]["level"])
         for row in stays.datasets(identifier)["happened"]
@@ -377,10 +379,19 @@ def test_a_decision_shows_a_step_later_where_treatments_are_no_part_of_the_state
     assert shown == [(step + 1, level) for step, level in enumerate(decided)]
 
 
-def test_the_picture_by_itself_carries_its_caveat(stays, audit, tmp_path):
+def test_an_episode_looks_the_same_drawn_from_its_log_and_from_the_audit(stays, audit):
+    for identifier in audit.flagged["id"]:
+        one, draws = audit.trajectory(identifier)
+        drawn = charts.trajectory_chart(one, 0, draws).to_dict()["datasets"]
+        rows = stays.datasets(identifier)
+        for name in ("happened", "ends", "draws", "draw_ends"):
+            assert drawn[name] == rows[name], (identifier, name)
+
+
+def test_the_chart_by_itself_carries_its_caveat(stays, audit, tmp_path):
     identifier = audit.flagged["id"].iloc[0]
     stay = stays.one(identifier)
-    chart = charts.stay_chart(stays.layout, stay["datasets"], stay["title"], stay["caveat"])
+    chart = charts.filled_template(stays.layout, stay["datasets"], stay["title"], stay["caveat"])
     (path,) = charts.save_figure(chart, tmp_path / "stay", ["svg"])
     assert "A model estimate, not a fact." in path.read_text()
 
@@ -395,7 +406,7 @@ def test_many_stays_are_thinned_in_the_glance_but_never_flagged_ones(audit, monk
         charts.glance_datasets(audit.episodes, ["died"])
 
 
-def test_the_glance_without_flags_tells_none(stays):
+def test_the_glance_without_flags_reveals_none(stays):
     told = json.dumps(content.glance(stays, flags=False)).lower()
     assert "flag" not in told
     assert "ringed" not in told
@@ -412,7 +423,7 @@ def test_what_was_recorded_once_has_its_step_and_what_always_holds_has_none(trad
     steps["side.notes"] = steps["side.notes"].astype(object)
     steps.loc[2, "side.notes"] = "gate closed"
     steps.loc[[1, 3], "side.door"] = "open"
-    steps.loc[first, "side.load in kg"] = np.nan  # nothing is known of the end
+    steps.loc[first, "side.load in kg"] = np.nan  # nothing is known about the end
     stay = Stays(replace(trade, steps=steps)).one(id_)
     assert stay["side"] == [["load in kg", "64.4"]]
     assert stay["notes"] == [
@@ -431,7 +442,7 @@ def test_packed_rows_unpack_to_the_same(stays, audit):
 
 def test_a_layout_without_changing_side_variables_has_no_yellow_row(trade):
     layout = Stays(trade).layout
-    assert isinstance(layout, Layout)
+    assert isinstance(layout, TrajectoryLayout)
     assert [strip.kind for strip in layout.strips] == ["state", "state", "action"]
 
 
@@ -487,7 +498,7 @@ def test_shading_of_hidden_variables_is_that_of_its_own_world(hidden):
             assert whole == pytest.approx(1, abs=5 * 0.005)  # levels under 0.005 are not drawn
 
 
-def test_what_was_inferred_stands_in_table_words_and_description(hidden):
+def test_what_was_inferred_is_in_table_words_and_description(hidden):
     stays = Stays(hidden)
     identifier = hidden.flagged["id"].iloc[0]
     stay = stays.one(identifier)
@@ -502,7 +513,7 @@ def test_what_was_inferred_stands_in_table_words_and_description(hidden):
     (name, words), drawn = stay["inferred"]
     assert name == "diabetes"
     assert words.startswith(f"{diabetes['level']}: {percent(diabetes['probability'])}")
-    assert drawn == ["glucose", "the violet row of the picture"]
+    assert drawn == ["glucose", "the violet row of the chart"]
     assert "Inferred by the model from the whole record: diabetes, glucose." in stay["description"]
     assert "diabetes" not in dict(stay["given"])
     assert "that look the same in the record: " in stay["first"]
@@ -559,7 +570,7 @@ def test_an_audit_without_flags_still_makes_a_report(audit):
     assert "No stay is flagged" in text
 
 
-def test_what_cannot_be_written_or_read_is_said(audit, tmp_path):
+def test_errors_say_what_cannot_be_written_or_read(audit, tmp_path):
     with pytest.raises(FileNotFoundError, match="is no audit"):
         bf.write_report(tmp_path / "nothing", tmp_path / "report.html")
     with pytest.raises(IsADirectoryError, match="is a folder"):
@@ -601,7 +612,7 @@ def test_shared_files_are_installed():
 
 
 def test_text_that_looks_like_an_escape_stays_text():
-    # the six characters of the escape, not the character that turns text round, which is taken out
+    # the six characters of the escape, not the direction mark itself, which is removed
     value = {"a": ["x\\u202e", "y\u202ez", "</script>"]}
     assert json.loads(str(_json(value))) == {"a": ["x\\u202e", "yz", "</script>"]}
     assert "<" not in str(_json(value))

@@ -1,4 +1,4 @@
-"""The report in a real browser, opened as a file with the network off."""
+"""The report in a real browser, opened as a file without a network."""
 
 import time
 from dataclasses import replace
@@ -38,7 +38,7 @@ def open_report(browser, address):
 
 
 def drawn(browser):
-    """Id of the stay whose picture is drawn."""
+    """Id of the stay whose chart is drawn."""
     return browser.evaluate("document.querySelector('#stay .chart').dataset.drawn")
 
 
@@ -120,7 +120,7 @@ def test_a_large_audit_lists_the_stays_that_were_read(browser, tmp_path):
     assert browser.problems() == []
 
 
-def test_bounds_that_were_not_worked_out_come_first_or_last(browser, tmp_path):
+def test_bounds_that_were_not_computed_come_first_or_last(browser, tmp_path):
     audit = trade_audit()
     others = (audit.episodes["rank"] == 0) & ~audit.episodes["control"]
     audit.episodes.loc[others, ["low_any", "high_any"]] = float("nan")
@@ -168,8 +168,8 @@ def test_side_information_after_the_first_difference_is_dimmed(browser, tmp_path
     dimmed = [step > first["first_change"] >= 0 for step, *_ in entries]
     assert set(dimmed) == {False, True}
     assert [entry[1] for entry in entries] == [entry[2] for entry in entries] == dimmed
-    colours = dict(zip(dimmed, (entry[3] for entry in entries), strict=True))
-    assert colours == {False: "rgb(17, 17, 17)", True: "rgb(85, 85, 85)"}
+    colors = dict(zip(dimmed, (entry[3] for entry in entries), strict=True))
+    assert colors == {False: "rgb(17, 17, 17)", True: "rgb(85, 85, 85)"}
 
 
 def test_nothing_is_wider_than_the_screen_at_a_zoom_of_200_percent(browser, report):

@@ -1,13 +1,13 @@
-"""What the pages for readers share, report and review app: stays in words and rows, and static/.
+"""What the report and the review app share: words, views of episodes, charts, static files.
 
-`static/style.css` is the look of both, `static/charts.js` draws templates and swaps their rows.
+`static/style.css` is the style of both; `static/charts.js` draws templates and swaps their rows.
 """
 
 from pathlib import Path
 
 from butfor.present import charts
 from butfor.present.stays import Stays
-from butfor.present.texts import straight
+from butfor.present.text import straight
 
 STATIC = Path(__file__).parent / "static"
 

@@ -1,4 +1,4 @@
-"""Every stay of an audit as readers see it: words, rows of its picture, side information."""
+"""Every episode of an audit as readers see it: words, rows of its chart, side information."""
 
 from __future__ import annotations
 
@@ -12,19 +12,29 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.audit.audit import Audit
-from butfor.evaluate.wording import percent, plural, share, signed
+from butfor.evaluate.wording import percent, plural, signed
 from butfor.log.variables import describe_action
 from butfor.mechanisms.gumbel_max import counterfactual_distribution
-from butfor.present.charts.stay import stay_template
-from butfor.present.charts.stay_rows import FAINT, split_worlds, stay_datasets, stay_table
-from butfor.present.charts.strips import Layout
-from butfor.present.charts.style import ESTIMATE
-from butfor.replay.steps import THIN
+from butfor.present.charts.trajectory.layout import TrajectoryLayout
+from butfor.present.charts.trajectory.rows import (
+    FAINT,
+    Datasets,
+    split_worlds,
+    trajectory_datasets,
+    trajectory_table,
+)
+from butfor.present.charts.trajectory.template import trajectory_template
+from butfor.present.text import (
+    ESTIMATE,
+    HOLDS,
+    SIMILAR_CASES,
+    TREATED_ALIKE,
+    capitalized,
+    ending,
+    thin_evidence,
+)
 
-HOLDS = "Holds only if the model is right."
-HIDDEN = "never given to the model"
-DRAWN = "the violet row of the picture"
-# what the pages need of an audit's table of episodes, beside the columns p_<outcome>
+# columns of an audit's table of episodes that pages need, besides p_<outcome>
 COLUMNS = (
     "id",
     "length",
@@ -44,7 +54,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, eq=False)
 class Stays:
-    """The stays of an audit, to be shown; with `redact`, without what nobody but carers may see."""
+    """The episodes of an audit, to be shown; with `redact`, without what only carers may see."""
 
     audit: Audit
     redact: bool = False
@@ -69,7 +79,7 @@ class Stays:
 
     @property
     def scope(self) -> str:
-        """Which stays are here, where the audit was too large to read all of them, else ""."""
+        """Which episodes are shown if the audit was too large to read all of them, else ""."""
         if not self.audit.partial:
             return ""
         shown, count = len(self.audit.episodes), self.audit.meta.counts.episodes
@@ -81,62 +91,59 @@ class Stays:
         return self.audit.meta.outcome_names
 
     @cached_property
-    def layout(self) -> Layout:
-        """Where everything lies in the picture of a stay."""
+    def layout(self) -> TrajectoryLayout:
+        """The plane on which each episode is drawn."""
         meta = self.audit.meta
-        state, action, side, hidden = (
-            getattr(meta.variables, kind) for kind in ("state", "action", "side", "hidden")
-        )
-        return Layout(
-            state=state,
-            action=action,
-            side=() if self.redact else side,
+        variables = meta.variables
+        return TrajectoryLayout(
+            state=variables.state,
+            action=variables.action,
+            side=() if self.redact else variables.side,
             outcomes=self.audit.model.outcomes,
             none=meta.none,
             horizon=meta.parameters.horizon,
-            hidden=hidden,
+            hidden=variables.hidden,
         )
 
     def template(self, *, model: bool = True) -> dict[str, Any]:
-        """Return the Vega-Lite specification of every stay's picture, with or without the model."""
-        return stay_template(self.layout if model else self._layout_without_model)
+        """Return the Vega-Lite specification of each episode's chart, with or without the model."""
+        return trajectory_template(self.layout if model else self._layout_without_model)
 
     @cached_property
-    def _layout_without_model(self) -> Layout:
+    def _layout_without_model(self) -> TrajectoryLayout:
         return replace(self.layout, with_model=False)
 
     def hidden(self) -> list[str]:
-        """Names of what the model was never given."""
+        """Names of the variables that the model was never given."""
         columns = [] if self.redact else list(self.audit.steps.columns)
         return [name.removeprefix("side.") for name in columns if name.startswith("side.")]
 
     def inferred(self) -> list[str]:
-        """Names of what the log does not show and the model infers from it."""
+        """Names of the hidden variables, which the model infers from the log."""
         return [variable.name for variable in self.layout.hidden]
 
     def order(self) -> list[Any]:
-        """Return all ids: flagged ones by rank, then the others by how much the model differs."""
+        """Return all ids: flagged ones by rank, then the others by the size of their difference."""
         table = self.audit.episodes
         rank = table["rank"].to_numpy()
         size = np.round(table["difference"].abs().to_numpy(), 9)
         first = np.where(rank > 0, rank, np.iinfo(np.int64).max)
         return table["id"].iloc[np.lexsort([-size, first])].tolist()
 
-    # ---------------------------------------------------------------------------------- one stay
+    # ------------------------------------------------------------------------------- one episode
 
     def one(self, identifier: Any) -> dict[str, Any]:
-        """Return all that is shown of a stay, as plain values for JSON."""
+        """Return everything that is shown of an episode, as plain values for JSON."""
         if identifier not in self._position:
-            raise ValueError(f"there is no {self.noun} {identifier!r} in this audit")
+            raise ValueError(f"this audit has no {self.noun} {identifier!r}")
         position = self._position[identifier]
         row = self.audit.episodes.iloc[position]
         steps = self._steps(position)
         datasets = self.datasets(identifier)
         outcome = str(row["observed_outcome"])
-        length = int(row["length"])
         ended = outcome in self.audit.meta.outcomes
-        when = f"at step {length}" if ended else f"after {length} step{'s' * (length != 1)}"
-        title = f"{_capital(self.noun)} {identifier}: {outcome} {when}"
+        end = ending(outcome, int(row["length"]), ended=ended)
+        title = f"{capitalized(self.noun)} {identifier}: {end}"
         inferred = self._inferred(identifier)
         listed = ", ".join(name for name, _ in inferred)
         also = f" Inferred by the model from the whole record: {listed}." if inferred else ""
@@ -147,7 +154,7 @@ class Stays:
             "says": self._says(row),
             "caveat": caveat(row),
             "range": worst_to_best(row),
-            "first": self._first(row, steps, position),
+            "first": self._first(row, steps),
             "first_change": int(row["first_change"]),
             "flagged": int(row["rank"]),
             "reason": str(row["reason"]),
@@ -157,41 +164,33 @@ class Stays:
             "inferred": inferred,
             **self._side(steps),
             "datasets": datasets,
-            "table": stay_table(self.layout, datasets),
+            "table": trajectory_table(self.layout, datasets),
         }
 
-    def datasets(self, identifier: Any) -> dict[str, list[dict[str, Any]]]:
-        """Return the rows of a stay's picture, for the template."""
-        position = self._position[identifier]
-        row = self.audit.episodes.iloc[position]
-        names = self.audit.meta.outcomes
-        outcome = str(row["observed_outcome"])
-        return stay_datasets(
+    def datasets(self, identifier: Any) -> Datasets:
+        """Return the rows of an episode's chart, for the template."""
+        return trajectory_datasets(
             self.layout,
-            self._steps(position),
-            outcome=names.index(outcome) if outcome in names else -1,
-            first=int(row["first_change"]),
+            self._steps(self._position[identifier]),
+            outcome=self._outcome(identifier),
+            first=int(self.audit.episodes["first_change"].iat[self._position[identifier]]),
             courses=self._part("courses", identifier),
             course_steps=self._part("course_steps", identifier),
             draws=self._part("draws", identifier),
         )
 
     def record(self, identifier: Any) -> dict[str, Any]:
-        """Return what happened alone, nothing of the model: rows of the picture and a table."""
-        position = self._position[identifier]
-        names = self.audit.meta.outcomes
-        outcome = str(self.audit.episodes["observed_outcome"].iat[position])
+        """Return what happened and nothing of the model: rows of the chart and a table."""
         layout = self._layout_without_model
-        datasets = stay_datasets(
-            layout,
-            self._steps(position),
-            outcome=names.index(outcome) if outcome in names else -1,
-            first=-1,
-            courses=None,
-            course_steps=None,
-            draws=None,
-        )
-        return {"datasets": datasets, "table": stay_table(layout, datasets), "inferred": []}
+        steps = self._steps(self._position[identifier])
+        datasets = trajectory_datasets(layout, steps, outcome=self._outcome(identifier))
+        return {"datasets": datasets, "table": trajectory_table(layout, datasets), "inferred": []}
+
+    def _outcome(self, identifier: Any) -> int:
+        """Return the number of an episode's outcome; -1: none."""
+        names = self.audit.meta.outcomes
+        outcome = str(self.audit.episodes["observed_outcome"].iat[self._position[identifier]])
+        return names.index(outcome) if outcome in names else -1
 
     @cached_property
     def _position(self) -> dict[Any, int]:
@@ -218,7 +217,7 @@ class Stays:
 
     @cached_property
     def counts(self) -> NDArray[np.int64]:
-        """How often each action was taken in each state of the log, [S, A]."""
+        """Number of times each action was taken in each state of the log, [S, A]."""
         if self.audit.decisions is not None:
             return self.audit.decisions
         steps = self.audit.steps
@@ -232,11 +231,11 @@ class Stays:
         words = ", ".join(f"{name} {percent(p)}" for name, p in chances)
         return f"Under the policy the model says: {words}."
 
-    def _first(self, row: pd.Series, steps: pd.DataFrame, position: int) -> str:
-        """Say where the policy first treats otherwise, and what it would give."""
+    def _first(self, row: pd.Series, steps: pd.DataFrame) -> str:
+        """Say where the policy first treats differently, and what it would give."""
         first = int(row["first_change"])
         if first < 0:
-            return "The policy would have treated as was done, at every step."
+            return TREATED_ALIKE
         state, given = int(steps["state"].iloc[first]), int(steps["action"].iloc[first])
         chances = self.audit.target[state]
         if self.audit.meta.parameters.action_noise == "shared":
@@ -244,27 +243,25 @@ class Stays:
         policy = int(np.argmax(chances))
         own = ((steps["state"] == state) & (steps["action"] == policy)).sum()
         cases = int(self.counts[state, policy] - own)
-        alike = (
-            "Past cases of that decision that look the same in the record"
-            if self.layout.hidden
-            else "Similar past cases for that decision"
-        )
-        sure = "" if chances[policy] > 0.999 else f", with probability {percent(chances[policy])}"
+        alike = f"{SIMILAR_CASES} for that decision"
+        if self.layout.hidden:
+            alike = "Past cases of that decision that look the same in the record"
+        sure = "" if chances[policy] > 0.999 else f" (probability {percent(chances[policy])})"
+        instead = describe_action(self.layout.action, given)
         return (
             f"First difference, decided at step {first}, seen at step {first + 1}: the policy "
-            f"gives {describe_action(self.layout.action, policy)}{sure}; given was "
-            f"{describe_action(self.layout.action, given)}. "
+            f"gives {describe_action(self.layout.action, policy)}{sure} instead of {instead}. "
             f"{alike}: {cases}."
         )
 
     def _fixed(self, steps: pd.DataFrame) -> list[list[str]]:
-        """Name and level of what never changes and the model was given."""
+        """Return name and level of what never changes and the model was given."""
         return [
             [v.name, str(steps[f"state.{v.name}"].iloc[0])] for v in self.layout.state if v.static
         ]
 
     def _inferred(self, identifier: Any) -> list[list[str]]:
-        """Name of each hidden variable, and how likely its levels are if it never changes."""
+        """Return each hidden variable with the probability of its levels if it never changes."""
         courses = self._part("courses", identifier)
         rows = None if courses is None else split_worlds(courses)[1]
         if rows is None or not len(rows):
@@ -275,11 +272,13 @@ class Stays:
             mine = start[(start["variable"] == variable.name) & (start["probability"] >= FAINT)]
             levels = zip(mine["level"].tolist(), mine["probability"].tolist(), strict=True)
             words = ", ".join(f"{level}: {percent(p)}" for level, p in levels)
-            found.append([variable.name, words if variable.static else DRAWN])
+            found.append(
+                [variable.name, words if variable.static else "the violet row of the chart"]
+            )
         return found
 
     def _side(self, steps: pd.DataFrame) -> dict[str, Any]:
-        """Side information: what holds throughout, and by step what was recorded now and then."""
+        """Return side information: what always holds, and by step what was recorded at times."""
         drawn = {v.name for v in self.layout.side if not v.static}
         static = {v.name for v in self.layout.side if v.static}
         decided = (steps["action"] >= 0).to_numpy()
@@ -289,7 +288,7 @@ class Stays:
             values = steps[f"side.{name}"]
             known = values.notna().to_numpy()
             if name in drawn:
-                fixed.append([name, "the yellow row of the picture"])
+                fixed.append([name, "the yellow row of the chart"])
             elif not known.any():
                 fixed.append([name, "not recorded"])
             elif values[known].nunique() == 1 and (name in static or known[decided].all()):
@@ -302,7 +301,7 @@ class Stays:
 
 
 def anchor(identifier: Any) -> str:
-    """Return the address of a stay within its page."""
+    """Return the address of an episode within its page."""
     return f"stay-{quote(str(identifier), safe='')}"
 
 
@@ -313,28 +312,17 @@ def outcome_chances(row: pd.Series, names: list[str]) -> list[tuple[str, float]]
 
 
 def caveat(row: pd.Series) -> str:
-    """Say what stands beside every number of a model."""
-    return f"{ESTIMATE} {thin_words(float(row['thin_share']))}"
-
-
-def thin_words(part: float) -> str:
-    """Say which share of the steps rests on thin evidence."""
-    words = share(part)
-    start = words.capitalize() if words[:1].isalpha() else words
-    return f"{start} of its steps rest on fewer than {THIN} similar past cases."
+    """Return the words beside every number of a model."""
+    return f"{ESTIMATE} {thin_evidence(float(row['thin_share']))}"
 
 
 def worst_to_best(row: pd.Series) -> str:
-    """Say how far the expected return could move and what that hangs on; beside the caveat."""
+    """Say how far the expected return could move, and under what assumption."""
     expected = f"Expected return under the policy {signed(float(row['expected_return']))}"
     low, high = float(row["low_any"]), float(row["high_any"])
     if np.isnan(low) or np.isnan(high):
-        return f"{expected}; its worst and best case were not worked out. {HOLDS}"
+        return f"{expected}; its worst and best case were not computed. {HOLDS}"
     return f"{expected}, worst to best case {signed(low)} to {signed(high)}. {HOLDS}"
-
-
-def _capital(noun: str) -> str:
-    return noun[:1].upper() + noun[1:]
 
 
 def _value(value: Any) -> str:

@@ -1,32 +1,32 @@
-"""Pictures, one function each: plain data in, an Altair chart out; the only home of altair."""
+"""Charts, one function each: plain data in, an Altair chart out; nothing else uses altair."""
 
-from butfor.present.charts.agreement import agreement_chart
-from butfor.present.charts.boxplot import boxplot_chart
 from butfor.present.charts.changes import changes_chart
-from butfor.present.charts.containment import containment_chart
-from butfor.present.charts.diagrams import scm_diagrams
-from butfor.present.charts.entropy import entropy_chart
-from butfor.present.charts.errors import errors_chart
 from butfor.present.charts.estimates import estimates_chart
 from butfor.present.charts.glance import glance_datasets, glance_template
-from butfor.present.charts.growth import growth_chart
 from butfor.present.charts.influence import influence_chart
 from butfor.present.charts.labels import labels_chart
-from butfor.present.charts.latent import latent_chart
-from butfor.present.charts.nonidentifiability import nonidentifiability_chart
 from butfor.present.charts.outcome_table import outcome_table_chart
-from butfor.present.charts.pieces import pieces_chart
-from butfor.present.charts.reliability import reliability_chart
 from butfor.present.charts.save import save_figure
-from butfor.present.charts.scores import scores_chart
-from butfor.present.charts.stay import stay_chart, stay_template
-from butfor.present.charts.stay_rows import stay_datasets, stay_table
-from butfor.present.charts.strips import Layout
-from butfor.present.charts.trajectory import trajectory_chart
+from butfor.present.charts.studies.agreement import agreement_chart
+from butfor.present.charts.studies.boxplot import boxplot_chart
+from butfor.present.charts.studies.containment import containment_chart
+from butfor.present.charts.studies.diagrams import scm_diagrams
+from butfor.present.charts.studies.entropy import entropy_chart
+from butfor.present.charts.studies.errors import errors_chart
+from butfor.present.charts.studies.growth import growth_chart
+from butfor.present.charts.studies.latent import latent_chart
+from butfor.present.charts.studies.nonidentifiability import nonidentifiability_chart
+from butfor.present.charts.studies.pieces import pieces_chart
+from butfor.present.charts.studies.reliability import reliability_chart
+from butfor.present.charts.studies.scores import scores_chart
+from butfor.present.charts.trajectory.chart import trajectory_chart
+from butfor.present.charts.trajectory.layout import TrajectoryLayout
+from butfor.present.charts.trajectory.rows import trajectory_datasets, trajectory_table
+from butfor.present.charts.trajectory.template import filled_template, trajectory_template
 from butfor.present.charts.uncertainty import uncertainty_chart
 
 __all__ = [
-    "Layout",
+    "TrajectoryLayout",
     "agreement_chart",
     "boxplot_chart",
     "changes_chart",
@@ -34,6 +34,7 @@ __all__ = [
     "entropy_chart",
     "errors_chart",
     "estimates_chart",
+    "filled_template",
     "glance_datasets",
     "glance_template",
     "growth_chart",
@@ -47,10 +48,9 @@ __all__ = [
     "save_figure",
     "scm_diagrams",
     "scores_chart",
-    "stay_chart",
-    "stay_datasets",
-    "stay_table",
-    "stay_template",
     "trajectory_chart",
+    "trajectory_datasets",
+    "trajectory_table",
+    "trajectory_template",
     "uncertainty_chart",
 ]

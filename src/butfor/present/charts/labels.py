@@ -8,20 +8,10 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from butfor.present.charts.rows import Domain, value_domain
-from butfor.present.charts.style import (
-    BLUE,
-    ESTIMATE,
-    GREY,
-    VERMILLION,
-    Row,
-    data,
-    finish,
-    require_columns,
-)
+from butfor.present.charts import style
+from butfor.present.text import ESTIMATE
 
 SIDE = 400
-TOTAL = SIDE + 120
 KINDS = ("The likeliest outcome is the same", "The likeliest outcome changes")
 COLUMNS = ("id", "expected_return_states", "expected_return_labels", "changed")
 
@@ -36,28 +26,29 @@ def labels_chart(
         "Expected return, noise on states",
         "Expected return, noise on what nature decides",
     ),
-    domain: Domain | None = None,
+    domain: style.Domain | None = None,
 ) -> alt.LayerChart:
-    """Draw the expected return of each episode with noise on labels over that on states.
+    """Draw the expected return of each episode with noise on labels against that on states.
 
     Parameters
     ----------
     episodes
-        A row an episode: `id, expected_return_states, expected_return_labels, changed`, as
-        `LabelComparison.frame()` gives them.
+        One row per episode: `id, expected_return_states, expected_return_labels, changed`, as
+        `LabelComparison.frame()` returns them.
     apart : (with noise on states, with noise on labels), optional
         Share of the pairs of rows met that have no label in common: `Noise.apart_of_met`.
     axis_titles
-        Below and at the left.
+        Of the horizontal and the vertical axis.
     domain
-        Ends of both axes, moved out where the data go beyond them; by default those of the data.
+        Ends of both axes, moved out if the data exceed them; by default those of the data.
     """
-    require_columns(episodes, COLUMNS, "episodes")
+    style.require_columns(episodes, COLUMNS, "episodes")
     values = episodes[list(COLUMNS[1:3])].to_numpy(dtype=np.float64)
     if not np.isfinite(values).all():
-        raise ValueError(f"episodes hold {values[~np.isfinite(values)][0]}; give numbers")
-    low, high = value_domain(values, domain)
-    points: list[Row] = [
+        wrong = values[~np.isfinite(values)][0]
+        raise ValueError(f"episodes has the value {wrong}; give finite numbers")
+    ends = style.value_domain(values, domain)
+    points: list[style.Row] = [
         {"id": str(name), "states": states, "labels": labels, "kind": KINDS[bool(changed)]}
         for name, (states, labels), changed in zip(
             episodes["id"], values.tolist(), episodes["changed"], strict=True
@@ -71,25 +62,20 @@ def labels_chart(
             f"likeliest outcome changes for {count} of {len(points)}. {_apart_words(apart)}"
             f"{ESTIMATE} No data can tell which noise is right."
         )
-    axis = alt.Axis(tickCount=5, labelExpr="datum.value == 0 ? '0' : format(datum.value, '+~g')")
-    scale = alt.Scale(domain=[low, high], nice=False, zero=False)
-    x = alt.X("states:Q", scale=scale, axis=axis, title=axis_titles[0])
-    y = alt.Y("labels:Q", scale=scale, axis=axis, title=axis_titles[1])
-    kinds = list(KINDS)
-    legend = None
-    if len({point["kind"] for point in points}) > 1:
-        legend = alt.Legend(title=None, orient="top", direction="vertical", symbolOpacity=1)
-    color = alt.Color("kind:N", legend=legend).scale(domain=kinds, range=[BLUE, VERMILLION])
-    shape = alt.Shape("kind:N", legend=legend).scale(domain=kinds, range=["circle", "diamond"])
-    same = alt.Chart(data([{"states": end, "labels": end} for end in (low, high)]))
-    base = alt.Chart(data(points)).encode(
-        x=x, y=y, color=color, shape=shape, tooltip=["id:N", "states:Q", "labels:Q", "kind:N"]
+    x = style.value_axis(alt.X, "states", axis_titles[0], ends)
+    y = style.value_axis(alt.Y, "labels", axis_titles[1], ends)
+    look = style.series_look(
+        "kind", KINDS, (style.BLUE, style.VERMILLION), ("circle", "diamond"), columns=1
     )
-    layers = [
-        same.mark_line(strokeDash=[5, 4], color=GREY).encode(x=x, y=y),
-        base.mark_point(filled=True, size=45, opacity=0.45),
-    ]
-    return finish(layers, title, subtitle, width=SIDE, height=SIDE, total=TOTAL)
+    if len({point["kind"] for point in points}) == 1:
+        look = {channel: encoding.legend(None) for channel, encoding in look.items()}
+    same = alt.Chart(style.data([{"states": end, "labels": end} for end in ends]))
+    marks = alt.Chart(style.data(points)).mark_point(filled=True, size=45, opacity=0.45)
+    chart = style.layered(
+        same.mark_line(strokeDash=style.DASHES, color=style.GREY).encode(x=x, y=y),
+        marks.encode(x=x, y=y, tooltip=["id:N", "states:Q", "labels:Q", "kind:N"], **look),
+    )
+    return style.finish(style.framed(chart, SIDE, SIDE), title, subtitle, total=SIDE + 120)
 
 
 def _apart_words(apart: tuple[float, float] | None) -> str:

@@ -5,21 +5,11 @@ from __future__ import annotations
 import altair as alt
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from butfor.present.charts.style import (
-    ESTIMATE,
-    LINE_HEIGHT,
-    SMALL,
-    TEXT,
-    Row,
-    data,
-    finish,
-    pixels,
-    wrap,
-)
+from butfor.present.charts import style
+from butfor.present.charts.rows import Floats
+from butfor.present.text import ESTIMATE, WHAT_HAPPENED
 
-Floats = NDArray[np.float64]
 SIDE = 330  # pixels of the whole square, for three outcomes
 LABELS = 120
 SHADES = ["#EEF2F7", "#7FB2D6", "#004C79"]
@@ -33,7 +23,7 @@ def outcome_table_chart(
     title: str = "Where does the model disagree with what happened?",
     subtitle: str | None = None,
 ) -> alt.LayerChart:
-    """Draw a square table of counts, the darker the more, with the share of all below each.
+    """Draw a square table of counts, darker for larger ones, with the share of all below each.
 
     Parameters
     ----------
@@ -45,39 +35,13 @@ def outcome_table_chart(
         and how many of each cell rest on thin evidence.
     """
     counts = _square(table, "table")
-    beside = {"expected": expected, "thin evidence": thin}
-    small = {
+    if counts.sum() == 0:
+        raise ValueError("table counts 0 episodes; give a table of at least one")
+    beside = {
         name: _square(frame, name, len(counts))
-        for name, frame in beside.items()
+        for name, frame in {"expected": expected, "thin evidence": thin}.items()
         if frame is not None
     }
-    total = counts.sum()
-    if total == 0:
-        raise ValueError("table counts 0 episodes; give a table of at least one")
-    size = max(114, SIDE // len(counts))
-    side = size * len(counts)
-    cells: list[Row] = []
-    for place, count in np.ndenumerate(counts):
-        row, column = place
-        lines = [_share(count, total)] if count else []
-        lines += [f"{name} {_small(name, float(values[place]))}" for name, values in small.items()]
-        top = size * (row + 0.5) - LINE_HEIGHT * (1 + len(small)) / 2
-        cells.append(
-            {
-                "observed": str(table.index[row]),
-                "under the policy": str(table.columns[column]),
-                "count": _count(count),
-                "lines": lines or [""],
-                "shade": float(count / counts.max()),
-                "x": size * column,
-                "x2": size * (column + 1) - 4,
-                "middle": size * (column + 0.5) - 2,
-                "y": size * row,
-                "y2": size * (row + 1) - 4,
-                "y_count": top,
-                "y_lines": top + 25,
-            }
-        )
     if subtitle is None:
         subtitle = "Large: episodes by the likeliest outcome in the model, with their share of all."
         subtitle += " Expected: sum of its probabilities." if expected is not None else ""
@@ -85,69 +49,60 @@ def outcome_table_chart(
             " Thin evidence: episodes that rest on few past cases." if thin is not None else ""
         )
         subtitle += f" {ESTIMATE}"
-
-    base = alt.Chart(data(cells))
-    ink = alt.condition("datum.shade > 0.78", alt.value("white"), alt.value("#111111"))
-    middle = pixels("middle", side)
-    shade = alt.Color("shade:Q", legend=None).scale(domain=[0, 0.5, 1], range=SHADES)
-    layers = [
-        base.mark_rect(cornerRadius=3).encode(
-            x=pixels("x", side),
-            x2="x2:Q",
-            y=pixels("y", side, down=True),
-            y2="y2:Q",
-            color=shade,
-            tooltip=[
-                alt.Tooltip(f"{name}:N") for name in ("observed", "under the policy", "count")
-            ],
-        ),
-        base.mark_text(fontSize=25, fontWeight="bold").encode(
-            text="count:N", color=ink, x=middle, y=pixels("y_count", side, down=True)
-        ),
-        base.mark_text(fontSize=SMALL, lineHeight=LINE_HEIGHT).encode(
-            text="lines:N", color=ink, x=middle, y=pixels("y_lines", side, down=True)
-        ),
+    size = max(114, SIDE // len(counts))
+    columns = [style.broken(name, size - 6, lines=2) for name in table.columns]
+    rows = [
+        style.broken(f"{name} ({_count(total)})", LABELS)
+        for name, total in zip(table.index, counts.sum(axis=1), strict=True)
     ]
-    heads = [wrap(str(name), size - 6, TEXT, lines=2) for name in table.columns]
-    top = -12 - LINE_HEIGHT * max(map(len, heads)) - LINE_HEIGHT / 2
-    model = "What the model says under the policy"
-    margins: list[Row] = [{"text": model, "x": side / 2 - 2, "y": top, "strong": True}]
-    for position, lines in enumerate(heads):
-        spot = {"x": size * (position + 0.5) - 2, "y": -4 - LINE_HEIGHT * len(lines) / 2}
-        margins.append({"text": lines, **spot, "strong": False})
-    layers += _texts(margins, side, align="center", angle=0)
-    names = [
+    cells: list[style.Row] = [
         {
-            "text": wrap(f"{name} ({_count(counts[position].sum())})", LABELS, TEXT, lines=3),
-            "x": -10,
-            "y": size * (position + 0.5) - 2,
-            "strong": False,
+            "observed": str(table.index[row]),
+            "under the policy": str(table.columns[column]),
+            "row": rows[row],
+            "column": columns[column],
+            "count": _count(count),
+            "lines": _lines((row, column), counts, beside),
+            "shade": float(count / counts.max()),
         }
-        for position, name in enumerate(table.index)
+        for (row, column), count in np.ndenumerate(counts)
     ]
-    layers += _texts(names, side, align="right", angle=0)
-    happened: Row = {"text": "What happened", "x": -LABELS - 24, "y": side / 2, "strong": True}
-    layers += _texts([happened], side, align="center", angle=270)
-    return finish(layers, title, subtitle, width=side, height=side, total=side + LABELS + 34)
+    axis: style.Row = {
+        "domain": False,
+        "ticks": False,
+        "labelExpr": style.LINES,
+        "titleFontWeight": "bold",
+    }
+    model = alt.Axis(orient="top", labelAngle=0, labelLimit=0, **axis)
+    base = alt.Chart(style.data(cells)).encode(
+        x=alt.X("column:N", sort=columns, axis=model, title="What the model says under the policy"),
+        y=alt.Y("row:N", sort=rows, axis=alt.Axis(labelLimit=0, **axis), title=WHAT_HAPPENED),
+    )
+    names = ("observed", "under the policy", "count")
+    shade = alt.Color("shade:Q", legend=None).scale(domain=[0, 0.5, 1], range=SHADES)
+    ink = alt.condition("datum.shade > 0.78", alt.value("white"), alt.value(style.BLACK))
+    above = -style.LINE_HEIGHT * (1 + len(beside)) / 2
+    chart = style.layered(
+        base.mark_rect(cornerRadius=3, stroke="white", strokeWidth=4).encode(
+            color=shade, tooltip=[alt.Tooltip(f"{name}:N") for name in names]
+        ),
+        base.mark_text(fontSize=25, fontWeight="bold", dy=above).encode(text="count:N", color=ink),
+        base.mark_text(fontSize=style.SMALL, lineHeight=style.LINE_HEIGHT, dy=above + 25).encode(
+            text="lines:N", color=ink
+        ),
+    ).properties(width=alt.Step(size), height=alt.Step(size))
+    return style.finish(chart, title, subtitle, total=size * len(counts) + LABELS + 34)
 
 
-def _texts(rows: list[Row], side: int, *, align: str, angle: int) -> list[alt.Chart]:
-    """Draw texts, each centred on its y whatever its number of lines."""
-    layers = []
-    for strong in (True, False):
-        chosen = [row for row in rows if row["strong"] == strong]
-        for row in chosen:
-            lines = 1 if isinstance(row["text"], str) else len(row["text"])
-            row["y"] -= (lines - 1) * LINE_HEIGHT / 2
-        mark: Row = {"align": align, "angle": angle, "lineHeight": LINE_HEIGHT}
-        mark["fontWeight"] = "bold" if strong else "normal"
-        if chosen:
-            layers.append(
-                alt.Chart(data(chosen))
-                .mark_text(**mark)
-                .encode(text="text:N", x=pixels("x", side), y=pixels("y", side, down=True))
-            )
-    return layers
+def _lines(place: tuple[int, ...], counts: Floats, beside: dict[str, Floats]) -> list[str]:
+    """Return what is written below a count: its share, then what else is known of the cell."""
+    lines = [_share(counts[place], counts.sum())] if counts[place] else []
+    for name, values in beside.items():
+        value = float(values[place])
+        few = name == "expected" and value < 0.1
+        words = "<0.1" if few else f"{value:.1f}" if name == "expected" else _count(value)
+        lines.append(f"{name} {words}")
+    return lines or [""]
 
 
 def _square(frame: pd.DataFrame, name: str, size: int | None = None) -> Floats:
@@ -155,12 +110,14 @@ def _square(frame: pd.DataFrame, name: str, size: int | None = None) -> Floats:
     wanted = len(counts) if size is None else size
     if counts.shape != (wanted, wanted) or wanted == 0:
         raise ValueError(
-            f"{name} has shape {counts.shape}; give a square table with a row and a column an "
+            f"{name} has shape {counts.shape}; give a square table with one row and one column per "
             "outcome, as Counterfactuals.table() does"
         )
-    if not np.isfinite(counts).all() or (counts < 0).any():
-        wrong = counts[~np.isfinite(counts) | (counts < 0)][0]
-        raise ValueError(f"{name} holds {wrong}; give counts, none of them missing or below 0")
+    wrong = ~np.isfinite(counts) | (counts < 0)
+    if wrong.any():
+        raise ValueError(
+            f"{name} holds {counts[wrong][0]}; give counts, none of them missing or negative"
+        )
     return counts
 
 
@@ -168,13 +125,7 @@ def _count(value: float) -> str:
     return f"{value:.0f}" if value == round(value) else f"{value:.1f}"
 
 
-def _small(name: str, value: float) -> str:
-    if name != "expected":
-        return _count(value)
-    return "<0.1" if value < 0.1 else f"{value:.1f}"
-
-
 def _share(count: float, total: float) -> str:
-    """Share of all episodes; never 100%, nor 0%, which read like certainty."""
+    """Return the share of all episodes; never 0% or 100%, which read like certainty."""
     share = 100 * count / total
     return "all of them" if count == total else "under 0.1%" if share < 0.05 else f"{share:.1f}%"

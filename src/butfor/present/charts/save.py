@@ -1,4 +1,4 @@
-"""Write a picture as PNG, SVG, PDF, and as one HTML page that asks nothing of the network."""
+"""Write a chart as PNG, SVG, PDF, or as one HTML page that makes no requests."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ EXPORT = "window.vegaEmbed = vegaEmbed;"
 def save_figure(
     chart: alt.TopLevelMixin, stem: Path | str, formats: Sequence[str] = FORMATS
 ) -> list[Path]:
-    """Write the chart to `stem` plus the ending of each format, and return those paths."""
+    """Write the chart to `stem` plus the suffix of each format, and return those paths."""
     unknown = [name for name in formats if name not in FORMATS]
     if unknown:
-        raise ValueError(f"format {unknown[0]!r}: give some of {', '.join(FORMATS)}")
+        raise ValueError(f"format {unknown[0]!r}: give any of {', '.join(FORMATS)}")
     stem = Path(stem)
     stem.parent.mkdir(parents=True, exist_ok=True)
     paths = []
@@ -41,10 +41,10 @@ def save_figure(
 
 
 def _page(chart: alt.TopLevelMixin) -> str:
-    """Put chart and JavaScript into one page whose policy forbids every request."""
+    """Return one page with chart and JavaScript, whose policy forbids every request."""
     spec = chart.to_dict()
     options = {"mode": "vega-lite", "actions": False, "ast": True, "renderer": "svg"}
-    # "<" never stands in the script, so that no text of the chart can end it
+    # without "<" no text of the chart can end the script
     call = f"window.vegaEmbed('#chart', {json.dumps(spec)}, {json.dumps(options)});"
     script = chart_bundle() + "\n" + call.replace("<", "\\u003c")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -67,5 +67,5 @@ def _page(chart: alt.TopLevelMixin) -> str:
 
 @cache
 def chart_bundle() -> str:
-    """Return the JavaScript that draws charts, a module that sets window.vegaEmbed."""
+    """Return the JavaScript that draws charts: a module that sets window.vegaEmbed."""
     return str(vl_convert.javascript_bundle(EXPORT))

@@ -1,89 +1,116 @@
-"""What all pictures share: colours, letters, words for numbers, and a plane measured in pixels.
+"""What all charts share: colors, type sizes, titles, axes of numbers, legends, and checks.
 
-Colours are Okabe and Ito's, some darkened so that letters and lines keep a contrast of 4.5 : 1;
-they differ in lightness, and shapes and words repeat what they say. Texts are never field names
+Colors are Okabe and Ito's, some darkened so that text and lines keep a contrast of 4.5 : 1. They
+differ in lightness, and shapes and words repeat what they say. Texts of a log are never field names
 or expressions, only data: whatever they contain is drawn as text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
 import altair as alt
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 BLACK = "#111111"
 BLUE = "#0072B2"
 VERMILLION = "#D55E00"
 GREEN = "#007A5A"
 GREY = "#555555"
-LINE = "#C4C9D0"  # frames and grids
+LINE = "#C4C9D0"  # frames
+GRID = "#E3E6EA"
+DARK_BLUE, DARK_VERMILLION = "#005A8C", "#A84300"  # for text
 
 FONT = "Liberation Sans, Arial, Helvetica, sans-serif"  # the first comes with vl-convert
 TEXT = 14  # pixels; a figure 600 pixels wide, printed 85 mm wide, has letters of 2 mm
 SMALL = 13
 TITLE = 16
 LINE_HEIGHT = 16
-
-ESTIMATE = "A model estimate, not a fact."
-CHANCE = "Covers chance in the sample, not errors in the model."
-SIMULATOR = "known only because this is a simulator"
-TRUE = "True"
+DASHES = [5, 4]
+SIGNED = "datum.value == 0 ? '0' : format(datum.value, '+~g')"
+LINES = "split(datum.label, '\\n')"  # breaks labels as `broken` asks
 
 Row = dict[str, Any]
+Domain = tuple[float, float]
+AnyChart = TypeVar("AnyChart", bound=alt.TopLevelMixin)
+
+CONFIG = alt.Config(
+    background="white",
+    font=FONT,
+    padding=8,
+    axis=alt.AxisConfig(
+        labelFontSize=TEXT,
+        titleFontSize=TEXT,
+        titleFontWeight="normal",
+        labelColor=BLACK,
+        titleColor=BLACK,
+        gridColor=GRID,
+        domainColor=LINE,
+        tickColor=LINE,
+        titlePadding=8,
+    ),
+    header=alt.HeaderConfig(
+        labelExpr=LINES,
+        labelAnchor="start",
+        labelFontSize=SMALL,
+        labelFontWeight="bold",
+        labelColor=BLACK,
+        labelLineHeight=LINE_HEIGHT,
+        labelLimit=0,
+        title=None,
+    ),
+    legend=alt.LegendConfig(
+        orient="top",
+        title=None,
+        labelFontSize=TEXT,
+        labelLimit=330,
+        labelColor=BLACK,
+        symbolSize=110,
+        symbolOpacity=1,
+        offset=12,
+    ),
+    text=alt.MarkConfig(fontSize=TEXT, color=BLACK, baseline="middle"),
+    view=alt.ViewConfig(stroke=None),
+)
 
 
 def data(rows: Sequence[Mapping[str, Any]]) -> alt.InlineData:
-    """Wrap rows of plain values, whatever their number."""
+    """Return rows of plain values as data of a chart, however many they are."""
     return alt.InlineData(values=[dict(row) for row in rows])
 
 
 def pixels(field: str, length: float, *, down: bool = False) -> Any:
-    """Place marks by a field that holds pixels: from the left, or `down` from the top."""
+    """Place marks by a field in pixels: from the left, or `down` from the top."""
     domain = [length, 0] if down else [0, length]
     scale = alt.Scale(domain=domain, nice=False, zero=False)
     channel = alt.Y if down else alt.X
     return channel(f"{field}:Q", scale=scale, axis=None)
 
 
-def finish(
-    layers: Iterable[alt.Chart], title: str, subtitle: str, *, width: int, height: int, total: int
-) -> alt.LayerChart:
-    """Layer the marks on a plane and put the title over all of it, `total` pixels wide."""
-    axis = alt.AxisConfig(
-        labelFontSize=TEXT,
-        titleFontSize=TEXT,
-        titleFontWeight="normal",
-        labelColor=BLACK,
-        titleColor=BLACK,
-        gridColor="#E3E6EA",
-        domainColor=LINE,
-        tickColor=LINE,
-        titlePadding=8,
-    )
-    config = alt.Config(
-        background="white",
-        font=FONT,
-        padding=8,
-        axis=axis,
-        legend=alt.LegendConfig(labelFontSize=TEXT, labelLimit=260, labelColor=BLACK),
-        text=alt.MarkConfig(fontSize=TEXT, color=BLACK, baseline="middle"),
-        view=alt.ViewConfig(stroke=None),
-    )
-    words = f"{title} {subtitle}".strip()
-    return alt.LayerChart(
-        layer=list(layers),
-        width=width,
-        height=height,
+def finish(chart: AnyChart, title: str, subtitle: str, *, total: int) -> AnyChart:
+    """Return the chart with its style and its title, which is `total` pixels wide."""
+    return chart.properties(
         title=heading(title, subtitle, total),
-        description=words,
-        config=config,
+        description=f"{title} {subtitle}".strip(),
+        config=CONFIG,
     )
+
+
+def layered(*layers: alt.Chart) -> alt.LayerChart:
+    """Return marks on top of each other, from back to front."""
+    return alt.LayerChart(layer=list(layers))
+
+
+def framed(chart: alt.LayerChart, width: int, height: int | alt.Step) -> alt.LayerChart:
+    """Return the chart in this size, with a frame around it."""
+    return chart.properties(width=width, height=height, view=alt.ViewBackground(stroke=LINE))
 
 
 def heading(title: str, subtitle: str, total: int) -> alt.TitleParams:
-    """Return the title of a picture `total` pixels wide."""
+    """Return the title of a chart `total` pixels wide."""
     return alt.TitleParams(
         text=wrap(title, total, TITLE, bold=True),
         subtitle=wrap(subtitle, total, SMALL),
@@ -100,8 +127,26 @@ def heading(title: str, subtitle: str, total: int) -> alt.TitleParams:
     )
 
 
+def panel_title(name: str, width: int, subtitle: str = "") -> alt.TitleParams:
+    """Return the title of one panel."""
+    return alt.TitleParams(
+        text=wrap(name, width, SMALL, bold=True),
+        subtitle=wrap(subtitle, width, SMALL) if subtitle else alt.Undefined,
+        anchor="start",
+        frame="group",
+        fontSize=SMALL,
+        subtitleFontSize=SMALL,
+        subtitleColor=GREY,
+        lineHeight=LINE_HEIGHT,
+        subtitleLineHeight=LINE_HEIGHT,
+    )
+
+
+# -------------------------------------------------------------------------------------------- text
+
+
 def text_width(text: str, size: float, *, bold: bool = False) -> float:
-    """Estimate how many pixels wide a text is, from Helvetica's widths by kind of letter."""
+    """Estimate the width of a text in pixels, from Helvetica's widths by kind of letter."""
     kinds = ((" .,:;'|!ijlftI[]", 0.27), ("()-r", 0.33), ("cksvxyz", 0.5), ("mwMW%@…", 0.88))
     widths = {letter: width for letters, width in kinds for letter in letters}
     total = 0.0
@@ -112,7 +157,7 @@ def text_width(text: str, size: float, *, bold: bool = False) -> float:
 
 
 def wrap(text: str, width: float, size: float, *, bold: bool = False, lines: int = 9) -> list[str]:
-    """Break a text into at most so many lines of `width` pixels; an ellipsis stands for a rest."""
+    """Break a text into lines of `width` pixels; an ellipsis replaces what exceeds `lines`."""
     broken = [""]
     for word in text.split():
         longer = f"{broken[-1]} {word}".strip()
@@ -128,8 +173,93 @@ def wrap(text: str, width: float, size: float, *, bold: bool = False, lines: int
     return broken if len(broken) <= lines else [*broken[: lines - 1], broken[lines - 1] + " …"]
 
 
+def broken(text: object, width: float, *, lines: int = 3, bold: bool = False) -> str:
+    """Return a label with line breaks that keep it within `width` pixels."""
+    return "\n".join(wrap(str(text), width, SMALL if bold else TEXT, bold=bold, lines=lines))
+
+
+def signed(value: float, decimals: int) -> str:
+    """Return a number with its sign, which is a real minus sign, and this many decimals."""
+    return f"{value:+.{decimals}f}".replace("-", "\N{MINUS SIGN}")
+
+
+# ---------------------------------------------------------------------------------- axes and colors
+
+
+def value_axis(
+    channel: type[Any], field: str, title: str, domain: Domain, *, clamp: bool = False
+) -> Any:
+    """Place marks by a value on an axis of signed numbers."""
+    axis = alt.Axis(tickCount=5, labelExpr=SIGNED)
+    scale = alt.Scale(domain=list(domain), nice=False, zero=False, clamp=clamp)
+    return channel(f"{field}:Q", scale=scale, title=title, axis=axis)
+
+
+def value_domain(values: NDArray[np.float64], given: Domain | None) -> Domain:
+    """Return the ends of an axis: those given, moved out as far as the values need."""
+    known = values[np.isfinite(values)]
+    low, high = float(known.min(initial=np.inf)), float(known.max(initial=-np.inf))
+    if given is not None:
+        if not given[0] < given[1]:
+            raise ValueError(f"domain {given}: give the lower end first")
+        return min(low, given[0]), max(high, given[1])
+    if len(known) == 0:
+        return -1.0, 1.0
+    room = 0.06 * (high - low) or 0.5 * abs(high) or 1.0
+    return low - room, high + room
+
+
+def percent_axis(channel: type[Any], field: str, title: str | None, *, ticks: int = 5) -> Any:
+    """Place marks by a probability on an axis from 0 to 100%."""
+    axis = alt.Axis(
+        values=np.linspace(0, 1, ticks).tolist(),
+        labelExpr="datum.value == 0 ? '0' : format(datum.value, '.0%')",
+    )
+    return channel(f"{field}:Q", scale=alt.Scale(domain=[0, 1]), title=title, axis=axis)
+
+
+def diagonal(x: str, y: str) -> alt.Chart:
+    """Draw the dashed line on which two probabilities are equal."""
+    ends = alt.Chart(data([{x: end, y: end, "end": end} for end in (0.0, 1.0)]))
+    line = ends.mark_line(strokeDash=[4, 4], color=GREY, strokeWidth=1)
+    return line.encode(x=f"{x}:Q", y=f"{y}:Q")
+
+
+def in_panels(chart: Any, rows: Sequence[Row], panels: Sequence[str], columns: int) -> Any:
+    """Return the chart once for each value of the field `panel`, side by side."""
+    by = alt.Facet("panel:N", sort=list(panels))
+    grid = chart.facet(facet=by, data=data(rows), columns=columns)
+    # one axis below each column, unless the last row has fewer panels
+    return grid.resolve_axis(x="independent") if len(panels) % columns else grid
+
+
+def series_look(
+    field: str,
+    names: Sequence[str],
+    colors: Sequence[str] = (VERMILLION, BLUE, GREEN),
+    shapes: Sequence[str] | None = ("diamond", "circle", "triangle-up"),
+    **legend: Any,
+) -> dict[str, Any]:
+    """Return the color and shape of each series, by name, with one legend for both."""
+    if len(names) > len(colors):
+        raise ValueError(
+            f"{len(names)} series, {len(colors)} at most: {', '.join(names)}; leave some out"
+        )
+    scales = {"color": (alt.Color, colors), "shape": (alt.Shape, shapes)}
+    return {
+        channel: make(f"{field}:N", legend=alt.Legend(**legend)).scale(
+            domain=list(names), range=list(looks[: len(names)])
+        )
+        for channel, (make, looks) in scales.items()
+        if looks is not None
+    }
+
+
+# ------------------------------------------------------------------------------------------ checks
+
+
 def require_columns(frame: pd.DataFrame, columns: Sequence[str], name: str) -> None:
-    """Refuse a frame that lacks a column or has no rows."""
+    """Raise an error if a frame lacks a column or has no rows."""
     missing = [column for column in columns if column not in frame.columns]
     if missing:
         raise ValueError(
@@ -138,3 +268,19 @@ def require_columns(frame: pd.DataFrame, columns: Sequence[str], name: str) -> N
         )
     if len(frame) == 0:
         raise ValueError(f"{name} has 0 rows; give at least one")
+
+
+def require_shares(frame: pd.DataFrame, columns: Sequence[str], name: str) -> None:
+    """Raise an error if a column holds anything but probabilities."""
+    for column in columns:
+        values = frame[column].to_numpy(dtype=np.float64)
+        wrong = ~((values >= -1e-9) & (values <= 1 + 1e-9))
+        if wrong.any():
+            raise ValueError(
+                f"{name} has {column} {values[wrong][0]}; give probabilities, from 0 to 1"
+            )
+
+
+def distinct(column: pd.Series) -> list[str]:
+    """Return the values of a column as texts, each once, in their order."""
+    return [str(value) for value in column.unique()]

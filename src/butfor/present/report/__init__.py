@@ -1,4 +1,4 @@
-"""The report: an audit as one HTML file that asks nothing of the network."""
+"""The report: an audit as one HTML file that makes no requests."""
 
 from butfor.present.report.write import write_report
 

@@ -1,8 +1,7 @@
-"""What stands in the sections of a report, as plain values for its template."""
+"""The content of each section of a report, as plain values for its template."""
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
@@ -10,99 +9,83 @@ import pandas as pd
 
 from butfor.evaluate.wording import percent, share, signed
 from butfor.log.variables import describe_action, unravel
-from butfor.present.charts import estimates_chart
-from butfor.present.charts.glance import glance_datasets, glance_sentence, glance_template
-from butfor.present.charts.style import CHANCE, ESTIMATE, SIMULATOR, TRUE
-from butfor.present.stays import HOLDS, Stays
+from butfor.present.charts import estimates_chart, glance_datasets, glance_template
+from butfor.present.stays import Stays
+from butfor.present.text import (
+    CHANCE,
+    DRAWN_ESTIMATORS,
+    ESTIMATE,
+    ESTIMATORS,
+    HOLDS,
+    LIGHTS,
+    SIMULATOR,
+    TRUE,
+    WHAT_HAPPENED,
+    capitalized,
+    estimator_name,
+    full_names,
+    mechanism_name,
+    with_noun,
+)
 from butfor.replay.steps import THIN
 
-# in the picture of estimates, from top to bottom: name and what it is
-SHOWN = {
-    "Observed": ("What happened", "average over these {nouns}"),
-    "WIS": ("Reweighted records (WIS)", "no model; only {nouns} treated as the policy would"),
-    "MB": ("Model simulation (MB)", "new {nouns} drawn from the model"),
-    "CF": ("Replay of each (CF)", "the same {nouns}, replayed by the model"),
-    "MB (cross-fitted)": ("Simulation, fresh data (MB)", "judged by data it was not learned from"),
-    "CF (cross-fitted)": ("Replay, fresh data (CF)", "judged by data it was not learned from"),
-    TRUE: (TRUE, SIMULATOR),
-}
 PAIRS = 25  # rows of the table of thin evidence
 
 
-def plain(text: str, stays: Stays) -> str:
-    """Put a sentence about episodes into the words of the log's trade."""
-
-    def swap(found: re.Match[str]) -> str:
-        word = stays.nouns if found[0].lower().endswith("s") else stays.noun
-        return word[:1].upper() + word[1:] if found[0][0].isupper() else word
-
-    return re.sub(r"\bepisodes?\b", swap, text, flags=re.IGNORECASE)
-
-
 def header(stays: Stays) -> dict[str, Any]:
-    """Return what stands at the top: what this is about, and what to read first."""
+    """Return the top of the page: what the report is about, and what to read first."""
     audit, meta = stays.audit, stays.audit.meta
     count = meta.counts.episodes
-    hidden, inferred = stays.hidden(), stays.inferred()
     first = [
-        f"Every number of “the model” below comes from a model learned from these records. It is "
+        "Every number of “the model” below comes from a model learned from these records. It is "
         f"not a fact about any {stays.noun}. A flag means “read this chart”, not “the policy is "
         "better”.",
     ]
+    if stays.inferred():
+        first.append(f"Inferred by the model, which never saw it: {', '.join(stays.inferred())}.")
+    if stays.hidden():
+        first.append(f"Never given to the model: {', '.join(stays.hidden())}.")
     if len(audit.episodes):
         about = stays.scope or stays.nouns
-        part = share(float(audit.episodes["thin_share"].mean()))
-        first.append(
-            f"On average over {about}, {part} of the steps under the policy rest on fewer than "
-            f"{THIN} similar past cases."
-        )
+        first.append(f"On average over {about}, {_thin_part(stays)}")
     if stays.scope:
-        first.append(f"Pictures and lists are about {stays.scope}; estimates are about all.")
-    if hidden:
-        first.insert(1, f"Never given to the model: {', '.join(hidden)}.")
-    if inferred:
-        first.insert(1, f"Inferred by the model, which never saw it: {', '.join(inferred)}.")
+        first.append(f"Charts and lists are about {stays.scope}; estimates are about all.")
     if stays.redact:
         first.append("Free text and side information were left out of this copy.")
-    model = f"{meta.counts.states} states, {meta.counts.actions} treatments"
-    target = "not named in this copy" if stays.redact else meta.target
     return {
         "facts": [
             f"{count} {stays.nouns if count != 1 else stays.noun}",
-            f"policy: {target}",
-            f"model: {model}",
+            f"policy: {'not named in this copy' if stays.redact else meta.target}",
+            f"model: {meta.counts.states} states, {meta.counts.actions} treatments",
             f"run {meta.digest[:8]}",
             f"butfor {meta.butfor}",
         ],
         "first": first,
-        "warnings": [] if stays.redact else [plain(text, stays) for text in meta.warnings],
+        "warnings": [] if stays.redact else [_in_words(text, stays) for text in meta.warnings],
     }
 
 
 def estimates(stays: Stays) -> dict[str, Any]:
     """Return the section on how well the policy would have done."""
-    audit = stays.audit
-    table = audit.estimates
-    chosen = table[table["estimator"].isin(SHOWN)]
-    order = {name: place for place, name in enumerate(SHOWN)}
-    chosen = chosen.iloc[np.argsort([order[name] for name in chosen["estimator"]], kind="stable")]
-    words = [SHOWN[name] for name in chosen["estimator"]]
+    audit, table = stays.audit, stays.audit.estimates
+    chosen = table.set_index("estimator", drop=False)
+    chosen = chosen.loc[[name for name in DRAWN_ESTIMATORS if name in chosen.index]]
+    words = [ESTIMATORS[name] for name in chosen["estimator"]]
     shown = chosen.assign(
         estimator=[name for name, _ in words],
         note=[note.format(nouns=stays.nouns) for _, note in words],
     )
     rewards = [outcome.reward for outcome in audit.model.outcomes]
-    domain = (min(rewards), max(rewards)) if len(set(rewards)) > 1 else None
     chart = estimates_chart(
         shown,
-        reference="What happened",
+        reference=WHAT_HAPPENED,
         axis_title=f"Average return per {stays.noun}",
-        domain=domain,
+        domain=(min(rewards), max(rewards)) if len(set(rewards)) > 1 else None,
     )
     spec = chart.to_dict()
     spec.pop("title")
     sentence = _estimates_sentence(table.set_index("estimator")["value"].to_dict())
-    thin = "" if stays.scope else f"{_thin_sentence(stays)} "
+    thin = "" if stays.scope else f"On average {_thin_part(stays)} "
     caption = (
         f"{sentence} Dot: estimate; bar: 95% interval. {CHANCE} {ESTIMATE} "
         f"{thin}Dashed line: what happened."
@@ -110,28 +93,21 @@ def estimates(stays: Stays) -> dict[str, Any]:
     if TRUE in set(table["estimator"]):
         caption += f" True: {SIMULATOR}."
     spec["description"] = caption
-    head = [
-        "Estimate",
-        "Value",
-        "95% interval",
-        "If the model were drawn anew",
-        "Counts",
-        "Warning",
-    ]
-    rows = [
-        [
-            _estimator_name(str(row["estimator"])),
-            signed(row["value"]),
-            _span(row["low"], row["high"]),
-            _span(row["low_credible"], row["high_credible"]),
-            "" if row["estimator"] == TRUE else str(row["episodes"]),
-            plain(str(row["warning"]), stays),
-        ]
-        for _, row in table.iterrows()
-    ]
+    columns = {
+        "Estimate": [estimator_name(str(name)) for name in table["estimator"]],
+        "Value": [signed(value) for value in table["value"]],
+        "95% interval": _spans(table, "low", "high"),
+        "If the model were learned again": _spans(table, "low_credible", "high_credible"),
+        "Counts": [
+            "" if row.estimator == TRUE else str(row.episodes) for row in table.itertuples()
+        ],
+        "Warning": [_in_words(str(text), stays) for text in table["warning"]],
+    }
     if table["low_credible"].isna().all():
-        head, rows = [*head[:3], *head[4:]], [[*row[:3], *row[4:]] for row in rows]
-    return {"spec": spec, "caption": caption, "table": [head, *rows]}
+        del columns["If the model were learned again"]
+    rows = [list(row) for row in zip(*columns.values(), strict=True)]
+    names = _in_words(full_names(table["estimator"]), stays)
+    return {"spec": spec, "caption": caption, "names": names, "table": [list(columns), *rows]}
 
 
 def _estimates_sentence(value: dict[str, float]) -> str:
@@ -139,48 +115,31 @@ def _estimates_sentence(value: dict[str, float]) -> str:
     if "Observed" not in value or not known:
         return ""
     above = [number > value["Observed"] for number in known]
-    told = "above" if all(above) else "below" if not any(above) else "on both sides of"
-    sentence = f"What the model says of the policy lies {told} what happened."
+    where = "above" if all(above) else "below" if not any(above) else "on both sides of"
+    sentence = f"The model puts the policy {where} what happened."
     if TRUE in value:
         side = "above" if value[TRUE] > value["Observed"] else "below"
-        sentence += f" The true value lies {side} it."
+        sentence += f" The true value is {side} it."
     return sentence
 
 
-def _estimator_name(name: str) -> str:
-    """Name an estimator in words, its short name in brackets."""
-    kinds = {
-        "IS": "Weighted records",
-        "PDIS": "Weighted by step",
-        "PDWIS": "Reweighted by step",
-        "DR": "Model, corrected by records",
-        "WDR": "Model, corrected by reweighted records",
-        "MAGIC": "Blend of model and records",
-        "FQE": "Fitted values",
-    }
-    return f"{kinds[name]} ({name})" if name in kinds else SHOWN.get(name, (name, ""))[0]
-
-
 def glance(stays: Stays, *, flags: bool = True) -> dict[str, Any]:
-    """Return the section with everyone at a glance, with or without which ones are flagged."""
+    """Return the section with everyone at a glance, showing which ones are flagged or not."""
     audit = stays.audit
     names = _row_names(stays)
+    table = audit.episodes if flags else audit.episodes.assign(rank=0)
     spec = glance_template(names, noun=stays.noun, nouns=stays.nouns, flags=flags)
-    sentence = glance_sentence(audit.episodes, noun=stays.noun, nouns=stays.nouns)
-    if stays.scope:
-        sentence = f"Shown are {stays.scope}: they were picked, and do not stand for the others."
     caption = (
-        f"{sentence} One mark for each {stays.noun}. Thin line: worst to best case. {HOLDS} "
-        f"{ESTIMATE}"
+        f"{_glance_sentence(stays)} One mark for each {stays.noun}. Thin line: worst to best "
+        f"case. {HOLDS} {ESTIMATE}"
     )
     if flags:
         caption += f" Ringed: the {len(audit.flagged)} flagged ones."
-    if audit.episodes["low_any"].isna().any():
-        caption += " Worst and best case were worked out for some only."
+    if table["low_any"].isna().any():
+        caption += " Worst and best case were computed for some only."
     spec["description"] = caption
-    table = audit.episodes if flags else audit.episodes.assign(rank=0)
-    counted = f"{stays.nouns.capitalize()}{' shown' if stays.scope else ''}"
-    head = ["What happened", counted, "Mean expected return", "Lowest", "Highest"]
+    counted = f"{capitalized(stays.nouns)}{' shown' if stays.scope else ''}"
+    head = [WHAT_HAPPENED, counted, "Mean expected return", "Lowest", "Highest"]
     head += ["Worst case", "Best case", "Mostly thin evidence", *["Flagged"] * flags]
     rows = []
     for name in names:
@@ -188,9 +147,9 @@ def glance(stays: Stays, *, flags: bool = True) -> dict[str, Any]:
         value = mine["expected_return"]
         numbers = [value.mean(), value.min(), value.max()]
         numbers += [mine["low_any"].min(skipna=False), mine["high_any"].max(skipna=False)]
-        told = ["" if pd.isna(number) else signed(float(number)) for number in numbers]
+        words = ["" if pd.isna(number) else signed(float(number)) for number in numbers]
         counts = [(mine["thin_share"] > 0.5).sum(), *[(mine["rank"] > 0).sum()] * flags]
-        rows.append([name, str(len(mine)), *told, *map(str, counts)])
+        rows.append([name, str(len(mine)), *words, *map(str, counts)])
     return {
         "spec": spec,
         "datasets": glance_datasets(table, names) if len(table) else {"marks": []},
@@ -199,49 +158,61 @@ def glance(stays: Stays, *, flags: bool = True) -> dict[str, Any]:
     }
 
 
+def _glance_sentence(stays: Stays) -> str:
+    """Say what the strip plot shows."""
+    if stays.scope:
+        return f"Shown are {stays.scope}: they were selected, and do not represent the others."
+    table = stays.audit.episodes
+    n = len(table)
+    better, thin = int((table["difference"] > 0).sum()), int((table["thin_share"] > 0.5).sum())
+    return (
+        f"For {better} of {n} {stays.nouns if n != 1 else stays.noun} the model expects more under "
+        f"the policy than what happened; {thin} of {n} rest mostly on thin evidence, steps with "
+        f"fewer than {THIN} similar past cases."
+    )
+
+
 def _row_names(stays: Stays) -> list[str]:
-    """Names of what happened, from bad to good: no outcome stands between."""
+    """Return the names of what happened, from bad to good, with no outcome between."""
     bad = [outcome.name for outcome in stays.audit.model.outcomes if outcome.bad]
     good = [outcome.name for outcome in stays.audit.model.outcomes if not outcome.bad]
     return [*bad, stays.audit.meta.none, *good]
 
 
 def cells(stays: Stays) -> dict[str, Any]:
-    """Return the table of buttons: what happened by what the model says is likeliest."""
+    """Return the table of buttons: what happened by the likeliest outcome in the model."""
     table = stays.audit.episodes
     names = _row_names(stays)
     counts, expected = stays.audit.outcome_table(), stays.audit.outcome_table(expected=True)
     most = max(1, int(counts.to_numpy().max()))
-    rows = []
-    for observed in names:
-        mine = table[table["observed_outcome"] == observed]
-        row, total = [], 0
-        for model in names:
-            cell = mine[mine["most_likely"] == model]
-            count = int(counts.loc[observed, model])
-            total += count
-            row.append(
-                {
-                    "observed": names.index(observed),
-                    "model": names.index(model),
-                    "count": count,
-                    "listed": len(cell),
-                    "expected": _expected(float(expected.loc[observed, model])),
-                    "thin": int((cell["thin_share"] > 0.5).sum()),
-                    "shade": 0 if not count else 1 + int(3.999 * count / most),
-                    "words": f"{observed}; the model says {model}",
-                }
-            )
-        rows.append({"name": observed, "count": total, "cells": row})
+
+    def cell(observed: str, model: str) -> dict[str, Any]:
+        mine = table[(table["observed_outcome"] == observed) & (table["most_likely"] == model)]
+        count, mean = int(counts.loc[observed, model]), float(expected.loc[observed, model])
+        return {
+            "observed": names.index(observed),
+            "model": names.index(model),
+            "count": count,
+            "listed": len(mine),
+            "expected": "<0.1" if mean < 0.05 else f"{mean:.1f}",
+            "thin": int((mine["thin_share"] > 0.5).sum()),
+            "shade": 0 if not count else 1 + int(3.999 * count / most),
+            "words": f"{observed}; the model says {model}",
+        }
+
+    rows = [
+        {
+            "name": observed,
+            "count": int(counts.loc[observed].sum()),
+            "cells": [cell(observed, model) for model in names],
+        }
+        for observed in names
+    ]
     return {"names": names, "rows": rows, "scope": stays.scope}
 
 
-def _expected(value: float) -> str:
-    return "<0.1" if value < 0.05 else f"{value:.1f}"
-
-
 def listing(stays: Stays, shown: list[Any]) -> dict[str, Any]:
-    """Return the stays for the list beside the buttons: numbers to sort by, words to show."""
+    """Return the episodes for the list beside the buttons: numbers to sort by, words to show."""
     table = stays.audit.episodes.set_index("id", drop=False)
     names = _row_names(stays)
     columns = {name: f"p_{name}" if name != stays.audit.meta.none else "p_none" for name in names}
@@ -271,12 +242,12 @@ def listing(stays: Stays, shown: list[Any]) -> dict[str, Any]:
                 words,
             ]
         )
-    told = {"noun": stays.noun, "nouns": stays.nouns, "scope": stays.scope}
-    return {"names": names, **told, "rows": rows}
+    nouns = {"noun": stays.noun, "nouns": stays.nouns, "scope": stays.scope}
+    return {"names": names, **nouns, "rows": rows}
 
 
-def thin_evidence(stays: Stays) -> dict[str, Any]:
-    """Return the section on evidence: lights, and where the policy does what was rarely done."""
+def evidence(stays: Stays) -> dict[str, Any]:
+    """Return the section on evidence: checks, and where the policy does what was rarely done."""
     audit = stays.audit
     visits = stays.counts.sum(axis=1)
     best = audit.target.argmax(axis=1)
@@ -290,32 +261,37 @@ def thin_evidence(stays: Stays) -> dict[str, Any]:
         words = ", ".join(f"{v.name} {v.levels[codes[v.name][state]]}" for v in stays.layout.state)
         action = describe_action(stays.layout.action, int(best[state]))
         rows.append([words, action, str(int(visits[state])), str(int(cases[state]))])
+    part = capitalized(share(float(visits[thin].sum() / visits.sum())))
     sentence = (
-        f"In {int(thin.sum())} of the {int(met.sum())} states met in the records, what the policy "
-        f"would most likely do there was done fewer than {THIN} times. "
-        f"{share(float(visits[thin].sum() / visits.sum())).capitalize()} of all recorded "
+        f"In {int(thin.sum())} of the {int(met.sum())} states in the records, the most likely "
+        f"decision of the policy was made there fewer than {THIN} times. {part} of all recorded "
         "decisions were made in these states."
     )
-    more = int(thin.sum()) - len(rows)
     head = ["State", "The policy gives", "Decisions recorded there", "Times that was given there"]
-    lights = [
-        {"light": row.light, "check": row.check, "sentence": plain(row.sentence, stays)}
+    checks = [
+        {
+            "light": row.light,
+            "result": LIGHTS[row.light],
+            "check": row.check,
+            "sentence": _in_words(row.sentence, stays),
+        }
         for row in audit.diagnostics.itertuples()
     ]
-    return {"sentence": sentence, "table": [head, *rows], "more": more, "lights": lights}
+    more = int(thin.sum()) - len(rows)
+    return {"sentence": sentence, "table": [head, *rows], "more": more, "checks": checks}
 
 
 def provenance(stays: Stays) -> dict[str, Any]:
-    """Return the section on how all this was computed."""
+    """Return the section on how the numbers were computed."""
     meta = stays.audit.meta
     parameters = meta.parameters
     facts = [
         ("Run (digest of all inputs)", meta.digest),
         ("butfor", meta.butfor),
         ("Seed", str(meta.seed)),
-        ("Steps looked ahead", str(parameters.horizon)),
+        ("Horizon, in steps", str(parameters.horizon)),
         ("Discount", f"{parameters.discount:g}"),
-        ("How luck carries over", _mechanism(parameters.mechanism)),
+        ("How luck carries over", mechanism_name(parameters.mechanism)),
         ("Noise of decisions", str(parameters.action_noise)),
         ("How ends are counted", str(parameters.terminal)),
         ("Flagged at most", str(parameters.flags)),
@@ -327,20 +303,17 @@ def provenance(stays: Stays) -> dict[str, Any]:
     return {"facts": facts}
 
 
-def _mechanism(name: str) -> str:
-    """Describe a mechanism without words that readers need not know."""
-    kinds = {
-        "GumbelMax": "the same luck favours the same results (stable)",
-        "InverseCDF": "the same luck keeps its rank among ordered results",
-        "MaximalCoupling": "results stay as they were wherever that is possible",
-        "Independent": "fresh luck wherever treatment differs",
-    }
-    return kinds.get(name.split("(")[0], "a mechanism of your own")
+def _in_words(sentence: str, stays: Stays) -> str:
+    return with_noun(sentence, stays.noun, stays.nouns)
 
 
-def _thin_sentence(stays: Stays) -> str:
+def _thin_part(stays: Stays) -> str:
     part = share(float(stays.audit.episodes["thin_share"].mean()))
-    return f"On average {part} of the steps rest on fewer than {THIN} similar past cases."
+    return f"{part} of the steps under the policy rest on fewer than {THIN} similar past cases."
+
+
+def _spans(table: pd.DataFrame, low: str, high: str) -> list[str]:
+    return [_span(*ends) for ends in zip(table[low], table[high], strict=True)]
 
 
 def _span(low: float, high: float) -> str:

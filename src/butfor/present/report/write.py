@@ -1,4 +1,4 @@
-"""Write the report: one file with all it needs, whose policy forbids every request."""
+"""Write the report: one self-contained file whose Content-Security-Policy forbids every request."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ def write_report(
 ) -> Path:
     """Write an audit as one HTML file to read, print and pass on, and return its path.
 
-    It needs no network and asks for nothing. Nothing is computed anew: all numbers are the audit's.
+    The file makes no requests, and all of its numbers are the audit's: nothing is recomputed.
 
     Parameters
     ----------
     audit
-        The audit, or the folder that it was saved as.
+        The audit, or the folder in which it was saved.
     stays
-        How many stays to show step by step, flagged ones first, then those for which the model
-        differs most; by default the flagged ones. Courses under the policy are drawn where the
-        audit has them: for flagged stays and some others. All stays are in the list of numbers; of
-        a folder with more than 100,000 only flagged stays and controls are read and listed.
+        Number of episodes to show step by step: flagged ones first, then those with the largest
+        difference; by default the flagged ones. Courses under the policy are drawn if the audit
+        has them: for flagged episodes and controls. The list of numbers has all episodes; of a
+        folder with more than 100,000, only flagged episodes and controls are read and listed.
     redact
         Leave out free text and side information: everything that the model was never given, and
-        what the log's files, problems and policy are called.
+        the names of the log's files, problems and policy.
     overwrite
-        Whether to replace a file that is there.
+        Whether to replace an existing file.
     """
     goal = Path(path)
     if stays is not None:
@@ -57,11 +57,10 @@ def write_report(
         raise IsADirectoryError(f"{goal} is a folder; give a file, such as {goal / 'report.html'}")
     if goal.exists() and not overwrite:
         raise FileExistsError(
-            f"{goal} is there already; give another file, or replace it with overwrite=True "
-            "(--overwrite)"
+            f"{goal} exists; give another path, or replace it with overwrite=True (--overwrite)"
         )
     if not goal.absolute().parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {goal.parent}; make it, or give another")
+        raise FileNotFoundError(f"there is no folder {goal.parent}; create it or give another path")
     chosen = audit if isinstance(audit, Audit) else load_for_readers(audit)
     page = render_report(chosen, stays=stays, redact=redact)
     _write_whole(goal, page)
@@ -69,7 +68,7 @@ def write_report(
 
 
 def render_report(audit: Audit, *, stays: int | None = None, redact: bool = False) -> str:
-    """Return the text of the report."""
+    """Return the report as HTML."""
     all_stays = Stays(audit, redact=redact)
     count = len(audit.flagged) if stays is None else stays
     shown = all_stays.order()[:count]
@@ -86,7 +85,8 @@ def render_report(audit: Audit, *, stays: int | None = None, redact: bool = Fals
         "listing": content.listing(all_stays, shown),
         "template": {"spec": all_stays.template()},
     }
-    pictures = [_packed(all_stays.one(identifier)) for identifier in shown]
+    pictures = [all_stays.one(identifier) for identifier in shown]
+    pictures = [stay | {"datasets": pack_rows(stay["datasets"])} for stay in pictures]
     style = (STATIC / "style.css").read_text(encoding="utf-8")
     script = "\n".join(
         [
@@ -94,7 +94,7 @@ def render_report(audit: Audit, *, stays: int | None = None, redact: bool = Fals
             (STATIC / "charts.js").read_text(encoding="utf-8"),
             (HERE / "static" / "report.js").read_text(encoding="utf-8"),
         ]
-    ).replace("\r\n", "\n")  # as browsers read it before they hash it
+    ).replace("\r\n", "\n")  # as browsers normalize it before they hash it
     policy = (
         f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; "
         "base-uri 'none'; form-action 'none'"
@@ -109,7 +109,7 @@ def render_report(audit: Audit, *, stays: int | None = None, redact: bool = Fals
     )
     return environment.get_template("report.html").render(
         policy=policy,
-        style=Markup(style),  # hashed as it stands
+        style=Markup(style),  # hashed as it is
         script=Markup(script),
         noun=all_stays.noun,
         nouns=all_stays.nouns,
@@ -118,7 +118,7 @@ def render_report(audit: Audit, *, stays: int | None = None, redact: bool = Fals
         estimates=estimates,
         glance=glance,
         cells=content.cells(all_stays),
-        evidence=content.thin_evidence(all_stays),
+        evidence=content.evidence(all_stays),
         provenance=content.provenance(all_stays),
         flagged=len(audit.flagged),
         shown=len(shown),
@@ -129,16 +129,12 @@ def render_report(audit: Audit, *, stays: int | None = None, redact: bool = Fals
 
 
 def pack_rows(datasets: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, list[Any]]:
-    """Write rows as a list of fields and lists of values: a third of the bytes."""
+    """Return rows as a list of fields and lists of values, which take a third of the bytes."""
     packed: dict[str, list[Any]] = {}
     for name, rows in datasets.items():
         fields = list(dict.fromkeys(field for row in rows for field in row))
         packed[name] = [fields, *([row.get(f) for f in fields] for row in rows)] if rows else []
     return packed
-
-
-def _packed(stay: dict[str, Any]) -> dict[str, Any]:
-    return stay | {"datasets": pack_rows(stay["datasets"])}
 
 
 def _json(value: Any) -> Markup:
@@ -154,11 +150,11 @@ def _digest(text: str) -> str:
 
 
 def _write_whole(goal: Path, text: str) -> None:
-    """Write a file whole or not at all."""
+    """Write a file completely or not at all."""
     handle, name = tempfile.mkstemp(prefix=f".{goal.name}-", dir=goal.absolute().parent)
     new = Path(name)
     try:
-        # newline="": the bytes that were hashed are the bytes that are written
+        # newline="": write exactly the bytes that were hashed
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
             file.write(text)
         new.chmod(0o644)

@@ -7,11 +7,11 @@ const EMBED = {
   actions: false,
   defaultStyle: false,
   renderer: "svg",
-  logLevel: 1, // errors; a stay without some kind of row is no reason for a warning
+  logLevel: 1, // errors only: an episode may lack some kinds of rows
   tooltip: { disableDefaultStyle: true },
 };
 
-// {name: [[field, …], [value, …], …]} to {name: [{field: value}, …]}; plain rows stay as they are
+// {name: [[field, …], [value, …], …]} to {name: [{field: value}, …]}; plain rows are left as they are
 function unpackRows(packed) {
   const datasets = {};
   for (const [name, rows] of Object.entries(packed)) {
@@ -41,7 +41,7 @@ async function drawChart(element, template, datasets = {}, options = {}) {
   return result.view;
 }
 
-// Show other rows in a chart that is drawn already.
+// Show other rows in a chart that has been drawn.
 async function swapRows(view, datasets) {
   for (const [name, rows] of Object.entries(datasets)) view.data(name, rows);
   await view.runAsync();

@@ -1,4 +1,4 @@
-// The report: draws its charts, lists the stays of a cell, shows one stay at a time.
+// The report: draws its charts, lists the episodes of a cell, shows one episode at a time.
 
 const read = (name) => JSON.parse(document.getElementById(`data-${name}`).textContent);
 const find = (name, root = document) => root.querySelector(`[data-field="${name}"]`);
@@ -153,7 +153,7 @@ const rowsOf = (stay, paths) => {
   return paths ? rows : { ...rows, draws: [], draw_ends: [] };
 };
 
-let turn = Promise.resolve(); // one after the other, however fast the keys
+let turn = Promise.resolve(); // one after the other, however fast the keys are pressed
 function showStay(id, focus = false) {
   turn = turn.then(() => drawStay(id, focus));
   return turn;
@@ -198,7 +198,7 @@ async function togglePaths() {
   await swapRows(state.view, { draws, draw_ends });
 }
 
-// those of the list that can be shown; all of them where the list has none
+// the listed ones that can be shown; all that can be, if none of the listed ones can
 function walk() {
   const ids = (rows) => rows.filter((row) => row[PLACE] >= 0).map((row) => row[ID]);
   const listed = ids(state.rows);

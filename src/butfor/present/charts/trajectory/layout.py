@@ -1,9 +1,9 @@
-"""Where everything lies in the picture of a stay: a strip for each variable, from top to bottom."""
+"""The plane on which one episode is drawn: a strip for each variable, from top to bottom."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,18 +17,17 @@ LEVEL = 21  # height of a level
 HIDDEN_LEVEL = 16  # of a hidden variable, which has two strips
 MOST = 8  # levels at full height; with more of them they get thinner and some go unnamed
 GAP = 9  # between strips
-LEAST = {"side": 3.4, "inferred": 3.0, "policy": 3.0}  # lines that names and words below take
+LEAST = {"side": 3.4, "inferred": 3.0, "policy": 3.0}  # lines that the name and its note take
 EVIDENCE = 28  # height of the row of similar past cases
-PLACES = 88  # height of the row of outcomes by step
+OUTCOMES = 88  # height of the row of outcomes by step
 CROSS = "M-.7,-1L0,-.3L.7,-1L1,-.7L.3,0L1,.7L.7,1L0,.3L-.7,1L-1,.7L-.3,0L-1,-.7Z"
-BAD = (VERMILLION, "#A0356F")  # colours of outcomes, by turns
+BAD = (VERMILLION, "#A0356F")  # colors of outcomes, in turn
 GOOD = (GREEN, "#005A8C")
-NOT_YET = "#E3E6EA"
 
 
 @dataclass(frozen=True)
 class Strip:
-    """The strip of one variable; its first level lies at the bottom."""
+    """The strip of one variable; its first level is at the bottom."""
 
     # state, side (never given to the model), inferred (a hidden variable as it happened), policy
     # (the same under the policy) or action
@@ -49,21 +48,22 @@ class Strip:
 
 
 @dataclass(frozen=True)
-class Layout:
-    """The plane on which every stay of an audit is drawn."""
+class TrajectoryLayout:
+    """The plane on which the episodes of a log are drawn."""
 
     state: tuple[Variable, ...]
     action: tuple[Variable, ...]
     side: tuple[Variable, ...]
     outcomes: tuple[Outcome, ...]
-    none: str  # what no outcome is called
+    none: str  # the name of having no outcome
     horizon: int
     with_model: bool = True  # whether there are rows for evidence and outcomes by step
     hidden: tuple[Variable, ...] = ()  # inferred by the model; drawn only with it
+    draws: int = 0  # number of drawn paths that the legend names
 
     @cached_property
     def strips(self) -> tuple[Strip, ...]:
-        """What the model was given, then what it never was, what it inferred, and treatments."""
+        """What the model was given, then what it was not, what it inferred, and treatments."""
         actions = {variable.name: variable for variable in self.action}
         running = {v.name: v for v in self.state if v.name in actions}
         chosen = [("state", v) for v in self.state if v.name not in actions and not v.static]
@@ -86,7 +86,7 @@ class Layout:
 
     @cached_property
     def courses(self) -> dict[tuple[str, str], int]:
-        """Number of each level of what the model says under the policy, by variable and level."""
+        """Number of each level that the model gives under the policy, by variable and level."""
         return _numbers(
             strip
             for strip in self.strips
@@ -96,32 +96,71 @@ class Layout:
 
     @cached_property
     def inferred(self) -> dict[tuple[str, str], int]:
-        """Number of each level of what the model infers as it happened, by variable and level."""
+        """Number of each level that the model infers as it happened, by variable and level."""
         return _numbers(strip for strip in self.strips if strip.kind == "inferred")
 
     def runs(self, name: str) -> bool:
-        """Whether a treatment is a variable of the state as well."""
+        """Whether a treatment is also a state variable."""
         return any(variable.name == name for variable in self.state)
 
     @property
     def evidence_top(self) -> float:
-        """Where the row of similar past cases begins."""
+        """Top of the row of similar past cases."""
         return self.strips[-1].bottom + GAP
 
     @property
-    def places_top(self) -> float:
-        """Where the row of outcomes by step begins."""
+    def outcomes_top(self) -> float:
+        """Top of the row of outcomes by step."""
         return self.evidence_top + EVIDENCE + GAP
 
     @property
     def height(self) -> int:
-        """Height of all."""
-        return int(self.places_top + PLACES if self.with_model else self.strips[-1].bottom)
+        """Height of the plane."""
+        return int(self.outcomes_top + OUTCOMES if self.with_model else self.strips[-1].bottom)
 
     @cached_property
     def looks(self) -> tuple[Row, ...]:
-        """Colour and shape of each outcome: a cross if it is bad, else a diamond."""
-        return tuple(outcome_looks(self.outcomes))
+        """Color and shape of each outcome: a cross if it is bad, else a diamond."""
+        looks: list[Row] = []
+        used: Counter[bool] = Counter()
+        for outcome in self.outcomes:
+            colors = BAD if outcome.bad else GOOD
+            color = colors[used[outcome.bad] % len(colors)]
+            shape = CROSS if outcome.bad else "diamond"
+            looks.append({"outcome": outcome.name, "color": color, "shape": shape})
+            used[outcome.bad] += 1
+        return tuple(looks)
+
+    @cached_property
+    def level_rows(self) -> list[Row]:
+        """One row per level: where it is, and its name unless there are too many."""
+        rows: list[Row] = []
+        for strip in self.strips:
+            every = -(-len(strip.variable.levels) // MOST)
+            for code, level in enumerate(strip.variable.levels):
+                rows.append(
+                    {
+                        "k": strip.first + code,
+                        "variable": strip.variable.name,
+                        "level": level,
+                        "label": level if code % every == 0 else "",
+                        "top": round(strip.y(code + 0.5), 2),
+                        "bottom": round(strip.y(code - 0.5), 2),
+                        "y": round(strip.y(code), 2),
+                        "room": max(strip.level, LEVEL / 2),
+                    }
+                )
+        return rows
+
+    @cached_property
+    def limit_rows(self) -> list[Row]:
+        """Where the levels that count as normal begin and end."""
+        rows: list[Row] = []
+        for strip in self.strips:
+            normal = [level in strip.variable.normal for level in strip.variable.levels]
+            edges = np.flatnonzero(np.diff([False, *normal, False])).tolist()
+            rows += [{"y": strip.y(edge - 0.5)} for edge in edges]
+        return rows
 
 
 def _numbers(strips: Iterable[Strip]) -> dict[tuple[str, str], int]:
@@ -130,47 +169,3 @@ def _numbers(strips: Iterable[Strip]) -> dict[tuple[str, str], int]:
         for strip in strips
         for code, level in enumerate(strip.variable.levels)
     }
-
-
-def outcome_looks(outcomes: Sequence[Outcome]) -> list[Row]:
-    """Colour and shape of each outcome: a cross if it is bad, else a diamond."""
-    looks: list[Row] = []
-    used: Counter[bool] = Counter()
-    for outcome in outcomes:
-        colors = BAD if outcome.bad else GOOD
-        color = colors[used[outcome.bad] % len(colors)]
-        shape = CROSS if outcome.bad else "diamond"
-        looks.append({"outcome": outcome.name, "color": color, "shape": shape})
-        used[outcome.bad] += 1
-    return looks
-
-
-def level_rows(layout: Layout) -> list[Row]:
-    """A row a level: where it lies, and its name unless there are too many."""
-    rows: list[Row] = []
-    for strip in layout.strips:
-        every = -(-len(strip.variable.levels) // MOST)
-        for code, level in enumerate(strip.variable.levels):
-            rows.append(
-                {
-                    "k": strip.first + code,
-                    "variable": strip.variable.name,
-                    "level": level,
-                    "label": level if code % every == 0 else "",
-                    "top": round(strip.y(code + 0.5), 2),
-                    "bottom": round(strip.y(code - 0.5), 2),
-                    "y": round(strip.y(code), 2),
-                    "room": max(strip.level, LEVEL / 2),
-                }
-            )
-    return rows
-
-
-def limit_rows(layout: Layout) -> list[Row]:
-    """Where the levels that count as normal begin and end."""
-    rows: list[Row] = []
-    for strip in layout.strips:
-        normal = [level in strip.variable.normal for level in strip.variable.levels]
-        edges = np.flatnonzero(np.diff([False, *normal, False])).tolist()
-        rows += [{"y": strip.y(edge - 0.5)} for edge in edges]
-    return rows

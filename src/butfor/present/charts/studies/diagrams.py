@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 
 import altair as alt
 
-from butfor.present.charts.style import BLACK, GREY, Row, data, finish, pixels
+from butfor.present.charts import style
 
 RADIUS = 20  # of a node, in pixels
 HEAD = 11  # length of an arrow's head
 LOOKS = {  # of a node: shape, fill, letters
-    "observed": ("circle", "#D5D8DC", BLACK),
-    "noise": ("circle", "#FFFFFF", BLACK),
-    "computed": ("square", BLACK, "#FFFFFF"),
+    "observed": ("circle", "#D5D8DC", style.BLACK),
+    "noise": ("circle", "#FFFFFF", style.BLACK),
+    "computed": ("square", style.BLACK, "#FFFFFF"),
 }
 Node = tuple[float, float, str]  # x, y and the look
 
@@ -90,7 +90,7 @@ def _diagram(
     height: int,
 ) -> alt.LayerChart:
     """Draw nodes, named letter_subscript, the arrows between them, and words beside them."""
-    points: list[Row] = []
+    points: list[style.Row] = []
     for name, (x, y, look) in nodes.items():
         letter, _, subscript = name.rstrip("'").partition("_")
         shape, fill, letters = LOOKS[look]
@@ -102,18 +102,22 @@ def _diagram(
     labels = [{"x": x, "y": y, "text": text} for x, y, text in words]
 
     def place(x: str, y: str) -> dict[str, alt.X | alt.Y]:
-        return {"x": pixels(x, width), "y": pixels(y, height, down=True)}
+        return {"x": style.pixels(x, width), "y": style.pixels(y, height, down=True)}
 
-    node, arrow = alt.Chart(data(points)), alt.Chart(data(arrows))
+    node, arrow = alt.Chart(style.data(points)), alt.Chart(style.data(arrows))
     ink = alt.Color("ink:N", scale=None)
     layers = [
-        arrow.mark_rule(strokeWidth=1.8, color=GREY).encode(
+        arrow.mark_rule(strokeWidth=1.8, color=style.GREY).encode(
             x2="x2:Q", y2="y2:Q", **place("x", "y")
         ),
         arrow.mark_point(
-            shape=f"M0,0L-{HEAD},-4.5L-{HEAD},4.5Z", filled=True, color=GREY, opacity=1, size=4
+            shape=f"M0,0L-{HEAD},-4.5L-{HEAD},4.5Z",
+            filled=True,
+            color=style.GREY,
+            opacity=1,
+            size=4,
         ).encode(angle=alt.Angle("angle:Q", scale=None), **place("tip_x", "tip_y")),
-        node.mark_point(filled=True, stroke=BLACK, strokeWidth=1.5, opacity=1).encode(
+        node.mark_point(filled=True, stroke=style.BLACK, strokeWidth=1.5, opacity=1).encode(
             size=alt.value((2 * RADIUS) ** 2),
             fill=alt.Fill("fill:N", scale=None),
             shape=alt.Shape("shape:N", scale=None),
@@ -127,12 +131,13 @@ def _diagram(
         ),
     ]
     if labels:
-        text = alt.Chart(data(labels)).mark_text(fontWeight="bold", fontSize=15)
+        text = alt.Chart(style.data(labels)).mark_text(fontWeight="bold", fontSize=15)
         layers.append(text.encode(text="text:N", **place("x", "y")))
-    return finish(layers, title, subtitle, width=width, height=height, total=width)
+    chart = style.layered(*layers).properties(width=width, height=height)
+    return style.finish(chart, title, subtitle, total=width)
 
 
-def _arrow(one: Node, other: Node) -> Row:
+def _arrow(one: Node, other: Node) -> style.Row:
     """Draw from the edge of one node to that of another, with room for the head."""
     across, down = other[0] - one[0], other[1] - one[1]
     length = math.hypot(across, down)

@@ -1,0 +1,1 @@
+"""Charts of experiments over many logs, and the diagrams of the articles."""

@@ -1,0 +1,357 @@
+"""The rows of one episode, for the template of its chart, and its numbers as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from butfor.evaluate.wording import percent
+from butfor.log.variables import count_levels, unravel
+from butfor.present.charts import style
+from butfor.present.charts.trajectory.layout import OUTCOMES, PLOT, Strip, TrajectoryLayout
+from butfor.present.text import SIMILAR_CASES, ending, first_difference
+
+FAINT = 0.005  # smaller probabilities are not shaded: nobody would see it
+SHORT = 30  # horizons up to this are the axis of every episode
+NOT_YET = style.GRID  # the color of having no outcome
+Datasets = dict[str, list[style.Row]]
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+# rows that change from episode to episode
+NAMES_OF_DATA = (
+    "frame",
+    "shade",
+    "inferred",
+    "happened",
+    "ends",
+    "draws",
+    "draw_ends",
+    "evidence",
+    "places",
+    "place_words",
+    "first",
+    "words",
+)
+
+
+def trajectory_datasets(
+    layout: TrajectoryLayout,
+    steps: pd.DataFrame,
+    *,
+    outcome: int = -1,
+    first: int = -1,
+    courses: pd.DataFrame | None = None,
+    course_steps: pd.DataFrame | None = None,
+    draws: pd.DataFrame | None = None,
+    last: int | None = None,
+) -> Datasets:
+    """Return the rows of one episode, for the template.
+
+    Parameters
+    ----------
+    steps, courses, course_steps, draws
+        Its rows of the tables of an audit with these names, in order. Without `courses` only what
+        happened is drawn. Rows of `courses` whose `world` is "observed" hold what was inferred.
+    outcome
+        How it ended, by number; -1: without an outcome.
+    first
+        Step of the first decision that the policy would take differently; -1: none.
+    last
+        The last step on the axis; by default the horizon, unless it is long.
+    """
+    length = int(steps["step"].iloc[-1])
+    if last is None:
+        last = _last_step(layout, length, course_steps)
+    found: Datasets = {name: [] for name in NAMES_OF_DATA}
+    found["frame"] = [{"low": -0.5, "high": last + 0.5}]
+    for strip, at, codes in _observed(layout, steps):
+        rows = _line(strip, at, codes)
+        found["happened"] += rows
+        if outcome >= 0 and rows:
+            found["ends"].append(rows[-1] | {"beside": 0} | layout.looks[outcome])
+    if first >= 0:
+        found["first"] = [{"at": first + 0.5}]
+    found["words"] = _words(layout, length, last, outcome, first)
+    if courses is not None:
+        target, inferred = split_worlds(courses)
+        found["inferred"] = _shade_rows(layout.inferred, inferred, last)
+        if course_steps is not None:
+            found["shade"] = _shade_rows(layout.courses, target, last)
+            found["evidence"] = _evidence_rows(course_steps, last)
+            found |= _outcome_rows(layout, target, last)
+    if draws is not None and len(draws):
+        found |= _draw_rows(layout, draws, last)
+    return found
+
+
+def split_worlds(courses: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the rows under the target and those that were inferred, which older audits lack."""
+    if "world" not in courses:
+        return courses, courses.iloc[:0]
+    observed = (courses["world"] == "observed").to_numpy()
+    return courses[~observed], courses[observed]
+
+
+def _last_step(layout: TrajectoryLayout, length: int, course_steps: pd.DataFrame | None) -> int:
+    if layout.horizon <= SHORT:
+        return layout.horizon
+    last = length
+    if course_steps is not None:
+        alive = course_steps["step"].to_numpy()[course_steps["mass"].to_numpy() >= FAINT]
+        last = max(last, int(alive.max(initial=0)) + 1)
+    return min(max(last, 1), max(layout.horizon, length))
+
+
+def _line(strip: Strip, at: Integers, codes: Integers) -> list[style.Row]:
+    """Return the points of one line on a strip."""
+    points = zip(at.tolist(), codes.tolist(), strict=True)
+    return [{"step": step, "k": strip.first + code} for step, code in points]
+
+
+def _codes(labels: Sequence[Any], levels: Sequence[str]) -> Integers:
+    known = {level: code for code, level in enumerate(levels)}
+    return np.array([known.get(label, -1) for label in labels], dtype=np.int64)
+
+
+def _observed(
+    layout: TrajectoryLayout, steps: pd.DataFrame
+) -> list[tuple[Strip, Integers, Integers]]:
+    """Return each strip with the steps and codes of what happened.
+
+    A decision at step t shows as treatment at t + 1: as the state records it, if it does; if it
+    does not, or if the log does not give the last state, as it was decided.
+    """
+    at = steps["step"].to_numpy(dtype=np.int64)
+    unknown = int(steps["state"].iloc[-1]) < 0
+    found = []
+    for strip in layout.strips:
+        name, levels = strip.variable.name, strip.variable.levels
+        if strip.kind in ("inferred", "policy"):
+            continue
+        if strip.kind == "side":
+            codes = _codes(steps[f"side.{name}"].tolist(), levels)
+        elif strip.kind == "state" or layout.runs(name):
+            codes = _codes(steps[f"state.{name}"].tolist(), levels)
+            if unknown and len(codes) > 1:
+                given = f"action.{name}"
+                last = _codes(steps[given].tolist()[-2:-1], levels) if given in steps else [-1]
+                codes[-1] = last[0] if last[0] >= 0 else codes[-2]
+        else:
+            codes = _codes([None, *steps[f"action.{name}"].tolist()[:-1]], levels)
+        known = codes >= 0
+        found.append((strip, at[known], codes[known]))
+    return found
+
+
+def _words(
+    layout: TrajectoryLayout, length: int, last: int, outcome: int, first: int
+) -> list[style.Row]:
+    """Say above the chart where the policy first differs and how the episode ended."""
+    rows: list[style.Row] = []
+    if first >= 0:
+        left = (first + 1) / (last + 1) < 0.5
+        look = {"align": "left", "aside": 5} if left else {"align": "right", "aside": -5}
+        words = {
+            "step": first + 0.5,
+            "y": -14,
+            "text": first_difference(first),
+            "color": style.GREY,
+        }
+        rows.append(words | look)
+    if outcome >= 0:
+        name, color = layout.outcomes[outcome].name, layout.looks[outcome]["color"]
+        share = (length + 0.5) / (last + 1)
+        align, at, aside = "center", float(length), 0
+        if share < 0.25:
+            align, at, aside = "left", -0.5, 5
+        elif share > 0.75:
+            align, at, aside = "right", last + 0.5, -5
+        rows.append(
+            {
+                "step": at,
+                "y": -30,
+                "text": ending(name, length, ended=True),
+                "color": style.DARK_VERMILLION if color == style.VERMILLION else color,
+                "align": align,
+                "aside": aside,
+            }
+        )
+    return rows
+
+
+def _course_rows(courses: pd.DataFrame, last: int) -> list[tuple[str, str, int, float]]:
+    """Return variable, level, step and probability of each row up to a step."""
+    columns = (courses[name].tolist() for name in ("variable", "level", "step", "probability"))
+    return [row for row in zip(*columns, strict=True) if row[2] <= last]
+
+
+def _shade_rows(
+    numbers: Mapping[tuple[str, str], int], courses: pd.DataFrame, last: int
+) -> list[style.Row]:
+    """Return the levels that have a number, and how likely they are."""
+    return [
+        {"step": step, "k": numbers[variable, level], "p": round(p, 4)}
+        for variable, level, step, p in _course_rows(courses, last)
+        if p >= FAINT and (variable, level) in numbers
+    ]
+
+
+def _evidence_rows(course_steps: pd.DataFrame, last: int) -> list[style.Row]:
+    """Return the similar past cases of each step, in words if there is room."""
+    rows: list[style.Row] = []
+    columns = (course_steps[name].tolist() for name in ("step", "mass", "evidence"))
+    for step, mass, cases in zip(*columns, strict=True):
+        if step <= last and mass >= 0.01 and cases == cases:
+            text = f"{cases:.0f}"
+            fits = style.text_width(text, style.SMALL) < PLOT / (last + 1) - 1
+            row = {"step": step, "cases": round(cases, 1), "mass": round(mass, 3)}
+            rows.append(row | {"text": text if fits else ""})
+    return rows
+
+
+def _outcome_rows(layout: TrajectoryLayout, courses: pd.DataFrame, last: int) -> Datasets:
+    """Stack outcomes by step: good ones from below, bad ones from above, none between."""
+    by_then = {outcome.name: np.zeros(last + 1) for outcome in layout.outcomes}
+    for variable, level, step, p in _course_rows(courses, last):
+        if variable == "" and level in by_then:
+            by_then[level][step] = p
+    none = np.clip(1 - sum(by_then.values(), np.zeros(last + 1)), 0.0, 1.0)
+    named = [
+        (outcome.bad, outcome.name, look["color"], "white", by_then[outcome.name])
+        for outcome, look in zip(layout.outcomes, layout.looks, strict=True)
+    ]
+    good, bad = ([column[1:] for column in named if column[0] == kind] for kind in (False, True))
+    rows: list[style.Row] = []
+    words: list[style.Row] = []
+    low: Floats = np.zeros(last + 1)
+    for name, fill, ink, chance in (*good, (layout.none, NOT_YET, style.BLACK, none), *bad):
+        high = low + chance
+        rows += [
+            {"step": step, "low": round(low[step], 4), "high": round(high[step], 4), "fill": fill}
+            for step in np.flatnonzero(chance >= FAINT).tolist()
+        ]
+        word = _outcome_word(name, chance, low, high)
+        if word is not None:
+            y = layout.outcomes_top + OUTCOMES * (1 - word.pop("middle"))
+            words.append(word | {"y": round(y, 1), "ink": ink})
+        low = high
+    return {"places": rows, "place_words": words}
+
+
+def _outcome_word(name: str, p: Floats, low: Floats, high: Floats) -> style.Row | None:
+    """Name an outcome at the end if there is room, else at the start, else nowhere."""
+    last = len(p) - 1
+    text = f"{name} {percent(float(p[-1]))}"
+    cells = style.text_width(text, style.SMALL, bold=True) / (PLOT / (last + 1)) + 0.6
+    tail = slice(max(0, int(last + 1 - cells)), last + 1)
+    head = slice(0, int(cells) + 1)
+    for part, step, align, words in (
+        (tail, last + 0.3, "right", text),
+        (head, -0.3, "left", name),
+    ):
+        bottom, top = float(low[part].max()), float(high[part].min())
+        fits = style.text_width(words, style.SMALL, bold=True) < PLOT * 0.9
+        if top - bottom >= (style.LINE_HEIGHT + 2) / OUTCOMES and fits:
+            return {"step": step, "align": align, "text": words, "middle": (bottom + top) / 2}
+    return None
+
+
+def _draw_rows(layout: TrajectoryLayout, draws: pd.DataFrame, last: int) -> Datasets:
+    """Return the lines of drawn paths, each a little beside its level, and where they end."""
+    lines: list[style.Row] = []
+    ends: list[style.Row] = []
+    states = count_levels(layout.state)
+    count = int(draws["draw"].max()) + 1
+    for draw, path in draws.groupby("draw", sort=True):
+        path = path[path["step"] <= last]
+        at, state = (path[name].to_numpy(dtype=np.int64) for name in ("step", "state"))
+        outcome = int(state[-1]) - states
+        # a path that has ended in an outcome holds its last level
+        held = np.append(state[:-1], state[-2]) if outcome >= 0 else state
+        codes = unravel(layout.state, held)
+        decided = unravel(layout.action, np.maximum(path["action"].to_numpy(), 0))
+        mine = {"draw": int(draw), "beside": round(_beside(int(draw), count), 3)}
+        for strip in layout.strips:
+            name = strip.variable.name
+            if strip.kind in ("side", "inferred", "policy"):
+                continue
+            if strip.kind == "state" or layout.runs(name):
+                level = codes[name].copy()
+                if strip.kind == "action" and outcome >= 0 and _same_levels(layout, strip):
+                    level[-1] = decided[name][-2]
+                rows = _line(strip, at, level)
+            else:
+                rows = _line(strip, at[1:], decided[name][:-1])
+            lines += [row | mine for row in rows]
+            if outcome >= 0 and rows:
+                ends.append(rows[-1] | {"beside": mine["beside"]} | layout.looks[outcome])
+    return {"draws": lines, "draw_ends": ends}
+
+
+def _same_levels(layout: TrajectoryLayout, strip: Strip) -> bool:
+    """Whether a treatment has the same levels as a decision and as a state variable."""
+    decision = next(v for v in layout.action if v.name == strip.variable.name)
+    return decision.levels == strip.variable.levels
+
+
+def _beside(draw: int, draws: int) -> float:
+    """How far a draw's line is from its level, in levels: below and above in turn."""
+    step = min(0.12, 0.26 / max(1, (draws - 1) // 2))
+    return (0.14 + step * (draw // 2)) * (-1 if draw % 2 else 1)
+
+
+# -------------------------------------------------------------------------------------- numbers
+
+
+def trajectory_table(
+    layout: TrajectoryLayout, datasets: Mapping[str, Sequence[style.Row]]
+) -> list[list[str]]:
+    """Return the numbers of the chart: the head of a table, then one row per step."""
+    levels = layout.level_rows
+    happened: dict[tuple[int, str], str] = {}
+    for row in datasets["happened"]:
+        level = levels[row["k"]]
+        happened[row["step"], level["variable"]] = level["level"]
+    model, inferred = (_likely(levels, datasets[name]) for name in ("shade", "inferred"))
+    evidence = {row["step"]: f"{row['cases']:g}" for row in datasets["evidence"]}
+    fills = {look["color"]: look["outcome"] for look in layout.looks} | {NOT_YET: layout.none}
+    by_then: dict[tuple[int, str], str] = {}
+    for row in datasets["places"]:
+        by_then[row["step"], fills[row["fill"]]] = percent(row["high"] - row["low"])
+
+    def names(*left_out: str) -> list[str]:
+        return [s.variable.name for s in layout.strips if s.kind not in left_out]
+
+    ends = [*(outcome.name for outcome in layout.outcomes), layout.none] if by_then else []
+    columns = [(name, happened, name, "") for name in names("inferred", "policy")]
+    if inferred:
+        hidden = names("state", "side", "policy", "action")
+        columns += [(f"Inferred: {name}", inferred, name, "") for name in hidden]
+    said = [name for name in names("side", "inferred") if (0, name) in model]
+    columns += [(f"Model: {name}", model, name, "") for name in said]
+    if evidence:
+        cases = {(step, ""): words for step, words in evidence.items()}
+        columns.append((SIMILAR_CASES, cases, "", ""))
+    columns += [(f"Model: {name} by then", by_then, name, "under 0.5%") for name in ends]
+    last = int(datasets["frame"][0]["high"] - 0.5)
+    return [
+        ["Step", *(head for head, *_ in columns)],
+        *(
+            [str(step), *(words.get((step, name), empty) for _, words, name, empty in columns)]
+            for step in range(last + 1)
+        ),
+    ]
+
+
+def _likely(levels: Sequence[style.Row], rows: Sequence[style.Row]) -> dict[tuple[int, str], str]:
+    """Return levels with their probability, the likeliest first, by step and variable."""
+    found: dict[tuple[int, str], str] = {}
+    for row in sorted(rows, key=lambda row: -row["p"]):
+        level = levels[row["k"]]
+        key, words = (row["step"], level["variable"]), f"{level['level']} {percent(row['p'])}"
+        found[key] = f"{found[key]}, {words}" if key in found else words
+    return found

@@ -1,0 +1,333 @@
+"""One episode: what happened, what the model says under the policy, and what that rests on.
+
+There is one Vega-Lite template per log (`trajectory_template`); the rows of one episode come from
+`trajectory_datasets`. To show another episode, swap the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+
+from butfor.present.charts import style
+from butfor.present.charts.trajectory.layout import EVIDENCE, OUTCOMES, PLOT, TrajectoryLayout
+from butfor.present.charts.trajectory.rows import NAMES_OF_DATA
+from butfor.present.text import INFERRED, SIMILAR_CASES, UNDER_POLICY, WHAT_HAPPENED
+from butfor.replay.steps import THIN
+
+NAMES = 128  # room for the names of variables
+LEVELS = 82  # room for the names of their levels
+TOTAL = NAMES + LEVELS + PLOT
+YELLOW, BROWN = "#FBF1D0", "#7A4B00"
+VIOLET, PURPLE = "#EDE9F7", "#4B3A80"
+LIMIT = "#B23A00"
+AMBER, ENOUGH = "#F2B233", "#CFE3D6"
+DRAWN = "#00375A"
+# symbols of the legend: a line, a dotted line, a box
+SOLID = "M-1.1,-.14H1.1V.14H-1.1Z"
+DOTS = "M-1.1,-.1H-.8V.1H-1.1ZM-.47,-.1H-.17V.1H-.47ZM.17,-.1H.47V.1H.17ZM.8,-.1H1.1V.1H.8Z"
+BOX = "M-.9,-.7H.9V.7H-.9Z"
+# strips that differ from others, by kind: words below the name, background, text color
+BOXES: dict[str, style.Row] = {
+    "side": {"below": ["never given", "to the model"], "fill": YELLOW, "ink": BROWN},
+    "inferred": {"below": ["inferred"], "fill": VIOLET, "ink": PURPLE},
+    "policy": {"below": ["under the policy"], "ink": PURPLE},
+}
+
+
+def filled_template(
+    layout: TrajectoryLayout, datasets: Mapping[str, Sequence[style.Row]], title: str, caveat: str
+) -> alt.LayerChart:
+    """Return the chart of one episode by itself, to be saved, with its caveat in the subtitle."""
+    spec = trajectory_template(layout)
+    spec["datasets"] |= {name: list(rows) for name, rows in datasets.items()}
+    spec["title"] = style.heading(title, caveat, TOTAL).to_dict()
+    spec["description"] = f"{title} {caveat}"
+    return alt.LayerChart.from_dict(spec)
+
+
+def trajectory_template(layout: TrajectoryLayout) -> dict[str, Any]:
+    """Return the Vega-Lite specification for every episode of a log, without rows of any.
+
+    Its `datasets` hold what all episodes share; add those of `trajectory_datasets`.
+    """
+    layers = [
+        *_strip_layers(layout),
+        *_model_layers(layout),
+        *_line_layers(layout),
+        *_first_layers(layout),
+        *_end_layers(layout),
+        _legend_layer(layout),
+    ]
+    chart = style.layered(*layers).properties(width=PLOT, height=layout.height)
+    # the legend has its own scales; colors and shapes in the data are used as they are
+    chart = chart.resolve_scale(fill="independent", shape="independent")
+    spec: dict[str, Any] = style.finish(chart, "", "", total=TOTAL).to_dict()
+    spec.pop("title")
+    spec["description"] = "One episode, step by step; its numbers are in the table below it."
+    spec["datasets"] = {
+        **spec.get("datasets", {}),
+        "levels": layout.level_rows,
+        "limits": layout.limit_rows,
+        **{name: [] for name in NAMES_OF_DATA},
+    }
+    return spec
+
+
+def _named(name: str) -> alt.Chart:
+    return alt.Chart(alt.NamedData(name=name))
+
+
+def _cells(chart: alt.Chart, **calculated: str) -> alt.Chart:
+    """Return the chart with the ends of each step's cell, and more that is calculated."""
+    return chart.transform_calculate(
+        left="datum.step - 0.5", right="datum.step + 0.5", **calculated
+    )
+
+
+def _placed(name: str) -> alt.Chart:
+    """Return rows that have the number of a level, `k`, with its place and name."""
+    fields = ["y", "top", "bottom", "room", "variable", "level"]
+    source = alt.LookupData(data=alt.NamedData(name="levels"), key="k", fields=fields)
+    return _named(name).transform_lookup(lookup="k", from_=source)
+
+
+def _x(field: str = "step") -> Any:
+    """Place marks by step; the rows of `frame` are the widest, so that they set the scale."""
+    axis = alt.Axis(tickMinStep=1, tickCount=11, grid=False, domain=False, title="Step")
+    return alt.X(f"{field}:Q", scale=alt.Scale(nice=False, zero=False), axis=axis)
+
+
+def _y(layout: TrajectoryLayout, field: str = "y") -> Any:
+    return style.pixels(field, layout.height, down=True)
+
+
+def _raw(channel: type[Any], field: str) -> Any:
+    """Take a look from the data as it is."""
+    return channel(field, scale=None)
+
+
+def _tooltip(*fields: str) -> list[alt.Tooltip]:
+    return [alt.Tooltip(f"{field}:N") for field in fields]
+
+
+def _strip_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
+    """Draw each strip's box, the name of its variable and those of its levels."""
+    boxes = [
+        _box(strip.variable.name, strip.top, strip.bottom, **BOXES.get(strip.kind, {}))
+        for strip in layout.strips
+    ]
+    labels: list[style.Row] = []
+    if layout.with_model:
+        top = layout.evidence_top
+        boxes.append(_box(SIMILAR_CASES, top, top + EVIDENCE))
+        top = layout.outcomes_top
+        boxes.append(_box("Model: outcome by then", top, top + OUTCOMES))
+        ends = (("1", 6.0), ("½", OUTCOMES / 2), ("0", OUTCOMES - 6.0))
+        labels = [{"text": text, "y": top + down} for text, down in ends]
+    base = alt.Chart(style.data(boxes))
+    left: style.Row = {"align": "left", "lineHeight": style.LINE_HEIGHT, "x": PLOT - TOTAL}
+    right: style.Row = {"align": "right", "fontSize": style.SMALL, "x": -7}
+    ink = _raw(alt.Color, "ink:N")
+    return [
+        _named("frame")
+        .mark_rect(opacity=0)
+        .encode(x=_x("low"), x2="high:Q", y=alt.value(0), y2=alt.value(layout.height)),
+        base.mark_rect(stroke=style.LINE, x=0, x2=PLOT).encode(
+            y=_y(layout, "top"), y2="bottom:Q", fill=_raw(alt.Fill, "fill:N")
+        ),
+        base.mark_text(fontWeight="bold", **left).encode(
+            y=_y(layout, "y_name"), text="name:N", color=ink
+        ),
+        base.mark_text(fontSize=style.SMALL, **left).encode(
+            y=_y(layout, "y_below"), text="below:N", color=ink
+        ),
+        _named("levels").mark_text(limit=LEVELS - 4, **right).encode(y=_y(layout), text="label:N"),
+        alt.Chart(style.data(labels)).mark_text(**right).encode(y=_y(layout), text="text:N"),
+    ]
+
+
+def _box(
+    name: str,
+    top: float,
+    bottom: float,
+    *,
+    below: Sequence[str] = (),
+    fill: str = "white",
+    ink: str = style.BLACK,
+) -> style.Row:
+    room = int((bottom - top) // style.LINE_HEIGHT) - len(below)
+    names = style.wrap(name, NAMES - 6, style.TEXT, bold=True, lines=max(1, room + 1))
+    y_name = (top + bottom) / 2 - style.LINE_HEIGHT * (len(names) + len(below) - 1) / 2
+    return {
+        "name": names,
+        "below": list(below),
+        "top": top,
+        "bottom": bottom,
+        "y_name": y_name,
+        "y_below": y_name + style.LINE_HEIGHT * len(names),
+        "fill": fill,
+        "ink": ink,
+    }
+
+
+def _shading(layout: TrajectoryLayout, name: str, words: str, color: str) -> alt.Chart:
+    """Draw the probability of levels: the likelier, the darker."""
+    chance = (
+        "datum.p < 0.001 ? 'under 0.1%' : datum.p > 0.999 ? 'over 99.9%' : "
+        "format(100 * datum.p, datum.p < 0.01 || datum.p > 0.99 ? '.1f' : '.0f') + '%'"
+    )
+    cells = _cells(
+        _placed(name), strength="0.05 + 0.61 * datum.p", model=f"'{words}: ' + ({chance})"
+    )
+    return cells.mark_rect(color=color, strokeWidth=0).encode(
+        x=_x("left"),
+        x2="right:Q",
+        y=_y(layout, "top"),
+        y2="bottom:Q",
+        opacity=_raw(alt.Opacity, "strength:Q"),
+        tooltip=_tooltip("variable", "step", "level", "model"),
+    )
+
+
+def _model_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
+    """Draw what the model says: shading, evidence, outcomes by step."""
+    layers = [
+        _shading(layout, "shade", UNDER_POLICY, style.BLUE),
+        _shading(layout, "inferred", INFERRED, style.BLACK),
+    ]
+    if not layout.with_model:
+        return layers
+    top, bottom = layout.evidence_top, layout.evidence_top + EVIDENCE
+    evidence = _cells(
+        _named("evidence"),
+        strength="0.45 + 0.55 * datum.mass",
+        fill=f"datum.cases < {THIN} ? '{AMBER}' : '{ENOUGH}'",
+    )
+    places = _cells(
+        _named("places"),
+        top=f"{layout.outcomes_top} + {OUTCOMES} * (1 - datum.high)",
+        bottom=f"{layout.outcomes_top} + {OUTCOMES} * (1 - datum.low)",
+    )
+    words = _named("place_words").mark_text(
+        align=alt.expr("datum.align"), fontWeight="bold", fontSize=style.SMALL
+    )
+    fill = _raw(alt.Fill, "fill:N")
+    return [
+        *layers,
+        evidence.mark_rect(stroke="white", y=top + 1, y2=bottom - 1).encode(
+            x=_x("left"), x2="right:Q", fill=fill, opacity=_raw(alt.Opacity, "strength:Q")
+        ),
+        evidence.mark_text(fontSize=style.SMALL, y=(top + bottom) / 2).encode(
+            x=_x(), text="text:N"
+        ),
+        places.mark_rect(stroke="white", strokeWidth=0.4).encode(
+            x=_x("left"), x2="right:Q", y=_y(layout, "top"), y2="bottom:Q", fill=fill
+        ),
+        words.encode(x=_x(), y=_y(layout), text="text:N", color=_raw(alt.Color, "ink:N")),
+    ]
+
+
+def _line_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
+    """Draw normal limits, drawn paths and what happened."""
+    limits = _named("limits").mark_rule(color=LIMIT, strokeDash=[2, 3], strokeWidth=1.5)
+    happened = _placed("happened").encode(x=_x(), y=_y(layout), detail="variable:N")
+    drawn = _placed("draws").transform_calculate(
+        line="datum.draw + ' ' + datum.variable", at="datum.y + datum.beside * datum.room"
+    )
+    return [
+        limits.encode(x=alt.value(0), x2=alt.value(PLOT), y=_y(layout)),
+        drawn.mark_line(interpolate="step", strokeWidth=1.3, color=_draw_color(layout)).encode(
+            x=_x(), y=_y(layout, "at"), detail="line:N"
+        ),
+        happened.mark_line(interpolate="step", strokeWidth=3, color=style.BLACK, strokeCap="round"),
+        happened.mark_point(opacity=0, size=90).encode(
+            tooltip=_tooltip("variable", "step", "level")
+        ),
+    ]
+
+
+def _draw_color(layout: TrajectoryLayout) -> str:
+    """Return a color for drawn paths that can be told from the shading behind them."""
+    return DRAWN if layout.with_model else style.BLUE
+
+
+def _first_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
+    """Draw a line before the first effect of a different treatment, and dim side rows after it."""
+    first = _named("first")
+    dimmed = [
+        first.mark_rect(
+            x2=PLOT - 1, y=strip.top + 1, y2=strip.bottom - 1, fill=YELLOW, opacity=0.62
+        ).encode(x=_x("at"))
+        for strip in layout.strips
+        if strip.kind == "side"
+    ]
+    line = first.mark_rule(
+        y=-6, y2=layout.height, strokeDash=style.DASHES, color=style.GREY, strokeWidth=1.4
+    )
+    return [*dimmed, line.encode(x=_x("at"))]
+
+
+def _end_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
+    """Draw how the episode and the drawn paths ended: shapes, and words above."""
+    layers = []
+    for name, size in (("draw_ends", 50), ("ends", 150)):
+        marks = _placed(name).transform_calculate(at="datum.y + datum.beside * datum.room")
+        layers.append(
+            marks.mark_point(
+                filled=True, opacity=1, stroke=style.BLACK, strokeWidth=0.8, size=size
+            ).encode(
+                x=_x(),
+                y=_y(layout, "at"),
+                fill=_raw(alt.Fill, "color:N"),
+                shape=_raw(alt.Shape, "shape:N"),
+                tooltip=_tooltip("outcome", "step"),
+            )
+        )
+    words = _named("words").mark_text(
+        align=alt.expr("datum.align"), dx=alt.expr("datum.aside"), fontSize=style.SMALL, limit=PLOT
+    )
+    layers.append(
+        words.encode(x=_x(), y=_y(layout), text="text:N", color=_raw(alt.Color, "color:N"))
+    )
+    return layers
+
+
+def _legend_layer(layout: TrajectoryLayout) -> alt.Chart:
+    """Draw the legend: a scale of symbols with nothing but invisible marks on it."""
+    entries = [(WHAT_HAPPENED, style.BLACK, SOLID)]
+    if layout.with_model:
+        entries.append((f"{UNDER_POLICY} (darker: likelier)", "#5BA3CF", BOX))
+    if layout.draws:
+        words = f"Policy ({layout.draws} draw{'s' * (layout.draws != 1)})"
+        entries.append((words, _draw_color(layout), SOLID))
+    if layout.inferred:
+        entries.append((INFERRED, "#77737F", BOX))
+    if layout.limit_rows:
+        entries.append(("Normal range", LIMIT, DOTS))
+    if layout.with_model:
+        entries.append((f"Fewer than {THIN} similar cases", AMBER, BOX))
+    entries += [(look["outcome"], look["color"], look["shape"]) for look in layout.looks]
+    names, colors, shapes = (list(column) for column in zip(*entries, strict=True))
+    columns = 3 if layout.with_model else 5
+    legend = alt.Legend(
+        orient="none",
+        legendX=PLOT - TOTAL,
+        legendY=-44 - 20 * -(-len(entries) // columns),
+        direction="horizontal",
+        columns=columns,
+        labelFontSize=style.SMALL,
+        labelLimit=270,
+        rowPadding=4,
+        symbolSize=130,
+        symbolStrokeWidth=0,
+    )
+    marks = alt.Chart(style.data([{"entry": name} for name in names])).mark_point(
+        opacity=0, strokeWidth=0, x=0, y=0
+    )
+    return marks.encode(
+        fill=alt.Fill("entry:N", legend=legend).scale(domain=names, range=colors),
+        shape=alt.Shape("entry:N", legend=legend).scale(domain=names, range=shapes),
+    )

@@ -1,0 +1,134 @@
+"""The words and sentences that readers see, in one place.
+
+An *episode* goes by the noun of the study file (patient, stay, delivery). The *policy* is the rule
+being judged; *what happened* is the record; *under the policy* is what the model says instead. A
+step rests on *similar past cases*; with few of them its *evidence is thin*.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from butfor.evaluate.wording import share
+from butfor.replay.steps import THIN
+
+WHAT_HAPPENED = "What happened"
+UNDER_POLICY = "Model, under the policy"
+INFERRED = "Inferred from the whole record"
+SIMILAR_CASES = "Similar past cases"
+# what is always shown beside a model's number, a worst or best case, an interval, a true value
+ESTIMATE = "A model estimate, not a fact."
+HOLDS = "Holds only if the model is right."
+CHANCE = "Covers chance in the sample, not errors in the model."
+SIMULATOR = "known only because this is a simulator"
+TRUE = "True"
+TREATED_ALIKE = "The policy would have treated as was done, at every step."
+
+# results of a check: what a reader is told instead of a color
+LIGHTS = {"green": "no concern", "amber": "caution", "red": "problem"}
+
+# name of an estimator in words, with its abbreviation, and what it is
+ESTIMATORS = {
+    "Observed": (WHAT_HAPPENED, "average over these {nouns}"),
+    "WIS": ("Reweighted records (WIS)", "no model; only {nouns} treated as the policy would"),
+    "MB": ("Model simulation (MB)", "new {nouns} drawn from the model"),
+    "CF": ("Replay of each (CF)", "the same {nouns}, replayed by the model"),
+    "MB (cross-fitted)": ("Simulation, fresh data (MB)", "judged on data it was not learned from"),
+    "CF (cross-fitted)": ("Replay, fresh data (CF)", "judged on data it was not learned from"),
+    TRUE: (TRUE, SIMULATOR),
+    "IS": ("Weighted records (IS)", ""),
+    "PDIS": ("Weighted by step (PDIS)", ""),
+    "PDWIS": ("Reweighted by step (PDWIS)", ""),
+    "DR": ("Model, corrected by records (DR)", ""),
+    "WDR": ("Model, corrected by reweighted records (WDR)", ""),
+    "MAGIC": ("Blend of model and records (MAGIC)", ""),
+    "FQE": ("Fitted values (FQE)", ""),
+}
+# the estimators in the chart, from top to bottom
+DRAWN_ESTIMATORS = tuple(ESTIMATORS)[:7]
+
+# abbreviations of estimators, spelled out
+FULL_NAMES = {
+    "IS": "importance sampling",
+    "WIS": "weighted importance sampling",
+    "PDIS": "per-decision importance sampling",
+    "PDWIS": "per-decision weighted importance sampling",
+    "MB": "model-based simulation",
+    "CF": "replay of each recorded episode by the model",
+    "DR": "doubly robust",
+    "WDR": "weighted doubly robust",
+    "MAGIC": "model and guided importance sampling combining",
+    "FQE": "fitted Q evaluation",
+}
+
+# how luck carries over, without the names that readers need not know
+MECHANISMS = {
+    "GumbelMax": "the same luck favors the same results (stable)",
+    "InverseCDF": "the same luck keeps its rank among ordered results",
+    "MaximalCoupling": "results stay as they were wherever that is possible",
+    "Independent": "fresh luck wherever treatment differs",
+}
+
+# characters that change the direction of the text around them, which a label must not do to ours
+DIRECTION_MARKS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+
+
+def straight(value: Any) -> Any:
+    """Remove direction marks from a text, or from all in a list or mapping; leave markup alone."""
+    if isinstance(value, str) and not hasattr(value, "__html__"):
+        return value.translate(dict.fromkeys(map(ord, DIRECTION_MARKS)))
+    if isinstance(value, dict):
+        return {straight(key): straight(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [straight(entry) for entry in value]
+    return value
+
+
+def capitalized(words: str) -> str:
+    """Return the words with a capital first letter, the others as they are."""
+    return words[:1].upper() + words[1:]
+
+
+def with_noun(sentence: str, noun: str, nouns: str) -> str:
+    """Replace "episode" and "episodes" in a sentence with the nouns of the study."""
+
+    def swap(found: re.Match[str]) -> str:
+        word = nouns if found[0].lower().endswith("s") else noun
+        return capitalized(word) if found[0][0].isupper() else word
+
+    return re.sub(r"\bepisodes?\b", swap, sentence, flags=re.IGNORECASE)
+
+
+def ending(outcome: str, length: int, *, ended: bool) -> str:
+    """Say how and when an episode ended: "died at step 3", or "no change after 20 steps"."""
+    if ended:
+        return f"{outcome} at step {length}"
+    return f"{outcome} after {length} step{'s' * (length != 1)}"
+
+
+def first_difference(step: int) -> str:
+    """Label the line before the first effect of a decision that the policy takes differently."""
+    return f"policy first treats differently (decided at step {step})"
+
+
+def thin_evidence(part: float) -> str:
+    """Say what share of the steps of an episode rests on thin evidence."""
+    return f"{capitalized(share(part))} of its steps rest on fewer than {THIN} similar past cases."
+
+
+def estimator_name(name: str) -> str:
+    """Return an estimator in words, with its abbreviation in parentheses."""
+    return ESTIMATORS.get(name, (name, ""))[0]
+
+
+def full_names(names: Iterable[str]) -> str:
+    """Spell out the abbreviations of the estimators that are shown."""
+    shown = [f"{FULL_NAMES[name]} ({name})" for name in names if name in FULL_NAMES]
+    return f"Abbreviations: {', '.join(shown)}." if shown else ""
+
+
+def mechanism_name(name: str) -> str:
+    """Describe a mechanism without the names that readers need not know."""
+    return MECHANISMS.get(name.split("(")[0], "a user-defined mechanism")
