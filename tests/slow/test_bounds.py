@@ -160,11 +160,14 @@ def test_many_rows_equal_one_at_a_time():
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ([1.0, 2.0], r"value has shape \(2,\), expected a number for each of the 3 outcomes"),
+        (
+            [1.0, 2.0],
+            r"value has shape \(2,\), expected a finite number for each of the 3 outcomes",
+        ),
         (np.ones((2, 3)), r"value has shape \(2, 3\)"),
         (1.0, r"value has shape \(\)"),
-        ([1.0, np.nan, 0.0], "none of them missing or infinite"),
-        ([1.0, np.inf, 0.0], "none of them missing or infinite"),
+        ([1.0, np.nan, 0.0], "expected a finite number"),
+        ([1.0, np.inf, 0.0], "expected a finite number"),
     ],
 )
 def test_a_bad_value_is_refused(value, message):

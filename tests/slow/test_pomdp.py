@@ -9,6 +9,7 @@ import pytest
 
 import butfor as bf
 from butfor.hidden.chain import walk_hidden
+from butfor.models.policies import action_counts
 from tests.hidden import OUTCOMES, log_of, plain_agent, plain_model, random_agents, random_pomdp
 from tests.reference import pomdp as reference
 from tests.support import frequencies_agree, labelled_model, random_policy, simulate_log
@@ -417,7 +418,7 @@ def test_entropy_and_marginals_of_a_model_in_which_all_is_seen():
     found = bf.hidden.latent_posterior(log, bf.hidden.TabularPOMDP.from_mdp(model))
     going = np.concatenate([np.append(np.ones(n, bool), False) for n in log.lengths])
     np.testing.assert_array_equal(found.entropy[going], 0.0)
-    np.testing.assert_array_equal(found.pair_counts()[:4], bf.policy.action_counts(log))
+    np.testing.assert_array_equal(found.pair_counts()[:4], action_counts(log))
 
 
 def test_probabilities_that_vanish_in_floating_point_do_no_harm():
