@@ -575,7 +575,7 @@ def test_meta_is_plain_json(audit):
         ({"target": np.ones((3, 8))}, r"\(3, 8\), expected \(144, 8\)"),
         ({"behavior": np.full((144, 8), 0.5)}, "behavior: state 0 sums to 4"),
         ({"draws": -2}, "draws -2"),
-        ({"learn": bf.fit_mdp}, "learn returned TabularMDP; it takes episodes"),
+        ({"learn": bf.fit_mdp}, "learn returned TabularMDP; it must take episodes"),
     ],
 )
 def test_bad_requests_are_refused(problem, arguments, message):
