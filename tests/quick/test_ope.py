@@ -721,8 +721,8 @@ def test_few_followers_are_told_with_the_effective_sample_size(sepsis):
     assert row["episodes"] == (ratio > 0).sum()
     assert row["effective"] == pytest.approx(ratio.sum() ** 2 / (ratio**2).sum())
     assert row["warning"].startswith(
-        f"{row['episodes']} of 300 episodes follow the policy to their end; the estimate rests on "
-        f"these alone (effective sample size {row['effective']:.1f})"
+        f"{row['episodes']} of 300 episodes follow the policy to their end; weighted, they count "
+        f"as {row['effective']:.1f} (effective sample size)"
     )
     assert warnings_of(frame)["Observed"] == ""
     assert frame.set_index("estimator").loc["MB", "effective"] == 300

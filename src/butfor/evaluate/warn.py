@@ -182,8 +182,8 @@ def of_weights(name: str, facts: Facts) -> str:
     if effective >= min(FEW, n / 2):
         return ""
     return (
-        f"{followers} of {n} episodes follow the policy to their end; the estimate rests on these "
-        f"alone (effective sample size {effective:.1f})"
+        f"{followers} of {n} episodes follow the policy to their end; weighted, they count as "
+        f"{effective:.1f} (effective sample size)"
     )
 
 

@@ -123,7 +123,7 @@ def calibration_row(
         f'The model{learned} predicts "{bad}" in {"the other half" if learned else "the log"}'
         f" to within {100 * gap:.1f} percentage points, on average over {len(table)} "
         f"group{'s' if len(table) > 1 else ''} of decisions (chance alone: about "
-        f"{100 * chance:.1f}). It followed {percent(rate)} of the decisions."
+        f'{100 * chance:.1f}). "{bad}" followed {percent(rate)} of the decisions.'
     ]
     if light != "red" and (chance > green or rarer == 0):
         light = "amber"  # a good model and a poor one would look alike
