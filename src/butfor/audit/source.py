@@ -252,7 +252,7 @@ def _audit_in_memory(
     reading, clusters = _read(source, checked, settings.seed)
     log = reading.episodes
     learn = _learner(checked, settings, nature_labels(log, *names) if names else None)
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model, planned = learn(log)
     policy = np.asarray(planned) if settings.learned else settings.given_target(log)
@@ -291,7 +291,7 @@ def _audit_in_memory(
                 Path(study).read_text(encoding="utf-8"),
                 probability=reading.behavior_probability is not None,
                 problems=reading.done,
-                warnings=[str(warning.message) for warning in told]
+                warnings=[str(warning.message) for warning in caught]
                 + [CREDIBLE] * bool(names and models),
             ),
             progress=progress,

@@ -69,7 +69,7 @@ def check_alike(shards: Sequence[Shard], study: Study) -> tuple[tuple[Shard, ...
     full = []
     needed = study.places()
     types: dict[str, Any] = {}
-    told: dict[str, str] = {}
+    first: dict[str, str] = {}  # the file that determined each type
     for shard in shards:
         schema, rows = read_schema(Path(shard.path))
         check_columns(shard.path, schema.names, needed)
@@ -84,9 +84,9 @@ def check_alike(shards: Sequence[Shard], study: Study) -> tuple[tuple[Shard, ...
             if types.setdefault(name, kind) != kind:
                 raise ValueError(
                     f"the column {name!r} has different types in the files ({types[name]} in "
-                    f"{told[name]}, {kind} in {shard.name}); convert it to one type"
+                    f"{first[name]}, {kind} in {shard.name}); convert it to one type"
                 )
-            told.setdefault(name, shard.name)
+            first.setdefault(name, shard.name)
     if not full:
         raise ValueError(
             f"{shards[0].path} and the other files have no rows; give at least one decision"

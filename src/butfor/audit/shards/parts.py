@@ -66,8 +66,8 @@ class Parts:
     def has(self, kind: str, key: str) -> bool:
         """Whether a part exists and is complete."""
         tables = [f"{name}-{key}.arrow" for name in TABLES] if kind == "judge" else []
-        told = zipfile.is_zipfile(self.folder / f"{kind}-{key}.npz")
-        return told and all((self.folder / name).exists() for name in tables)
+        stored = zipfile.is_zipfile(self.folder / f"{kind}-{key}.npz")
+        return stored and all((self.folder / name).exists() for name in tables)
 
     def remove(self) -> None:
         """Delete the parts, and the folder if it contains nothing else."""

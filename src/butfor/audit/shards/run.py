@@ -38,7 +38,7 @@ from butfor.models.policies import behavior_of
 from butfor.replay.observed import unsupported_by_state
 from butfor.types import Progress
 
-TOLD = 5  # shards whose errors are reported in full
+LISTED = 5  # shards whose errors are reported in full
 MOST_COMPARED = 5_000_000  # ids compared at a time
 PASSES = 3  # over all shards: list, count, judge
 SAMPLED = 64  # one id in this many is sampled to divide the ids into ranges
@@ -246,8 +246,8 @@ class _Run:
             raise wrong[0][1]
         if wrong:
             wrong.sort(key=lambda pair: pair[0].path)
-            listed = [str(error) for _, error in wrong[:TOLD]]
-            more = [f"… and {len(wrong) - TOLD} more"] if len(wrong) > TOLD else []
+            listed = [str(error) for _, error in wrong[:LISTED]]
+            more = [f"… and {len(wrong) - LISTED} more"] if len(wrong) > LISTED else []
             head = f"{len(wrong)} of {len(self.shards)} files cannot be used:"
             raise ValueError("\n".join([head, *listed, *more]))
 
@@ -308,7 +308,7 @@ def _make_setting(tally: Tally, chosen: AuditSettings, types: dict[str, Any]) ->
         for column, section in study.side.items()
         if section.levels is None and section.type != "number"
     }
-    told = asdict(chosen) | {
+    context = asdict(chosen) | {
         "study": study.model_dump(mode="json"),
         "side": {name: str(kind) for name, kind in plain.items()},
         "draws": None,
@@ -326,5 +326,5 @@ def _make_setting(tally: Tally, chosen: AuditSettings, types: dict[str, Any]) ->
         flags=chosen.flags,
         controls=count_controls(chosen.flags),
         side_types={name: kind for name, kind in plain.items() if kind is not None},
-        key=key_of(counts, target, told),
+        key=key_of(counts, target, context),
     )

@@ -153,8 +153,8 @@ class Cluster:
             found = {"the scheduler": self.client.run_on_scheduler(version, "butfor")}
         except PackageNotFoundError:
             found = {"the scheduler": "none"}
-        told = self.client.run(version, "butfor", on_error="return")
-        found |= {f"the worker {address}": known for address, known in told.items()}
+        versions = self.client.run(version, "butfor", on_error="return")
+        found |= {f"the worker {address}": known for address, known in versions.items()}
         for who, known in found.items():
             if known != butfor.__version__:
                 self.close()
