@@ -883,7 +883,7 @@ def with_value(size, value):
         ({"target": np.full((144, 8), 0.1)}, "target: state 0 sums to 0.8"),
         ({"behavior": np.eye(8)[np.zeros(144, int)]}, r"takes action \d in state \d+, which the"),
         ({"behavior_probability": np.ones(3)}, r"shape \(3,\), expected \(\d+,\)"),
-        ({"behavior_probability": 0.0}, rf"{ROW} is 0\.0; the probability"),
+        ({"behavior_probability": 0.0}, rf"{ROW} is 0\.0; the probability of what was done"),
         ({"behavior_probability": 1.5}, rf"{ROW} is 1\.5"),
     ],
 )

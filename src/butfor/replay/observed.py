@@ -446,8 +446,7 @@ def couple(
     if len(seen) * int(width.sum()) > MOST_TABLED:
         raise ValueError(
             f"{mechanism!r}: {len(seen)} observed transitions and {len(used)} rows need a table of "
-            f"{len(seen) * int(width.sum())} numbers, more than {MOST_TABLED}; give the mechanism "
-            "a method `coupling`"
+            f"{len(seen) * int(width.sum())} numbers; give the mechanism a method `coupling`"
         )
     inside = np.isin(model.entry_row, used)
     place = np.searchsorted(used, model.entry_row[inside])

@@ -533,7 +533,7 @@ def _check_probability(given: ArrayLike | None, episodes: Episodes, hidden: bool
         row = int(wrong.argmax())
         raise ValueError(
             f"behavior_probability of row {row} ({episodes.place(row)}) is {probability[row]}; "
-            "the probability of an action that was taken must be above 0 and at most 1"
+            "the probability of what was done must be above 0 and at most 1"
         )
     return probability
 
