@@ -169,12 +169,12 @@ def test_a_reason_tells_outcome_chances_first_change_and_the_step_that_matters()
     # the difference, +2, comes from step 1
     np.testing.assert_allclose(contribution, [0.0, 2.0], atol=1e-15)
     told = (
-        "What happened: died after 2 steps. The model says, under the policy: home over 99.9%, "
+        "What happened: died after 2 steps. Under the policy the model predicts: home over 99.9%, "
         "died under 0.1%, none under 0.1%. First difference, at step 0 (counted from 0): the "
-        "policy would give action 1; given was action 0. Step 1 matters most: +2.00 of +2.00. If "
-        "the model is right, the difference keeps its sign whatever the mechanism: from +2.00 to "
-        "+2.00. At its thinnest it rests on {} in this log; over 99.9% of its steps on fewer than "
-        "10."
+        "policy would choose action 1 instead of action 0. Step 1 matters most: it contributes "
+        "+2.00 to the difference of +2.00. If the model is right, the difference keeps its sign "
+        "whatever the mechanism: from +2.00 to +2.00. At its thinnest, the evidence is {} in this "
+        "log; over 99.9% of the steps rest on fewer than 10."
     )
     reason = describe_flag(replay, 0, contribution=contribution, bounds=replay.bounds())
     assert reason == told.format("1 similar past case")
@@ -183,8 +183,8 @@ def test_a_reason_tells_outcome_chances_first_change_and_the_step_that_matters()
     replay = bf.Replay(log, unseen, target, behavior=behavior)
     reason = describe_flag(replay, 0, contribution=contribution, bounds=replay.bounds())
     assert reason == told.format("0 similar past cases") + (
-        " With probability over 99.9% its path under the policy meets a state and treatment never "
-        "seen together; from there on the model is made up."
+        " With probability over 99.9% the course under the policy reaches a state and action never "
+        "seen together; what follows is assumed, not learned from data."
     )
 
 
@@ -201,9 +201,10 @@ def test_a_flag_says_over_which_mechanisms_it_keeps_its_sign():
     words = [describe_survival(bounds, i) for i in range(3)]
     assert words[0].endswith("whatever the mechanism: from +0.10 to +1.00.")
     assert words[1].endswith(
-        "over every stable mechanism, from +0.10 to +0.90, but not over all: from -0.20 to +1.00."
+        "under every stable mechanism, from +0.10 to +0.90, but not under all mechanisms: from "
+        "-0.20 to +1.00."
     )
-    assert words[2].startswith("Whether it differs at all hangs on the mechanism")
+    assert words[2].startswith("The sign of the difference depends on the choice of mechanism")
     assert "from -0.50 to +1.00" in words[2]
     same = Bounds(np.zeros((2, 1, 2)), np.zeros((2, 1, 1, 2)), np.zeros(1), ["none"])
     assert describe_survival(same, 0).endswith("the same whatever the mechanism.")
@@ -224,7 +225,7 @@ def test_the_audit_has_bounds_that_hold_what_it_says(audit, problem):
     bounds = bf.counterfactual_bounds(*problem)
     assert table["survives"].tolist() == bounds.survives.tolist()
     for reason, survives in audit.flagged[["reason", "survives"]].itertuples(index=False):
-        assert {"any": "whatever", "stable": "every stable", "": "hangs on"}[survives] in reason
+        assert {"any": "whatever", "stable": "every stable", "": "depends on"}[survives] in reason
 
 
 def test_evidence_stands_beside_every_episode(audit, problem):
@@ -317,7 +318,7 @@ def test_credible_intervals_stand_in_columns_of_their_own(problem):
         assert table.loc[name, "low_credible"] == known.loc[name, "low"]
     assert np.isnan(table.loc["WIS", "low_credible"])
     assert audit.meta.parameters.credible.models == 8
-    with pytest.raises(ValueError, match="about 300 episodes, there are 10"):
+    with pytest.raises(ValueError, match="about 300 episodes, but the log has 10"):
         run_audit(log.select(np.arange(10)), model, target, credible=credible)
 
 
@@ -395,7 +396,7 @@ def test_censored_episodes_and_unseen_actions_are_counted_and_told(problem):
     found = run_audit(cut, model, np.roll(target, 1, axis=1), flags=0, estimators=["Observed"])
     assert found.meta.counts.censored == int((cut.outcome < 0).sum())
     assert "stop before the horizon" in found.meta.warnings[0]
-    assert "never seen there" in found.meta.warnings[1]
+    assert "never taken there" in found.meta.warnings[1]
 
 
 def test_a_random_target_that_may_do_something_never_seen_is_told(problem):
@@ -491,7 +492,7 @@ def test_an_audit_is_not_overwritten_unless_asked_and_reviews_stay(audit, tmp_pa
 def test_a_folder_that_is_no_audit_is_never_replaced(audit, tmp_path):
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.txt").write_text("years of work")
-    with pytest.raises(FileExistsError, match=r"without meta\.json"):
+    with pytest.raises(FileExistsError, match=r"it has no meta\.json"):
         audit.save(tmp_path / "thesis", overwrite=True)
     assert (tmp_path / "thesis" / "chapter.txt").exists()
 
@@ -512,7 +513,7 @@ def test_loading_says_what_is_missing(audit, tmp_path):
     os.remove(folder / "draws.parquet")
     with pytest.raises(FileNotFoundError, match=r"no draws\.parquet"):
         Audit.load(folder)
-    with pytest.raises(FileNotFoundError, match="is no audit"):
+    with pytest.raises(FileNotFoundError, match="is not an audit folder"):
         Audit.load(tmp_path / "nowhere")
 
 
@@ -575,7 +576,7 @@ def test_meta_is_plain_json(audit):
         ({"target": np.ones((3, 8))}, r"\(3, 8\), expected \(144, 8\)"),
         ({"behavior": np.full((144, 8), 0.5)}, "behavior: state 0 sums to 4"),
         ({"draws": -2}, "draws -2"),
-        ({"learn": bf.fit_mdp}, "learn returned TabularMDP; it takes episodes"),
+        ({"learn": bf.fit_mdp}, "learn returned TabularMDP; it must take episodes"),
     ],
 )
 def test_bad_requests_are_refused(problem, arguments, message):

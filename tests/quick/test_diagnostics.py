@@ -351,7 +351,7 @@ def test_an_outcome_that_nobody_had_tells_nothing():
     found = diagnose(log, bf.fit_mdp(log), np.ones((1, 1)))
     assert values(found)["calibration"] == 0.0
     assert lights(found)["calibration"] == "amber"
-    assert "too little to tell" in sentence(found, "calibration")
+    assert "too few data to tell" in sentence(found, "calibration")
 
 
 def test_the_outcome_of_lowest_reward_is_bad_where_none_is_marked():

@@ -78,7 +78,9 @@ def test_of_sepsis_the_vital_signs_are_left(sepsis):
 def test_unknown_names_and_states_that_are_all_treatment_are_refused():
     with pytest.raises(ValueError, match="no variable 'puls'; there are 'pulse', 'drug'"):
         bf.nature_labels(drug_log(), "puls")
-    with pytest.raises(ValueError, match=r"called like an action variable \('drug'\).*name the"):
+    with pytest.raises(
+        ValueError, match=r"has the name of an action variable \('drug'\).*name the"
+    ):
         bf.nature_labels(drug_log(states=[DRUG]))
 
 

@@ -723,8 +723,8 @@ def test_few_followers_are_told_with_the_effective_sample_size(sepsis):
     assert row["episodes"] == (ratio > 0).sum()
     assert row["effective"] == pytest.approx(ratio.sum() ** 2 / (ratio**2).sum())
     assert row["warning"].startswith(
-        f"{row['episodes']} of 300 episodes follow the policy to their end; the estimate rests on "
-        f"them (effective sample size {row['effective']:.1f})"
+        f"{row['episodes']} of 300 episodes follow the policy to their end; weighted, they count "
+        f"as {row['effective']:.1f} (effective sample size)"
     )
     assert warnings_of(frame)["Observed"] == ""
     assert frame.set_index("estimator").loc["MB", "effective"] == 300
@@ -752,10 +752,10 @@ def test_no_follower_and_no_overlap_are_told_for_each_estimator():
     assert rows.loc["IS", "episodes"] == rows.loc["IS", "effective"] == 0
     never = "the policy takes actions never seen in 2 visited states (0, 1): "
     assert never + "this estimate leaves them out" in told["IS"]
-    assert never + "of these only the model tells" in told["DR"]
+    assert never + "for these only the model counts" in told["DR"]
     assert never + "these count as 0" in told["FQE"]
     assert told["Observed"] == ""
-    assert "33 % of the probability runs through state-action pairs never seen" in told["MB"]
+    assert "33% of the probability passes through state-action pairs never seen" in told["MB"]
 
 
 def test_the_models_luck_is_told_where_cross_fitting_parts_from_the_plain_estimate(sepsis):
@@ -768,11 +768,11 @@ def test_the_models_luck_is_told_where_cross_fitting_parts_from_the_plain_estima
     for plain in ("MB", "CF"):
         crossed = f"{plain} (cross-fitted)"
         assert (
-            f"policies learned the same way on half of the log score {value[crossed]:+.2f} by the "
-            f"model of the other half, against {value[plain]:+.2f}"
+            f"policies learned the same way on half of the log score {value[crossed]:+.2f} in the "
+            f"model of the other half, compared with {value[plain]:+.2f}"
         ) in told[crossed]
-        assert "never seen in the half that judges" in told[crossed]
-        assert "luck" not in told[plain]
+        assert "never seen in the evaluating half" in told[crossed]
+        assert "overfitting" not in told[plain]
 
 
 @pytest.mark.parametrize(
@@ -791,10 +791,10 @@ def test_luck_is_told_only_where_the_estimates_are_far_apart(crossed, told):
 
 def test_luck_is_claimed_only_where_the_rule_for_unseen_pairs_cannot_explain_the_gap():
     crossed, plain = (-0.6, -0.7, -0.5), (0.9, 0.8, 1.0)
-    assert "+0.20 even if all that was never seen ended well" in warn.of_luck(
+    assert "+0.20 even if every pair never seen led to the best outcome" in warn.of_luck(
         crossed, plain, spread=1.0, rule=0.8
     )
-    assert "luck and rule cannot be told apart" in warn.of_luck(
+    assert "overfitting cannot be distinguished from that rule" in warn.of_luck(
         crossed, plain, spread=1.0, rule=1.6
     )
 
@@ -871,7 +871,7 @@ def with_value(size, value):
     ("arguments", "message"),
     [
         ({"estimators": ["WIS", "wis"]}, "estimator 'wis': give one of 'Observed', 'IS', 'WIS'"),
-        ({"estimators": []}, "no estimator named; give some of 'Observed'"),
+        ({"estimators": []}, "no estimator given; choose from 'Observed'"),
         ({"estimators": ["True"]}, "'True' needs truth="),
         ({"estimators": ["CF (draws)"]}, r"'CF \(draws\)' needs draws="),
         ({"estimators": ["MB (cross-fitted)"]}, "needs learn="),
@@ -903,11 +903,11 @@ def test_counterfactuals_and_draws_of_something_else_are_refused(sepsis):
     part = log.select(np.arange(10))
     exact = bf.counterfactual_outcomes(part, model, target)
     drawn = bf.sample_counterfactuals(part, model, target, horizon=7)
-    with pytest.raises(ValueError, match="the draws are of 10 other episodes than the 300 given"):
+    with pytest.raises(ValueError, match="the draws are of 10 episodes that differ"):
         EpisodeColumns(bf.Replay(log, model, target), draws=drawn)
-    with pytest.raises(ValueError, match="the counterfactuals are of 10 other episodes"):
+    with pytest.raises(ValueError, match="the counterfactuals are of 10 episodes"):
         bf.Replay(log, model, target).keep(exact)
-    with pytest.raises(ValueError, match="the draws have 7 steps, the horizon is 20"):
+    with pytest.raises(ValueError, match="the draws have 7 steps, but the horizon is 20"):
         EpisodeColumns(bf.Replay(part, model, target), draws=drawn)
     with pytest.raises(ValueError, match=r"horizon 20 and discount 1.0, not 20 and 0.9"):
         bf.Replay(part, model, target, discount=0.9).keep(exact)

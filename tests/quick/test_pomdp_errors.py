@@ -165,7 +165,7 @@ def test_mechanisms_that_kernels_do_not_know_are_refused():
 
 
 def test_estimators_by_weighting_are_refused_where_the_state_is_hidden():
-    with pytest.raises(ValueError, match="'WIS' is not for a model with a hidden state"):
+    with pytest.raises(ValueError, match="'WIS' is not available for a model with a hidden state"):
         bf.estimate_values(log_of([0], [1]), made(), np.ones((2, 1)), estimators=["WIS"])
 
 
@@ -200,9 +200,9 @@ def test_models_of_the_other_kind_are_refused_by_name():
 
 def test_arguments_that_mean_nothing_with_a_hidden_state_are_refused():
     model, log, target = made(), log_of([0, 1], [1, 1]), np.ones((2, 1))
-    with pytest.raises(ValueError, match="learn: not for a model with a hidden state"):
+    with pytest.raises(ValueError, match="learn: not available for a model with a hidden state"):
         bf.run_audit(log, model, target, learn=lambda log: (model, target))
-    with pytest.raises(ValueError, match="behavior_probability: not for a model"):
+    with pytest.raises(ValueError, match="behavior_probability: not available for a model"):
         bf.diagnose(log, model, target, behavior_probability=[1.0, 1.0])
     with pytest.raises(ValueError, match="'True' needs truth"):
         bf.estimate_values(log, model, target, estimators="True")

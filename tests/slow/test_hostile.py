@@ -210,7 +210,7 @@ def rewrite(path: Path, **changed: Any) -> None:
 def test_a_model_file_is_never_unpickled(folder: Path, tmp_path: Path) -> None:
     trap = tmp_path / "sprung"
     rewrite(folder / "model.npz", reward=np.array([Trap(trap)], dtype=object))
-    assert_refused(lambda: Audit.load(folder), "model.npz", "reward holds Python objects")
+    assert_refused(lambda: Audit.load(folder), "model.npz", "reward contains Python objects")
     (folder / "model.npz").write_bytes(pickle.dumps(Trap(trap)))
     assert_refused(lambda: Audit.load(folder), "model.npz: damaged", "restore the folder")
     assert not trap.exists()
@@ -229,19 +229,19 @@ def test_arrays_that_promise_absurd_sizes_are_refused(folder: Path) -> None:
             file.writestr(f"{name}.npy", (header if name == "reward" else one).getvalue())
     assert_refused(lambda: Audit.load(folder), "reward should have shape (1000000000000,)")
     np.savez_compressed(path, **arrays)
-    assert_refused(lambda: Audit.load(folder), "is packed")
+    assert_refused(lambda: Audit.load(folder), "is compressed")
 
 
 MODELS: dict[str, tuple[dict[str, Any], str]] = {
-    "next state out of range": ({"next_state": lambda a: a + 99}, "next_state has numbers outside"),
+    "next state out of range": ({"next_state": lambda a: a + 99}, "next_state has values outside"),
     "start falls": ({"start": lambda a: a[::-1]}, "start does not increase"),
     "sums": ({"probability": lambda a: a * 0.9}, "probability: row 0 sums to 0.9"),
-    "negative": ({"probability": lambda a: a - 2}, "is no probability"),
-    "nan": ({"reward": lambda a: a * np.nan}, "no finite number"),
+    "negative": ({"probability": lambda a: a - 2}, "has an invalid probability"),
+    "nan": ({"reward": lambda a: a * np.nan}, "non-finite value"),
     "short": ({"labels": lambda a: a[:-1]}, "labels has shape"),
     "labels": ({"labels": lambda a: a * 0}, "labels do not increase"),
     "first": ({"initial": lambda a: a * 2}, "initial: row 0 sums to 2"),
-    "text": ({"counts": lambda a: a.astype(str)}, "counts holds values of type"),
+    "text": ({"counts": lambda a: a.astype(str)}, "counts contains values of type"),
     "policy": ({"target": lambda a: a[:, :1]}, "target has shape (12, 1)"),
     "no policy": ({"behavior": lambda a: a * 3}, "behavior: state 0 sums to 3"),
 }
@@ -263,7 +263,7 @@ def test_clusters_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     np.savez(path, **fit_clusters(values, ["x", "y"], 3).arrays())
     assert len(read_clusters(path)) == 3
     rewrite(path, scale=np.zeros(2))
-    assert_refused(lambda: read_clusters(path), "scale has a value that is not above 0")
+    assert_refused(lambda: read_clusters(path), "scale has a value that is not positive")
     rewrite(path, mean=np.zeros(3))
     assert_refused(lambda: read_clusters(path), "mean has shape (3,), not (2,)")
 
@@ -287,7 +287,7 @@ FRAMES: dict[str, tuple[str, Any, str]] = {
     "nested": (
         "steps",
         lambda t: t.assign(**{"state.van": [{"x": 1}] * len(t)}),
-        "'state.van' is of the type object",
+        "'state.van' has the type object",
     ),
     "fewer rows": ("episodes", lambda t: t[1:], "11 rows, but meta.json counts 12"),
     "fewer steps": ("steps", lambda t: t[1:], "rows, expected"),
@@ -296,8 +296,8 @@ FRAMES: dict[str, tuple[str, Any, str]] = {
     "action": ("steps", put("action", 3), "row 0: action is 3, outside 0..2"),
     "outcome": ("episodes", put("observed_outcome", "lost"), "observed_outcome has a value that"),
     "draw": ("draws", put("draw", 10**9), "row 0: draw is 1000000000, outside 0..1"),
-    "stranger": ("courses", put("id", "nobody"), "episodes that episodes.parquet does not have"),
-    "cells": ("decomposition", lambda t: t[:2], "each with each once"),
+    "stranger": ("courses", put("id", "nobody"), "has ids that are not in episodes.parquet"),
+    "cells": ("decomposition", lambda t: t[:2], "one row for each pair"),
 }
 
 

@@ -79,7 +79,7 @@ def test_an_audit_without_flags_has_no_episode_to_read(tmp_path):
 
 def test_an_audit_of_which_some_was_read_is_not_saved(audit, tmp_path):
     part = bf.Audit.load(audit.save(tmp_path / "audit"), shown=True)
-    with pytest.raises(ValueError, match="only some of the episodes were read"):
+    with pytest.raises(ValueError, match="only some of the episodes were loaded"):
         part.save(tmp_path / "part")
 
 
@@ -90,7 +90,7 @@ def test_bounds_may_be_missing_where_nothing_is_shown_only(audit, tmp_path):
     table.loc[table["rank"] == 1, "high_stable"] = np.nan
     table.to_parquet(folder / "episodes.parquet", index=False)
     for shown in (False, True):
-        with pytest.raises(ValueError, match="high_stable is missing where an episode is flagged"):
+        with pytest.raises(ValueError, match="high_stable is missing for an episode that"):
             bf.Audit.load(folder, shown=shown)
 
 

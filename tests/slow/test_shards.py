@@ -216,7 +216,7 @@ def test_files_with_other_columns_or_types_are_refused(log, study, tmp_path):
             names.index("episode"), "episode", table.column("episode").cast(pa.string())
         ),
     )
-    with pytest.raises(ValueError, match="'episode' is of different types"):
+    with pytest.raises(ValueError, match="'episode' has different types"):
         audit_shards(folder, study, tmp_path / "audit")
 
 
@@ -289,7 +289,7 @@ def test_empty_files_and_files_of_which_nothing_is_left(log, study, tmp_path):
     check_same(out, audit_shards(one, tmp_path / "dropping.toml", tmp_path / "plain"))
     for part in folder.iterdir():
         rewrite(part, spoil)
-    with pytest.raises(ValueError, match="no episode is left in any file"):
+    with pytest.raises(ValueError, match="no usable episode is left in any file"):
         audit_shards(folder, tmp_path / "dropping.toml", tmp_path / "nothing")
     for part in folder.iterdir():
         rewrite(part, lambda table: table.slice(0, 0))
@@ -343,4 +343,4 @@ def test_awkward_places_for_the_audit(shards, study):
             app, ["audit", str(shards["ten"]), "--study", str(study), "--out", out]
         )
         assert result.exit_code == 2
-        assert "is there already" in result.output
+        assert "already exists" in result.output

@@ -289,7 +289,7 @@ def test_a_folder_of_somebody_else_is_left_alone(shards, study, tmp_path):
     out = tmp_path / "audit"
     parts_folder(out).mkdir()
     (parts_folder(out) / "notes.txt").write_text("mine")
-    with pytest.raises(FileExistsError, match=r"without unfinished\.txt"):
+    with pytest.raises(FileExistsError, match=r"it has no unfinished\.txt"):
         audit_shards(shards["ten"], study, out, resume=True)
     assert (parts_folder(out) / "notes.txt").read_text() == "mine"
 

@@ -1,1 +1,1 @@
-"""The audit: everything that is known about a policy on a log, in one object and one folder."""
+"""The audit: all results about a policy on a log, in one object and one folder."""

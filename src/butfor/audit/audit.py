@@ -1,4 +1,4 @@
-"""Audit: everything that is known about a policy on a log, in one object and one folder."""
+"""Audit: all results about a policy on a log, in one object and one folder."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from butfor.replay.draws import Draws
 from butfor.replay.engine import Model
 from butfor.types import Floats
 
-REVIEWS = "reviews.sqlite"  # written by reviewers: survives when an audit is written again
-REVIEW_FILES = (REVIEWS, f"{REVIEWS}-wal", f"{REVIEWS}-shm")  # the last verdicts may be in these
-MOST_LOADED = 100_000  # episodes: of larger audits pages read those that they show
+REVIEWS = "reviews.sqlite"  # written by reviewers; kept when an audit is overwritten
+REVIEW_FILES = (REVIEWS, f"{REVIEWS}-wal", f"{REVIEWS}-shm")  # SQLite may keep recent rows in these
+MOST_LOADED = 100_000  # episodes; of larger audits only the episodes shown are loaded
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,24 +33,24 @@ class Audit:
     """Estimates, outcomes of every episode, decomposition and flags of a target policy."""
 
     meta: Meta  # version, parameters, seed, digest of the inputs, counts, timings
-    estimates: pd.DataFrame  # a row an estimator
-    diagnostics: pd.DataFrame  # a row a check: what to know before believing any of it
-    episodes: pd.DataFrame  # a row an episode
+    estimates: pd.DataFrame  # one row per estimator
+    diagnostics: pd.DataFrame  # one row per check
+    episodes: pd.DataFrame  # one row per episode
     decomposition: pd.DataFrame  # pieces that add up to the difference
-    steps: pd.DataFrame  # a row an observed step, and one for each final state
+    steps: pd.DataFrame  # one row per observed step, and one per final state
     draws: pd.DataFrame  # steps of drawn trajectories of flagged episodes and controls
-    courses: pd.DataFrame  # theirs exactly: probability of each level at each step
-    course_steps: pd.DataFrame  # and what that rests on
+    courses: pd.DataFrame  # their exact courses: probability of each level at each step
+    course_steps: pd.DataFrame  # the evidence for these courses
     model: Model
-    behavior: Floats  # [S, A]; where the state is hidden, by what was seen
+    behavior: Floats  # [S, A]; with a hidden state, by observation
     target: Floats  # [S, A]
-    clusters: Clusters | None = None  # what the states are made of, if they are clusters
-    latent_behavior: Floats | None = None  # [H, A] of a behaviour that saw the hidden state
-    decisions: NDArray[np.int64] | None = None  # [S, A] in the log, where not all of it was read
+    clusters: Clusters | None = None  # the states, if they are clusters
+    latent_behavior: Floats | None = None  # [H, A] of a behavior that depended on a hidden state
+    decisions: NDArray[np.int64] | None = None  # [S, A] in the log, if only a part was read
 
     @property
     def partial(self) -> bool:
-        """Whether there are episodes that were not read."""
+        """Whether only some of the episodes were read."""
         return len(self.episodes) < self.meta.counts.episodes
 
     @property
@@ -67,7 +67,7 @@ class Audit:
         return table.loc[names, names].rename_axis(index="observed", columns="under the target")
 
     def log(self) -> Episodes:
-        """Return the log that was audited, from the table of steps."""
+        """Reconstruct the audited log from the table of steps."""
         codes = self.steps["episode"].to_numpy()
         final = (self.steps["action"] < 0).to_numpy()
         rows = np.flatnonzero(~final)
@@ -103,11 +103,11 @@ class Audit:
         )
 
     def trajectory(self, identifier: Any) -> tuple[Episodes, Draws]:
-        """Return one flagged episode and its drawn trajectories, to look at."""
+        """Return one flagged episode and its drawn trajectories."""
         mine = self.draws[self.draws["id"] == identifier]
         if len(mine) == 0:
             raise ValueError(
-                f"episode {identifier!r} has no drawn trajectories; flagged episodes have: "
+                f"episode {identifier!r} has no drawn trajectories; choose a flagged episode: "
                 f"{', '.join(map(str, self.flagged['id'].tolist()[:8]))} …"
             )
         log = self.log()
@@ -124,12 +124,15 @@ class Audit:
         return one, Draws(episodes=one, state=state, action=action, reward=reward)
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
-        """Write the audit as a folder, whole or not at all.
+        """Write the audit as a folder, completely or not at all.
 
-        An existing audit is only replaced with `overwrite`, and its reviews are kept.
+        An existing audit is replaced only with `overwrite`; its reviews are kept.
         """
         if self.partial:
-            raise ValueError("only some of the episodes were read; load all of them to save them")
+            raise ValueError(
+                "only some of the episodes were loaded; use Audit.load without shown=True to save "
+                "the audit"
+            )
         with whole_folder(folder, marker=META, overwrite=overwrite, keep=REVIEW_FILES) as new:
             tables = {name: getattr(self, name) for name in SCHEMAS}
             policies = {"behavior": self.behavior, "target": self.target}
@@ -142,11 +145,11 @@ class Audit:
 
     @classmethod
     def load(cls, folder: str | Path, *, shown: bool = False) -> Audit:
-        """Read an audit folder; one that is damaged is refused, with the file and what is wrong.
+        """Read an audit folder; if it is damaged, the error names the file and the problem.
 
-        With `shown` only the flagged episodes and the controls are read, and their steps, which
-        then belong to positions among the episodes read: enough for a report and a review, whatever
-        the size of the log. `meta.counts` is about all episodes, and so is `decisions`.
+        With `shown` only the flagged episodes, the controls and their steps are read, and the
+        column `episode` of the steps counts the episodes read: enough for a report and a review,
+        whatever the size of the log. `meta.counts` and `decisions` are about all episodes.
         """
         path = Path(folder)
         meta = _read_meta(path)
@@ -165,7 +168,7 @@ class Audit:
 
 
 def load_for_readers(folder: str | Path) -> Audit:
-    """Read an audit folder for pages: of a large one the episodes that they show."""
+    """Read an audit folder for a report or review; of a large one only the episodes shown."""
     count = _read_meta(Path(folder)).counts.episodes
     return Audit.load(folder, shown=count > MOST_LOADED)
 
@@ -178,8 +181,8 @@ def _read_meta(folder: Path) -> Meta:
     ]
     if missing:
         raise FileNotFoundError(
-            f"{folder} is no audit: it has no {', '.join(missing)}; "
-            "give a folder that Audit.save or `butfor` wrote"
+            f"{folder} is not an audit folder: it has no {', '.join(missing)}; "
+            "give a folder written by Audit.save or `butfor audit`"
         )
     return read_meta(folder / META)
 
@@ -191,7 +194,7 @@ def write_audit(
     policies: Mapping[str, Floats],
     meta: Meta,
 ) -> None:
-    """Write files of an audit into a folder that is not yet anybody's."""
+    """Write the files of an audit into a new folder."""
     for name, table in tables.items():
         write_table(folder / f"{name}.parquet", name, table)
     write_arrays(folder / MODEL, model.stored_arrays() | dict(policies))

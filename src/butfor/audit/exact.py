@@ -1,4 +1,4 @@
-"""ExactSums: sums of floats that come out the same in whatever order and parts they are added."""
+"""ExactSums: sums of floats that do not depend on the order or grouping of the additions."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from butfor import kernels
 from butfor.checks import check_integers, check_whole
 from butfor.types import Floats
 
-# Exponent of the lowest bit, by the number of limbs: of 2^-96 up to 2^160, and of all floats.
+# Exponent of the lowest bit, by the number of limbs: 10 hold 2^-96 to 2^160, 68 hold all floats.
 LOWEST = {10: -96, 68: -1088}
 NARROW, WIDE = LOWEST
 
 
 @dataclass(frozen=True, eq=False)
 class ExactSums:
-    """Sums by group and column as whole numbers of 2^-96, or of 2^-1088, in limbs of 32 bits.
+    """Sums by group and column, as multiples of 2^-96 or of 2^-1088, in limbs of 32 bits.
 
-    Of each item what lies below that is cut off, which is nothing where the limbs are wide. The
-    last two limbs count the items that are too large for the others or inf, and those that are too
-    low or -inf; nan counts as both. A sum with one kind of them is inf or -inf, with both nan. It
-    takes 2^31 items.
+    The part of an item below that unit is cut off; with wide limbs there is none. The last two
+    limbs count the items too large to represent or inf, and those too low or -inf; nan counts as
+    both. A sum with one kind of them is inf or -inf, with both it is nan. Up to 2^31 items can be
+    added.
     """
 
     limbs: NDArray[np.int64]  # [10 or 68, groups, columns]
 
     def __post_init__(self) -> None:
-        limbs = np.require(self.limbs, requirements=["C", "W"])  # a copy only where it must be
+        limbs = np.require(self.limbs, requirements=["C", "W"])  # copies only if necessary
         if limbs.ndim != 3 or limbs.shape[0] not in LOWEST or limbs.dtype != np.int64:
             raise ValueError(
                 f"limbs have shape {limbs.shape} and type {limbs.dtype}, expected "
@@ -41,7 +41,7 @@ class ExactSums:
 
     @classmethod
     def make(cls, groups: int, columns: int, *, wide: bool = False) -> ExactSums:
-        """Return sums that are all 0; wide ones take items of any size."""
+        """Return sums that are all 0; wide ones can hold items of any size."""
         check_whole(groups, "groups", 1, "a whole number")
         check_whole(columns, "columns", 1, "a whole number")
         return cls(np.zeros((WIDE if wide else NARROW, groups, columns), np.int64))
@@ -53,8 +53,8 @@ class ExactSums:
         size, groups, columns = self.limbs.shape
         if rows.shape != (len(where), columns):
             raise ValueError(
-                f"values have shape {rows.shape}, expected ({len(where)}, {columns}): a row for "
-                "each group given, a column for each sum"
+                f"values have shape {rows.shape}, expected ({len(where)}, {columns}): one row per "
+                "group given, one column per sum"
             )
         if len(where) and not 0 <= where.min() <= where.max() < groups:
             wrong = int(((where < 0) | (where >= groups)).argmax())
@@ -62,7 +62,7 @@ class ExactSums:
         kernels.add_exactly(where, rows.view(np.int64), self.limbs, LOWEST[size])
 
     def merge(self, other: ExactSums) -> None:
-        """Add what others have summed."""
+        """Add the sums of another object."""
         if self.limbs.shape != other.limbs.shape:
             raise ValueError(
                 f"sums of shapes {self.limbs.shape} and {other.limbs.shape} cannot be merged; make "
@@ -72,7 +72,7 @@ class ExactSums:
         self.limbs.reshape(-1)[packed["place"]] += packed["value"]
 
     def packed(self) -> dict[str, NDArray[np.int64]]:
-        """Return what is not 0, to be stored or sent: few sums need all of their limbs."""
+        """Return the nonzero limbs, to be stored or sent: few sums need all of their limbs."""
         place = np.flatnonzero(self.limbs)
         shape = np.array(self.limbs.shape)
         return {"shape": shape, "place": place, "value": self.limbs.reshape(-1)[place]}
@@ -105,7 +105,7 @@ class ExactSums:
 
 
 def _divide(total: int, unit: int) -> float:
-    """Return a quotient of whole numbers of any size, correctly rounded."""
+    """Return the quotient of two integers of any size, correctly rounded."""
     try:
         return total / unit
     except OverflowError:

@@ -1,4 +1,4 @@
-"""The tables of an audit as Parquet files: their declared schemas, and writing them."""
+"""The tables of an audit as Parquet files: their schemas, and how they are written."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pyarrow.parquet
 ROW_GROUP = 2**17  # rows
 TEXT, NUMBER, WHOLE, SHORT, FLAG = pa.string(), pa.float64(), pa.int64(), pa.int32(), pa.bool_()
 
-# The columns that each table has. Others follow from the log: ids (text or whole numbers), `p_…` of
-# each outcome and their bounds, `state.…`, `action.…`, `target.…` and `side.…`.
+# The columns that every audit has. Others depend on the log: ids (text or integers), `p_…` of each
+# outcome and their bounds, `state.…`, `action.…`, `target.…` and `side.…`.
 SCHEMAS = {
     "estimates": pa.schema(
         {
@@ -96,9 +96,9 @@ WITH_IDS = ("episodes", "steps", "draws", "courses", "course_steps")
 
 
 def as_arrow(name: str, frame: pd.DataFrame, types: Mapping[str, Any] | None = None) -> Any:
-    """Turn a table into an Arrow table whose schema does not depend on its cells.
+    """Convert a table to an Arrow table whose schema does not depend on its values.
 
-    `types` are those of side columns that were taken from the log as they are.
+    `types` are those of side columns that are copied from the log.
     """
     known = {field.name: field.type for field in SCHEMAS[name]} | dict(types or {})
     empty = frame.iloc[:0].copy()
@@ -122,7 +122,7 @@ def write_table(path: Path, name: str, frame: pd.DataFrame) -> None:
 
 
 class TableWriter:
-    """A Parquet file that takes Arrow tables one after another, in row groups of one size."""
+    """Writes Arrow tables one after another to a Parquet file, in row groups of equal size."""
 
     def __init__(self, path: Path, schema: Any) -> None:
         self._schema = schema
@@ -144,7 +144,7 @@ class TableWriter:
                 self._write_groups(least=1)
 
     def write(self, table: Any) -> None:
-        """Add the rows of a table; categories must have the same levels each time."""
+        """Append the rows of a table; categories must have the same levels each time."""
         self._waiting.append(table.cast(self._schema))
         self._rows += table.num_rows
         if self._rows >= ROW_GROUP:

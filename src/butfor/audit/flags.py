@@ -1,4 +1,4 @@
-"""Which episodes an expert should read, and why, in words."""
+"""Flags: why an expert should read an episode, in words."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from butfor.types import Floats
 
 
 def first_changes(log: Episodes, actions: Floats) -> NDArray[np.int64]:
-    """First step of each episode at which the target would rather do something else, [n].
+    """First step of each episode at which the target would probably act differently, [n].
 
-    `actions` [N, A] is what `Replay.actions` returns; something else must be likelier than what was
-    done. Counted from 0; -1 where that never happens.
+    `actions` [N, A] is what `Replay.actions` returns; the action taken must have a probability
+    below one half. Steps are counted from 0; -1 if there is no such step.
     """
     kept = actions[np.arange(len(log.state)), log.action]
     never = np.iinfo(np.int64).max
@@ -27,7 +27,7 @@ def first_changes(log: Episodes, actions: Floats) -> NDArray[np.int64]:
 
 
 def heaviest_step(contribution: Floats, discount: float) -> int:
-    """Step with the largest |V_t(s_t) - r_t - discount V_{t+1}(s_{t+1})|, in its own units."""
+    """Step with the largest |V_t(s_t) - r_t - discount V_{t+1}(s_{t+1})|, not discounted to 0."""
     weight = discount ** np.arange(len(contribution))
     return int(np.abs(contribution / np.where(weight > 0, weight, 1.0)).argmax())
 
@@ -39,9 +39,9 @@ def describe_flag(
     contribution: Floats,
     bounds: Bounds,
 ) -> str:
-    """Explain in plain words why an episode is flagged; steps are counted from 0.
+    """Explain why an episode is flagged; steps are counted from 0.
 
-    `contribution` [T] are the episode's own steps of `Replay.contributions`.
+    `contribution` [T] is the part of `Replay.contributions` that belongs to the episode.
     """
     result, walked = replay.outcomes(), replay.steps()
     log = result.episodes
@@ -57,7 +57,7 @@ def describe_flag(
     )
     sentences = [
         f"What happened: {happened} after {length} step{'s' if length > 1 else ''}.",
-        f"The model says, under the policy: {chances}.",
+        f"Under the policy the model predicts: {chances}.",
     ]
     first = int(first_changes(one, actions)[0])
     if first >= 0:
@@ -65,39 +65,39 @@ def describe_flag(
         likely = float(actions[first, policy])
         sure = "" if likely > 0.999 else f", with probability {percent(likely)},"
         sentences.append(
-            f"First difference, at step {first} (counted from 0): the policy would give{sure} "
-            f"{describe_action(one.action_variables, policy)}; given was "
+            f"First difference, at step {first} (counted from 0): the policy would choose{sure} "
+            f"{describe_action(one.action_variables, policy)} instead of "
             f"{describe_action(one.action_variables, int(one.action[first]))}."
         )
     heaviest = heaviest_step(contribution, result.discount)
     sentences.append(
-        f"Step {heaviest} matters most: {contribution[heaviest]:+.2f} of "
-        f"{result.difference[position]:+.2f}."
+        f"Step {heaviest} matters most: it contributes {contribution[heaviest]:+.2f} to the "
+        f"difference of {result.difference[position]:+.2f}."
     )
     sentences.append(describe_survival(bounds, position))
     least, thin = float(walked.evidence_min[position]), float(walked.thin_share[position])
     cases = f"{least:.0f} similar past case{'' if least == 1 else 's'}"
     sentences.append(
-        f"At its thinnest it rests on {cases} in this log; {percent(thin)} of its steps on fewer "
-        f"than {THIN}."
+        f"At its thinnest, the evidence is {cases} in this log; {percent(thin)} of the steps rest "
+        f"on fewer than {THIN}."
     )
     if unsupported > 0:
         sentences.append(
-            f"With probability {percent(unsupported)} its path under the policy meets a state and "
-            "treatment never seen together; from there on the model is made up."
+            f"With probability {percent(unsupported)} the course under the policy reaches a state "
+            "and action never seen together; what follows is assumed, not learned from data."
         )
     return " ".join(sentences)
 
 
 def describe_survival(bounds: Bounds, position: int) -> str:
-    """Say over which mechanisms the difference keeps its sign, if the model is right."""
+    """Describe over which mechanisms the difference keeps its sign, if the model is right."""
     difference = bounds.expected_return[:, position] - bounds.observed_return[position]
     (low, high), (low_stable, high_stable) = difference
     spans = f"from {low:+.2f} to {high:+.2f}"
     if not bounds.sharp:
         return (
-            "How far it hangs on the mechanism is not worked out where the state is hidden; the "
-            f"widest that the model allows is {spans}."
+            "With a hidden state, bounds over mechanisms are not computed; the widest range of the "
+            f"difference that the model allows is {spans}."
         )
     survives = bounds.survives[position]
     if survives == "any":
@@ -106,12 +106,12 @@ def describe_survival(bounds: Bounds, position: int) -> str:
         )
     if survives == "stable":
         return (
-            "If the model is right, the difference keeps its sign over every stable mechanism, "
-            f"from {low_stable:+.2f} to {high_stable:+.2f}, but not over all: {spans}."
+            "If the model is right, the difference keeps its sign under every stable mechanism, "
+            f"from {low_stable:+.2f} to {high_stable:+.2f}, but not under all mechanisms: {spans}."
         )
     if max(-low, high) <= ROUNDING:
         return "If the model is right, the expected return is the same whatever the mechanism."
     return (
-        "Whether it differs at all hangs on the mechanism: even if the model is right, the "
-        f"difference can be {spans}."
+        "The sign of the difference depends on the choice of mechanism: even if the model is "
+        f"right, the difference can be anything {spans}."
     )

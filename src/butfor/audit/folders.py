@@ -1,4 +1,4 @@
-"""Folders that are written whole or not at all."""
+"""Folders that are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pathlib import Path
 def whole_folder(
     folder: str | Path, *, marker: str, overwrite: bool = False, keep: Sequence[str] = ()
 ) -> Iterator[Path]:
-    """Give a temporary folder to write to; when all went well it takes the place of `folder`.
+    """Yield a temporary folder, which takes the place of `folder` if no error occurs.
 
-    An existing folder is replaced only with `overwrite` and if it holds the file `marker`, which
-    tells that it is of the same kind; files named in `keep` are carried over.
+    An existing folder is replaced only with `overwrite`, and only if it contains the file `marker`,
+    which identifies its kind; files named in `keep` are carried over.
     """
     goal = Path(folder)
     check_free(goal, marker=marker, overwrite=overwrite)
@@ -45,10 +45,10 @@ def whole_folder(
 
 
 def _carry_over(old: Path, new: Path) -> None:
-    """Give a file a second place; it stays the same one for programs that have it open."""
+    """Link a file at a second place, so that programs which have it open keep the same file."""
     try:
         os.link(old, new)
-    except OSError:  # the disk has no such links
+    except OSError:  # the file system has no hard links
         shutil.copy2(old, new)
 
 
@@ -59,16 +59,16 @@ def check_free(folder: str | Path, *, marker: str, overwrite: bool = False) -> N
     while not parent.exists():
         parent = parent.parent
     if not parent.is_dir() or not os.access(parent, os.W_OK):
-        raise PermissionError(f"cannot write to {parent}; give a folder elsewhere")
+        raise PermissionError(f"cannot write to {parent}; choose another folder")
     if not goal.exists() or (goal.is_dir() and not any(goal.iterdir())):
         return
     same = (goal / marker).is_file()
     if same and overwrite:
         return
     remedy = (
-        "give another one, or replace it with overwrite=True (--overwrite)"
+        "choose another one, or replace it with overwrite=True (--overwrite)"
         if same
-        else f"without {marker}, so it will not be replaced; give another one"
+        else f"it has no {marker}, so it will not be replaced; choose another one"
     )
     kind = "folder" if goal.is_dir() else "file"
-    raise FileExistsError(f"the {kind} {goal} is there already, {remedy}")
+    raise FileExistsError(f"the {kind} {goal} already exists; {remedy}")

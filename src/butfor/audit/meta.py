@@ -1,4 +1,4 @@
-"""What an audit says of itself: `meta.json`, declared field by field."""
+"""Meta: the provenance, parameters and counts of an audit, stored as `meta.json`."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from butfor.log.variables import Outcome, Variable, check_outcomes, check_variab
 META = "meta.json"
 REMEDY = "run `butfor audit` again, or restore the folder"
 MOST_BYTES = 64_000_000
-MOST_STEPS = 1_000_000  # of a horizon
+MOST_STEPS = 1_000_000  # largest horizon
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 class Section(BaseModel):
-    """Values of the declared types, which do not change."""
+    """A frozen record with strictly checked types."""
 
     model_config = ConfigDict(strict=True, frozen=True)
 
@@ -41,7 +41,7 @@ class CredibleSettings(Section):
 
 
 class Parameters(Section):
-    """What was asked: together with the digest of the inputs it identifies a run."""
+    """The question: together with the digest of the inputs it identifies a run."""
 
     action_noise: str = Field(pattern="^(shared|fresh)$")
     mechanism: str
@@ -56,7 +56,7 @@ class Parameters(Section):
 
 
 class Counts(Section):
-    """What the audit is about, in numbers."""
+    """Numbers of episodes, steps, states, actions and pairs."""
 
     episodes: Count
     steps: Count
@@ -70,7 +70,7 @@ class Counts(Section):
 
 
 class Variables(Section):
-    """What the numbers in the tables stand for."""
+    """The variables whose levels the tables encode."""
 
     state: tuple[Variable, ...]
     action: tuple[Variable, ...]
@@ -118,20 +118,20 @@ class Meta(Section):
     def _check(self) -> Self:
         check_outcomes(self.outcome_details)
         if self.none in self.outcomes:
-            raise ValueError(f"none is the outcome {self.none!r} too")
+            raise ValueError(f"none: {self.none!r} is also the name of an outcome")
         if not (self.variables.state and self.variables.action):
-            raise ValueError("variables: state and action need at least one each")
+            raise ValueError("variables: state and action need at least one variable each")
         if self.parameters.hidden and not self.variables.latent:
-            raise ValueError("variables latent: the state is hidden, but it has no variables")
+            raise ValueError("variables latent: the state is hidden but has no variables")
         return self
 
     def text(self) -> str:
-        """Return it as JSON."""
+        """Return the JSON text of `meta.json`."""
         return self.model_dump_json(indent=2) + "\n"
 
 
 def read_meta(path: Path) -> Meta:
-    """Read meta.json."""
+    """Read and check `meta.json`."""
     check_size(path, MOST_BYTES, "the meta.json of an audit")
     try:
         return Meta.model_validate_json(path.read_bytes())
@@ -143,7 +143,7 @@ def read_meta(path: Path) -> Meta:
 
 
 def explain(path: Path, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a check of ours; what it finds wrong is wrong with this file."""
+    """Call a check, and add the file and the remedy to its error message."""
     try:
         return function(*arguments)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The model and the policies of an audit: files of arrays, and a digest of all that went in."""
+"""The model and policies of an audit as files of arrays, and a digest of all inputs."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ GROUPS = {
 
 
 def digest_of(replay: Replay) -> str:
-    """Hash of all numbers that went in: equal inputs, equal digest."""
+    """Hash all numeric inputs: equal inputs give equal digests."""
     episodes, model = replay.episodes, replay.model
     log = [getattr(episodes, name) for name in ("state", "action", "next_state", "reward")]
     arrays = [*log, episodes.offsets, episodes.outcome, *_arrays(replay)]
@@ -67,12 +67,12 @@ def digest_of(replay: Replay) -> str:
 
 
 def digest_of_shards(log: NDArray[np.uint64], question: Replay) -> str:
-    """Hash all numbers that went in, for a log that was hashed shard by shard."""
+    """Hash all numeric inputs, for a log that was hashed shard by shard."""
     return hash_arrays([log, *_arrays(question)])
 
 
 def hash_arrays(arrays: Iterable[NDArray[Any]], words: str = "") -> str:
-    """Hash arrays, their types and shapes, and some words."""
+    """Hash arrays with their types and shapes, and some text."""
     digest = hashlib.sha256()
     for array in arrays:
         digest.update(f"{array.dtype.str}{array.shape}".encode())
@@ -88,9 +88,9 @@ def _arrays(replay: Replay) -> list[NDArray[Any]]:
 
 
 def read_model(path: Path, meta: Meta) -> tuple[Model, Floats, Floats, Floats | None]:
-    """Read the model, the behaviour and the target, and see that they fit together.
+    """Read the model, the behavior and the target, and check that they fit together.
 
-    The last one is the behaviour on hidden states, if it saw them.
+    The last value is the behavior on hidden states, if it depended on them.
     """
     hidden = meta.parameters.hidden
     saw = hidden and meta.parameters.latent_behavior
@@ -109,7 +109,7 @@ def read_model(path: Path, meta: Meta) -> tuple[Model, Floats, Floats, Floats | 
         given = stored["outcome"]
         check(given.shape == (size,), path, f"outcome has shape {given.shape}, not ({size},)")
         inside = ((given >= -1) & (given < len(outcomes))).all()
-        check(inside, path, f"outcome has numbers outside -1..{len(outcomes) - 1}")
+        check(inside, path, f"outcome has values outside -1..{len(outcomes) - 1}")
         ends = given >= 0
     _check_rows(path, dynamics, size, actions, ends)
     if not hidden:
@@ -132,7 +132,7 @@ def read_model(path: Path, meta: Meta) -> tuple[Model, Floats, Floats, Floats | 
 def _check_rows(
     path: Path, model: TabularMDP, states: int, actions: int, ends: NDArray[np.bool_]
 ) -> None:
-    """See that rows are distributions over states and outcomes; those of ends are empty."""
+    """Check that rows are distributions over states and outcomes, and that ends have no rows."""
     columns, entries = states + len(model.outcomes), len(np.atleast_1d(model.next_state))
     for name, shape in (
         ("start", (states * actions + 1,)),
@@ -148,15 +148,15 @@ def _check_rows(
         check(found == shape, path, f"{name} has shape {found}, expected {shape}")
     _check_starts(path, "start", model.start, entries)
     inside = ((model.next_state >= 0) & (model.next_state < columns)).all()
-    check(inside, path, f"next_state has numbers outside 0..{columns - 1}")
+    check(inside, path, f"next_state has values outside 0..{columns - 1}")
     gone = np.repeat(ends, actions)
     _check_sums(path, "probability", model.probability, model.start, gone)
-    check((np.diff(model.start)[gone] == 0).all(), path, "an end has rows")
-    check(np.isfinite(model.reward).all(), path, "reward has a value that is no finite number")
-    check((model.counts >= 0).all(), path, "counts has a number below 0")
+    check((np.diff(model.start)[gone] == 0).all(), path, "a state that is an outcome has rows")
+    check(np.isfinite(model.reward).all(), path, "reward has a non-finite value")
+    check((model.counts >= 0).all(), path, "counts has a negative value")
     whole = np.array([0, len(model.initial)])
     _check_sums(path, "initial", model.initial, whole, np.zeros(1, dtype=bool), zero=True)
-    check((model.labels >= 0).all(), path, "labels has a number below 0")
+    check((model.labels >= 0).all(), path, "labels has a negative value")
     rising = (np.diff(model.entry_label) > 0) | (np.diff(model.entry_row) > 0)
     check(rising.all(), path, "labels do not increase within each row")
 
@@ -175,9 +175,9 @@ def _check_sums(
     *,
     zero: bool = False,
 ) -> None:
-    """See that values are probabilities, and sum to one in each row that may not be empty."""
+    """Check that values are probabilities that sum to one in each row that must not be empty."""
     low = values >= 0 if zero else values > 0
-    check((np.isfinite(values) & low).all(), path, f"{name} has a value that is no probability")
+    check((np.isfinite(values) & low).all(), path, f"{name} has an invalid probability")
     total = np.diff(np.concatenate([[0.0], np.cumsum(values)])[start])
     wrong = (np.abs(total - 1) > ROW_TOLERANCE) & ~(empty & (np.diff(start) == 0))
     row = int(wrong.argmax())
@@ -197,13 +197,13 @@ def _emission(
         check(array.shape == shape, path, f"{name} has shape {array.shape}, expected {shape}")
     _check_starts(path, "emission_start", start, len(data))
     inside = ((column >= 0) & (column < shown)).all()
-    check(inside, path, f"emission_observation has numbers outside 0..{shown - 1}")
+    check(inside, path, f"emission_observation has values outside 0..{shown - 1}")
     _check_sums(path, "emission_probability", data, start, ends)
     return sparse.csr_array((data, column, start), shape=(size, shown))
 
 
 def read_clusters(path: Path) -> Clusters:
-    """Read what the states are made of."""
+    """Read the clusters that the states are."""
     stored = read_arrays(path, GROUPS, REMEDY)
     count, width = len(np.atleast_1d(stored["counts"])), len(np.atleast_1d(stored["columns"]))
     for name, shape in (
@@ -216,7 +216,7 @@ def read_clusters(path: Path) -> Clusters:
         found = stored[name].shape
         check(found == shape and 0 not in shape, path, f"{name} has shape {found}, not {shape}")
     for name in ("mean", "scale", "centers"):
-        check(np.isfinite(stored[name]).all(), path, f"{name} has a value that is no finite number")
-    check((stored["scale"] > 0).all(), path, "scale has a value that is not above 0")
-    check((stored["counts"] >= 0).all(), path, "counts has a number below 0")
+        check(np.isfinite(stored[name]).all(), path, f"{name} has a non-finite value")
+    check((stored["scale"] > 0).all(), path, "scale has a value that is not positive")
+    check((stored["counts"] >= 0).all(), path, "counts has a negative value")
     return Clusters.from_arrays(stored)

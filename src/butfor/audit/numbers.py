@@ -1,4 +1,4 @@
-"""What an audit says of all episodes together: estimates, checks and the decomposition."""
+"""The results of an audit about all episodes together: estimates, checks, decomposition."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from butfor.types import Progress
 
 @dataclass(frozen=True, eq=False)
 class Numbers:
-    """Tables about all episodes; computed from each episode, or from sums over groups of them."""
+    """Tables about all episodes, computed from each episode or from sums over groups."""
 
     estimates: pd.DataFrame
     diagnostics: pd.DataFrame
     decomposition: pd.DataFrame
-    gap: float  # by how much the pieces of the decomposition miss the whole
+    gap: float  # between the pieces of the decomposition and the whole
     episodes: int
     steps: int
     censored: int  # episodes that stop before the horizon without an outcome
@@ -41,7 +41,7 @@ def numbers_of_episodes(
     truth: Episodes | float | None,
     progress: Progress | None,
 ) -> Numbers:
-    """Compute the numbers from each episode of a log in memory."""
+    """Compute the numbers from the single episodes of a log in memory."""
     result, log = replay.outcomes(), replay.log
     decomposition = decompose(result)
     whole = result.expected_return.mean() - result.observed_return.mean()

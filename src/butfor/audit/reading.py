@@ -1,4 +1,4 @@
-"""Reading the tables of an audit; nothing in them is trusted before it was checked."""
+"""Reading the tables of an audit; everything in them is checked before it is used."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from butfor.log.sources import count_rows, read_columns, read_pieces, read_rows
 from butfor.log.variables import count_levels
 
 LONG = ("episodes", "steps")  # tables that grow with the log
-PLACES = {"length": WHOLE, "rank": WHOLE, "control": FLAG}  # of all episodes, if few are read
+PLACES = {"length": WHOLE, "rank": WHOLE, "control": FLAG}  # read of all episodes in any case
 
 
 def check(right: Any, path: Path, problem: str) -> None:
-    """Refuse a file of the folder unless something holds of it."""
+    """Raise an error about a file of the folder unless a condition holds."""
     if not right:
         raise ValueError(f"{path}: {problem}; {REMEDY}")
 
 
 def read_tables(folder: Path, meta: Meta, *, shown: bool = False) -> dict[str, pd.DataFrame]:
-    """Read all tables, and see that they are about the same episodes and steps.
+    """Read all tables, and check that they are about the same episodes and steps.
 
-    With `shown` only the flagged episodes and controls of `episodes`, and their steps: of the
-    others no more than their number, lengths and ranks is looked at.
+    With `shown`, `episodes` and `steps` have only the flagged episodes and the controls; of the
+    others only the number, lengths and ranks are checked.
     """
     if shown:
         tables = _read_shown(folder, meta)
@@ -50,7 +50,7 @@ def read_tables(folder: Path, meta: Meta, *, shown: bool = False) -> dict[str, p
     known, horizon = tables["episodes"]["id"], meta.parameters.horizon
     for name in ("draws", "courses", "course_steps"):
         path, table = folder / f"{name}.parquet", tables[name]
-        check(table["id"].isin(known).all(), path, "episodes that episodes.parquet does not have")
+        check(table["id"].isin(known).all(), path, "has ids that are not in episodes.parquet")
         _check_range(path, table, "step", 0, horizon)
     drawn = tables["draws"]
     path = folder / "draws.parquet"
@@ -62,7 +62,7 @@ def read_tables(folder: Path, meta: Meta, *, shown: bool = False) -> dict[str, p
 
 
 def _read_shown(folder: Path, meta: Meta) -> dict[str, pd.DataFrame]:
-    """Read the flagged episodes, the controls and their steps, numbered anew."""
+    """Read the flagged episodes, the controls and their steps, renumbered."""
     path, long = folder / "episodes.parquet", folder / "steps.parquet"
     every = _read_table(path, pa.schema(PLACES), partial(read_columns, names=list(PLACES)))
     _check_places(path, every, meta)
@@ -80,7 +80,7 @@ def _read_shown(folder: Path, meta: Meta) -> dict[str, pd.DataFrame]:
 
 
 def count_decisions(folder: Path, meta: Meta) -> NDArray[np.int64]:
-    """Count the decisions of all episodes by state and action, [S, A], some steps at a time."""
+    """Count the decisions of all episodes by state and action, [S, A], in little memory."""
     return np.asarray(_told(folder / "steps.parquet", partial(_count, sizes=sizes(meta))))
 
 
@@ -91,7 +91,7 @@ def _count(path: Path, sizes: tuple[int, int]) -> NDArray[np.int64]:
         state, action = (piece[name].to_numpy(dtype=np.float64) for name in ("state", "action"))
         decided = (action >= 0) & (action < actions) & (state >= 0)
         if not ((decided | (action == -1)) & (state >= -1) & (state < states)).all():
-            raise ValueError(f"{path}: a state or action that meta.json does not list")
+            raise ValueError(f"{path}: has a state or action that meta.json does not list")
         pair = state[decided] * actions + action[decided]
         counts += np.bincount(pair.astype(np.int64), minlength=len(counts))
     return counts.reshape(states, actions)
@@ -120,7 +120,7 @@ def _read_table(
 
 
 def _told(path: Path, read: Callable[[Path], Any]) -> Any:
-    """Read a file; what is wrong with it is said together with the remedy."""
+    """Read a file, and add the remedy to the message of an error."""
     try:
         return read(path)
     except ValueError as error:
@@ -129,7 +129,7 @@ def _told(path: Path, read: Callable[[Path], Any]) -> Any:
 
 
 def _is(kind: Any, column: Any) -> bool:
-    """Whether a column holds values of a declared type, in any width."""
+    """Whether a column has values of a declared type, of any width."""
     types = pd.api.types
     if pa.types.is_integer(kind):
         return bool(types.is_signed_integer_dtype(column.dtype) and not column.isna().any())
@@ -150,7 +150,7 @@ def _check_range(path: Path, table: pd.DataFrame, name: str, low: int, high: int
 
 def _check_places(path: Path, table: pd.DataFrame, meta: Meta) -> None:
     count = meta.counts.episodes
-    check(len(table) == count > 0, path, f"{len(table)} rows, but meta.json counts {count}")
+    check(len(table) == count > 0, path, f"has {len(table)} rows, but meta.json counts {count}")
     _check_range(path, table, "length", 1, meta.parameters.horizon)
     _check_range(path, table, "rank", 0, count)
 
@@ -168,31 +168,33 @@ def _check_episodes(path: Path, table: pd.DataFrame, meta: Meta) -> None:
         check(right, path, f"has no column {column!r} of numbers")
     shown = table[(table["rank"] > 0) | table["control"]]
     for column in ("low_any", "high_any", "low_stable", "high_stable", "survives"):
-        known = shown[column].notna().all()  # of the others it need not be worked out
-        check(known, path, f"{column} is missing where an episode is flagged or a control")
+        known = shown[column].notna().all()  # the others may have none
+        check(known, path, f"{column} is missing for an episode that is flagged or a control")
 
 
 def _check_cells(path: Path, table: pd.DataFrame, meta: Meta) -> None:
-    """See that each observed outcome has one row for each counterfactual one."""
+    """Check that there is one row for each observed and counterfactual outcome."""
     names = meta.outcome_names
     cells = table[table["by"] == "outcome"]
     found = sorted(zip(cells["observed"], cells["counterfactual"], strict=True), key=str)
     right = found == sorted(product(names, names), key=str)
-    check(right, path, "outcomes are not those of meta.json, each with each once")
+    check(right, path, "does not have one row for each pair of the outcomes in meta.json")
 
 
 def _check_courses(path: Path, table: pd.DataFrame, meta: Meta) -> None:
     named = meta.variables
     known = [variable.name for variable in (*named.state, *named.hidden, *named.latent)]
     check(
-        table["variable"].isin(["", *known]).all(), path, "a variable that meta.json does not list"
+        table["variable"].isin(["", *known]).all(),
+        path,
+        "has a variable that meta.json does not list",
     )
     right = table["probability"].between(0, 1 + ROW_TOLERANCE).all()
-    check(right, path, "a probability outside 0 to 1")
+    check(right, path, "has a probability outside 0..1")
 
 
 def _check_steps(path: Path, table: pd.DataFrame, episodes: pd.DataFrame, meta: Meta) -> None:
-    """See that each episode has its steps in order, and a last row without action."""
+    """Check that each episode has its steps in order, and a last row without an action."""
     states, actions = sizes(meta)
     rows = episodes["length"].to_numpy() + 1
     owner = np.repeat(np.arange(len(rows)), rows)
@@ -210,14 +212,14 @@ def _check_steps(path: Path, table: pd.DataFrame, episodes: pd.DataFrame, meta: 
     _check_range(path, table[last], "action", -1, -1)
     _check_range(path, table[last], "state", -1, states - 1)
     _check_range(path, table, "target_action", -1, actions - 1)
-    check(np.isfinite(table["reward"][~last]).all(), path, "a reward that is no finite number")
+    check(np.isfinite(table["reward"][~last]).all(), path, "has a non-finite reward")
     for prefix, kind in (("state", "state"), ("action", "action"), ("target", "action")):
         for variable in getattr(meta.variables, kind):
             column = f"{prefix}.{variable.name}"
             check(column in table, path, f"has no column {column!r}")
             labelled = isinstance(table[column].dtype, pd.CategoricalDtype)
             right = labelled or _is(TEXT, table[column])
-            check(right, path, f"the column {column!r} is of the type {table[column].dtype}")
+            check(right, path, f"the column {column!r} has the type {table[column].dtype}")
             right = set(table[column].dropna().unique().tolist()) <= set(variable.levels)
             check(right, path, f"the column {column!r} has levels that meta.json does not list")
     for variable in meta.variables.side:

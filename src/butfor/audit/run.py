@@ -71,37 +71,37 @@ def run_audit(
     Parameters
     ----------
     episodes, model, target
-        The question: a `Replay` alone, or a log, its model and the target. With a TabularPOMDP the
-        target is one on the last observation, and there are no cross-fitted estimates, credible
-        intervals or clusters.
+        The question: a `Replay` alone, or a log, its model and the target. With a `TabularPOMDP`
+        the target must be a policy on the last observation, and there are no cross-fitted
+        estimates, credible intervals or clusters.
     behavior, behavior_probability, mechanism, action_noise, horizon, discount
         See `Replay`. A behavior that is not given is estimated once, from the whole log.
     estimators
         See `estimate_values`.
     flags : int
-        How many episodes to flag at most.
+        Maximum number of episodes to flag.
     draws : int
-        Trajectories to draw for each flagged episode.
+        Number of trajectories to draw for each flagged episode and control.
     learn : optional
         The function that made model and target from this log, log → (model, target). With it the
-        estimates include cross-fitted ones: a target evaluated on the log that it was learned from
-        has picked up the luck of its model.
+        estimates include cross-fitted ones: a target evaluated in the model that it was learned
+        from looks too good.
     truth : optional
-        Episodes under the target in the world that made the log, or its value there: simulators
-        only.
+        Episodes under the target in the world that produced the log, or its value there (for
+        simulators).
     interval, resamples, relearn
-        See `estimate_values`. Without `relearn` intervals hold model and policy fixed, which is too
+        See `estimate_values`. Without `relearn`, intervals hold model and policy fixed and are too
         narrow for a policy that was learned from the log.
     clusters : optional
-        What the states were made of, to be saved with the audit.
+        The clusters that are the states, to be saved with the audit.
     credible : optional
-        What `credible_intervals` found for these episodes and this target; its columns
-        `low_credible`, … are beside the bounds, never mixed with them.
+        The result of `credible_intervals` for these episodes and this target; it adds the columns
+        `low_credible`, ….
     record : optional
-        What else `meta` should hold: words, problems (how they were handled), warnings, target
+        Additional entries of `meta`: words, problems (how they were handled), warnings, target
         (where it comes from), made_by (how model and target were made).
     progress : optional
-        Called with (done, in all), first of the episodes, then of the resamples.
+        Called with (done, total), first for the episodes, then for the resamples.
     """
     started = time.perf_counter()
     check_whole(flags, "flags", 0, "a whole number")
@@ -125,7 +125,8 @@ def run_audit(
         )
     if credible is not None and len(credible.expected_return) != len(asked):
         raise ValueError(
-            f"credible is about {len(credible.expected_return)} episodes, there are {len(asked)}"
+            f"credible is about {len(credible.expected_return)} episodes, but the log has "
+            f"{len(asked)}; compute it for these episodes"
         )
     replay = asked.pin_behavior().compute(threads=threads, progress=progress)
     computed = time.perf_counter()
@@ -182,7 +183,7 @@ def run_audit(
 
 
 def _latent_table(replay: Replay) -> Any:
-    """The behavior on hidden states [H, A], if it saw them."""
+    """The behavior on hidden states [H, A], if it depended on them."""
     return replay.behavior.table if isinstance(replay.behavior, LatentPolicy) else None
 
 
@@ -202,7 +203,7 @@ def describe_audit(
 ) -> Meta:
     """Return the `meta` of an audit.
 
-    `log` has the variables of the whole log; the episodes of `replay` may be an example of it.
+    `log` has the variables of the whole log; `replay` may be about a small example of it.
     """
     given = record or {}
     model = replay.model

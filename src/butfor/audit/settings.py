@@ -1,4 +1,4 @@
-"""What can be chosen about an audit of a log on disk."""
+"""AuditSettings: the choices for an audit of a log on disk."""
 
 from __future__ import annotations
 
@@ -30,16 +30,14 @@ MECHANISMS: dict[str, Mechanism] = {
     "inverse-cdf": InverseCDF(),
     "independent": Independent(),
 }
-
-
-FULL, SUMMARY, AUTO = "full", "summary", "auto"
+FULL, SUMMARY, AUTO = "full", "summary", "auto"  # levels of detail
 MODELS = 200  # drawn for credible intervals
-MOST_DECISIONS = 1_000_000  # of a log that is audited in full detail unless asked for
+MOST_DECISIONS = 1_000_000  # in a log that "auto" audits in full detail
 
 
 @dataclass(frozen=True)
 class AuditSettings:
-    """What was chosen about an audit: see `audit_log`."""
+    """The choices for an audit: see `audit_log`, and `audit_into` for the detail."""
 
     target: str | Path = LEARN
     missing: str = "error"
@@ -63,7 +61,7 @@ class AuditSettings:
         check_whole(self.draws, "draws", 0, "a whole number")
         check_seed(self.seed)
         if not np.isfinite(self.smoothing) or self.smoothing < 0:
-            raise ValueError(f"smoothing {self.smoothing}: give a number, 0 or more")
+            raise ValueError(f"smoothing {self.smoothing}: give a finite number, 0 or more")
 
     @property
     def learned(self) -> bool:
@@ -95,11 +93,11 @@ class AuditSettings:
         )
 
     def noise(self, study: Study) -> tuple[str, ...]:
-        """Return the variables to whose levels noise belongs; none: to next states."""
+        """Return the variables whose levels have the noise; if empty, next states have it."""
         return study.noise_variables() if self.noise_on is None else tuple(self.noise_on)
 
     def check_target(self) -> None:
-        """Refuse the target if there is no such file."""
+        """Raise an error if the file of the target does not exist."""
         if not Path(self.target).is_file():
             raise FileNotFoundError(
                 f"--target {self.target}: there is no such file; give a table, or {LEARN!r}"
@@ -120,7 +118,7 @@ class AuditSettings:
         problems: dict[str, int],
         warnings: Sequence[str],
     ) -> dict[str, Any]:
-        """Return what an audit keeps of how it was made."""
+        """Return how the audit was made, for `meta.json`."""
         paths = list(source) if isinstance(source, list | tuple) else [source]
         return {
             "words": study.words.model_dump(),

@@ -1,4 +1,4 @@
-"""The episodes that people read: flagged ones and controls, looked at closely."""
+"""Shown: details of the episodes that people read, which are the flagged ones and the controls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from butfor.replay.replay import Replay
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """What is known of the episodes to be read, and of others whose bounds were computed."""
+    """Tables about the episodes to be read, and about others whose bounds were computed."""
 
     table: pd.DataFrame  # one row per episode: see `shown_table`
     drawn: dict[str, pd.DataFrame]  # draws, courses, course_steps of the episodes to be read
@@ -28,7 +28,7 @@ def show(
     draws: int,
     seed: int,
 ) -> Shown:
-    """Look at the flagged episodes and the controls of a question; bounds are for all of it."""
+    """Compute the details of the flagged episodes and controls, and bounds for all episodes."""
     table = shown_table(replay, rank, control)
     read = np.flatnonzero((rank > 0) | control)
     some = replay.part(read) if len(read) else None

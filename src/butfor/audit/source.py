@@ -1,4 +1,4 @@
-"""From a log on disk and its study file to an audit or a comparison: what the commands run."""
+"""Audits and comparisons of a log on disk and its study file: what the commands run."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ from butfor.replay.labels import (
 from butfor.types import Floats, Integers, Progress
 
 CREDIBLE = (
-    "Noise belongs to what nature decides, but in the credible intervals of single episodes to "
-    "next states: the prior of the models drawn puts next states of all actions into one row."
+    "Noise belongs to what nature decides, except in the credible intervals of single episodes, "
+    "where it belongs to next states: with a prior, the next states of all actions share a row."
 )
 
 
@@ -74,8 +74,8 @@ def audit_log(
 ) -> Audit:
     """Read a log with its study file, learn the model, and audit a policy, in full detail.
 
-    The log is read into memory; its episodes are audited in the order of their ids. For logs too
-    large for that see `audit_into`.
+    The log is read into memory; the episodes of the audit are in the order of their ids. For logs
+    that do not fit into memory see `audit_into`.
 
     Parameters
     ----------
@@ -85,21 +85,21 @@ def audit_log(
         "learn" plans the policy on the model of the log; otherwise the path of a table of states,
         actions and probabilities (`target_from_table`).
     missing : "error" or "uniform"
-        What to do about states that the table leaves out.
+        How to treat states that the table leaves out.
     unseen, prior
         See `fit_mdp`.
     smoothing
         Added to the count of each action when the behavior is estimated (`estimate_behavior`).
     mechanism
-        How transitions come about: the name of one of `MECHANISMS`.
+        The assumed mechanism of transitions: the name of one of `MECHANISMS`.
     action_noise : "shared" or "fresh"
         See `Replay`.
     noise_on : optional
-        State variables to whose levels the noise of transitions belongs (`nature_labels`); by
-        default those in the study's [noise], and without it the next state as a whole.
+        State variables whose levels have the noise of transitions (`nature_labels`); by default
+        those in the study's [noise], and without that section the next state as a whole.
     models : int
-        Models to draw for credible intervals (`credible_intervals`); 0 for none. Their prior is
-        `prior`, or where that is 0 the default of `credible_intervals`.
+        Number of models to draw for credible intervals (`credible_intervals`); 0 for none. Their
+        prior is `prior`, or the default of `credible_intervals` if that is 0.
     """
     settings = AuditSettings(
         target=target,
@@ -135,22 +135,22 @@ def audit_into(
     Parameters
     ----------
     source, study
-        See `read_log`; a large log is best written as a folder of Parquet files, each of which is
-        then a shard. In summary detail every episode must be in one file only.
+        See `read_log`. In summary detail each file is a shard, and each episode must be in one
+        file only; a large log is best written as a folder of Parquet files.
     settings
-        With `detail` "full" every episode is kept in memory, and the audit has all there is. With
-        "summary" the files are read one after another and only sums are kept, whatever their
-        number: bounds are then computed for the episodes shown only, intervals resample groups of
-        episodes, cross-fitting uses one split, and there are no credible intervals, no FQE and no
-        clusters. "auto" is full for logs of up to a million decisions, unless a Dask cluster or
-        `resume` asks for work in shards.
+        With `detail` "full" the whole log is kept in memory, and the audit is complete. With
+        "summary" the files are read one after another and only sums are kept: bounds are computed
+        only for the episodes shown, intervals resample groups of episodes, cross-fitting uses one
+        split, and there are no credible intervals, no FQE and no clusters. "auto" means "full" for
+        logs of up to a million decisions, and "summary" for larger ones, with a Dask cluster and
+        with `resume`.
     workers, resume, overwrite
         See `audit_shards`.
 
     Returns
     -------
     Audit
-        In summary detail the episodes shown only (`Audit.load(shown=True)`).
+        In summary detail with the episodes shown only (`Audit.load(shown=True)`).
     """
     if _choose_detail(source, settings, workers, resume) == FULL:
         check_free(out, marker=META, overwrite=overwrite)
@@ -189,9 +189,9 @@ def compare_log(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> tuple[LabelComparison, tuple[str, ...]]:
-    """Compute the counterfactuals of a log with noise on states and on what nature decides.
+    """Compare the counterfactuals of a log with noise on states and on what nature decides.
 
-    Returns the comparison and the variables whose levels are the labels: those given, or those of
+    Returns the comparison and the variables whose levels are the labels: those given, or those in
     the study's [noise], or all state variables that do not share their name with an action
     variable. For the other parameters see `audit_log`.
     """
@@ -236,7 +236,7 @@ def compare_log(
 def _choose_detail(
     source: Any, settings: AuditSettings, workers: Workers | None, resume: bool
 ) -> str:
-    """Resolve "auto" by what was asked for and by the size of the log."""
+    """Resolve "auto" by the other arguments and the size of the log."""
     if settings.detail != AUTO:
         return settings.detail
     if resume or isinstance(workers, Cluster):
@@ -252,7 +252,7 @@ def _audit_in_memory(
     reading, clusters = _read(source, checked, settings.seed)
     log = reading.episodes
     learn = _learner(checked, settings, nature_labels(log, *names) if names else None)
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model, planned = learn(log)
     policy = np.asarray(planned) if settings.learned else settings.given_target(log)
@@ -266,7 +266,7 @@ def _audit_in_memory(
     )
     models = MODELS if settings.models is None else settings.models
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # said once above
+        warnings.simplefilter("ignore")  # already recorded above
         credible = None
         if models:
             credible = credible_intervals(
@@ -291,7 +291,7 @@ def _audit_in_memory(
                 Path(study).read_text(encoding="utf-8"),
                 probability=reading.behavior_probability is not None,
                 problems=reading.done,
-                warnings=[str(warning.message) for warning in told]
+                warnings=[str(warning.message) for warning in caught]
                 + [CREDIBLE] * bool(names and models),
             ),
             progress=progress,
@@ -306,7 +306,7 @@ def _read(source: Any, study: Study, seed: int) -> tuple[Reading, Clusters | Non
 
 
 def _learner(study: Study, settings: AuditSettings, labels: Integers | None) -> Learn:
-    """Return what learns a model of a log, and plans a policy that ignores its labels."""
+    """Return a function that learns a model from a log and plans a policy, without labels."""
 
     def learn(log: Episodes) -> tuple[TabularMDP, Floats]:
         model = fit_mdp(log, unseen=settings.unseen, prior=settings.prior, labels=labels)
@@ -317,7 +317,7 @@ def _learner(study: Study, settings: AuditSettings, labels: Integers | None) -> 
 
 
 def _clusterer(found: list[Clusters], seed: int) -> Clusterer:
-    """Return what clusters the rows of a log; the clusters end up in `found`."""
+    """Return a function that clusters the rows of a log and appends the clusters to `found`."""
 
     def cluster(values: Floats, columns: Sequence[str], count: int) -> NDArray[np.int64]:
         found.append(fit_clusters(values, columns, count, seed=seed))

@@ -1,4 +1,4 @@
-"""The tables of an audit: a row an episode, a step, a drawn step, a level of an exact course."""
+"""The tables of an audit: episodes, observed steps, drawn steps and exact courses."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from butfor.replay.engine import Model
 from butfor.replay.replay import Replay
 from butfor.types import Floats, Keys
 
-CONTROLS = 0.25  # unflagged episodes to be read beside the flagged ones, for each of these
-# Columns of `shown_table` that are no bounds, with what they are for episodes that are not shown.
+CONTROLS = 0.25  # controls for each flagged episode: unflagged episodes to be read among them
+# Columns of `shown_table` other than bounds, with their values for episodes that are not shown.
 UNSHOWN: dict[str, Any] = {
     "survives": None,
     "rank": 0,
@@ -31,7 +31,7 @@ UNSHOWN: dict[str, Any] = {
 
 
 def judged_table(replay: Replay) -> pd.DataFrame:
-    """Return one row per episode: what happened, what would have, and what that rests on."""
+    """Return one row per episode: what happened, the counterfactual, and its evidence."""
     walked = replay.steps()
     table = replay.outcomes().frame()
     table["first_change"] = first_changes(replay.log, replay.actions())
@@ -47,7 +47,7 @@ def judged_table(replay: Replay) -> pd.DataFrame:
 def shown_table(
     replay: Replay, rank: NDArray[np.int64], control: NDArray[np.bool_]
 ) -> pd.DataFrame:
-    """Return one row per episode: bounds, rank, whether it is a control, why it is flagged."""
+    """Return one row per episode: bounds, rank, reason of the flag, and whether it is a control."""
     bounds = replay.bounds()
     table = bounds.frame()
     table["survives"] = bounds.survives
@@ -70,7 +70,7 @@ def shown_table(
 def episode_table(
     judged: pd.DataFrame, shown: pd.DataFrame, place: NDArray[np.int64]
 ) -> pd.DataFrame:
-    """Put together what is known of all episodes, and of those shown, which stand at `place`."""
+    """Join the table of all episodes with that of the episodes shown, whose rows are `place`."""
     columns: dict[str, Any] = {}
     for name in shown:
         fill = UNSHOWN.get(str(name), np.nan)
@@ -97,10 +97,10 @@ def episode_table(
 
 
 def step_table(log: Episodes, target: Floats, counts: NDArray[np.int64]) -> pd.DataFrame:
-    """A row an observed step and one, without action, for each final state."""
+    """Return one row per observed step, and one without an action for each final state."""
     n = len(log)
     finals = log.next_state[log.offsets[1:] - 1]
-    state = np.concatenate([log.state, finals])  # -1: a final state that the log does not tell
+    state = np.concatenate([log.state, finals])  # -1: a final state that was not logged
     action = np.concatenate([log.action, np.full(n, -1, np.int32)])
     best = target.argmax(axis=1)[state]
     episode = np.concatenate([np.repeat(np.arange(n), log.lengths), np.arange(n)])
@@ -131,7 +131,7 @@ def step_table(log: Episodes, target: Floats, counts: NDArray[np.int64]) -> pd.D
 
 
 def _similar_cases(log: Episodes, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Logged transitions of each step's state and action, without those of its episode, [N]."""
+    """Logged transitions of each step's state and action, excluding its own episode, [N]."""
     episode = np.repeat(np.arange(len(log)), log.lengths)
     pair = log.state.astype(np.int64) * log.n_actions + log.action
     _, same, own = np.unique(episode * counts.size + pair, return_inverse=True, return_counts=True)
@@ -144,7 +144,10 @@ def _labels(variables: Sequence[Variable], name: str, codes: NDArray[Any]) -> pd
 
 
 def draw_table(replay: Replay | None, draws: int, seed: int) -> pd.DataFrame:
-    """Drawn steps of the episodes shown; the last row of a draw, without action, is its end."""
+    """Return drawn steps of the episodes shown; the last row of a draw, without action, is its end.
+
+    Empty without episodes or draws.
+    """
     if replay is None or draws == 0:
         names = ["id", "draw", "step", "state", "action", "reward"]
         return pd.DataFrame({name: np.empty(0, dtype=np.int64) for name in names})
@@ -165,12 +168,12 @@ def draw_table(replay: Replay | None, draws: int, seed: int) -> pd.DataFrame:
 
 
 def course_table(replay: Replay | None, log: Episodes) -> pd.DataFrame:
-    """Exact courses of the episodes shown, step by step.
+    """Return the exact courses of the episodes shown, step by step.
 
-    The probability of each level of each variable, together with that of no outcome yet, and of
-    each outcome by then (variable ""). With a hidden state its variables are included, and with
-    `world` "observed" what they were as it happened, given the whole record. `log` has the
-    variables, also if no episode is shown.
+    At each step: the joint probability of each level of each variable and no outcome yet, and that
+    of each outcome so far (variable ""). With a hidden state its variables are included, and rows
+    with `world` "observed" have their distribution in what happened, given the whole record. `log`
+    has the variables, even if no episode is shown.
     """
     levels = [(v.name, level) for v in log.state_variables for level in v.levels]
     ends = [("", outcome.name) for outcome in log.outcomes]
@@ -203,7 +206,7 @@ def course_table(replay: Replay | None, log: Episodes) -> pd.DataFrame:
 
 
 def course_step_table(replay: Replay, shown: NDArray[np.int64]) -> pd.DataFrame:
-    """What the courses of the episodes at these positions rest on, step by step."""
+    """Return the evidence for the courses of the episodes at these positions, step by step."""
     walked = replay.steps()
     episode, step = np.nonzero(walked.mass[shown] > 0)
     at = shown[episode], step
@@ -220,7 +223,7 @@ def course_step_table(replay: Replay, shown: NDArray[np.int64]) -> pd.DataFrame:
 
 
 def hidden_courses(replay: Replay, latent: Floats) -> list[pd.DataFrame]:
-    """Rows of `courses` about hidden variables: under the target, and as it happened."""
+    """Return the rows of `courses` about hidden variables: under the target, and as observed."""
     log, model = replay.log, replay.pomdp
     parts = []
     for variable in model.hidden_variables:
@@ -246,7 +249,7 @@ def hidden_courses(replay: Replay, latent: Floats) -> list[pd.DataFrame]:
 
 
 def _members(variables: Sequence[Variable]) -> Floats:
-    """Which states have each level of each variable, [S, levels in all]."""
+    """Indicators of the states with each level of each variable, [S, number of levels]."""
     codes = unravel(variables, np.arange(count_levels(variables)))
     return np.column_stack(
         [codes[v.name] == code for v in variables for code in range(len(v.levels))]
@@ -254,22 +257,22 @@ def _members(variables: Sequence[Variable]) -> Floats:
 
 
 def count_controls(flagged: int) -> int:
-    """Say how many unflagged episodes are to be read unmarked beside so many flagged ones."""
+    """Return the number of controls for this many flagged episodes."""
     return int(np.ceil(CONTROLS * flagged))
 
 
 def choose_controls(rank: NDArray[np.int64], ids: NDArray[Any], seed: int) -> NDArray[np.bool_]:
-    """Mark some unflagged episodes, by a hash of seed and id, to be read unmarked, [n]."""
+    """Choose controls among the unflagged episodes, by a hash of seed and id, [n]."""
     return lowest_unflagged(rank, control_order(episode_keys(seed, ids, "shards")))
 
 
 def control_order(keys: Keys) -> Keys:
-    """Return numbers of which the lowest make controls, from the hashes of seed and id, [n]."""
+    """Return the order in which episodes become controls, from hashes of seed and id, [n]."""
     return scramble(keys)
 
 
 def lowest_unflagged(rank: NDArray[np.int64], order: Keys) -> NDArray[np.bool_]:
-    """Mark a quarter as many as are flagged, of the others those lowest in order, [n]."""
+    """Mark the unflagged episodes lowest in order, a quarter as many as are flagged, [n]."""
     others = np.flatnonzero(rank == 0)
     count = count_controls(int((rank > 0).sum()))
     control = np.zeros(len(rank), dtype=bool)
@@ -278,7 +281,7 @@ def lowest_unflagged(rank: NDArray[np.int64], order: Keys) -> NDArray[np.bool_]:
 
 
 def with_credible(estimates: pd.DataFrame, credible: Credible | None) -> pd.DataFrame:
-    """Add the credible intervals of those estimates that have one."""
+    """Add the credible intervals of the estimates that have one; nan for the others."""
     table = estimates.copy()
     known = {} if credible is None else credible.estimates.set_index("estimator").to_dict("index")
     for end in ("low", "high"):
@@ -291,7 +294,7 @@ def with_credible(estimates: pd.DataFrame, credible: Credible | None) -> pd.Data
 def count_pairs(model: Model, target: Floats, counts: NDArray[np.int64]) -> dict[str, int]:
     """Count states and pairs of state and action.
 
-    `counts` [S, A] are the decisions behind the model, or those of the log if it was given whole.
+    `counts` [S, A] are the decisions that the model was learned from, or else those of the log.
     """
     never = getattr(model, "unseen", np.zeros_like(target, dtype=bool))
     visited = counts.sum(axis=1) > 0
@@ -306,23 +309,22 @@ def count_pairs(model: Model, target: Floats, counts: NDArray[np.int64]) -> dict
 
 
 def warnings_of(counts: Counts, terminal: str) -> list[str]:
-    """Say in words what the counts warn of."""
+    """Return the warnings that follow from the counts."""
     found = []
     if counts.censored:
         found.append(
-            f"{counts.censored} of {counts.episodes} episodes stop before the horizon "
-            "without an outcome; for estimates by a model it tells what would have followed, for "
-            "the others nothing does."
+            f"{counts.censored} of {counts.episodes} episodes stop before the horizon without an "
+            "outcome. Estimates that use a model predict what would have followed; the others "
+            "count it as 0."
         )
     if counts.visited_states_with_unseen_target_action:
         found.append(
-            "In "
-            f"{counts.visited_states_with_unseen_target_action} of {counts.visited_states} "
-            "visited states the policy may take an action that was never seen there."
+            f"In {counts.visited_states_with_unseen_target_action} of {counts.visited_states} "
+            "visited states the policy may take an action that was never taken there."
         )
     if terminal == "icml2019":
         found.append(
-            "Ends are counted as in the published code (icml2019): outcomes come one step late, "
-            "and the identities of null and decomposition are not claimed."
+            "Ends are counted as in the published code (icml2019): outcomes come one step late, so "
+            "the null test and the decomposition need not hold."
         )
     return found

@@ -1,1 +1,1 @@
-"""What a policy is worth on a log, how sure that is, and reasons to doubt it."""
+"""The value of a policy on a log: estimates, intervals, warnings and checks."""

@@ -1,4 +1,4 @@
-"""Resampling of episodes, as counts of how often each one comes, and intervals from it."""
+"""Bootstrap: resamples of episodes, represented as counts, and intervals from them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from butfor.random import numbered_keys
 from butfor.types import Floats, Progress
 
 INTERVALS = ("percentile", "bca")
-MOST_GROUPS = 200  # of episodes that the jackknife leaves out in turn
-BLOCK = 1 << 22  # weights that are held at a time
+MOST_GROUPS = 200  # groups of episodes that the jackknife leaves out in turn
+BLOCK = 1 << 22  # weights held in memory at a time
 
 Evaluate = Callable[[Floats], Floats]  # weights [B, n] -> values [B]
 Found = tuple[float, float, float]  # value, low, high
@@ -22,9 +22,9 @@ Found = tuple[float, float, float]  # value, low, high
 def resample_weights(
     episodes: int, resamples: int, seed: int, *, purpose: str = "bootstrap"
 ) -> Floats:
-    """Count how often each episode comes in samples with replacement, [resamples, episodes].
+    """Count how often each episode occurs in samples with replacement, [resamples, episodes].
 
-    A resample depends on the seed, the purpose and its number only.
+    A resample depends only on the seed, the purpose and its number.
     """
     check_whole(episodes, "episodes", 1, "a whole number")
     check_whole(resamples, "resamples", 1, "a whole number")
@@ -33,7 +33,7 @@ def resample_weights(
 
 
 def weight_blocks(episodes: int, resamples: int, seed: int) -> Iterator[Floats]:
-    """Go through the rows of `resample_weights` in blocks that take little memory."""
+    """Yield the rows of `resample_weights` in blocks that take little memory."""
     keys = numbered_keys(seed, resamples, "bootstrap").tolist()
     size = max(1, BLOCK // episodes)
     for start in range(0, resamples, size):
@@ -41,7 +41,7 @@ def weight_blocks(episodes: int, resamples: int, seed: int) -> Iterator[Floats]:
 
 
 def jackknife_weights(episodes: int) -> Iterator[Floats]:
-    """Go through weights that leave each episode out in turn, or each of 200 groups of them."""
+    """Yield weights that leave out each episode in turn, or each of 200 groups of them."""
     groups = min(episodes, MOST_GROUPS)
     group = np.arange(episodes) % groups
     size = max(1, BLOCK // episodes)
@@ -53,7 +53,7 @@ def jackknife_weights(episodes: int) -> Iterator[Floats]:
 def percentile_interval(resampled: Floats, confidence: float = 0.95) -> tuple[float, float]:
     """Interval between the quantiles of resampled values at (1 -+ confidence) / 2.
 
-    Values that are nan (undefined in that resample) are left out.
+    Values that are nan (undefined in a resample) are ignored.
     """
     tail = (1 - check_confidence(confidence)) / 2
     return _quantiles(resampled, tail, 1 - tail)
@@ -64,16 +64,17 @@ def bca_interval(
 ) -> tuple[float, float]:
     """Bias-corrected and accelerated interval (Efron 1987).
 
-    The quantiles are taken at Phi(z0 + (z0 + z) / (1 - a (z0 + z))), z the normal quantiles of
-    the percentile interval; z0 = Phi^-1(share of resampled values below the estimate, ties half)
-    and a = sum d^3 / (6 (sum d^2)^1.5), d the mean of the jackknife values less each one.
+    The quantiles are taken at Phi(z0 + (z0 + z) / (1 - a (z0 + z))), where z are the normal
+    quantiles of the percentile interval, z0 = Phi^-1(share of resampled values below the estimate,
+    ties counting half), and a = sum d^3 / (6 (sum d^2)^1.5) with d the mean of the jackknife values
+    minus each of them.
     """
     tail = (1 - check_confidence(confidence)) / 2
     defined = resampled[np.isfinite(resampled)]
     if len(defined) == 0 or not np.isfinite(value):
         return float("nan"), float("nan")
     below = (defined < value).sum() + (defined == value).sum() / 2
-    edge = 1 / (len(defined) + 1)  # an estimate beyond all resampled values
+    edge = 1 / (len(defined) + 1)  # keeps z0 finite if all resampled values are on one side
     bias = ndtri(np.clip(below / len(defined), edge, 1 - edge))
     left = jackknife[np.isfinite(jackknife)]
     gap = left.mean() - left if len(left) else np.zeros(1)
@@ -93,9 +94,9 @@ def resampled_values(
     most: Mapping[str, int] | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Floats]:
-    """Evaluate everything on the same resamples, [resamples] each; some on the first few only.
+    """Evaluate each estimator on the same resamples, [resamples] each.
 
-    `most` says how many, by name.
+    `most` limits the number of resamples for some estimators, by name.
     """
     values: dict[str, list[Floats]] = {name: [] for name in evaluate}
     limits = {name: (most or {}).get(name, resamples) for name in evaluate}
@@ -113,7 +114,7 @@ def resampled_values(
 def value_and_interval(
     evaluate: Evaluate, resampled: Floats, episodes: int, interval: str, confidence: float
 ) -> Found:
-    """Value on all episodes, and its interval; one episode has none (nan)."""
+    """Value on all episodes and its interval, which is nan for a single episode."""
     value = float(evaluate(np.ones((1, episodes)))[0])
     if episodes == 1:
         return value, float("nan"), float("nan")

@@ -1,7 +1,7 @@
-"""Cross-fitting: a policy learned on one half of a log, judged on the model of the other half.
+"""Cross-fitting: policies learned on one half of a log are evaluated in the model of the other.
 
-A target that was planned on a model has picked that model's luck; on the model of other episodes
-the luck is gone.
+A target planned on a model exploits the random errors of that model; the model of other episodes
+does not share these errors.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from butfor.random import numbered_keys
 from butfor.replay.replay import Replay
 from butfor.types import Floats
 
-Learn = Callable[[Episodes], tuple[TabularMDP, ArrayLike]]  # a log -> its model and the target
+Learn = Callable[[Episodes], tuple[TabularMDP, ArrayLike]]  # log -> (model, target)
 
 
 @dataclass(frozen=True)
 class CrossFitted:
-    """What the procedure that learned the target is worth, by episode; estimates are the means.
+    """Value of the procedure that learned the target, by episode; estimates are the means.
 
-    Every episode is judged, in each split, by the target of the half that it is not in and in the
-    model of the half that it is in; its numbers are the means over the splits. The masses are the
-    probabilities of ever using a pair never seen in that half: where such pairs count as the worst
-    outcome, the values are the more pessimistic the larger these are.
+    In each split, every episode is evaluated with the target of the half that it is not in and the
+    model of the half that it is in; its numbers are the means over the splits. The unsupported
+    masses are the probabilities of ever using a pair never seen in that half. If such pairs lead to
+    the worst outcome, larger masses make the values more pessimistic.
     """
 
     model_based: Floats  # [n] value of the first state in the model
@@ -40,28 +40,29 @@ class CrossFitted:
 
 
 def learn_from(learn: Learn, log: Episodes) -> tuple[TabularMDP, Floats]:
-    """Call what the user gave for learning, and check what it returns."""
+    """Call the user's learning function and check what it returns."""
     learned = learn(log)
     if not isinstance(learned, tuple | list) or len(learned) != 2:
         raise ValueError(
-            f"learn returned {type(learned).__name__}; it takes episodes and returns two things, "
-            "their model and the target policy"
+            f"learn returned {type(learned).__name__}; it must take episodes and return two "
+            "things, their model and the target policy"
         )
     model, target = learned
     if not isinstance(model, TabularMDP):
         raise ValueError(
-            f"learn returned {type(model).__name__} first; give a TabularMDP, then the target"
+            f"learn returned {type(model).__name__} first; return a TabularMDP, then the target"
         )
     return model, check_policy(target, model.n_states, model.n_actions, "the target of learn")
 
 
 def cross_fitted(replay: Replay, learn: Learn, *, splits: int = 5, seed: int = 0) -> CrossFitted:
-    """Learn on each half, evaluate on the other half and its model, swap; average over splits.
+    """Learn on each half, evaluate on the other half and its model; average over splits.
 
     Parameters
     ----------
     learn
-        What made the target from a log: takes Episodes, returns their model and the policy [S, A].
+        The function that made the target: takes Episodes, returns their model and the policy
+        [S, A].
     """
     check_whole(splits, "splits", 1, "a whole number")
     episodes = replay.episodes
@@ -84,7 +85,7 @@ def cross_fitted(replay: Replay, learn: Learn, *, splits: int = 5, seed: int = 0
 
 
 def split_halves(episodes: Episodes, key: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Positions of two halves at random; episodes with one id stay together."""
+    """Positions of two random halves; episodes with the same id stay together."""
     group, ids = pd.factorize(episodes.id)
     if len(ids) < 2:
         raise ValueError(f"{len(ids)} episode cannot be split into halves; give at least two")

@@ -1,4 +1,4 @@
-"""The difference between the target and what was observed, split into pieces that add up."""
+"""Decomposition of the difference between target and observed return into pieces that add up."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from butfor.types import Floats
 
 COLUMNS = [
     "by",  # what the log was split by: "all", "outcome" or "first state"
-    "observed",  # outcome that happened
+    "observed",  # observed outcome
     "counterfactual",  # most likely outcome under the target
     "first_state",
     "episodes",
-    "expected_episodes",  # by probability rather than by most likely outcome
+    "expected_episodes",  # by probability instead of by most likely outcome
     "observed_mean",
     "counterfactual_mean",
     "difference",  # between the two means
-    "contribution",  # to the overall difference: those of one split add up to it
+    "contribution",  # to the overall difference; the contributions of one split add up to it
 ]
 
 
@@ -55,7 +55,7 @@ def cells_of(result: Counterfactuals) -> NDArray[np.int64]:
 def piece_columns(result: Counterfactuals) -> Floats:
     """Return what is summed over the episodes of a piece, [n, 4].
 
-    How many there are, what they earned, what they would have earned, the difference.
+    The columns are 1 (to count episodes), observed return, expected return and difference.
     """
     one = np.ones(len(result.difference))
     return np.stack(
@@ -69,7 +69,8 @@ def decomposition_table(
     """Make the table from sums of `piece_columns`.
 
     `whole` [1, 4] is over all episodes, `cells` [(O + 1)^2, 4] by `cells_of`, `by_state` [S, 4] by
-    first state; `expected` [O + 1, O + 1] are observed outcomes by probability of the other.
+    first state; `expected` [O + 1, O + 1] sums the counterfactual probabilities by observed
+    outcome.
     """
     count, size = whole[0, 0], len(names)
     states = np.flatnonzero(by_state[:, 0])
@@ -92,11 +93,14 @@ def decomposition_table(
 
 
 def check_decomposition(table: pd.DataFrame, difference: float, tolerance: float = 1e-10) -> float:
-    """Return by how much the pieces of a split miss the whole difference; too much is an error."""
+    """Return how far the pieces of any split are from the whole; raise an error if too far."""
     sums = table.groupby("by")["contribution"].sum()
     gap = float(np.abs(sums - difference).max())
     if gap > tolerance:
-        raise ArithmeticError(f"the pieces of the decomposition miss the whole by {gap:.3g}")
+        raise ArithmeticError(
+            f"the pieces of the decomposition differ from the whole by {gap:.3g}, more than "
+            f"{tolerance:.3g}"
+        )
     return gap
 
 

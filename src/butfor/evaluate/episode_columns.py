@@ -22,7 +22,7 @@ class EpisodeColumns:
     """
 
     replay: Replay
-    seed: int = 0  # of what is drawn inside an estimator
+    seed: int = 0  # for estimators that draw
     draws: Draws | None = None  # for the estimator that averages them
 
     def __post_init__(self) -> None:
@@ -31,13 +31,13 @@ class EpisodeColumns:
         log, given = self.replay.log, self.draws.episodes
         if len(given) != len(log) or (given.id != log.id).any():
             raise ValueError(
-                f"the draws are of {len(given)} other episodes than the {len(log)} given; draw "
-                "them for these episodes"
+                f"the draws are of {len(given)} episodes that differ from the {len(log)} given; "
+                "draw them for these episodes"
             )
         if self.draws.action.shape[2] != self.replay.horizon:
             raise ValueError(
-                f"the draws have {self.draws.action.shape[2]} steps, the horizon is "
-                f"{self.replay.horizon}; draw them with sample_counterfactuals(horizon=...)"
+                f"the draws have {self.draws.action.shape[2]} steps, but the horizon is "
+                f"{self.replay.horizon}; draw them with the same horizon"
             )
 
     def __len__(self) -> int:
@@ -78,7 +78,7 @@ class EpisodeColumns:
     def ratio(self) -> Floats:
         """Importance weight w_t = prod_{u <= t} pi(a_u|s_u) / pi_b(a_u|s_u), [n, H].
 
-        It is carried forward past the end.
+        The last weight is carried forward past the end.
         """
         log = self.replay.log
         step = self.replay.target_table[log.state, log.action] / self.probability
@@ -93,7 +93,7 @@ class EpisodeColumns:
     def value(self) -> Floats:
         """V_{H - t}(s_t) at the logged states, 0 past the end, [n, H].
 
-        A censored episode has one more: the model's value of its last state.
+        A censored episode has one more value: that of its last state in the model.
         """
         log, values, horizon = self.replay.log, self._values, self.replay.horizon
         table = self._padded(values[horizon - log.time, log.state], 0.0)
@@ -111,7 +111,7 @@ class EpisodeColumns:
     def action_value(self) -> Floats:
         """Q_{H - t}(s_t, a_t) of the logged pairs, 0 past the end, [n, H].
 
-        Q_h(s, a) = sum_j P(j|s, a) (r + discount V_{h - 1}(j)), nothing following an outcome.
+        Q_h(s, a) = sum_j P(j|s, a) (r + discount V_{h - 1}(j)), where nothing follows an outcome.
         """
         model, log, horizon = self.replay.mdp, self.replay.log, self.replay.horizon
         row = log.state.astype(np.int64) * model.n_actions + log.action
@@ -127,7 +127,7 @@ class EpisodeColumns:
 
     @cached_property
     def logged(self) -> Columns:
-        """The columns that are quick to compute: all but the counterfactuals, which are nan."""
+        """All columns but the counterfactuals, which are nan because they take longer."""
         single = {
             "episodes": np.ones(len(self)),
             "returns": self.returns,
@@ -164,12 +164,12 @@ class EpisodeColumns:
 
     @cached_property
     def followers(self) -> int:
-        """Episodes that the target might have produced, to their end."""
+        """Number of episodes in which the target might have taken every action."""
         return int((self.ratio[:, -1] > 0).sum())
 
     @cached_property
     def effective(self) -> float:
-        """Effective sample size of the weights at the end, (sum w)^2 / sum w^2."""
+        """Effective sample size of the final weights, (sum w)^2 / sum w^2."""
         if self.followers == 0:
             return 0.0
         scaled = self.ratio[:, -1] / self.ratio[:, -1].max()

@@ -1,4 +1,4 @@
-"""estimate_values: every estimator in one call, with intervals and warnings in words."""
+"""estimate_values: every estimator in one call, with intervals and warnings."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from butfor.types import Floats, Progress
 
 COLUMNS = ["estimator", "value", "low", "high", "episodes", "effective", "warning"]
 RESAMPLES = 1000
-RESAMPLES_LEARNED = 100  # with model and target learned again
-MOST_RESAMPLES = {"MAGIC": 200}  # it has a bootstrap inside
+RESAMPLES_LEARNED = 100  # if model and target are learned again on each
+MOST_RESAMPLES = {"MAGIC": 200}  # which has its own bootstrap inside
 Explain = Callable[[Mapping[str, Found], Mapping[str, Floats]], dict[str, str]]
-Sizes = Callable[[str], tuple[int, float]]  # episodes that count, and effective sample size
+Sizes = Callable[[str], tuple[int, float]]  # episodes with weight, and effective sample size
 
 
 def estimate_values(
@@ -64,33 +64,33 @@ def estimate_values(
     counterfactuals: Counterfactuals | None = None,
     progress: Progress | None = None,
 ) -> pd.DataFrame:
-    """Estimate the value of the target policy, by every estimator that is asked for.
+    """Estimate the value of the target policy with each of the estimators asked for.
 
     Parameters
     ----------
     episodes, model, target
         The question: a `Replay` alone, or a log, its model and the target.
     estimators : optional
-        Some of NAMES; by default DEFAULT and what `draws`, `learn` and `truth` make possible. With
-        a hidden state: Observed, MB and CF (and True), without `learn` and `draws`.
+        Some of NAMES; by default DEFAULT and those that `draws`, `learn` and `truth` make possible.
+        With a hidden state: Observed, MB, CF and True; `learn` and `draws` are not available.
     behavior, behavior_probability, mechanism, action_noise, horizon, discount
         See `Replay`.
     interval : "percentile" or "bca"
-        Bootstrap over episodes, with model and target as given.
+        Kind of bootstrap interval, over episodes, with model and target held fixed.
     resamples : optional
-        1000 by default, 100 with `relearn`; MAGIC takes 200 at most.
+        1000 by default, 100 with `relearn`; MAGIC uses at most 200.
     learn : optional
         The function that made model and target from a log, for cross-fitting and `relearn`.
     relearn
-        Whether to learn model and target again on every resample: the interval then covers them
-        (the acceleration of `bca` still holds them fixed).
+        Whether to learn model and target again on every resample, so that the interval covers
+        learning too (the acceleration of `bca` still holds them fixed).
     truth : Episodes or number, optional
-        Episodes under the target in the world that made the log, or its exact value there.
+        Episodes under the target in the world that produced the log, or its exact value there.
     draws, counterfactuals : optional
         Draws of this question, for the estimator that averages them; outcomes of this question that
-        were computed already.
+        were already computed.
     progress : optional
-        Called with (resamples done, resamples in all).
+        Called with (resamples done, total).
 
     Returns
     -------
@@ -117,7 +117,9 @@ def estimate_values(
         estimators, {"draws": draws, "learn": learn, "truth": truth}, hidden=replay.hidden
     )
     if relearn and learn is None:
-        raise ValueError("relearn=True needs learn=..., the function that made model and target")
+        raise ValueError(
+            "relearn=True needs learn=..., the function that made the model and the target"
+        )
     usual = RESAMPLES_LEARNED if relearn else RESAMPLES
     count = usual if resamples is None else resamples
     sample = EpisodeColumns(replay, seed, draws)
@@ -169,18 +171,18 @@ def estimate_groups(
 ) -> pd.DataFrame:
     """Estimate the value of the target from sums over groups of episodes.
 
-    The table is that of `estimate_values`, with the estimators that need no more than columns.
-    Groups are resampled instead of episodes, which gives the same intervals, up to chance, if
-    episodes were assigned to groups at random.
+    The table is that of `estimate_values`, with the estimators that need only columns. Groups are
+    resampled instead of episodes, which gives the same intervals, up to chance, if episodes were
+    assigned to groups at random.
 
     Parameters
     ----------
     columns
-        One row per group; groups without an episode are ignored.
+        One row per group; empty groups are ignored.
     facts
-        About all episodes, with the mass on pairs never seen of each MB and CF estimator.
+        What warnings rest on, for all episodes.
     crossed : optional
-        Sums by group of what `cross_fitted` returns, model-based and counterfactual, [n] each.
+        Sums by group of the two values that `cross_fitted` returns, [n] each.
     interval, resamples, confidence, seed, progress
         See `estimate_values`.
     """
@@ -228,11 +230,11 @@ def tabulate(
     Parameters
     ----------
     rows
-        What weights count: episodes, or groups of them.
+        Number of episodes, or of groups of episodes, that are resampled.
     truth : optional
-        Returns under the target in the world that made the log, [m], or its exact value there.
+        Returns under the target in the world that produced the log, [m], or its exact value there.
     resampled : optional
-        Values on resamples, if they were computed already.
+        Values on resamples, if they were already computed.
     """
     check_choice(interval, "interval", INTERVALS)
     check_confidence(confidence)
@@ -263,7 +265,7 @@ def _true_interval(
     truth: Floats | float, count: int, seed: int, interval: str, confidence: float
 ) -> Found:
     if not isinstance(truth, np.ndarray):
-        return truth, float("nan"), float("nan")  # exact: nothing is left to chance
+        return truth, float("nan"), float("nan")  # exact: no sampling error
     evaluate = {"True": partial(average, truth)}
     resampled = resampled_values(evaluate, len(truth), count, seed)["True"]
     return value_and_interval(evaluate["True"], resampled, len(truth), interval, confidence)

@@ -1,4 +1,4 @@
-"""The bootstrap in which model and target are learned again from every resample."""
+"""The bootstrap in which model and target are learned again on every resample."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from butfor.evaluate.estimators.importance import average
 from butfor.evaluate.estimators.table import Estimator
 from butfor.types import Floats, Progress
 
-SPLITS = 1  # of cross-fitting inside a resample: its luck is part of the interval
+SPLITS = 1  # of cross-fitting inside a resample: the interval covers the choice of split
 
 
 def relearn_values(
@@ -26,9 +26,9 @@ def relearn_values(
     crossed: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, Floats]:
-    """Evaluate on each resample of the episodes what `learn` makes of that resample.
+    """Learn model and target from each resample of the episodes and evaluate them on it.
 
-    A behavior that was not given is estimated again, too. With `crossed` the result has "MB
+    A behavior that was not given is estimated again, too. With `crossed` the result includes "MB
     (cross-fitted)" and "CF (cross-fitted)", from one split of each resample.
     """
     names = [*functions, *(("MB (cross-fitted)", "CF (cross-fitted)") if crossed else ())]
@@ -54,7 +54,7 @@ def relearn_values(
 def _learn_again(
     sample: EpisodeColumns, index: np.ndarray[tuple[int], np.dtype[np.int64]], learn: Learn
 ) -> EpisodeColumns:
-    """Return what estimators sum over a resample, with a model and a target of its own."""
+    """Return what estimators sum over a resample, with the model and target learned from it."""
     replay = sample.replay
     log = replay.episodes.select(index)
     model, target = learn_from(learn, log)

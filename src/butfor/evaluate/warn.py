@@ -1,4 +1,4 @@
-"""What a reader should know before trusting an estimate, in words; "" where nothing is wrong."""
+"""Warnings about estimates, in words; "" if there is nothing to warn about."""
 
 from __future__ import annotations
 
@@ -19,46 +19,42 @@ from butfor.replay.replay import Replay
 from butfor.types import Floats
 
 WEIGHTED = ("IS", "WIS", "PDIS", "PDWIS", "DR", "WDR", "MAGIC")  # use importance weights
-UNDEFINED = ("WIS", "PDWIS")  # without an episode that follows the policy
+UNDEFINED = ("WIS", "PDWIS")  # if no episode follows the policy
 NEED_OVERLAP = (*WEIGHTED, "FQE")
-BROKEN_OFF = ("Observed", "IS", "WIS", "PDIS", "PDWIS")  # know only what the log tells
-FEW = 50  # an effective sample size below this is told
-SMALL_MASS = 0.01  # a share of probability below this is not
-FAR = 0.1  # standard deviations of the return by which cross-fitting must differ to be told
-LISTED = 3  # states that a message names
-NOTHING = 0.005  # a share of a return that two digits do not show
-ROUNDING = 1e-9  # relative; smaller gaps are those of floating point
-APART = 3.0  # standard errors by which the mean counterfactual may miss the model's own value
+BROKEN_OFF = ("Observed", "IS", "WIS", "PDIS", "PDWIS")  # use logged rewards only
+FEW = 50  # smaller effective sample sizes cause a warning
+SMALL_MASS = 0.01  # smaller probabilities of unseen pairs cause no warning
+FAR = 0.1  # standard deviations of the return by which cross-fitting must differ for a warning
+LISTED = 3  # states named in a message
+NOTHING = 0.005  # rounds to 0.00 with two decimals
+ROUNDING = 1e-9  # relative; smaller gaps are floating-point error
+APART = 3.0  # standard errors between counterfactuals and model that cause a warning
 
 NOBODY = {
-    "IS": "so that every weight is 0, and the estimate with them",
+    "IS": "every weight is 0, and so is the estimate",
     "WIS": "undefined",
-    "PDIS": "only rewards before they left it count",
+    "PDIS": "only rewards earned before departing from it count",
     "PDWIS": "undefined",
-    "DR": "the model alone speaks for the rest",
-    "WDR": "the model alone speaks for the rest",
-    "MAGIC": "the model alone speaks for the rest",
+    **dict.fromkeys(("DR", "WDR", "MAGIC"), "the rest comes from the model alone"),
 }
 LEFT_OUT = {
-    "DR": "of these only the model tells",
-    "WDR": "of these only the model tells",
-    "MAGIC": "of these only the model tells",
+    **dict.fromkeys(("DR", "WDR", "MAGIC"), "for these only the model counts"),
     "FQE": "these count as 0",
 }
 
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """What warnings about estimates rest on."""
+    """The numbers that warnings about estimates are based on."""
 
     episodes: int
     spread: float  # standard deviation of the returns
     censored: int  # episodes that stop before the horizon without an outcome
-    followers: int  # episodes that the target might have made, to their end
-    effective: float  # sample size of the weights at the end, (sum w)^2 / sum w^2
-    missing: NDArray[np.int64]  # visited states where the target does what the behaviour never does
-    unlogged: NDArray[np.int64]  # visited states where it does what was never logged
-    unsupported: Mapping[str, float]  # mean mass by pairs never seen, of each MB and CF estimator
+    followers: int  # episodes in which the target might have taken every action
+    effective: float  # effective sample size of the final weights, (sum w)^2 / sum w^2
+    missing: NDArray[np.int64]  # visited states where the behavior never does what the target does
+    unlogged: NDArray[np.int64]  # visited states where the log lacks an action of the target
+    unsupported: Mapping[str, float]  # mean unsupported mass of each MB and CF estimator
     lowest: float  # reward of the worst outcome
     highest: float  # reward of the best outcome
 
@@ -72,7 +68,7 @@ def about(
     Callable[[Mapping[str, Found], Mapping[str, Floats]], dict[str, str]],
     Callable[[str], tuple[int, float]],
 ]:
-    """Return what explains the named estimates over episodes, and what gives their sizes."""
+    """Return the functions that give the warnings and the sizes of the named estimates."""
     if sample.replay.hidden:
         said = of_consistency(sample)
         return (
@@ -84,7 +80,7 @@ def about(
 
 
 def facts_of(sample: EpisodeColumns, crossed: CrossFitted | None, names: Collection[str]) -> Facts:
-    """Return what warnings about the named estimates rest on."""
+    """Compute what warnings about the named estimates are based on."""
     replay = sample.replay
     rewards = [outcome.reward for outcome in replay.model.outcomes] or [0.0]
     return Facts(
@@ -104,9 +100,9 @@ def facts_of(sample: EpisodeColumns, crossed: CrossFitted | None, names: Collect
 def explain(
     facts: Facts, rows: int, found: Mapping[str, Found], resampled: Mapping[str, Floats]
 ) -> dict[str, str]:
-    """Explain what is doubtful about each estimate (value, low, high).
+    """Return the warning about each estimate (value, low, high).
 
-    `rows` are what was resampled: the episodes, or groups of them.
+    `rows` is the number of episodes, or of groups of episodes, that were resampled.
     """
     explained = {}
     for name in found:
@@ -132,7 +128,7 @@ def explain(
 def sizes(
     name: str, facts: Facts | None, truth: Floats | float | None, episodes: int = 0
 ) -> tuple[int, float]:
-    """Episodes that count, and the effective sample size (sum w)^2 / sum w^2."""
+    """Number of episodes with weight, and effective sample size (sum w)^2 / sum w^2."""
     if name == "True":
         count = len(truth) if isinstance(truth, np.ndarray) else 0
         return count, float(count) if count else float("nan")
@@ -143,22 +139,22 @@ def sizes(
 
 
 def of_consistency(sample: EpisodeColumns) -> str:
-    """Warn if the mean counterfactual is far from what the model alone expects."""
+    """Warn if the mean counterfactual return is far from what the model alone predicts."""
     z = consistency(sample.replay)
     if not abs(z) > APART:
         return ""
     return (
-        f"The mean counterfactual is {signed(z)} standard errors from what the model alone "
-        "expects; the model or the behavior does not fit the log."
+        f"The mean counterfactual return is {signed(z)} standard errors from what the model alone "
+        "predicts; the model or the behavior policy does not fit the log."
     )
 
 
 def consistency(replay: Replay) -> float:
-    """Standard errors between the mean counterfactual and what the model alone expects.
+    """Standard errors between the mean counterfactual return and what the model alone predicts.
 
-    If model and behavior are right, the counterfactuals of many episodes average to what the model
-    expects of the target from the same starts. Necessary, not sufficient: a wrong model that was
-    fitted to its own log agrees with itself.
+    If model and behavior are right, the counterfactual returns of many episodes average to what the
+    model predicts for the target from the same starts. This is necessary, not sufficient: a wrong
+    model fitted to the same log agrees with itself.
     """
     expected = replay.engine.first_values()
     gap = replay.outcomes().expected_return - expected
@@ -170,14 +166,14 @@ def consistency(replay: Replay) -> float:
 
 
 def of_one(rows: int, episodes: int) -> str:
-    """Say that one row cannot be resampled."""
+    """Warn that a single row cannot be resampled."""
     if rows > 1:
         return ""
     return "one episode: no interval" if episodes == 1 else "one group of episodes: no interval"
 
 
 def of_weights(name: str, facts: Facts) -> str:
-    """Say how few episodes carry an estimate."""
+    """Warn if an estimate rests on few episodes."""
     if name not in WEIGHTED:
         return ""
     n, followers, effective = facts.episodes, facts.followers, facts.effective
@@ -186,13 +182,13 @@ def of_weights(name: str, facts: Facts) -> str:
     if effective >= min(FEW, n / 2):
         return ""
     return (
-        f"{followers} of {n} episodes follow the policy to their end; the estimate rests on them "
-        f"(effective sample size {effective:.1f})"
+        f"{followers} of {n} episodes follow the policy to their end; weighted, they count as "
+        f"{effective:.1f} (effective sample size)"
     )
 
 
 def of_overlap(name: str, states: NDArray[np.int64]) -> str:
-    """Say in which states the target does what the behaviour never did."""
+    """Warn if the target takes actions that were never taken in some states."""
     if name not in NEED_OVERLAP or len(states) == 0:
         return ""
     listed = ", ".join(str(state) for state in states[:LISTED])
@@ -205,80 +201,80 @@ def of_overlap(name: str, states: NDArray[np.int64]) -> str:
 
 
 def of_censored(name: str, count: int) -> str:
-    """Say that what would have followed after a log broke off is left out."""
+    """Warn that rewards after the end of censored episodes are missing."""
     if name not in BROKEN_OFF or count == 0:
         return ""
     return (
         f"{count} episode{'s' if count > 1 else ''} stop{'s' if count == 1 else ''} before the "
-        "horizon without an outcome: what would have followed counts as nothing"
+        "horizon without an outcome: whatever followed counts as 0"
     )
 
 
 def of_undefined(resampled: Floats) -> str:
-    """Say in how many resamples there was no value."""
+    """Warn if the estimate is undefined in some resamples."""
     undefined = int((~np.isfinite(resampled)).sum())
     if undefined in (0, len(resampled)):
         return ""
     return (
         f"in {undefined} of {len(resampled)} resamples no episode follows the policy; the interval "
-        "leaves them out"
+        "ignores these"
     )
 
 
 def of_outside(found: Found) -> str:
-    """Say that the value (value, low, high) is not between the bounds."""
+    """Warn if the value of (value, low, high) is outside its interval."""
     value, low, high = found
     slack = 1e-9 * max(abs(low), abs(high))
     if not (value < low - slack or value > high + slack):
         return ""
     return (
-        "the value lies outside its interval: resamples hold fewer different episodes, so that "
-        "pairs seen seldom are lost in them"
+        "the value lies outside its interval: resamples contain fewer distinct episodes, so "
+        "state-action pairs seen rarely are missing from them"
     )
 
 
 def of_unsupported(name: str, facts: Facts) -> str:
-    """Say how much of the probability runs through pairs never seen."""
+    """Warn if much of the probability passes through pairs never seen."""
     if not name.startswith(("MB", "CF")):
         return ""
     share = facts.unsupported[name]
     if not share >= SMALL_MASS:
         return "" if np.isfinite(share) else "one episode cannot be split into halves"
-    where = "half that judges" if name.endswith("(cross-fitted)") else "log"
+    where = "evaluating half" if name.endswith("(cross-fitted)") else "log"
     return (
-        f"{100 * share:.0f} % of the probability runs through state-action pairs never seen in the "
-        f"{where}, which are made up (by default they lead to the worst outcome: pessimistic)"
+        f"{100 * share:.0f}% of the probability passes through state-action pairs never seen in "
+        f"the {where}, whose effect is assumed (by default the worst outcome, which is pessimistic)"
     )
 
 
 def of_luck(crossed: Found, plain: Found, spread: float, rule: float) -> str:
-    """Say that the cross-fitted estimate (value, low, high) is far below the plain one.
+    """Warn if the cross-fitted estimate (value, low, high) is far below the plain one.
 
-    `rule` is by how much the cross-fitted one could rise if pairs never seen ended well.
+    `rule` is how much the cross-fitted one could rise if pairs never seen led to the best outcome.
     """
     if not (crossed[2] < plain[1] and plain[0] - crossed[0] > FAR * spread):
         return ""
-    told = (
-        f"policies learned the same way on half of the log score {crossed[0]:+.2f} by the model of "
-        f"the other half, against {plain[0]:+.2f}"
+    gap = (
+        f"policies learned the same way on half of the log score {crossed[0]:+.2f} in the model of "
+        f"the other half, compared with {plain[0]:+.2f}"
     )
     if rule < NOTHING:
-        return f"{told}: part of the plain estimate is the luck of its model"
+        return f"{gap}: part of the plain estimate is overfitting"
     if crossed[0] + rule < plain[1]:
         return (
-            f"{told}, and {crossed[0] + rule:+.2f} even if all that was never seen ended well: "
-            "part of the plain estimate is the luck of its model"
+            f"{gap}, and {crossed[0] + rule:+.2f} even if every pair never seen led to the best "
+            "outcome: part of the plain estimate is overfitting"
         )
     return (
-        f"{told}; up to {rule:.2f} of that is the rule for pairs never seen, so that luck and rule "
-        "cannot be told apart"
+        f"{gap}; up to {rule:.2f} of the gap may come from the rule for pairs never seen, so "
+        "overfitting cannot be distinguished from that rule"
     )
 
 
 def _missing(replay: Replay, taken: NDArray[Any]) -> NDArray[np.int64]:
     """Visited states in which the target may take an action that was never taken there.
 
-    `taken` [S, A] is how often, or with which probability, each action was taken.
+    `taken` [S, A] is the number or the probability of each action.
     """
     visited = np.zeros(len(taken), dtype=bool)
     visited[replay.log.state] = True
@@ -288,7 +284,7 @@ def _missing(replay: Replay, taken: NDArray[Any]) -> NDArray[np.int64]:
 def _unsupported(
     sample: EpisodeColumns, crossed: CrossFitted | None, names: Collection[str]
 ) -> dict[str, float]:
-    """Mean probability of ever using a pair never seen, of each estimate by MB or CF."""
+    """Mean probability of ever using a pair never seen, for each MB and CF estimator."""
     mass: dict[str, float] = {}
     if crossed is not None:
         mass["MB (cross-fitted)"] = float(crossed.unsupported_model_based.mean())

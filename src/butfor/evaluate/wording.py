@@ -1,10 +1,10 @@
-"""Numbers in words, the same everywhere."""
+"""Uniform wording of numbers."""
 
 from __future__ import annotations
 
 
 def percent(probability: float) -> str:
-    """Write a model's probability, which is never certain: under 0.1%, over 99.9%."""
+    """Format a model's probability, which is never certain: under 0.1%, over 99.9%."""
     if probability < 0.001:
         return "under 0.1%"
     if probability > 0.999:
@@ -14,12 +14,12 @@ def percent(probability: float) -> str:
 
 
 def share(part: float) -> str:
-    """Write a share of things that were counted: none, all, or per cent between."""
+    """Format a share of things that were counted: none, all, or a percentage."""
     return "none" if part <= 0 else "all" if part > 1 - 1e-9 else percent(part)
 
 
 def signed(value: float) -> str:
-    """Write a number with its sign: three digits that count if it is small, else two decimals."""
+    """Format a number with its sign: three significant digits if it is small, else two decimals."""
     if value != value:
         return "no estimate"
     size = abs(value)
@@ -28,7 +28,7 @@ def signed(value: float) -> str:
 
 
 def plural(noun: str) -> str:
-    """Write the plural of a noun, the regular way."""
+    """Return the regular plural of a noun."""
     if noun[-1:] == "y" and noun[-2:-1] not in "aeiou":
         return noun[:-1] + "ies"
     return noun + ("es" if noun.endswith(("s", "x", "ch", "sh")) else "s")

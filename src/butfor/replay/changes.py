@@ -1,4 +1,4 @@
-"""Fewest changes: which few actions, done otherwise, would most have helped this patient."""
+"""Fewest changes: the few actions that, changed, would have helped each episode most."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ RARE = 0.005  # changes less probable than this are not listed
 
 @dataclass(frozen=True, eq=False)
 class Changes:
-    """The best that 0, 1, …, C changed actions could have done for each of n episodes."""
+    """The best result that 0, 1, …, C changed actions could have had in each of n episodes."""
 
     episodes: Episodes
-    value: Floats  # [n, C + 1] expected return with at most so many changes
+    value: Floats  # [n, C + 1] expected return with at most that many changes
     probability: Floats  # [n, C + 1, O + 1] of each outcome; the last is that of none by the end
     changed: Floats  # [N, C + 1, A] probability that an observed step is changed to each action
 
@@ -31,9 +31,9 @@ class Changes:
 
     @property
     def first_step(self) -> NDArray[np.int64]:
-        """Step of the first change, counted from 0, [n, C + 1]; -1 where nothing is to be gained.
+        """Step of the first change, counted from 0, [n, C + 1]; -1 where nothing can be gained.
 
-        Up to it the course is the observed one, so that it is certain.
+        Up to that step the course is the observed one, so the first change is certain.
         """
         log = self.episodes
         certain = self.changed.max(axis=2) > 1 - 1e-9  # [N, C + 1]
@@ -43,7 +43,7 @@ class Changes:
         return np.where((first == never) | (self.gain == 0), -1, first)
 
     def frame(self) -> pd.DataFrame:
-        """Return a row an episode and number of changes: value, gain, outcomes, first change."""
+        """Return one row per episode and number of changes: value, gain, outcomes, first change."""
         log = self.episodes
         count, budget = self.value.shape
         first = self.first_step.ravel()
@@ -72,7 +72,7 @@ class Changes:
         )
 
     def _change(self, row: int, action: int) -> str:
-        """Say in words what to change at an observed step, counted from 0."""
+        """Describe a change at an observed step, counted from 0."""
         log = self.episodes
         given, instead = (
             describe_action(log.action_variables, a) for a in (int(log.action[row]), action)
@@ -80,10 +80,10 @@ class Changes:
         return f"step {log.time[row]}: {instead} instead of {given}"
 
     def steps(self) -> pd.DataFrame:
-        """Return a row a possible change: when, what was given, what instead, how probably.
+        """Return one row per possible change: step, action given, action instead, probability.
 
-        What to change after the first change depends on what it leads to; changes less probable
-        than .005 are left out.
+        What to change after the first change depends on where it leads; changes less probable than
+        .005 are left out.
         """
         log = self.episodes
         row, budget, action = np.nonzero(self.changed >= RARE)

@@ -18,16 +18,16 @@ from butfor.replay.replay import Replay, as_replay
 from butfor.threads import in_blocks
 from butfor.types import Floats, Progress
 
-NEGLIGIBLE = 1e-6  # probability of a difference, in one row at one step, that is ignored
-BLOCK = 32  # episodes at a time, however many threads there are, so that sums stay the same
+NEGLIGIBLE = 1e-6  # differences less probable than this, in one row at one step, are ignored
+BLOCK = 32  # episodes at a time; does not depend on the threads, so sums stay the same
 
 
 @dataclass(frozen=True, eq=False)
 class Credible:
     """Counterfactuals of n episodes in B models drawn from the posterior, as central intervals.
 
-    Statistical uncertainty: how sure the counts of the log leave us of the model. It says nothing
-    about the mechanism (see `counterfactual_bounds`), nor about what the states leave out.
+    This is statistical uncertainty: how precisely the counts of the log determine the model. It
+    covers neither the mechanism (see `counterfactual_bounds`) nor what the states leave out.
     """
 
     confidence: float
@@ -40,7 +40,7 @@ class Credible:
     outcome_names: list[str]  # none last
 
     def frame(self) -> pd.DataFrame:
-        """Return a row an episode: `low_credible`, …, `p_<outcome>_low_credible`, …."""
+        """Return one row per episode: `low_credible`, …, `p_<outcome>_low_credible`, …."""
         columns = {"low_credible": self.expected_return[:, 0]}
         columns["high_credible"] = self.expected_return[:, 1]
         names = [*(f"p_{name}" for name in self.outcome_names[:-1]), "p_none"]
@@ -68,18 +68,18 @@ def credible_intervals(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Credible:
-    """Compute how far the log leaves each counterfactual open, and the estimates MB and CF.
+    """Compute credible intervals of each counterfactual and of the estimates MB and CF.
 
     Parameters
     ----------
     episodes, target
-        A log and the policy to evaluate; or a `Replay` alone, which is asked of models drawn from
-        the posterior instead of its own.
+        A log and the policy to evaluate; or a `Replay` alone, whose question is then asked of
+        models drawn from the posterior instead of its own model.
     models : int
-        How many to draw.
+        Number of models to draw.
     prior : number above 0
-        See `draw_models`. Small: the data decide; 1: every possible transition counts as seen once
-        more.
+        See `draw_models`. If it is small, the data decide; with 1, every possible transition counts
+        as if seen once more.
     confidence : number
         Posterior probability of the central intervals.
     seed, terminal, unseen
@@ -89,12 +89,11 @@ def credible_intervals(
 
     Notes
     -----
-    The target stays the same: it is the policy to evaluate. The intervals are Bayesian under the
-    stated prior, and about the model's probabilities only. At each step, differences between a row
-    and its counterfactual that matter with probability below 1e-6 are ignored, far less than 200
-    draws can resolve. Rows of pairs that were never seen follow the rule in every model, so that a
-    target which uses them looks surer than it is. Noise belongs to states: a prior leaves no room
-    for shared labels.
+    The target is the same in every model. The intervals are Bayesian under the stated prior and
+    cover the model's probabilities only. At each step, differences between a row and its
+    counterfactual of probability below 1e-6 are ignored, far less than 200 draws can resolve. Pairs
+    that were never seen follow the same rule in every model, so a target that uses them looks more
+    certain than it is. Noise belongs to states: with a prior, labels cannot be shared.
     """
     check_confidence(confidence)
     asked = isinstance(episodes, Replay)
@@ -165,7 +164,7 @@ def credible_intervals(
 
 
 class _Push:
-    """The exact pass in all models, for some episodes at a time."""
+    """The exact pass through all models, for a block of episodes at a time."""
 
     def __init__(self, engine: ObservedEngine, drawn: DrawnModels) -> None:
         model, horizon = drawn.mean, engine.replay.horizon
@@ -209,7 +208,7 @@ class _Push:
 
 
 class _SlowPush:
-    """The same for a mechanism without a kernel: one model after the other."""
+    """The same for a mechanism without a kernel: one model after another."""
 
     def __init__(self, engine: ObservedEngine, drawn: DrawnModels) -> None:
         masses, returns, values = [], [], []

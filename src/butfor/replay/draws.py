@@ -1,4 +1,4 @@
-"""Counterfactual trajectories that were drawn, to look at."""
+"""Drawn counterfactual trajectories."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from butfor.types import Floats, Integers
 class Draws:
     """Counterfactual trajectories of n episodes, `draws` of each, over at most `horizon` steps.
 
-    States S + o are outcomes; -1 stands for what lies beyond an end. Where the state is hidden
-    they are what is seen of it.
+    States S + o are outcomes; -1 fills the steps after an end. With a hidden state, `state` holds
+    the observations.
     """
 
     episodes: Episodes
@@ -36,10 +36,10 @@ class Draws:
 
 
 def draws_needed(precision: float, confidence: float = 0.95) -> int:
-    """Draws that estimate any probability to within `precision`, with this confidence.
+    """Number of draws that estimate any probability to within `precision`, with this confidence.
 
-    Hoeffding: 2 exp(-2 n precision^2) <= 1 - confidence. The paper's footnote asks for it; the
-    exact answer needs none.
+    By Hoeffding's inequality, 2 exp(-2 n precision^2) <= 1 - confidence. The paper's footnote asks
+    for this number; the exact answer needs no draws.
     """
     if not 0 < precision < 1:
         raise ValueError(f"precision {precision}: give a number between 0 and 1")

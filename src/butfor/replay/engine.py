@@ -1,4 +1,4 @@
-"""What a kind of model has to compute, and the one place where kinds are told apart."""
+"""The interface of engines, and the one place where the kind of model decides."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Model = TabularMDP | TabularPOMDP
 
 
 class Engine(Protocol):
-    """Computes what a `Replay` asks of one kind of model; n episodes, N steps."""
+    """Answers a `Replay` for one kind of model, with n episodes and N steps."""
 
     hidden: bool  # whether the state is hidden
 
@@ -44,7 +44,7 @@ class Engine(Protocol):
     ) -> tuple[Floats, Floats, Floats, Floats | None]:
         """Outcome probabilities [n, O + 1], expected returns, mass cut off, unsupported mass [n].
 
-        The last is None if it takes a pass of its own.
+        The last is None if it needs a separate pass.
         """
 
     def everything(
@@ -59,7 +59,7 @@ class Engine(Protocol):
         """Value of the target in the model by steps left and state, [H + 1, S]."""
 
     def unsupported_in_model(self) -> Floats:
-        """Probability that new episodes from the same starts ever use a pair never seen, [n]."""
+        """Probability that a new episode from each start ever uses a pair never seen, [n]."""
 
     def unsupported(self, *, threads: int | None = None) -> Floats:
         """Probability that each counterfactual ever uses a pair never seen, [n]."""
@@ -81,7 +81,7 @@ class Engine(Protocol):
     def fewest_changes(
         self, changes: int, *, threads: int | None, progress: Progress | None
     ) -> Changes:
-        """The few actions that, changed, would most have raised the expected return."""
+        """The few actions that, if changed, would have raised the expected return most."""
 
 
 def engine_of(model: Any) -> type[ObservedEngine] | type[HiddenEngine]:

@@ -1,4 +1,4 @@
-"""One-line forms of the methods of `Replay`, for a question that is asked once."""
+"""One-line forms of the methods of `Replay`, for a single result."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def walk_through(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Steps:
-    """Walk through each counterfactual: where it is at each step, and what that rests on.
+    """Follow each counterfactual step by step: where it is, and what evidence that rests on.
 
     The same as `Replay(...).steps(...)`; see `Replay` for the parameters and the assumptions.
     """
@@ -159,9 +159,9 @@ def fewest_changes(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Changes:
-    """Find which k actions, changed, would most have raised each patient's expected return.
+    """Find the k actions that, if changed, would have raised each expected return most.
 
-    The same as `Replay(...).fewest_changes(...)`, in which the target plays no part; see `Replay`
+    The same as `Replay(...).fewest_changes(...)`, which does not depend on the target; see `Replay`
     for the parameters and the assumptions.
     """
     check_mdp(model)

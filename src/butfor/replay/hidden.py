@@ -1,4 +1,4 @@
-"""The engine for models with a hidden state: both worlds of an episode are one chain of pairs."""
+"""The engine for models with a hidden state: the chain of both worlds of an episode as pairs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class HiddenEngine:
-    """Computes what a `Replay` asks of a `TabularPOMDP`."""
+    """Answers a `Replay` whose model is a `TabularPOMDP`."""
 
     hidden = True
 
@@ -59,7 +59,7 @@ class HiddenEngine:
     def check(
         episodes: Episodes, model: TabularPOMDP, target: Policy, behavior: Policy | None
     ) -> tuple[Policy, Policy]:
-        """Refuse a log, target or behavior of another size; return both policies."""
+        """Refuse a log, target or behavior of a different size; return both policies."""
         check_log(episodes, model)
         sizes = model.n_states, model.n_observations, model.n_actions
         policy = check_hidden_policy(target, *sizes, "target")
@@ -81,7 +81,7 @@ class HiddenEngine:
     ) -> tuple[Floats, Floats, Floats, Floats | None]:
         """Outcome probabilities [n, O + 1], expected returns, mass cut off, unsupported mass [n].
 
-        Exact, but for a policy on beliefs, whose memory has no end: shares of `draws`.
+        Exact, except for a policy on beliefs, whose memory is unbounded: shares of `draws`.
         """
         replay = self.replay
         if negligible:
@@ -103,7 +103,7 @@ class HiddenEngine:
     def everything(
         self, *, threads: int | None, progress: Progress | None
     ) -> tuple[Floats, Floats, Steps, Floats]:
-        """Outcomes, expected returns, steps and unsupported mass, which is 0 here."""
+        """Outcomes, expected returns, steps and the unsupported mass, which is 0 here."""
         probability, expected, none, _ = self.outcomes(
             negligible=0.0, draws=1, seed=0, threads=threads, progress=progress
         )
@@ -111,7 +111,7 @@ class HiddenEngine:
         return probability, expected, steps, none
 
     def steps(self, *, probability: bool, threads: int | None, progress: Progress | None) -> Steps:
-        """Walk through both worlds of each episode."""
+        """Follow both worlds of each episode."""
         found = walk_hidden(
             self.task, float(THIN), probability=probability, threads=threads, progress=progress
         )
@@ -121,15 +121,17 @@ class HiddenEngine:
         return Steps(**given, probability=place, latent=latent)
 
     def state_values(self) -> Floats:
-        """Refuse: the state is hidden."""
-        raise ValueError("state values: not for a model with a hidden state; give a TabularMDP")
+        """Raise an error: the state is hidden."""
+        raise ValueError(
+            "state values are not available for a model with a hidden state; give a TabularMDP"
+        )
 
     def unsupported_in_model(self) -> Floats:
-        """Nothing is made up where the model was given whole, [n]."""
+        """Zero, [n]: a model with a hidden state is given whole, so no row is made up."""
         return np.zeros(len(self.replay.log))
 
     def unsupported(self, *, threads: int | None = None) -> Floats:
-        """Nothing is made up where the model was given whole, [n]."""
+        """Zero, [n]: a model with a hidden state is given whole, so no row is made up."""
         return np.zeros(len(self.replay.log))
 
     def bounds(self, *, threads: int | None, progress: Progress | None) -> Bounds:
@@ -146,7 +148,7 @@ class HiddenEngine:
     def draws(
         self, count: int, seed: int, *, threads: int | None, progress: Progress | None
     ) -> Draws:
-        """Draw both worlds; each draw has a hidden path of its own."""
+        """Draw both worlds; each draw has its own hidden path."""
         latent, seen, done, earned = draw_worlds(
             self.task, count, seed, threads=threads, progress=progress
         )
@@ -161,7 +163,7 @@ class HiddenEngine:
     def fewest_changes(
         self, changes: int, *, threads: int | None, progress: Progress | None
     ) -> Changes:
-        """Refuse: not available with a hidden state."""
+        """Raise an error: not available with a hidden state."""
         raise ValueError("fewest_changes: not available with a hidden state; give a TabularMDP")
 
     def posterior(self) -> LatentPosterior:

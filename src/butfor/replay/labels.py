@@ -1,4 +1,4 @@
-"""Labels: the same counterfactuals with noise on next states, and on what nature decides."""
+"""Labels: counterfactuals with noise on next states compared with noise on other labels."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from butfor.replay.replay import Replay
 from butfor.replay.steps import Steps
 from butfor.types import Integers, Progress
 
-BLOCK = 2048  # rows that are compared with all others at a time
+BLOCK = 2048  # rows compared with all others at a time
 
 
 def nature_variables(episodes: Episodes) -> tuple[str, ...]:
-    """Names of the state variables that are not called like an action variable.
+    """Names of the state variables that do not share their name with an action variable.
 
-    A state variable with the name of an action variable tells what was just decided: a treatment
-    flag. The others are for nature to decide.
+    A state variable with the name of an action variable records what was just decided: a treatment
+    flag. The others are decided by nature.
     """
     decided = {variable.name for variable in episodes.action_variables}
     names = tuple(v.name for v in episodes.state_variables if v.name not in decided)
     if not names:
         raise ValueError(
-            "every state variable is called like an action variable "
+            "every state variable has the name of an action variable "
             f"({', '.join(repr(v.name) for v in episodes.state_variables)}), which leaves nothing "
             "for nature to decide; name the variables whose noise carries over"
         )
@@ -39,13 +39,13 @@ def nature_variables(episodes: Episodes) -> tuple[str, ...]:
 
 
 def nature_labels(episodes: Episodes, *names: str) -> Integers:
-    """Label each state by the levels of what nature decides, [S]: for `labels=`.
+    """Label each state by the levels of the variables that nature decides, [S], for `labels=`.
 
     Parameters
     ----------
     names
-        State variables that chance decides, such as vital signs. By default those that are not
-        called like an action variable: see `nature_variables`.
+        State variables decided by chance, such as vital signs. By default those that do not share
+        their name with an action variable: see `nature_variables`.
     """
     return episodes.state_labels(*(names or nature_variables(episodes)))
 
@@ -61,13 +61,13 @@ class Noise:
 
     @property
     def apart_of_met(self) -> float:
-        """Share of the pairs of rows that are met, by how probably: `Steps.share_apart`."""
+        """The same share of the pairs of rows met, by probability: `Steps.share_apart`."""
         return self.steps.share_apart
 
 
 @dataclass(frozen=True, eq=False)
 class LabelComparison:
-    """The same counterfactuals of n episodes, with noise on next states and on other labels."""
+    """Counterfactuals of n episodes with noise on next states, and with noise on other labels."""
 
     states: Noise
     labels: Noise
@@ -75,13 +75,13 @@ class LabelComparison:
 
     @property
     def changed(self) -> NDArray[np.bool_]:
-        """Whether the most likely outcome of each episode hangs on the labels, [n]."""
+        """Whether the most likely outcome of each episode depends on the labels, [n]."""
         return np.asarray(
             self.states.counterfactuals.most_likely != self.labels.counterfactuals.most_likely
         )
 
     def frame(self) -> pd.DataFrame:
-        """Return a row an episode: what was observed, and with both noises what would have been.
+        """Return one row per episode: what was observed, and the counterfactual with each noise.
 
         Columns end in `_states` and `_labels`; `difference` is the expected return with noise on
         labels less that with noise on states.
@@ -105,9 +105,9 @@ class LabelComparison:
         return frame
 
     def summary(self) -> pd.DataFrame:
-        """Return a row a noise.
+        """Return one row per kind of noise.
 
-        Columns: `noise`, `labels` (how many), `mean_return`, `apart_of_met`, `apart_of_all`,
+        Columns: `noise`, `labels` (their number), `mean_return`, `apart_of_met`, `apart_of_all`,
         `share_about` (mean over episodes: see `Steps`).
         """
         return pd.DataFrame(
@@ -145,17 +145,17 @@ def compare_labels(
     Parameters
     ----------
     labels : [S] or [S + O]
-        See `TabularMDP.with_labels`; `nature_labels` makes some. The model's own do not matter.
+        See `TabularMDP.with_labels`; `nature_labels` makes some. The model's own are ignored.
     flags : int
-        How many episodes to flag at most, with either noise.
+        Maximum number of episodes to flag with each noise.
     behavior, mechanism, action_noise, horizon, discount, threads, progress
         See `counterfactual_outcomes`.
 
     Notes
     -----
     Both answers are compatible with everything that data can show: the rows of the model, and so
-    averages over all the episodes it could make, are the same. What differs is the assumption which
-    chance is the same in both worlds: that of reaching exactly this state, or that of the label.
+    averages over all episodes that it could produce, are the same. They differ in what is assumed
+    to be shared by both worlds: the noise of reaching exactly this state, or that of the label.
     """
     check_whole(flags, "flags", 0, "a whole number")
     replay = Replay(
@@ -178,7 +178,7 @@ def compare_labels(
 
 
 def share_of_disjoint_rows(model: TabularMDP) -> float:
-    """Share of the pairs of different seen rows that have no label in common; nan if no pairs."""
+    """Share of the pairs of different seen rows without a common label; nan if there are none."""
     seen = np.flatnonzero(~model.unseen.ravel())
     if len(seen) < 2:
         return float("nan")

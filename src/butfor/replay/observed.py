@@ -1,8 +1,8 @@
-"""The engine for models whose state is observed: each episode is a Markov chain of its own.
+"""The engine for models whose state is observed: each episode has its own Markov chain.
 
-Given an observed episode the noises of its steps are independent, so that under another policy
-the states form a Markov chain that changes with time: at step t each row P(.|s, a) is replaced by
-its counterfactual given the transition observed at t, and past the observed end it is P itself.
+Given an observed episode, the noises of its steps are independent, so under another policy the
+states form a Markov chain that changes with time: at step t each row P(.|s, a) is replaced by its
+counterfactual given the transition observed at t; past the observed end it is P itself.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ UNSUPPORTED = Outcome("unsupported", 0.0)
 
 
 class ObservedEngine:
-    """Computes what a `Replay` asks of a `TabularMDP`."""
+    """Answers a `Replay` whose model is a `TabularMDP`."""
 
     hidden = False
     drawn = False  # outcomes are exact, never shares of draws
@@ -58,7 +58,7 @@ class ObservedEngine:
     def check(
         episodes: Episodes, model: TabularMDP, target: Policy, behavior: Policy | None
     ) -> tuple[Policy, Policy]:
-        """Refuse a log, target or behavior of another size; return both policies as [S, A]."""
+        """Refuse a log, target or behavior of a different size; return both policies as [S, A]."""
         check_mdp(model)
         states, actions = model.n_states, model.n_actions
         if (episodes.n_states, episodes.n_actions) != (states, actions):
@@ -100,7 +100,7 @@ class ObservedEngine:
     ) -> tuple[Floats, Floats, Floats, Floats | None]:
         """Outcome probabilities [n, O + 1], expected returns, mass cut off, unsupported mass [n].
 
-        The last is None if it takes a pass of its own.
+        The last is None if it needs a separate pass.
         """
         marked, end = (self.model, None) if negligible else self._mark_one_end()
         problem, values = self._prepared(marked)
@@ -114,7 +114,7 @@ class ObservedEngine:
     def everything(
         self, *, threads: int | None, progress: Progress | None
     ) -> tuple[Floats, Floats, Steps, Floats]:
-        """Outcomes, expected returns, steps and unsupported mass, by one pass where possible."""
+        """Outcomes, expected returns, steps and unsupported mass, in one pass if possible."""
         marked, end = self._mark_one_end()
         probability, expected, steps = self._walk(marked, False, threads, progress)
         if end is None:
@@ -123,13 +123,13 @@ class ObservedEngine:
         return probability, expected, steps, mass
 
     def steps(self, *, probability: bool, threads: int | None, progress: Progress | None) -> Steps:
-        """Walk through each counterfactual."""
+        """Follow each counterfactual step by step."""
         return self._walk(self.model, probability, threads, progress)[2]
 
     def unsupported(self, *, threads: int | None = None) -> Floats:
         """Probability that each counterfactual ever uses a pair that was never seen, [n].
 
-        It is the probability of one more outcome, to which every such pair leads at once.
+        It is the probability of an additional outcome to which every such pair leads.
         """
         made_up = self._made_up
         if not made_up.any():
@@ -139,7 +139,7 @@ class ObservedEngine:
         return found[0][:, -2]
 
     def unsupported_in_model(self) -> Floats:
-        """The same for new episodes from each first state, by the model alone, [n]."""
+        """The same for a new episode from each first state, by the model alone, [n]."""
         return unsupported_by_state(
             self.model, self.policy, horizon=self.replay.horizon, made_up=self._made_up
         )[self.replay.log.first_state]
@@ -185,7 +185,7 @@ class ObservedEngine:
     def contributions(self, *, threads: int | None) -> Floats:
         """How much each observed step adds to its episode's difference, [N]."""
         log, discount = self.replay.log, self.replay.discount
-        # the rest of an episode from each of its steps on is an episode too
+        # what remains of an episode after each of its steps is an episode too
         of_row = np.repeat(np.arange(len(log)), log.lengths)
         arrays = self.problem.log
         rest = arrays._replace(
@@ -203,17 +203,17 @@ class ObservedEngine:
         return np.asarray(discount**log.time * (here - log.reward - discount * following))
 
     def posterior(self) -> LatentPosterior:
-        """Refuse: nothing is hidden."""
+        """Raise an error: nothing is hidden."""
         raise ValueError("posterior: the state of this model is observed; give a TabularPOMDP")
 
     def fewest_changes(
         self, changes: int, *, threads: int | None, progress: Progress | None
     ) -> Changes:
-        """Find which few actions, changed, would most have raised the expected return."""
+        """Find the few actions that, if changed, would have raised the expected return most."""
         log, model = self.replay.log, self.model
         if model.terminal != "visits":
             raise ValueError(
-                f"the model has {model.terminal!r} ends, which come one step after the observed "
+                f"the model has {model.terminal!r} ends: outcomes come one step after the observed "
                 "end, where no change is considered; fit it with terminal='visits'"
             )
         value = np.zeros((len(log), changes + 1))
@@ -244,9 +244,9 @@ class ObservedEngine:
         threads: int | None = None,
         progress: Progress | None = None,
     ) -> None:
-        """Let a kernel process all episodes in blocks; refuse impossible ones.
+        """Run a kernel over all episodes in blocks; refuse impossible episodes.
 
-        The kernel is called with first, last and the working space of its thread.
+        The kernel is called with first, last and the workspace of its thread.
         """
         given = self.problem if problem is None else problem
         own = threading.local()
@@ -259,11 +259,11 @@ class ObservedEngine:
         in_blocks(work, len(given.log.start), threads=threads, progress=progress)
 
     def refuse(self, step: int) -> None:
-        """Explain what is wrong with a step that a kernel found impossible; -1: nothing."""
+        """Raise an error about a step that a kernel found impossible; -1: there is none."""
         _refuse_impossible(step, self.replay.log, self.model)
 
     def with_model(self, model: TabularMDP) -> Self:
-        """Return the engine of the same question about another model of the same size."""
+        """Return the engine of the same question with another model of the same size."""
         return type(self)(self.replay.ask(model=model, behavior=self.replay.behavior))
 
     def _push(
@@ -306,10 +306,10 @@ class ObservedEngine:
         threads: int | None,
         progress: Progress | None,
     ) -> tuple[Floats, Floats, Steps]:
-        """Return outcome probabilities [n, O + 1], expected returns [n] and steps, by one pass."""
+        """Return outcome probabilities [n, O + 1], expected returns [n] and steps, in one pass."""
         replay = self.replay
         problem, (values, outcomes) = self._prepared(model)
-        # the episode itself is taken off whole, including what was cut at the horizon
+        # the episode's own steps are all subtracted, including those cut off at the horizon
         own_row = replay.episodes.state.astype(np.int64) * model.n_actions + replay.episodes.action
         size = (len(replay.log), replay.horizon)
         kept = size[0] if probability else 0
@@ -350,7 +350,7 @@ class ObservedEngine:
         return judged.outcome_mass, judged.expected_return, Steps(**walked._asdict())
 
     def _problem(self, model: TabularMDP) -> kernels.Problem:
-        """Return the question about a model of this size, in the form that kernels take."""
+        """Return the question with a model of this size in the form that kernels take."""
         replay = self.replay
         log = replay.log
         left = replay.horizon - log.lengths
@@ -387,10 +387,10 @@ class ObservedEngine:
         return np.asarray((self.model.unseen & (self.replay.counts == 0)).ravel())
 
     def _mark_one_end(self) -> tuple[TabularMDP, int | None]:
-        """Send made-up rows to one more outcome, if all of them lead to one and the same.
+        """Send made-up rows to an additional outcome, if all of them lead to the same outcome.
 
-        Rewards and labels stay what they are, so that nothing else changes: the marked model
-        serves the main pass too. Returns the outcome they lead to in fact; None: not marked.
+        Rewards and labels are unchanged, so the marked model serves the main pass too. Also returns
+        the outcome that they really lead to; None if the model was not marked.
         """
         model = self.model
         inside = self._made_up[model.entry_row]
@@ -408,7 +408,7 @@ class ObservedEngine:
 
 
 def _give_back(probability: Floats, end: int) -> tuple[Floats, Floats]:
-    """Give the mass of made-up rows back to the outcome that they lead to; return it apart too."""
+    """Add the mass of made-up rows to the outcome that they lead to; also return it separately."""
     mass = probability[:, -2].copy()
     given = np.delete(probability, -2, axis=1)
     given[:, end] = np.minimum(given[:, end] + mass, 1.0)
@@ -432,8 +432,8 @@ def couple(
 ) -> kernels.Coupling:
     """Return a mechanism in the form that kernels take.
 
-    A mechanism without a kernel is asked beforehand for the counterfactual of every row that the
-    policy can use given every transition in the log.
+    For a mechanism without a kernel, the counterfactuals of all rows that the policy can use, given
+    each transition in the log, are tabulated beforehand.
     """
     labels = int(model.labels.max()) + 1
     if isinstance(mechanism, Compiled):
@@ -472,7 +472,7 @@ def couple(
 def _find_entries(
     model: TabularMDP, row: NDArray[np.int64], reached: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return the entry of each row that leads there, -1 where none does."""
+    """Return the entry of each row that leads to the state reached, -1 where none does."""
     columns = model.n_states + len(model.outcomes)
     keys = model.entry_row * columns + model.next_state
     order = np.argsort(keys)
@@ -487,13 +487,13 @@ def unsupported_by_state(
     horizon: int,
     made_up: NDArray[np.bool_] | None = None,
 ) -> Floats:
-    """Probability that the target, in the model from each state, ever uses an unseen pair, [S]."""
+    """Probability that the target ever uses an unseen pair, in the model from each state, [S]."""
     marked = mark_rows(model, model.unseen.ravel() if made_up is None else made_up)
     return np.asarray(value_tables(marked, target, horizon=horizon)[1][-1, :, -2])
 
 
 def mark_rows(model: TabularMDP, made_up: NDArray[np.bool_]) -> TabularMDP:
-    """Copy the model with the outcome "unsupported", to which the marked rows [S A] lead."""
+    """Copy the model, with an outcome "unsupported" to which the marked rows [S A] lead."""
     kept = ~made_up[model.entry_row]
     row = np.concatenate([model.entry_row[kept], np.flatnonzero(made_up)])
     order = np.argsort(row, kind="stable")  # entries of a row keep their order by label
@@ -505,7 +505,7 @@ def mark_rows(model: TabularMDP, made_up: NDArray[np.bool_]) -> TabularMDP:
         next_state=np.append(model.next_state[kept], np.full(added, end, np.int32))[order],
         probability=np.append(model.probability[kept], np.ones(added))[order],
         reward=np.append(model.reward[kept], np.zeros(added))[order],
-        # certain in its rows, so that its label matters to no mechanism
+        # this outcome is certain in its rows, so its label matters to no mechanism
         labels=np.append(model.labels, model.labels[-1]).astype(np.int32),
         outcomes=(*model.outcomes, UNSUPPORTED),
     )
@@ -518,7 +518,7 @@ def _policy_rows(policy: Floats) -> kernels.Rows:
 
 
 def _refuse_impossible(step: int, log: Episodes, model: TabularMDP) -> None:
-    """Say what is wrong with a step that a kernel found to be impossible; -1: nothing."""
+    """Raise an error about a step that a kernel found impossible; -1: there is none."""
     if step < 0:
         return
     state, action = int(log.state[step]), int(log.action[step])

@@ -1,4 +1,4 @@
-"""What would have happened to each episode: outcomes and returns under the target."""
+"""Counterfactuals: outcomes and returns of each episode under the target policy."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from butfor.log.episodes import Episodes
 from butfor.mechanisms.protocol import Mechanism
 from butfor.types import Floats
 
-TIE = 1e-12  # outcomes whose probabilities differ by less are tied
+TIE = 1e-12  # outcomes whose probabilities differ by no more are tied
 
 
 @dataclass(frozen=True, eq=False)
 class Counterfactuals:
-    """What would have happened to each of n episodes under the target, exactly."""
+    """What would have happened to each of n episodes under the target policy."""
 
-    episodes: Episodes  # cut to the horizon where they were longer
+    episodes: Episodes  # cut at the horizon
     probability: Floats  # [n, O + 1] of each outcome; the last column is that of none
     expected_return: Floats  # [n]
     observed_return: Floats  # [n]
@@ -27,8 +27,8 @@ class Counterfactuals:
     discount: float
     action_noise: str
     mechanism: Mechanism | None = None  # None: Gumbel-Max
-    draws: int | None = None  # None: exact; else probabilities are shares of so many draws
-    left_out: Floats | None = None  # [n] mass that went on by the model alone; None: none did
+    draws: int | None = None  # None: exact; otherwise probabilities are shares of this many draws
+    left_out: Floats | None = None  # [n] mass that continued by the model alone; None: no such mass
 
     @property
     def difference(self) -> Floats:
@@ -45,10 +45,10 @@ class Counterfactuals:
     @property
     def outcome_names(self) -> list[str]:
         """Names of the outcomes in the order of the columns, none last."""
-        return [*(outcome.name for outcome in self.episodes.outcomes), self.episodes.none_name]
+        return self.episodes.outcome_names
 
     def frame(self) -> pd.DataFrame:
-        """Return a row an episode: what was observed, what would have been, the difference."""
+        """Return one row per episode: the observed, the counterfactual, and the difference."""
         names = np.array(self.outcome_names, dtype=object)
         columns = {
             "id": self.episodes.id,
@@ -71,7 +71,7 @@ class Counterfactuals:
     def table(self, *, expected: bool = False) -> pd.DataFrame:
         """Count episodes by observed (rows) and counterfactual outcome (columns).
 
-        By most likely outcome, or with `expected` by probability; none stands last.
+        By most likely outcome, or with `expected` by probability; none comes last.
         """
         size = len(self.outcome_names)
         counts = np.zeros((size, size), dtype=np.float64 if expected else np.int64)
@@ -87,10 +87,10 @@ class Counterfactuals:
 
 
 def rank_flags(result: Counterfactuals, count: int) -> NDArray[np.int64]:
-    """Rank of each flagged episode from 1 on, 0 for the others, [n].
+    """Rank of each flagged episode, starting from 1, and 0 for the others, [n].
 
-    Flagged are the first `count` by absolute difference, in either direction, among episodes whose
-    most likely outcome differs from the observed one; the earlier episode first where they tie.
+    The `count` episodes with the largest absolute difference are flagged, among those whose most
+    likely outcome differs from the observed one; in a tie the earlier episode comes first.
     """
     differs, size = flag_sizes(result)
     order = differs[np.argsort(-size, kind="stable")][:count]
@@ -100,9 +100,9 @@ def rank_flags(result: Counterfactuals, count: int) -> NDArray[np.int64]:
 
 
 def flag_sizes(result: Counterfactuals) -> tuple[NDArray[np.int64], Floats]:
-    """Positions of episodes whose most likely outcome differs, and by how much their return does.
+    """Positions of the episodes whose most likely outcome differs, and sizes of their differences.
 
-    Differences equal up to rounding are equal.
+    Sizes are rounded, so that differences equal up to floating point tie.
     """
     differs = np.flatnonzero(result.most_likely != result.episodes.outcome)
     return differs, np.asarray(np.round(np.abs(result.difference[differs]), 9), dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Replay: one question about a log, checked once; its answers, computed when asked for and kept."""
+"""Replay: one question about a log, checked once; results are computed on demand and kept."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, eq=False, init=False)
 class Replay:
-    """What would have happened to each logged episode under the target policy.
+    """The question what would have happened to each logged episode under the target policy.
 
     Parameters
     ----------
@@ -46,43 +46,43 @@ class Replay:
         The policy to evaluate. With a `TabularPOMDP`: [Z, A] on the last observation, or a
         `FiniteController`, `LatentPolicy` or `BeliefPolicy`.
     behavior : [S, A], optional
-        The policy that made the log; estimated from the log by default. It matters if the target
-        is stochastic and the action noise is shared, and if it depended on a hidden state
-        (`LatentPolicy`), which its actions then reveal.
+        The policy that produced the log; estimated from the log by default. It matters if the
+        target is stochastic and the action noise is shared, and if it depended on a hidden state
+        (`LatentPolicy`), about which its actions are then informative.
     behavior_probability : [N], optional
         The probability with which each logged action was taken, if the log records it; it enters
         importance weights instead of `behavior`.
     mechanism
-        How transitions come about; `GumbelMax()` by default. Shared action noise is always
-        Gumbel-Max noise.
+        The assumed mechanism of transitions; `GumbelMax()` by default. Shared action noise is
+        always Gumbel-Max noise.
     action_noise : "shared" or "fresh"
-        Shared: the noise behind the observed action belongs to the patient, so that a target equal
-        to the behavior reproduces every episode. Fresh: actions are drawn anew.
+        Shared: the noise behind the observed action belongs to the patient, so a target equal to
+        the behavior reproduces every episode. Fresh: actions are drawn independently.
     horizon : optional
         Number of steps to consider; that of the log by default. Longer episodes are cut there.
     discount
-        Of later rewards.
+        Factor by which the rewards of each later step count less.
     continuation
-        Whether an episode that ended continues, by the model alone, up to the horizon where the
-        target would not have ended it. If not, it stops after as many steps as were observed.
+        Whether a counterfactual that has no outcome at the observed end continues by the model
+        alone up to the horizon. If not, it stops after as many steps as were observed.
     counts : [S, A], optional
-        Logged transitions of each pair of state and action, including those of these episodes;
-        counted from these episodes by default. Give those of the whole log for a part of it.
+        Number of logged transitions of each pair of state and action, including those of these
+        episodes; by default those of these episodes. For part of a log give those of all of it.
 
     Notes
     -----
-    The answers are causal if the model is right, the state (including a hidden one) contains what
-    influenced both treatment and course, and transitions come about by the mechanism. None of these
-    can be verified from the data.
+    The results are causal if the model is right, the state (including a hidden one) contains
+    everything that influenced both the actions and the course, and transitions follow the
+    mechanism. None of these assumptions can be verified from the data.
     """
 
     episodes: Episodes  # as given
-    log: Episodes  # cut to the horizon
+    log: Episodes  # cut at the horizon
     model: Model
     target: Policy
     behavior: Policy
     behavior_given: bool  # False: estimated from the log
-    probability: Floats | None  # [N] of the episodes as given: that of each logged action
+    probability: Floats | None  # [N] of each logged action of the episodes as given
     mechanism: Mechanism
     action_noise: str
     horizon: int
@@ -133,11 +133,11 @@ class Replay:
     def __len__(self) -> int:
         return len(self.log)
 
-    # what the question is about
+    # the question
 
     @cached_property
     def engine(self) -> Engine:
-        """What computes the answers for this kind of model."""
+        """The engine that computes the results for this kind of model."""
         return make_engine(self)
 
     @property
@@ -162,17 +162,17 @@ class Replay:
 
     @property
     def target_table(self) -> Floats:
-        """The target as an array [S, A]; refuse a policy with memory or on hidden states."""
+        """The target as an array [S, A]; a policy with memory or on hidden states is refused."""
         if not isinstance(self.target, np.ndarray):
             raise ValueError(
-                f"this needs a policy on the last observation, not a {type(self.target).__name__}; "
-                "Replay.outcomes and Replay.draws accept it"
+                "only a policy on the last observation is accepted here, not a "
+                f"{type(self.target).__name__}; Replay.outcomes and Replay.draws accept any policy"
             )
         return self.target
 
     @cached_property
     def behavior_table(self) -> Floats:
-        """The behavior by what was observed, [S, A]."""
+        """The behavior given the observed state, [S, A]."""
         if isinstance(self.behavior, np.ndarray):
             return self.behavior
         return estimate_behavior(self.episodes)
@@ -215,8 +215,8 @@ class Replay:
         )
 
     def pin_behavior(self) -> Replay:
-        """Return the same question, in which an estimated behavior counts as given."""
-        pinned = copy(self)  # with the same answers
+        """Return the same question, with an estimated behavior treated as given."""
+        pinned = copy(self)  # shares the results
         object.__setattr__(pinned, "behavior_given", True)
         return pinned
 
@@ -233,7 +233,7 @@ class Replay:
             counts=None if self.hidden else self.counts,
         )
 
-    # the answers
+    # the results
 
     def outcomes(
         self,
@@ -254,13 +254,13 @@ class Replay:
             about the patient; `left_out` [n] is the mass that did. No probability is off by more
             than that, and no expected return by more than that times the range of returns.
         draws, seed
-            Only for a policy on beliefs, whose memory has no end: its probabilities are shares of
+            Only for a policy on beliefs, whose memory is unbounded: its probabilities are shares of
             this many draws.
         threads, progress
-            Number of threads; a function that is called with (episodes done, episodes in all).
+            Number of threads; a function called with (episodes done, total).
         """
         if not 0 <= negligible < 1:
-            raise ValueError(f"negligible {negligible}: give a probability below 1")
+            raise ValueError(f"negligible {negligible}: give a probability below 1, or 0 for none")
         number = check_whole(draws, "draws", 1, "a whole number") if self.engine.drawn else None
 
         def compute() -> Counterfactuals:
@@ -283,24 +283,24 @@ class Replay:
         threads: int | None = None,
         progress: Progress | None = None,
     ) -> Steps:
-        """Walk through each counterfactual: where it is at each step, and what that rests on.
+        """Follow each counterfactual step by step: where it is, and what evidence that rests on.
 
-        With m_t(s, a) the probability that the counterfactual is at step t, without an outcome, in
-        s and takes a, the influence at t is sum m_t TV(K_t(.|s, a), P(.|s, a)) / sum m_t: the most
+        Let m_t(s, a) be the probability that the counterfactual has no outcome before step t, is in
+        s and takes a. The influence at t is sum m_t TV(K_t(.|s, a), P(.|s, a)) / sum m_t: the most
         by which the observed step changes the probability of any event there. It is 0 past the
-        observed end, and 0 where the model leaves nothing to chance.
+        observed end, and 0 where the model is deterministic.
 
         Parameters
         ----------
         probability : bool
-            Whether to keep the probability of every state at every step: memory for n H S numbers.
+            Whether to keep the probability of every state at every step: n H S numbers.
 
         Notes
         -----
-        Influence is about transitions: shared action noise determines where the mass goes, and is
+        Influence is about transitions; shared action noise determines where the mass goes and is
         not itself counted. Where the counterfactual takes the observed action in the observed
         state, the influence is 1 - P(observed). Zero means that the counterfactual is the model's
-        simulation, whoever the patient was; it does not say whether that simulation is right.
+        simulation, whoever the patient was, not that this simulation is right.
 
         With a hidden state, similar past cases are the expected counts of a hidden state and action
         under the posterior of these episodes.
@@ -318,7 +318,7 @@ class Replay:
         return self._once(("support",), lambda: self.engine.unsupported(threads=threads))
 
     def compute(self, *, threads: int | None = None, progress: Progress | None = None) -> Replay:
-        """Compute outcomes, steps and support together, by one pass if possible; return self."""
+        """Compute outcomes, steps and support together, in one pass if possible; return self."""
         if ("steps", False) not in self._kept:
             probability, expected, steps, support = self.engine.everything(
                 threads=threads, progress=progress
@@ -333,18 +333,18 @@ class Replay:
 
         Counterfactuals are not identified: mechanisms that no data can distinguish disagree about
         them. At each step, given the observed transition, the next state can have any distribution
-        that some coupling of the two rows allows; the worst and the best of these nest backwards
-        into bounds for the episode. Where state and action are the observed ones there is no
-        freedom, and past the observed end there is none either.
+        that some coupling of the two rows allows. The worst and the best of these are combined
+        backwards into bounds for the episode. Where state and action are the observed ones, and
+        past the observed end, all mechanisms agree.
 
         Notes
         -----
-        The bounds are about the mechanism only. They take the model for granted, and that its
-        states contain all that mattered: a narrow bound on a wrong model is wrong. Shared action
-        noise is Gumbel-Max noise; it is chosen, not bounded.
+        The bounds are about the mechanism only. They assume that the model is right and that its
+        states contain everything that mattered: a narrow bound in a wrong model is wrong. Shared
+        action noise is always Gumbel-Max noise and is not bounded.
 
-        With a hidden state the result is the widest range that the model allows at all (`sharp` is
-        False), for both classes.
+        With a hidden state the result, for both classes, is the widest range that the model allows
+        (`sharp` is False).
         """
         return self._once(
             ("bounds",), lambda: self.engine.bounds(threads=threads, progress=progress)
@@ -363,17 +363,17 @@ class Replay:
         They come from the same chain as `outcomes`, with one uniform number per decision, and
         depend only on the seed and the episode's id, not on threads or other episodes. Up to the
         first action that differs, every draw is the observed episode. With a hidden state, each
-        draw has a hidden path of its own.
+        draw has its own hidden path.
         """
         check_whole(draws, "draws", 1, "a whole number")
         return self.engine.draws(draws, seed, threads=threads, progress=progress)
 
     def contributions(self, *, threads: int | None = None) -> Floats:
-        """How much each observed step adds to its episode's difference, [N].
+        """Contribution of each observed step to its episode's difference, [N].
 
-        With V_t the counterfactual value under the target from step t on, step t adds
+        With V_t the counterfactual value under the target from step t on, step t contributes
         discount^t (V_t(s_t) - r_t - discount V_{t+1}(s_{t+1})): what the target would have gained
-        by taking over here instead of one step later. The terms of an episode add up to its
+        by taking over here instead of one step later. The contributions of an episode add up to its
         difference, except for what the model adds after the observed end.
         """
         return self._once(("contributions",), lambda: self.engine.contributions(threads=threads))
@@ -381,8 +381,8 @@ class Replay:
     def actions(self) -> Floats:
         """Distribution of the target's action in the logged state of each step, [N, A].
 
-        With shared action noise it is the counterfactual of the action taken, else the target's own
-        row.
+        With shared action noise it is the counterfactual given the action taken; with fresh noise
+        it is the target's own row.
         """
 
         def compute() -> Floats:
@@ -405,36 +405,37 @@ class Replay:
         threads: int | None = None,
         progress: Progress | None = None,
     ) -> Changes:
-        """Find which k actions, changed, would most have raised each expected return.
+        """Find the k actions that, if changed, would have raised each expected return most.
 
-        For k = 0, 1, …, `changes`: exact, by dynamic programming over time, state and changes left,
+        For k = 0, 1, …, `changes`; exact, by dynamic programming over time, state and changes left,
         V_t(s, c) = max(keep: E[r + V_{t+1}(x, c)], change: max_a E[r + V_{t+1}(x, c - 1)]), where
         the next state x has its counterfactual distribution given the observed transition. An
         action that is not changed is the observed one, whatever the state; the horizon is the
-        observed length. The target plays no part.
+        observed length. The target is not used.
 
         Notes
         -----
-        The search picks the best of many actions in a learned model, and so finds the model's luck
-        as well as the patient's: a gain that rests on few similar cases is a reason to read the
-        chart, not to blame. Pairs of state and action never seen follow the model's rule for them.
+        The search picks the best of many actions in a learned model, so it exploits errors of the
+        model as well as real effects: a gain that rests on few similar cases is a reason to read
+        the chart, not to assign blame. Pairs of state and action never seen follow the model's rule
+        for them.
         """
         check_whole(changes, "changes", 0, "a whole number")
         return self.engine.fewest_changes(changes, threads=threads, progress=progress)
 
     def keep(self, outcomes: Counterfactuals) -> Replay:
-        """Use outcomes that were computed already, for the same question; return self."""
+        """Use outcomes that were already computed for the same question; return self."""
         same = len(outcomes.episodes) == len(self) and (outcomes.episodes.id == self.log.id).all()
         if not same:
             raise ValueError(
-                f"the counterfactuals are of {len(outcomes.episodes)} other episodes than the "
-                f"{len(self)} given; compute them for these episodes"
+                f"the counterfactuals are of {len(outcomes.episodes)} episodes that differ from "
+                f"the {len(self)} given; compute them for these episodes"
             )
         if (outcomes.horizon, outcomes.discount) != (self.horizon, self.discount):
             raise ValueError(
                 f"the counterfactuals have horizon {outcomes.horizon} and discount "
                 f"{outcomes.discount}, not {self.horizon} and {self.discount}; compute them with "
-                "these"
+                "the same horizon and discount"
             )
         if outcomes.draws is not None:
             raise ValueError("the counterfactuals are shares of draws; give exact ones")
@@ -480,10 +481,10 @@ def as_replay(
     horizon: int | None = None,
     discount: float = 1.0,
 ) -> Replay:
-    """Return the question: a Replay as it is, or one of a log, a model and a target."""
+    """Return a Replay as it is, or make one of a log, a model and a target."""
     if not isinstance(question, Replay):
         if model is None or target is None:
-            raise ValueError("give a Replay, or a log together with its model and the target")
+            raise ValueError("give either a Replay, or a log with its model and the target")
         return Replay(
             question,
             model,
@@ -507,7 +508,7 @@ def as_replay(
     }
     for name, value in given.items():
         if value is not None:
-            raise ValueError(f"{name}: part of the question; give it to Replay(...) instead")
+            raise ValueError(f"{name} is part of the question; give it to Replay(...) instead")
     return question
 
 
@@ -515,26 +516,28 @@ def refuse_hidden(replay: Replay, **given: object) -> None:
     """Refuse arguments that have no meaning with a hidden state."""
     for name, value in given.items():
         if replay.hidden and value is not None and value is not False:
-            raise ValueError(f"{name}: not for a model with a hidden state; leave it out")
+            raise ValueError(f"{name}: not available for a model with a hidden state; leave it out")
 
 
 def _check_probability(given: ArrayLike | None, episodes: Episodes, hidden: bool) -> Floats | None:
     if given is None:
         return None
     if hidden:
-        raise ValueError("behavior_probability: not for a model with a hidden state; leave it out")
+        raise ValueError(
+            "behavior_probability: not available for a model with a hidden state; leave it out"
+        )
     probability = np.asarray(given, dtype=np.float64)
     if probability.shape != episodes.state.shape:
         raise ValueError(
             f"behavior_probability has shape {probability.shape}, expected "
-            f"({len(episodes.state)},), one per logged decision"
+            f"({len(episodes.state)},): one per logged decision"
         )
     wrong = ~((probability > 0) & (probability <= 1))
     if wrong.any():
         row = int(wrong.argmax())
         raise ValueError(
             f"behavior_probability of row {row} ({episodes.place(row)}) is {probability[row]}; "
-            "the probability of what was done is above 0 and at most 1"
+            "the probability of what was done must be above 0 and at most 1"
         )
     return probability
 
@@ -555,6 +558,6 @@ def _check_counts(counts: ArrayLike | None, episodes: Episodes, hidden: bool) ->
         state, action = np.argwhere(given < own)[0]
         raise ValueError(
             f"counts: {given[state, action]} at state {state}, action {action}, but these episodes "
-            f"alone have {own[state, action]}; give those of the whole log"
+            f"alone have {own[state, action]}; give the counts of the whole log"
         )
     return given.astype(np.int64)

@@ -1,4 +1,4 @@
-"""A counterfactual step by step: where it is, how far it is about the patient, what it rests on."""
+"""Steps: counterfactuals step by step, with the influence of the record and the evidence."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from butfor.types import Floats
 
-NEGLIGIBLE = 0.05  # influence below this is plain simulation: no probability moves by more
-THIN = 10  # similar past cases: fewer are thin evidence
-SPARSE = 0.05  # of the mass without an outcome: steps with less do not count for the least evidence
+NEGLIGIBLE = 0.05  # below this influence a step is simulation: no probability changes by more
+THIN = 10  # fewer similar past cases are thin evidence
+SPARSE = 0.05  # steps with less mass without an outcome are ignored in `evidence_min`
 
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """What the counterfactuals of n episodes are made of, by step, up to the horizon H.
+    """Influence, evidence and probabilities of n counterfactuals at each step up to the horizon H.
 
-    All but `probability` is about the mass that has no outcome before a step. *Similar past cases*
-    of a pair of state and action are the logged transitions of that pair, without those of the
-    episode itself.
+    All fields but `probability` are about the mass that has no outcome before a step. *Similar past
+    cases* of a pair of state and action are the logged transitions of that pair, excluding those of
+    the episode itself.
     """
 
     influence: Floats  # [n, H] mean total variation between the row used and the model's own
@@ -29,24 +29,24 @@ class Steps:
     earned: Floats  # [n, H] expected absolute reward
     evidence: Floats  # [n, H] median similar past cases; nan where no mass is left
     thin: Floats  # [n, H] mass at pairs with fewer than 10 of them
-    other: Floats  # [n, H] mass in another row (state and action) than the observed one
-    apart: Floats  # [n, H] part of that in rows without a label of the observed one
-    probability: Floats  # [n, H + 1, S + O] of each state and outcome; [0, …] unless asked for
-    latent: Floats | None = None  # [n, H + 1, H] of each hidden state without outcome, likewise
+    other: Floats  # [n, H] mass in rows (state and action) other than the observed one
+    apart: Floats  # [n, H] the part of it in rows that share no label with the observed one
+    probability: Floats  # [n, H + 1, S + O] of each state and outcome; [0, …] unless requested
+    latent: Floats | None = None  # [n, H + 1, L] of each of L hidden states, without an outcome
 
     @property
     def dies_at(self) -> NDArray[np.int64]:
-        """First step from which the influence stays below .05, [n]; H where it never dies."""
+        """First step from which the influence stays below .05, [n]; H where it never does."""
         alive = self.influence >= NEGLIGIBLE
         last = alive.shape[1] - alive[:, ::-1].argmax(axis=1)
         return np.where(alive.any(axis=1), last, 0)
 
     @property
     def share_after(self) -> Floats:
-        """Share of the expected absolute reward earned after it has died, [n].
+        """Share of the expected absolute reward earned from `dies_at` on, [n].
 
-        Where rewards come with outcomes only, it is the share of the outcomes that are simulation.
-        Where nothing is ever earned it is the share of the expected steps.
+        If rewards come only with outcomes, it is the share of the outcomes that are simulation. If
+        nothing is ever earned, it is the share of the expected steps.
         """
         after = np.arange(self.mass.shape[1]) >= self.dies_at[:, None]
         weight = np.where(self.earned.sum(axis=1, keepdims=True) > 0, self.earned, self.mass)
@@ -60,17 +60,18 @@ class Steps:
 
     @property
     def share_apart(self) -> float:
-        """Share of the pairs of rows met that have no label in common; nan where none is met.
+        """Share of the pairs of rows met that have no label in common; nan if none is met.
 
-        A pair is the observed row of a step and another one in which the counterfactual then is;
-        it counts by the probability of being there. Nothing of the patient crosses such a pair.
+        A pair is the observed row of a step and a different row in which the counterfactual is at
+        that step, weighted by the probability of being there. Without a common label nothing about
+        the patient carries over.
         """
         met = float(self.other.sum())
         return float(self.apart.sum()) / met if met > 0 else float("nan")
 
     @property
     def evidence_min(self) -> Floats:
-        """Least of the median similar past cases, over steps with at least 5 % of the mass, [n]."""
+        """Least median of similar past cases, over steps with at least 5% of the mass, [n]."""
         counted = np.where(self.mass >= SPARSE, self.evidence, np.inf)
         return np.asarray(counted.min(axis=1))
 
@@ -80,14 +81,14 @@ class Steps:
         return np.asarray(self.thin.sum(axis=1) / self.mass.sum(axis=1))
 
     def influence_frame(self, ids: ArrayLike) -> pd.DataFrame:
-        """Return a row an episode and step: `id, step, influence, mass, dies_at, share_after`.
+        """Return one row per episode and step, with `ids` [n] those of the episodes.
 
-        `ids` [n] are those of the episodes.
+        Columns: `id, step, influence, mass, dies_at, share_after`.
         """
         names = np.asarray(ids)
         count, steps = self.influence.shape
         if names.shape != (count,):
-            raise ValueError(f"ids has shape {names.shape}, expected ({count},), one an episode")
+            raise ValueError(f"ids has shape {names.shape}, expected ({count},): one per episode")
         return pd.DataFrame(
             {
                 "id": np.repeat(names, steps),

@@ -1,4 +1,4 @@
-"""Logs too large for memory: counted and judged file by file, on one machine or many."""
+"""Audits of logs too large for memory, file by file, on one machine or many."""
 
 from butfor.audit.shards.run import audit_shards
 from butfor.audit.shards.workers import Cluster, Threads

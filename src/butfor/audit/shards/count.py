@@ -1,4 +1,4 @@
-"""The first pass: each shard counts, and counts add up to a model."""
+"""The first pass: counts of each shard, which add up to those of the whole log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from butfor.models.fit import destinations
 from butfor.random import episode_keys, scramble
 from butfor.types import Floats, Keys, Offsets
 
-# A transition as one number: half, state, action, what follows (outcomes first, then states).
+# First bits of the parts of a packed transition: half, state, action; the rest is what follows,
+# outcomes first, then states.
 HALF, STATE, ACTION = 62, 38, 24
 MOST_STATES, MOST_ACTIONS = 1 << 23, 1 << 14
 Arrays = dict[str, NDArray[Any]]
@@ -29,31 +30,30 @@ ARRAYS = ("keys", "number", "low", "high", "first", "ends", "digest")
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """What is counted in a shard, or in several.
+    """Counts of one shard or of several.
 
-    Each episode is in one of two halves, by a hash of its id: models of the halves judge each
-    other.
+    Each episode is in one of two halves, by a hash of its id, for cross-fitting and calibration.
     """
 
     episodes: int
     steps: int
     longest: int
-    states: int  # as many as the study says, or as are in use
+    states: int  # number given by the study, or that in use
     actions: int
     keys: Offsets  # [E] transitions, packed, increasing
-    number: NDArray[np.int64]  # [E] how often each was logged
+    number: NDArray[np.int64]  # [E] number of times each was logged
     reward: ExactSums  # [E, 1]
-    low: Floats  # [E] least reward
-    high: Floats  # [E] largest
+    low: Floats  # [E] lowest reward
+    high: Floats  # [E] highest reward
     first: NDArray[np.int64]  # [2, states] episodes that start in each state, by half
     ends: NDArray[np.int64]  # [O] episodes with each outcome
-    last_reward: ExactSums  # [O + 1, 1] what their last steps earned; nothing in the last
+    last_reward: ExactSums  # [O + 1, 1] rewards of their last steps; the last row is 0
     complete: frozenset[str]  # side columns that have a level in every row
-    done: Mapping[str, int]  # what was done about problems
-    digest: Keys  # [2] of all that was read, whatever its order
+    done: Mapping[str, int]  # how problems were handled, and how often
+    digest: Keys  # [2] of all that was read, in any order
 
     def arrays(self) -> Arrays:
-        """Return all of it as arrays, to be stored."""
+        """Return the fields as arrays, to be stored."""
         return {name: getattr(self, name) for name in ARRAYS} | {
             "numbers": np.array([int(getattr(self, name)) for name in NUMBERS]),
             "reward": self.reward.limbs,
@@ -77,7 +77,7 @@ class Counts:
         )
 
     def add(self, other: Counts) -> Counts:
-        """Return what both count together."""
+        """Return the counts of both together."""
         keys, place = np.unique(np.concatenate([self.keys, other.keys]), return_inverse=True)
         number = np.zeros(len(keys), dtype=np.int64)
         reward = ExactSums(np.zeros((NARROW, len(keys), 1), dtype=np.int64))
@@ -112,7 +112,7 @@ class Counts:
                 words: self.done.get(words, 0) + other.done.get(words, 0)
                 for words in sorted({*self.done, *other.done})
             },
-            digest=self.digest + other.digest,  # beyond 64 bits it starts again from 0
+            digest=self.digest + other.digest,  # modulo 2^64
         )
 
 
@@ -124,7 +124,7 @@ def count_shard(shard: Shard, study: Study, seed: int, threads: int = 1) -> Coun
     log = reading.episodes
     if log.n_states > MOST_STATES or log.n_actions > MOST_ACTIONS:
         raise ValueError(
-            f"{log.n_states:,} states and {log.n_actions:,} actions: shards take up to "
+            f"{log.n_states:,} states and {log.n_actions:,} actions: summary detail allows up to "
             f"{MOST_STATES:,} and {MOST_ACTIONS:,}; use fewer levels"
         )
     keys = episode_keys(seed, log.id, "shards")
@@ -169,7 +169,7 @@ def count_shard(shard: Shard, study: Study, seed: int, threads: int = 1) -> Coun
 
 
 def _count_nothing(study: Study, done: Mapping[str, int]) -> Counts:
-    """Return the counts of a shard of which every episode was left out."""
+    """Return the counts of a shard without usable episodes."""
     sizes = {}
     for group in ("state", "action"):
         ready = getattr(study.columns, f"{group}s") or 1
@@ -202,7 +202,7 @@ def half_of(keys: Keys) -> NDArray[np.int64]:
 
 
 def digest_log(log: Episodes, keys: Keys) -> Keys:
-    """Hash what was read in such a way that hashes of parts add up, [2]."""
+    """Hash a log such that the hashes of its parts add up, [2]."""
     digest = np.zeros(2, dtype=np.uint64)
     columns = (log.state, log.action, log.next_state, log.reward.view(np.int64), log.time)
     for number in range(len(digest)):

@@ -1,4 +1,4 @@
-"""What shards gave, added up: estimates, diagnostics, decomposition, and the episodes to show."""
+"""The results of all shards: estimates, diagnostics, decomposition and the episodes to show."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from butfor.types import Floats
 
 @dataclass(frozen=True, eq=False)
 class Gathered:
-    """The sums over some shards, and the candidates that are left."""
+    """The sums over some shards, and the remaining candidates."""
 
     sums: dict[str, ExactSums]
     counts: dict[str, NDArray[np.int64]]
@@ -39,11 +39,11 @@ class Gathered:
 
     @classmethod
     def start(cls, judged: Judged) -> Gathered:
-        """Begin with one shard."""
+        """Start with one shard."""
         return cls(dict(judged.sums), dict(judged.counts), judged.candidates)
 
     def add(self, judged: Judged, setting: Setting) -> Gathered:
-        """Return it with one more shard."""
+        """Return the results with one more shard added."""
         for name, sums in self.sums.items():
             sums.merge(judged.sums[name])
         return Gathered(
@@ -82,7 +82,7 @@ def numbers_of_sums(gathered: Gathered, setting: Setting, steps: int) -> Numbers
 
 
 def show_candidates(candidates: Candidates, setting: Setting, draws: int) -> Shown:
-    """Choose what to show, and look at it closely; the table has the ids."""
+    """Choose the episodes to show and compute their details; the table has the ids."""
     rank = candidates.ranks(setting.flags)
     control = lowest_unflagged(rank, candidates.order)
     replay = setting.question.ask(episodes=candidates.log, counts=setting.model.counts)
@@ -93,7 +93,7 @@ def show_candidates(candidates: Candidates, setting: Setting, draws: int) -> Sho
 
 
 def _columns(sums: Floats, setting: Setting) -> tuple[Columns, dict[str, Floats]]:
-    """Return what estimators sum and what else was summed, a row a group that has episodes."""
+    """Return the columns of the estimators and the other sums, one row per nonempty group."""
     count = sums.shape[1] - len(EXTRA)
     powers = np.asarray(
         setting.question.discount ** np.arange(setting.question.horizon), dtype=np.float64
@@ -136,7 +136,7 @@ def _facts(
 
 
 def _effective(weight: float, squared: float, followers: int) -> float:
-    """Effective sample size; nan where the squares of the weights leave what floats can hold."""
+    """Effective sample size; nan if the squares of the weights overflow or underflow."""
     if followers == 0:
         return 0.0
     if not (0 < squared < np.inf):
@@ -174,7 +174,7 @@ def _calibration_row(sums: Floats, steps: int, setting: Setting) -> Row:
     if not setting.halves:
         return untold_row("one half of the log has no episode")
     if judged == 0:
-        return untold_row("no decision could be judged by the other half of the log")
+        return untold_row("the other half of the log allows no prediction for any decision")
     return calibration_row(
         table_of_sums(sums),
         bad_name(setting.model.outcomes),
@@ -186,7 +186,7 @@ def _calibration_row(sums: Floats, steps: int, setting: Setting) -> Row:
 
 
 def _median(counts: NDArray[np.int64]) -> float:
-    """Return the median of shares that were counted by their thousandth."""
+    """Return the median of shares that were counted in bins of one thousandth."""
     passed = np.cumsum(counts)
     middle = np.array([(passed[-1] - 1) // 2, passed[-1] // 2])
     return float(np.searchsorted(passed, middle, side="right").mean() / SHARES)

@@ -1,4 +1,4 @@
-"""The second pass: each shard is judged, and gives its part of the tables and of every sum."""
+"""The second pass: the part of each shard in the tables and in every sum."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from butfor.replay.outcomes import Counterfactuals, flag_sizes
 from butfor.replay.replay import Replay
 from butfor.types import Floats, Keys
 
-GROUPS = 1000  # of episodes, by hash of their ids: resampled instead of single ones
-SHARES = 1000  # steps in which shares are counted for medians
+GROUPS = 1000  # of episodes, by a hash of their ids, resampled instead of single episodes
+SHARES = 1000  # bins in which shares are counted for medians
 LOG = ("state", "action", "next_state", "reward", "offsets", "outcome", "id", "final_key")
-# What is summed over episodes beside the columns of the estimators.
+# What is summed over episodes in addition to the columns of the estimators.
 EXTRA = (
     "squared_return",
     "squared_ratio",
@@ -45,10 +45,10 @@ COUNTS = ("sizes", "about", "after")
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """What judging a shard gives."""
+    """The results of a shard."""
 
-    episodes: Any  # a pyarrow Table, a row an episode, by id
-    steps: Any  # a pyarrow Table, a row a step and final state
+    episodes: Any  # a pyarrow Table with one row per episode, by id
+    steps: Any  # a pyarrow Table with one row per step and final state
     sums: Mapping[str, ExactSums]  # groups, cells, expected, by_state, calibration
     counts: Mapping[str, NDArray[np.int64]]  # sizes: followers and censored; shares about, after
     candidates: Candidates
@@ -56,11 +56,11 @@ class Judged:
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """Episodes of some shards that might be flagged or serve as controls, by id."""
+    """Episodes of some shards that might be flagged or become controls, by id."""
 
     log: Episodes  # without side columns
-    size: Floats  # [m] by how much the expected return differs; nan: nothing to flag
-    order: Keys  # [m] those with the lowest are controls, if they are not flagged
+    size: Floats  # [m] size of the difference in expected return; nan: not to be flagged
+    order: Keys  # [m] the lowest become controls, if they are not flagged
 
     def join(self, other: Candidates) -> Candidates:
         """Return both together."""
@@ -81,13 +81,13 @@ class Candidates:
         return Candidates(self.log.select(chosen), self.size[chosen], self.order[chosen])
 
     def best(self, flags: int, controls: int) -> Candidates:
-        """Leave out those that can neither be flagged nor serve as controls."""
+        """Leave out those that can neither be flagged nor become controls."""
         flagged = np.flatnonzero(self.ranks(flags))
         lowest = np.argsort(self.order, kind="stable")[: max(1, flags + controls)]
         return self.select(np.union1d(flagged, lowest))
 
     def ranks(self, flags: int) -> NDArray[np.int64]:
-        """Rank those to be flagged from 1 on, 0 for the others, [m]; see `rank_flags`."""
+        """Ranks of the flagged, starting from 1, and 0 for the others, [m]; see `rank_flags`."""
         differs = np.flatnonzero(~np.isnan(self.size))
         order = differs[np.argsort(-self.size[differs], kind="stable")][:flags]
         rank = np.zeros(len(self.size), dtype=np.int64)
@@ -96,9 +96,9 @@ class Candidates:
 
 
 def judge_shard(shard: Shard, setting: Setting, threads: int) -> Judged:
-    """Evaluate the episodes of a shard, exactly, in the models learned from all shards."""
+    """Evaluate the episodes of a shard exactly, in the models learned from all shards."""
     reading = read_shard(shard, setting.study)
-    assert isinstance(reading, Reading)  # shards of which nothing is left were counted out
+    assert isinstance(reading, Reading)  # shards without usable episodes were removed
     replay = setting.question.ask(
         episodes=reading.episodes.truncate(setting.question.horizon),
         behavior_probability=_cut(reading, setting.question.horizon),
@@ -121,7 +121,7 @@ def judge_shard(shard: Shard, setting: Setting, threads: int) -> Judged:
         episodes=as_arrow("episodes", judged_table(replay)),
         steps=as_arrow("steps", steps, setting.side_types),
         sums={
-            "groups": _sums(group_of(keys), columns, GROUPS, wide=True),  # weights know no limits
+            "groups": _sums(group_of(keys), columns, GROUPS, wide=True),  # weights may be huge
             "cells": _sums(cell, piece_columns(result), size * size),
             "expected": _sums(cell // size, result.probability, size),
             "by_state": _sums(log.first_state, piece_columns(result), log.n_states),
@@ -160,7 +160,7 @@ def _shares(shares: Floats) -> NDArray[np.int64]:
 
 
 def _cross_fit(replay: Replay, keys: Keys, setting: Setting, threads: int) -> dict[str, Floats]:
-    """Evaluate each half in its own model, with the target that the other half learned."""
+    """Evaluate each half in its own model, with the target learned from the other half."""
     found = {name: np.zeros(len(replay)) for name in EXTRA if name.startswith("crossed")}
     if not (setting.learned and setting.halves):
         return found
@@ -179,7 +179,7 @@ def _cross_fit(replay: Replay, keys: Keys, setting: Setting, threads: int) -> di
 
 
 def _calibrate(log: Episodes, keys: Keys, setting: Setting) -> ExactSums:
-    """Compare what each half predicts of the other with what happened, by group of decisions."""
+    """Compare the predictions from each half with what happened in the other, by group."""
     sums = ExactSums.make(len(setting.cuts) + 1, 5)
     if not setting.halves or not setting.bad.any():
         return sums
@@ -196,7 +196,7 @@ def _calibrate(log: Episodes, keys: Keys, setting: Setting) -> ExactSums:
 
 
 def _candidates(log: Episodes, keys: Keys, result: Counterfactuals, setting: Setting) -> Candidates:
-    """Find the episodes that would be flagged, or serve as controls, if there were no others."""
+    """Find the episodes that would be flagged, or become controls, if there were no others."""
     differs, size = flag_sizes(result)
     sizes = np.full(len(log), np.nan)
     sizes[differs] = size

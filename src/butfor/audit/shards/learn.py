@@ -1,4 +1,4 @@
-"""From counts to models, the target, and all that judging a shard needs."""
+"""Learning from counts: the models, the target, and all else that judging a shard needs."""
 
 from __future__ import annotations
 
@@ -31,32 +31,32 @@ BOTH = (0, 1)
 
 @dataclass(frozen=True, eq=False)
 class Half:
-    """A half of the log: its model, and the target that the other half learned, judged by it."""
+    """The model of one half of the log, and the value in it of the other half's target."""
 
     model: TabularMDP
     target: Floats  # [S, A]
     value: Floats  # [S] of that target in this model
     unsupported: Floats  # [S] probability that it ever uses a pair never seen in this half
-    chance: Floats  # [H + 1, S] of a bad outcome under this half's practice, by steps left
+    chance: Floats  # [H + 1, S] of a bad outcome under this half's behavior, by steps left
     seen: NDArray[np.bool_]  # [S] states that this half visits
 
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """What judging a shard needs: all of it follows from the counts and what was chosen."""
+    """What judging a shard needs, all of it determined by the counts and the settings."""
 
     study: Study
     seed: int
-    question: Replay  # asked of an example of the log, which has its variables
+    question: Replay  # about a small example of the log with the same variables
     unsupported: Floats  # [S] probability that the target ever uses a pair never seen
     learned: bool  # whether the target was learned from this log
-    halves: tuple[Half, ...]  # two, or none where a half would be empty
-    cuts: Floats  # between groups of decisions by predicted chance of a bad outcome
+    halves: tuple[Half, ...]  # two, or none if a half would be empty
+    cuts: Floats  # between groups of decisions, by predicted probability of a bad outcome
     bad: NDArray[np.bool_]  # [O]
     flags: int
     controls: int
-    side_types: Mapping[str, Any]  # of side columns that are taken as they are
-    key: str  # stands for all of it
+    side_types: Mapping[str, Any]  # of side columns that are copied from the log
+    key: str  # identifies the setting
 
     @property
     def model(self) -> TabularMDP:
@@ -65,7 +65,7 @@ class Setting:
 
 
 class Tally:
-    """The counts with the sizes of the whole log: what models are learned from."""
+    """The counts of the whole log with its variables, from which models are learned."""
 
     def __init__(self, counts: Counts, study: Study) -> None:
         self.counts = counts
@@ -115,7 +115,7 @@ class Tally:
         return counted.model() if labels is None else counted.labelled(labels)
 
     def warnings(self) -> list[str]:
-        """Say what is doubtful about the counts."""
+        """Return the warnings about the counts."""
         counts = self.counts
         mean = counts.reward.values()[:, 0] / counts.number
         varies = differs_from(counts.low, mean) | differs_from(counts.high, mean)
@@ -131,7 +131,7 @@ class Tally:
         return project(self.state_variables, *names) if names else None
 
     def example(self) -> Episodes:
-        """Return a log in which each visited state comes once: it has the variables of all."""
+        """Return a small log with the same variables, in which each visited state occurs once."""
         state = np.flatnonzero(self.visits(*BOTH).sum(axis=1))
         return Episodes.from_arrays(
             state,
@@ -147,7 +147,7 @@ class Tally:
     def _entries(
         self, halves: tuple[int, ...]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Row, what follows, how often and the sums of rewards of each transition."""
+        """Row, state or outcome reached, number and sum of rewards of each transition."""
         counts = self.counts
         mine = np.isin(counts.keys >> HALF, halves)
         packed = counts.keys[mine] & ((1 << HALF) - 1)
@@ -165,7 +165,7 @@ class Tally:
 
 
 def settle(study: Study, counts: Counts) -> Study:
-    """Return the study with what the whole log tells: sizes, and rewards of outcomes."""
+    """Return the study completed from the whole log: sizes, and rewards of outcomes."""
     columns = study.columns.model_copy(update={"states": counts.states, "actions": counts.actions})
     mean = counts.last_reward.values()[:-1, 0] / np.maximum(counts.ends, 1)
     given = study.columns.reward is not None
@@ -186,7 +186,7 @@ def learn_halves(
     labels: Integers | None,
     horizon: int,
 ) -> tuple[Half, ...]:
-    """Learn model and target of each half, and what the other half's target is worth in it."""
+    """Learn model and target of each half, and evaluate each target in the other model."""
     if not tally.counts.first.sum(axis=1).all():
         return ()
     evaluation = tally.study.evaluation
@@ -212,10 +212,10 @@ def learn_halves(
 
 
 def find_cuts(halves: tuple[Half, ...]) -> Floats:
-    """Cut decisions into some ten groups of like size, by the chance of a bad outcome.
+    """Cut decisions into about ten groups of similar size, by the probability of a bad outcome.
 
-    The chance is that of the state with all steps ahead, by the other half; states count as often
-    as they were visited.
+    The probability is that predicted by the other half for the state with all steps left; states
+    are weighted by their visits.
     """
     if not halves:
         return np.empty(0)
@@ -232,7 +232,7 @@ def find_cuts(halves: tuple[Half, ...]) -> Floats:
 
 
 def key_of(counts: Counts, target: Floats, chosen: Mapping[str, Any]) -> str:
-    """Hash all that the second pass hangs on."""
+    """Hash all that the second pass depends on."""
     digest = hashlib.sha256(json.dumps(chosen, sort_keys=True, default=str).encode())
     for name, array in sorted((counts.arrays() | {"target": target}).items()):
         digest.update(f"{name}{array.dtype.str}{array.shape}".encode())

@@ -1,4 +1,4 @@
-"""The shards of a log: files that are read one by one."""
+"""The shards of a log: files that are read one at a time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from butfor.log.sources import PARQUET, check_columns, find_files, read_schema
 
 @dataclass(frozen=True)
 class Shard:
-    """One file of a log, as it was when the work began."""
+    """One file of a log, as it was at the start of the run."""
 
     path: str
     size: int
@@ -32,23 +32,23 @@ class Shard:
         return Path(self.path).name
 
     def check(self) -> None:
-        """Refuse a file that is no longer what it was."""
+        """Raise an error if the file has changed."""
         about = Path(self.path).stat()
         if (about.st_size, about.st_mtime_ns) != (self.size, self.changed):
             raise ValueError(
-                f"{self.path} changed while it was worked on; let nobody write to it, and start "
-                "again with --resume"
+                f"{self.path} changed during the audit; make sure that nothing writes to it, and "
+                "run again with --resume"
             )
 
     def key(self, *others: str) -> str:
-        """Name what is made of this file, by the file and by all else that it depends on."""
+        """Return a key for results of this file, from the file and all else they depend on."""
         version = butfor.__version__
-        told = "\0".join([version, self.path, str(self.size), str(self.changed), *others])
-        return hashlib.sha256(told.encode()).hexdigest()[:32]
+        text = "\0".join([version, self.path, str(self.size), str(self.changed), *others])
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def find_shards(source: Any) -> tuple[Shard, ...]:
-    """Return the files of a log, each once; they are its shards."""
+    """Return the shards of a log, which are its files, each once."""
     if not isinstance(source, str | Path | list | tuple):
         raise ValueError(
             f"{type(source).__name__}: in summary detail a log is read from files; write it to a "
@@ -62,14 +62,14 @@ def find_shards(source: Any) -> tuple[Shard, ...]:
 def check_alike(shards: Sequence[Shard], study: Study) -> tuple[tuple[Shard, ...], dict[str, Any]]:
     """Return the shards that have rows, and the type of each column that the study names.
 
-    Shards that differ in these columns are refused. CSV files have no types of their own.
+    Shards with different types are refused. CSV files have no types.
     """
     if not shards[0].path.lower().endswith(PARQUET):
         return tuple(shards), {}
     full = []
     needed = study.places()
     types: dict[str, Any] = {}
-    told: dict[str, str] = {}
+    first: dict[str, str] = {}  # the file that determined each type
     for shard in shards:
         schema, rows = read_schema(Path(shard.path))
         check_columns(shard.path, schema.names, needed)
@@ -83,24 +83,26 @@ def check_alike(shards: Sequence[Shard], study: Study) -> tuple[tuple[Shard, ...
                 continue
             if types.setdefault(name, kind) != kind:
                 raise ValueError(
-                    f"the column {name!r} is of different types in the files ({types[name]} in "
-                    f"{told[name]}, {kind} in {shard.name}); convert it"
+                    f"the column {name!r} has different types in the files ({types[name]} in "
+                    f"{first[name]}, {kind} in {shard.name}); convert it to one type"
                 )
-            told.setdefault(name, shard.name)
+            first.setdefault(name, shard.name)
     if not full:
-        raise ValueError(f"{shards[0].path} and its like have no rows; give at least one decision")
+        raise ValueError(
+            f"{shards[0].path} and the other files have no rows; give at least one decision"
+        )
     return tuple(full), types
 
 
 def list_shard(shard: Shard, study: Study, threads: int = 1) -> NDArray[Any]:
-    """Return the names of the episodes of a shard, in order."""
+    """Return the ids of the episodes of a shard, in order."""
     ids = read_ids(shard.path, study)
     shard.check()
     return np.sort(ids)
 
 
 def read_shard(shard: Shard, study: Study) -> Reading | NothingLeft:
-    """Read a shard as its study says, its episodes in the order of their ids."""
+    """Read a shard according to its study, its episodes in the order of their ids."""
     reading = read_part(shard.path, study)
     shard.check()
     if isinstance(reading, NothingLeft):

@@ -1,4 +1,4 @@
-"""What shards gave, kept on disk until the audit is whole, for a run that is stopped."""
+"""Parts: results of shards, kept on disk until the audit is complete, so that it can resume."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from butfor.audit.shards.judge import COUNTS, LOG, SUMS, Candidates, Judged
 from butfor.log.episodes import Episodes
 
 MARKER = "unfinished.txt"
-TABLES = ("episodes", "steps")  # kept beside the numbers of a shard that was judged
+TABLES = ("episodes", "steps")  # of a judged shard, kept as Arrow files
 PACKED = ("shape", "place", "value")  # arrays of packed sums
 TEXT = (
-    "What `butfor audit` has worked out so far. Go on with the same command and --resume; the\n"
-    "folder goes away when the audit is whole, and may be deleted at any time.\n"
+    "Partial results of `butfor audit`. Continue with the same command and --resume. This folder\n"
+    "is removed when the audit is complete; it may also be deleted at any time.\n"
 )
 
 
@@ -41,19 +41,19 @@ def parts_folder(out: Path) -> Path:
 
 @dataclass(frozen=True)
 class Parts:
-    """A folder of parts, each named by all that it hangs on, and each whole or not there."""
+    """A folder of parts, each named by a hash of all that it depends on and written atomically."""
 
     folder: Path
 
     @classmethod
     def open(cls, out: Path, *, resume: bool, overwrite: bool) -> Parts:
-        """Make the folder, or find the one of a run that was stopped."""
+        """Create the folder, or open that of an interrupted run."""
         folder = parts_folder(out)
         if folder.exists() and not resume:
             if not overwrite:
                 raise FileExistsError(
-                    f"{folder} has the parts of an audit that was not finished; go on with it "
-                    "(--resume), or throw them away and start again (--overwrite)"
+                    f"{folder} has the parts of an unfinished audit; continue it (--resume), or "
+                    "discard them and start again (--overwrite)"
                 )
             check_free(folder, marker=MARKER, overwrite=True)
             shutil.rmtree(folder)
@@ -64,13 +64,13 @@ class Parts:
         return cls(folder)
 
     def has(self, kind: str, key: str) -> bool:
-        """Whether a part is there, whole."""
+        """Whether a part exists and is complete."""
         tables = [f"{name}-{key}.arrow" for name in TABLES] if kind == "judge" else []
-        told = zipfile.is_zipfile(self.folder / f"{kind}-{key}.npz")
-        return told and all((self.folder / name).exists() for name in tables)
+        stored = zipfile.is_zipfile(self.folder / f"{kind}-{key}.npz")
+        return stored and all((self.folder / name).exists() for name in tables)
 
     def remove(self) -> None:
-        """Take the parts away, and the folder if there is nothing else in it."""
+        """Delete the parts, and the folder if it contains nothing else."""
         for pattern in ("*.npz", "*.arrow", MARKER):
             for path in self.folder.glob(pattern):
                 path.unlink(missing_ok=True)
@@ -78,23 +78,23 @@ class Parts:
             self.folder.rmdir()
 
     def write_ids(self, key: str, ids: NDArray[Any]) -> None:
-        """Keep the names of a shard's episodes."""
+        """Store the ids of a shard's episodes."""
         self._write(f"ids-{key}.npz", partial(_save, arrays={"ids": storable(ids)}))
 
     def read_ids(self, key: str) -> NDArray[Any]:
-        """Return the names of a shard's episodes, in order."""
+        """Return the ids of a shard's episodes, in order."""
         return loaded(self._read(f"ids-{key}.npz")["ids"])
 
     def write_counts(self, key: str, counts: Counts) -> None:
-        """Keep what a shard counted."""
+        """Store the counts of a shard."""
         self._write(f"count-{key}.npz", partial(_save, arrays=counts.arrays()))
 
     def read_counts(self, key: str) -> Counts:
-        """Return what a shard counted."""
+        """Return the counts of a shard."""
         return Counts.from_arrays(self._read(f"count-{key}.npz"))
 
     def write_judged(self, key: str, judged: Judged) -> None:
-        """Keep what judging a shard gave; its tables first, so that the rest tells of them."""
+        """Store the results of a shard; the tables first, so that the rest implies them."""
         for name in TABLES:
             save = partial(_save_table, table=getattr(judged, name))
             self._write(f"{name}-{key}.arrow", save)
@@ -110,7 +110,7 @@ class Parts:
         self._write(f"judge-{key}.npz", partial(_save, arrays=arrays))
 
     def read_judged(self, key: str, like: Episodes) -> Judged:
-        """Return what judging a shard gave; the tables are not read, but looked at.
+        """Return the results of a shard; its tables are mapped into memory, not read.
 
         `like` is a log with the variables of all shards.
         """
@@ -129,20 +129,21 @@ class Parts:
         )
 
     def table(self, name: str, key: str) -> Any:
-        """Return a table of a part as it lies on the disk."""
+        """Return a table of a part, mapped from disk."""
         with pa.memory_map(str(self.folder / f"{name}-{key}.arrow")) as file:
             return pa.ipc.open_file(file).read_all()
 
     def _read(self, name: str) -> dict[str, NDArray[Any]]:
         if not (self.folder / name).exists():
             raise FileNotFoundError(
-                f"{self.folder / name} is gone; let one run at a time write to the same --out"
+                f"{self.folder / name} is missing; let only one run at a time write to the same "
+                "--out"
             )
         with np.load(self.folder / name, allow_pickle=False) as file:
             return {array: file[array] for array in file.files}
 
     def _write(self, name: str, write: Callable[[Path], None]) -> None:
-        """Write a file under another name first: it is there whole or not at all."""
+        """Write a file under a temporary name and rename it, so that it is never incomplete."""
         waiting = self.folder / f"writing-{os.getpid()}-{name}"
         try:
             write(waiting)
@@ -154,7 +155,7 @@ class Parts:
 
 
 def storable(ids: NDArray[Any]) -> NDArray[Any]:
-    """Return ids as an array of a plain type; text as the bytes of a list in JSON."""
+    """Return ids as an array of a plain type; text becomes the bytes of a JSON list."""
     if ids.dtype != object:
         return ids
     return np.frombuffer(json.dumps(ids.tolist()).encode(), dtype=np.uint8)

@@ -1,4 +1,4 @@
-"""audit_shards: count, learn, judge and put together, shard by shard."""
+"""audit_shards: count, learn, judge and gather, shard by shard."""
 
 from __future__ import annotations
 
@@ -38,14 +38,15 @@ from butfor.models.policies import behavior_of
 from butfor.replay.observed import unsupported_by_state
 from butfor.types import Progress
 
-TOLD = 5  # shards whose problems are told in full
-MOST_COMPARED = 5_000_000  # ids that are compared at a time
-PASSES = 3  # over all shards: to list, to count, to judge
-SAMPLED = 64  # one id of so many tells how ids are spread
+LISTED = 5  # shards whose errors are reported in full
+MOST_COMPARED = 5_000_000  # ids compared at a time
+PASSES = 3  # over all shards: list, count, judge
+SAMPLED = 64  # one id in this many is sampled to divide the ids into ranges
 SUMMARIZED = (
-    "Summary detail: bounds over mechanisms are known for the episodes shown only; there are no "
-    "credible intervals and no FQE; intervals resample about 1000 groups of episodes, and "
-    "cross-fitting uses one split. For all of it use --detail full, if the log fits in memory."
+    "Summary detail: bounds over mechanisms are computed only for the episodes shown; there are no "
+    "credible intervals and no FQE; intervals resample about 1000 groups of episodes; "
+    "cross-fitting uses one split. For a complete audit use --detail full, if the log fits in "
+    "memory."
 )
 
 
@@ -60,28 +61,30 @@ def audit_shards(
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> Path:
-    """Audit a log of Parquet files, one after another, and write the audit's folder.
+    """Audit a log in summary detail, file by file, and write the audit's folder.
 
-    Every shard is read twice, after the names of its episodes: it is counted, the counts of all
-    add up to the model, and it is judged. Memory holds a few shards at a time. The tables are the
-    same whatever the shards, the threads and the workers, and in the order of ids.
+    After the ids of its episodes are listed, every shard is read twice: it is counted, the counts
+    of all shards give the model, and its episodes are evaluated. Only a few shards are in memory at
+    a time. The tables do not depend on the shards, the threads or the workers; they are in the
+    order of ids.
 
     Parameters
     ----------
     source
-        A folder of Parquet files, one such file, or a list. An episode is in one file only.
+        A folder of Parquet or CSV files, one such file, or a list. Each file is a shard, and each
+        episode must be in one file only.
     study, settings
-        See `audit_log`; without clusters and without credible intervals.
+        See `audit_log`; clusters and credible intervals are not available.
     workers : optional
-        `Threads` of this program, or a Dask `Cluster`.
+        `Threads` of this process, or a Dask `Cluster`.
     resume
-        Go on with a run that was stopped; what it has worked out lies beside `out`. Files that have
-        changed since are read anew, and so is all that depends on them.
+        Continue an interrupted run, whose partial results are beside `out`. Files that have changed
+        since are read again, and everything that depends on them is computed again.
     overwrite
-        Replace an audit that is there; its reviews are kept.
+        Replace an existing audit; its reviews are kept.
     progress : optional
-        Called with (done, in all): first of shards, each of which comes up three times, then of
-        ranges of episodes that are written.
+        Called with (done, total): first for the shards, three times each, then for the ranges of
+        episodes that are written.
     """
     began = time.perf_counter()
     chosen = AuditSettings() if settings is None else settings
@@ -89,7 +92,7 @@ def audit_shards(
     checked = read_study(study)
     if checked.cluster is not None:
         raise ValueError(
-            "[cluster]: clusters are found in the whole log at once; use --detail full, or write "
+            "[cluster]: clusters are fitted to the whole log at once; use --detail full, or write "
             "the cluster of each row into the log"
         )
     _check_early(chosen, checked)
@@ -147,7 +150,7 @@ def audit_shards(
 
 
 class _Run:
-    """The shards of a run, and what is already known of them."""
+    """The shards of a run, and which of their parts are done."""
 
     def __init__(
         self,
@@ -176,8 +179,8 @@ class _Run:
             if len(ids) and text != (ids.dtype == object):
                 kind = "whole numbers" if text else "text"
                 raise ValueError(
-                    f"{shard.path}: the names of episodes are {kind}, which they are not in the "
-                    'files before it; say episode_type = "text" in [columns], or convert them'
+                    f"{shard.path}: the ids of episodes are {kind}, unlike those in the files "
+                    'before it; write episode_type = "text" in [columns], or convert them'
                 )
             episodes += len(ids)
             sample += ids[::SAMPLED].tolist()
@@ -185,7 +188,7 @@ class _Run:
         return sorted(sample)[RANGE // SAMPLED :: RANGE // SAMPLED]
 
     def _refuse_split(self, keys: Sequence[str], episodes: int) -> None:
-        """Refuse a log of which an episode is in two shards."""
+        """Refuse a log in which an episode is in two shards."""
         parts = -(-episodes // MOST_COMPARED)
         for part in range(parts):
             hashes, owners = [], []
@@ -204,18 +207,20 @@ class _Run:
                 if one != other and len(both):
                     names = f"{self.shards[one].name} and {self.shards[other].name}"
                     raise ValueError(
-                        f"the episode {both[0]} is in two files, {names} ({len(both)} such in "
-                        "these two); write each episode into one file"
+                        f"the episode {both[0]} is in two files, {names}, which share {len(both)} "
+                        f"episode{'s' if len(both) > 1 else ''}; write each episode into one file"
                     )
 
     def count(self, study: Study, seed: int) -> Counts:
-        """Count what was not counted yet, and add up."""
+        """Count the shards that are not yet counted, and add up all counts."""
         self.context = json.dumps([study.model_dump(mode="json"), seed], sort_keys=True)
         shared = {"study": study, "seed": seed}
         self._finish("count", count_shard, self.context, shared, self.parts.write_counts)
         total = reduce(Counts.add, map(self._counts, self.shards))
         if total.episodes == 0:
-            raise ValueError("no episode is left in any file; drop less in [problems] of the study")
+            raise ValueError(
+                "no usable episode is left in any file; drop less in [problems] of the study"
+            )
         self.shards = [shard for shard in self.shards if self._counts(shard).episodes]
         return total
 
@@ -230,7 +235,7 @@ class _Run:
         shared: dict[str, Any],
         write: Callable[[str, Any], None],
     ) -> None:
-        """Do what was not done yet; all that is wrong with shards is told at once."""
+        """Process the shards that are not yet done; report the errors of all shards together."""
         wrong: list[tuple[Shard, Exception]] = []
         for shard, result in self._work(kind, work, context, shared):
             if isinstance(result, Exception):
@@ -241,13 +246,13 @@ class _Run:
             raise wrong[0][1]
         if wrong:
             wrong.sort(key=lambda pair: pair[0].path)
-            told = [str(error) for _, error in wrong[:TOLD]]
-            more = [f"… and {len(wrong) - TOLD} more"] if len(wrong) > TOLD else []
+            listed = [str(error) for _, error in wrong[:LISTED]]
+            more = [f"… and {len(wrong) - LISTED} more"] if len(wrong) > LISTED else []
             head = f"{len(wrong)} of {len(self.shards)} files cannot be used:"
-            raise ValueError("\n".join([head, *told, *more]))
+            raise ValueError("\n".join([head, *listed, *more]))
 
     def judge(self, setting: Setting, tally: Tally) -> Gathered:
-        """Judge what was not judged yet, and add up."""
+        """Judge the shards that are not yet judged, and add up all results."""
         for shard, judged in self._work("judge", judge_shard, setting.key, {"setting": setting}):
             if isinstance(judged, Exception):
                 raise judged
@@ -276,7 +281,7 @@ class _Run:
 
 
 def _check_early(chosen: AuditSettings, study: Study) -> None:
-    """Refuse what can be known to be wrong before any file is read."""
+    """Raise the errors that can be found before any file is read."""
     if not chosen.learned:
         chosen.check_target()
     check_rules(tuple(study.outcomes().values()), chosen.unseen, chosen.prior)
@@ -286,7 +291,7 @@ def _check_early(chosen: AuditSettings, study: Study) -> None:
 
 
 def _make_setting(tally: Tally, chosen: AuditSettings, types: dict[str, Any]) -> Setting:
-    """Learn the models, plan or read the target, and fix all that judging needs."""
+    """Learn the models, plan or read the target, and collect all that judging needs."""
     study, counts = tally.study, tally.counts
     evaluation = study.evaluation
     labels = tally.labels(chosen.noise(study))
@@ -303,7 +308,7 @@ def _make_setting(tally: Tally, chosen: AuditSettings, types: dict[str, Any]) ->
         for column, section in study.side.items()
         if section.levels is None and section.type != "number"
     }
-    told = asdict(chosen) | {
+    context = asdict(chosen) | {
         "study": study.model_dump(mode="json"),
         "side": {name: str(kind) for name, kind in plain.items()},
         "draws": None,
@@ -321,5 +326,5 @@ def _make_setting(tally: Tally, chosen: AuditSettings, types: dict[str, Any]) ->
         flags=chosen.flags,
         controls=count_controls(chosen.flags),
         side_types={name: kind for name, kind in plain.items() if kind is not None},
-        key=key_of(counts, target, told),
+        key=key_of(counts, target, context),
     )

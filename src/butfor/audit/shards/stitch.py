@@ -1,4 +1,4 @@
-"""From the parts of shards to the tables of an audit, in the order of ids."""
+"""Joining the parts of shards into the tables of an audit, in the order of ids."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from butfor.audit.tables import episode_table
 from butfor.log.episodes import rows_of
 from butfor.types import Progress
 
-RANGE = 20_000  # episodes, about, that are put in order together
+RANGE = 20_000  # approximate number of episodes that are sorted together
 
 
 def stitch_tables(
@@ -29,10 +29,10 @@ def stitch_tables(
     shown: pd.DataFrame,
     progress: Progress | None,
 ) -> None:
-    """Write the episodes and steps of an audit, whatever shards they were in.
+    """Write the tables of episodes and steps of an audit, in the order of ids.
 
-    `keys` name the parts, `cuts` are ids at which the rows are divided to be put in order, `shown`
-    is what is known of the episodes shown, with their ids.
+    `keys` name the parts, `cuts` are the ids at which the rows are divided into ranges, and `shown`
+    is the table of the episodes shown, with their ids.
     """
     done = 0
     with ExitStack() as files:
@@ -58,7 +58,7 @@ def stitch_tables(
 
 
 def _gather(parts: Parts, keys: Sequence[str], cuts: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-    """Give the episodes and the steps between one cut and the next, in order."""
+    """Yield the episodes and the steps between one cut and the next, in order."""
     edges = {key: _find_edges(parts.table("episodes", key), cuts) for key in keys}
     for number in range(len(cuts) + 1):
         found: list[tuple[Any, Any]] = []
@@ -75,7 +75,7 @@ def _gather(parts: Parts, keys: Sequence[str], cuts: Sequence[Any]) -> Iterator[
 
 
 def _find_edges(episodes: Any, cuts: Sequence[Any]) -> tuple[list[int], list[int]]:
-    """Where each cut falls among the episodes of a part and among their steps, with both ends."""
+    """Positions of the cuts among the episodes of a part and among their steps, with both ends."""
     ids = episodes.column("id")
     places = [bisect_left(range(len(ids)), cut, key=lambda i: ids[i].as_py()) for cut in cuts]
     place = [0, *places, len(ids)]
@@ -89,7 +89,7 @@ def _slice(table: Any, between: Sequence[int]) -> Any:
 
 
 def _in_order(found: list[tuple[Any, Any]]) -> tuple[Any, Any]:
-    """Put the rows of several parts together, by id."""
+    """Concatenate the rows of several parts and sort them by id."""
     episodes, steps = (pa.concat_tables(tables) for tables in zip(*found, strict=True))
     if len(found) == 1:
         return episodes, steps

@@ -1,4 +1,4 @@
-"""Who works on shards: threads of this program, or a Dask cluster."""
+"""Workers: threads of this process or a Dask cluster, which process shards."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ import butfor
 from butfor.audit.shards.log import Shard
 from butfor.checks import check_whole
 
-AHEAD = 2  # shards that wait for each thread of a cluster
+AHEAD = 2  # shards sent ahead for each thread of a cluster
 
-Work = Callable[..., Any]  # (shard, threads=..., and what all shards share) -> what it gives
-Done = tuple[Shard, Any]  # a shard with what it gave, or the exception that it ended in
+Work = Callable[..., Any]  # (shard, threads=..., shared arguments) -> result
+Done = tuple[Shard, Any]  # a shard with its result, or with the exception that it raised
 
 
 class Workers(Protocol):
     """Runs a function on every shard, in any order."""
 
     def run(self, work: Work, shards: Sequence[Shard], shared: Mapping[str, Any]) -> Iterator[Done]:
-        """Give each shard with what came of it; a mistake in its file is given, not raised."""
+        """Yield each shard with its result; an error about its file is yielded, not raised."""
 
     def close(self) -> None:
-        """Let go of all that was started."""
+        """Release all resources."""
 
 
 @dataclass(frozen=True)
 class Threads:
-    """Threads of this program; as many as there are cores by default."""
+    """Threads of this process; by default one for each core."""
 
     count: int | None = None
 
     def run(self, work: Work, shards: Sequence[Shard], shared: Mapping[str, Any]) -> Iterator[Done]:
-        """Work on as many shards at a time as there are threads; one shard gets them all."""
+        """Process one shard per thread at a time; if there are fewer shards, they share threads."""
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         given = (cores or 1) if self.count is None else self.count
         threads = check_whole(given, "threads", 1, "a whole number")
@@ -58,18 +58,18 @@ class Threads:
                 raise
 
     def close(self) -> None:
-        """Threads end by themselves."""
+        """Nothing to release: threads end by themselves."""
 
 
 class Cluster:
-    """A Dask cluster that is there already, or one of `workers` processes on this machine."""
+    """A running Dask cluster, or a new one of `workers` processes on this machine."""
 
     def __init__(self, address: str | None = None, *, workers: int | None = None) -> None:
         try:
             import distributed  # noqa: PLC0415  an optional extra, and slow to load
         except ImportError:
             raise ValueError(
-                "Dask is not installed; install butfor with it: pip install 'butfor[dask]'"
+                "Dask is not installed; install it with pip install 'butfor[dask]'"
             ) from None
         self._dask = distributed
         self._own = None
@@ -87,15 +87,15 @@ class Cluster:
         except (OSError, TimeoutError, TypeError) as error:
             raise ValueError(
                 f"the Dask cluster {address or 'on this machine'} cannot be reached or has no "
-                f"workers ({error or type(error).__name__}); see whether it is up"
+                f"workers ({error or type(error).__name__}); check that it is running"
             ) from None
         self._check_versions()
 
     def run(self, work: Work, shards: Sequence[Shard], shared: Mapping[str, Any]) -> Iterator[Done]:
-        """Send shards to the cluster, not many more than it works on at a time.
+        """Send shards to the cluster, only a few more than it can process at a time.
 
-        Dask does those of lost workers again. What shards share is sent as work of its own, so that
-        this too can be done again.
+        Dask repeats the shards of lost workers. The shared arguments are sent as a task, so that
+        Dask can restore them too.
         """
         sent = self.client.submit(dict, shared, pure=False)
         waiting = list(reversed(shards))
@@ -113,22 +113,25 @@ class Cluster:
         for future in done:
             shard = running.pop(future.key)
             if future.cancelled():
-                raise ValueError("the Dask cluster was lost; when it is up again, use --resume")
+                raise ValueError(
+                    "the connection to the Dask cluster was lost; restart it, and run again with "
+                    "--resume"
+                )
             error = future.exception()
             if isinstance(error, ImportError):
                 raise ValueError(
-                    f"a worker of the cluster cannot load what it needs ({error}); install the "
-                    "same butfor everywhere"
+                    f"a worker of the cluster cannot import what it needs ({error}); install the "
+                    "same version of butfor everywhere"
                 )
             if isinstance(error, FileNotFoundError) and Path(shard.path).exists():
                 raise FileNotFoundError(
-                    f"{shard.path}: a worker of the cluster cannot find it; every worker must see "
-                    "the files under the same path"
+                    f"{shard.path}: a worker of the cluster cannot find this file; every worker "
+                    "needs the files at the same path"
                 )
             if isinstance(error, self._dask.KilledWorker):
                 raise ValueError(
-                    f"{shard.path}: its workers were lost again and again, which happens where "
-                    "they have too little memory; give them more, or write smaller files"
+                    f"{shard.path}: its workers were lost repeatedly, usually for lack of memory; "
+                    "give them more, or write smaller files"
                 )
             yield shard, _outcome(future)
             future.release()
@@ -136,7 +139,7 @@ class Cluster:
                 send()
 
     def close(self) -> None:
-        """Leave the cluster; end it if it was started here."""
+        """Disconnect from the cluster; stop it if it was started here."""
         self.client.close()
         if self._own is not None:
             self._own.close()
@@ -145,18 +148,18 @@ class Cluster:
         return sum(self.client.nthreads().values())
 
     def _check_versions(self) -> None:
-        """Refuse a cluster with another butfor: results would not be the same."""
+        """Refuse a cluster with another version of butfor: results could differ."""
         try:
             found = {"the scheduler": self.client.run_on_scheduler(version, "butfor")}
         except PackageNotFoundError:
             found = {"the scheduler": "none"}
-        told = self.client.run(version, "butfor", on_error="return")
-        found |= {f"the worker {address}": known for address, known in told.items()}
+        versions = self.client.run(version, "butfor", on_error="return")
+        found |= {f"the worker {address}": known for address, known in versions.items()}
         for who, known in found.items():
             if known != butfor.__version__:
                 self.close()
                 raise ValueError(
-                    f"{who} has butfor {known}, here it is {butfor.__version__}; install the same "
+                    f"{who} has butfor {known}, but this is {butfor.__version__}; install the same "
                     "version everywhere"
                 )
 
@@ -166,7 +169,7 @@ def _work(work: Work, shard: Shard, shared: Mapping[str, Any]) -> Any:
 
 
 def _outcome(future: Any) -> Any:
-    """What a shard gave, or the mistake that was found in it."""
+    """Return the result of a shard, or the error about its file."""
     error = future.exception()
     if error is None:
         return future.result()

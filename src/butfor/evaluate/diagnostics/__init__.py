@@ -1,4 +1,4 @@
-"""Checks before conclusions: whether this log can say anything about this policy."""
+"""Diagnostics: whether a log and a model can support conclusions about a policy."""
 
 from butfor.evaluate.diagnostics.calibration import calibration_table
 from butfor.evaluate.diagnostics.lights import worst_light

@@ -1,4 +1,4 @@
-"""Calibration: whether what a model predicts for one half of a log, from the other, happens."""
+"""Calibration: predictions learned from one half of a log, compared with the other half."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from butfor.types import Floats
 
 GROUPS = 10  # of decisions, by predicted probability: deciles
 COLUMNS = ["group", "decisions", "episodes", "predicted", "observed", "low", "high", "chance"]
-# At most, in probability beyond chance: the margin of a share found from 400 episodes, and twice
-# that; where the outcome is rare (or nearly certain) a quarter and half of its rate, if less.
+# Largest gaps beyond chance, as probabilities: the margin of error of a share of 400 episodes, and
+# twice that; for a rare (or nearly certain) outcome a quarter and half of its rate, if less.
 CALIBRATION = (0.05, 0.10)
 CALIBRATION_OF_RATE = (0.25, 0.50)
 
@@ -40,31 +40,31 @@ def calibration_table(
     learn: Learn | None = None,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Compare the predicted with the observed share of the bad outcome, held out, by decile.
+    """Compare predicted with observed shares of the bad outcome on held-out data, by decile.
 
-    Each half of the log is judged by a model of the other half: from every logged decision on, the
-    probability of the bad outcome up to the horizon, under the practice found in that other half.
-    The bad outcome is any that is marked as bad, else the one of lowest reward. Decisions in states
-    that the other half never saw are left out, and so are episodes that stop before the horizon
+    For each half of the log, a model of the other half predicts, at every logged decision, the
+    probability of the bad outcome up to the horizon under the behavior policy of that other half.
+    Bad outcomes are those marked as bad, or else the one of lowest reward. Decisions in states that
+    the other half never visits are left out, and so are episodes that stop before the horizon
     without an outcome.
 
     Parameters
     ----------
     model
-        Tells how ends are read. A model that rests on no counts was not learned from a log: it
-        predicts as it is.
+        Determines how ends are counted. A model without counts was not learned from a log; it
+        makes the predictions itself.
     learn : optional
-        The function that made model and target of the log; by default `fit_mdp`.
+        The function that made model and target from the log; by default `fit_mdp`.
     seed
-        Of the halves.
+        For the random halves.
 
     Returns
     -------
     DataFrame
-        group (from 1 on, by prediction), decisions, episodes, predicted, observed; low and high,
-        between which the observed share lies with some 95 % probability if the predictions are
-        right, and chance, the gap to expect in that case. An episode's outcome is one draw, however
-        many of its decisions are in a group.
+        group (numbered from 1, by prediction), decisions, episodes, predicted, observed; low and
+        high, between which the observed share lies with about 95% probability if the predictions
+        are right, and chance, the gap to expect in that case. An episode's outcome is one draw,
+        however many of its decisions are in a group.
     """
     steps = episodes.horizon if horizon is None else check_horizon(horizon)
     return _by_group(_predict(episodes, model, steps, learn, seed))
@@ -73,7 +73,7 @@ def calibration_table(
 def check_calibration(
     episodes: Episodes, model: TabularMDP, horizon: int, learn: Learn | None, seed: int
 ) -> Row:
-    """Judge the mean gap between predicted and observed shares, less what chance would make."""
+    """Check the mean gap between predicted and observed shares, minus that expected by chance."""
     held = _predict(episodes, model, horizon, learn, seed)
     if held.problem:
         return untold_row(held.problem)
@@ -88,8 +88,8 @@ def check_calibration(
 
 
 def untold_row(problem: str) -> Row:
-    """Return the row where calibration could not be told, and why."""
-    sentence = f"Whether the model's predictions hold could not be told: {problem}."
+    """Return the row for a calibration that could not be assessed, and why."""
+    sentence = f"The model's calibration could not be assessed: {problem}."
     return "calibration", float("nan"), "amber", sentence
 
 
@@ -101,11 +101,11 @@ def calibration_row(
     Parameters
     ----------
     bad
-        The bad outcome in words.
+        The name of the bad outcome.
     rate
-        Share of the decisions judged that it followed on.
+        Share of the decisions in the table that were followed by it.
     decisions, judged
-        How many are in the log, and in the table.
+        Number of decisions in the log, and in the table.
     given
         Whether the model was not learned from the log.
     """
@@ -120,33 +120,33 @@ def calibration_row(
     light = at_most(gap - chance, (green, amber))
     learned = "" if given else ", learned from one half of the log,"
     sentences = [
-        f'The model{learned} predicts "{bad}" in {"the other half" if learned else "the log"},'
-        f" under the care that was given, to within {100 * gap:.1f} percentage points on average "
-        f"over {len(table)} group{'s' if len(table) > 1 else ''} of decisions (chance alone: about "
-        f"{100 * chance:.1f}); it followed on {percent(rate)} of the decisions."
+        f'The model{learned} predicts "{bad}" in {"the other half" if learned else "the log"}'
+        f" to within {100 * gap:.1f} percentage points, on average over {len(table)} "
+        f"group{'s' if len(table) > 1 else ''} of decisions (chance alone: about "
+        f'{100 * chance:.1f}). "{bad}" followed {percent(rate)} of the decisions.'
     ]
     if light != "red" and (chance > green or rarer == 0):
         light = "amber"  # a good model and a poor one would look alike
-        sentences.append("That is too little to tell a good model from a poor one.")
+        sentences.append("There are too few data to tell a good model from a poor one.")
     left_out = 1 - judged / decisions
     if left_out > 0:
         sentences.append(
-            f"{percent(left_out).capitalize()} of the decisions are left out: their state is "
-            "missing from the other half, or the end of their episode from the log."
+            f"{percent(left_out).capitalize()} of the decisions are left out: their state does not "
+            "occur in the other half, or the log does not show how their episode ended."
         )
-    sentences.append("It says nothing about care that was not given.")
+    sentences.append("This check covers only actions that were taken, not those of the policy.")
     return "calibration", gap, light, " ".join(sentences)
 
 
 @dataclass(frozen=True)
 class _HeldOut:
-    """Predictions for M logged decisions by a model of the other half, and what came of them."""
+    """Predictions for M logged decisions by a model of the other half, and what followed."""
 
     predicted: Floats  # [M] probability of the bad outcome
     happened: NDArray[np.bool_]  # [M]
     episode: NDArray[np.int64]  # [M]
     decisions: int  # in the log
-    problem: str  # why there are none, or ""
+    problem: str  # why there are no predictions, or ""
 
 
 def _predict(
@@ -175,7 +175,7 @@ def _predict(
             rows = mine[of_row] & (action_counts(half).sum(axis=1) > 0)[log.state]
             predicted[rows] = table[horizon - log.time[rows], log.state[rows]]
         if np.isnan(predicted).all():
-            problem = "no decision could be judged by the other half of the log"
+            problem = "the other half of the log allows no prediction for any decision"
     rows = np.isfinite(predicted)
     happened = np.asarray(np.append(bad, False))[log.outcome[of_row]]
     return _HeldOut(
@@ -188,7 +188,7 @@ def _predict(
 
 
 def bad_outcomes(outcomes: Sequence[Outcome]) -> NDArray[np.bool_]:
-    """Say which outcomes are bad: those marked as such, else the one of lowest reward."""
+    """Return which outcomes are bad: those marked as bad, or else the one of lowest reward, [O]."""
     marked = np.array([outcome.bad for outcome in outcomes], dtype=bool)
     if marked.any() or not len(marked):
         return marked
@@ -197,7 +197,7 @@ def bad_outcomes(outcomes: Sequence[Outcome]) -> NDArray[np.bool_]:
 
 
 def bad_name(outcomes: Sequence[Outcome]) -> str:
-    """Return the bad outcome in words."""
+    """Return the names of the bad outcomes, joined by "or"."""
     bad = bad_outcomes(outcomes)
     return " or ".join(o.name for o, worst in zip(outcomes, bad, strict=True) if worst)
 
@@ -205,24 +205,24 @@ def bad_name(outcomes: Sequence[Outcome]) -> str:
 def bad_chances(
     model: TabularMDP, practice: Floats, horizon: int, bad: NDArray[np.bool_]
 ) -> Floats:
-    """Probability of a bad outcome by steps left and state, under some practice, [T + 1, S]."""
+    """Probability of a bad outcome by steps left and state, under a policy, [T + 1, S]."""
     tables = value_tables(model, practice, horizon=horizon)[1]
     return np.asarray(tables[:, :, :-1][:, :, bad].sum(axis=2))
 
 
 def _is_given(model: TabularMDP, learn: Learn | None) -> bool:
-    """Whether the model was not learned from a log, as far as one can know."""
+    """Whether the model was not learned from a log, as far as can be known."""
     return learn is None and not model.counts.any()
 
 
 def _model_of(half: Episodes, given: TabularMDP, learn: Learn | None) -> TabularMDP:
-    """Return the model to judge the other half by."""
+    """Return the model that makes predictions for the other half."""
     if learn is not None:
         return learn(half)[0]
     if _is_given(given, learn):
         return given
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # rewards that vary: they do not matter here
+        warnings.simplefilter("ignore")  # about varying rewards, which do not matter here
         return fit_mdp(half, terminal=given.terminal)
 
 
@@ -236,7 +236,7 @@ def _by_group(held: _HeldOut) -> pd.DataFrame:
 def group_sums(
     predicted: Floats, happened: NDArray[np.bool_], episode: NDArray[np.int64], cuts: Floats
 ) -> Floats:
-    """Sum up decisions by the group of their prediction, [groups, 5]: see `group_rows`."""
+    """Sum decisions by the group of their prediction, [groups, 5]: see `group_rows`."""
     group, rows = group_rows(predicted, happened, episode, cuts)
     return np.stack([total_by(group, row, len(cuts) + 1) for row in rows.T], axis=1)
 
@@ -244,10 +244,10 @@ def group_sums(
 def group_rows(
     predicted: Floats, happened: NDArray[np.bool_], episode: NDArray[np.int64], cuts: Floats
 ) -> tuple[NDArray[np.int64], Floats]:
-    """Return the group of each pair of episode and group, [m], and what is summed of it, [m, 5].
+    """Return the group of each pair of episode and group, [m], and its terms of the sums, [m, 5].
 
-    The columns are decisions, episodes, predictions, bad outcomes that happened, and the variance
-    of these if the predictions are right.
+    The columns are decisions, episodes, predictions, bad outcomes that followed, and the variance
+    of the latter if the predictions are right.
     """
     group = np.searchsorted(cuts, predicted, side="right")
     groups = len(cuts) + 1
@@ -261,7 +261,7 @@ def group_rows(
 
 
 def table_of_sums(sums: Floats) -> pd.DataFrame:
-    """Return the calibration table that follows from `group_sums`; empty groups are left out."""
+    """Return the calibration table computed from `group_sums`; empty groups are left out."""
     rows = []
     for number, row in enumerate(sums[sums[:, 0] > 0], start=1):
         decisions, episodes, total, happened, variance = row.tolist()

@@ -1,4 +1,4 @@
-"""Diagnostics where the state is hidden: does the model fit, what is known, what carries over."""
+"""Checks for models with a hidden state: model fit, uncertainty of the state, shared labels."""
 
 from __future__ import annotations
 
@@ -11,48 +11,49 @@ from butfor.hidden.latent import LatentPosterior
 from butfor.replay.replay import Replay
 from butfor.replay.steps import Steps
 
-CONSISTENT = (2.0, 3.0)  # at most: chance alone goes beyond once in 22, once in 370 logs
+CONSISTENT = (2.0, 3.0)  # at most: by chance alone exceeded in one log in 22, one in 370
 # At most, in bits: one is a toss-up between two hidden states, two between four.
 UNKNOWN = (1.0, 2.0)
-# At least: rows that the counterfactual meets and that share a label with the observed one. Nothing
-# of the patient crosses between rows that share none.
+# At least: share of the rows met by the counterfactual that share a label with the observed one.
+# Between rows that share none, nothing about the patient carries over.
 SHARED = (0.50, 0.20)
 
 
 def check_consistency(replay: Replay) -> Row:
-    """Check whether counterfactuals average to what the model alone expects."""
+    """Check whether counterfactual returns average to what the model alone predicts."""
     z = consistency(replay)
     result, expected = replay.outcomes(), replay.engine.first_values()
     sentence = (
-        f"Replayed episodes average to {result.expected_return.mean():+.3f}, the model alone "
-        f"expects {expected.mean():+.3f} of the policy: {abs(z):.1f} standard errors apart. More "
-        "than 3 say that the model, or what is assumed of who saw what, does not fit the log; "
-        "fewer do not say that it does."
+        f"Counterfactual returns average {result.expected_return.mean():+.3f}; the model alone "
+        f"predicts {expected.mean():+.3f} for the policy: {abs(z):.1f} standard errors apart. More "
+        "than 3 mean that the model, or the assumption about who saw what, does not fit the log; "
+        "fewer do not prove that it fits."
     )
     if np.isnan(z):
-        return "consistency", z, "amber", "One episode cannot tell whether the model fits the log."
+        return "consistency", z, "amber", "One episode cannot show whether the model fits the log."
     return "consistency", abs(z), at_most(abs(z), CONSISTENT), sentence
 
 
 def check_entropy(posterior: LatentPosterior) -> Row:
-    """Judge how much of the hidden state the record gives away."""
+    """Check how much the record reveals about the hidden state."""
     _, step = posterior.rows
     by_step = np.bincount(step, posterior.entropy) / np.bincount(step)
     value = float(posterior.entropy.mean())
     sentence = (
-        f"Given the whole record the hidden state is unknown by {value:.2f} bits on average (one "
-        f"is a toss-up between two), {by_step[0]:.2f} at the first step."
+        f"Given the whole record, the uncertainty about the hidden state is {value:.2f} bits on "
+        f"average (one bit is a toss-up between two states) and {by_step[0]:.2f} bits at the first "
+        "step."
     )
     return "hidden state", value, at_most(value, UNKNOWN), sentence
 
 
 def check_shared_rows(steps: Steps) -> Row:
-    """Judge how often the rows met have a label in common with the observed one."""
+    """Check how often the rows met share a label with the observed row."""
     apart = steps.share_apart
     value = 1.0 if np.isnan(apart) else 1.0 - apart
     sentence = (
-        f"{percent(value).capitalize()} of the rows that the policy's course meets share a label "
-        "with the observed one; across the others nothing of the episode carries over. Labels on "
-        "what nature decides (labels=) may raise it."
+        f"{percent(value).capitalize()} of the rows met under the policy share a label with the "
+        "observed row; at the others nothing about the episode carries over. Labels for what "
+        "nature decides (labels=) may raise this share."
     )
     return "rows in common", value, at_least(value, SHARED), sentence

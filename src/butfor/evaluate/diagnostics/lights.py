@@ -1,4 +1,4 @@
-"""Traffic lights: a number against two limits."""
+"""Traffic lights: a number compared with two limits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def at_most(value: float, limits: Limits) -> str:
 
 
 def worst_light(lights: pd.DataFrame | Iterable[str]) -> str:
-    """Return the worst of some lights, or of those in a table of `diagnose`."""
+    """Return the worst of several lights, or of those in a table of `diagnose`."""
     given = list(lights["light"] if isinstance(lights, pd.DataFrame) else lights)
     if not given or not set(given) <= set(LIGHTS):
         raise ValueError(f"lights {given!r}: give at least one of {', '.join(map(repr, LIGHTS))}")

@@ -1,4 +1,4 @@
-"""Overlap: whether what the target would do was ever done."""
+"""Overlap: whether the actions of the target were ever taken in the log."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from butfor.log.variables import Variable, describe_action, unravel
 from butfor.models.policies import action_counts
 from butfor.types import Floats
 
-OVERLAP = (0.95, 0.80)  # at least: one choice in twenty without precedent, one in five
+OVERLAP = (0.95, 0.80)  # at least: one choice in twenty, one in five, without precedent
 
 
 def overlap_by_state(episodes: Episodes, target: ArrayLike) -> pd.DataFrame:
-    """Say, for each visited state, how often the target's action was taken there.
+    """Compute, for each visited state, how often the target's action was taken there.
 
     Returns
     -------
     DataFrame
         state, a column `state.<name>` for each variable, visits, policy (its likeliest action in
         words), taken (share of the visits with the target's action, averaged over its choices),
-        precedent (probability that the target chooses what was done there at least once).
+        precedent (probability that the target chooses an action taken there at least once).
     """
     policy = check_policy(target, episodes.n_states, episodes.n_actions, "target")
     variables = episodes.state_variables, episodes.action_variables
@@ -71,12 +71,12 @@ def overlap_row(counts: NDArray[np.int64], policy: Floats) -> Row:
     visits, precedent = visits[met], _shares(counts, policy)[1][met]
     value = float(visits @ precedent / visits.sum())
     without = int((precedent < 1).sum())
-    sentence = "Whatever the policy would do in a logged state was done there at least once."
+    sentence = "Everything the policy would do in the logged states was done there at least once."
     if without:
         sentence = (
             f"{percent(value).capitalize()} of what the policy would do in the logged states was "
-            f"done there at least once; in {without} of {len(visits)} visited states it would do "
-            "something that nobody did."
+            f"done there at least once; in {without} of {len(visits)} visited states it might do "
+            "something that was never done there."
         )
     return "overlap", value, at_least(value, OVERLAP), sentence
 

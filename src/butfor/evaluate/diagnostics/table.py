@@ -1,4 +1,4 @@
-"""diagnose: every check in one call, with a light and a sentence each."""
+"""diagnose: every check in one call, with a light and a sentence for each."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from butfor.replay.replay import Replay, as_replay, refuse_hidden
 from butfor.types import Floats
 
 COLUMNS = ["check", "value", "light", "sentence"]
-RARE = 10  # a probability found from fewer transitions is off by up to .16 (a standard error)
+RARE = 10  # with fewer transitions the standard error of a probability can exceed .16
 
 # Limits are (green, amber): a light is green up to the first, amber up to the second, else red.
-# At least: a share found from 400 episodes has a 95 % interval of ± 5 points, from 50 of ± 14.
+# At least: a share of 400 episodes has a 95% interval of ± 5 points, one of 50 episodes ± 14.
 EPISODES = (400, FEW)
-# At least: where an episode of ten (of a hundred) speaks for all of them, an error in what is known
-# of the behaviour is multiplied as often.
+# At least: if one episode in ten (in a hundred) represents all of them, errors in the behavior
+# policy are multiplied by as much.
 EFFECTIVE = (0.10, 0.01)
 RARE_ROWS = (0.05, 0.20)  # at most: one decision in twenty, one in five
-# At most: by default pairs never seen lead to the worst outcome, so this is by how much its
-# probability may be made up; one point is lost in the noise of any log, ten are not.
+# At most: by default pairs never seen lead to the worst outcome, so up to this much of its
+# probability is assumed; one point is lost in the noise of any log, ten are not.
 UNSUPPORTED = (0.01, 0.10)
 ABOUT = (0.50, 0.20)  # at least: half of the steps, one in five
 
@@ -76,23 +76,24 @@ def diagnose(
         - *rare rows*: share of the target's decisions, in the model from the log's first states
           on, that rest on fewer than 10 logged transitions;
         - *unsupported mass*: mean probability that a counterfactual uses a pair never seen;
-        - *calibration*: mean gap between the predicted and the observed share of the bad outcome,
-          held out, by decile of the prediction (nan where it cannot be told);
-        - *influence*: median share of the counterfactual's steps that are still about the patient.
+        - *calibration*: mean gap between the predicted and the observed share of the bad outcome on
+          held-out data, by decile of the prediction (nan if it cannot be assessed);
+        - *influence*: median share of the counterfactual's steps that still depend on what happened
+          in the episode.
 
-        Where the state is hidden:
+        With a hidden state:
 
         - *overlap* as above, by observation, for a target on the last observation;
-        - *consistency*: standard errors between the mean counterfactual and what the model alone
-          expects of the target;
-        - *hidden state*: bits by which it is unknown given the record, mean over steps;
-        - *rows in common*: share of the rows met that have a label of the observed one;
+        - *consistency*: standard errors between the mean counterfactual return and what the model
+          alone predicts for the target;
+        - *hidden state*: its entropy in bits given the record, mean over steps;
+        - *rows in common*: share of the rows met that share a label with the observed row;
         - *influence* as above.
 
     Notes
     -----
-    Green lights are necessary, not sufficient: no check sees a cause of both treatment and course
-    that the log does not hold.
+    Green lights are necessary, not sufficient: no check can detect a common cause of actions and
+    course that the log does not record.
     """
     replay = as_replay(
         episodes,
@@ -160,11 +161,11 @@ def observed_rows(
     about: float,
     after: float,
 ) -> list[Row]:
-    """Return the rows of `diagnose` where the state is observed, from numbers that add up.
+    """Return the rows of `diagnose` for an observed state, from numbers about all episodes.
 
     `counts` [S, A] are the logged decisions, `cut_counts` those up to the horizon, `first` [S] the
-    episodes by first state; `about` and `after` are medians over episodes of the share of steps
-    about the episode, and of what comes after.
+    episodes by first state; `about` and `after` are the medians over episodes of
+    `Steps.share_about` and `Steps.share_after`.
     """
     return [
         overlap_row(counts, target),
@@ -177,26 +178,26 @@ def observed_rows(
     ]
 
 
-# the rows that follow from numbers
+# one function for each row
 
 
 def effective_row(n: int, effective: float) -> Row:
-    """Return the row on the effective sample size of n episodes."""
+    """Return the row about the effective sample size of n episodes."""
     light = worst_light([at_least(effective, EPISODES), at_least(effective / n, EFFECTIVE)])
     sentence = (
         f"Weighted by how likely the policy makes them, the {n} episodes say as much about it as "
-        f"{effective:.1f} episodes of its own (effective sample size)."
+        f"{effective:.1f} episodes recorded under it (effective sample size)."
     )
     return "effective sample size", effective / n, light, sentence
 
 
 def left_row(n: int, followers: int) -> Row:
-    """Return the row on those of n episodes that have any weight."""
-    sentence = f"In all {n} episodes the policy might have done, to the end, what was done."
+    """Return the row about the number of episodes with any weight."""
+    sentence = f"In all {n} episodes the policy might have taken every action that was taken."
     if followers < n:
         sentence = (
-            f"{followers} of {n} episodes follow the policy to their end; in the others something "
-            "was done that it never does, and estimates by weighting leave them out."
+            f"{followers} of {n} episodes follow the policy to their end; the others contain an "
+            "action that it never takes, and weighted estimates leave them out."
         )
     return "episodes left", followers / n, at_least(followers, EPISODES), sentence
 
@@ -208,7 +209,7 @@ def rare_row(
     horizon: int,
     counts: NDArray[np.int64],
 ) -> Row:
-    """Return the row on decisions that rest on few transitions.
+    """Return the row about decisions that rest on few transitions.
 
     `first` [S] are the episodes by first state, `counts` [S, A] the logged decisions.
     """
@@ -216,7 +217,7 @@ def rare_row(
     known = np.maximum(model.counts, counts)
     value = float(occupancy[known < RARE].sum() / occupancy.sum())
     sentence = (
-        f"{percent(value).capitalize()} of the decisions that the policy would face, in the model, "
+        f"{percent(value).capitalize()} of the decisions that the policy would make in the model "
         f"rest on fewer than {RARE} logged transitions."
     )
     return "rare rows", value, at_most(value, RARE_ROWS), sentence
@@ -236,19 +237,20 @@ def _occupancy(model: TabularMDP, target: Floats, first: NDArray[np.int64], hori
 
 
 def unsupported_row(value: float) -> Row:
-    """Return the row on the mean probability of using a pair never seen."""
+    """Return the row about the mean probability of using a pair never seen."""
     sentence = (
-        f"{percent(value).capitalize()} of the probability, on average over the episodes, runs "
-        "through states and actions never seen together; what follows there is a rule, not data."
+        f"{percent(value).capitalize()} of the probability, on average over the episodes, passes "
+        "through states and actions never seen together; what follows there is assumed, not "
+        "learned from data."
     )
     return "unsupported mass", value, at_most(value, UNSUPPORTED), sentence
 
 
 def influence_row(about: float, after: float) -> Row:
-    """Return the row on medians: the share of steps about the episode, and of what comes after."""
+    """Return the row about the influence of the record, from medians over the episodes."""
     sentence = (
-        f"In the median episode {percent(about)} of the steps under the policy are still about "
-        f"that very episode, and {percent(after)} of what is earned comes when none is any more: "
-        "that is what the model expects of anyone."
+        f"In the median episode {percent(about)} of the steps under the policy still depend on "
+        f"what happened in that episode; {percent(after)} of the rewards come after that influence "
+        "has ended and are what the model predicts for anyone."
     )
     return "influence", about, at_least(about, ABOUT), sentence

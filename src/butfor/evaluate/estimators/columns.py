@@ -1,4 +1,4 @@
-"""Columns: what estimators sum, a row an episode or a group of episodes."""
+"""Columns: what estimators sum, one row per episode or per group of episodes."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import numpy as np
 
 from butfor.types import Floats
 
-# the layout of `Columns.matrix`: one column each, then one a step each
+# the layout of `Columns.matrix`: fields with one column, then fields with one column per step
 SINGLE = ("episodes", "returns", "weighted_return", "value", "counterfactual")
 STEPPED = ("ratio", "earned", "base", "surprise")
 
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """What estimators sum: a row an episode, or the sums over a group of episodes.
+    """What estimators sum: one row per episode, or the sums over a group of episodes.
 
-    With w_t = prod_{u <= t} pi(a_u|s_u) / pi_b(a_u|s_u), G the return, V and Q the values of the
-    target in the model.
+    With w_t = prod_{u <= t} pi(a_u|s_u) / pi_b(a_u|s_u), G the return, and V and Q the values of
+    the target in the model.
     """
 
-    episodes: Floats  # [n] 1 each, or how many
+    episodes: Floats  # [n] number of episodes: 1 each, or that of the group
     returns: Floats  # [n] G
     weighted_return: Floats  # [n] w_{H-1} G
     ratio: Floats  # [n, H] w_t
@@ -31,13 +31,13 @@ class Columns:
     value: Floats  # [n] V(s_0)
     counterfactual: Floats  # [n] expected counterfactual return
     powers: Floats  # [H] discount^t
-    seed: int  # of what is drawn inside an estimator
+    seed: int  # for estimators that draw
 
     def __len__(self) -> int:
         return len(self.episodes)
 
     def matrix(self) -> Floats:
-        """Return all that is summed side by side, [n, K]."""
+        """Return all columns side by side, [n, K]."""
         return np.column_stack([getattr(self, name) for name in (*SINGLE, *STEPPED)])
 
     @classmethod
@@ -51,6 +51,6 @@ class Columns:
                 "steps"
             )
         parts = [*matrix[:, :count].T, *np.split(matrix[:, count:], len(STEPPED), axis=1)]
-        # apart, as a problem has them: strides decide in which order products are summed
+        # contiguous copies, as in EpisodeColumns: strides decide the order of summation
         named = zip((*SINGLE, *STEPPED), map(np.ascontiguousarray, parts), strict=True)
         return cls(**dict(named), powers=powers, seed=seed)

@@ -1,7 +1,7 @@
-"""Estimators that average what would have happened to each logged episode under the target.
+"""Estimators that average the counterfactual returns of the logged episodes under the target.
 
-Causal if the model is right, the states hold all that moved both treatment and course, and
-transitions come about by the mechanism.
+They are causal if the model is right, the states contain everything that influenced both the
+actions and the course, and transitions follow the mechanism.
 """
 
 from __future__ import annotations
@@ -20,7 +20,5 @@ def counterfactual(columns: Columns, weights: Floats) -> Floats:
 def counterfactual_draws(sample: EpisodeColumns, weights: Floats) -> Floats:
     """CF from draws: mean over the episodes of the mean return of their drawn trajectories, [B]."""
     if sample.draws is None:
-        raise ValueError(
-            "no draws to average: make them with sample_counterfactuals and give draws=..."
-        )
+        raise ValueError("no draws to average: make them with Replay.draws and give draws=...")
     return average(sample.draws.returns(sample.replay.discount).mean(axis=1), weights)

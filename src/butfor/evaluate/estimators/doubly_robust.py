@@ -1,7 +1,8 @@
-"""Estimators that correct the model's value by the weighted surprises of the log.
+"""Doubly robust estimators, which correct the model's value by weighted residuals of the log.
 
 DR (Jiang & Li 2016), WDR and MAGIC (Thomas & Brunskill 2016), with V and Q the values of the
-target in the model and w_t the importance weights. The surprise of a step is r_t - Q(s_t, a_t).
+target in the model and w_t the importance weights. The residual ("surprise") of a step is
+r_t - Q(s_t, a_t).
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from butfor.evaluate.estimators.columns import Columns
 from butfor.evaluate.estimators.importance import average, divide
 from butfor.types import Floats
 
-INNER = 50  # resamples from which MAGIC judges how far WDR may be off
-INNER_TAIL = 0.05  # of them beyond each end of that interval
-RIDGE = 1e-9  # share of the largest variance, so that equal partial returns share alike
+INNER = 50  # resamples from which MAGIC computes an interval of WDR
+INNER_TAIL = 0.05  # share of them beyond each end of that interval
+RIDGE = 1e-9  # share of the largest variance, so that equal partial returns get equal shares
 
 
 def doubly_robust(columns: Columns, weights: Floats) -> Floats:
@@ -29,7 +30,7 @@ def doubly_robust(columns: Columns, weights: Floats) -> Floats:
 def weighted_doubly_robust(columns: Columns, weights: Floats) -> Floats:
     """WDR: as DR, with w_t divided by its mean over the episodes at each t, [B].
 
-    From where no episode follows the target any longer the model has the word.
+    After the last step at which any episode follows the target, the model's value is used.
     """
     total = weights @ columns.ratio
     before = np.hstack([(weights @ columns.episodes)[:, None], total[:, :-1]])
@@ -42,17 +43,17 @@ def magic(columns: Columns, weights: Floats) -> Floats:
     """MAGIC: the mixture of partial returns of least estimated squared error, [B].
 
     The partial return g_j follows the log, as WDR does, for steps 0 .. j and then the model:
-    g_{-1} is the model's value, g_{H-1} is WDR. The mixture x minimises x' (Omega + b b') x on
-    the simplex; Omega is their covariance, b their distance to a 90 % interval of WDR. Both come
-    from the rows, be they episodes or groups.
+    g_{-1} is the model's value, g_{H-1} is WDR. The mixture x minimizes x' (Omega + b b') x on
+    the simplex; Omega is their covariance, b their distance from a 90% interval of WDR. Both are
+    computed from the rows, whether these are episodes or groups.
     """
     n = len(columns)
     slots = resample_weights(n, INNER, columns.seed, purpose="magic")
     sums = np.hstack([np.zeros((INNER, 1)), np.cumsum(slots, axis=1)])
     blended = np.empty(len(weights))
     for place, counts in enumerate(weights * (n / weights.sum(axis=1, keepdims=True))):
-        # row i has the slots between the running sums of the counts: so a resample of the
-        # resample is looked up, and is what it would be if the rows stood there repeatedly
+        # row i owns the slots between the running sums of the counts: the resample of the
+        # resample is the same as if each row were repeated that often
         ends = np.append(0, np.floor(np.cumsum(counts) + 1e-6).astype(np.int64))
         inner = np.diff(sums[:, np.minimum(ends, n)], axis=1)
         blended[place] = _blend(columns, counts, inner)
@@ -72,7 +73,7 @@ def _blend(columns: Columns, counts: Floats, inner: Floats) -> float:
 
 
 def _partial_shares(columns: Columns, counts: Floats) -> Floats:
-    """What each row adds to each partial return, [n, H + 1]; column 0 is the model's."""
+    """Contribution of each row to each partial return, [n, H + 1]; column 0 is the model's."""
     total = counts @ columns.ratio
     before = np.append(counts @ columns.episodes, total[:-1])
     base = columns.powers * divide(columns.base, before, otherwise=0.0)
@@ -84,9 +85,9 @@ def _partial_shares(columns: Columns, counts: Floats) -> Floats:
 
 
 def _mixture(error: Floats) -> Floats:
-    """Shares x >= 0 that sum to 1 and minimise x' M x.
+    """Shares x >= 0 that sum to 1 and minimize x' M x.
 
-    They are proportional to the y >= 0 that minimises y' M y / 2 - sum y, that is
+    They are proportional to the y >= 0 that minimizes y' M y / 2 - sum y, that is,
     |L' y - L^-1 1|^2 with M = L L'.
     """
     scale = error.diagonal().max()

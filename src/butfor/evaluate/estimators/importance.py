@@ -1,8 +1,8 @@
-"""Estimators that weigh logged episodes by how likely the target makes them.
+"""Importance sampling estimators, which weight logged episodes by their likelihood ratio.
 
-With w_t = prod_{u <= t} pi(a_u|s_u) / pi_b(a_u|s_u), G the return, c how often each episode
-counts. They are causal if the states hold all that moved both treatment and course, and if the
-behaviour takes every action that the target takes.
+With w_t = prod_{u <= t} pi(a_u|s_u) / pi_b(a_u|s_u), G the return and c the number of times each
+episode counts. They are causal if the states contain everything that influenced both the actions
+and the course, and if the behavior takes every action that the target takes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from butfor.types import Floats
 
 
 def observed(columns: Columns, weights: Floats) -> Floats:
-    """Mean return of the log, sum_i c_i G_i / sum_i c_i, [B]: the value of the behaviour."""
+    """Mean return of the log, sum_i c_i G_i / sum_i c_i, [B]: the value of the behavior."""
     return average(columns.returns, weights, columns.episodes)
 
 
@@ -41,14 +41,14 @@ def per_decision_weighted(columns: Columns, weights: Floats) -> Floats:
 
 
 def average(values: Floats, weights: Floats, episodes: Floats | None = None) -> Floats:
-    """Weighted mean of a number an episode [n] under each row of weights [B, n], [B].
+    """Weighted mean of one number per episode [n] under each row of weights [B, n], [B].
 
-    Where a value is the sum of several episodes, `episodes` [n] says of how many.
+    If the values are sums over groups, `episodes` [n] is the number of episodes in each.
     """
     return (weights @ values) / (weights.sum(axis=1) if episodes is None else weights @ episodes)
 
 
 def divide(numerator: Floats, denominator: Floats, *, otherwise: float) -> Floats:
-    """Quotient, and `otherwise` where the denominator is 0."""
+    """Quotient, or `otherwise` where the denominator is 0."""
     result = np.full(np.broadcast_shapes(numerator.shape, denominator.shape), otherwise)
     return np.divide(numerator, denominator, out=result, where=denominator > 0)

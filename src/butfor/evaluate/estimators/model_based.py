@@ -1,4 +1,4 @@
-"""Estimators that let the target act in a model: exactly, by draws, or fitted to the log itself."""
+"""Model-based estimators: the target in a model, exactly or by draws; fitted Q evaluation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from butfor.models.simulate import walk_model
 from butfor.random import episode_keys
 from butfor.types import Floats
 
-BLOCK = 1 << 21  # numbers that fitted Q evaluation holds for a step at a time
+BLOCK = 1 << 21  # numbers that fitted Q evaluation holds in memory at a time
 
 
 def model_based(columns: Columns, weights: Floats) -> Floats:
@@ -35,14 +35,14 @@ def fitted_q(sample: EpisodeColumns, weights: Floats) -> Floats:
     """FQE, tabular: mean over the first states of sum_a pi(a|s) Q_H(s, a), [B].
 
     Q_h(s, a) is the weighted mean over the logged steps (s, a, r, s') of
-    r + discount sum_a' pi(a'|s') Q_{h-1}(s', a'), with nothing to follow an outcome; 0 for pairs
-    never logged.
+    r + discount sum_a' pi(a'|s') Q_{h-1}(s', a'), where nothing follows an outcome; it is 0 for
+    pairs never logged.
     """
     log, target = sample.replay.log, sample.replay.target_table
-    used = target[log.state, log.action] > 0  # no other pair has a say
+    used = target[log.state, log.action] > 0  # other pairs have no effect
     if not used.any():
         return np.zeros(len(weights))
-    states, n = log.n_states + 1, len(log)  # with a last one, of value 0, after outcomes
+    states, n = log.n_states + 1, len(log)  # the last one, of value 0, follows outcomes
     reached = log.next_state.astype(np.int64)
     reached[log.offsets[1:][log.outcome >= 0] - 1] = log.n_states
     row = log.state.astype(np.int64) * log.n_actions + log.action
@@ -79,5 +79,5 @@ def fitted_q(sample: EpisodeColumns, weights: Floats) -> Floats:
 def _sum_table(
     values: Floats, row: NDArray[Any], column: NDArray[Any], shape: tuple[int, int]
 ) -> sparse.csr_array:
-    """Sparse table in which values with the same place are added."""
+    """Sparse table in which values at the same position are added."""
     return sparse.csr_array((values, (row, column)), shape)

@@ -1,4 +1,4 @@
-"""Every estimator by its name, and what each of them needs."""
+"""The estimators by name, and the inputs that some of them need."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Estimator = Callable[[EpisodeColumns, Floats], Floats]  # (sample, weights [B, n
 
 @dataclass(frozen=True)
 class OnColumns:
-    """An estimator that looks at columns only: of episodes, or of groups of them."""
+    """An estimator that needs only columns: of episodes, or of groups of them."""
 
     function: Callable[[Columns, Floats], Floats]  # (columns, weights [B, n]) -> values [B]
-    counterfactuals: bool = False  # whether it looks at these, too
+    counterfactuals: bool = False  # whether it needs these too
 
     def __call__(self, sample: EpisodeColumns, weights: Floats) -> Floats:
         """Evaluate it under each row of weights [B, n], [B]."""
@@ -54,25 +54,25 @@ CROSS_FITTED = ("MB (cross-fitted)", "CF (cross-fitted)")
 NEEDS = {"CF (draws)": "draws", **dict.fromkeys(CROSS_FITTED, "learn"), "True": "truth"}
 NAMES = (*ESTIMATORS, *CROSS_FITTED, "True")
 DEFAULT = tuple(name for name in ESTIMATORS if name not in ("MB (sampled)", "CF (draws)"))
-HIDDEN = ("Observed", "MB", "CF", "True")  # importance weights mean nothing with a hidden state
+HIDDEN = ("Observed", "MB", "CF", "True")  # importance weights are invalid with a hidden state
 
 
 def check_names(
     estimators: Sequence[str] | None, given: Mapping[str, object | None], *, hidden: bool
 ) -> tuple[str, ...]:
-    """Return the estimators asked for, by default all that what was `given` makes possible."""
+    """Return the estimators asked for; by default all that the `given` inputs make possible."""
     known = HIDDEN if hidden else NAMES
     if estimators is None:
         possible = (name for name, need in NEEDS.items() if given[need] is not None)
         return tuple(name for name in (*DEFAULT, *possible) if name in known)
     names = (estimators,) if isinstance(estimators, str) else tuple(estimators)
     if not names:
-        raise ValueError(f"no estimator named; give some of {', '.join(map(repr, known))}")
+        raise ValueError(f"no estimator given; choose from {', '.join(map(repr, known))}")
     for name in names:
         check_choice(name, "estimator", NAMES)
         if name not in known:
             raise ValueError(
-                f"estimator {name!r} is not for a model with a hidden state; give some of "
+                f"estimator {name!r} is not available for a model with a hidden state; choose from "
                 f"{', '.join(HIDDEN)}"
             )
         if name in NEEDS and given[NEEDS[name]] is None:
