@@ -75,7 +75,11 @@ def pieces(bf: Any) -> dict[str, Callable[[], Work]]:
             lambda log, _, target: bf.credible_intervals(log, target, models=50)
         ),
         "estimates": on_sepsis(lambda *given: bf.estimate_values(*given)),
-        "diagnostics": on_sepsis(lambda *given: bf.diagnose(*given)),
+        "diagnostics": on_sepsis(
+            lambda *given: (
+                bf.diagnose(bf.Replay(*given)) if hasattr(bf, "Replay") else bf.diagnose(*given)
+            )
+        ),
         "audit of 1000 episodes": on_sepsis(lambda *given: bf.run_audit(*given)),
         "audit with cross-fitting": on_sepsis(lambda *given: bf.run_audit(*given, learn=learn(bf))),
         "hidden state, one core": hidden,

@@ -6,13 +6,18 @@ import numpy as np
 import pytest
 
 import butfor as bf
-from butfor.evaluate.diagnostics import calibration_table, diagnose, overlap_by_state, worst_light
+from butfor.evaluate.diagnostics import calibration_table, overlap_by_state, worst_light
 from butfor.evaluate.diagnostics.calibration import group_sums, table_of_sums
 from butfor.evaluate.diagnostics.lights import at_least, at_most
 from butfor.evaluate.diagnostics.overlap import overlap_row
 from butfor.models.policies import action_counts
 from tests.builders import DEATH, HOME, patient_log, ward_log
 from tests.support import frequencies_agree
+
+
+def diagnose(log, model, target, *, learn=None, seed=0, **question):
+    return bf.diagnose(bf.Replay(log, model, target, **question), learn=learn, seed=seed)
+
 
 CHECKS = [
     "overlap",

@@ -92,9 +92,8 @@ def test_by_hand_nothing_carries_over_on_states_and_everything_on_the_pulse():
     # pulse is low with chance .8 whatever was seen. Noise on the pulse: low was the label that
     # won, and the drug makes it likelier, so that by stability it stays: chance 1.
     log, model, target = drug_log(), drug_model(), [[0.0, 1.0]] * 4
-    compared = compare_labels(
-        log, model, target, bf.nature_labels(log), behavior=np.full((4, 2), 0.5)
-    )
+    replay = bf.Replay(log, model, target, behavior=np.full((4, 2), 0.5))
+    compared = compare_labels(replay, bf.nature_labels(log))
     np.testing.assert_allclose(compared.states.counterfactuals.expected_return, [0.8], atol=1e-14)
     np.testing.assert_allclose(compared.labels.counterfactuals.expected_return, [1.0], atol=1e-14)
     assert (compared.states.apart_of_met, compared.labels.apart_of_met) == (1.0, 0.0)
@@ -116,7 +115,7 @@ def test_identical_labels_give_no_difference(seed):
     log = simulate_log(generator, model, behavior, 20, 5)
     # other numbers for the same labels, and the model's own labels do not matter
     shuffled = model.with_labels(np.array([5, 2, 9, 0]))
-    compared = compare_labels(log, shuffled, target, [3, 1, 4, 2], behavior=behavior)
+    compared = compare_labels(bf.Replay(log, shuffled, target, behavior=behavior), [3, 1, 4, 2])
     frame = compared.frame()
     np.testing.assert_allclose(frame["difference"], 0.0, atol=1e-12)
     assert not frame["changed"].any()
@@ -152,7 +151,7 @@ def test_a_single_seen_row_makes_no_pair():
 def test_both_sides_are_what_each_model_gives_alone(sepsis):
     log, model, target = sepsis
     labels = bf.nature_labels(log)
-    compared = compare_labels(log, model, target, labels, flags=7)
+    compared = compare_labels(bf.Replay(log, model, target), labels, flags=7)
     frame = compared.frame()
     for kind, labelled in (("states", model), ("labels", model.with_labels(labels))):
         exact = bf.counterfactual_outcomes(log, labelled, target)
@@ -172,11 +171,11 @@ def test_both_sides_are_what_each_model_gives_alone(sepsis):
 def test_labels_that_clash_within_a_row_are_refused(sepsis):
     log, model, target = sepsis
     with pytest.raises(ValueError, match="have one label; within a row"):
-        compare_labels(log, model, target, log.state_labels("oxygen"))
+        compare_labels(bf.Replay(log, model, target), log.state_labels("oxygen"))
     with pytest.raises(ValueError, match=r"labels has shape \(3,\), expected \(144,\)"):
-        compare_labels(log, model, target, [0, 1, 2])
+        compare_labels(bf.Replay(log, model, target), [0, 1, 2])
     with pytest.raises(ValueError, match="flags -1"):
-        compare_labels(log, model, target, bf.nature_labels(log), flags=-1)
+        compare_labels(bf.Replay(log, model, target), bf.nature_labels(log), flags=-1)
 
 
 # --------------------------------------------------------------------- the audit and the commands
@@ -238,7 +237,7 @@ def test_the_command_as_json_agrees_with_the_library(written, sepsis):
     log, model, target = sepsis
     options = ["--study", written / "study.toml", "--noise-on", ",".join(VITAL), "--json"]
     printed = json.loads(run("labels", written / "log.csv", *options).stdout)
-    compared = compare_labels(log, model, target, bf.nature_labels(log))
+    compared = compare_labels(bf.Replay(log, model, target), bf.nature_labels(log))
     assert printed["noise_on"] == VITAL
     assert printed["summary"][1] == pytest.approx(compared.summary().to_dict("records")[1])
     assert len(printed["episodes"]) == len(log)

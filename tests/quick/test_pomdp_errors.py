@@ -183,7 +183,7 @@ def test_models_of_the_other_kind_are_refused_by_name():
         lambda: bf.policy_iteration(hidden),
         lambda: bf.policy_value(hidden, one, horizon=2),
         lambda: bf.fewest_changes(log, hidden),
-        lambda: compare_labels(log, hidden, one, [0, 1]),
+        lambda: compare_labels(bf.Replay(log, hidden, one), [0, 1]),
     ):
         with pytest.raises(ValueError, match="a TabularPOMDP, expected a TabularMDP"):
             call()
@@ -203,7 +203,7 @@ def test_arguments_that_mean_nothing_with_a_hidden_state_are_refused():
     with pytest.raises(ValueError, match="learn: not available for a model with a hidden state"):
         bf.run_audit(log, model, target, learn=lambda log: (model, target))
     with pytest.raises(ValueError, match="behavior_probability: not available for a model"):
-        bf.diagnose(log, model, target, behavior_probability=[1.0, 1.0])
+        bf.Replay(log, model, target, behavior_probability=[1.0, 1.0])
     with pytest.raises(ValueError, match="'True' needs truth"):
         bf.estimate_values(log, model, target, estimators="True")
     with pytest.raises(ValueError, match="resamples -3"):

@@ -178,35 +178,18 @@ def audit_into(
 def compare_log(
     source: Any,
     study: str | Path,
+    settings: AuditSettings,
     *,
-    target: str | Path = LEARN,
-    missing: str = "error",
-    unseen: str | None = None,
-    prior: float = 0.0,
-    smoothing: float = 0.0,
-    noise_on: Sequence[str] | None = None,
-    flags: int = 60,
-    seed: int = 0,
     progress: Progress | None = None,
 ) -> tuple[LabelComparison, tuple[str, ...]]:
-    """Compare the counterfactuals of a log with noise on states and on what nature decides.
+    """Compute the counterfactuals of a log with noise on states and on what nature decides.
 
-    Returns the comparison and the variables whose levels are the labels: those given, or those in
-    the study's [noise], or all state variables that do not share their name with an action
-    variable. For the other parameters see `audit_log`.
+    Returns the comparison and the variables whose levels are the labels: those of the settings, or
+    those of the study's [noise], or all state variables that do not share their name with an action
+    variable.
     """
-    settings = AuditSettings(
-        target=target,
-        missing=missing,
-        unseen=unseen,
-        prior=prior,
-        smoothing=smoothing,
-        noise_on=noise_on,
-        flags=flags,
-        seed=seed,
-    )
     checked = read_study(study)
-    reading, _ = _read(source, checked, seed)
+    reading, _ = _read(source, checked, settings.seed)
     log = reading.episodes
     names = settings.noise(checked)
     if not names:
@@ -216,20 +199,15 @@ def compare_log(
                 "no state variable has the name of an action variable, so there is none to leave "
                 "out; name those that nature decides with --noise-on, or in [noise]"
             )
-    model, policy = _learner(checked, settings, nature_labels(log, *names))(log)
-    if not settings.learned:
-        policy = settings.given_target(log)
-    compared = compare_labels(
+    model, planned = _learner(checked, settings, nature_labels(log, *names))(log)
+    replay = settings.ask(
         log,
         model,
-        policy,
-        model.labels,
-        behavior=estimate_behavior(log, prior=smoothing),
-        horizon=checked.evaluation.horizon,
-        discount=checked.evaluation.discount,
-        flags=flags,
-        progress=progress,
+        np.asarray(planned) if settings.learned else settings.given_target(log),
+        estimate_behavior(log, prior=settings.smoothing),
+        checked.evaluation,
     )
+    compared = compare_labels(replay, model.labels, flags=settings.flags, progress=progress)
     return compared, names
 
 

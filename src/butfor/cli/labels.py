@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from butfor.audit.settings import AuditSettings
 from butfor.audit.source import compare_log
 from butfor.cli import options
 from butfor.cli.output import exit_on_error, make_table, print_json, progress_bar, records
@@ -39,9 +40,7 @@ def labels(
     """Compare counterfactuals with noise on states and with noise on what nature decides."""
     console = Console(stderr=as_json)
     with exit_on_error(), progress_bar(console, "Reading, learning, comparing") as show:
-        compared, names = compare_log(
-            options.source_of(log),
-            study_file,
+        settings = AuditSettings(
             target=target,
             missing=missing,
             unseen=unseen,
@@ -50,8 +49,8 @@ def labels(
             noise_on=options.split_names(noise_on),
             flags=flags,
             seed=seed,
-            progress=show,
         )
+        compared, names = compare_log(options.source_of(log), study_file, settings, progress=show)
     if as_json:
         print_json(_comparison_as_json(compared, names))
     else:

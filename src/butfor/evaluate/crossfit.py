@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from butfor.checks import check_policy, check_whole
 from butfor.log.episodes import Episodes
-from butfor.models.mdp import TabularMDP
+from butfor.models.mdp import TabularMDP, check_mdp
 from butfor.random import numbered_keys
 from butfor.replay.replay import Replay
 from butfor.types import Floats
@@ -48,10 +48,12 @@ def learn_from(learn: Learn, log: Episodes) -> tuple[TabularMDP, Floats]:
             "things, their model and the target policy"
         )
     model, target = learned
-    if not isinstance(model, TabularMDP):
+    try:
+        check_mdp(model)
+    except ValueError:
         raise ValueError(
             f"learn returned {type(model).__name__} first; return a TabularMDP, then the target"
-        )
+        ) from None
     return model, check_policy(target, model.n_states, model.n_actions, "the target of learn")
 
 

@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from butfor.checks import check_whole
 from butfor.log.episodes import Episodes
-from butfor.mechanisms.protocol import Mechanism
-from butfor.models.mdp import TabularMDP, check_mdp
+from butfor.models.mdp import TabularMDP
 from butfor.replay.outcomes import Counterfactuals, rank_flags
 from butfor.replay.replay import Replay
 from butfor.replay.steps import Steps
@@ -126,21 +125,14 @@ class LabelComparison:
 
 
 def compare_labels(
-    episodes: Episodes,
-    model: TabularMDP,
-    target: ArrayLike,
+    replay: Replay,
     labels: ArrayLike,
     *,
-    behavior: ArrayLike | None = None,
-    mechanism: Mechanism | None = None,
-    action_noise: str = "shared",
-    horizon: int | None = None,
-    discount: float = 1.0,
     flags: int = 60,
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> LabelComparison:
-    """Compute the counterfactuals of a log twice: with noise on next states, and on labels.
+    """Compute the counterfactuals of a question twice: with noise on next states, and on labels.
 
     Parameters
     ----------
@@ -148,8 +140,6 @@ def compare_labels(
         See `TabularMDP.with_labels`; `nature_labels` makes some. The model's own are ignored.
     flags : int
         Maximum number of episodes to flag with each noise.
-    behavior, mechanism, action_noise, horizon, discount, threads, progress
-        See `counterfactual_outcomes`.
 
     Notes
     -----
@@ -158,17 +148,7 @@ def compare_labels(
     to be shared by both worlds: the noise of reaching exactly this state, or that of the label.
     """
     check_whole(flags, "flags", 0, "a whole number")
-    replay = Replay(
-        episodes,
-        check_mdp(model),
-        target,
-        behavior=behavior,
-        mechanism=mechanism,
-        action_noise=action_noise,
-        horizon=horizon,
-        discount=discount,
-    )
-    found = []
+    model, found = replay.mdp, []
     for labelled in (model.with_labels(None), model.with_labels(labels)):
         again = replay.ask(model=labelled).compute(threads=threads, progress=progress)
         share = share_of_disjoint_rows(labelled)

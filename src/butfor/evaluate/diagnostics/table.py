@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from butfor.evaluate.crossfit import Learn
 from butfor.evaluate.diagnostics.calibration import check_calibration
@@ -14,13 +14,9 @@ from butfor.evaluate.diagnostics.overlap import overlap_row
 from butfor.evaluate.episode_columns import EpisodeColumns
 from butfor.evaluate.warn import FEW
 from butfor.evaluate.wording import percent
-from butfor.hidden.policies import Policy
-from butfor.log.episodes import Episodes
-from butfor.mechanisms.protocol import Mechanism
 from butfor.models.mdp import TabularMDP, total_by
 from butfor.models.policies import action_counts
-from butfor.replay.engine import Model
-from butfor.replay.replay import Replay, as_replay, refuse_hidden
+from butfor.replay.replay import Replay, refuse_hidden
 from butfor.types import Floats
 
 COLUMNS = ["check", "value", "light", "sentence"]
@@ -39,28 +35,11 @@ UNSUPPORTED = (0.01, 0.10)
 ABOUT = (0.50, 0.20)  # at least: half of the steps, one in five
 
 
-def diagnose(
-    episodes: Episodes | Replay,
-    model: Model | None = None,
-    target: Policy | None = None,
-    *,
-    behavior: Policy | None = None,
-    behavior_probability: ArrayLike | None = None,
-    mechanism: Mechanism | None = None,
-    action_noise: str = "shared",
-    horizon: int | None = None,
-    discount: float = 1.0,
-    learn: Learn | None = None,
-    seed: int = 0,
-) -> pd.DataFrame:
+def diagnose(replay: Replay, *, learn: Learn | None = None, seed: int = 0) -> pd.DataFrame:
     """Check whether log and model can support a conclusion about the target: one row per check.
 
     Parameters
     ----------
-    episodes, model, target
-        The question: a `Replay` alone, or a log, its model and the target.
-    behavior, behavior_probability, mechanism, action_noise, horizon, discount
-        See `Replay`.
     learn, seed
         See `calibration_table`.
 
@@ -95,17 +74,6 @@ def diagnose(
     Green lights are necessary, not sufficient: no check can detect a common cause of actions and
     course that the log does not record.
     """
-    replay = as_replay(
-        episodes,
-        model,
-        target,
-        behavior=behavior,
-        behavior_probability=behavior_probability,
-        mechanism=mechanism,
-        action_noise=action_noise,
-        horizon=horizon,
-        discount=discount,
-    )
     refuse_hidden(replay, learn=learn)
     rows = _check_hidden(replay) if replay.hidden else _check_observed(replay, learn, seed)
     return pd.DataFrame(rows, columns=COLUMNS)
