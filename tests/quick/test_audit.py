@@ -482,7 +482,7 @@ def test_identifiers_and_labels_stay_text(tmp_path):
 def test_an_audit_is_not_overwritten_unless_asked_and_reviews_stay(audit, tmp_path):
     folder = audit.save(tmp_path / "audit")
     (folder / "reviews.sqlite").write_bytes(b"verdicts")
-    with pytest.raises(FileExistsError, match="there already"):
+    with pytest.raises(FileExistsError, match="already exists"):
         audit.save(folder)
     audit.save(folder, overwrite=True)
     assert (folder / "reviews.sqlite").read_bytes() == b"verdicts"

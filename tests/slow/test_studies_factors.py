@@ -377,7 +377,7 @@ def test_results_agree_with_the_experiment_and_the_page_with_them(folder, experi
 
 
 def test_an_article_is_not_overwritten_unless_asked(folder):
-    with pytest.raises(FileExistsError, match="there already"):
+    with pytest.raises(FileExistsError, match="already exists"):
         write_study(STUDY, SMALL, folder)
 
 

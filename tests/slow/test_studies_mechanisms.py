@@ -491,7 +491,7 @@ def test_the_command_prints_its_results_and_does_not_overwrite(written):
     assert (chosen["simulator"], chosen["terminal"]) == ("corrected", "visits")
     again = CliRunner().invoke(app, ["study", "mechanisms", "--out", str(folder)])
     assert again.exit_code == 2
-    assert "there already" in again.stderr
+    assert "already exists" in again.stderr
 
 
 @pytest.mark.parametrize(

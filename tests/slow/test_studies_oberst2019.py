@@ -217,7 +217,7 @@ def test_csv_files_hold_the_numbers(folder):
 def test_a_study_is_not_overwritten_unless_asked(folder):
     result = CliRunner().invoke(app, ["study", "oberst2019", "--out", str(folder)])
     assert result.exit_code == 2
-    assert "there already" in result.stderr
+    assert "already exists" in result.stderr
 
 
 @pytest.mark.parametrize(
