@@ -29,7 +29,7 @@ import sklearn.cluster  # noqa: F401  so that no input waits for it
 
 from butfor import run_audit
 from butfor.audit.audit import Audit
-from butfor.audit.reading import read_clusters
+from butfor.audit.model import read_clusters
 from butfor.graph import DiscreteSCM
 from butfor.hidden import TabularPOMDP
 from butfor.interop.pomdp_file import read_pomdp_file

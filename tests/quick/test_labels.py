@@ -170,7 +170,7 @@ def test_both_sides_are_what_each_model_gives_alone(sepsis):
 
 def test_labels_that_clash_within_a_row_are_refused(sepsis):
     log, model, target = sepsis
-    with pytest.raises(ValueError, match="have one label; within a row"):
+    with pytest.raises(ValueError, match="have the same label"):
         compare_labels(bf.Replay(log, model, target), log.state_labels("oxygen"))
     with pytest.raises(ValueError, match=r"labels has shape \(3,\), expected \(144,\)"):
         compare_labels(bf.Replay(log, model, target), [0, 1, 2])
@@ -251,7 +251,7 @@ def test_the_command_as_json_agrees_with_the_library(written, sepsis):
     ("options", "noise", "message"),
     [
         (["--noise-on", "puls"], "", "no variable 'puls'; there are 'heart rate'"),
-        (["--noise-on", "oxygen"], "", "have one label"),
+        (["--noise-on", "oxygen"], "", "have the same label"),
         (["--prior", "1"], "", "A prior and unseen='uniform' put next states of all actions"),
         ([], '[noise]\nlabels = ["oxigen"]', "[noise] labels: there is no [state.oxigen]; did you"),
         ([], "[noise]\nlabels = []", "[noise] labels: is empty; name at least one"),

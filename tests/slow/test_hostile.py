@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from butfor import Episodes, Outcome, Variable
 from butfor.audit.audit import Audit
-from butfor.audit.reading import read_clusters
+from butfor.audit.model import read_clusters
 from butfor.graph.bif import parse_bif
 from butfor.interop.pomdp_file import read_pomdp_file
 from butfor.log.clusters import fit_clusters

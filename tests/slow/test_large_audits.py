@@ -4,13 +4,13 @@ import csv
 import json
 import re
 
-import butfor.audit.writing
 import numpy as np
 import pandas as pd
 import pytest
 
 import butfor as bf
 import butfor.audit.audit
+import butfor.audit.files
 import butfor.log.sources
 from butfor.audit.audit import load_for_readers
 from butfor.present import Stays
@@ -27,7 +27,7 @@ BOUNDS = ["low_any", "high_any", "low_stable", "high_stable"]
 
 def save_in_groups(audit, folder, monkeypatch):
     """Save an audit in many row groups, to be read in pieces that end elsewhere."""
-    monkeypatch.setattr(butfor.audit.writing, "ROW_GROUP", 100)
+    monkeypatch.setattr(butfor.audit.files, "ROW_GROUP", 100)
     monkeypatch.setattr(butfor.log.sources, "PIECE", 37)
     return audit.save(folder)
 

@@ -19,6 +19,8 @@ from butfor.cli.main import app
 from butfor.log.write import write_episodes
 from tests.shard_logs import EPISODES, check_same, simulate_patients, write_shards
 
+SUMMARY = ("--detail", "summary")
+
 
 @pytest.fixture(scope="module")
 def log():
@@ -65,7 +67,7 @@ def test_a_cluster_gives_the_same_tables(cluster, shards, study, plain, tmp_path
 
 def test_a_cluster_that_is_there_already(cluster, shards, study, plain, tmp_path):
     address = cluster.client.scheduler.address
-    command = ["audit", shards["ten"], "--study", study, "--out", tmp_path / "audit"]
+    command = ["audit", shards["ten"], "--study", study, "--out", tmp_path / "audit", *SUMMARY]
     result = CliRunner().invoke(app, [*map(str, command), "--scheduler", address])
     assert result.exit_code == 0, result.output
     check_same(tmp_path / "audit", plain)
@@ -175,7 +177,7 @@ def wait_for_parts(folder, kind, process):
 @pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGINT])
 def test_a_command_that_is_stopped_goes_on(stop, shards, study, plain, tmp_path):
     out = tmp_path / "audit"
-    arguments = ["audit", shards["forty"], "--study", study, "--out", out]
+    arguments = ["audit", shards["forty"], "--study", study, "--out", out, *SUMMARY]
     process = start(*arguments, "--threads", 1)
     wait_for_parts(parts_folder(out), "judge", process)
     process.send_signal(stop)
@@ -209,7 +211,7 @@ def test_a_stop_that_python_ignores_is_not_lost(shards, study, tmp_path, monkeyp
         Loses()
 
     monkeypatch.setattr(Parts, "write_judged", write_and_lose)
-    arguments = ["audit", shards["ten"], "--study", study, "--out", tmp_path / "audit"]
+    arguments = ["audit", shards["ten"], "--study", study, "--out", tmp_path / "audit", *SUMMARY]
     result = CliRunner().invoke(app, list(map(str, arguments)))
     assert result.exit_code == 130
     assert "--resume" in result.output
@@ -224,7 +226,7 @@ def test_a_full_disk_is_told_and_leaves_the_old_audit(shards, study, plain, tmp_
         "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
         f"resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000)); {COMMAND}"
     )
-    arguments = ["audit", shards["ten"], "--study", study, "--out", out, "--overwrite"]
+    arguments = ["audit", shards["ten"], "--study", study, "--out", out, "--overwrite", *SUMMARY]
     result = subprocess.run(
         [sys.executable, "-c", script, *map(str, arguments)], capture_output=True, text=True
     )
@@ -261,8 +263,8 @@ def test_damaged_files_are_named_together(log, study, tmp_path):
 def test_memory_does_not_grow_with_the_number_of_shards(log, tmp_path):
     """What is put in order and written together is small here, as it is beside a large log."""
     script = (
-        "import sys; import butfor.audit.writing, butfor.audit.shards.run as run; "
-        "butfor.audit.writing.ROW_GROUP = 1000; run.RANGE = run.SAMPLED; "
+        "import sys; import butfor.audit.files, butfor.audit.shards.run as run; "
+        "butfor.audit.files.ROW_GROUP = 1000; run.RANGE = run.SAMPLED; "
         "run.audit_shards(*sys.argv[1:], workers=run.Threads(1)); "
         "print([l for l in open('/proc/self/status') if l.startswith('VmHWM')][0].split()[1])"
     )

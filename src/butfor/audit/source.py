@@ -215,9 +215,15 @@ def _choose_detail(
     source: Any, settings: AuditSettings, workers: Workers | None, resume: bool
 ) -> str:
     """Resolve "auto" by the other arguments and the size of the log."""
+    in_shards = resume or isinstance(workers, Cluster)
+    if settings.detail == FULL and in_shards:
+        raise ValueError(
+            "--resume, --scheduler and --local-cluster process files one by one; leave them out, "
+            "or use --detail summary"
+        )
     if settings.detail != AUTO:
         return settings.detail
-    if resume or isinstance(workers, Cluster):
+    if in_shards:
         return SUMMARY
     return FULL if count_decisions(source) <= MOST_DECISIONS else SUMMARY
 

@@ -265,8 +265,8 @@ def count_decisions(source: Any) -> int:
     total = 0
     for path in find_files(source):
         if is_csv(path):
-            with path.open("rb") as file:
-                total += sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+            with open_text(path) as file:
+                total += sum(block.count("\n") for block in iter(lambda: file.read(1 << 20), ""))
         else:
             total += count_rows(path)
     return total
