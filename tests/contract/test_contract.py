@@ -14,7 +14,7 @@ import pytest
 
 import butfor as bf
 import butfor.audit.run
-from butfor.audit.audit import TABLES
+from butfor.audit.files import SCHEMAS
 from butfor.audit.flags import first_changes
 from butfor.audit.settings import MECHANISMS as NAMED
 from butfor.audit.settings import AuditSettings
@@ -274,7 +274,9 @@ def test_every_audit_answers_the_question_asked(patients, mechanism, action_nois
 def test_with_a_hidden_state_a_mechanism_without_a_kernel_is_refused(patients):
     log, model, target, behavior, teach = ask(patients, "hidden")
     options = options_of(HalfAndHalf(), "shared", behavior)
-    with pytest.raises(ValueError, match=r"HalfAndHalf\(\): with a hidden state .* `coupling`"):
+    with pytest.raises(
+        ValueError, match=r"HalfAndHalf\(\): a model with a hidden state needs .* `coupling`"
+    ):
         audit_of(log, model, target, teach, options)
 
 
@@ -367,7 +369,7 @@ def sources(patients, tmp_path_factory):
 
 def files_of(folder):
     """Return the bytes of every table and of the model."""
-    names = [*(f"{name}.parquet" for name in TABLES), "model.npz"]
+    names = [*(f"{name}.parquet" for name in SCHEMAS), "model.npz"]
     return {name: (folder / name).read_bytes() for name in names}
 
 

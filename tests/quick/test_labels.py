@@ -252,7 +252,7 @@ def test_the_command_as_json_agrees_with_the_library(written, sepsis):
     [
         (["--noise-on", "puls"], "", "no variable 'puls'; there are 'heart rate'"),
         (["--noise-on", "oxygen"], "", "have the same label"),
-        (["--prior", "1"], "", "A prior and unseen='uniform' put next states of all actions"),
+        (["--prior", "1"], "", "A prior and unseen='uniform' combine next states of all actions"),
         ([], '[noise]\nlabels = ["oxigen"]', "[noise] labels: there is no [state.oxigen]; did you"),
         ([], "[noise]\nlabels = []", "[noise] labels: is empty; name at least one"),
         ([], '[noise]\nlabels = ["oxygen", "oxygen"]', "are called 'oxygen'"),

@@ -1,6 +1,7 @@
 """The package as a whole: who imports whom, and the public names."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -100,3 +101,16 @@ def test_public_names_exist_and_are_documented():
 def test_no_module_lies_loose_at_the_top_level():
     loose = {path.stem for path in SOURCE.glob("*.py")}
     assert loose == {"__init__", "types", "checks", "random", "threads"}
+
+
+def test_the_walk_through_an_audit_names_files_that_exist():
+    page = (SOURCE.parents[1] / "docs" / "architecture.md").read_text()
+    table = page.split("## From `butfor audit")[1].split("## Decisions")[0]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    assert len(rows) > 20
+    for row in rows:
+        folder = None
+        for name in re.findall(r"`([^`]+)`", row):
+            place = name if "/" in name else f"{folder}/{name}"
+            assert list(SOURCE.glob(place)), place
+            folder = Path(place).parent

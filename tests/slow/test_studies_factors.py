@@ -132,7 +132,7 @@ def test_the_other_half_is_cross_fitting_against_the_policies_it_judges(experime
     monkeypatch.setattr(
         "butfor.evaluate.crossfit.numbered_keys", lambda *_: np.array([seed["halves"]], np.uint64)
     )
-    found = cross_fitted(log, learn, splits=1)
+    found = cross_fitted(bf.Replay(log, *factors.learn(log, "visits")), learn, splits=1)
     cell = {**reference_cell(SMALL), "judged": HALF, "repeat": 0}
     rows = in_cell(experiment.estimates, cell).set_index("estimator")
     np.testing.assert_allclose(rows.loc["MB", "value"], found.model_based.mean())

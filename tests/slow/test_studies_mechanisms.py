@@ -580,5 +580,5 @@ def test_pictures_show_the_numbers_given_and_refuse_what_they_cannot_draw():
 def test_transitions_that_the_simulator_cannot_make_are_refused():
     log = sepsis.simulate(sepsis.behavior_policy("icml2019"), 200, seed=1, version="icml2019")
     target = np.eye(8)[np.zeros(1440, dtype=int)]
-    with pytest.raises(ValueError, match="was the log simulated with another one"):
+    with pytest.raises(ValueError, match="give the version that the log was simulated with"):
         sepsis.own_counterfactuals(log, [target], draws=2)

@@ -13,6 +13,7 @@ from rich.table import Table
 from butfor.audit.audit import Audit
 from butfor.cli.output import make_table, records
 from butfor.evaluate.wording import percent
+from butfor.present.text import LIGHTS
 from butfor.replay.steps import THIN
 
 # the estimators of a first look; the audit holds all of them
@@ -43,7 +44,9 @@ def print_audit(console: Console, audit: Audit) -> None:
     checks.show_header = False
     for check in audit.diagnostics.itertuples():
         color = COLORS[check.light]
-        checks.add_row(f"[{color}]{check.light}[/{color}]", check.check, escape(check.sentence))
+        checks.add_row(
+            f"[{color}]{LIGHTS[check.light]}[/{color}]", check.check, escape(check.sentence)
+        )
     console.print("\n[bold]Checks[/bold]", checks)
     console.print(
         f"\n[bold]{escape(_noun(audit).capitalize())}s by what happened (rows) and most likely "

@@ -24,8 +24,9 @@ def check_consistency(replay: Replay) -> Row:
     z = consistency(replay)
     result, expected = replay.outcomes(), replay.engine.first_values()
     sentence = (
-        f"Counterfactual returns average {result.expected_return.mean():+.3f}; the model alone "
-        f"predicts {expected.mean():+.3f} for the policy: {abs(z):.1f} standard errors apart. More "
+        f"Under the policy the replayed episodes return {result.expected_return.mean():+.3f} on "
+        f"average, the model alone predicts {expected.mean():+.3f}: {abs(z):.1f} standard errors "
+        "apart. More "
         "than 3 mean that the model, or the assumption about who saw what, does not fit the log; "
         "fewer do not prove that it fits."
     )
