@@ -18,7 +18,7 @@ demo: .venv/installed
 	.venv/bin/butfor demo
 
 quick: .venv/installed-dev
-	$(RUN) pytest tests/quick tests/contract $(PYTEST)
+	$(RUN) pytest tests/quick $(PYTEST)
 
 test: .venv/installed-dev
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || echo \

@@ -11,7 +11,7 @@ import butfor as bf
 from butfor.audit.audit import Audit
 from butfor.audit.source import audit_log
 from butfor.cli.main import app
-from tests.quick.test_io_broken import LOG, LOGS, STUDIES, STUDY
+from tests.slow.test_io_broken import LOG, LOGS, STUDIES, STUDY
 
 
 def run(*arguments):
