@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from butfor.present.charts import style
 
 PLOT = 240  # width of the part with the axis
-LABELS = 205  # room for names at its left
+NOTE = 205  # width at which notes wrap
+LABELS = 260  # room for names and notes at its left, also in a wide font
 NUMBERS = 185  # room for numbers at its right
 TOTAL = LABELS + PLOT + NUMBERS
 Floats = NDArray[np.float64]
@@ -39,7 +40,7 @@ class RowChart:
         self.axis_title = axis_title
         self.domain = style.value_domain(values, domain)
         for row in rows:
-            row["note"] = style.wrap(row["note"], LABELS, style.SMALL)
+            row["note"] = style.wrap(row["note"], NOTE, style.SMALL)
         step = max(least, 28 + style.LINE_HEIGHT * max(len(row["note"]) for row in rows))
         self.height = step * len(rows)
         for position, row in enumerate(rows):
