@@ -8,7 +8,7 @@ from scipy.stats import chi2
 
 import butfor as bf
 from butfor import kernels
-from butfor.hidden.task import behavior_arrays, log_arrays
+from butfor.hidden.pairs import behavior_arrays, log_arrays
 from butfor.models.policies import greedy
 from tests.clinic import clinic, clinician, simulate
 from tests.reference.pomdp_learning import expected_counts, improve, seen_episodes

@@ -16,7 +16,7 @@ from butfor.audit.meta import REMEDY, Meta, explain
 from butfor.audit.reading import check, sizes
 from butfor.checks import ROW_TOLERANCE, check_policy
 from butfor.hidden.model import TabularPOMDP
-from butfor.hidden.task import behavior_arrays
+from butfor.hidden.pairs import behavior_arrays
 from butfor.log.clusters import Clusters
 from butfor.log.variables import count_levels
 from butfor.models.mdp import TabularMDP

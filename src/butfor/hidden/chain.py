@@ -10,7 +10,7 @@ from butfor.hidden.actor import Actor
 from butfor.hidden.beliefs import first_beliefs
 from butfor.hidden.cells import cell_tables, refuse_beliefs
 from butfor.hidden.latent import trace_posterior
-from butfor.hidden.task import HiddenTask
+from butfor.hidden.pairs import PairChain
 from butfor.models.mdp import total_by
 from butfor.random import episode_keys
 from butfor.threads import in_blocks
@@ -20,7 +20,7 @@ MOST_NUMBERS = 20_000_000  # of beliefs held in memory at a time
 
 
 def exact_outcomes(
-    task: HiddenTask,
+    chain: PairChain,
     discount: float,
     *,
     since: Offsets | None = None,
@@ -31,17 +31,17 @@ def exact_outcomes(
 
     The target takes over at step `since` [n], by default the first; returns count from there.
     """
-    values, outcomes = cell_tables(task.pairs.target, task.horizon, discount)
-    begins = np.zeros(len(task.episodes), np.int64) if since is None else since
-    probability = np.zeros((len(task.episodes), outcomes.shape[2]))
-    expected_return = np.zeros(len(task.episodes))
-    task.run(
+    values, outcomes = cell_tables(chain.pairs.target, chain.horizon, discount)
+    begins = np.zeros(len(chain.episodes), np.int64) if since is None else since
+    probability = np.zeros((len(chain.episodes), outcomes.shape[2]))
+    expected_return = np.zeros(len(chain.episodes))
+    chain.run(
         lambda first, last: kernels.exact_pairs(
             first,
             last,
-            task.pairs,
-            kernels.make_pair_work(task.pairs),
-            kernels.make_passed(task.pairs, False),
+            chain.pairs,
+            kernels.make_pair_work(chain.pairs),
+            kernels.make_passed(chain.pairs, False),
             begins,
             float(discount),
             values,
@@ -56,30 +56,30 @@ def exact_outcomes(
 
 
 def hidden_contributions(
-    task: HiddenTask, discount: float, *, threads: int | None = None
+    chain: PairChain, discount: float, *, threads: int | None = None
 ) -> Floats:
     """Return each logged step's contribution to its episode's difference, [N].
 
     See `step_contributions`.
     """
-    refuse_beliefs(task.target, "step_contributions")
-    log = task.episodes
+    refuse_beliefs(chain.target, "step_contributions")
+    log = chain.episodes
     count = log.lengths + 1  # the target takes over at each step, or after the last one
     first = np.cumsum(count) - count
     episode = np.repeat(np.arange(len(log)), count)
     since = np.arange(len(episode)) - first[episode]
-    _, value = exact_outcomes(task.part(episode), discount, since=since, threads=threads)
+    _, value = exact_outcomes(chain.part(episode), discount, since=since, threads=threads)
     here = np.delete(value, first + log.lengths)
     following = np.delete(value, first)
     return np.asarray(discount**log.time * (here - log.reward - discount * following))
 
 
-def first_values(task: HiddenTask, discount: float = 1.0) -> Floats:
+def first_values(chain: PairChain, discount: float = 1.0) -> Floats:
     """Return the target's value by the model alone, given each first observation, [n]."""
-    refuse_beliefs(task.target, "the model's own value")
-    values, _ = cell_tables(task.pairs.target, task.horizon, discount)
-    target, model = task.pairs.target, task.model
-    seen, place = np.unique(task.episodes.first_state, return_inverse=True)
+    refuse_beliefs(chain.target, "the model's own value")
+    values, _ = cell_tables(chain.pairs.target, chain.horizon, discount)
+    target, model = chain.pairs.target, chain.model
+    seen, place = np.unique(chain.episodes.first_state, return_inverse=True)
     beliefs = first_beliefs(model, seen)
     node = np.zeros(len(seen), np.int64) if target.kind == kernels.FULL else target.first[seen]
     cell = target.cell[:, node].T  # [seen, H], -1 where it cannot be
@@ -87,7 +87,7 @@ def first_values(task: HiddenTask, discount: float = 1.0) -> Floats:
 
 
 def drawn_outcomes(
-    task: HiddenTask,
+    chain: PairChain,
     draws: int,
     seed: int,
     discount: float,
@@ -99,13 +99,13 @@ def drawn_outcomes(
 
     Episodes are processed in parts, so that the beliefs of all their draws fit in memory.
     """
-    model, log = task.model, task.episodes
+    model, log = chain.model, chain.episodes
     probability = np.zeros((len(log), len(model.outcomes) + 1))
     expected_return = np.zeros(len(log))
     part = max(1, MOST_NUMBERS // (draws * model.n_states))
     for first in range(0, len(log), part):
         some = np.arange(first, min(first + part, len(log)))
-        latent, _, _, reward = draw_worlds(task.part(some), draws, seed, threads=threads)
+        latent, _, _, reward = draw_worlds(chain.part(some), draws, seed, threads=threads)
         end = np.where(latent >= 0, model.outcome[latent], -1).max(axis=2)
         for o in range(len(model.outcomes)):
             probability[some, o] = (end == o).mean(axis=1)
@@ -118,7 +118,7 @@ def drawn_outcomes(
 
 
 def walk_hidden(
-    task: HiddenTask,
+    chain: PairChain,
     thin: float,
     *,
     probability: bool,
@@ -126,13 +126,13 @@ def walk_hidden(
     progress: Progress | None = None,
 ) -> kernels.HiddenSteps:
     """Walk through both worlds of each episode, step by step; see `walk_through`."""
-    refuse_beliefs(task.target, "walk_through")
-    posterior = trace_posterior(task.episodes, task.model, task.pairs.behavior, threads=threads)
+    refuse_beliefs(chain.target, "walk_through")
+    posterior = trace_posterior(chain.episodes, chain.model, chain.pairs.behavior, threads=threads)
     episode, row, weight = posterior.transitions
-    size = task.model.n_states * task.model.n_actions
-    own = np.concatenate([[0], np.cumsum(np.bincount(episode, minlength=len(task.episodes)))])
-    shape = (len(task.episodes), task.horizon)
-    kept = (shape[0] if probability else 0, task.horizon + 1)
+    size = chain.model.n_states * chain.model.n_actions
+    own = np.concatenate([[0], np.cumsum(np.bincount(episode, minlength=len(chain.episodes)))])
+    shape = (len(chain.episodes), chain.horizon)
+    kept = (shape[0] if probability else 0, chain.horizon + 1)
     steps = kernels.HiddenSteps(
         influence=np.zeros(shape),
         mass=np.zeros(shape),
@@ -141,18 +141,18 @@ def walk_hidden(
         thin=np.zeros(shape),
         other=np.zeros(shape),
         apart=np.zeros(shape),
-        seen=np.zeros((*kept, task.model.n_observations)),
-        latent=np.zeros((*kept, task.model.n_states)),
-        ended=np.zeros((*kept, len(task.model.outcomes))),
+        seen=np.zeros((*kept, chain.model.n_observations)),
+        latent=np.zeros((*kept, chain.model.n_states)),
+        ended=np.zeros((*kept, len(chain.model.outcomes))),
     )
     counts = total_by(row, weight, size)
-    task.run(
+    chain.run(
         lambda first, last: kernels.walk_pairs(
             first,
             last,
-            task.pairs,
-            kernels.make_pair_work(task.pairs),
-            kernels.make_passed(task.pairs, True),
+            chain.pairs,
+            kernels.make_pair_work(chain.pairs),
+            kernels.make_passed(chain.pairs, True),
             kernels.make_cases(size),
             counts,
             own,
@@ -168,7 +168,7 @@ def walk_hidden(
 
 
 def draw_worlds(
-    task: HiddenTask,
+    chain: PairChain,
     draws: int,
     seed: int,
     *,
@@ -181,11 +181,11 @@ def draw_worlds(
     [n, draws, H]; -1 (0 for rewards) after an end. An end is a hidden state, and shows what the
     model says it shows.
     """
-    log, model, pairs = task.episodes, task.model, task.pairs
+    log, model, pairs = chain.episodes, chain.model, chain.pairs
     keys = episode_keys(seed, log.id, "hidden counterfactual")
     longest = int(log.lengths.max())
     path = np.full((len(log), draws, longest + 1), -1, np.int32)
-    task.run(
+    chain.run(
         lambda first, last: kernels.draw_paths(
             first,
             last,
@@ -198,10 +198,10 @@ def draw_worlds(
         ),
         threads=threads,
     )
-    state = np.full((len(log), draws, task.horizon + 1), -1, np.int32)
+    state = np.full((len(log), draws, chain.horizon + 1), -1, np.int32)
     seen = np.full_like(state, -1)
-    action = np.full((len(log), draws, task.horizon), -1, np.int32)
-    reward = np.zeros((len(log), draws, task.horizon))
+    action = np.full((len(log), draws, chain.horizon), -1, np.int32)
+    reward = np.zeros((len(log), draws, chain.horizon))
     state[:, :, 0] = path[:, :, 0]
     seen[:, :, 0] = log.first_state[:, None]
     chosen = np.zeros((len(log), draws, model.n_actions))  # the target's action distributions now
@@ -211,7 +211,7 @@ def draw_worlds(
         worlds = state, seen, action, reward
         kernels.draw_pair_step(first, last, pairs, work, t, path, chosen, keys, *worlds)
 
-    actor = Actor(model, task.target, len(log) * draws)
+    actor = Actor(model, chain.target, len(log) * draws)
     steps = pairs.log.stop - pairs.log.start + pairs.log.left
     for t in range(int(steps.max())):
         going = (state[:, :, t] >= 0) & (model.outcome[state[:, :, t]] < 0)

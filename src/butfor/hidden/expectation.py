@@ -10,7 +10,7 @@ import numpy as np
 from butfor import kernels
 from butfor.hidden.cells import policy_rows
 from butfor.hidden.model import TabularPOMDP
-from butfor.hidden.task import log_arrays, refuse_impossible
+from butfor.hidden.pairs import log_arrays, refuse_impossible
 from butfor.log.episodes import Episodes
 from butfor.models.mdp import total_by
 from butfor.models.policies import estimate_behavior

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from butfor import kernels
 from butfor.checks import check_whole
 from butfor.hidden.model import TabularPOMDP
+from butfor.hidden.pairs import behavior_arrays, check_log, log_arrays, refuse_impossible
 from butfor.hidden.policies import Policy
-from butfor.hidden.task import behavior_arrays, check_log, log_arrays, refuse_impossible
 from butfor.log.episodes import Episodes
 from butfor.log.variables import project
 from butfor.models.mdp import total_by

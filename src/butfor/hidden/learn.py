@@ -30,8 +30,8 @@ from butfor.hidden.expectation import (
 )
 from butfor.hidden.factors import Factored, first_cells, multiply
 from butfor.hidden.model import TabularPOMDP
+from butfor.hidden.pairs import behavior_arrays, check_log, prepare_pairs
 from butfor.hidden.policies import BeliefPolicy, LatentPolicy, Policy, check_hidden_policy
-from butfor.hidden.task import behavior_arrays, check_log, prepare_hidden_task
 from butfor.log.episodes import Episodes
 from butfor.models.mdp import total_by
 from butfor.random import check_seed
@@ -337,9 +337,9 @@ def _value(
     threads: int | None,
 ) -> tuple[float, float]:
     """Return the mean counterfactual return and the value by the model alone."""
-    task = prepare_hidden_task(episodes, factored.model(), target, behavior=behavior)
-    _, expected = exact_outcomes(task, 1.0, threads=threads)
-    value = pomdp_value(task.model, target, horizon=task.horizon)
+    chain = prepare_pairs(episodes, factored.model(), target, behavior=behavior)
+    _, expected = exact_outcomes(chain, 1.0, threads=threads)
+    value = pomdp_value(chain.model, target, horizon=chain.horizon)
     return float(expected.mean()), value
 
 

@@ -16,9 +16,9 @@ from butfor.hidden.chain import (
 )
 from butfor.hidden.latent import LatentPosterior, latent_posterior
 from butfor.hidden.model import TabularPOMDP
+from butfor.hidden.pairs import check_log, prepare_pairs
 from butfor.hidden.policies import BeliefPolicy, Policy, check_hidden_policy
 from butfor.hidden.span import outcome_spans
-from butfor.hidden.task import check_log, prepare_hidden_task
 from butfor.log.episodes import Episodes
 from butfor.models.policies import estimate_behavior
 from butfor.replay.bounds import CLASSES, Bounds
@@ -44,7 +44,7 @@ class HiddenEngine:
     def __init__(self, replay: Replay) -> None:
         self.replay = replay
         self.model: TabularPOMDP = replay.pomdp
-        self.task = prepare_hidden_task(
+        self.chain = prepare_pairs(
             replay.episodes,
             self.model,
             replay.target,
@@ -68,7 +68,7 @@ class HiddenEngine:
 
     def first_values(self) -> Floats:
         """Expected return of the target in the model, from each first observation, [n]."""
-        return first_values(self.task, self.replay.discount)
+        return first_values(self.chain, self.replay.discount)
 
     def outcomes(
         self,
@@ -88,7 +88,7 @@ class HiddenEngine:
             raise ValueError("negligible: not available with a hidden state; leave it out")
         if self.drawn:
             found = drawn_outcomes(
-                self.task,
+                self.chain,
                 draws,
                 seed,
                 replay.discount,
@@ -96,7 +96,7 @@ class HiddenEngine:
                 progress=progress,
             )
         else:
-            found = exact_outcomes(self.task, replay.discount, threads=threads, progress=progress)
+            found = exact_outcomes(self.chain, replay.discount, threads=threads, progress=progress)
         none = np.zeros(len(replay.log))
         return *found, none, none
 
@@ -113,7 +113,7 @@ class HiddenEngine:
     def steps(self, *, probability: bool, threads: int | None, progress: Progress | None) -> Steps:
         """Follow both worlds of each episode."""
         found = walk_hidden(
-            self.task, float(THIN), probability=probability, threads=threads, progress=progress
+            self.chain, float(THIN), probability=probability, threads=threads, progress=progress
         )
         given = found._asdict()
         seen, latent, ended = (given.pop(name) for name in ("seen", "latent", "ended"))
@@ -136,7 +136,7 @@ class HiddenEngine:
 
     def bounds(self, *, threads: int | None, progress: Progress | None) -> Bounds:
         """Return the widest range that the model allows, for both classes of mechanisms."""
-        spans = np.stack([outcome_spans(self.task, self.replay.discount)] * len(CLASSES))
+        spans = np.stack([outcome_spans(self.chain, self.replay.discount)] * len(CLASSES))
         return Bounds(
             expected_return=spans[:, :, 0],
             probability=spans[:, :, 1:],
@@ -150,7 +150,7 @@ class HiddenEngine:
     ) -> Draws:
         """Draw both worlds; each draw has its own hidden path."""
         latent, seen, done, earned = draw_worlds(
-            self.task, count, seed, threads=threads, progress=progress
+            self.chain, count, seed, threads=threads, progress=progress
         )
         end = np.where(latent >= 0, self.model.outcome[latent], -1)
         shown = np.where(end >= 0, self.model.n_observations + end, seen)
@@ -158,7 +158,7 @@ class HiddenEngine:
 
     def contributions(self, *, threads: int | None) -> Floats:
         """How much each observed step adds to its episode's difference, [N]."""
-        return hidden_contributions(self.task, self.replay.discount, threads=threads)
+        return hidden_contributions(self.chain, self.replay.discount, threads=threads)
 
     def fewest_changes(
         self, changes: int, *, threads: int | None, progress: Progress | None

@@ -30,8 +30,8 @@ from butfor.types import Progress
 
 
 @dataclass(frozen=True, eq=False)
-class HiddenTask:
-    """The inputs of counterfactuals with a hidden state: checked, in the form that kernels take."""
+class PairChain:
+    """Both worlds of each episode as one chain of pairs, checked and in the form kernels take."""
 
     episodes: Episodes
     model: TabularPOMDP
@@ -39,8 +39,8 @@ class HiddenTask:
     target: CheckedPolicy
     pairs: kernels.Pairs  # a policy on beliefs appears as one on the last observation
 
-    def part(self, chosen: NDArray[np.int64]) -> HiddenTask:
-        """Return the same task for a selection of its episodes."""
+    def part(self, chosen: NDArray[np.int64]) -> PairChain:
+        """Return the chain of a selection of its episodes."""
         log = self.episodes.select(chosen)
         behavior = self.pairs.behavior
         if behavior.kind == kernels.STEP:
@@ -70,7 +70,7 @@ class HiddenTask:
         in_blocks(work, len(self.episodes), threads=threads, progress=progress)
 
 
-def prepare_hidden_task(
+def prepare_pairs(
     episodes: Episodes,
     model: TabularPOMDP,
     target: Policy,
@@ -80,7 +80,7 @@ def prepare_hidden_task(
     action_noise: str = "shared",
     horizon: int | None = None,
     continuation: bool = True,
-) -> HiddenTask:
+) -> PairChain:
     """Check the inputs of counterfactuals with a hidden state; return them as kernels take them."""
     check_choice(action_noise, "action_noise", ("shared", "fresh"))
     check_log(episodes, model)
@@ -110,7 +110,7 @@ def prepare_hidden_task(
         shared=shared,
         certain=model.shows is not None,
     )
-    return HiddenTask(log, model, steps, policy, pairs)
+    return PairChain(log, model, steps, policy, pairs)
 
 
 def check_log(episodes: Episodes, model: TabularPOMDP) -> None:
