@@ -190,7 +190,7 @@ def test_walk_is_the_mean_over_every_hidden_path(problem):
     )
     log = log_of(list(found), model, HORIZON)
     engine = bf.Replay(log, model, targets[kind], behavior=behaviors["latent"]).engine
-    steps = walk_hidden(engine.task, 5.0, probability=True)
+    steps = walk_hidden(engine.chain, 5.0, probability=True)
     going = steps.mass > 1e-12  # below, whether anything is left is a matter of rounding
     for name in ("mass", "influence", "earned", "evidence", "thin"):
         expected = np.array([getattr(walk, name) for walk in found.values()])[going]
