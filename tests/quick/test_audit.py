@@ -22,7 +22,7 @@ from butfor.audit.flags import (
 from butfor.audit.folders import whole_folder
 from butfor.audit.meta import Meta
 from butfor.audit.run import run_audit
-from butfor.evaluate.decomposition import check_decomposition, decompose
+from butfor.evaluate.decomposition import check_decomposition, decompose, pieces_of
 from butfor.evaluate.wording import percent
 from butfor.log.variables import describe_action, unravel
 from butfor.replay.bounds import Bounds
@@ -68,7 +68,7 @@ def test_cells_count_episodes_by_most_likely_outcome_and_by_probability(audit, e
 
 
 def test_a_cell_has_the_mean_difference_of_its_episodes(exact):
-    table = decompose(exact)
+    table = decompose(exact.outcome_names, pieces_of(exact))
     mine = (exact.episodes.outcome == 0) & (exact.most_likely == 1)
     cell = table[(table["observed"] == "died") & (table["counterfactual"] == "discharged")].iloc[0]
     assert cell["episodes"] == mine.sum()
@@ -77,7 +77,7 @@ def test_a_cell_has_the_mean_difference_of_its_episodes(exact):
 
 
 def test_differences_by_first_state_are_conditional_means(exact):
-    table = decompose(exact)
+    table = decompose(exact.outcome_names, pieces_of(exact))
     by_state = table[table["by"] == "first state"].set_index("first_state")
     for state in np.unique(exact.episodes.first_state)[:5]:
         mine = exact.episodes.first_state == state
@@ -85,7 +85,7 @@ def test_differences_by_first_state_are_conditional_means(exact):
 
 
 def test_pieces_that_do_not_add_up_are_an_error(exact):
-    table = decompose(exact)
+    table = decompose(exact.outcome_names, pieces_of(exact))
     difference = exact.difference.mean()
     assert check_decomposition(table, difference) < 1e-12
     with pytest.raises(ArithmeticError, match="1e-06"):

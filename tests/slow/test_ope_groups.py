@@ -13,7 +13,7 @@ from butfor.audit.exact import ExactSums
 from butfor.evaluate.bootstrap import resample_weights
 from butfor.evaluate.crossfit import CrossFitted
 from butfor.evaluate.episode_columns import EpisodeColumns
-from butfor.evaluate.estimate import estimate_groups, estimate_values
+from butfor.evaluate.estimate import estimate_sums, estimate_values
 from butfor.evaluate.estimators.columns import Columns
 from butfor.evaluate.estimators.table import CROSS_FITTED, ESTIMATORS, OnColumns
 from butfor.evaluate.warn import facts_of
@@ -43,10 +43,24 @@ def sepsis():
     return SimpleNamespace(
         sample=sample,
         crossed=crossed,
-        facts=facts_of(sample, crossed, (*OF_COLUMNS, *CROSS_FITTED)),
         table=by_name(estimate_values(replay, estimators=list(OF_COLUMNS), resamples=RESAMPLES)),
         hashed=(episode_keys(0, log.id, "groups") % GROUPS).astype(np.int64),
     )
+
+
+class Grouped:
+    """What is known about the episodes of a sample, with other rows to resample."""
+
+    def __init__(self, sample, columns):
+        full = columns.episodes > 0
+        kept = Columns.from_matrix(columns.matrix()[full], columns.powers, columns.seed)
+        self.sample, self.columns, self.logged = sample, kept, kept
+
+    def __len__(self):
+        return len(self.columns)
+
+    def __getattr__(self, name):
+        return getattr(self.sample, name)
 
 
 def by_name(table):
@@ -118,13 +132,13 @@ def test_groups_that_are_all_several_times_as_large_change_nothing(sepsis, name)
 
 def test_groups_of_one_episode_give_the_table_of_the_episodes(sepsis):
     columns = sepsis.sample.columns
-    table = by_name(estimate_groups(columns, sepsis.facts, resamples=RESAMPLES))
+    table = by_name(estimate_sums(Grouped(sepsis.sample, columns), resamples=RESAMPLES))
     pd.testing.assert_frame_equal(table, sepsis.table, rtol=1e-12, atol=0)
 
 
 def test_values_of_groups_are_those_of_the_episodes(sepsis):
     groups = group_sums(sepsis.sample.columns, sepsis.hashed, GROUPS)
-    table = by_name(estimate_groups(groups, sepsis.facts))
+    table = by_name(estimate_sums(Grouped(sepsis.sample, groups)))
     for name in SUMMED:
         assert abs(table.value[name] - sepsis.table.value[name]) < 1e-12, name
     columns = ["episodes", "effective", "warning"]
@@ -150,7 +164,7 @@ def widths_apart(sepsis, group):
     chance = ndtri(1 - FALSE_ALARM / len(SUMMED) / 2)
     allowed = chance * np.sqrt(2 * quantiles + 0.5 / GROUPS) + 0.5 / GROUPS
     groups = group_sums(sepsis.sample.columns, group, GROUPS)
-    table = by_name(estimate_groups(groups, sepsis.facts, resamples=RESAMPLES, seed=1))
+    table = by_name(estimate_sums(Grouped(sepsis.sample, groups), resamples=RESAMPLES, seed=1))
     apart = (table.high - table.low) / (sepsis.table.high - sepsis.table.low) - 1
     return apart[SUMMED].abs(), allowed
 
@@ -180,27 +194,20 @@ def test_neither_order_nor_parts_of_the_log_change_a_byte(sepsis):
 def test_cross_fitted_sums_are_averaged_over_episodes(sepsis):
     groups = group_sums(sepsis.sample.columns, sepsis.hashed, GROUPS)
     both = sepsis.crossed.model_based, sepsis.crossed.counterfactual
-    sums = tuple(np.bincount(sepsis.hashed, values, GROUPS) for values in both)
-    table = by_name(estimate_groups(groups, sepsis.facts, crossed=sums, resamples=20))
+    used = np.unique(sepsis.hashed)  # groups without an episode have no row
+    sums = (np.bincount(sepsis.hashed, values)[used] for values in both)
+    crossed = CrossFitted(*sums, np.zeros(1), np.zeros(1))
+    table = by_name(estimate_sums(Grouped(sepsis.sample, groups), crossed, resamples=20))
     assert list(table.index) == [*OF_COLUMNS, *CROSS_FITTED]
     for name, values in zip(CROSS_FITTED, both, strict=True):
         assert table.value[name] == pytest.approx(values.mean(), abs=1e-12)
 
 
-@pytest.mark.parametrize("interval", ["percentile", "bca"])
-def test_groups_without_an_episode_are_left_out(sepsis, interval):
-    groups = group_sums(sepsis.sample.columns, sepsis.hashed, GROUPS)
-    spread = group_sums(sepsis.sample.columns, 3 * sepsis.hashed, 3 * GROUPS)
-    tables = [
-        estimate_groups(given, sepsis.facts, resamples=20, interval=interval)
-        for given in (groups, spread)
-    ]
-    pd.testing.assert_frame_equal(*tables, rtol=1e-12, atol=0)
-
-
 def test_one_group_has_no_interval(sepsis):
     group = np.zeros(len(sepsis.sample), np.int64)
-    table = estimate_groups(group_sums(sepsis.sample.columns, group, 1), sepsis.facts, resamples=9)
+    table = estimate_sums(
+        Grouped(sepsis.sample, group_sums(sepsis.sample.columns, group, 1)), resamples=9
+    )
     assert table[["low", "high"]].isna().all(axis=None)
     assert table.warning.str.startswith("one group of episodes: no interval").all()
 
@@ -209,7 +216,7 @@ def test_groups_are_checked(sepsis):
     columns = sepsis.sample.columns
     for wrong in ({"interval": "wide"}, {"confidence": 1.0}, {"resamples": 0}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
-            estimate_groups(columns, sepsis.facts, **wrong)
+            estimate_sums(Grouped(sepsis.sample, columns), **wrong)
 
 
 def test_counterfactuals_are_computed_only_for_estimators_that_look_at_them(sepsis, monkeypatch):

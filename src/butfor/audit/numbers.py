@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
 
-from butfor.evaluate.crossfit import Learn
 from butfor.evaluate.decomposition import check_decomposition, decompose
-from butfor.evaluate.diagnostics import diagnose
-from butfor.evaluate.estimate import estimate_values
-from butfor.log.episodes import Episodes
-from butfor.replay.replay import Replay
-from butfor.types import Progress
+from butfor.evaluate.diagnostics.lights import Row
+from butfor.evaluate.diagnostics.table import diagnose_sample
+from butfor.evaluate.sample import Sample
 
 
 @dataclass(frozen=True, eq=False)
 class Numbers:
-    """Tables about all episodes, computed from each episode or from sums over groups."""
+    """Tables about all episodes."""
 
     estimates: pd.DataFrame
     diagnostics: pd.DataFrame
@@ -29,38 +25,16 @@ class Numbers:
     censored: int  # episodes that stop before the horizon without an outcome
 
 
-def numbers_of_episodes(
-    replay: Replay,
-    *,
-    estimators: Sequence[str] | None,
-    interval: str,
-    resamples: int | None,
-    seed: int,
-    learn: Learn | None,
-    relearn: bool,
-    truth: Episodes | float | None,
-    progress: Progress | None,
-) -> Numbers:
-    """Compute the numbers from the single episodes of a log in memory."""
-    result, log = replay.outcomes(), replay.log
-    decomposition = decompose(result)
-    whole = result.expected_return.mean() - result.observed_return.mean()
+def numbers_of(sample: Sample, estimates: pd.DataFrame, calibration: Row | None) -> Numbers:
+    """Gather the numbers of a log: in memory, or summed over its shards."""
+    decomposition = decompose(sample.replay.log.outcome_names, sample.pieces)
+    count, observed, expected, _ = sample.pieces.whole[0].tolist()
     return Numbers(
-        estimates=estimate_values(
-            replay,
-            estimators=estimators,
-            interval=interval,
-            resamples=resamples,
-            seed=seed,
-            learn=learn,
-            relearn=relearn,
-            truth=truth,
-            progress=progress,
-        ),
-        diagnostics=diagnose(replay, learn=learn, seed=seed),
+        estimates=estimates,
+        diagnostics=diagnose_sample(sample, calibration),
         decomposition=decomposition,
-        gap=check_decomposition(decomposition, float(whole)),
-        episodes=len(log),
-        steps=len(log.state),
-        censored=int(((log.outcome < 0) & (log.lengths < replay.horizon)).sum()),
+        gap=check_decomposition(decomposition, expected / count - observed / count),
+        episodes=sample.episodes,
+        steps=sample.steps,
+        censored=sample.censored,
     )

@@ -14,7 +14,7 @@ import butfor
 from butfor.audit.audit import Audit
 from butfor.audit.meta import Counts, CredibleSettings, Meta, Parameters, Variables
 from butfor.audit.model import digest_of
-from butfor.audit.numbers import Numbers, numbers_of_episodes
+from butfor.audit.numbers import Numbers, numbers_of
 from butfor.audit.show import show
 from butfor.audit.tables import (
     choose_controls,
@@ -27,6 +27,9 @@ from butfor.audit.tables import (
 )
 from butfor.checks import check_whole
 from butfor.evaluate.crossfit import Learn
+from butfor.evaluate.diagnostics.table import learned_calibration
+from butfor.evaluate.episode_columns import EpisodeColumns
+from butfor.evaluate.estimate import estimate_episodes
 from butfor.hidden.policies import LatentPolicy, Policy
 from butfor.log.clusters import Clusters
 from butfor.log.episodes import Episodes
@@ -137,17 +140,18 @@ def run_audit(
     table = episode_table(judged_table(replay), shown.table, np.arange(len(replay)))
     if credible is not None:
         table = pd.concat([table, credible.frame()], axis=1)
-    numbers = numbers_of_episodes(
-        replay,
+    sample = EpisodeColumns(replay, seed)
+    estimates = estimate_episodes(
+        sample,
         estimators=estimators,
         interval=interval,
         resamples=resamples,
-        seed=seed,
         learn=learn,
         relearn=relearn,
         truth=truth,
         progress=progress,
     )
+    numbers = numbers_of(sample, estimates, learned_calibration(replay, learn, seed))
     done = time.perf_counter()
     meta = describe_audit(
         replay,

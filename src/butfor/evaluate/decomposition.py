@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,18 +28,23 @@ COLUMNS = [
 ]
 
 
-def decompose(result: Counterfactuals) -> pd.DataFrame:
-    """Split the mean difference by observed and counterfactual outcome, and by first state.
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """Sums of `piece_columns` over the episodes of each piece."""
 
-    The rows of each split add up: delta = sum over pieces of (episodes / n) times the mean
-    difference within the piece.
-    """
+    whole: Floats  # [1, 4] all episodes
+    cells: Floats  # [(O + 1)^2, 4] by `cells_of`
+    expected: Floats  # [O + 1, O + 1] counterfactual probabilities, by observed outcome
+    by_state: Floats  # [states, 4] by first state
+
+
+def pieces_of(result: Counterfactuals) -> Pieces:
+    """Sum over the episodes of each piece."""
     size = len(result.outcome_names)
     cell, first = cells_of(result), result.episodes.first_state
     expected = np.zeros((size, size))
     np.add.at(expected, result.episodes.outcome % size, result.probability)
-    return decomposition_table(
-        result.outcome_names,
+    return Pieces(
         whole=_sums(result, np.zeros_like(cell), 1),
         cells=_sums(result, cell, size * size),
         expected=expected,
@@ -63,30 +69,29 @@ def piece_columns(result: Counterfactuals) -> Floats:
     )
 
 
-def decomposition_table(
-    names: Sequence[str], *, whole: Floats, cells: Floats, expected: Floats, by_state: Floats
-) -> pd.DataFrame:
-    """Make the table from sums of `piece_columns`.
+def decompose(names: Sequence[str], pieces: Pieces) -> pd.DataFrame:
+    """Split the mean difference by observed and counterfactual outcome, and by first state.
 
-    `whole` [1, 4] is over all episodes, `cells` [(O + 1)^2, 4] by `cells_of`, `by_state` [S, 4] by
-    first state; `expected` [O + 1, O + 1] sums the counterfactual probabilities by observed
-    outcome.
+    The rows of each split add up: delta = sum over pieces of (episodes / n) times the mean
+    difference within the piece. `names` are those of the outcomes, none last.
     """
-    count, size = whole[0, 0], len(names)
-    states = np.flatnonzero(by_state[:, 0])
-    cell_rows = _pieces(cells, count).assign(
+    count, size = pieces.whole[0, 0], len(names)
+    states = np.flatnonzero(pieces.by_state[:, 0])
+    cell_rows = _means(pieces.cells, count).assign(
         by="outcome",
         observed=np.repeat(names, size),
         counterfactual=np.tile(names, size),
         first_state=-1,
-        expected_episodes=expected.reshape(-1),
+        expected_episodes=pieces.expected.reshape(-1),
     )
     plain = {"observed": "", "counterfactual": ""}
     return pd.concat(
         [
-            _pieces(whole, count).assign(by="all", first_state=-1, **plain),
+            _means(pieces.whole, count).assign(by="all", first_state=-1, **plain),
             cell_rows,
-            _pieces(by_state[states], count).assign(by="first state", first_state=states, **plain),
+            _means(pieces.by_state[states], count).assign(
+                by="first state", first_state=states, **plain
+            ),
         ],
         ignore_index=True,
     )[COLUMNS]
@@ -109,7 +114,7 @@ def _sums(result: Counterfactuals, piece: NDArray[Any], size: int) -> Floats:
     return np.stack([total_by(piece, column, size) for column in columns], axis=1)
 
 
-def _pieces(sums: Floats, count: float) -> pd.DataFrame:
+def _means(sums: Floats, count: float) -> pd.DataFrame:
     episodes, observed, counterfactual, difference = sums.T
     with np.errstate(invalid="ignore", divide="ignore"):
         return pd.DataFrame(

@@ -1,4 +1,4 @@
-"""EpisodeColumns: what estimators sum, one row per episode, computed from a question."""
+"""EpisodeColumns: what is known about a log in memory, one row per episode."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from butfor.evaluate.decomposition import Pieces, pieces_of
 from butfor.evaluate.estimators.columns import Columns
+from butfor.models.policies import action_counts
 from butfor.replay.draws import Draws
 from butfor.replay.replay import Replay
 from butfor.types import Floats
@@ -16,7 +18,7 @@ from butfor.types import Floats
 
 @dataclass(frozen=True, eq=False)
 class EpisodeColumns:
-    """What estimators sum over the n episodes of a question.
+    """What estimators sum over the n episodes of a question: a `Sample` whose rows are episodes.
 
     Padded arrays have one row per episode and one column per step, up to the horizon H.
     """
@@ -97,12 +99,13 @@ class EpisodeColumns:
         """
         log, values, horizon = self.replay.log, self._values, self.replay.horizon
         table = self._padded(values[horizon - log.time, log.state], 0.0)
-        length, final = log.lengths[self.censored], log.next_state[log.offsets[1:] - 1]
-        table[self.censored, length] = values[horizon - length, final[self.censored]]
+        stopped = self.stopped
+        length, final = log.lengths[stopped], log.next_state[log.offsets[1:] - 1]
+        table[stopped, length] = values[horizon - length, final[stopped]]
         return table
 
     @cached_property
-    def censored(self) -> NDArray[np.bool_]:
+    def stopped(self) -> NDArray[np.bool_]:
         """Episodes that stop before the horizon without an outcome, [n]."""
         log = self.replay.log
         return (log.outcome < 0) & (log.lengths < self.replay.horizon)
@@ -162,6 +165,28 @@ class EpisodeColumns:
         """What estimators sum, one row per episode."""
         return replace(self.logged, counterfactual=self.replay.outcomes().expected_return)
 
+    # about all episodes together, as `Sample` has it
+
+    @property
+    def episodes(self) -> int:
+        """Number of episodes."""
+        return len(self.replay)
+
+    @property
+    def steps(self) -> int:
+        """Number of logged steps up to the horizon."""
+        return len(self.replay.log.state)
+
+    @property
+    def censored(self) -> int:
+        """Number of episodes that stop before the horizon without an outcome."""
+        return int(self.stopped.sum())
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of the returns."""
+        return float(self.returns.std())
+
     @cached_property
     def followers(self) -> int:
         """Number of episodes in which the target might have taken every action."""
@@ -174,6 +199,42 @@ class EpisodeColumns:
             return 0.0
         scaled = self.ratio[:, -1] / self.ratio[:, -1].max()
         return float(scaled.sum() ** 2 / (scaled**2).sum())
+
+    @property
+    def unsupported(self) -> float:
+        """Mean probability that a counterfactual ever uses a pair never seen."""
+        return float(self.replay.support().mean())
+
+    @property
+    def unsupported_in_model(self) -> float:
+        """The same for new episodes from the same starts."""
+        return float(self.replay.engine.unsupported_in_model().mean())
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Logged decisions, [S, A]."""
+        return self.replay.counts
+
+    @property
+    def decisions(self) -> NDArray[np.int64]:
+        """Logged decisions up to the horizon, [S, A]."""
+        return action_counts(self.replay.log)
+
+    @property
+    def first(self) -> NDArray[np.int64]:
+        """Episodes by first state, [S]."""
+        return np.bincount(self.replay.log.first_state, minlength=self.replay.log.n_states)
+
+    @property
+    def influence(self) -> tuple[float, float]:
+        """Medians over the episodes of `Steps.share_about` and `Steps.share_after`."""
+        walked = self.replay.steps()
+        return float(np.median(walked.share_about)), float(np.median(walked.share_after))
+
+    @cached_property
+    def pieces(self) -> Pieces:
+        """The sums that the decomposition is made of."""
+        return pieces_of(self.replay.outcomes())
 
     @cached_property
     def _values(self) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -18,12 +18,12 @@ from butfor.evaluate.bootstrap import (
     resampled_values,
     value_and_interval,
 )
-from butfor.evaluate.crossfit import Learn, cross_fitted
+from butfor.evaluate.crossfit import CrossFitted, Learn, cross_fitted
 from butfor.evaluate.episode_columns import EpisodeColumns
-from butfor.evaluate.estimators.columns import Columns
 from butfor.evaluate.estimators.importance import average
 from butfor.evaluate.estimators.table import CROSS_FITTED, ESTIMATORS, OnColumns, check_names
 from butfor.evaluate.relearn import relearn_values
+from butfor.evaluate.sample import Sample
 from butfor.hidden.policies import Policy
 from butfor.log.episodes import Episodes
 from butfor.mechanisms.protocol import Mechanism
@@ -37,8 +37,6 @@ COLUMNS = ["estimator", "value", "low", "high", "episodes", "effective", "warnin
 RESAMPLES = 1000
 RESAMPLES_LEARNED = 100  # if model and target are learned again on each
 MOST_RESAMPLES = {"MAGIC": 200}  # which has its own bootstrap inside
-Explain = Callable[[Mapping[str, Found], Mapping[str, Floats]], dict[str, str]]
-Sizes = Callable[[str], tuple[int, float]]  # episodes with weight, and effective sample size
 
 
 def estimate_values(
@@ -112,24 +110,46 @@ def estimate_values(
     )
     if counterfactuals is not None:
         replay.keep(counterfactuals)
-    refuse_hidden(replay, learn=learn, draws=draws, relearn=relearn)
-    names = check_names(
-        estimators, {"draws": draws, "learn": learn, "truth": truth}, hidden=replay.hidden
+    return estimate_episodes(
+        EpisodeColumns(replay, seed, draws),
+        estimators=estimators,
+        interval=interval,
+        resamples=resamples,
+        confidence=confidence,
+        learn=learn,
+        relearn=relearn,
+        truth=truth,
+        progress=progress,
     )
+
+
+def estimate_episodes(
+    sample: EpisodeColumns,
+    *,
+    estimators: Sequence[str] | None = None,
+    interval: str = "percentile",
+    resamples: int | None = None,
+    confidence: float = 0.95,
+    learn: Learn | None = None,
+    relearn: bool = False,
+    truth: Episodes | float | None = None,
+    progress: Progress | None = None,
+) -> pd.DataFrame:
+    """Return the table of `estimate_values` for the episodes of a log in memory."""
+    replay, seed = sample.replay, sample.seed
+    refuse_hidden(replay, learn=learn, draws=sample.draws, relearn=relearn)
+    given = {"draws": sample.draws, "learn": learn, "truth": truth}
+    names = check_names(estimators, given, hidden=replay.hidden)
     if relearn and learn is None:
         raise ValueError(
             "relearn=True needs learn=..., the function that made the model and the target"
         )
     usual = RESAMPLES_LEARNED if relearn else RESAMPLES
     count = usual if resamples is None else resamples
-    sample = EpisodeColumns(replay, seed, draws)
     functions = {name: ESTIMATORS[name] for name in names if name in ESTIMATORS}
-    evaluate: dict[str, Evaluate] = {name: partial(f, sample) for name, f in functions.items()}
     crossed, resampled = None, None
     if learn is not None and set(CROSS_FITTED) & set(names):
         crossed = cross_fitted(replay, learn, seed=seed)
-        evaluate["MB (cross-fitted)"] = partial(average, crossed.model_based)
-        evaluate["CF (cross-fitted)"] = partial(average, crossed.counterfactual)
     if relearn and learn is not None:
         resampled = relearn_values(
             functions,
@@ -140,68 +160,43 @@ def estimate_values(
             crossed=crossed is not None,
             progress=progress,
         )
-    known = None if truth is None else _known_truth(truth, replay)
-    explain, sizes = warn.about(sample, crossed, evaluate, known)
-    return tabulate(
-        evaluate,
-        explain,
-        sizes,
-        rows=len(sample),
+    return estimate_sample(
+        sample,
+        {name: partial(f, sample) for name, f in functions.items()},
+        crossed,
         names=names,
         interval=interval,
         resamples=count,
         confidence=confidence,
         seed=seed,
-        truth=known,
+        truth=None if truth is None else _known_truth(truth, replay),
         resampled=resampled,
         progress=progress,
     )
 
 
-def estimate_groups(
-    columns: Columns,
-    facts: warn.Facts,
+def estimate_sums(
+    sample: Sample,
+    crossed: CrossFitted | None = None,
     *,
-    crossed: tuple[Floats, Floats] | None = None,
     interval: str = "percentile",
     resamples: int = RESAMPLES,
     confidence: float = 0.95,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> pd.DataFrame:
-    """Estimate the value of the target from sums over groups of episodes.
+    """Return the table of `estimate_values` with the estimators that need only columns.
 
-    The table is that of `estimate_values`, with the estimators that need only columns. Groups are
-    resampled instead of episodes, which gives the same intervals, up to chance, if episodes were
-    assigned to groups at random.
-
-    Parameters
-    ----------
-    columns
-        One row per group; empty groups are ignored.
-    facts
-        What warnings rest on, for all episodes.
-    crossed : optional
-        Sums by group of the two values that `cross_fitted` returns, [n] each.
-    interval, resamples, confidence, seed, progress
-        See `estimate_values`.
+    The rows of the sample may be sums over groups of episodes. Groups are resampled instead of
+    episodes, which gives the same intervals, up to chance, if episodes were assigned to groups at
+    random.
     """
-    full = columns.episodes > 0
-    used = Columns.from_matrix(columns.matrix()[full], columns.powers, columns.seed)
-    evaluate: dict[str, Evaluate] = {
-        name: partial(estimator.function, used)
-        for name, estimator in ESTIMATORS.items()
-        if isinstance(estimator, OnColumns)
-    }
-    if crossed is not None:
-        for name, sums in zip(CROSS_FITTED, crossed, strict=True):
-            evaluate[name] = partial(average, sums[full], episodes=used.episodes)
-    return tabulate(
-        evaluate,
-        partial(warn.explain, facts, len(used)),
-        partial(warn.sizes, facts=facts, truth=None),
-        rows=len(used),
-        names=tuple(evaluate),
+    functions = {name: f for name, f in ESTIMATORS.items() if isinstance(f, OnColumns)}
+    return estimate_sample(
+        sample,
+        {name: partial(f, sample) for name, f in functions.items()},
+        crossed,
+        names=(*functions, *(() if crossed is None else CROSS_FITTED)),
         interval=interval,
         resamples=resamples,
         confidence=confidence,
@@ -210,12 +205,11 @@ def estimate_groups(
     )
 
 
-def tabulate(
-    evaluate: Mapping[str, Evaluate],
-    explain: Explain,
-    sizes: Sizes,
+def estimate_sample(
+    sample: Sample,
+    plain: Mapping[str, Evaluate],
+    crossed: CrossFitted | None,
     *,
-    rows: int,
     names: Sequence[str],
     interval: str,
     resamples: int,
@@ -229,8 +223,10 @@ def tabulate(
 
     Parameters
     ----------
-    rows
-        Number of episodes, or of groups of episodes, that are resampled.
+    plain
+        The estimators that are not cross-fitted.
+    crossed : optional
+        Cross-fitted values by row of the sample: of episodes, or summed over groups.
     truth : optional
         Returns under the target in the world that produced the log, [m], or its exact value there.
     resampled : optional
@@ -239,6 +235,12 @@ def tabulate(
     check_choice(interval, "interval", INTERVALS)
     check_confidence(confidence)
     check_whole(resamples, "resamples", 1, "a whole number")
+    evaluate, rows = dict(plain), len(sample)
+    if crossed is not None:
+        values = (crossed.model_based, crossed.counterfactual)
+        for name, value in zip(CROSS_FITTED, values, strict=True):
+            evaluate[name] = partial(average, value, episodes=sample.logged.episodes)
+    explain, sizes = warn.about(sample, crossed, evaluate, truth)
     if resampled is None:
         resampled = resampled_values(
             evaluate, rows, resamples, seed, most=MOST_RESAMPLES, progress=progress

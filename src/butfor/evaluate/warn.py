@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from butfor.evaluate.bootstrap import Found
 from butfor.evaluate.crossfit import CrossFitted
-from butfor.evaluate.episode_columns import EpisodeColumns
+from butfor.evaluate.sample import Sample
 from butfor.evaluate.wording import signed
-from butfor.models.policies import action_counts
 from butfor.replay.replay import Replay
 from butfor.types import Floats
 
@@ -60,7 +59,7 @@ class Facts:
 
 
 def about(
-    sample: EpisodeColumns,
+    sample: Sample,
     crossed: CrossFitted | None,
     names: Collection[str],
     truth: Floats | float | None,
@@ -79,18 +78,18 @@ def about(
     return partial(explain, facts, len(sample)), partial(sizes, facts=facts, truth=truth)
 
 
-def facts_of(sample: EpisodeColumns, crossed: CrossFitted | None, names: Collection[str]) -> Facts:
+def facts_of(sample: Sample, crossed: CrossFitted | None, names: Collection[str]) -> Facts:
     """Compute what warnings about the named estimates are based on."""
     replay = sample.replay
     rewards = [outcome.reward for outcome in replay.model.outcomes] or [0.0]
     return Facts(
-        episodes=len(sample),
-        spread=float(sample.returns.std()),
-        censored=int(sample.censored.sum()),
+        episodes=sample.episodes,
+        spread=sample.spread,
+        censored=sample.censored,
         followers=sample.followers,
         effective=sample.effective,
         missing=_missing(replay, replay.behavior_table),
-        unlogged=_missing(replay, action_counts(replay.log)),
+        unlogged=_missing(replay, sample.decisions),
         unsupported=_unsupported(sample, crossed, names),
         lowest=min(rewards),
         highest=max(rewards),
@@ -138,7 +137,7 @@ def sizes(
     return count, float(count)
 
 
-def of_consistency(sample: EpisodeColumns) -> str:
+def of_consistency(sample: Sample) -> str:
     """Warn if the mean counterfactual return is far from what the model alone predicts."""
     z = consistency(sample.replay)
     if not abs(z) > APART:
@@ -282,18 +281,15 @@ def _missing(replay: Replay, taken: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _unsupported(
-    sample: EpisodeColumns, crossed: CrossFitted | None, names: Collection[str]
+    sample: Sample, crossed: CrossFitted | None, names: Collection[str]
 ) -> dict[str, float]:
     """Mean probability of ever using a pair never seen, for each MB and CF estimator."""
     mass: dict[str, float] = {}
     if crossed is not None:
-        mass["MB (cross-fitted)"] = float(crossed.unsupported_model_based.mean())
-        mass["CF (cross-fitted)"] = float(crossed.unsupported_counterfactual.mean())
-    for kind, compute in (
-        ("MB", sample.replay.engine.unsupported_in_model),
-        ("CF", sample.replay.support),
-    ):
+        mass["MB (cross-fitted)"] = crossed.unsupported_model_based.sum() / sample.episodes
+        mass["CF (cross-fitted)"] = crossed.unsupported_counterfactual.sum() / sample.episodes
+    for kind, attribute in (("MB", "unsupported_in_model"), ("CF", "unsupported")):
         mine = [name for name in names if name.startswith(kind) and name not in mass]
-        if mine:
-            mass.update(dict.fromkeys(mine, float(compute().mean())))
+        if mine:  # only then, because it takes a pass over all episodes
+            mass.update(dict.fromkeys(mine, getattr(sample, attribute)))
     return mass

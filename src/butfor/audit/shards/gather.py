@@ -1,20 +1,20 @@
-"""The results of all shards: estimates, diagnostics, decomposition and the episodes to show."""
+"""The results of all shards: what is known about their episodes together, and those to show."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.audit.exact import ExactSums
-from butfor.audit.numbers import Numbers
-from butfor.audit.shards.judge import EXTRA, SHARES, Candidates, Judged
+from butfor.audit.shards.judge import CROSSED, EXTRA, SHARES, Candidates, Judged
 from butfor.audit.shards.learn import Setting
 from butfor.audit.show import Shown, show
 from butfor.audit.tables import lowest_unflagged
-from butfor.evaluate.decomposition import check_decomposition, decomposition_table
+from butfor.evaluate.crossfit import CrossFitted
+from butfor.evaluate.decomposition import Pieces
 from butfor.evaluate.diagnostics.calibration import (
     bad_name,
     calibration_row,
@@ -22,10 +22,8 @@ from butfor.evaluate.diagnostics.calibration import (
     untold_row,
 )
 from butfor.evaluate.diagnostics.lights import Row
-from butfor.evaluate.diagnostics.table import COLUMNS, observed_rows
-from butfor.evaluate.estimate import estimate_groups
 from butfor.evaluate.estimators.columns import Columns
-from butfor.evaluate.warn import Facts
+from butfor.replay.replay import Replay
 from butfor.types import Floats
 
 
@@ -53,32 +51,140 @@ class Gathered:
         )
 
 
-def numbers_of_sums(gathered: Gathered, setting: Setting, steps: int) -> Numbers:
-    """Compute the numbers of all episodes from the sums over groups of them."""
-    sums = {name: total.values() for name, total in gathered.sums.items()}
-    whole = ExactSums(gathered.sums["cells"].limbs.sum(axis=1, keepdims=True)).values()
-    decomposition = decomposition_table(
-        setting.question.log.outcome_names,
-        whole=whole,
-        cells=sums["cells"],
-        expected=sums["expected"],
-        by_state=sums["by_state"],
-    )
-    count, observed, expected, _ = whole[0].tolist()
-    columns, extra = _columns(sums["groups"], setting)
-    facts = _facts(columns, extra, gathered, setting)
-    crossed = None
-    if setting.learned and setting.halves:
-        crossed = extra["crossed_value"], extra["crossed_counterfactual"]
-    return Numbers(
-        estimates=estimate_groups(columns, facts, crossed=crossed, seed=setting.seed),
-        diagnostics=_diagnose(gathered, facts, sums["calibration"], steps, setting),
-        decomposition=decomposition,
-        gap=check_decomposition(decomposition, expected / count - observed / count),
-        episodes=facts.episodes,
-        steps=steps,
-        censored=facts.censored,
-    )
+@dataclass(frozen=True, eq=False)
+class ShardSums:
+    """The sums over all shards as a `Sample` whose rows are groups of episodes."""
+
+    gathered: Gathered
+    setting: Setting
+    steps: int
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    @property
+    def replay(self) -> Replay:
+        """The question, about a small example of the log."""
+        return self.setting.question
+
+    @property
+    def logged(self) -> Columns:
+        """What estimators sum, one row per group."""
+        return self.columns
+
+    @cached_property
+    def columns(self) -> Columns:
+        """What estimators sum, one row per group."""
+        powers = np.asarray(self.replay.discount ** np.arange(self.replay.horizon), np.float64)
+        matrix = self._groups[:, : -len(EXTRA)]
+        return Columns.from_matrix(matrix, powers, self.setting.seed)
+
+    @cached_property
+    def crossed(self) -> CrossFitted | None:
+        """Cross-fitted values and unsupported masses, summed by group."""
+        if not (self.setting.learned and self.setting.halves):
+            return None
+        return CrossFitted(*(self._extra[name] for name in CROSSED))
+
+    @cached_property
+    def episodes(self) -> int:
+        """Number of episodes."""
+        return int(self.columns.episodes.sum())
+
+    @property
+    def followers(self) -> int:
+        """Number of episodes in which the target might have taken every action."""
+        return int(self.gathered.counts["sizes"][0])
+
+    @property
+    def censored(self) -> int:
+        """Number of episodes that stop before the horizon without an outcome."""
+        return int(self.gathered.counts["sizes"][1])
+
+    @property
+    def effective(self) -> float:
+        """Effective sample size; nan if the squares of the weights overflow or underflow."""
+        weight = float(self.columns.ratio[:, -1].sum())
+        squared = float(self._extra["squared_ratio"].sum())
+        if self.followers == 0:
+            return 0.0
+        return float(weight / squared * weight) if 0 < squared < np.inf else float("nan")
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of the returns."""
+        mean = float(self.columns.returns.sum()) / self.episodes
+        return float(np.sqrt(max(self._mean("squared_return") - mean**2, 0.0)))
+
+    @property
+    def unsupported(self) -> float:
+        """Mean probability that a counterfactual ever uses a pair never seen."""
+        return self._mean("unsupported")
+
+    @property
+    def unsupported_in_model(self) -> float:
+        """The same for new episodes from the same starts."""
+        return self._mean("unsupported_model")
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Logged decisions, [S, A]."""
+        return self.setting.model.counts
+
+    @property
+    def decisions(self) -> NDArray[np.int64]:
+        """Logged decisions, [S, A], including those after the horizon."""
+        return self.setting.model.counts
+
+    @property
+    def first(self) -> NDArray[np.int64]:
+        """Episodes by first state, [S]."""
+        return np.rint(self.setting.model.initial * self.episodes).astype(np.int64)
+
+    @property
+    def influence(self) -> tuple[float, float]:
+        """Medians over the episodes of `Steps.share_about` and `Steps.share_after`."""
+        return _median(self.gathered.counts["about"]), _median(self.gathered.counts["after"])
+
+    @cached_property
+    def pieces(self) -> Pieces:
+        """The sums that the decomposition is made of."""
+        sums = self.gathered.sums
+        whole = ExactSums(sums["cells"].limbs.sum(axis=1, keepdims=True))
+        parts = {name: sums[name].values() for name in ("cells", "expected", "by_state")}
+        return Pieces(whole=whole.values(), **parts)
+
+    def calibration(self) -> Row:
+        """Return the row about calibration, from one half of the log on the other."""
+        sums, setting = self.gathered.sums["calibration"].values(), self.setting
+        judged, _, _, happened, _ = sums.sum(axis=0).tolist()
+        if not setting.model.outcomes:
+            return untold_row("the log names no outcomes")
+        if not setting.halves:
+            return untold_row("one half of the log has no episode")
+        if judged == 0:
+            return untold_row("the other half of the log allows no prediction for any decision")
+        return calibration_row(
+            table_of_sums(sums),
+            bad_name(setting.model.outcomes),
+            rate=happened / judged,
+            decisions=self.steps,
+            judged=int(judged),
+            given=False,
+        )
+
+    @cached_property
+    def _groups(self) -> Floats:
+        """All that was summed, one row per group that has episodes."""
+        sums = self.gathered.sums["groups"].values()
+        return sums[sums[:, 0] > 0]  # the first column is the number of episodes
+
+    @cached_property
+    def _extra(self) -> dict[str, Floats]:
+        return dict(zip(EXTRA, self._groups[:, -len(EXTRA) :].T, strict=True))
+
+    def _mean(self, name: str) -> float:
+        return float(self._extra[name].sum()) / self.episodes
 
 
 def show_candidates(candidates: Candidates, setting: Setting, draws: int) -> Shown:
@@ -90,99 +196,6 @@ def show_candidates(candidates: Candidates, setting: Setting, draws: int) -> Sho
     found.table.insert(0, "id", candidates.log.id)
     read = np.flatnonzero((rank > 0) | control)
     return Shown(found.table.iloc[read].reset_index(drop=True), found.drawn)
-
-
-def _columns(sums: Floats, setting: Setting) -> tuple[Columns, dict[str, Floats]]:
-    """Return the columns of the estimators and the other sums, one row per nonempty group."""
-    count = sums.shape[1] - len(EXTRA)
-    powers = np.asarray(
-        setting.question.discount ** np.arange(setting.question.horizon), dtype=np.float64
-    )
-    held = sums[:, 0] > 0  # the first column is the number of episodes
-    columns = Columns.from_matrix(sums[held, :count], powers, setting.seed)
-    return columns, dict(zip(EXTRA, sums[held, count:].T, strict=True))
-
-
-def _facts(
-    columns: Columns, extra: dict[str, Floats], gathered: Gathered, setting: Setting
-) -> Facts:
-    episodes = float(columns.episodes.sum())
-    mean = {name: float(values.sum()) / episodes for name, values in extra.items()}
-    spread = mean["squared_return"] - (float(columns.returns.sum()) / episodes) ** 2
-    weight, squared = float(columns.ratio[:, -1].sum()), float(extra["squared_ratio"].sum())
-    followers, censored = gathered.counts["sizes"].tolist()
-    visited = setting.model.counts.sum(axis=1) > 0
-    used = setting.question.target_table > 0
-    rewards = [outcome.reward for outcome in setting.model.outcomes] or [0.0]
-    return Facts(
-        episodes=int(episodes),
-        spread=float(np.sqrt(max(spread, 0.0))),
-        censored=censored,
-        followers=followers,
-        effective=_effective(weight, squared, followers),
-        missing=np.flatnonzero(
-            visited & (used & (setting.question.behavior_table == 0)).any(axis=1)
-        ),
-        unlogged=np.flatnonzero(visited & (used & (setting.model.counts == 0)).any(axis=1)),
-        unsupported={
-            "MB": mean["unsupported_model"],
-            "CF": mean["unsupported"],
-            "MB (cross-fitted)": mean["crossed_unsupported_value"],
-            "CF (cross-fitted)": mean["crossed_unsupported_counterfactual"],
-        },
-        lowest=min(rewards),
-        highest=max(rewards),
-    )
-
-
-def _effective(weight: float, squared: float, followers: int) -> float:
-    """Effective sample size; nan if the squares of the weights overflow or underflow."""
-    if followers == 0:
-        return 0.0
-    if not (0 < squared < np.inf):
-        return float("nan")
-    return float(weight / squared * weight)
-
-
-def _diagnose(
-    gathered: Gathered, facts: Facts, calibration: Floats, steps: int, setting: Setting
-) -> pd.DataFrame:
-    """Return the rows of `diagnose`."""
-    counts, first = setting.model.counts, np.rint(setting.model.initial * facts.episodes)
-    rows = observed_rows(
-        setting.model,
-        setting.question.target_table,
-        episodes=facts.episodes,
-        horizon=setting.question.horizon,
-        counts=counts,
-        cut_counts=counts,
-        first=first.astype(np.int64),
-        effective=facts.effective,
-        followers=facts.followers,
-        unsupported=facts.unsupported["CF"],
-        calibration=_calibration_row(calibration, steps, setting),
-        about=_median(gathered.counts["about"]),
-        after=_median(gathered.counts["after"]),
-    )
-    return pd.DataFrame(rows, columns=COLUMNS)
-
-
-def _calibration_row(sums: Floats, steps: int, setting: Setting) -> Row:
-    judged, _, _, happened, _ = sums.sum(axis=0).tolist()
-    if not setting.model.outcomes:
-        return untold_row("the log names no outcomes")
-    if not setting.halves:
-        return untold_row("one half of the log has no episode")
-    if judged == 0:
-        return untold_row("the other half of the log allows no prediction for any decision")
-    return calibration_row(
-        table_of_sums(sums),
-        bad_name(setting.model.outcomes),
-        rate=happened / judged,
-        decisions=steps,
-        judged=int(judged),
-        given=False,
-    )
 
 
 def _median(counts: NDArray[np.int64]) -> float:

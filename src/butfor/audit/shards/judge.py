@@ -28,17 +28,14 @@ from butfor.types import Floats, Keys
 GROUPS = 1000  # of episodes, by a hash of their ids, resampled instead of single episodes
 SHARES = 1000  # bins in which shares are counted for medians
 LOG = ("state", "action", "next_state", "reward", "offsets", "outcome", "id", "final_key")
-# What is summed over episodes in addition to the columns of the estimators.
-EXTRA = (
-    "squared_return",
-    "squared_ratio",
-    "unsupported",
-    "unsupported_model",
+# The fields of `CrossFitted`, and what else is summed in addition to the columns of the estimators.
+CROSSED = (
     "crossed_value",
     "crossed_counterfactual",
     "crossed_unsupported_value",
     "crossed_unsupported_counterfactual",
 )
+EXTRA = ("squared_return", "squared_ratio", "unsupported", "unsupported_model", *CROSSED)
 SUMS = ("groups", "cells", "expected", "by_state", "calibration")
 COUNTS = ("sizes", "about", "after")
 
@@ -128,7 +125,7 @@ def judge_shard(shard: Shard, setting: Setting, threads: int) -> Judged:
             "calibration": _calibrate(log, keys, setting),
         },
         counts={
-            "sizes": np.array([sample.followers, sample.censored.sum()]),
+            "sizes": np.array([sample.followers, sample.censored]),
             "about": _shares(walked.share_about),
             "after": _shares(walked.share_after),
         },
@@ -161,7 +158,7 @@ def _shares(shares: Floats) -> NDArray[np.int64]:
 
 def _cross_fit(replay: Replay, keys: Keys, setting: Setting, threads: int) -> dict[str, Floats]:
     """Evaluate each half in its own model, with the target learned from the other half."""
-    found = {name: np.zeros(len(replay)) for name in EXTRA if name.startswith("crossed")}
+    found = {name: np.zeros(len(replay)) for name in CROSSED}
     if not (setting.learned and setting.halves):
         return found
     half = half_of(keys)

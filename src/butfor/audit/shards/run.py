@@ -17,10 +17,11 @@ from butfor.audit.audit import REVIEW_FILES, write_audit
 from butfor.audit.folders import check_free, whole_folder
 from butfor.audit.meta import META
 from butfor.audit.model import digest_of_shards
+from butfor.audit.numbers import numbers_of
 from butfor.audit.run import describe_audit
 from butfor.audit.settings import AuditSettings
 from butfor.audit.shards.count import Counts, count_shard
-from butfor.audit.shards.gather import Gathered, numbers_of_sums, show_candidates
+from butfor.audit.shards.gather import Gathered, ShardSums, show_candidates
 from butfor.audit.shards.judge import judge_shard
 from butfor.audit.shards.learn import BOTH, Setting, Tally, find_cuts, key_of, learn_halves
 from butfor.audit.shards.log import Shard, check_alike, find_shards, list_shard
@@ -29,6 +30,7 @@ from butfor.audit.shards.stitch import RANGE, stitch_tables
 from butfor.audit.shards.workers import Threads, Workers
 from butfor.audit.tables import count_controls, with_credible
 from butfor.evaluate.diagnostics.calibration import bad_outcomes
+from butfor.evaluate.estimate import estimate_sums
 from butfor.log.sections import Study
 from butfor.log.study import read_study
 from butfor.log.variables import project
@@ -45,8 +47,8 @@ SAMPLED = 64  # one id in this many is sampled to divide the ids into ranges
 SUMMARIZED = (
     "Summary detail: bounds over mechanisms are computed only for the episodes shown; there are no "
     "credible intervals and no FQE; intervals resample about 1000 groups of episodes; "
-    "cross-fitting uses one split. For a complete audit use --detail full, if the log fits in "
-    "memory."
+    "cross-fitting uses one split; calibration groups are groups of states; medians of influence "
+    "are to a thousandth. For a complete audit use --detail full, if the log fits in memory."
 )
 
 
@@ -106,7 +108,9 @@ def audit_shards(
     setting = _make_setting(tally, chosen, types)
     counted = time.perf_counter()
     gathered = run.judge(setting, tally)
-    numbers = numbers_of_sums(gathered, setting, counts.steps)
+    sample = ShardSums(gathered, setting, counts.steps)
+    estimates = estimate_sums(sample, sample.crossed, seed=chosen.seed)
+    numbers = numbers_of(sample, estimates, sample.calibration())
     shown = show_candidates(gathered.candidates, setting, chosen.draws)
     judged = time.perf_counter()
     question = setting.question

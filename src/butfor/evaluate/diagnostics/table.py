@@ -12,10 +12,10 @@ from butfor.evaluate.diagnostics.hidden import check_consistency, check_entropy,
 from butfor.evaluate.diagnostics.lights import Row, at_least, at_most, worst_light
 from butfor.evaluate.diagnostics.overlap import overlap_row
 from butfor.evaluate.episode_columns import EpisodeColumns
+from butfor.evaluate.sample import Sample
 from butfor.evaluate.warn import FEW
 from butfor.evaluate.wording import percent
-from butfor.models.mdp import TabularMDP, total_by
-from butfor.models.policies import action_counts
+from butfor.models.mdp import total_by
 from butfor.replay.replay import Replay, refuse_hidden
 from butfor.types import Floats
 
@@ -75,75 +75,46 @@ def diagnose(replay: Replay, *, learn: Learn | None = None, seed: int = 0) -> pd
     course that the log does not record.
     """
     refuse_hidden(replay, learn=learn)
-    rows = _check_hidden(replay) if replay.hidden else _check_observed(replay, learn, seed)
+    replay.compute()
+    return diagnose_sample(EpisodeColumns(replay, seed), learned_calibration(replay, learn, seed))
+
+
+def learned_calibration(replay: Replay, learn: Learn | None, seed: int) -> Row | None:
+    """Return the row about calibration for a log in memory; None if the state is hidden."""
+    if replay.hidden:
+        return None
+    return check_calibration(replay.episodes, replay.mdp, replay.horizon, learn, seed)
+
+
+def diagnose_sample(sample: Sample, calibration: Row | None) -> pd.DataFrame:
+    """Return the table of `diagnose` from what is known about all episodes together."""
+    replay = sample.replay
+    if replay.hidden:
+        rows = _check_hidden(replay, sample)
+    else:
+        assert calibration is not None
+        rows = [
+            overlap_row(sample.counts, replay.target_table),
+            effective_row(sample.episodes, sample.effective),
+            left_row(sample.episodes, sample.followers),
+            rare_row(sample),
+            unsupported_row(sample.unsupported),
+            calibration,
+            influence_row(*sample.influence),
+        ]
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def _check_observed(replay: Replay, learn: Learn | None, seed: int) -> list[Row]:
-    replay.compute()
-    sample, walked = EpisodeColumns(replay, seed), replay.steps()
-    return observed_rows(
-        replay.mdp,
-        replay.target_table,
-        episodes=len(replay),
-        horizon=replay.horizon,
-        counts=replay.counts,
-        cut_counts=action_counts(replay.log),
-        first=np.bincount(replay.log.first_state, minlength=replay.mdp.n_states),
-        effective=sample.effective,
-        followers=sample.followers,
-        unsupported=float(replay.support().mean()),
-        calibration=check_calibration(replay.episodes, replay.mdp, replay.horizon, learn, seed),
-        about=float(np.median(walked.share_about)),
-        after=float(np.median(walked.share_after)),
-    )
-
-
-def _check_hidden(replay: Replay) -> list[Row]:
-    walked = replay.compute().steps()
-    about, after = float(np.median(walked.share_about)), float(np.median(walked.share_after))
+def _check_hidden(replay: Replay, sample: Sample) -> list[Row]:
     rows = [
         check_consistency(replay),
         check_entropy(replay.posterior()),
-        check_shared_rows(walked),
-        influence_row(about, after),
+        check_shared_rows(replay.steps()),
+        influence_row(*sample.influence),
     ]
     if isinstance(replay.target, np.ndarray):
-        rows.insert(0, overlap_row(action_counts(replay.log), replay.target_table))
+        rows.insert(0, overlap_row(sample.decisions, replay.target_table))
     return rows
-
-
-def observed_rows(
-    model: TabularMDP,
-    target: Floats,
-    *,
-    episodes: int,
-    horizon: int,
-    counts: NDArray[np.int64],
-    cut_counts: NDArray[np.int64],
-    first: NDArray[np.int64],
-    effective: float,
-    followers: int,
-    unsupported: float,
-    calibration: Row,
-    about: float,
-    after: float,
-) -> list[Row]:
-    """Return the rows of `diagnose` for an observed state, from numbers about all episodes.
-
-    `counts` [S, A] are the logged decisions, `cut_counts` those up to the horizon, `first` [S] the
-    episodes by first state; `about` and `after` are the medians over episodes of
-    `Steps.share_about` and `Steps.share_after`.
-    """
-    return [
-        overlap_row(counts, target),
-        effective_row(episodes, effective),
-        left_row(episodes, followers),
-        rare_row(model, target, first, horizon, cut_counts),
-        unsupported_row(unsupported),
-        calibration,
-        influence_row(about, after),
-    ]
 
 
 # one function for each row
@@ -170,19 +141,10 @@ def left_row(n: int, followers: int) -> Row:
     return "episodes left", followers / n, at_least(followers, EPISODES), sentence
 
 
-def rare_row(
-    model: TabularMDP,
-    target: Floats,
-    first: NDArray[np.int64],
-    horizon: int,
-    counts: NDArray[np.int64],
-) -> Row:
-    """Return the row about decisions that rest on few transitions.
-
-    `first` [S] are the episodes by first state, `counts` [S, A] the logged decisions.
-    """
-    occupancy = _occupancy(model, target, first, horizon)
-    known = np.maximum(model.counts, counts)
+def rare_row(sample: Sample) -> Row:
+    """Return the row about decisions that rest on few transitions."""
+    occupancy = _occupancy(sample.replay, sample.first)
+    known = np.maximum(sample.replay.mdp.counts, sample.decisions)
     value = float(occupancy[known < RARE].sum() / occupancy.sum())
     sentence = (
         f"{percent(value).capitalize()} of the decisions that the policy would make in the model "
@@ -191,11 +153,12 @@ def rare_row(
     return "rare rows", value, at_most(value, RARE_ROWS), sentence
 
 
-def _occupancy(model: TabularMDP, target: Floats, first: NDArray[np.int64], horizon: int) -> Floats:
+def _occupancy(replay: Replay, first: NDArray[np.int64]) -> Floats:
     """Expected number of uses of each state and action by the target in the model, [S, A]."""
+    model, target = replay.mdp, replay.target_table
     here = first / first.sum()
     total = np.zeros_like(target)
-    for _ in range(horizon):
+    for _ in range(replay.horizon):
         used = here[:, None] * target
         total += used
         moved = used.ravel()[model.entry_row] * model.probability

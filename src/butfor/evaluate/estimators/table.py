@@ -18,6 +18,7 @@ from butfor.evaluate.estimators.importance import (
     weighted,
 )
 from butfor.evaluate.estimators.model_based import fitted_q, model_based, model_sampled
+from butfor.evaluate.sample import Sample
 from butfor.types import Floats
 
 Estimator = Callable[[EpisodeColumns, Floats], Floats]  # (sample, weights [B, n]) -> values [B]
@@ -30,7 +31,7 @@ class OnColumns:
     function: Callable[[Columns, Floats], Floats]  # (columns, weights [B, n]) -> values [B]
     counterfactuals: bool = False  # whether it needs these too
 
-    def __call__(self, sample: EpisodeColumns, weights: Floats) -> Floats:
+    def __call__(self, sample: Sample, weights: Floats) -> Floats:
         """Evaluate it under each row of weights [B, n], [B]."""
         return self.function(sample.columns if self.counterfactuals else sample.logged, weights)
 
