@@ -40,6 +40,16 @@ class CredibleSettings(Section):
     confidence: float
 
 
+class FactorSettings(Section):
+    """One factor of a factored model: what decides a variable, and how that was found."""
+
+    variable: str  # "": the end
+    parents: tuple[str, ...]
+    source: str
+    strength: float | None = None  # of the back-off
+    score: float | None = None  # mean log score of a case left out
+
+
 class Parameters(Section):
     """The question: together with the digest of the inputs it identifies a run."""
 
@@ -50,6 +60,9 @@ class Parameters(Section):
     terminal: str = Field(pattern="^(visits|icml2019)$")
     hidden: bool = False
     latent_behavior: bool = False
+    noise: str = Field("state", pattern="^(state|variables)$")
+    factors: tuple[FactorSettings, ...] = ()  # none: the model is not factored
+    reward_parents: tuple[str, ...] = ()  # of a factored model
     flags: Count = 0
     draws: Count
     credible: CredibleSettings | None = None

@@ -19,6 +19,7 @@ from butfor.hidden.model import TabularPOMDP
 from butfor.hidden.pairs import behavior_arrays
 from butfor.log.clusters import Clusters
 from butfor.log.variables import count_levels
+from butfor.models.factored import Factor, FactoredModel, Rewards, factor_arrays
 from butfor.models.mdp import TabularMDP
 from butfor.replay.engine import Model
 from butfor.replay.replay import Replay
@@ -95,6 +96,7 @@ def read_model(path: Path, meta: Meta) -> tuple[Model, Floats, Floats, Floats | 
     hidden = meta.parameters.hidden
     saw = hidden and meta.parameters.latent_behavior
     kinds = ROWS | POLICIES | (EMISSION if hidden else {}) | (LATENT if saw else {})
+    kinds |= dict.fromkeys(factor_arrays(len(meta.parameters.factors)), "f")
     stored = read_arrays(path, kinds, REMEDY)
     states, actions = sizes(meta)
     behavior, target = (stored[name] for name in POLICIES)
@@ -112,6 +114,8 @@ def read_model(path: Path, meta: Meta) -> tuple[Model, Floats, Floats, Floats | 
         check(inside, path, f"outcome has values outside -1..{len(outcomes) - 1}")
         ends = given >= 0
     _check_rows(path, dynamics, size, actions, ends)
+    if meta.parameters.factors:
+        return _factored(path, stored, meta), behavior, target, None
     if not hidden:
         return dynamics, behavior, target, None
     for name in LATENT if saw else ():
@@ -127,6 +131,34 @@ def read_model(path: Path, meta: Meta) -> tuple[Model, Floats, Floats, Floats | 
         reward_seen=bool(stored["reward_seen"]),
     )
     return model, behavior, target, stored.get("latent_behavior")
+
+
+def _factored(path: Path, stored: dict[str, NDArray[Any]], meta: Meta) -> FactoredModel:
+    """Make a factored model of its stored tables, and check them."""
+    factors = tuple(
+        Factor(
+            told.variable,
+            told.parents,
+            stored[f"factor_{number}_table"],
+            stored[f"factor_{number}_cases"],
+            told.source,
+            np.nan if told.strength is None else told.strength,
+            np.nan if told.score is None else told.score,
+        )
+        for number, told in enumerate(meta.parameters.factors)
+    )
+    return explain(
+        path,
+        lambda: FactoredModel(
+            meta.variables.state,
+            meta.variables.action,
+            meta.outcome_details,
+            factors,
+            Rewards(meta.parameters.reward_parents, stored["factor_rewards"]),
+            stored["initial"],
+            stored["counts"],
+        ),
+    )
 
 
 def _check_rows(

@@ -12,7 +12,14 @@ from numpy.typing import ArrayLike
 
 import butfor
 from butfor.audit.audit import Audit
-from butfor.audit.meta import Counts, CredibleSettings, Meta, Parameters, Variables
+from butfor.audit.meta import (
+    Counts,
+    CredibleSettings,
+    FactorSettings,
+    Meta,
+    Parameters,
+    Variables,
+)
 from butfor.audit.model import digest_of
 from butfor.audit.numbers import Numbers, numbers_of
 from butfor.audit.show import show
@@ -34,6 +41,7 @@ from butfor.hidden.policies import LatentPolicy, Policy
 from butfor.log.clusters import Clusters
 from butfor.log.episodes import Episodes
 from butfor.mechanisms.protocol import Mechanism
+from butfor.models.factored import Factor
 from butfor.models.policies import action_counts
 from butfor.random import check_seed
 from butfor.replay.credible import Credible
@@ -191,6 +199,17 @@ def _latent_table(replay: Replay) -> Any:
     return replay.behavior.table if isinstance(replay.behavior, LatentPolicy) else None
 
 
+def _describe_factor(factor: Factor) -> FactorSettings:
+    known = {
+        name: value
+        for name in ("strength", "score")
+        if np.isfinite(value := float(getattr(factor, name)))
+    }
+    return FactorSettings(
+        variable=factor.variable, parents=factor.parents, source=factor.source, **known
+    )
+
+
 def describe_audit(
     replay: Replay,
     numbers: Numbers,
@@ -229,6 +248,9 @@ def describe_audit(
             terminal=replay.terminal,
             hidden=replay.hidden,
             latent_behavior=isinstance(replay.behavior, LatentPolicy),
+            noise=replay.noise,
+            factors=tuple(map(_describe_factor, replay.factors)),
+            reward_parents=replay.factored.rewards.parents if replay.factors else (),
             flags=int(flags),
             draws=int(draws),
             credible=None

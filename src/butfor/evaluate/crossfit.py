@@ -15,12 +15,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from butfor.checks import check_policy, check_whole
 from butfor.log.episodes import Episodes
-from butfor.models.mdp import TabularMDP, check_mdp
+from butfor.models.factored import FactoredModel, tabular
+from butfor.models.mdp import TabularMDP
 from butfor.random import numbered_keys
 from butfor.replay.replay import Replay
 from butfor.types import Floats
 
-Learn = Callable[[Episodes], tuple[TabularMDP, ArrayLike]]  # log -> (model, target)
+Learned = TabularMDP | FactoredModel
+Learn = Callable[[Episodes], tuple[Learned, ArrayLike]]  # log -> (model, target)
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class CrossFitted:
     unsupported_counterfactual: Floats  # [n]
 
 
-def learn_from(learn: Learn, log: Episodes) -> tuple[TabularMDP, Floats]:
+def learn_from(learn: Learn, log: Episodes) -> tuple[Learned, Floats]:
     """Call the user's learning function and check what it returns."""
     learned = learn(log)
     if not isinstance(learned, tuple | list) or len(learned) != 2:
@@ -49,12 +51,13 @@ def learn_from(learn: Learn, log: Episodes) -> tuple[TabularMDP, Floats]:
         )
     model, target = learned
     try:
-        check_mdp(model)
+        rows = tabular(model)
     except ValueError:
         raise ValueError(
-            f"learn returned {type(model).__name__} first; return a TabularMDP, then the target"
+            f"learn returned {type(model).__name__} first; return a TabularMDP or FactoredModel, "
+            "then the target"
         ) from None
-    return model, check_policy(target, model.n_states, model.n_actions, "the target of learn")
+    return model, check_policy(target, rows.n_states, rows.n_actions, "the target of learn")
 
 
 def cross_fitted(replay: Replay, learn: Learn, *, splits: int = 5, seed: int = 0) -> CrossFitted:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from butfor.log.variables import (
     ravel,
     unravel,
 )
-from butfor.models.mdp import TabularMDP, assemble, coalesce
+from butfor.models.mdp import TabularMDP, assemble, check_mdp, coalesce
 from butfor.types import Floats
 
 END = ""  # the name of the factor that decides how, or whether, an episode ends
@@ -149,6 +150,13 @@ class FactoredModel:
         chosen = unravel(self.action_variables, np.asarray(action))
         return before | {ACTION + name: code for name, code in chosen.items()}
 
+    def stored_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that a file of the model holds: its rows, and its factors."""
+        own = [array for factor in self.factors for array in (factor.table, factor.counts)]
+        names = factor_arrays(len(self.factors))
+        tables = dict(zip(names, [*own, self.rewards.table], strict=True))
+        return self.tabular().stored_arrays() | tables
+
     def tabular(self) -> TabularMDP:
         """Return the same transition probabilities as sparse rows, with noise on next states."""
         return self._tabular
@@ -189,6 +197,19 @@ class FactoredModel:
             unseen=np.zeros((states, actions), dtype=bool),
             terminal=self.terminal,
         )
+
+
+def tabular(model: object) -> TabularMDP:
+    """Return the transition rows of a model whose state is observed; refuse anything else."""
+    return model.tabular() if isinstance(model, FactoredModel) else check_mdp(model)
+
+
+def factor_arrays(count: int) -> list[str]:
+    """Return the names under which the tables of this many factors are stored."""
+    if count == 0:
+        return []
+    own = [f"factor_{number}_{name}" for number in range(count) for name in ("table", "cases")]
+    return [*own, "factor_rewards"]
 
 
 def order_factors(factors: Sequence[Factor]) -> tuple[Factor, ...]:

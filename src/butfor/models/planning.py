@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import splu
 
 from butfor.checks import check_discount, check_horizon, check_policy
+from butfor.models.factored import FactoredModel, tabular
 from butfor.models.mdp import TabularMDP, check_mdp, total_by
 from butfor.models.policies import greedy
 from butfor.types import Floats
@@ -16,7 +17,7 @@ TIE = 1e-9  # actions whose values differ by less are tied
 MOST_SWEEPS = 1000
 
 
-def policy_iteration(model: TabularMDP, *, discount: float = 0.99) -> Floats:
+def policy_iteration(model: TabularMDP | FactoredModel, *, discount: float = 0.99) -> Floats:
     """Return the deterministic policy of highest discounted value, [S, A].
 
     Among actions within 1e-9 of the best, those that the log took in that state are preferred, then
@@ -24,7 +25,7 @@ def policy_iteration(model: TabularMDP, *, discount: float = 0.99) -> Floats:
     """
     if not 0 <= discount < 1:
         raise ValueError(f"discount {discount}: planning needs a number from 0 to below 1")
-    check_mdp(model)
+    model = tabular(model)
     moves, earned = _transition_matrix(model), expected_rewards(model)
     seen = model.counts > 0
     policy = greedy(earned.reshape(seen.shape), prefer=seen, tolerance=TIE)
@@ -43,7 +44,7 @@ def policy_iteration(model: TabularMDP, *, discount: float = 0.99) -> Floats:
 
 
 def policy_value(
-    model: TabularMDP,
+    model: TabularMDP | FactoredModel,
     policy: ArrayLike,
     *,
     horizon: int | None = None,
@@ -54,7 +55,7 @@ def policy_value(
 
     `initial` [S] is the distribution of the first state, by default the model's.
     """
-    check_mdp(model)
+    model = tabular(model)
     start = (model if initial is None else model.with_initial(initial)).initial
     if horizon is None and discount == 1:
         return float(start @ _without_end(*_policy_rows(model, policy), start > 0))
@@ -62,10 +63,14 @@ def policy_value(
 
 
 def state_values(
-    model: TabularMDP, policy: ArrayLike, *, horizon: int | None = None, discount: float = 1.0
+    model: TabularMDP | FactoredModel,
+    policy: ArrayLike,
+    *,
+    horizon: int | None = None,
+    discount: float = 1.0,
 ) -> Floats:
     """Return the expected (discounted) return of a policy from each state, [S]."""
-    check_mdp(model)
+    model = tabular(model)
     if horizon is not None:
         return value_tables(model, policy, horizon=horizon, discount=discount)[0][-1]
     check_discount(discount)

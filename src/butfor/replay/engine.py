@@ -9,8 +9,8 @@ from butfor.hidden.latent import LatentPosterior
 from butfor.hidden.model import TabularPOMDP
 from butfor.hidden.policies import Policy
 from butfor.log.episodes import Episodes
-from butfor.models.factored import FactoredModel
-from butfor.models.mdp import TabularMDP, check_mdp
+from butfor.models.factored import Factor, FactoredModel, tabular
+from butfor.models.mdp import TabularMDP
 from butfor.replay.bounds import Bounds
 from butfor.replay.changes import Changes
 from butfor.replay.draws import Draws
@@ -129,9 +129,9 @@ def noise_for(model: Any, other: Any, noise: str) -> str | None:
     return noise if type(model) is type(other) else None
 
 
-def tabular(model: Any) -> TabularMDP:
-    """Return the transition rows of a model whose state is observed."""
-    return model.tabular() if isinstance(model, FactoredModel) else check_mdp(model)
+def factors_of(model: Any) -> tuple[Factor, ...]:
+    """Return the factors of a model; none if it is not factored."""
+    return model.factors if isinstance(model, FactoredModel) else ()
 
 
 def check_factored(model: object) -> FactoredModel:

@@ -18,7 +18,7 @@ from butfor.hidden.policies import Policy
 from butfor.log.episodes import Episodes
 from butfor.mechanisms.gumbel_max import GumbelMax, counterfactual_distribution
 from butfor.mechanisms.protocol import Mechanism, check_mechanism
-from butfor.models.factored import FactoredModel
+from butfor.models.factored import Factor, FactoredModel, tabular
 from butfor.models.mdp import TabularMDP
 from butfor.models.policies import action_counts, estimate_behavior
 from butfor.replay.bounds import Bounds
@@ -30,10 +30,10 @@ from butfor.replay.engine import (
     check_factored,
     check_question,
     engine_of,
+    factors_of,
     make_engine,
     noise_for,
     noise_of,
-    tabular,
 )
 from butfor.replay.outcomes import Counterfactuals
 from butfor.replay.steps import Steps
@@ -173,6 +173,11 @@ class Replay:
     def factored(self) -> FactoredModel:
         """The model, which must be factored."""
         return check_factored(self.model)
+
+    @property
+    def factors(self) -> tuple[Factor, ...]:
+        """The factors of the model; none if it is not factored."""
+        return factors_of(self.model)
 
     @property
     def pomdp(self) -> TabularPOMDP:

@@ -15,17 +15,16 @@ from butfor.log.episodes import Episodes
 from butfor.log.read import NothingLeft, group_variables
 from butfor.log.sections import Study
 from butfor.log.variables import count_levels
-from butfor.models.fit import destinations
 from butfor.random import episode_keys, scramble
 from butfor.types import Floats, Keys, Offsets
 
-# First bits of the parts of a packed transition: half, state, action; the rest is what follows,
-# outcomes first, then states.
+# First bits of the parts of a packed transition: half, state, action; the rest is the next state
+# plus one, 0 if it is unknown.
 HALF, STATE, ACTION = 62, 38, 24
 MOST_STATES, MOST_ACTIONS = 1 << 23, 1 << 14
 Arrays = dict[str, NDArray[Any]]
 NUMBERS = ("episodes", "steps", "longest", "states", "actions")
-ARRAYS = ("keys", "number", "low", "high", "first", "ends", "digest")
+ARRAYS = ("keys", "end", "number", "low", "high", "first", "ends", "digest")
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,9 +39,10 @@ class Counts:
     longest: int
     states: int  # number given by the study, or that in use
     actions: int
-    keys: Offsets  # [E] transitions, packed, increasing
+    keys: Offsets  # [E] transitions, packed; increasing together with their ends
+    end: Offsets  # [E] outcome; O: none
     number: NDArray[np.int64]  # [E] number of times each was logged
-    reward: ExactSums  # [E, 1]
+    reward: ExactSums  # [E, 2] rewards, and their squares
     low: Floats  # [E] lowest reward
     high: Floats  # [E] highest reward
     first: NDArray[np.int64]  # [2, states] episodes that start in each state, by half
@@ -78,9 +78,11 @@ class Counts:
 
     def add(self, other: Counts) -> Counts:
         """Return the counts of both together."""
-        keys, place = np.unique(np.concatenate([self.keys, other.keys]), return_inverse=True)
+        keys, end, place = distinct(
+            np.concatenate([self.keys, other.keys]), np.concatenate([self.end, other.end])
+        )
         number = np.zeros(len(keys), dtype=np.int64)
-        reward = ExactSums(np.zeros((NARROW, len(keys), 1), dtype=np.int64))
+        reward = ExactSums(np.zeros((NARROW, len(keys), 2), dtype=np.int64))
         low, high = np.full(len(keys), np.inf), np.full(len(keys), -np.inf)
         states = max(self.states, other.states)
         first = np.zeros((2, states), dtype=np.int64)
@@ -100,6 +102,7 @@ class Counts:
             states=states,
             actions=max(self.actions, other.actions),
             keys=keys,
+            end=end,
             number=number,
             reward=reward,
             low=low,
@@ -130,23 +133,25 @@ def count_shard(shard: Shard, study: Study, seed: int, threads: int = 1) -> Coun
     keys = episode_keys(seed, log.id, "shards")
     half = half_of(keys)
     outcomes = len(log.outcomes)
-    reached = destinations(log, "visits")
+    ended = np.flatnonzero(log.outcome >= 0)
+    last = log.offsets[1:][ended] - 1
+    end = np.full(len(log.state), outcomes)
+    end[last] = log.outcome[ended]
     packed = (
         (np.repeat(half, log.lengths) << HALF)
         | (log.state.astype(np.int64) << STATE)
         | (log.action.astype(np.int64) << ACTION)
-        | np.where(reached >= log.n_states, reached - log.n_states, reached + outcomes)
+        | (log.next_state.astype(np.int64) + 1)
     )
-    distinct, place, number = np.unique(packed, return_inverse=True, return_counts=True)
-    reward, last_reward = ExactSums.make(len(distinct), 1), ExactSums.make(outcomes + 1, 1)
-    reward.add(place, log.reward[:, None])
-    low, high = np.full(len(distinct), np.inf), np.full(len(distinct), -np.inf)
+    keys_found, end, place = distinct(packed, end)
+    size = len(keys_found)
+    reward, last_reward = ExactSums.make(size, 2), ExactSums.make(outcomes + 1, 1)
+    reward.add(place, np.stack([log.reward, log.reward**2], axis=1))
+    low, high = np.full(size, np.inf), np.full(size, -np.inf)
     np.minimum.at(low, place, log.reward)
     np.maximum.at(high, place, log.reward)
     first = np.zeros((2, log.n_states), dtype=np.int64)
     np.add.at(first, (half, log.first_state), 1)
-    ended = np.flatnonzero(log.outcome >= 0)
-    last = log.offsets[1:][ended] - 1
     last_reward.add(log.outcome[ended].astype(np.int64), log.reward[last][:, None])
     return Counts(
         episodes=len(log),
@@ -154,8 +159,9 @@ def count_shard(shard: Shard, study: Study, seed: int, threads: int = 1) -> Coun
         longest=int(log.lengths.max()),
         states=log.n_states,
         actions=log.n_actions,
-        keys=distinct,
-        number=number.astype(np.int64),
+        keys=keys_found,
+        end=end,
+        number=np.bincount(place, minlength=size),
         reward=reward,
         low=low,
         high=high,
@@ -183,8 +189,9 @@ def _count_nothing(study: Study, done: Mapping[str, int]) -> Counts:
         states=sizes["state"],
         actions=sizes["action"],
         keys=number,
+        end=number,
         number=number,
-        reward=ExactSums(np.zeros((NARROW, 0, 1), dtype=np.int64)),
+        reward=ExactSums(np.zeros((NARROW, 0, 2), dtype=np.int64)),
         low=nothing,
         high=nothing,
         first=np.zeros((2, sizes["state"]), dtype=np.int64),
@@ -194,6 +201,15 @@ def _count_nothing(study: Study, done: Mapping[str, int]) -> Counts:
         done=dict(sorted(done.items())),
         digest=np.zeros(2, dtype=np.uint64),
     )
+
+
+def distinct(keys: Offsets, end: Offsets) -> tuple[Offsets, Offsets, Offsets]:
+    """Return the distinct pairs of key and end, in order, and the place of each one given."""
+    order = np.lexsort((end, keys))
+    new = (np.diff(keys[order], prepend=-1) != 0) | (np.diff(end[order], prepend=-1) != 0)
+    place = np.empty(len(keys), dtype=np.int64)
+    place[order] = np.cumsum(new) - 1
+    return keys[order][new], end[order][new], place
 
 
 def half_of(keys: Keys) -> NDArray[np.int64]:

@@ -24,7 +24,7 @@ from butfor.models.planning import policy_iteration, state_values
 from butfor.models.policies import behavior_of
 from butfor.replay.observed import unsupported_by_state
 from butfor.replay.replay import Replay
-from butfor.types import Floats, Integers
+from butfor.types import Floats, Integers, Offsets
 
 BOTH = (0, 1)
 
@@ -116,15 +116,18 @@ class Tally:
 
     def warnings(self) -> list[str]:
         """Return the warnings about the counts."""
-        counts = self.counts
-        mean = counts.reward.values()[:, 0] / counts.number
-        varies = differs_from(counts.low, mean) | differs_from(counts.high, mean)
+        pair, reached, _, _ = self._entries(BOTH)
+        key = pair * (self.counts.states + len(self.outcomes)) + reached
+        distinct, place = np.unique(key, return_inverse=True)
+        low, high = np.full(len(distinct), np.inf), np.full(len(distinct), -np.inf)
+        np.minimum.at(low, place, self.counts.low)
+        np.maximum.at(high, place, self.counts.high)
+        varies = differs_from(high, low)
         if not varies.any():
             return []
-        first = int(counts.keys[varies][0])
-        state, action = (first & ((1 << HALF) - 1)) >> STATE, (first >> ACTION) & ((1 << 14) - 1)
-        number = len(np.unique(counts.keys[varies] & ((1 << HALF) - 1)))
-        return [varying_rewards(number, f"first in state {state}, action {action}")]
+        first = int(distinct[varies][0]) // (self.counts.states + len(self.outcomes))
+        state, action = divmod(first, self.counts.actions)
+        return [varying_rewards(int(varies.sum()), f"first in state {state}, action {action}")]
 
     def labels(self, names: tuple[str, ...]) -> Integers | None:
         """Label each state by the levels of these variables, [S]; None without names."""
@@ -150,18 +153,21 @@ class Tally:
         """Row, state or outcome reached, number and sum of rewards of each transition."""
         counts = self.counts
         mine = np.isin(counts.keys >> HALF, halves)
-        packed = counts.keys[mine] & ((1 << HALF) - 1)
-        state = packed >> STATE
-        action = (packed >> ACTION) & ((1 << (STATE - ACTION)) - 1)
-        follows = packed & ((1 << ACTION) - 1)
-        ends = len(self.outcomes)
-        reached = np.where(follows < ends, counts.states + follows, follows - ends)
+        state, action, reached = _unpack(counts.keys[mine])
+        end = counts.end[mine]
         return (
             state * counts.actions + action,
-            reached,
+            np.where(end < len(self.outcomes), counts.states + end, reached),
             counts.number[mine],
-            counts.reward.limbs[:, mine],
+            counts.reward.limbs[:, mine, :1],
         )
+
+
+def _unpack(keys: Offsets) -> tuple[Offsets, Offsets, Offsets]:
+    """Return state, action and next state (-1: unknown) of packed transitions."""
+    packed = keys & ((1 << HALF) - 1)
+    action = (packed >> ACTION) & ((1 << (STATE - ACTION)) - 1)
+    return packed >> STATE, action, (packed & ((1 << ACTION) - 1)) - 1
 
 
 def settle(study: Study, counts: Counts) -> Study:
