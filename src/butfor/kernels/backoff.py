@@ -21,12 +21,13 @@ def count_levels_by_cell(row_cell, level, weight, columns, sizes, u, v, levels, 
 
 
 @bare
-def score_table(counts, cells, outer, inner, levels, above, strength, kept, summed):
+def score_table(counts, cells, outer, inner, pair, levels, above, strength, kept, summed):
     """Return the leave-one-out log score of a table [cells, outer, inner, levels] with back-off.
 
     `above` [cells, levels] is what the row with neither parent gives to a case of that level which
-    is left out; `kept` and `summed` [levels] are working space. With `inner` 1 there is one parent.
-    A parent that divides no cell has the score -inf: it would only weaken the back-off.
+    is left out; `kept` and `summed` [levels] are working space. Without `pair` there is one parent,
+    and `inner` is 1. A parent that divides no cell has the score -inf: it would only weaken the
+    back-off.
     """
     score, product = 0.0, 1.0
     outer_cells, inner_cells = 0, 0
@@ -57,7 +58,7 @@ def score_table(counts, cells, outer, inner, levels, above, strength, kept, summ
                     if n == 0:
                         continue
                     p = kept[y]
-                    if inner > 1:
+                    if pair:
                         p = (n - 1 + strength * p) / (own - 1 + strength)
                     if n > 1:
                         score += n * np.log(p)
@@ -67,7 +68,7 @@ def score_table(counts, cells, outer, inner, levels, above, strength, kept, summ
                     if product < TINY:
                         score += np.log(product)
                         product = 1.0
-    if outer_cells == cells or (inner > 1 and inner_cells == outer_cells):
+    if outer_cells == cells or (pair and inner_cells == outer_cells):
         return -np.inf
     return score + np.log(product)
 
@@ -107,5 +108,5 @@ def score_parents(
         counts[:] = 0.0
         count_levels_by_cell(row_cell, level, weight, columns, sizes, u, v, levels, counts)
         scores[c] = score_table(
-            counts, cells, sizes[u], inner, levels, above, strength, kept, summed
+            counts, cells, sizes[u], inner, v >= 0, levels, above, strength, kept, summed
         )

@@ -17,8 +17,8 @@ from butfor.models.mdp import total_by
 from butfor.models.transitions import Transitions
 from butfor.types import Floats, Offsets
 
-STRENGTHS = (0.01, 1.0, 3.0)  # of the back-off, in cases; the first for rewards that do not vary
-EXACT = 1e-12  # share of the variation of rewards below which nothing is left to explain
+STRENGTHS = (1e-6, 1.0, 3.0)  # of the back-off, in cases; the first for rewards that do not vary
+EXACT = 1e-9  # share of the variation of rewards below which nothing is left to explain
 
 
 def fit_rewards(rows: Transitions, candidates: Sequence[str]) -> Rewards:
@@ -69,8 +69,11 @@ class _Left:
             total_by(cell, weight, len(mean))
             for weight in (rows.weight.astype(np.float64), rows.reward, rows.squares)
         )
-        mean = (total + strength * mean) / (count - 1 + strength)
-        own = (1 + strength * own) / (count - 1 + strength)
+        # a case that is alone in its cell is predicted as with one parent fewer
+        several = count > 1
+        others = np.where(several, count - 1 + strength, 1.0)
+        mean = np.where(several, (total + strength * mean) / others, mean)
+        own = np.where(several, (1 + strength * own) / others, own)
         error = (1 + own) ** 2 * squares - 2 * mean * (1 + own) * total + mean**2 * count
         return cls(mean, own, float(np.maximum(error, 0.0).sum()))
 
