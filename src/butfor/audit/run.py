@@ -184,7 +184,7 @@ def run_audit(
         diagnostics=numbers.diagnostics,
         episodes=table,
         decomposition=numbers.decomposition,
-        steps=step_table(replay.log, replay.target_table, replay.counts),
+        steps=step_table(replay),
         **shown.drawn,
         model=replay.model,
         behavior=replay.behavior_table,

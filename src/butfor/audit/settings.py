@@ -13,11 +13,14 @@ from butfor.checks import check_choice, check_whole
 from butfor.interop.targets import target_from_table
 from butfor.log.episodes import Episodes
 from butfor.log.sections import Evaluation, Study
+from butfor.log.variables import Variable, count_levels
 from butfor.mechanisms.gumbel_max import GumbelMax
 from butfor.mechanisms.independent import Independent
 from butfor.mechanisms.inverse_cdf import InverseCDF
 from butfor.mechanisms.maximal import MaximalCoupling
 from butfor.mechanisms.protocol import Mechanism
+from butfor.models.factored import MOST_ENTRIES, FactoredModel
+from butfor.models.learners import named_learner
 from butfor.models.mdp import TabularMDP
 from butfor.random import check_seed
 from butfor.replay.replay import ACTION_NOISES, Replay
@@ -31,8 +34,19 @@ MECHANISMS: dict[str, Mechanism] = {
     "independent": Independent(),
 }
 FULL, SUMMARY, AUTO = "full", "summary", "auto"  # levels of detail
+FACTORED, TABULAR = "factored", "tabular"  # kinds of model
 MODELS = 200  # drawn for credible intervals
 MOST_DECISIONS = 1_000_000  # in a log that "auto" audits in full detail
+
+
+def factored_options(study: Study) -> dict[str, Any]:
+    """Return how the study's [model] says that a factored model is to be learned."""
+    chosen = study.model
+    return {
+        "learner": named_learner(chosen.learner),
+        "parents": chosen.parents or None,
+        "order": chosen.order,
+    }
 
 
 @dataclass(frozen=True)
@@ -40,6 +54,7 @@ class AuditSettings:
     """The choices for an audit: see `audit_log`, and `audit_into` for the detail."""
 
     target: str | Path = LEARN
+    model: str = AUTO  # factored or tabular; auto: see `kind`
     missing: str = "error"
     unseen: str | None = None
     prior: float = 0.0
@@ -54,6 +69,7 @@ class AuditSettings:
     detail: str = AUTO
 
     def __post_init__(self) -> None:
+        check_choice(self.model, "model", (AUTO, FACTORED, TABULAR))
         check_choice(self.mechanism, "mechanism", tuple(MECHANISMS))
         check_choice(self.action_noise, "action_noise", ACTION_NOISES)
         check_choice(self.detail, "detail", (FULL, SUMMARY, AUTO))
@@ -71,7 +87,7 @@ class AuditSettings:
     def ask(
         self,
         log: Episodes,
-        model: TabularMDP,
+        model: TabularMDP | FactoredModel,
         target: Floats,
         behavior: Floats,
         evaluation: Evaluation,
@@ -91,6 +107,32 @@ class AuditSettings:
             horizon=evaluation.horizon if horizon is None else horizon,
             discount=evaluation.discount,
         )
+
+    def kind(self, study: Study, states: Sequence[Variable], actions: Sequence[Variable]) -> str:
+        """Return the kind of model to learn.
+
+        "auto" is what the study's [model] says. Without that, a factored model if there are two or
+        more state variables and their transitions can be enumerated, unless something is asked for
+        that only a tabular model has: a prior, a rule for unseen pairs, or noise on labels.
+        """
+        asked = {
+            "prior": self.prior > 0,
+            "unseen": self.unseen is not None,
+            "noise_on": bool(self.noise(study)),
+        }
+        given = study.model.kind if self.model == AUTO else self.model
+        if given == FACTORED:
+            for name, value in asked.items():
+                if value:
+                    raise ValueError(
+                        f"{name} belongs to tabular models; leave it out, or choose the tabular "
+                        "model"
+                    )
+        if given is not None:
+            return given
+        size = count_levels(states)
+        few = size * count_levels(actions) * size <= MOST_ENTRIES
+        return FACTORED if len(states) > 1 and few and not any(asked.values()) else TABULAR
 
     def noise(self, study: Study) -> tuple[str, ...]:
         """Return the variables whose levels have the noise; if empty, next states have it."""
@@ -128,6 +170,7 @@ class AuditSettings:
             "made_by": {
                 "source": [str(path) for path in paths],
                 "study": study_text,
+                "model": study.model.model_dump(exclude_none=True),
                 "unseen": self.unseen,
                 "prior": self.prior,
                 "smoothing": self.smoothing,

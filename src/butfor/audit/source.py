@@ -17,12 +17,14 @@ from butfor.audit.meta import META
 from butfor.audit.run import run_audit
 from butfor.audit.settings import (
     AUTO,
+    FACTORED,
     FULL,
     LEARN,
     MODELS,
     MOST_DECISIONS,
     SUMMARY,
     AuditSettings,
+    factored_options,
 )
 from butfor.audit.shards.log import in_order
 from butfor.audit.shards.run import audit_shards
@@ -34,11 +36,15 @@ from butfor.log.read import Clusterer, Reading, read_log
 from butfor.log.sections import Study
 from butfor.log.sources import count_decisions
 from butfor.log.study import read_study
+from butfor.models.factored import FactoredModel
 from butfor.models.fit import fit_mdp
+from butfor.models.fit_factored import fit_factored
+from butfor.models.fixed import fixed_factors
 from butfor.models.mdp import TabularMDP
 from butfor.models.planning import policy_iteration
 from butfor.models.policies import estimate_behavior
 from butfor.models.posterior import PRIOR
+from butfor.models.transitions import count_distinct
 from butfor.replay.credible import credible_intervals
 from butfor.replay.labels import (
     LabelComparison,
@@ -59,6 +65,7 @@ def audit_log(
     study: str | Path,
     *,
     target: str | Path = LEARN,
+    model: str = AUTO,
     missing: str = "error",
     unseen: str | None = None,
     prior: float = 0.0,
@@ -84,6 +91,9 @@ def audit_log(
     target
         "learn" plans the policy on the model of the log; otherwise the path of a table of states,
         actions and probabilities (`target_from_table`).
+    model : "auto", "factored" or "tabular"
+        The kind of model to learn: one distribution per variable (`fit_factored`), or one per state
+        and action (`fit_mdp`). "auto" is decided by `AuditSettings.kind`.
     missing : "error" or "uniform"
         How to treat states that the table leaves out.
     unseen, prior
@@ -103,6 +113,7 @@ def audit_log(
     """
     settings = AuditSettings(
         target=target,
+        model=model,
         missing=missing,
         unseen=unseen,
         prior=prior,
@@ -199,7 +210,7 @@ def compare_log(
                 "no state variable has the name of an action variable, so there is none to leave "
                 "out; name those that nature decides with --noise-on, or in [noise]"
             )
-    model, planned = _learner(checked, settings, nature_labels(log, *names))(log)
+    model, planned = _tabular_learner(checked, settings, nature_labels(log, *names))(log)
     replay = settings.ask(
         log,
         model,
@@ -207,7 +218,7 @@ def compare_log(
         estimate_behavior(log, prior=settings.smoothing),
         checked.evaluation,
     )
-    compared = compare_labels(replay, model.labels, flags=settings.flags, progress=progress)
+    compared = compare_labels(replay, replay.mdp.labels, flags=settings.flags, progress=progress)
     return compared, names
 
 
@@ -235,7 +246,10 @@ def _audit_in_memory(
     names = settings.noise(checked)
     reading, clusters = _read(source, checked, settings.seed)
     log = reading.episodes
-    learn = _learner(checked, settings, nature_labels(log, *names) if names else None)
+    if settings.kind(checked, log.state_variables, log.action_variables) == FACTORED:
+        learn = _factored_learner(checked, log)
+    else:
+        learn = _tabular_learner(checked, settings, nature_labels(log, *names) if names else None)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model, planned = learn(log)
@@ -289,7 +303,22 @@ def _read(source: Any, study: Study, seed: int) -> tuple[Reading, Clusters | Non
     return in_order(reading), clusters[0] if clusters else None
 
 
-def _learner(study: Study, settings: AuditSettings, labels: Integers | None) -> Learn:
+def _factored_learner(study: Study, log: Episodes) -> Learn:
+    """Return a function that learns a factored model from parts of a log and plans a policy.
+
+    What is static or copies an action is found in the whole log: a part may lack the exceptions.
+    """
+    options = factored_options(study)
+    fixed = fixed_factors(count_distinct(log))
+
+    def learn(part: Episodes) -> tuple[FactoredModel, Floats]:
+        model = fit_factored(part, **options, known=fixed)
+        return model, policy_iteration(model, discount=study.evaluation.planning_discount)
+
+    return learn
+
+
+def _tabular_learner(study: Study, settings: AuditSettings, labels: Integers | None) -> Learn:
     """Return a function that learns a model from a log and plans a policy, without labels."""
 
     def learn(log: Episodes) -> tuple[TabularMDP, Floats]:

@@ -96,8 +96,9 @@ def episode_table(
     ]
 
 
-def step_table(log: Episodes, target: Floats, counts: NDArray[np.int64]) -> pd.DataFrame:
+def step_table(replay: Replay) -> pd.DataFrame:
     """Return one row per observed step, and one without an action for each final state."""
+    log, target = replay.log, replay.target_table
     n = len(log)
     finals = log.next_state[log.offsets[1:] - 1]
     state = np.concatenate([log.state, finals])  # -1: a final state that was not logged
@@ -112,7 +113,7 @@ def step_table(log: Episodes, target: Floats, counts: NDArray[np.int64]) -> pd.D
         "action": action,
         "target_action": np.where(action < 0, -1, best),
         "reward": np.concatenate([log.reward, np.full(n, np.nan)]),
-        "evidence": np.concatenate([_similar_cases(log, counts), np.full(n, -1)]),
+        "evidence": np.concatenate([replay.step_cases(), np.full(n, -1)]),
     }
     for name, codes in unravel(log.state_variables, np.maximum(state, 0)).items():
         known = np.where(state < 0, -1, codes)
@@ -128,14 +129,6 @@ def step_table(log: Episodes, target: Floats, counts: NDArray[np.int64]) -> pd.D
     # in order: each episode's final state right after its last step
     order = np.lexsort([columns["step"], episode])
     return table.iloc[order].reset_index(drop=True)
-
-
-def _similar_cases(log: Episodes, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Logged transitions of each step's state and action, excluding its own episode, [N]."""
-    episode = np.repeat(np.arange(len(log)), log.lengths)
-    pair = log.state.astype(np.int64) * log.n_actions + log.action
-    _, same, own = np.unique(episode * counts.size + pair, return_inverse=True, return_counts=True)
-    return np.asarray(counts[log.state, log.action] - own[same])
 
 
 def _labels(variables: Sequence[Variable], name: str, codes: NDArray[Any]) -> pd.Categorical:

@@ -25,6 +25,13 @@ def audit(
     study_file: options.StudyFile,
     out: Annotated[Path, typer.Option(help="Audit folder to write.")],
     target: options.Target = "learn",
+    model: Annotated[
+        str,
+        typer.Option(
+            help="factored: one distribution per variable. tabular: one per state and action. "
+            "auto: factored if there are two or more state variables."
+        ),
+    ] = "auto",
     missing: options.Missing = "error",
     unseen: options.Unseen = None,
     prior: options.Prior = 0.0,
@@ -85,6 +92,7 @@ def audit(
         check_free(out, marker="meta.json", overwrite=overwrite)
         settings = AuditSettings(
             target=target,
+            model=model,
             missing=missing,
             unseen=unseen,
             prior=prior,

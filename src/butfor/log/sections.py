@@ -259,6 +259,21 @@ class Noise(Section):
     labels: Names
 
 
+class ModelSection(Section):
+    """What kind of model is learned from the log, and how."""
+
+    kind: Literal["factored", "tabular"] | None = None  # by default as `butfor audit` decides
+    learner: Literal["counts", "logistic", "boosting"] = "counts"
+    parents: dict[str, Names] = {}  # of a variable, in the order of back-off
+    order: Names | None = None  # of variables; each may depend on the next levels of earlier ones
+
+    def mistakes(self, given: Mapping[str, Any]) -> Mistakes:
+        """Yield keys that only a factored model has."""
+        for key in ("learner", "parents", "order"):
+            if self.kind == "tabular" and key in given:
+                yield key, 'needs kind = "factored"; change the kind, or remove the key'
+
+
 class Study(Section):
     """A study file in which no mistake was found."""
 
@@ -272,6 +287,7 @@ class Study(Section):
     words: Words = Words()
     evaluation: Evaluation = Evaluation()
     noise: Noise | None = None
+    model: ModelSection = ModelSection()
 
     def state_variables(self) -> tuple[Variable, ...]:
         """Return the variables of the [state] sections, in order."""

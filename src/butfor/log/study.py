@@ -21,6 +21,7 @@ from butfor.log.sections import (
     Columns,
     Evaluation,
     Mistakes,
+    ModelSection,
     Noise,
     OutcomeSection,
     Section,
@@ -42,6 +43,7 @@ SINGLE: dict[str, type[Section]] = {
     "words": Words,
     "evaluation": Evaluation,
     "noise": Noise,
+    "model": ModelSection,
     "problems": create_model("ProblemsSection", __base__=Section, **_CHOICES),
 }
 REPEATED: dict[str, type[Section]] = {

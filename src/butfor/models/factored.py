@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -23,7 +23,7 @@ from butfor.log.variables import (
     unravel,
 )
 from butfor.models.mdp import TabularMDP, assemble, check_mdp, coalesce
-from butfor.types import Floats
+from butfor.types import Floats, Offsets
 
 END = ""  # the name of the factor that decides how, or whether, an episode ends
 ACTION, NEXT = "action.", "next."  # prefixes of parents: an action variable, the next state
@@ -177,13 +177,19 @@ class FactoredModel:
         """Return the same transition probabilities as sparse rows, with noise on next states."""
         return self._tabular
 
-    @cached_property
-    def _tabular(self) -> TabularMDP:
+    def expand(self) -> Iterator[tuple[Factor, Offsets, Floats, Codes]]:
+        """Yield each factor with all ways to get to it from every state and action.
+
+        These are rows s A + a [m], their probabilities [m] and the levels of parents [m]; each
+        variable divides them by its possible levels.
+        """
         states, actions = self.n_states, self.n_actions
         row = np.arange(states * actions)
-        codes = self.codes(row // actions, row % actions)
-        weight = np.ones(len(row))
+        codes, weight = self.codes(row // actions, row % actions), np.ones(len(row))
         for factor in self.factors:
+            yield factor, row, weight, codes
+            if not factor.variable:
+                return
             table = factor.rows(codes)
             entry, level = np.nonzero(table)
             if len(entry) > MOST_ENTRIES:
@@ -191,26 +197,32 @@ class FactoredModel:
                     f"{states} states and {actions} actions have more than {MOST_ENTRIES:,} "
                     "possible transitions; use fewer variables or levels"
                 )
-            weight = weight[entry] * table[entry, level]
-            row = row[entry]
+            row, weight = row[entry], weight[entry] * table[entry, level]
             codes = {name: code[entry] for name, code in codes.items()}
-            if factor.variable:
-                codes[NEXT + factor.variable] = level
+            codes[NEXT + factor.variable] = level
+
+    @cached_property
+    def _tabular(self) -> TabularMDP:
+        *_, (end, row, weight, codes) = self.expand()
+        table = end.rows(codes)
+        entry, level = np.nonzero(table)
         after = [codes[NEXT + variable.name] for variable in self.state_variables]
-        reached = ravel(self.state_variables, after)
-        ended = level < len(self.outcomes)
-        columns = states + len(self.outcomes)
-        keys = row * columns + np.where(ended, states + level, reached)
-        earned = self.rewards.rows(codes)[np.arange(len(level)), level]
+        reached = ravel(self.state_variables, after)[entry]
+        states, outcomes = self.n_states, len(self.outcomes)
+        follows = np.where(level < outcomes, states + level, reached)
         return assemble(
-            *coalesce(keys, weight, earned),
+            *coalesce(
+                row[entry] * (states + outcomes) + follows,
+                weight[entry] * table[entry, level],
+                self.rewards.rows(codes)[entry, level],
+            ),
             states=states,
-            actions=actions,
+            actions=self.n_actions,
             outcomes=self.outcomes,
             labels=None,
             initial=self.initial,
             counts=self.counts,
-            unseen=np.zeros((states, actions), dtype=bool),
+            unseen=np.zeros((states, self.n_actions), dtype=bool),
             terminal=self.terminal,
         )
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from butfor.checks import check_choice
 from butfor.hidden.latent import LatentPosterior
 from butfor.hidden.model import TabularPOMDP
 from butfor.hidden.policies import Policy
 from butfor.log.episodes import Episodes
+from butfor.models.cases import logged_cases, similar_cases
 from butfor.models.factored import Factor, FactoredModel, tabular
+from butfor.models.fit import fit_mdp
+from butfor.models.fit_factored import fit_factored
 from butfor.models.mdp import TabularMDP
 from butfor.replay.bounds import Bounds
 from butfor.replay.changes import Changes
@@ -132,6 +139,37 @@ def noise_for(model: Any, other: Any, noise: str) -> str | None:
 def factors_of(model: Any) -> tuple[Factor, ...]:
     """Return the factors of a model; none if it is not factored."""
     return model.factors if isinstance(model, FactoredModel) else ()
+
+
+def known_cases(model: Any) -> Floats:
+    """Number of similar past cases behind each state and action, [S, A], as the model knows it."""
+    if isinstance(model, FactoredModel):
+        return similar_cases(model)
+    return tabular(model).counts.astype(np.float64)
+
+
+def step_cases(model: Any, log: Episodes, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Number of similar past cases of each logged step, without its own episode, [N].
+
+    `counts` [S, A] are the logged decisions.
+    """
+    if isinstance(model, FactoredModel):
+        most = np.iinfo(np.int64).max
+        return np.minimum(logged_cases(model, log), most / 2).astype(np.int64)
+    episode = np.repeat(np.arange(len(log)), log.lengths)
+    pair = log.state.astype(np.int64) * log.n_actions + log.action
+    _, same, own = np.unique(episode * counts.size + pair, return_inverse=True, return_counts=True)
+    return np.asarray(counts[log.state, log.action] - own[same])
+
+
+def fit_again(model: Any, log: Episodes) -> TabularMDP:
+    """Learn the rows of a model of the same kind from another log."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about varying rewards, reported for the whole log
+        if isinstance(model, FactoredModel):
+            fixed = {one.variable: one for one in model.factors if not one.learned}
+            return fit_factored(log, known=fixed).tabular()
+        return fit_mdp(log, terminal=model.terminal)
 
 
 def check_factored(model: object) -> FactoredModel:

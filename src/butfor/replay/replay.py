@@ -31,9 +31,11 @@ from butfor.replay.engine import (
     check_question,
     engine_of,
     factors_of,
+    known_cases,
     make_engine,
     noise_for,
     noise_of,
+    step_cases,
 )
 from butfor.replay.outcomes import Counterfactuals
 from butfor.replay.steps import Steps
@@ -173,6 +175,23 @@ class Replay:
     def factored(self) -> FactoredModel:
         """The model, which must be factored."""
         return check_factored(self.model)
+
+    @property
+    def learned(self) -> TabularMDP | FactoredModel:
+        """The model, whose state must be observed."""
+        return self.factored if self.factors else self.mdp
+
+    def known_cases(self, decisions: NDArray[np.int64]) -> Floats:
+        """Number of similar past cases behind each state and action, [S, A].
+
+        `decisions` [S, A] are those of the log, which count if the model was not learned from it.
+        """
+        known = known_cases(self.model)
+        return known if self.factors else np.maximum(known, decisions)
+
+    def step_cases(self) -> NDArray[np.int64]:
+        """Number of similar past cases of each logged step, without its own episode, [N]."""
+        return step_cases(self.model, self.log, self.counts)
 
     @property
     def factors(self) -> tuple[Factor, ...]:

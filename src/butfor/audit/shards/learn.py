@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,28 +12,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.audit.exact import ExactSums
+from butfor.audit.settings import FACTORED, AuditSettings, factored_options
 from butfor.audit.shards.count import ACTION, HALF, STATE, Counts
+from butfor.evaluate.crossfit import Learned
 from butfor.evaluate.diagnostics.calibration import GROUPS, bad_chances, bad_outcomes
 from butfor.log.episodes import Episodes
 from butfor.log.read import group_variables
 from butfor.log.sections import Study
 from butfor.log.variables import Variable, project
+from butfor.models.factored import tabular
 from butfor.models.fit import check_rules, complete_counts, differs_from, varying_rewards
+from butfor.models.fit_factored import learn_factored
+from butfor.models.fixed import fixed_factors
 from butfor.models.mdp import TabularMDP
 from butfor.models.planning import policy_iteration, state_values
 from butfor.models.policies import behavior_of
+from butfor.models.transitions import Transitions, merge_transitions
 from butfor.replay.observed import unsupported_by_state
 from butfor.replay.replay import Replay
 from butfor.types import Floats, Integers, Offsets
 
 BOTH = (0, 1)
+Fit = Callable[..., Learned]  # (half, …) -> the model of these halves
 
 
 @dataclass(frozen=True, eq=False)
 class Half:
     """The model of one half of the log, and the value in it of the other half's target."""
 
-    model: TabularMDP
+    model: Learned
     target: Floats  # [S, A]
     value: Floats  # [S] of that target in this model
     unsupported: Floats  # [S] probability that it ever uses a pair never seen in this half
@@ -114,6 +121,31 @@ class Tally:
         )
         return counted.model() if labels is None else counted.labelled(labels)
 
+    def transitions(self, *halves: int) -> Transitions:
+        """Return the distinct transitions of one half or both."""
+        return merge_transitions([self._transitions(half) for half in halves])
+
+    def _transitions(self, half: int) -> Transitions:
+        counts = self.counts
+        mine = counts.keys >> HALF == half
+        state, action, reached = _unpack(counts.keys[mine])
+        sums = ExactSums(counts.reward.limbs[:, mine]).values()
+        return Transitions(
+            state_variables=self.state_variables,
+            action_variables=self.action_variables,
+            outcomes=self.outcomes,
+            state=state,
+            action=action,
+            next_state=reached,
+            end=counts.end[mine],
+            weight=counts.number[mine],
+            reward=sums[:, 0],
+            squares=sums[:, 1],
+            lowest=counts.low[mine],
+            highest=counts.high[mine],
+            first=counts.first[half],
+        )
+
     def warnings(self) -> list[str]:
         """Return the warnings about the counts."""
         pair, reached, _, _ = self._entries(BOTH)
@@ -184,36 +216,49 @@ def settle(study: Study, counts: Counts) -> Study:
     return study.model_copy(update={"columns": columns, "outcome": ends})
 
 
-def learn_halves(
-    tally: Tally,
-    *,
-    unseen: str | None,
-    prior: float,
-    labels: Integers | None,
-    horizon: int,
-) -> tuple[Half, ...]:
+def learn_halves(tally: Tally, fit: Fit, *, horizon: int) -> tuple[Half, ...]:
     """Learn model and target of each half, and evaluate each target in the other model."""
     if not tally.counts.first.sum(axis=1).all():
         return ()
-    evaluation = tally.study.evaluation
-    models = [tally.fit(half, unseen=unseen, prior=prior, labels=labels) for half in BOTH]
-    planned = [
-        policy_iteration(model.with_labels(None), discount=evaluation.planning_discount)
-        for model in models
-    ]
+    models = [fit(half) for half in BOTH]
+    targets = [plan(model, tally.study) for model in models[::-1]]
     bad = bad_outcomes(tally.outcomes)
     return tuple(
-        Half(
-            model=models[half],
-            target=planned[1 - half],
-            value=state_values(
-                models[half], planned[1 - half], horizon=horizon, discount=evaluation.discount
-            ),
-            unsupported=unsupported_by_state(models[half], planned[1 - half], horizon=horizon),
-            chance=bad_chances(models[half], behavior_of(models[half].counts), horizon, bad),
-            seen=models[half].counts.sum(axis=1) > 0,
-        )
-        for half in BOTH
+        _judging_half(model, target, horizon, tally.study.evaluation.discount, bad)
+        for model, target in zip(models, targets, strict=True)
+    )
+
+
+def _judging_half(
+    model: Learned, target: Floats, horizon: int, discount: float, bad: NDArray[np.bool_]
+) -> Half:
+    rows = tabular(model)
+    return Half(
+        model=model,
+        target=target,
+        value=state_values(rows, target, horizon=horizon, discount=discount),
+        unsupported=unsupported_by_state(rows, target, horizon=horizon),
+        chance=bad_chances(rows, behavior_of(rows.counts), horizon, bad),
+        seen=rows.counts.sum(axis=1) > 0,
+    )
+
+
+def plan(model: Learned, study: Study) -> Floats:
+    """Plan the policy of highest value; labels, which only noise has, make no difference."""
+    rows = tabular(model).with_labels(None)
+    return policy_iteration(rows, discount=study.evaluation.planning_discount)
+
+
+def fit_of(tally: Tally, chosen: AuditSettings) -> Fit:
+    """Return the function that learns a model from one half or both."""
+    study = tally.study
+    if chosen.kind(study, tally.state_variables, tally.action_variables) == FACTORED:
+        options = factored_options(study)
+        fixed = fixed_factors(tally.transitions(*BOTH))
+        return lambda *halves: learn_factored(tally.transitions(*halves), **options, known=fixed)
+    labels = tally.labels(chosen.noise(study))
+    return lambda *halves: tally.fit(
+        *halves, unseen=chosen.unseen, prior=chosen.prior, labels=labels
     )
 
 
@@ -227,7 +272,7 @@ def find_cuts(halves: tuple[Half, ...]) -> Floats:
         return np.empty(0)
     chance = np.concatenate([halves[1 - h].chance[-1] for h in BOTH])
     weight = np.concatenate(
-        [np.where(halves[1 - h].seen, halves[h].model.counts.sum(axis=1), 0) for h in BOTH]
+        [np.where(halves[1 - h].seen, tabular(halves[h].model).counts.sum(axis=1), 0) for h in BOTH]
     )
     order = np.argsort(chance, kind="stable")
     passed = np.cumsum(weight[order])

@@ -23,7 +23,16 @@ from butfor.audit.settings import AuditSettings
 from butfor.audit.shards.count import Counts, count_shard
 from butfor.audit.shards.gather import Gathered, ShardSums, show_candidates
 from butfor.audit.shards.judge import judge_shard
-from butfor.audit.shards.learn import BOTH, Setting, Tally, find_cuts, key_of, learn_halves
+from butfor.audit.shards.learn import (
+    BOTH,
+    Setting,
+    Tally,
+    find_cuts,
+    fit_of,
+    key_of,
+    learn_halves,
+    plan,
+)
 from butfor.audit.shards.log import Shard, check_alike, find_shards, list_shard
 from butfor.audit.shards.parts import Parts
 from butfor.audit.shards.stitch import RANGE, stitch_tables
@@ -34,8 +43,8 @@ from butfor.evaluate.estimate import estimate_sums
 from butfor.log.sections import Study
 from butfor.log.study import read_study
 from butfor.log.variables import project
+from butfor.models.factored import tabular
 from butfor.models.fit import check_rules
-from butfor.models.planning import policy_iteration
 from butfor.models.policies import behavior_of
 from butfor.replay.observed import unsupported_by_state
 from butfor.types import Progress
@@ -148,7 +157,7 @@ def audit_shards(
             **shown.drawn,
         }
         policies = {"behavior": question.behavior_table, "target": question.target_table}
-        write_audit(folder, tables, setting.model, policies, meta)
+        write_audit(folder, tables, question.model, policies, meta)
     parts.remove()
     return goal
 
@@ -298,15 +307,12 @@ def _make_setting(tally: Tally, chosen: AuditSettings, types: dict[str, Any]) ->
     """Learn the models, plan or read the target, and collect all that judging needs."""
     study, counts = tally.study, tally.counts
     evaluation = study.evaluation
-    labels = tally.labels(chosen.noise(study))
-    rules: dict[str, Any] = {"unseen": chosen.unseen, "prior": chosen.prior, "labels": labels}
-    model = tally.fit(*BOTH, **rules)
+    fit = fit_of(tally, chosen)
+    model = fit(*BOTH)
+    rows = tabular(model)
     horizon = counts.longest if evaluation.horizon is None else evaluation.horizon
-    if chosen.learned:
-        target = policy_iteration(model.with_labels(None), discount=evaluation.planning_discount)
-    else:
-        target = chosen.given_target(tally.example())
-    halves = learn_halves(tally, horizon=horizon, **rules)
+    target = plan(model, study) if chosen.learned else chosen.given_target(tally.example())
+    halves = learn_halves(tally, fit, horizon=horizon)
     plain = {
         f"side.{section.name or column}": types.get(column)
         for column, section in study.side.items()
@@ -317,12 +323,12 @@ def _make_setting(tally: Tally, chosen: AuditSettings, types: dict[str, Any]) ->
         "side": {name: str(kind) for name, kind in plain.items()},
         "draws": None,
     }
-    behavior = behavior_of(model.counts, prior=chosen.smoothing)
+    behavior = behavior_of(rows.counts, prior=chosen.smoothing)
     return Setting(
         study=study,
         seed=chosen.seed,
         question=chosen.ask(tally.example(), model, target, behavior, evaluation, horizon=horizon),
-        unsupported=unsupported_by_state(model, target, horizon=horizon),
+        unsupported=unsupported_by_state(rows, target, horizon=horizon),
         learned=chosen.learned,
         halves=halves,
         cuts=find_cuts(halves),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,16 +11,17 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.checks import check_horizon
-from butfor.evaluate.crossfit import Learn, split_halves
+from butfor.evaluate.crossfit import Learn, Learned, split_halves
 from butfor.evaluate.diagnostics.lights import Row, at_most
 from butfor.evaluate.wording import percent
 from butfor.log.episodes import Episodes
 from butfor.log.variables import Outcome
-from butfor.models.fit import fit_mdp
+from butfor.models.factored import tabular
 from butfor.models.mdp import TabularMDP, total_by
 from butfor.models.planning import value_tables
 from butfor.models.policies import action_counts, estimate_behavior
 from butfor.random import numbered_keys
+from butfor.replay.engine import fit_again
 from butfor.types import Floats
 
 GROUPS = 10  # of decisions, by predicted probability: deciles
@@ -34,7 +34,7 @@ CALIBRATION_OF_RATE = (0.25, 0.50)
 
 def calibration_table(
     episodes: Episodes,
-    model: TabularMDP,
+    model: Learned,
     *,
     horizon: int | None = None,
     learn: Learn | None = None,
@@ -54,7 +54,7 @@ def calibration_table(
         Determines how ends are counted. A model without counts was not learned from a log; it
         makes the predictions itself.
     learn : optional
-        The function that made model and target from the log; by default `fit_mdp`.
+        The function that made model and target from the log; by default that of its kind.
     seed
         For the random halves.
 
@@ -71,7 +71,7 @@ def calibration_table(
 
 
 def check_calibration(
-    episodes: Episodes, model: TabularMDP, horizon: int, learn: Learn | None, seed: int
+    episodes: Episodes, model: Learned, horizon: int, learn: Learn | None, seed: int
 ) -> Row:
     """Check the mean gap between predicted and observed shares, minus that expected by chance."""
     held = _predict(episodes, model, horizon, learn, seed)
@@ -150,7 +150,7 @@ class _HeldOut:
 
 
 def _predict(
-    episodes: Episodes, model: TabularMDP, horizon: int, learn: Learn | None, seed: int
+    episodes: Episodes, model: Learned, horizon: int, learn: Learn | None, seed: int
 ) -> _HeldOut:
     key = int(numbered_keys(seed, 1, "calibration")[0])
     log = episodes.truncate(horizon)
@@ -210,20 +210,16 @@ def bad_chances(
     return np.asarray(tables[:, :, :-1][:, :, bad].sum(axis=2))
 
 
-def _is_given(model: TabularMDP, learn: Learn | None) -> bool:
+def _is_given(model: Learned, learn: Learn | None) -> bool:
     """Whether the model was not learned from a log, as far as can be known."""
     return learn is None and not model.counts.any()
 
 
-def _model_of(half: Episodes, given: TabularMDP, learn: Learn | None) -> TabularMDP:
+def _model_of(half: Episodes, given: Learned, learn: Learn | None) -> TabularMDP:
     """Return the model that makes predictions for the other half."""
     if learn is not None:
-        return learn(half)[0]
-    if _is_given(given, learn):
-        return given
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about varying rewards, which do not matter here
-        return fit_mdp(half, terminal=given.terminal)
+        return tabular(learn(half)[0])
+    return tabular(given) if _is_given(given, learn) else fit_again(given, half)
 
 
 def _by_group(held: _HeldOut) -> pd.DataFrame:

@@ -83,7 +83,7 @@ def learned_calibration(replay: Replay, learn: Learn | None, seed: int) -> Row |
     """Return the row about calibration for a log in memory; None if the state is hidden."""
     if replay.hidden:
         return None
-    return check_calibration(replay.episodes, replay.mdp, replay.horizon, learn, seed)
+    return check_calibration(replay.episodes, replay.learned, replay.horizon, learn, seed)
 
 
 def diagnose_sample(sample: Sample, calibration: Row | None) -> pd.DataFrame:
@@ -144,7 +144,7 @@ def left_row(n: int, followers: int) -> Row:
 def rare_row(sample: Sample) -> Row:
     """Return the row about decisions that rest on few transitions."""
     occupancy = _occupancy(sample.replay, sample.first)
-    known = np.maximum(sample.replay.mdp.counts, sample.decisions)
+    known = sample.replay.known_cases(sample.decisions)
     value = float(occupancy[known < RARE].sum() / occupancy.sum())
     sentence = (
         f"{percent(value).capitalize()} of the decisions that the policy would make in the model "
