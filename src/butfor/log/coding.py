@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime
 from typing import Any
 
@@ -35,6 +35,12 @@ def text_of(value: Any) -> str:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return str(value)
+
+
+def listed(values: Iterable[Any]) -> str:
+    """List the first few values, for a message."""
+    items = [repr(v) if isinstance(v, str) else text_of(v) for v in values]
+    return ", ".join(items[:8]) + (", …" if len(items) > 8 else "")
 
 
 def encode(column: Any) -> tuple[Codes, list[Any]]:

@@ -187,23 +187,18 @@ class Episodes:
         horizon, none_name
             As in `from_arrays`.
         """
-        arrays, state_labels, action_labels, end_labels = read_frame(
+        roles = {"episode": episode, "time": time, "state": state, "action": action}
+        ends = None if outcomes is None else [getattr(end, "name", end) for end in outcomes]
+        arrays, labels = read_frame(
             frame,
-            episode=episode,
-            time=time,
-            state=state,
-            action=action,
-            reward=reward,
-            outcome=outcome,
-            states=states,
-            actions=actions,
-            outcomes=None if outcomes is None else [getattr(o, "name", o) for o in outcomes],
+            roles | {"reward": reward, "outcome": outcome},
+            {"state": states, "action": actions, "outcome": ends},
         )
         return cls.from_arrays(
             **arrays,
-            states=[Variable(str(state), state_labels)],
-            actions=[Variable(str(action), action_labels)],
-            outcomes=end_labels if outcomes is None else outcomes,
+            states=[Variable(str(state), labels["state"])],
+            actions=[Variable(str(action), labels["action"])],
+            outcomes=labels["outcome"] if outcomes is None else outcomes,
             horizon=horizon,
             none_name=none_name,
         )

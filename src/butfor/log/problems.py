@@ -11,7 +11,8 @@ Index = NDArray[np.int64]
 
 SHOWN = 5  # places and values that a message names
 
-_DROP_EPISODES = {"drop": "leaves these episodes out"}
+LEAVE_OUT = "leaves these episodes out"
+_DROP_EPISODES = {"drop": LEAVE_OUT}
 _CARRY = _DROP_EPISODES | {"fill": "carries the episode's last value forward"}
 _AS_MISSING = _DROP_EPISODES | {"fill": "treats them as missing, and fills"}
 # By kind: how the study may settle it instead of refusing the log, and what that does.

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat
 from pydantic_core import PydanticCustomError
 
-from butfor.log.coding import text_of
+from butfor.log.coding import listed, text_of
 from butfor.log.variables import Outcome, Variable
 
 MOST = 2**31 - 1  # states or actions: codes have 32 bits
@@ -352,12 +352,6 @@ def named_twice(names: Iterable[str], at: str, what: str) -> Mistakes:
         if name in seen:
             yield at, f"two {what} are called {name!r}; give different names"
         seen.add(name)
-
-
-def listed(values: Iterable[Any]) -> str:
-    """List the first few values, for a message."""
-    items = [repr(v) if isinstance(v, str) else text_of(v) for v in values]
-    return ", ".join(items[:8]) + (", …" if len(items) > 8 else "")
 
 
 def show(value: Any) -> str:
