@@ -15,9 +15,7 @@ from butfor.log.variables import Outcome, check_outcomes
 from butfor.models.mdp import TabularMDP, coalesce
 from butfor.types import Floats, Integers
 
-MOST_REWARDS = (
-    10  # distinct last rewards that become one outcome each; if there are more, all become one
-)
+MOST_REWARDS = 10  # distinct last rewards that become one outcome each; more become one in all
 
 
 def model_from_gym(env: Any, *, outcomes: Mapping[int, Outcome] | None = None) -> TabularMDP:
@@ -46,7 +44,7 @@ def model_from_gym(env: Any, *, outcomes: Mapping[int, Outcome] | None = None) -
             "instead, or pass the dynamics to TabularMDP.from_arrays"
         )
     states, actions, entries = _read_table(base.P)
-    ends, of_entry = _outcomes_of(entries, outcomes)
+    ends, of_entry = _outcomes_of_entries(entries, outcomes)
     column = np.where(entries.done, states + of_entry, entries.reached)
     row = entries.state * actions + entries.action
     width = states + len(ends)
@@ -77,19 +75,30 @@ def outcomes_by_reward(rewards: ArrayLike) -> tuple[tuple[Outcome, ...], Integer
     return ended, np.zeros(len(given), dtype=np.int32)
 
 
-def outcomes_by_state(
-    outcomes: Mapping[int, Outcome], reached: NDArray[Any]
-) -> tuple[tuple[Outcome, ...], Integers]:
-    """Return the outcomes given for final states, and the index for each state reached."""
-    ends = check_outcomes(tuple(dict.fromkeys(outcomes.values())))
-    lost = ~np.isin(reached, list(outcomes))
+def outcomes_of(
+    done: NDArray[np.bool_],
+    rewards: Floats,
+    reached: NDArray[np.int64],
+    given: Mapping[int, Outcome] | None,
+) -> tuple[tuple[Outcome, ...], NDArray[np.int64]]:
+    """Return the outcomes given for final states, or one for each reward; and the index of each.
+
+    The index is -1 for what is not done.
+    """
+    index = np.full(len(done), -1)
+    if given is None:
+        ends, index[done] = outcomes_by_reward(rewards[done])
+        return ends, index
+    ends = check_outcomes(tuple(dict.fromkeys(given.values())))
+    lost = done & ~np.isin(reached, list(given))
     if lost.any():
         raise ValueError(
             f"outcomes: state {reached[int(lost.argmax())]} is final and has none; there are "
-            f"outcomes for {', '.join(map(str, list(outcomes)[:8])) or 'no state'}; add it"
+            f"outcomes for {', '.join(map(str, list(given)[:8])) or 'no state'}; add it"
         )
-    position = {state: ends.index(outcome) for state, outcome in outcomes.items()}
-    return ends, np.array([position[state] for state in reached.tolist()], dtype=np.int32)
+    position = {state: ends.index(outcome) for state, outcome in given.items()}
+    index[done] = [position[state] for state in reached[done].tolist()]
+    return ends, index
 
 
 class _Entries(NamedTuple):
@@ -155,7 +164,7 @@ def _entry(entry: Any, place: str, states: int) -> tuple[float, int, float, bool
     return probability, int(reached), reward, bool(done)
 
 
-def _outcomes_of(
+def _outcomes_of_entries(
     entries: _Entries, given: Mapping[int, Outcome] | None
 ) -> tuple[tuple[Outcome, ...], NDArray[np.int64]]:
     """Return the outcomes, and the one that each entry leads to (-1 if it is not done).
@@ -163,17 +172,15 @@ def _outcomes_of(
     A self-loop that is done, in a state that is only ever reached as final, makes no outcome of its
     own: it leads to the outcome of the first arrival there.
     """
-    of_entry = np.full(len(entries.done), -1)
     if given is not None:
-        ends, of_entry[entries.done] = outcomes_by_state(given, entries.reached[entries.done])
-        return ends, of_entry
+        return outcomes_of(entries.done, entries.reward, entries.reached, given)
     moves = entries.reached != entries.state
     final = np.setdiff1d(
         entries.reached[moves & entries.done], entries.reached[moves & ~entries.done]
     )
     loop = entries.done & ~moves & np.isin(entries.state, final)
     arrival = entries.done & ~loop
-    ends, of_entry[arrival] = outcomes_by_reward(entries.reward[arrival])
+    ends, of_entry = outcomes_of(arrival, entries.reward, entries.reached, None)
     first: dict[int, int] = {}
     for state, end in zip(entries.reached[arrival], of_entry[arrival], strict=True):
         first.setdefault(int(state), int(end))

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.interop.gym import outcomes_by_reward, outcomes_by_state
+from butfor.interop.gym import outcomes_of
 from butfor.log.episodes import Episodes
 from butfor.log.variables import Outcome, Variable, ravel
-from butfor.types import Floats
 
 
 def episodes_from_minari(
@@ -51,7 +50,11 @@ def episodes_from_minari(
         ended.append(bool(over[-1]))
     if not ids:
         raise ValueError("the data set has no episodes; give one with episodes")
-    ends, outcome = _outcomes(np.array(ended), reward, reached, outcomes)
+    last = np.array([steps[-1] for steps in reward])
+    final = np.array([visits[-1] for visits in reached])
+    ends, outcome = outcomes_of(np.array(ended), last, final, outcomes)
+    longest = max(map(len, reward))
+    limit = getattr(getattr(dataset, "env_spec", None), "max_episode_steps", None)
     return Episodes.from_arrays(
         np.concatenate(state),
         np.concatenate(action),
@@ -63,7 +66,7 @@ def episodes_from_minari(
         outcome=outcome,
         outcomes=ends,
         id=ids,
-        horizon=_horizon(dataset, max(len(steps) for steps in reward)),
+        horizon=longest if limit is None else max(int(limit), longest),
     )
 
 
@@ -94,7 +97,6 @@ def _check_episode(
 
 
 def _variables(space: Any, name: str, noun: str) -> tuple[Variable, ...]:
-    """Return the variables of a discrete space."""
     kind = type(space).__name__
     if kind == "Discrete":
         start = int(getattr(space, "start", 0))
@@ -129,26 +131,3 @@ def _codes(
             "correct the data set or its space"
         )
     return ravel(variables, list(codes.T))
-
-
-def _outcomes(
-    ended: NDArray[np.bool_],
-    reward: list[Floats],
-    reached: list[NDArray[np.int64]],
-    given: Mapping[int, Outcome] | None,
-) -> tuple[tuple[Outcome, ...], NDArray[np.int64]]:
-    """Return the outcomes, and the index for each episode, -1 if it was truncated."""
-    outcome = np.full(len(ended), -1)
-    if given is None:
-        last = np.array([steps[-1] for steps in reward])
-        ends, outcome[ended] = outcomes_by_reward(last[ended])
-    else:
-        finals = np.array([visits[-1] for visits in reached])
-        ends, outcome[ended] = outcomes_by_state(given, finals[ended])
-    return ends, outcome
-
-
-def _horizon(dataset: Any, longest: int) -> int:
-    """Return the step limit of the environment if known, at least that of the longest episode."""
-    limit = getattr(getattr(dataset, "env_spec", None), "max_episode_steps", None)
-    return longest if limit is None else max(int(limit), longest)

@@ -21,6 +21,7 @@ from butfor.log.coding import (
     code_cuts,
     code_integers,
     code_levels,
+    code_rows,
     code_wholes,
     identify,
     read_numbers,
@@ -189,22 +190,15 @@ def _code_cells(log: Log, study: Study) -> dict[tuple[str, str], Index]:
         if ready is not None:
             coders[group, ready] = partial(code_integers, count=size or MOST_NUMBERED)
     for column in study.cluster_columns():
-        coders["state", column] = _number_rows
+        coders["state", column] = code_rows
     for column, side in study.side.items():
         if side.levels is not None:
             coders["side", column] = partial(code_levels, levels=side.levels)
         elif side.type == "number":
-            coders["side", column] = _number_rows
+            coders["side", column] = code_rows
     if named.final_key is not None:
         coders["number", named.final_key] = code_wholes
     return {(group, column): log.code(column, coder) for (group, column), coder in coders.items()}
-
-
-def _number_rows(column: Any) -> Index:
-    """Code a number by its row, so that the number itself can be carried forward."""
-    numbers, wrong = read_numbers(column)
-    known = np.where(np.isnan(numbers), MISSING, np.arange(len(numbers)))
-    return np.where(wrong, NOT_A_NUMBER, known)
 
 
 def _remedies(study: Study) -> dict[tuple[str, str], str]:
