@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sparse
@@ -16,6 +16,9 @@ from butfor.models.mdp import TabularMDP, coalesce
 from butfor.types import Floats, Integers
 
 MOST_REWARDS = 10  # distinct last rewards that become one outcome each; more become one in all
+# an entry of a table P, with the place where it is
+ENTRY = [("state", "i8"), ("action", "i8"), ("probability", "f8"), ("reached", "i8")]
+ENTRY += [("reward", "f8"), ("done", "?")]
 
 
 def model_from_gym(env: Any, *, outcomes: Mapping[int, Outcome] | None = None) -> TabularMDP:
@@ -101,19 +104,8 @@ def outcomes_of(
     return ends, index
 
 
-class _Entries(NamedTuple):
-    """The entries of a table P with positive probability; [E] each."""
-
-    state: NDArray[np.int64]
-    action: NDArray[np.int64]
-    probability: Floats
-    reached: NDArray[np.int64]
-    reward: Floats
-    done: NDArray[np.bool_]
-
-
-def _read_table(table: Any) -> tuple[int, int, _Entries]:
-    """Return the number of states, the number of actions and the entries of P."""
+def _read_table(table: Any) -> tuple[int, int, Any]:
+    """Return the number of states and actions, and the entries of P with positive probability."""
     states = check_whole(len(table), "states of P", 1, "a table with states")
     actions = check_whole(len(_at(table, 0, "state 0")), "actions of P[0]", 1, "actions")
     rows: list[tuple[int, int, float, int, float, bool]] = []
@@ -134,9 +126,7 @@ def _read_table(table: Any) -> tuple[int, int, _Entries]:
                     "environment's table"
                 )
             rows += [(state, action, *entry) for entry in given if entry[0] > 0]
-    columns = zip(*rows, strict=True)
-    kinds = (np.int64, np.int64, np.float64, np.int64, np.float64, np.bool_)
-    return states, actions, _Entries(*map(np.array, columns, kinds))
+    return states, actions, np.rec.fromrecords(rows, dtype=ENTRY)
 
 
 def _at(table: Any, key: int, place: str) -> Any:
@@ -165,7 +155,7 @@ def _entry(entry: Any, place: str, states: int) -> tuple[float, int, float, bool
 
 
 def _outcomes_of_entries(
-    entries: _Entries, given: Mapping[int, Outcome] | None
+    entries: Any, given: Mapping[int, Outcome] | None
 ) -> tuple[tuple[Outcome, ...], NDArray[np.int64]]:
     """Return the outcomes, and the one that each entry leads to (-1 if it is not done).
 

@@ -34,11 +34,16 @@ def explained(path: Path) -> Iterator[None]:
         raise FileNotFoundError(f"there is no file {path}; check the path") from None
     except PermissionError:
         raise PermissionError(f"no permission to read {path}; change its permissions") from None
-    except UnicodeDecodeError:
-        raise ValueError(f"{path}{bad_line(path)}: not UTF-8; save it as UTF-8") from None
-    except (pa.ArrowException, OSError, EOFError, csv.Error, zlib.error) as error:
+    except (
+        pa.ArrowException,
+        OSError,
+        EOFError,
+        csv.Error,
+        zlib.error,
+        UnicodeDecodeError,
+    ) as error:
         if "utf8" in str(error).lower().replace("-", ""):
-            raise ValueError(f"{path}{bad_line(path)}: not UTF-8; save it as UTF-8") from None
+            raise ValueError(f"{path}{_bad_line(path)}: not UTF-8; save it as UTF-8") from None
         kind = "CSV" if is_csv(path) else "Parquet"
         raise ValueError(
             f"{path}: damaged, or not {kind}; check that it is complete, or write it again"
@@ -75,7 +80,7 @@ def _read_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
                 yield reader.line_num, cells
 
 
-def bad_line(path: Path) -> str:
+def _bad_line(path: Path) -> str:
     """Name the first line of a file that is not UTF-8, to follow its path in a message."""
     if path.suffix == ".gz":
         return ""

@@ -147,10 +147,8 @@ class VariableSection(Section):
             yield "levels", "given together with cuts; give levels for text or cuts for numbers"
             return
         if "levels" not in given and "cuts" not in given:
-            yield (
-                "levels",
-                'missing; give levels = ["low", "high"], or cuts = [60, 100] for numbers',
-            )
+            text = 'missing; give levels = ["low", "high"], or cuts = [60, 100] for numbers'
+            yield "levels", text
         if "names" in given and "cuts" not in given:
             yield "names", "names the bins between cuts; remove it, since levels are names already"
         if self.cuts is not None:
@@ -288,14 +286,11 @@ class Study(Section):
 
     def outcomes(self) -> dict[str, Outcome]:
         """Return the outcomes by their value in the log; a missing reward is nan."""
-        return {
-            value: Outcome(
-                section.name or value,
-                math.nan if section.reward is None else section.reward,
-                section.bad,
-            )
-            for value, section in self.outcome.items()
-        }
+        found = {}
+        for value, section in self.outcome.items():
+            reward = math.nan if section.reward is None else section.reward
+            found[value] = Outcome(section.name or value, reward, section.bad)
+        return found
 
     def cluster_columns(self) -> list[str]:
         """Return the columns that are clustered, empty if there is no [cluster]."""

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from butfor.log.coding import EMPTY, is_text, text_of
 from butfor.log.files import (
     CSV,
-    bad_line,
     check_even,
     check_growth,
     delimiter,
@@ -194,9 +193,8 @@ def _read_csv(path: Path, needed: Mapping[str, str] | None, text: Collection[str
     except pa.ArrowInvalid:
         check_even(path, len(header))
         raise
-    for name in table.column_names:
-        if pa.types.is_binary(table.column(name).type):
-            raise ValueError(f"{path}{bad_line(path)}: not UTF-8; save it as UTF-8")
+    if any(map(pa.types.is_binary, table.schema.types)):
+        raise pa.ArrowInvalid("not UTF-8")  # of which Arrow makes bytes
     return table
 
 
