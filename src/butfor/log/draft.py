@@ -104,7 +104,7 @@ def _draft(log: Log, guesses: dict[str, Guess]) -> tuple[dict[str, Any], dict[st
     left = dict(guesses)
     notes: list[str] = []
     episode = _episode(left, notes)
-    number = identify(log.column(episode), text=None)[0]
+    number = identify(log.table[episode], text=None)[0]
     left.pop(episode)
     columns = {"episode": episode} | _take_roles(log, left, number, notes)
     content: dict[str, Any] = {"columns": columns, "state": {}, "action": {}}
@@ -139,7 +139,7 @@ def _take_roles(
         notes.append(f"{CHECK} no column looks like an outcome; name it here if there is one")
     if "time" not in columns:
         notes.append(f"{CHECK} no column looks like a time; rows are read in the order of the log")
-    elif step := _time_step(log.column(columns["time"]), number):
+    elif step := _time_step(log.table[columns["time"]], number):
         columns["time_step"] = step
         notes.append(f"{CHECK} rows of an episode are mostly {step} apart; time_step reveals gaps")
     return columns
@@ -163,7 +163,7 @@ def _time_step(column: Any, number: Codes) -> float | str | None:
 
 
 def _guess(log: Log, name: str) -> Guess:
-    column = log.column(name)
+    column = log.table[name]
     codes, values = log.code(name, encode)
     numbers, wrong = log.code(name, read_numbers)
     texts = [text_of(value) for value in values]

@@ -60,8 +60,11 @@ def read_frame(
         rows.number_columns["reward"] = column["reward"]
         remedies[key] = "Fill or drop it"
     settle_order(rows)
-    _refuse_early_outcomes(rows, column.get("outcome", ""))
-    settle_outcomes(rows, column.get("outcome", ""), remedy["outcome"])
+    end = column.get("outcome", "")
+    early = (rows.outcome >= 0) & ~last_rows(rows.episode)
+    what = f"have an outcome before the last row: {rows.values(end, early)}"
+    rows.refuse("after_outcome", early, what, "Move it: an episode ends with its outcome")
+    settle_outcomes(rows, end, remedy["outcome"])
     settle_cells(rows, remedies)
     settle_transitions(rows, outcomes=False)
     rows.problems.check("the frame")
@@ -72,12 +75,6 @@ def read_frame(
 def _places(numbers: NDArray[Any], ids: Any, rows: Sequence[int]) -> str:
     mine = ((row, numbers[row]) for row in rows)
     return ", ".join(f"row {r} (episode {ids[n]})" if n >= 0 else f"row {r}" for r, n in mine)
-
-
-def _refuse_early_outcomes(rows: Decisions, column: str) -> None:
-    early = (rows.outcome >= 0) & ~last_rows(rows.episode)
-    what = f"have an outcome before the last row: {rows.values(column, early)}"
-    rows.refuse("after_outcome", early, what, "Move it: an episode ends with its outcome")
 
 
 def _remedy(plural: str, labels: Sequence[str]) -> str:

@@ -275,7 +275,7 @@ def _group_codes(
         names, count = study.cluster.columns, study.cluster.count
         # a cell is coded by the row of its number, which may have been carried forward
         from_rows = np.stack([cells[name] for name in names], axis=1)
-        values = np.stack([read_numbers(log.column(name))[0] for name in names], axis=1)
+        values = np.stack([read_numbers(log.table[name])[0] for name in names], axis=1)
         known = (from_rows >= 0).all(axis=1)
         found = np.full(len(rows), MISSING)
         taken = values[from_rows[known], np.arange(len(names))]
@@ -312,7 +312,7 @@ def _side(
             if (codes >= 0).all():
                 variables.append(variable)
         elif section.type == "number":
-            numbers = read_numbers(log.column(column))[0]
+            numbers = read_numbers(log.table[column])[0]
             codes = np.where(chosen < 0, MISSING, rows.cells["side", column][chosen])
             columns[name] = np.where(codes < 0, np.nan, numbers[codes])
         else:
@@ -322,7 +322,7 @@ def _side(
 
 def _plain_side(log: Log, column: str, taken: Any) -> Any:
     """Return a column as it is; an empty cell of a CSV file is missing."""
-    cells = log.column(column)
+    cells = log.table[column]
     if pa.types.is_dictionary(cells.type):
         cells = cells.cast(cells.type.value_type)
     cells = cells.combine_chunks().take(taken)

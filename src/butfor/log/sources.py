@@ -52,23 +52,19 @@ class Log:
     files: tuple[Path, ...] = ()  # empty if it came as a frame
     starts: tuple[int, ...] = (0,)  # the first row of each file
 
-    def column(self, name: str) -> Any:
-        """Return one column."""
-        return self.table.column(name)
-
     def code(self, name: str, coder: Callable[[Any], Coded]) -> Coded:
         """Return what `coder` makes of a column; refuse types that it cannot read."""
         try:
-            return coder(self.column(name))
+            return coder(self.table[name])
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
             raise ValueError(
-                f"{self.name}: the column {name!r} has the type {self.column(name).type} and cells "
+                f"{self.name}: the column {name!r} has the type {self.table[name].type} and cells "
                 "that are neither text nor a number nor a time; convert or remove it"
             ) from None
 
     def cell(self, name: str, row: int) -> str:
         """Return the text of one cell."""
-        return text_of(self.column(name)[row].as_py())
+        return text_of(self.table[name][row].as_py())
 
     def is_csv(self) -> bool:
         """Whether the log came from CSV files."""
@@ -76,7 +72,7 @@ class Log:
 
     def is_text(self, name: str) -> bool:
         """Whether a column is text by its type, which the columns of a CSV file do not have."""
-        kind = self.column(name).type
+        kind = self.table[name].type
         kind = kind.value_type if pa.types.is_dictionary(kind) else kind
         return not self.is_csv() and is_text(kind)
 
