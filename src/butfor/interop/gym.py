@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,13 +16,16 @@ from butfor.log.variables import Outcome, Variable, check_outcomes, ravel
 from butfor.models.mdp import TabularMDP, coalesce
 from butfor.types import Floats, Integers
 
+Index = NDArray[np.int64]
+OutcomeOf = Mapping[int, Outcome]  # by final state
+
 MOST_REWARDS = 10  # distinct last rewards that become one outcome each; more become one in all
-# an entry of a table P, with the place where it is
+# one entry of a table P, after its state and action
 ENTRY = [("state", "i8"), ("action", "i8"), ("probability", "f8"), ("reached", "i8")]
 ENTRY += [("reward", "f8"), ("done", "?")]
 
 
-def model_from_gym(env: Any, *, outcomes: Mapping[int, Outcome] | None = None) -> TabularMDP:
+def model_from_gym(env: Any, *, outcomes: OutcomeOf | None = None) -> TabularMDP:
     """Make a model of an environment with a `P` table: FrozenLake, CliffWalking, Taxi.
 
     Parameters
@@ -64,9 +67,7 @@ def model_from_gym(env: Any, *, outcomes: Mapping[int, Outcome] | None = None) -
     )
 
 
-def episodes_from_minari(
-    dataset: Any, *, outcomes: Mapping[int, Outcome] | None = None
-) -> Episodes:
+def episodes_from_minari(dataset: Any, *, outcomes: OutcomeOf | None = None) -> Episodes:
     """Make Episodes of a Minari data set with discrete observations and actions.
 
     Parameters
@@ -137,11 +138,8 @@ def outcomes_by_reward(rewards: ArrayLike) -> tuple[tuple[Outcome, ...], Integer
 
 
 def _outcomes_of(
-    done: NDArray[np.bool_],
-    rewards: Floats,
-    reached: NDArray[np.int64],
-    given: Mapping[int, Outcome] | None,
-) -> tuple[tuple[Outcome, ...], NDArray[np.int64]]:
+    done: NDArray[np.bool_], rewards: Floats, reached: Index, given: OutcomeOf | None
+) -> tuple[tuple[Outcome, ...], Index]:
     """Return the outcomes given for final states, or one for each reward; and the index of each.
 
     The index is -1 for what is not done.
@@ -212,9 +210,7 @@ def _entry(entry: Any, place: str, states: int) -> tuple[float, int, float, bool
     return probability, int(reached), reward, bool(done)
 
 
-def _entry_outcomes(
-    entries: Any, given: Mapping[int, Outcome] | None
-) -> tuple[tuple[Outcome, ...], NDArray[np.int64]]:
+def _entry_outcomes(entries: Any, given: OutcomeOf | None) -> tuple[tuple[Outcome, ...], Index]:
     """Return the outcomes, and the one that each entry leads to (-1 if it is not done).
 
     A self-loop that is done, in a state that is only ever reached as final, makes no outcome of its
@@ -223,9 +219,8 @@ def _entry_outcomes(
     if given is not None:
         return _outcomes_of(entries.done, entries.reward, entries.reached, given)
     moves = entries.reached != entries.state
-    final = np.setdiff1d(
-        entries.reached[moves & entries.done], entries.reached[moves & ~entries.done]
-    )
+    arrived = entries[moves]
+    final = np.setdiff1d(arrived.reached[arrived.done], arrived.reached[~arrived.done])
     loop = entries.done & ~moves & np.isin(entries.state, final)
     arrival = entries.done & ~loop
     ends, of_entry = _outcomes_of(arrival, entries.reward, entries.reached, None)
@@ -237,11 +232,7 @@ def _entry_outcomes(
 
 
 def _check_episode(
-    steps: int,
-    visits: NDArray[np.int64],
-    taken: NDArray[np.int64],
-    over: NDArray[np.bool_],
-    place: str,
+    steps: int, visits: Index, taken: Index, over: NDArray[np.bool_], place: str
 ) -> None:
     """Refuse an episode whose parts do not fit together."""
     if steps == 0:
@@ -280,9 +271,7 @@ def _space_variables(space: Any, name: str, noun: str) -> tuple[Variable, ...]:
     )
 
 
-def _space_codes(
-    values: Any, space: Any, variables: tuple[Variable, ...], place: str
-) -> NDArray[np.int64]:
+def _space_codes(values: Any, space: Any, variables: Sequence[Variable], place: str) -> Index:
     """Return the states or actions of one episode as numbers from 0."""
     try:
         columns = np.asarray(values, dtype=np.int64).reshape(-1, len(variables))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,7 +38,7 @@ from butfor.log.settle import (
     settle_transitions,
 )
 from butfor.log.sources import Log, load_log
-from butfor.log.study import read_study
+from butfor.log.study import StudySource, read_study
 from butfor.log.variables import Outcome, Variable, ravel
 from butfor.types import Floats
 
@@ -69,21 +68,13 @@ class NothingLeft:
 
 
 def read_episodes(
-    source: Any,
-    study: str | Path | Mapping[str, Any] | Study,
-    *,
-    clusterer: Clusterer | None = None,
+    source: Any, study: StudySource, *, clusterer: Clusterer | None = None
 ) -> Episodes:
     """Read a log into Episodes, as its study says: `read_log` without the record of problems."""
     return read_log(source, study, clusterer=clusterer).episodes
 
 
-def read_log(
-    source: Any,
-    study: str | Path | Mapping[str, Any] | Study,
-    *,
-    clusterer: Clusterer | None = None,
-) -> Reading:
+def read_log(source: Any, study: StudySource, *, clusterer: Clusterer | None = None) -> Reading:
     """Read a log, as its study says.
 
     Parameters
@@ -113,10 +104,7 @@ def read_log(
 
 
 def read_part(
-    source: Any,
-    study: str | Path | Mapping[str, Any] | Study,
-    *,
-    clusterer: Clusterer | None = None,
+    source: Any, study: StudySource, *, clusterer: Clusterer | None = None
 ) -> Reading | NothingLeft:
     """Read a log that may be one part of several, as `read_log` does; a part may end up empty."""
     study = read_study(study)

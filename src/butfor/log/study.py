@@ -66,9 +66,10 @@ EXPECTED = {
     "literal_error": "{expected}",
 }
 Kind = TypeVar("Kind", bound=Section)
+StudySource = str | Path | Mapping[str, Any] | Study  # its path, or its content
 
 
-def read_study(source: str | Path | Mapping[str, Any] | Study) -> Study:
+def read_study(source: StudySource) -> Study:
     """Read and check a study file, or a dictionary of the same form.
 
     All mistakes are reported in one ValueError, each with its section and key.
