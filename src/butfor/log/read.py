@@ -110,7 +110,7 @@ def read_part(
     study = read_study(study)
     log = load_log(source, study.places(), study.text_columns())
     rows, ids = _code_rows(log, study)
-    settle_cells(rows, _remedies(study))
+    settle_cells(rows, {key: _remedy(study, *key) for key in rows.cells})
     if study.columns.step is not None:
         settle_gaps(rows, study.columns.step)
     outcomes, horizon = study.columns.outcome is not None, study.evaluation.horizon
@@ -189,20 +189,13 @@ def _code_cells(log: Log, study: Study) -> dict[tuple[str, str], Index]:
     return {(group, column): log.code(column, coder) for (group, column), coder in coders.items()}
 
 
-def _remedies(study: Study) -> dict[tuple[str, str], str]:
-    """Return by group and column what to do about a cell without a level."""
-    found: dict[tuple[str, str], str] = {}
-    for group in ("state", "action", "side"):
-        for column in getattr(study, group):
-            found[group, column] = f"Correct the cells, or change {place(group, column)}"
-    for key, column in study.columns.roles().items():
-        group = key if key in ("state", "action") else "number"
-        found[group, column] = f"Correct the cells, or change [columns] {key}"
-        if group != "number":
-            found[group, column] += f" and {key}s, their number; {key}s count from 0"
-    for column in study.cluster_columns():
-        found["state", column] = "Correct the cells, or change [cluster] columns"
-    return found
+def _remedy(study: Study, group: str, column: str) -> str:
+    """Say what to do about a cell without a level."""
+    # a side column may have another role too
+    at = place(group, column) if group == "side" else study.places()[column]
+    if at == f"[columns] {group}":
+        at += f" and {group}s, their number; {group}s count from 0"
+    return f"Correct the cells, or change {at}"
 
 
 def _assemble(
