@@ -23,9 +23,7 @@ POLICIES = {"order": "sort", "no_outcome": "keep", "lost_reward": "drop"}
 
 
 def read_frame(
-    frame: pd.DataFrame,
-    roles: Mapping[str, str | None],
-    given: Mapping[str, Sequence[Any] | None],
+    frame: pd.DataFrame, roles: Mapping[str, str | None], given: Mapping[str, Sequence[Any] | None]
 ) -> tuple[dict[str, Any], dict[str, tuple[str, ...]]]:
     """Return arrays for `Episodes.from_arrays`, and the labels of state, action and outcome.
 
