@@ -26,15 +26,9 @@ def scm_diagrams() -> dict[str, alt.LayerChart]:
 
 def _graph() -> alt.LayerChart:
     nodes: dict[str, Node] = {
-        "X": (60, 30, "observed"),
-        "T": (60, 130, "observed"),
-        "Y": (170, 130, "observed"),
-        "X'": (410, 30, "computed"),
-        "T'": (410, 130, "computed"),
-        "Y'": (520, 130, "computed"),
-        "U_x": (310, 30, "noise"),
-        "U_t": (310, 130, "noise"),
-        "U_y": (520, 30, "noise"),
+        **{"X": (60, 30, "observed"), "T": (60, 130, "observed"), "Y": (170, 130, "observed")},
+        **{"X'": (410, 30, "computed"), "T'": (410, 130, "computed"), "Y'": (520, 130, "computed")},
+        **{"U_x": (310, 30, "noise"), "U_t": (310, 130, "noise"), "U_y": (520, 30, "noise")},
     }
     edges = [("X", "T"), ("X", "Y"), ("T", "Y"), ("X'", "T'"), ("X'", "Y'"), ("T'", "Y'")]
     edges += [("U_x", "X'"), ("U_t", "T'"), ("U_y", "Y'")]
@@ -61,11 +55,11 @@ def _pomdp() -> alt.LayerChart:
             f"A_{step}": (x, 345, "computed"),
             f"U_a{step}": (x - 66, 345, "noise"),
         }
-        within = ("U_s S", "S O", "U_o O", "O H", "H A", "U_a A")
-        edges += [(_at(pair.split()[0], step), _at(pair.split()[1], step)) for pair in within]
+        within = ("U_s S_", "S_ O_", "U_o O_", "O_ H_", "H_ A_", "U_a A_")
+        edges += [(f"{a}{step}", f"{b}{step}") for a, b in map(str.split, within)]
         if step > 1:
-            across = ("S S", "A S", "H H", "A H")
-            edges += [(_at(pair[0], step - 1), _at(pair[2], step)) for pair in across]
+            across = ("S_ S_", "A_ S_", "H_ H_", "A_ H_")
+            edges += [(f"{a}{step - 1}", f"{b}{step}") for a, b in map(str.split, across)]
     subtitle = (
         "S: state. O: what is observed of it. H: history, all of O and A so far. A: action, chosen "
         "by the policy from H and noise. White circle: noise, which a replay keeps."
@@ -73,10 +67,6 @@ def _pomdp() -> alt.LayerChart:
     words = [(545, y, "…") for y in (105, 265)]
     title = "A POMDP as a structural causal model"
     return _diagram(nodes, edges, words, title, subtitle, width=560, height=372)
-
-
-def _at(name: str, step: int) -> str:
-    return f"{name}{step}" if "_" in name else f"{name}_{step}"
 
 
 def _diagram(
@@ -138,7 +128,6 @@ def _diagram(
 
 
 def _arrow(one: Node, other: Node) -> style.Row:
-    """Draw from the edge of one node to that of another, with room for the head."""
     across, down = other[0] - one[0], other[1] - one[1]
     length = math.hypot(across, down)
 

@@ -94,7 +94,9 @@ def containment_chart(
     truth = alt.Chart().encode(x="true:Q", y=outcomes, tooltip="true:Q")
     row_height = BAR * len(kinds) + 16
     bars = alt.Chart().mark_bar(cornerRadius=2, height=BAR - 2)
-    diamond = {"shape": "diamond", "fill": style.VERMILLION, "stroke": style.BLACK}
+    diamonds = truth.mark_point(
+        filled=True, shape="diamond", fill=style.VERMILLION, stroke=style.BLACK, size=90, opacity=1
+    )
     chart = style.layered(
         bars.encode(
             x=style.percent_axis(alt.X, "low", None),
@@ -105,7 +107,7 @@ def containment_chart(
             tooltip=["kind:N", "low:Q", "high:Q"],
         ),
         truth.mark_tick(color=style.VERMILLION, thickness=2, size=row_height - 12, opacity=1),
-        truth.mark_point(filled=True, size=90, opacity=1, **diamond),
+        diamonds,
     )
     panels = _in_panels(chart, table[fields], BOUNDS_WIDTH, row_height * len(names))
     return style.finish(panels, title, subtitle, total=2 * BOUNDS_WIDTH + 110)
