@@ -1,4 +1,4 @@
-"""Settings and constants that all studies share."""
+"""What the experiments of all studies share: settings, constants, and how a target is learned."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ from dataclasses import dataclass
 
 from butfor import sepsis
 from butfor.checks import check_choice, check_whole
+from butfor.log.episodes import Episodes
+from butfor.models.fit import fit_mdp
+from butfor.models.mdp import TabularMDP
+from butfor.models.planning import policy_iteration
 from butfor.models.policies import TERMINALS
 from butfor.random import check_seed
+from butfor.types import Floats
 
 HIDDEN = ("glucose", "diabetes")  # the physician sees them, the log does not show them
 HORIZON = 20
@@ -49,3 +54,9 @@ class LogSettings(StudySettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_whole(self.episodes, "episodes", LEAST_EPISODES, "a whole number")
+
+
+def learn(log: Episodes, terminal: str) -> tuple[TabularMDP, Floats]:
+    """Learn the model from a log and plan the target on it."""
+    model = fit_mdp(log, terminal=terminal)
+    return model, policy_iteration(model, discount=DISCOUNT)
