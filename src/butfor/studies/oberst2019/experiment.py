@@ -274,10 +274,6 @@ def choose_patient(exact: Counterfactuals) -> int:
     if log.side is None:
         return -1
     final_glucose = log.side["glucose"].iloc[len(log.state) :].to_numpy()
-    fits = (
-        (log.outcome == 0)
-        & (exact.most_likely == 1)
-        & (log.lengths > 10)
-        & (final_glucose != "normal")
-    )
+    fits = (log.outcome == 0) & (log.lengths > 10)
+    fits &= (exact.most_likely == 1) & (final_glucose != "normal")
     return int(fits.argmax()) if fits.any() else -1
