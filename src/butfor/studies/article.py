@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -56,7 +57,12 @@ def write_study(
     files, and each figure as figures/NAME.png, .svg, .pdf and .html.
     """
     check_free(folder, marker=RESULTS, overwrite=overwrite)
-    advance = _counter(progress, settings.steps + study.figures)
+    total, done = settings.steps + study.figures, itertools.count(1)
+
+    def advance() -> None:
+        if progress is not None:
+            progress(next(done), total)
+
     experiment = study.run(settings, advance=advance)
     charts, results = study.charts(experiment), study.results(experiment)
     page = render_page(study.template, settings, {**results, **study.content(experiment)})
@@ -79,17 +85,15 @@ def write_study(
 def render_page(template: str, settings: StudySettings, content: Mapping[str, Any]) -> str:
     """Return the page of a template that extends templates/article.html.
 
-    Filters: `signed` and `signed1` (three decimals or one, with a sign unless it rounds to 0),
+    Filters: `signed` (three decimals or as many as given, with a sign unless it rounds to 0),
     `share` (whole percent) and `chance` (a probability in words). `clear` is the number of standard
     errors beyond which a mean over the study's logs is not chance.
     """
     environment = Environment(
         loader=PackageLoader("butfor.studies", ""), autoescape=True, undefined=StrictUndefined
     )
-    environment.filters["signed"] = lambda value: _signed(value, 3)
-    environment.filters["signed1"] = lambda value: _signed(value, 1)
+    environment.filters |= {"signed": _signed, "chance": percent}
     environment.filters["share"] = lambda value: f"{100 * value:.0f} %"
-    environment.filters["chance"] = percent
     return environment.get_template(template).render(
         settings=settings,
         made_by=asdict(settings),
@@ -105,20 +109,7 @@ def in_paper_order(table: pd.DataFrame) -> pd.DataFrame:
     return table.loc[order, order]
 
 
-def _counter(progress: Progress | None, total: int) -> Advance:
-    """Return a function that reports one more log or figure as done."""
-    done = 0
-
-    def advance() -> None:
-        nonlocal done
-        done += 1
-        if progress is not None:
-            progress(done, total)
-
-    return advance
-
-
-def _signed(value: float, digits: int) -> str:
+def _signed(value: float, digits: int = 3) -> str:
     shown = round(float(value), digits)
     # no sign that the digits do not justify
     if shown == 0:

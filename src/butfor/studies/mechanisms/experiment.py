@@ -22,13 +22,12 @@ from butfor.mechanisms.independent import Independent
 from butfor.mechanisms.inverse_cdf import InverseCDF
 from butfor.mechanisms.maximal import MaximalCoupling
 from butfor.mechanisms.protocol import Mechanism
-from butfor.models.fit import fit_mdp
 from butfor.models.mdp import TabularMDP
-from butfor.models.planning import policy_iteration, policy_value, value_tables
+from butfor.models.planning import policy_value, value_tables
 from butfor.replay.functions import counterfactual_bounds, counterfactual_outcomes
 from butfor.studies.article import Advance, no_progress
 from butfor.studies.scoring import Mask, Truth, brier
-from butfor.studies.settings import DISCOUNT, HIDDEN, HORIZON, LogSettings
+from butfor.studies.settings import HIDDEN, HORIZON, LogSettings, learn
 from butfor.types import Floats
 
 OWN_DRAWS = 25  # of the simulator's noise given what was observed
@@ -156,8 +155,8 @@ def questions(log: Episodes, settings: MechanismsSettings) -> dict[str, Question
     usual = sepsis.behavior_policy(settings.simulator).argmax(axis=1)
     withheld = np.eye(true.n_actions)[usual & WITHOUT_VASOPRESSORS]
     reduced = log.hide(*HIDDEN)
-    hidden, full = (fit_mdp(seen, terminal=settings.terminal) for seen in (reduced, log))
-    of_hidden, of_full = (policy_iteration(model, discount=DISCOUNT) for model in (hidden, full))
+    hidden, of_hidden = learn(reduced, settings.terminal)
+    full, of_full = learn(log, settings.terminal)
     lifted = sepsis.full_policy(of_hidden)
     return {
         "true-withheld": Question(log, true, withheld, withheld, ends),
@@ -188,12 +187,11 @@ def answers(question: Question) -> dict[str, Floats]:
     signs = model.with_labels(vital_signs(log))
     found = {}
     for name, mechanism in MECHANISMS.items():
+        used, horizon = signs if name.endswith(SIGNS) else model, log.horizon
         if name.endswith(ENDS):
             if question.ends is None:
                 continue
             used, horizon = question.ends.with_labels(vital_signs(log)), log.horizon + 1
-        else:
-            used, horizon = signs if name.endswith(SIGNS) else model, log.horizon
         result = counterfactual_outcomes(log, used, target, mechanism=mechanism, horizon=horizon)
         found[name] = result.probability
     outcomes = value_tables(model, target, horizon=log.horizon)[1]
@@ -204,13 +202,10 @@ def answers(question: Question) -> dict[str, Floats]:
 def bound(question: Question) -> dict[str, Floats]:
     """Return the lowest and highest outcome probabilities by class of mechanisms, [m, O, 2]."""
     log = question.log.select(np.arange(min(BOUNDED, len(question.log))))
-    target = question.target
-    plain = counterfactual_bounds(log, question.model, target).probability
-    used, horizon = question.model, log.horizon
-    if question.ends is not None:
-        used, horizon = question.ends, log.horizon + 1
-    signs = used.with_labels(vital_signs(log))
-    labeled = counterfactual_bounds(log, signs, target, horizon=horizon).probability
+    plain = counterfactual_bounds(log, question.model, question.target).probability
+    horizon = log.horizon + (question.ends is not None)
+    signs = (question.ends or question.model).with_labels(vital_signs(log))
+    labeled = counterfactual_bounds(log, signs, question.target, horizon=horizon).probability
     return dict(zip(CLASSES, (*plain, labeled[1]), strict=True))
 
 
@@ -228,19 +223,15 @@ def keep_ends(version: str) -> TabularMDP:
     horizon, outcomes have the same probabilities as in `sepsis.model`.
     """
     raw, ends = sepsis.model(version, absorbing=False), sepsis.outcome_of()
-    over = ends[raw.entry_row // raw.n_actions] >= 0
     states, actions = raw.n_states, raw.n_actions
-    last = np.flatnonzero(np.repeat(ends >= 0, actions))
-    rows = sparse.csr_array(
-        (
-            np.concatenate([raw.probability[~over], np.ones(len(last))]),
-            (
-                np.concatenate([raw.entry_row[~over], last]),
-                np.concatenate([raw.next_state[~over], states + ends[last // actions]]),
-            ),
-        ),
-        (states * actions, states + len(sepsis.OUTCOMES)),
-    )
+    shape = (states * actions, states + len(sepsis.OUTCOMES))
+    going = np.repeat(ends < 0, actions)
+    last = np.flatnonzero(~going)
+    kept = raw.probability * going[raw.entry_row]
+    moves = sparse.csr_array((kept, raw.next_state, raw.start), shape)
+    over = sparse.csr_array((np.ones(len(last)), (last, states + ends[last // actions])), shape)
+    rows = moves + over
+    rows.eliminate_zeros()
     model = TabularMDP.from_arrays(
         rows, actions=actions, outcomes=sepsis.OUTCOMES, initial=raw.initial
     )
