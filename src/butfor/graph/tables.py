@@ -131,8 +131,7 @@ def read_intervention(
             raise ValueError(f"do {name!r}: {given!r} is not a pair ([parents], table)")
         parents, given = tuple(given[0]), given[1]
     elif callable(given):
-        parents = _parameters(name, given)
-        given = _by_position(given, parents)
+        parents, given = _by_position(name, given)
     elif not isinstance(given, Mapping | list | np.ndarray):
         row = np.zeros(len(variable.levels))
         row[level_code(variable, given, "do")] = 1.0
@@ -156,8 +155,10 @@ def _keep_equal_rows(new: Table, old: Table) -> Table:
     return Table(old.parents, probability)
 
 
-def _parameters(name: str, function: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the names of a function's parameters without defaults."""
+def _by_position(
+    name: str, function: Callable[..., Any]
+) -> tuple[tuple[str, ...], Callable[..., Any]]:
+    """Return the names of parameters without defaults, and the function of these by position."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -170,11 +171,8 @@ def _parameters(name: str, function: Callable[..., Any]) -> tuple[str, ...]:
             raise ValueError(
                 f"do {name!r}: parameter '{parameter}' is not a parent; give ([parents], function)"
             )
-    return tuple(p.name for p in parameters if p.default is inspect.Parameter.empty)
-
-
-def _by_position(function: Callable[..., Any], names: Sequence[str]) -> Callable[..., Any]:
-    return lambda *levels: function(**dict(zip(names, levels, strict=True)))
+    names = tuple(p.name for p in parameters if p.default is inspect.Parameter.empty)
+    return names, lambda *levels: function(**dict(zip(names, levels, strict=True)))
 
 
 def _from_mapping(
