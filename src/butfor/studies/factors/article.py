@@ -245,12 +245,5 @@ def _truth(experiment: Experiment) -> list[dict[str, Any]]:
 
 
 STUDY = Study(
-    settings=FactorsSettings,
-    run=run_experiment,
-    charts=charts,
-    figures=3,
-    tables=tables,
-    results=results,
-    template="factors/article.html",
-    content=content,
+    "factors", FactorsSettings, run_experiment, charts, tables, results, content, figures=3
 )

@@ -24,8 +24,15 @@ from butfor.models.fit import fit_mdp
 from butfor.models.mdp import TabularMDP
 from butfor.models.planning import policy_iteration, policy_value
 from butfor.replay.replay import Replay
-from butfor.studies.article import Advance, no_progress
-from butfor.studies.settings import DISCOUNT, HIDDEN, HORIZON, LEAST_EPISODES, StudySettings, learn
+from butfor.studies.article import (
+    DISCOUNT,
+    HIDDEN,
+    HORIZON,
+    LEAST_EPISODES,
+    Advance,
+    StudySettings,
+    learn,
+)
 from butfor.types import Floats
 
 STATES = ("hidden", "full")  # logs without and with the hidden variables
@@ -174,7 +181,7 @@ def simulate_log(world: World, episodes: int, seed: int) -> Episodes:
     return log.hide(*HIDDEN) if world.state == "hidden" else log
 
 
-def run_experiment(settings: FactorsSettings, *, advance: Advance = no_progress) -> Experiment:
+def run_experiment(settings: FactorsSettings, *, advance: Advance = lambda: None) -> Experiment:
     """Run every cell on `repeats` pairs of fresh logs; `advance` is called after each pair."""
     rows: list[Row] = []
     endless = []

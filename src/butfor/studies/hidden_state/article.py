@@ -239,12 +239,5 @@ def _true_level(posterior: pd.DataFrame, variable: str) -> str:
 
 
 STUDY = Study(
-    settings=HiddenStateSettings,
-    run=run_experiment,
-    charts=charts,
-    figures=6,
-    tables=tables,
-    results=results,
-    template="hidden_state/article.html",
-    content=content,
+    "hidden_state", HiddenStateSettings, run_experiment, charts, tables, results, content, figures=6
 )

@@ -23,9 +23,8 @@ from butfor.log.episodes import Episodes
 from butfor.models.planning import policy_value
 from butfor.replay.functions import counterfactual_outcomes
 from butfor.replay.outcomes import Counterfactuals
-from butfor.studies.article import Advance, no_progress
+from butfor.studies.article import HIDDEN, HORIZON, Advance, LogSettings, learn
 from butfor.studies.scoring import brier
-from butfor.studies.settings import HIDDEN, HORIZON, LogSettings, learn
 from butfor.types import Floats
 
 LEAST_CHANGES = 3  # of the observed state of the patient who is shown in detail
@@ -64,7 +63,7 @@ class Experiment:
     first: OneLog
 
 
-def run_experiment(settings: HiddenStateSettings, *, advance: Advance = no_progress) -> Experiment:
+def run_experiment(settings: HiddenStateSettings, *, advance: Advance = lambda: None) -> Experiment:
     """Judge the policy learned on each log by every method; keep the first log in detail."""
     hidden = sepsis.pomdp(settings.simulator, hidden=HIDDEN)
     physician = LatentPolicy(sepsis.behavior_policy(settings.simulator))

@@ -228,12 +228,5 @@ def _overall(frame: pd.DataFrame, key: str) -> list[dict[str, Any]]:
 
 
 STUDY = Study(
-    settings=MechanismsSettings,
-    run=run_experiment,
-    charts=charts,
-    figures=4,
-    tables=tables,
-    results=results,
-    template="mechanisms/article.html",
-    content=content,
+    "mechanisms", MechanismsSettings, run_experiment, charts, tables, results, content, figures=4
 )

@@ -25,9 +25,8 @@ from butfor.mechanisms.protocol import Mechanism
 from butfor.models.mdp import TabularMDP
 from butfor.models.planning import policy_value, value_tables
 from butfor.replay.functions import counterfactual_bounds, counterfactual_outcomes
-from butfor.studies.article import Advance, no_progress
+from butfor.studies.article import HIDDEN, HORIZON, Advance, LogSettings, learn
 from butfor.studies.scoring import Mask, Truth, brier
-from butfor.studies.settings import HIDDEN, HORIZON, LogSettings, learn
 from butfor.types import Floats
 
 OWN_DRAWS = 25  # of the simulator's noise given what was observed
@@ -107,7 +106,7 @@ def group_of(changed: Floats) -> NDArray[np.int64]:
 
 
 def score_logs(
-    settings: MechanismsSettings, *, advance: Advance = no_progress
+    settings: MechanismsSettings, *, advance: Advance = lambda: None
 ) -> dict[str, Scored]:
     """Score every mechanism over fresh logs, by case."""
     logs = []

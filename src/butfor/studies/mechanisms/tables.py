@@ -12,7 +12,7 @@ import pandas as pd
 
 from butfor import sepsis
 from butfor.studies import scoring
-from butfor.studies.article import Advance, no_progress
+from butfor.studies.article import Advance
 from butfor.studies.mechanisms.experiment import (
     AGAIN,
     CASES,
@@ -57,7 +57,7 @@ class Experiment:
         return [name for name in MECHANISMS if (case, name) in self._overall.index]
 
 
-def run_experiment(settings: MechanismsSettings, *, advance: Advance = no_progress) -> Experiment:
+def run_experiment(settings: MechanismsSettings, *, advance: Advance = lambda: None) -> Experiment:
     """Run the experiment and make its tables."""
     return make_tables(settings, score_logs(settings, advance=advance))
 

@@ -227,12 +227,5 @@ def _draws(one: OneLog) -> dict[str, float]:
 
 
 STUDY = Study(
-    settings=Oberst2019Settings,
-    run=run_experiment,
-    charts=charts,
-    figures=8,
-    tables=tables,
-    results=results,
-    template="oberst2019/article.html",
-    content=content,
+    "oberst2019", Oberst2019Settings, run_experiment, charts, tables, results, content, figures=8
 )

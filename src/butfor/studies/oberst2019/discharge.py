@@ -15,7 +15,7 @@ from butfor.models.fit import fit_mdp
 from butfor.models.mdp import TabularMDP
 from butfor.models.planning import value_tables
 from butfor.replay.replay import Replay
-from butfor.studies.settings import HORIZON
+from butfor.studies.article import HORIZON
 from butfor.types import Floats
 
 

@@ -24,9 +24,8 @@ from butfor.models.simulate import simulate_model
 from butfor.replay.draws import Draws
 from butfor.replay.outcomes import Counterfactuals
 from butfor.replay.replay import Replay
-from butfor.studies.article import Advance, no_progress
+from butfor.studies.article import HIDDEN, HORIZON, Advance, LogSettings, learn
 from butfor.studies.oberst2019.discharge import discharge_when_treatment_stops
-from butfor.studies.settings import HIDDEN, HORIZON, LogSettings, learn
 from butfor.types import Floats
 
 TENSOR_DRAWS = 10_000
@@ -100,7 +99,7 @@ class Experiment:
         return summarize(self.repeats[state])
 
 
-def run_experiment(settings: Oberst2019Settings, *, advance: Advance = no_progress) -> Experiment:
+def run_experiment(settings: Oberst2019Settings, *, advance: Advance = lambda: None) -> Experiment:
     """Run the whole experiment: fresh logs, one log in detail, and other choices."""
     repeats = {
         state: repeat_logs(settings, hidden=state == "hidden", advance=advance) for state in STATES
@@ -159,7 +158,7 @@ def new_patients(settings: Oberst2019Settings, replay: Replay, repeat: int) -> d
 
 
 def repeat_logs(
-    settings: Oberst2019Settings, *, hidden: bool, advance: Advance = no_progress
+    settings: Oberst2019Settings, *, hidden: bool, advance: Advance = lambda: None
 ) -> pd.DataFrame:
     """Evaluate `repeats` fresh logs, one row per log.
 
