@@ -38,11 +38,7 @@ STATES = (
     Variable("vasopressors", SWITCH),
     Variable("ventilation", SWITCH),
 )
-ACTIONS = (
-    Variable("antibiotics", SWITCH),
-    Variable("ventilation", SWITCH),
-    Variable("vasopressors", SWITCH),
-)
+ACTIONS = tuple(Variable(n, SWITCH) for n in ("antibiotics", "ventilation", "vasopressors"))
 VITAL_SIGNS = ("heart rate", "blood pressure", "oxygen", "glucose")
 OUTCOMES = (Outcome("died", -1.0, bad=True), Outcome("discharged", 1.0))
 VERSIONS = ("corrected", "icml2019")
@@ -113,14 +109,8 @@ def initial_distribution(prevalence: float = 0.2) -> Floats:
     excluding those who would start at an end.
     """
     check_prevalence(prevalence)
-    joint = np.einsum(
-        "d,h,b,o,dg->dhbog",
-        [1 - prevalence, prevalence],
-        THREE_AT_FIRST,
-        THREE_AT_FIRST,
-        OXYGEN_AT_FIRST,
-        GLUCOSE_AT_FIRST,
-    )
+    signs = (THREE_AT_FIRST, THREE_AT_FIRST, OXYGEN_AT_FIRST, GLUCOSE_AT_FIRST)
+    joint = np.einsum("d,h,b,o,dg->dhbog", [1 - prevalence, prevalence], *signs)
     full = np.zeros(SIZES)
     full[..., 0, 0, 0] = joint
     distribution = np.where(outcome_of() < 0, full.reshape(-1), 0.0)

@@ -71,6 +71,10 @@ class LogSettings(StudySettings):
         super().__post_init__()
         check_whole(self.episodes, "episodes", LEAST_EPISODES, "a whole number")
 
+    def simulate(self, policy: Floats, seed: int) -> Episodes:
+        """Simulate the patients of one log under a policy, on full states."""
+        return sepsis.simulate(policy, self.episodes, seed=seed, version=self.simulator)
+
 
 @dataclass(frozen=True)
 class Study:

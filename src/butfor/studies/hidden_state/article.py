@@ -179,10 +179,9 @@ def _knowledge(one: OneLog) -> dict[str, float]:
     gap = right.probability[:, 0] - ignored.probability[:, 0]
     episode, step = one.posteriors["known"].rows
     inside = step < one.log.lengths[episode]
-    bits = {name: float(p.entropy[inside].mean()) for name, p in one.posteriors.items()}
     return {
-        "known_bits": bits["known"],
-        "ignored_bits": bits["ignored"],
+        "known_bits": float(one.posteriors["known"].entropy[inside].mean()),
+        "ignored_bits": float(one.posteriors["ignored"].entropy[inside].mean()),
         "mean_change": float(gap.mean()),
         "mean_size": float(np.abs(gap).mean()),
         "largest": float(np.abs(gap).max()),

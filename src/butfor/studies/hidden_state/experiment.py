@@ -87,7 +87,7 @@ def judge(
     against what would truly have happened to each patient, and `base`, the score of predicting the
     true frequencies for everyone; the `true` value of the policy, and the `error`.
     """
-    log = simulate(settings, physician.table, repeat).hide(*HIDDEN)
+    log = settings.simulate(physician.table, settings.base_seed(repeat)).hide(*HIDDEN)
     reduced, target = learn(log, settings.terminal)
     full_target = sepsis.full_policy(target)
     learned = fit_latent_behavior(log, hidden).policy
@@ -95,7 +95,7 @@ def judge(
     for method, behavior in ((IGNORED, None), (LEARNED, learned), (RIGHT, physician)):
         said[method] = counterfactual_outcomes(log, hidden, target, behavior=behavior)
     # noise belongs to patient and step, so the same seed treats the same patients differently
-    replayed = simulate(settings, full_target, repeat)
+    replayed = settings.simulate(full_target, settings.base_seed(repeat))
     one = OneLog(
         log=log,
         target=target,
@@ -110,12 +110,6 @@ def judge(
     own = dict.fromkeys(COUNTERFACTUAL, pomdp_value(hidden, target, horizon=HORIZON))
     own[CF] = policy_value(reduced, target, horizon=HORIZON)
     return one, _estimates(one, own, true)
-
-
-def simulate(settings: HiddenStateSettings, policy: Floats, repeat: int) -> Episodes:
-    """Simulate the patients of one repeat on full states."""
-    seed = settings.base_seed(repeat)
-    return sepsis.simulate(policy, settings.episodes, seed=seed, version=settings.simulator)
 
 
 def _estimates(one: OneLog, own: dict[str, float], true: float) -> pd.DataFrame:

@@ -7,7 +7,7 @@ the simulator tells which one it would have been.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -88,11 +88,13 @@ class Scored:
     bounds: Mapping[str, Floats]  # [R, m, O, 2] by class, of the first m episodes of each log
     value: Floats  # [R] exact value of the target in the simulator
 
-    def group(self, name: str) -> Mask:
-        """Return which episodes belong to a group of GROUPS or EVERYONE, [R, n]."""
-        if name == EVERYONE:
-            return np.ones(self.truth.shape, dtype=bool)
-        return np.asarray(group_of(self.changed) == GROUPS.index(name))
+    def groups(self, most: int | None = None) -> Iterator[tuple[str, Mask]]:
+        """Yield EVERYONE and GROUPS with their episodes among the first, unless there are none."""
+        changed = self.changed[:, :most]
+        for place, name in enumerate((EVERYONE, *GROUPS), start=-1):
+            mask = np.asarray((group_of(changed) == place) | (name == EVERYONE))
+            if mask.any():
+                yield name, mask
 
     def brier(self, name: str) -> Floats:
         """Return the Brier score of each episode, [R, n]."""
@@ -119,8 +121,8 @@ def score_logs(
 def score_log(settings: MechanismsSettings, repeat: int) -> dict[str, Scored]:
     """Score every case on one fresh log."""
     seed, version = settings.base_seed(repeat, parts=2), settings.simulator
-    physician, true_model = sepsis.behavior_policy(version), sepsis.model(version)
-    log = sepsis.simulate(physician, settings.episodes, seed=seed, version=version)
+    true_model = sepsis.model(version)
+    log = settings.simulate(sepsis.behavior_policy(version), seed)
     asked = questions(log, settings)
     targets = [question.full_target for question in asked.values()]
     own = sepsis.own_counterfactuals(log, targets, draws=OWN_DRAWS, seed=seed + 1, version=version)
@@ -171,7 +173,7 @@ def true_counterfactuals(target: Floats, settings: MechanismsSettings, seed: int
     The first state and the noise depend only on seed, episode and step, not on the actions. A
     simulation with the log's seed replays its noise, also beyond the observed end.
     """
-    return sepsis.simulate(target, settings.episodes, seed=seed, version=settings.simulator)
+    return settings.simulate(target, seed)
 
 
 def changed_decisions(log: Episodes, target: Floats) -> Floats:

@@ -83,11 +83,9 @@ def score_table(cases: Mapping[str, Scored]) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     for key, case in cases.items():
         for name in case.prediction:
-            for group in (EVERYONE, *GROUPS):
-                mask = case.group(group)
-                if mask.any():
-                    label = {"case": key, "mechanism": name, "group": group}
-                    rows.append(label | _scores(case, name, mask))
+            for group, mask in case.groups():
+                label = {"case": key, "mechanism": name, "group": group}
+                rows.append(label | _scores(case, name, mask))
     return pd.DataFrame(rows)
 
 
@@ -105,7 +103,7 @@ def _scores(case: Scored, name: str, mask: scoring.Mask) -> dict[str, Any]:
         ruled_out = scoring.given_to_truth(probability, truth) < scoring.IMPOSSIBLE
         measures |= {
             "calibration_error": scoring.leave_one_out(sums, scoring.calibration_error),
-            "ruled_out": scoring.mean_over_logs(ruled_out.astype(float), mask),
+            "ruled_out": scoring.mean_over_logs(ruled_out, mask),
             "log_loss": scoring.mean_over_logs(scoring.log_loss(probability, truth), mask),
         }
     for measure, (value, error) in measures.items():
@@ -126,14 +124,9 @@ def bounds_table(cases: Mapping[str, Scored]) -> pd.DataFrame:
     for key, case in cases.items():
         for kind, bounds in case.bounds.items():
             truth = case.truth[:, : bounds.shape[1]]
-            high = scoring.given_to_truth(bounds[..., 1], truth)
-            for group in (EVERYONE, *GROUPS):
-                mask = case.group(group)[:, : bounds.shape[1]]
-                if not mask.any():
-                    continue
-                allowed, _ = scoring.mean_over_logs(
-                    (high >= scoring.IMPOSSIBLE).astype(float), mask
-                )
+            possible = scoring.given_to_truth(bounds[..., 1], truth) >= scoring.IMPOSSIBLE
+            for group, mask in case.groups(bounds.shape[1]):
+                allowed, _ = scoring.mean_over_logs(possible, mask)
                 for outcome, word in enumerate(OUTCOMES):
                     label = {"case": key, "class": kind, "group": group, "outcome": word}
                     found = _containment(bounds[:, :, outcome], truth == outcome, mask)
@@ -144,7 +137,7 @@ def bounds_table(cases: Mapping[str, Scored]) -> pd.DataFrame:
 def _containment(bounds: Floats, happened: scoring.Mask, mask: scoring.Mask) -> dict[str, Any]:
     """Compare the mean bounds [R, n, 2] of one outcome with how often it happened."""
     low, high = (scoring.mean_over_logs(bounds[..., end], mask)[0] for end in (0, 1))
-    frequency, error = scoring.mean_over_logs(happened.astype(float), mask)
+    frequency, error = scoring.mean_over_logs(happened, mask)
     slack = 1e-9  # rounding
     some = mask.any(axis=1)
     total = mask.sum(axis=1)[some]

@@ -82,14 +82,9 @@ def stopping_decisions(replay: Replay) -> dict[str, NDArray[np.intp]]:
 def full_states(log: Episodes, rows: NDArray[np.intp]) -> NDArray[np.int64]:
     """Return the full states of rows of a reduced log, using its side columns."""
     assert log.side is not None
-    seen = unravel(log.state_variables, log.state[rows])
-    codes = [
-        seen[variable.name]
-        if variable.name in seen
-        else log.side[variable.name].cat.codes.to_numpy()[rows]
-        for variable in sepsis.STATES
-    ]
-    return ravel(sepsis.STATES, codes)
+    codes = {name: column.cat.codes.to_numpy()[rows] for name, column in log.side.items()}
+    codes |= unravel(log.state_variables, log.state[rows])
+    return ravel(sepsis.STATES, [codes[variable.name] for variable in sepsis.STATES])
 
 
 def under_treatment(variables: Sequence[Variable]) -> NDArray[np.bool_]:
@@ -113,9 +108,5 @@ def _discharge(model: TabularMDP, policy: Floats | None) -> Floats:
     after = np.append(np.zeros(model.n_states), [0.0, 1.0])  # died, discharged
     if policy is not None:
         after[: model.n_states] = value_tables(model, policy, horizon=HORIZON - 1)[1][-1, :, 1]
-    return np.array(
-        [
-            sum(p * after[reached] for reached, p in model.row(state, 0).items())
-            for state in range(model.n_states)
-        ]
-    )
+    rows = (model.row(state, 0) for state in range(model.n_states))
+    return np.array([sum(p * after[reached] for reached, p in row.items()) for row in rows])

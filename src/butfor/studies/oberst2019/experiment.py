@@ -6,6 +6,7 @@ Every sampled number of the paper is computed as its caption says, next to its e
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -135,9 +136,7 @@ def wis(replay: Replay, weights: Floats | None = None) -> Floats:
 
 def simulate_log(settings: Oberst2019Settings, seed: int, hidden: bool) -> Episodes:
     """Simulate a log of the physician's patients, with or without the hidden variables."""
-    log = sepsis.simulate(
-        settings.physician(), settings.episodes, seed=seed, version=settings.simulator
-    )
+    log = settings.simulate(settings.physician(), seed)
     return log.hide(*HIDDEN) if hidden else log
 
 
@@ -149,12 +148,11 @@ def true_value(settings: Oberst2019Settings, target: Floats) -> float:
 
 def new_patients(settings: Oberst2019Settings, replay: Replay, repeat: int) -> dict[str, Floats]:
     """Return the returns of new patients treated by the target, in the model and in truth."""
-    seed, count, target = seeds(settings, repeat), settings.episodes, replay.target_table
-    modeled = simulate_model(replay.mdp, target, count, horizon=HORIZON, seed=seed["model"])
-    true = sepsis.simulate(
-        sepsis.full_policy(target), count, seed=seed["true"], version=settings.simulator
+    seed, target = seeds(settings, repeat), replay.target_table
+    modeled = simulate_model(
+        replay.mdp, target, settings.episodes, horizon=HORIZON, seed=seed["model"]
     )
-    return {"MB": modeled.returns(), "True": true.returns()}
+    return {"MB": modeled.returns(), "True": settings.simulate(target, seed["true"]).returns()}
 
 
 def repeat_logs(
@@ -200,15 +198,8 @@ def summarize(repeats: pd.DataFrame) -> pd.DataFrame:
     """
     values = repeats.astype(float)
     tail = 0.025 if len(values) >= FEW_LOGS else 0.0
-    return pd.DataFrame(
-        {
-            "mean": values.mean(),
-            "low": values.quantile(tail),
-            "high": values.quantile(1 - tail),
-            "se": values.sem(),
-            "logs": values.count(),
-        }
-    )
+    ends = {"low": values.quantile(tail), "high": values.quantile(1 - tail)}
+    return pd.DataFrame({"mean": values.mean(), **ends, "se": values.sem(), "logs": values.count()})
 
 
 def _variant(settings: Oberst2019Settings, logs: pd.DataFrame) -> dict[str, Any]:
@@ -227,6 +218,7 @@ def run_one_log(settings: Oberst2019Settings) -> OneLog:
     exact = replay.outcomes()
     size = len(exact.outcome_names)
     shares = np.stack([(draws.outcome % size == o).mean(axis=1) for o in range(size)], axis=1)
+    learn_half = partial(learn, terminal=settings.terminal)
     return OneLog(
         replay=replay,
         draws=draws,
@@ -234,9 +226,7 @@ def run_one_log(settings: Oberst2019Settings) -> OneLog:
         sampled=replace(exact, probability=shares, draws=DRAWS),
         figure3=_figure3(settings, replay, draws),
         patient=choose_patient(exact),
-        crossed=cross_fitted(
-            replay, lambda half: learn(half, settings.terminal), seed=seed["bootstrap"]
-        ),
+        crossed=cross_fitted(replay, learn_half, seed=seed["bootstrap"]),
     )
 
 
