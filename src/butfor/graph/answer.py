@@ -12,14 +12,7 @@ import pandas as pd
 
 from butfor.checks import check_choice, check_whole
 from butfor.graph.tables import level_code
-from butfor.graph.worlds import (
-    Key,
-    Node,
-    TooManyWorldsError,
-    Worlds,
-    draw_worlds,
-    enumerate_worlds,
-)
+from butfor.graph.worlds import Key, Node, TooManyWorldsError, Worlds, draw_worlds, enumerate_worlds
 from butfor.log.variables import Variable
 from butfor.types import Floats
 

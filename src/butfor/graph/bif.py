@@ -112,11 +112,8 @@ class _Parser:
     # the file
 
     def parse(self) -> Network:
-        blocks = {
-            "network": self.network,
-            "variable": self.variable,
-            "probability": self.probability,
-        }
+        blocks = {"network": self.network, "variable": self.variable}
+        blocks["probability"] = self.probability
         while self.next < len(self.tokens):
             word = self.take("a block")
             if word not in blocks:
@@ -244,7 +241,6 @@ class _Parser:
 
 
 def _tokens(text: str) -> list[tuple[str, int]]:
-    """Return each token with its line."""
     tokens, line, at = [], 1, 0
     for match in TOKEN.finditer(text):
         line += text.count("\n", at, match.start())

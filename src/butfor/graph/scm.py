@@ -169,11 +169,7 @@ class DiscreteSCM:
         return replace(self, tables=tables)
 
     def sample(
-        self,
-        size: int,
-        seed: int | np.random.Generator,
-        *,
-        do: Mapping[str, Any] | None = None,
+        self, size: int, seed: int | np.random.Generator, *, do: Mapping[str, Any] | None = None
     ) -> pd.DataFrame:
         """Draw cases: one row per case, one categorical column per variable."""
         size = check_whole(size, "size", 0, "a number of cases")

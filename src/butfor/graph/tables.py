@@ -237,9 +237,6 @@ def _check_array(
     return checked
 
 
-# ------------------------------------------------------------------------------------- counting
-
-
 def count_tables(
     frame: pd.DataFrame, graph: nx.DiGraph | Iterable[tuple[str, str]], prior: float
 ) -> Network:

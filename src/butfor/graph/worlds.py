@@ -46,11 +46,11 @@ class TooManyWorldsError(ValueError):
     """Enumeration would hold more partial worlds than it may."""
 
 
-def graph_of(tables: Mapping[str, Table]) -> nx.DiGraph:
-    """Return the graph defined by the parents of tables."""
+def graph_of(children: Mapping[str, Table] | Mapping[Key, Node]) -> nx.DiGraph:
+    """Return the graph defined by the parents of tables or nodes."""
     graph = nx.DiGraph()
-    graph.add_nodes_from(tables)
-    graph.add_edges_from((parent, name) for name, t in tables.items() for parent in t.parents)
+    graph.add_nodes_from(children)
+    graph.add_edges_from((parent, key) for key, one in children.items() for parent in one.parents)
     return graph
 
 
@@ -167,10 +167,8 @@ def enumerate_worlds(nodes: Mapping[Key, Node], targets: Sequence[Key], most: in
         if node.allowed is not None:
             rows = rows * node.allowed
         world, level = np.nonzero(rows)
-        weight = _scaled(
-            weight[world] * rows[world, level],
-            f"the evidence has probability 0: no world remains at {key[0]!r}",
-        )
+        problem = f"the evidence has probability 0: no world remains at {key[0]!r}"
+        weight = _scaled(weight[world] * rows[world, level], problem)
         columns = {other: codes[world] for other, codes in columns.items()} | {key: level}
         columns, weight = _merge(nodes, columns, weight, done)
     return Worlds([columns[key] for key in targets], weight)
@@ -209,15 +207,12 @@ def draw_worlds(
 def plan(nodes: Mapping[Key, Node], targets: Iterable[Key]) -> list[tuple[Key, tuple[Key, ...]]]:
     """Order the relevant nodes, parents first, so that few have to be kept at a time.
 
-    Each comes with the nodes that are no longer needed afterwards.
-    Only targets, evidence and their ancestors are relevant. The order is greedy: next comes the
-    node after which the kept nodes have the fewest combinations of levels; among equals the one
-    nearest to the roots of the graph, so that both worlds of a variable stay together.
+    Each comes with the nodes that are no longer needed afterwards. Only targets, evidence and their
+    ancestors are relevant. The order is greedy: next comes the node after which the kept nodes have
+    the fewest combinations of levels; among equals the one nearest to the roots of the graph, so
+    that both worlds of a variable stay together.
     """
-    graph = nx.DiGraph()
-    graph.add_nodes_from(nodes)
-    graph.add_edges_from((parent, key) for key, node in nodes.items() for parent in node.parents)
-    wanted = set(targets)
+    graph, wanted = graph_of(nodes), set(targets)
     roots = wanted | {key for key, node in nodes.items() if node.allowed is not None}
     matter = roots.union(*(nx.ancestors(graph, key) for key in roots))
     children = {key: set(graph.successors(key)) & matter for key in matter}

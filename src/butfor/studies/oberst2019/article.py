@@ -55,10 +55,8 @@ def charts(experiment: Experiment) -> dict[str, Any]:
         "figure4": outcome_table_chart(
             in_paper_order(one.sampled.table()),
             expected=in_paper_order(one.exact.table(expected=True)),
-            subtitle=(
-                "Large: patients by the most common of five draws, with their share of all. "
-                "Expected: sum of the exact probabilities. A model estimate, not a fact."
-            ),
+            subtitle="Large: patients by the most common of five draws, with their share of all. "
+            "Expected: sum of the exact probabilities. A model estimate, not a fact.",
         ),
         "nonidentifiability": nonidentifiability_chart(
             [0.25, 0.25, 0.3, 0.2], [0, 0.25, 0.25, 0.5], 1, [[0, 1, 2, 3], [0, 1, 3, 2]]
@@ -150,11 +148,7 @@ def content(experiment: Experiment) -> dict[str, Any]:
         "few": settings.repeats < FEW_LOGS,
         "full": summary["full"]["mean"],
         "hidden": summary["hidden"]["mean"],
-        "crossed": {
-            "model_based": one.crossed.model_based.mean(),
-            "counterfactual": one.crossed.counterfactual.mean(),
-            "unsupported": one.crossed.unsupported_model_based.mean(),
-        },
+        "crossed": one.crossed,
         "holds": int(fails.sum()),
         "would_have_lived_exact": one.exact.table().loc[WOULD_HAVE_LIVED],
         "published_would_have_lived": published.WOULD_HAVE_LIVED,
