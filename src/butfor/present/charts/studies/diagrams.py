@@ -9,7 +9,8 @@ import altair as alt
 
 from butfor.present.charts import style
 
-RADIUS = 20  # of a node, in pixels
+WIDTH = 560  # of a diagram, in pixels
+RADIUS = 20  # of a node
 HEAD = 11  # length of an arrow's head
 LOOKS = {  # of a node: shape, fill, letters
     "observed": ("circle", "#D5D8DC", style.BLACK),
@@ -38,7 +39,7 @@ def _graph() -> alt.LayerChart:
     )
     words = [(115, 180, "Causal graph"), (415, 180, "Structural causal model")]
     title = "From a causal graph to a structural causal model"
-    return _diagram(nodes, edges, words, title, subtitle, width=560, height=190)
+    return _diagram(nodes, edges, words, title, subtitle, 190)
 
 
 def _pomdp() -> alt.LayerChart:
@@ -66,7 +67,7 @@ def _pomdp() -> alt.LayerChart:
     )
     words = [(545, y, "…") for y in (105, 265)]
     title = "A POMDP as a structural causal model"
-    return _diagram(nodes, edges, words, title, subtitle, width=560, height=372)
+    return _diagram(nodes, edges, words, title, subtitle, 372)
 
 
 def _diagram(
@@ -75,8 +76,6 @@ def _diagram(
     words: Sequence[tuple[float, float, str]],
     title: str,
     subtitle: str,
-    *,
-    width: int,
     height: int,
 ) -> alt.LayerChart:
     """Draw nodes, named letter_subscript, the arrows between them, and words beside them."""
@@ -92,9 +91,10 @@ def _diagram(
     labels = [{"x": x, "y": y, "text": text} for x, y, text in words]
 
     def place(x: str, y: str) -> dict[str, alt.X | alt.Y]:
-        return {"x": style.pixels(x, width), "y": style.pixels(y, height, down=True)}
+        return {"x": style.pixels(x, WIDTH), "y": style.pixels(y, height, down=True)}
 
     node, arrow = alt.Chart(style.data(points)), alt.Chart(style.data(arrows))
+    text = alt.Chart(style.data(labels)).mark_text(fontWeight="bold", fontSize=15)
     ink = alt.Color("ink:N", scale=None)
     layers = [
         arrow.mark_rule(strokeWidth=1.8, color=style.GREY).encode(
@@ -119,12 +119,10 @@ def _diagram(
         node.mark_text(fontSize=13, align="left").encode(
             text="subscript:N", color=ink, **place("x_subscript", "y_subscript")
         ),
+        text.encode(text="text:N", **place("x", "y")),
     ]
-    if labels:
-        text = alt.Chart(style.data(labels)).mark_text(fontWeight="bold", fontSize=15)
-        layers.append(text.encode(text="text:N", **place("x", "y")))
-    chart = style.layered(*layers).properties(width=width, height=height)
-    return style.finish(chart, title, subtitle, total=width)
+    chart = style.layered(*layers).properties(width=WIDTH, height=height)
+    return style.finish(chart, title, subtitle, total=WIDTH)
 
 
 def _arrow(one: Node, other: Node) -> style.Row:
