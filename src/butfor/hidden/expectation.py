@@ -75,18 +75,9 @@ def expect(
     def work(first: int, last: int) -> None:
         trace = kernels.make_trace(hidden, log)
         for part in range(first, last):
-            impossible = kernels.count_paths(
-                edge[part],
-                edge[part + 1],
-                hidden,
-                behavior,
-                log,
-                trace,
-                evidence,
-                moved[part],
-                began[part],
-            )
-            refuse_impossible(impossible, episodes, model, behavior, log)
+            some, found = edge[part : part + 2], (evidence, moved[part], began[part])
+            impossible = kernels.count_paths(*some, hidden, behavior, log, trace, *found)
+            refuse_impossible(impossible, episodes, model, behavior)
 
     in_blocks(work, len(edge) - 1, threads=threads)
     return Counts(moved.sum(axis=0), began.sum(axis=0), float(evidence.sum()))

@@ -193,6 +193,11 @@ class TabularPOMDP:
         return int(self.emission.shape[1])
 
     @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Numbers of hidden states H, observations Z and actions A."""
+        return self.n_states, self.n_observations, self.n_actions
+
+    @property
     def initial(self) -> Floats:
         """Distribution of the first hidden state, [H]."""
         return self.dynamics.initial

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from butfor import kernels
 from butfor.hidden.cells import expand, find_moves
 from butfor.hidden.latent import trace_posterior
 from butfor.hidden.pairs import PairChain
@@ -21,10 +20,7 @@ def outcome_spans(chain: PairChain, discount: float) -> Floats:
     target, log = chain.pairs.target, chain.episodes
     posterior = trace_posterior(log, chain.model, chain.pairs.behavior)
     which, entry = expand(posterior.start, log.offsets[:-1] + np.arange(len(log)))
-    node = np.zeros(len(log), np.int64)
-    if target.kind != kernels.FULL:
-        node = target.first[log.first_state].astype(np.int64)
-    cell = target.cell[posterior.state[entry], node[which]]
+    cell = target.cell[posterior.state[entry], target.first[log.first_state][which]]
     steps = (log.lengths + chain.pairs.log.left)[which]
     begins = np.searchsorted(which, np.arange(len(log)))
     return np.stack(
