@@ -1,13 +1,14 @@
-"""Actor: a policy that acts in many episodes at once, with its memory of each."""
+"""Actor: a policy that acts in many episodes at once, with its memory of each; beliefs."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sparse
 from numpy.typing import NDArray
 
-from butfor.hidden.beliefs import first_beliefs, next_beliefs
 from butfor.hidden.model import TabularPOMDP
 from butfor.hidden.policies import BeliefPolicy, CheckedPolicy, FiniteController, LatentPolicy
 from butfor.log.episodes import Episodes
@@ -69,3 +70,40 @@ def history_rows(
                 )
         rows[row] = actor.rows(going, seen, seen)
     return rows
+
+
+@lru_cache(maxsize=8)
+def _transition_matrices(model: TabularPOMDP) -> list[sparse.csr_array]:
+    """Return the transitions between hidden states, one [H, H] matrix per action."""
+    dynamics = model.dynamics
+    entries = dynamics.probability, dynamics.next_state, dynamics.start
+    rows = sparse.csr_array(entries, shape=(len(dynamics.start) - 1, model.n_states))
+    return [rows[a :: model.n_actions] for a in range(model.n_actions)]
+
+
+def first_beliefs(model: TabularPOMDP, seen: NDArray[Any]) -> Floats:
+    """Return the beliefs after the first observations [m], [m, H]."""
+    return _update(model, model.initial, seen)
+
+
+def next_beliefs(
+    model: TabularPOMDP, beliefs: Floats, action: NDArray[Any], seen: NDArray[Any]
+) -> Floats:
+    """Return the beliefs after actions [m] and the next observations [m], [m, H].
+
+    No episode may have ended: hidden states with an outcome are excluded.
+    """
+    moved = np.empty_like(beliefs)
+    for a, matrix in enumerate(_transition_matrices(model)):
+        mine = action == a
+        if mine.any():
+            moved[mine] = (matrix.T @ beliefs[mine].T).T
+    moved[:, model.outcome >= 0] = 0.0
+    return _update(model, moved, seen)
+
+
+def _update(model: TabularPOMDP, prior: Floats, seen: NDArray[Any]) -> Floats:
+    """Return the beliefs given observations, [m, H]; nan where these have probability 0."""
+    weights = prior * np.asarray(model.emission.tocsc()[:, seen].T.toarray())
+    total = weights.sum(axis=1, keepdims=True)
+    return np.divide(weights, total, out=np.full_like(weights, np.nan), where=total > 0)

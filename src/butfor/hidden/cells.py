@@ -19,6 +19,7 @@ from butfor.hidden.policies import (
     Policy,
     check_hidden_policy,
 )
+from butfor.log.episodes import rows_of
 from butfor.models.mdp import total_by
 from butfor.types import Floats, Integers
 
@@ -235,7 +236,5 @@ def as_matrix(rows: kernels.Rows, columns: int) -> sparse.csr_array:
 
 def expand(start: NDArray[np.int64], row: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     """List the entries of rows: the position of the row among those given, and the entry."""
-    size = np.diff(start)[row]
-    which = np.repeat(np.arange(len(row)), size)
-    first = np.cumsum(size) - size
-    return which, start[row][which] + np.arange(len(which)) - first[which]
+    size = np.diff(start)
+    return np.repeat(np.arange(len(row)), size[row]), rows_of(start[:-1], size, row)

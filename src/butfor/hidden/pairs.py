@@ -45,11 +45,8 @@ class PairChain:
         log = self.episodes.select(chosen)
         behavior = self.pairs.behavior
         if behavior.kind == kernels.STEP:
-            row = np.concatenate(
-                [np.arange(*self.episodes.offsets[i : i + 2]) for i in chosen.tolist()]
-            )
             table = as_matrix(behavior.rows, self.model.n_actions)
-            behavior = behavior._replace(rows=as_rows(table[row]))
+            behavior = behavior._replace(rows=as_rows(table[self.episodes.rows_of(chosen)]))
         arrays = log_arrays(log, None)._replace(left=self.pairs.log.left[chosen])
         pairs = self.pairs._replace(log=arrays, behavior=behavior)
         return replace(self, episodes=log, pairs=pairs)
