@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
+import pandas as pd
 
 from butfor import kernels
 from butfor.hidden.cells import policy_rows
@@ -56,6 +57,13 @@ def climb(
         if converged or len(trail) == iterations:
             return Climb(parameters, np.array(trail), converged)
         parameters = better
+
+
+def compare(climbs: list[Climb[Parameters]]) -> tuple[Climb[Parameters], pd.DataFrame]:
+    """Return the best of several restarts, and a table with one row per restart."""
+    ends = [(end.trail[-1], len(end.trail), end.converged) for end in climbs]
+    frame = pd.DataFrame(ends, columns=["log_likelihood", "iterations", "converged"])
+    return climbs[int(frame["log_likelihood"].argmax())], frame
 
 
 def expect(
@@ -125,9 +133,7 @@ def clean(rows: Floats) -> Floats:
 
 def perturb(center: Floats, generator: np.random.Generator) -> Floats:
     """Draw rows around a center, with the same support."""
-    drawn = generator.gamma(CONCENTRATION * center)
-    total = drawn.sum(axis=1, keepdims=True)
-    drawn = np.where(total > 0, drawn / np.where(total > 0, total, 1.0), center)
+    drawn = fit_rows(generator.gamma(CONCENTRATION * center), center, prior=0.0)
     return (1 - KEPT) * drawn + KEPT * center
 
 

@@ -224,12 +224,11 @@ def multiply(tables: Mapping[str, Floats], cell: Mapping[str, Places], count: in
 def first_cells(factored: Factored) -> dict[str, Places]:
     """Return the flat position of each state's factor in the tables of the first state, each [H].
 
-    Empty if the first state has one joint distribution.
+    A joint distribution of the first state is one table without a name.
     """
+    states, size = factored.state_variables, len(factored.outcome)
     if not isinstance(factored.initial, Mapping):
-        return {}
-    states = factored.state_variables
-    size = count_levels(states)
+        return {"": np.arange(size)}
     known, codes = _parents(states, ()), unravel(states, np.arange(size))
     return {
         name: _place(table, known, codes, size) * len(known[name].levels) + codes[name]

@@ -15,10 +15,10 @@ from butfor.graph.tables import Table
 from butfor.hidden.cells import pomdp_value
 from butfor.hidden.chain import exact_outcomes
 from butfor.hidden.expectation import (
-    Climb,
     Counts,
     clean,
     climb,
+    compare,
     count_decisions,
     even,
     expect,
@@ -114,9 +114,7 @@ def fit_latent_behavior(
     center = seen_rows(episodes, model)
     begin = center
     if start is not None:
-        given = check_hidden_policy(
-            start, model.n_states, model.n_observations, model.n_actions, "start"
-        )
+        given = check_hidden_policy(start, *model.sizes, "start")
         if not isinstance(given, LatentPolicy):
             raise ValueError("start: give a LatentPolicy, with one row per hidden state")
         begin = given.table
@@ -131,10 +129,8 @@ def fit_latent_behavior(
         generator = np.random.default_rng([check_seed(seed), number])
         first = perturb(begin, generator) if number else begin
         climbs.append(climb(first, improve, iterations, tolerance * len(episodes)))
-    best = max(climbs, key=lambda end: end.trail[-1])
-    return BehaviorFit(
-        LatentPolicy(clean(best.parameters)), best.trail, best.converged, _restart_frame(climbs)
-    )
+    best, frame = compare(climbs)
+    return BehaviorFit(LatentPolicy(clean(best.parameters)), best.trail, best.converged, frame)
 
 
 def fit_pomdp(
@@ -197,8 +193,7 @@ def fit_pomdp(
     chosen = _check_learn(factored, learn)
     learner = _Learner(episodes, factored, chosen, learn_initial, behavior, start, prior)
     if target is not None:
-        size = learner.model.n_states, learner.model.n_observations, learner.model.n_actions
-        check_hidden_policy(target, *size, "target")
+        check_hidden_policy(target, *learner.model.sizes, "target")
     climbs, values = [], []
     for number in range(restarts):
         end = climb(
@@ -209,12 +204,11 @@ def fit_pomdp(
         )
         climbs.append(end)
         if target is not None:
-            values.append(_value(episodes, *learner.result(end.parameters), target, threads))
+            values.append(learner.values(end.parameters, target, threads))
         if progress is not None:
             progress(number + 1, restarts)
-    best = max(climbs, key=lambda end: end.trail[-1])
+    best, frame = compare(climbs)
     learned, policy = learner.result(best.parameters)
-    frame = _restart_frame(climbs)
     if target is not None:
         frame[["counterfactual", "model_value"]] = values
     return PomdpFit(learned, policy, best.trail, best.converged, frame)
@@ -265,10 +259,11 @@ class _Learner:
 
     def improve(self, guess: Guess, threads: int | None) -> tuple[float, Guess]:
         """Return the objective of a guess, and the next one."""
-        drawn = self._draws(guess)
-        kept = float(drawn[~self.over].sum())
-        moves = {name: rows for (kind, name), rows in guess.items() if kind == "moves"}
+        moves = {name: guess["moves", name] for name in self.layout.cell}
         chances = multiply(moves, self.layout.cell, len(self.layout.row))
+        begins = {name: guess["initial", name] for name in self.first_cells}
+        drawn = multiply(begins, self.first_cells, len(self.over))
+        kept = float(drawn[~self.over].sum())
         hidden = self.model.arrays
         hidden = hidden._replace(
             rows=hidden.rows._replace(probability=chances),
@@ -303,12 +298,12 @@ class _Learner:
         behavior: Any = LatentPolicy(found["behavior", ""]) if learning else self.given
         return replace(self.factored, moves=moves, initial=initial), behavior
 
-    def _draws(self, guess: Guess) -> Floats:
-        """Return the probability of each first state before ends are discarded, [H]."""
-        if not self.first_cells:
-            return guess["initial", ""][0]
-        tables = {name: guess["initial", name] for name in self.first_cells}
-        return multiply(tables, self.first_cells, len(self.over))
+    def values(self, guess: Guess, target: Policy, threads: int | None) -> tuple[float, float]:
+        """Return the mean counterfactual return and the value by the model alone."""
+        learned, behavior = self.result(guess)
+        chain = prepare_pairs(self.episodes, learned.model(), target, behavior=behavior)
+        _, expected = exact_outcomes(chain, 1.0, threads=threads)
+        return float(expected.mean()), pomdp_value(chain.model, target, horizon=chain.horizon)
 
     def _count(self, key: tuple[str, str], counts: Counts) -> Floats:
         """Return the expected counts of the cells of one learned table."""
@@ -317,7 +312,7 @@ class _Learner:
         if kind == "moves":
             return total_by(self.layout.cell[name], counts.moved, size)
         if kind == "initial":
-            return total_by(self.first_cells[name], counts.began, size) if name else counts.began
+            return total_by(self.first_cells[name], counts.began, size)
         return count_decisions(counts.moved, self.model)
 
 
@@ -327,30 +322,6 @@ def _flat(table: Table) -> Floats:
 
 def _shaped(table: Table, rows: Floats) -> Table:
     return Table(table.parents, rows.reshape(table.probability.shape))
-
-
-def _value(
-    episodes: Episodes,
-    factored: Factored,
-    behavior: Policy | None,
-    target: Policy,
-    threads: int | None,
-) -> tuple[float, float]:
-    """Return the mean counterfactual return and the value by the model alone."""
-    chain = prepare_pairs(episodes, factored.model(), target, behavior=behavior)
-    _, expected = exact_outcomes(chain, 1.0, threads=threads)
-    value = pomdp_value(chain.model, target, horizon=chain.horizon)
-    return float(expected.mean()), value
-
-
-def _restart_frame(climbs: Sequence[Climb[Any]]) -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "log_likelihood": [end.trail[-1] for end in climbs],
-            "iterations": [len(end.trail) for end in climbs],
-            "converged": [end.converged for end in climbs],
-        }
-    )
 
 
 def _check_learn(factored: Factored, learn: Sequence[str] | None) -> list[str]:

@@ -112,31 +112,16 @@ class TabularPOMDP:
         dynamics = TabularMDP.from_arrays(
             _staying(moves, over, number), reward=reward, actions=number, initial=initial
         )
-        dynamics = without_rows(dynamics, over)
         model = cls(
-            dynamics=dynamics.with_labels(labels),
+            dynamics=without_rows(dynamics, over).with_labels(labels),
             emission=shown,
             outcome=which,
             outcomes=ends,
-            state_variables=check_variables(size if states is None else states, "state"),
-            observation_variables=check_variables(
-                shown.shape[1] if observations is None else observations, "observation"
-            ),
-            action_variables=check_variables(
-                dynamics.n_actions if actions is None else actions, "action"
-            ),
+            state_variables=_check_levels(states, size, "state"),
+            observation_variables=_check_levels(observations, shown.shape[1], "observation"),
+            action_variables=_check_levels(actions, number, "action"),
             reward_seen=reward_seen,
         )
-        for name, given_levels, expected in (
-            ("states", count_levels(model.state_variables), size),
-            ("observations", count_levels(model.observation_variables), shown.shape[1]),
-            ("actions", count_levels(model.action_variables), dynamics.n_actions),
-        ):
-            if given_levels != expected:
-                raise ValueError(
-                    f"{name}: the variables have {given_levels} combinations of levels, but there "
-                    f"are {expected} {name}; list every level"
-                )
         _check_static(model)
         _check_start(model)
         return model
@@ -326,6 +311,16 @@ def _check_moves(
         )
     size, number = dense.shape[:2]
     return sparse.csr_array(dense.reshape(size * number, size)), size, number
+
+
+def _check_levels(given: Sequence[Variable] | None, count: int, name: str) -> tuple[Variable, ...]:
+    variables = check_variables(count if given is None else given, name)
+    if count_levels(variables) != count:
+        raise ValueError(
+            f"{name}s: the variables have {count_levels(variables)} combinations of levels, but "
+            f"there are {count} {name}s; list every level"
+        )
+    return variables
 
 
 def _staying(moves: sparse.csr_array, over: NDArray[np.bool_], actions: int) -> sparse.csr_array:

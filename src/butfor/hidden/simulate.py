@@ -36,8 +36,7 @@ def simulate_pomdp(
     """
     count = check_whole(episodes, "episodes", 1, "a whole number")
     check_horizon(horizon)
-    size = model.n_states, model.n_observations, model.n_actions
-    actor = Actor(model, check_hidden_policy(policy, *size, "policy"), count)
+    actor = Actor(model, check_hidden_policy(policy, *model.sizes, "policy"), count)
     keys = numbered_keys(seed, count, "hidden state")
     dynamics, emission = model.dynamics, model.arrays.emission
     moves = SparseSampler(dynamics.start, dynamics.probability)
@@ -72,6 +71,11 @@ def simulate_pomdp(
     taken = action >= 0
     length = taken.sum(axis=1)
     final = latent[everyone, length]
+    codes = unravel(model.state_variables, np.concatenate([latent[:, :-1][taken], final]))
+    side = {
+        v.name: pd.Categorical.from_codes(codes[v.name], list(v.levels), ordered=True)
+        for v in model.hidden_variables
+    }
     log = Episodes.from_arrays(
         seen[:, :-1][taken],
         action[taken],
@@ -83,18 +87,6 @@ def simulate_pomdp(
         states=model.observation_variables,
         actions=model.action_variables,
         horizon=horizon,
-        side=_side(model, np.concatenate([latent[:, :-1][taken], final])),
+        side=pd.DataFrame(side) if side else None,
     )
     return replace(log, side_variables=model.hidden_variables)
-
-
-def _side(model: TabularPOMDP, latent: NDArray[np.int64]) -> pd.DataFrame | None:
-    """Return the hidden variables of these states as columns; None if there are none."""
-    codes = unravel(model.state_variables, latent)
-    columns = {
-        variable.name: pd.Categorical.from_codes(
-            codes[variable.name], list(variable.levels), ordered=True
-        )
-        for variable in model.hidden_variables
-    }
-    return pd.DataFrame(columns) if columns else None
