@@ -170,7 +170,6 @@ def cell_tables(target: kernels.Target, horizon: int, discount: float) -> tuple[
     These are the expected return [H + 1, C] and the probability of each outcome [H + 1, C, O + 1],
     whose last column is for no outcome.
     """
-    check_discount(discount)
     cells, groups = len(target.state), len(target.earned)
     cell, taken = expand(target.rows.start, target.row)
     average = sparse.csr_array(
@@ -194,7 +193,7 @@ def pomdp_value(
     chosen = check_hidden_policy(policy, *model.sizes, "policy")
     refuse_beliefs(chosen, "pomdp_value")
     target = make_cells(model, chosen)
-    values, _ = cell_tables(target, check_horizon(horizon), discount)
+    values, _ = cell_tables(target, check_horizon(horizon), check_discount(discount))
     return float(first_cells(model, target) @ values[-1])
 
 

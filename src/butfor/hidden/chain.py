@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from butfor import kernels
-from butfor.checks import check_discount
 from butfor.hidden.actor import Actor, first_beliefs
 from butfor.hidden.cells import cell_tables, expand, find_moves, refuse_beliefs
 from butfor.hidden.latent import draw_paths, trace_posterior
@@ -91,7 +90,7 @@ def drawn_outcomes(
         end = np.where(latent >= 0, model.outcome[latent], -1).max(axis=2)
         for o in range(len(model.outcomes)):
             probability[some, o] = (end == o).mean(axis=1)
-        weight = check_discount(discount) ** np.arange(reward.shape[2])
+        weight = discount ** np.arange(reward.shape[2])
         expected_return[some] = (reward @ weight).mean(axis=1)
         if progress is not None:
             progress(int(some[-1]) + 1, len(log))

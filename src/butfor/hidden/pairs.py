@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor import kernels
-from butfor.checks import check_choice, check_horizon
 from butfor.hidden.actor import history_rows
 from butfor.hidden.cells import as_matrix, make_cells, policy_rows
 from butfor.hidden.model import TabularPOMDP, as_rows, check_pomdp
@@ -24,7 +23,7 @@ from butfor.hidden.policies import (
 )
 from butfor.log.episodes import Episodes
 from butfor.mechanisms.gumbel_max import GumbelMax
-from butfor.mechanisms.protocol import Compiled, Mechanism, check_mechanism
+from butfor.mechanisms.protocol import Compiled, Mechanism
 from butfor.models.policies import estimate_behavior
 from butfor.threads import in_blocks
 from butfor.types import Progress
@@ -80,18 +79,18 @@ def prepare_pairs(
     horizon: int | None = None,
     continuation: bool = True,
 ) -> PairChain:
-    """Check the inputs of counterfactuals with a hidden state; return them as kernels take them."""
-    check_choice(action_noise, "action_noise", ("shared", "fresh"))
-    check_log(episodes, model)
-    steps = episodes.horizon if horizon is None else check_horizon(horizon)
+    """Return the inputs of counterfactuals with a hidden state as kernels take them.
+
+    Log, horizon, mechanism and action noise have been checked.
+    """
+    steps = episodes.horizon if horizon is None else horizon
     log = episodes.truncate(steps)
     policy = check_hidden_policy(target, *model.sizes, "target")
-    given = estimate_behavior(episodes) if behavior is None else behavior
-    known = behavior_arrays(log, model, given)
+    known = behavior_arrays(log, model, behavior)
     shared = action_noise == "shared"
     if shared:
         _check_actions(log, known)
-    chosen = GumbelMax() if mechanism is None else check_mechanism(mechanism)
+    chosen = GumbelMax() if mechanism is None else mechanism
     if not isinstance(chosen, Compiled):
         raise ValueError(
             f"{chosen!r}: a model with a hidden state needs a mechanism with a method `coupling`; "

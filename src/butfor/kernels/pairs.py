@@ -284,6 +284,7 @@ def push_pairs(pairs, work, episode, t):
 def push_cells(pairs, work, now, k, i, seen_row, count, observation):
     """Move all cells that go with one factual state, along the branches of the factual path.
 
+    Past the logged end (i < 0) there is no factual row, and one branch without an entry.
     Rows that share no label with the factual one move by the model alone. If the observations are
     certain, these are summed first and spread over the branches together.
     """
@@ -291,6 +292,8 @@ def push_cells(pairs, work, now, k, i, seen_row, count, observation):
     later = 1 - now
     alone, alone_cells = work.alone, work.alone_cells
     label, probability, start = target.moves.label, target.moves.probability, target.moves.start
+    shared = pairs.shared and i >= 0
+    logged = pairs.log.action[i]
     arrived = 0
     going = 0.0
     for slot in range(work.size[now, k]):
@@ -300,8 +303,7 @@ def push_cells(pairs, work, now, k, i, seen_row, count, observation):
         going += here
         policy_row = target.row[cell]
         first, stop = target.rows.start[policy_row], target.rows.start[policy_row + 1]
-        logged = pairs.log.action[i]
-        choose_action(target.rows, policy_row, pairs.shared, work.p_action, logged, work.choices)
+        choose_action(target.rows, policy_row, shared, work.p_action, logged, work.choices)
         for j in range(first, stop):
             share = here * work.choices.mass[j - first]
             if share == 0.0:
@@ -309,12 +311,14 @@ def push_cells(pairs, work, now, k, i, seen_row, count, observation):
             action = target.rows.label[j]
             row = target.state[cell] * hidden.actions + action
             kind = pairs.coupling.kind
-            apart = kind == INDEPENDENT and row != seen_row
-            if kind in (GUMBEL_MAX, MAXIMAL):  # others also couple rows without a common label
+            apart = kind == INDEPENDENT and row != seen_row and i >= 0
+            if (
+                kind in (GUMBEL_MAX, MAXIMAL) and i >= 0
+            ):  # others also couple rows without a common label
                 apart = hidden.classes[row] & hidden.classes[seen_row] == 0
             if work.row.size > 0:
                 work.row[row] += share
-                if row != seen_row:
+                if row != seen_row and i >= 0:
                     work.sums[OTHER] += share
                     if not meets(hidden.rows, row, work.p_state):
                         work.sums[APART] += share
@@ -358,6 +362,9 @@ def push_row(pairs, work, later, cell, action, share, row, seen_row, count, obse
         if row == seen_row:  # consistency: the factual transition repeats
             low, high = seen_entry, seen_entry + 1
             mass[0] = 1.0
+        elif seen_entry < 0:
+            for e in range(low, high):
+                mass[e - low] = rows.probability[e]
         else:
             counterfactual_row(
                 pairs.coupling, rows, row, seen_row, seen_entry, work.p_state, work.moves
@@ -384,31 +391,14 @@ def push_row(pairs, work, later, cell, action, share, row, seen_row, count, obse
                 add(work.mass, work.cells, work.size, later, place, at, moved)
             else:
                 land(pairs, work, later, place, x, observation, cell, action, h, moved)
-        work.sums[MOVED] += amount * max(0.0, 1.0 - kept)
+        if seen_entry >= 0:
+            work.sums[MOVED] += amount * max(0.0, 1.0 - kept)
 
 
 @bare
 def push_alone(pairs, work, now):
     """Move the world under the target one step by the model alone, after the logged end."""
-    hidden, rows, policy = pairs.hidden, pairs.hidden.rows, pairs.target.rows
-    later = 1 - now
-    work.size[later] = 0
-    for slot in range(work.size[now, 0]):
-        cell = work.cells[now, 0, slot]
-        here = work.mass[now, 0, cell]
-        work.mass[now, 0, cell] = 0.0
-        work.sums[GOING] += here
-        policy_row = pairs.target.row[cell]
-        for j in range(policy.start[policy_row], policy.start[policy_row + 1]):
-            share = here * policy.probability[j]
-            action = policy.label[j]
-            row = pairs.target.state[cell] * hidden.actions + action
-            work.row[row] += share
-            for e in range(rows.start[row], rows.start[row + 1]):
-                moved = share * rows.probability[e]
-                h = hidden.next_state[e]
-                work.sums[ABSOLUTE] += moved * abs(hidden.reward[e])
-                if moved > 0.0 and hidden.outcome[h] >= 0:
-                    work.outcome[hidden.outcome[h]] += moved
-                elif moved > 0.0:
-                    land(pairs, work, later, 0, -1, -1, cell, action, h, moved)
+    trace = work.trace
+    work.size[1 - now] = 0
+    trace.entry[0], trace.onward[0], trace.chance[0] = -1, 0, 1.0
+    push_cells(pairs, work, now, 0, -1, -1, 1, -1)
