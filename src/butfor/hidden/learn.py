@@ -230,7 +230,7 @@ class _Learner:
         self.episodes, self.factored, self.prior = episodes, factored, prior
         self.model = factored.model()
         check_log(episodes, self.model)
-        self.given = behavior
+        self.given, self.learning = behavior, isinstance(behavior, str)
         self.layout, self.first_cells = factored.layout(), first_cells(factored)
         self.over = factored.outcome >= 0
         initial = factored.initial
@@ -269,8 +269,7 @@ class _Learner:
             rows=hidden.rows._replace(probability=chances),
             initial=np.where(self.over, 0.0, drawn) / kept,
         )
-        learning = isinstance(self.given, str)
-        behavior = latent_behavior(guess["behavior", ""]) if learning else self.known
+        behavior = latent_behavior(guess["behavior", ""]) if self.learning else self.known
         counts = expect(self.episodes, self.model, hidden, behavior, threads)
         # a first state was kept after the draws of ends before it had been discarded
         thrown = np.where(self.over, drawn, 0.0) * len(self.episodes) / kept
@@ -294,8 +293,7 @@ class _Learner:
             initial = {n: _shaped(table, found["initial", n]) for n, table in initial.items()}
         else:
             initial = found["initial", ""][0]
-        learning = isinstance(self.given, str)
-        behavior: Any = LatentPolicy(found["behavior", ""]) if learning else self.given
+        behavior: Any = LatentPolicy(found["behavior", ""]) if self.learning else self.given
         return replace(self.factored, moves=moves, initial=initial), behavior
 
     def values(self, guess: Guess, target: Policy, threads: int | None) -> tuple[float, float]:

@@ -103,17 +103,14 @@ class TabularPOMDP:
             transition, None if actions is None else count_levels(actions)
         )
         which = np.full(size, -1, np.int32) if outcome is None else check_ends(outcome, size, ends)
-        over = which >= 0
         if reward is None:
             reward = np.array([end.reward for end in ends] + [0.0])[which]
         shown = _check_emission(
             emission, size, which, 0 if observations is None else count_levels(observations)
         )
-        dynamics = TabularMDP.from_arrays(
-            _staying(moves, over, number), reward=reward, actions=number, initial=initial
-        )
+        dynamics = _without_ends(moves, which >= 0, number, reward, initial)
         model = cls(
-            dynamics=without_rows(dynamics, over).with_labels(labels),
+            dynamics=dynamics.with_labels(labels),
             emission=shown,
             outcome=which,
             outcomes=ends,
@@ -193,15 +190,13 @@ class TabularPOMDP:
         going = np.flatnonzero(self.outcome < 0)
         shown = self.emission[going].tocoo()
         codes = unravel(self.state_variables, going[shown.row])
-        found = []
-        for variable in self.state_variables:
-            low = np.full(self.n_observations, len(variable.levels))
-            high = np.full(self.n_observations, -1)
-            np.minimum.at(low, shown.col, codes[variable.name])
-            np.maximum.at(high, shown.col, codes[variable.name])
-            if (low < high).any():
-                found.append(variable)
-        return tuple(found)
+        number = np.unique(shown.col).size
+
+        def determined(variable: Variable) -> bool:
+            pair = codes[variable.name] * self.n_observations + shown.col
+            return bool(np.unique(pair).size == number)
+
+        return tuple(v for v in self.state_variables if not determined(v))
 
     @cached_property
     def shows(self) -> Integers | None:
@@ -278,19 +273,6 @@ def as_rows(matrix: sparse.csr_array) -> kernels.Rows:
     )
 
 
-def without_rows(model: TabularMDP, gone: NDArray[np.bool_]) -> TabularMDP:
-    """Return the model without the rows of these states, which nothing follows."""
-    kept = ~gone[model.entry_row // model.n_actions]
-    size = np.where(np.repeat(gone, model.n_actions), 0, np.diff(model.start))
-    return replace(
-        model,
-        start=np.concatenate([[0], np.cumsum(size)]),
-        next_state=model.next_state[kept],
-        probability=model.probability[kept],
-        reward=model.reward[kept],
-    )
-
-
 def _check_moves(
     transition: ArrayLike | sparse.sparray | sparse.spmatrix, actions: int | None
 ) -> tuple[sparse.csr_array, int, int]:
@@ -323,13 +305,24 @@ def _check_levels(given: Sequence[Variable] | None, count: int, name: str) -> tu
     return variables
 
 
-def _staying(moves: sparse.csr_array, over: NDArray[np.bool_], actions: int) -> sparse.csr_array:
-    """Return the transitions with those states absorbing, whatever was given."""
+def _without_ends(
+    moves: sparse.csr_array, over: NDArray[np.bool_], actions: int, reward: Any, initial: ArrayLike
+) -> TabularMDP:
+    """Return the dynamics, in which ends have no rows, whatever was given."""
     gone = np.repeat(over, actions)
     rows = np.flatnonzero(gone)
+    # every row must sum to one, so ends stay where they are until their rows are removed
     own = sparse.csr_array((np.ones(len(rows)), (rows, rows // actions)), shape=moves.shape)
-    keep = sparse.csr_array(sparse.diags_array((~gone).astype(np.float64)))
-    return sparse.csr_array(keep @ moves + own)
+    going = sparse.csr_array(sparse.diags_array((~gone).astype(np.float64)) @ moves)
+    model = TabularMDP.from_arrays(going + own, reward=reward, actions=actions, initial=initial)
+    kept = ~gone[model.entry_row]
+    return replace(
+        model,
+        start=np.append(0, np.cumsum(np.where(gone, 0, np.diff(model.start)))),
+        next_state=model.next_state[kept],
+        probability=model.probability[kept],
+        reward=model.reward[kept],
+    )
 
 
 def check_ends(given: ArrayLike, size: int, ends: tuple[Outcome, ...]) -> Integers:

@@ -220,7 +220,7 @@ def next_node(target, cell, action, shown):
     """Return the target's memory node after an action and an observation."""
     if target.kind == MEMORY:
         return target.following[target.node[cell], action, shown]
-    return shown
+    return 0 if target.kind == FULL else shown
 
 
 @bare
@@ -382,12 +382,9 @@ def push_row(pairs, work, later, cell, action, share, row, seen_row, count, obse
             if hidden.outcome[h] >= 0:
                 work.outcome[hidden.outcome[h]] += moved
             elif pairs.certain:
-                node = 0
-                if target.kind != FULL:
-                    node = next_node(target, cell, action, hidden.shows[h])
                 if work.shown.size > 0:
                     work.shown[hidden.shows[h]] += moved
-                at = target.cell[h, node]
+                at = target.cell[h, next_node(target, cell, action, hidden.shows[h])]
                 add(work.mass, work.cells, work.size, later, place, at, moved)
             else:
                 land(pairs, work, later, place, x, observation, cell, action, h, moved)
