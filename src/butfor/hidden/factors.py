@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -30,6 +30,7 @@ from butfor.types import Floats, Integers
 ACTION = "action:"  # prefix of action variables: a state variable may have the same name
 MOST_ROWS = 5_000_000  # of states and actions; larger models are refused before they are made
 
+Key = TypeVar("Key")
 Places = NDArray[np.int64]
 Rule = ArrayLike | Callable[[dict[str, NDArray[np.intp]]], ArrayLike]
 
@@ -213,7 +214,7 @@ class Factored:
         return self.tables[name]
 
 
-def multiply(tables: Mapping[str, Floats], cell: Mapping[str, Places], count: int) -> Floats:
+def multiply(tables: Mapping[Key, Floats], cell: Mapping[Key, Places], count: int) -> Floats:
     """Return the product of the tables' factors at these cells, [count]."""
     weight = np.ones(count)
     for name, place in cell.items():

@@ -15,7 +15,6 @@ from butfor.graph.tables import Table
 from butfor.hidden.cells import pomdp_value
 from butfor.hidden.chain import exact_outcomes
 from butfor.hidden.expectation import (
-    Counts,
     clean,
     climb,
     compare,
@@ -37,8 +36,9 @@ from butfor.models.mdp import total_by
 from butfor.random import check_seed
 from butfor.types import Floats, Progress
 
-# by ("moves", variable), ("initial", variable or "" for a joint one), ("behavior", ""): rows
+# by ("moves", variable), ("initial", variable or "" for a joint one), BEHAVIOR: rows
 Guess = dict[tuple[str, str], Floats]
+BEHAVIOR = ("behavior", "")
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,8 +231,11 @@ class _Learner:
         self.model = factored.model()
         check_log(episodes, self.model)
         self.given, self.learning = behavior, isinstance(behavior, str)
-        self.layout, self.first_cells = factored.layout(), first_cells(factored)
         self.over = factored.outcome >= 0
+        # by table: the position of its factor in each transition, or in each first state
+        self.moves = {("moves", name): place for name, place in factored.layout().cell.items()}
+        self.begins = {("initial", name): place for name, place in first_cells(factored).items()}
+        self.cell = self.moves | self.begins | {BEHAVIOR: self.model.dynamics.entry_row}
         initial = factored.initial
         if isinstance(initial, Mapping):
             begins = {name: _flat(table) for name, table in initial.items()}
@@ -243,13 +246,13 @@ class _Learner:
             self.center["moves", name] = _flat(table)
         self.learned = [("moves", name) for name in learn]
         if learn_initial:
-            self.learned += [("initial", name) for name in begins]
+            self.learned += list(self.begins)
         if start == "uniform":
             self.center |= {key: even(self.center[key]) for key in self.learned}
-        self.center["behavior", ""] = seen_rows(episodes, self.model)
+        self.center[BEHAVIOR] = seen_rows(episodes, self.model)
         if isinstance(behavior, str):
             check_choice(behavior, "behavior", ("learn",))
-            self.learned.append(("behavior", ""))
+            self.learned.append(BEHAVIOR)
         else:
             self.known = behavior_arrays(episodes, self.model, behavior)
 
@@ -259,25 +262,23 @@ class _Learner:
 
     def improve(self, guess: Guess, threads: int | None) -> tuple[float, Guess]:
         """Return the objective of a guess, and the next one."""
-        moves = {name: guess["moves", name] for name in self.layout.cell}
-        chances = multiply(moves, self.layout.cell, len(self.layout.row))
-        begins = {name: guess["initial", name] for name in self.first_cells}
-        drawn = multiply(begins, self.first_cells, len(self.over))
-        kept = float(drawn[~self.over].sum())
         hidden = self.model.arrays
+        drawn = multiply(guess, self.begins, len(self.over))
+        kept = float(drawn[~self.over].sum())
+        chances = multiply(guess, self.moves, len(hidden.next_state))
         hidden = hidden._replace(
             rows=hidden.rows._replace(probability=chances),
             initial=np.where(self.over, 0.0, drawn) / kept,
         )
-        behavior = latent_behavior(guess["behavior", ""]) if self.learning else self.known
+        behavior = latent_behavior(guess[BEHAVIOR]) if self.learning else self.known
         counts = expect(self.episodes, self.model, hidden, behavior, threads)
         # a first state was kept after the draws of ends before it had been discarded
-        thrown = np.where(self.over, drawn, 0.0) * len(self.episodes) / kept
-        counts = counts._replace(began=counts.began + thrown)
+        began = counts.began + np.where(self.over, drawn, 0.0) * len(self.episodes) / kept
         objective, better = counts.evidence, dict(guess)
         for key in self.learned:
             center = self.center[key]
-            found = self._count(key, counts).reshape(center.shape)
+            weight = began if key in self.begins else counts.moved
+            found = total_by(self.cell[key], weight, center.size).reshape(center.shape)
             better[key] = fit_rows(found, center, self.prior)
             objective += penalty(guess[key], center, self.prior)
         return objective, better
@@ -293,7 +294,7 @@ class _Learner:
             initial = {n: _shaped(table, found["initial", n]) for n, table in initial.items()}
         else:
             initial = found["initial", ""][0]
-        behavior: Any = LatentPolicy(found["behavior", ""]) if self.learning else self.given
+        behavior: Any = LatentPolicy(found[BEHAVIOR]) if self.learning else self.given
         return replace(self.factored, moves=moves, initial=initial), behavior
 
     def values(self, guess: Guess, target: Policy, threads: int | None) -> tuple[float, float]:
@@ -302,16 +303,6 @@ class _Learner:
         chain = prepare_pairs(self.episodes, learned.model(), target, behavior=behavior)
         _, expected = exact_outcomes(chain, 1.0, threads=threads)
         return float(expected.mean()), pomdp_value(chain.model, target, horizon=chain.horizon)
-
-    def _count(self, key: tuple[str, str], counts: Counts) -> Floats:
-        """Return the expected counts of the cells of one learned table."""
-        kind, name = key
-        size = self.center[key].size
-        if kind == "moves":
-            return total_by(self.layout.cell[name], counts.moved, size)
-        if kind == "initial":
-            return total_by(self.first_cells[name], counts.began, size)
-        return count_decisions(counts.moved, self.model)
 
 
 def _flat(table: Table) -> Floats:

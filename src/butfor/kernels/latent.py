@@ -98,10 +98,10 @@ def behavior_row(behavior, log, h, i):
 
 
 @bare
-def behavior_chance(behavior, log, h, i):
-    """Return the probability of the logged action of step i in hidden state h."""
-    entry = find_label(behavior.rows, behavior_row(behavior, log, h, i), log.action[i])
-    return behavior.rows.probability[entry] if entry >= 0 else 0.0
+def chance_of(rows, row, label):
+    """Return the probability of a label in a row."""
+    entry = find_label(rows, row, label)
+    return rows.probability[entry] if entry >= 0 else 0.0
 
 
 @bare
@@ -133,10 +133,9 @@ def support_at(hidden, behavior, trace, log, episode, t):
         h = rows.label[e]
         like = rows.probability[e]
         if ended and observation >= 0 and emission.start[h + 1] > emission.start[h]:
-            shown = find_label(emission, h, observation)
-            like = emission.probability[shown] if shown >= 0 else 0.0
+            like = chance_of(emission, h, observation)
         elif not last and behavior.kind == LATENT:
-            like *= behavior_chance(behavior, log, h, log.start[episode] + t)
+            like *= chance_of(behavior.rows, h, log.action[log.start[episode] + t])
         if like > 0.0:
             trace.support[t, count] = h
             trace.like[t, count] = like
