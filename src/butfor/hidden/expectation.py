@@ -13,7 +13,6 @@ from butfor.hidden.cells import policy_rows
 from butfor.hidden.model import TabularPOMDP
 from butfor.hidden.pairs import log_arrays, refuse_impossible
 from butfor.log.episodes import Episodes
-from butfor.models.mdp import total_by
 from butfor.models.policies import estimate_behavior
 from butfor.threads import in_blocks
 from butfor.types import Floats
@@ -89,12 +88,6 @@ def expect(
 
     in_blocks(work, len(edge) - 1, threads=threads)
     return Counts(moved.sum(axis=0), began.sum(axis=0), float(evidence.sum()))
-
-
-def count_decisions(moved: Floats, model: TabularPOMDP) -> Floats:
-    """Return the expected decisions by hidden state and action, [H, A]: one per transition."""
-    shape = model.n_states, model.n_actions
-    return total_by(model.dynamics.entry_row, moved, shape[0] * shape[1]).reshape(shape)
 
 
 def seen_rows(episodes: Episodes, model: TabularPOMDP) -> Floats:

@@ -45,10 +45,10 @@ class LatentPosterior:
             raise ValueError(f"episode {episode} is outside 0..{len(self.episodes) - 1}")
         first = int(self.episodes.offsets[episode]) + episode
         last = int(self.episodes.offsets[episode + 1]) + episode + 1
+        entries = slice(self.start[first], self.start[last])
+        row = np.repeat(np.arange(last - first), np.diff(self.start[first : last + 1]))
         table = np.zeros((last - first, self.model.n_states))
-        for place, row in enumerate(range(first, last)):
-            entries = slice(self.start[row], self.start[row + 1])
-            table[place, self.state[entries]] = self.probability[entries]
+        table[row, self.state[entries]] = self.probability[entries]
         return table
 
     @property

@@ -18,7 +18,6 @@ from butfor.hidden.expectation import (
     clean,
     climb,
     compare,
-    count_decisions,
     even,
     expect,
     fit_rows,
@@ -121,7 +120,8 @@ def fit_latent_behavior(
 
     def improve(table: Floats) -> tuple[float, Floats]:
         counts = expect(episodes, model, model.arrays, latent_behavior(table), threads)
-        better = fit_rows(count_decisions(counts.moved, model), center, prior)
+        decisions = total_by(model.dynamics.entry_row, counts.moved, center.size)
+        better = fit_rows(decisions.reshape(center.shape), center, prior)
         return counts.evidence + penalty(table, center, prior), better
 
     climbs = []
