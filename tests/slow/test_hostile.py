@@ -17,7 +17,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from butfor import Episodes, Outcome, Variable
@@ -367,6 +367,7 @@ strange_texts = st.text(
     ending=st.sampled_from([".csv", ".parquet"]),
 )
 def test_a_log_of_strange_texts_comes_back(tmp_path: Path, texts: list[str], ending: str) -> None:
+    assume(texts[0] not in ("none", "none so far"))  # which stand for no outcome, and are refused
     log = Episodes.from_arrays(
         [0, 1, 0],
         [0, 1, 1],

@@ -14,9 +14,8 @@ from gymnasium import spaces
 
 import butfor as bf
 from butfor import Episodes, Outcome, policy_iteration, policy_value
-from butfor.interop.gym import model_from_gym, outcomes_by_reward
+from butfor.interop.gym import episodes_from_minari, model_from_gym, outcomes_by_reward
 from butfor.interop.icu_sepsis import FEATURES, load_icu_sepsis, sample_hospital_log
-from butfor.interop.minari_data import episodes_from_minari
 from butfor.interop.pomdp_file import read_pomdp_file
 from butfor.models.planning import state_values
 

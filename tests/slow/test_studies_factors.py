@@ -14,8 +14,7 @@ from butfor.cli.main import app
 from butfor.evaluate.crossfit import cross_fitted
 from butfor.studies.article import write_study
 from butfor.studies.factors import experiment as factors
-from butfor.studies.factors.article import STUDY, _cancels, _trends
-from butfor.studies.factors.charts import all_pieces, level_name
+from butfor.studies.factors.article import STUDY, _cancels, _trends, all_pieces, level_name
 from butfor.studies.factors.effects import (
     FACTORS,
     PIECES,

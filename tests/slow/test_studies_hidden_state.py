@@ -167,7 +167,7 @@ def test_without_such_a_patient_the_page_says_so(experiment):
     without = replace(experiment, first=nobody)
     assert "patient" not in STUDY.charts(without)
     content = {**STUDY.results(without), **STUDY.content(without)}
-    page = render_page(STUDY.template, SMALL, content)
+    page = render_page(STUDY, SMALL, content)
     assert "No patient of this log fits the rule" in page
 
 

@@ -15,7 +15,7 @@ from butfor.cli.study import STUDIES
 from butfor.mechanisms.independent import Independent
 from butfor.models.planning import policy_value, value_tables
 from butfor.replay.functions import counterfactual_outcomes
-from butfor.sepsis.own_counterfactuals import noise_given
+from butfor.sepsis.simulate import noise_given
 from butfor.studies.article import _signed
 from butfor.studies.mechanisms.article import STUDY, bounds_finding, finding
 from butfor.studies.mechanisms.experiment import (

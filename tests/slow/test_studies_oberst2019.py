@@ -20,15 +20,15 @@ from butfor.studies.oberst2019.discharge import (
 )
 from butfor.studies.oberst2019.experiment import (
     ESTIMATORS,
+    ask_about,
     choose_patient,
-    common_outcome_table,
-    learn,
     repeat_logs,
     run_one_log,
     seeds,
     simulate_log,
     summarize,
     true_value,
+    wis,
 )
 from butfor.studies.oberst2019.experiment import Oberst2019Settings as Settings
 from tests.articles import check_article
@@ -70,12 +70,12 @@ def test_sampled_values_agree_with_exact_ones():
 
 
 def test_wis_on_the_training_log_is_weighted_importance_sampling():
-    learned = learn(simulate_log(SMALL, 3, hidden=True), "visits")
+    learned = ask_about(simulate_log(SMALL, 3, hidden=True), "visits")
     log, target = learned.log, learned.target
     ratio = target[log.state, log.action] / learned.behavior[log.state, log.action]
     weight = np.multiply.reduceat(ratio, log.offsets[:-1])
     expected = (weight * log.returns()).sum() / weight.sum() if weight.sum() else np.nan
-    np.testing.assert_allclose(learned.wis(log, learned.behavior), [expected])
+    np.testing.assert_allclose(wis(learned), [expected])
 
 
 def test_a_range_of_few_logs_is_the_least_and_the_largest():
@@ -93,7 +93,7 @@ def test_summaries_leave_undefined_logs_out():
 
 def test_figure_3_is_as_its_caption_says(one):
     figure = one.figure3.set_index("estimator")
-    log = one.learned.log
+    log = one.replay.log
     assert list(figure.index) == ["Obs", "WIS", "MB", "CF", "True"]
     assert figure.loc["Obs", "value"] == pytest.approx(log.returns().mean())
     assert figure.loc["CF", "value"] == pytest.approx(one.draws.returns().mean())
@@ -109,16 +109,16 @@ def test_figure_3_is_as_its_caption_says(one):
 def test_figure_4_takes_the_most_common_of_the_draws(one):
     size = 3
     votes = [(one.draws.outcome % size == o).sum(axis=1) for o in range(size)]
-    died = one.learned.log.outcome == 0
+    died = one.replay.log.outcome == 0
     common = np.argmax(votes, axis=0)
-    table = common_outcome_table(one.draws)
+    table = one.sampled.table()
     assert table.loc["died", "discharged"] == (died & (common == 1)).sum()
     assert table.to_numpy().sum() == 1000
 
 
 def test_the_patient_of_figure_5_is_chosen_by_rule(one):
     position = choose_patient(one.exact)
-    log = one.learned.log
+    log = one.replay.log
     assert log.outcome[position] == 0
     assert one.exact.most_likely[position] == 1
     assert log.lengths[position] > 10
@@ -126,9 +126,7 @@ def test_the_patient_of_figure_5_is_chosen_by_rule(one):
 
 
 def test_truth_by_glucose_comes_from_the_true_model(one):
-    learned = one.learned
-    table = discharge_when_treatment_stops(learned.log, learned.model, learned.target, "icml2019")
-    table = table.set_index("case")
+    table = discharge_when_treatment_stops(one.replay, "icml2019").set_index("case")
     # without diabetes and with low glucose nothing leads to discharge at once: glucose would have
     # to rise to normal, which the published simulator forbids
     assert table.loc["true, glucose low, without diabetes", "at the next step"] == 0
@@ -139,9 +137,8 @@ def test_truth_by_glucose_comes_from_the_true_model(one):
 
 
 def test_stops_are_counted_in_the_log(one):
-    log, target = one.learned.log, one.learned.target
-    stops = who_stops_when(log, target)
-    for rows in stopping_decisions(log, target).values():
+    log, stops = one.replay.log, who_stops_when(one.replay)
+    for rows in stopping_decisions(one.replay).values():
         full = full_states(log, rows[:50])
         reduced = project(bf.sepsis.STATES, *(v.name for v in log.state_variables))
         np.testing.assert_array_equal(reduced[full], log.state[rows[:50]])

@@ -12,12 +12,11 @@ from rich.console import Console
 from butfor.checks import check_choice
 from butfor.cli.options import Json, Overwrite
 from butfor.cli.output import exit_on_error, progress_bar
-from butfor.studies.article import RESULTS, Study, write_study
+from butfor.studies.article import RESULTS, Study, StudySettings, write_study
 from butfor.studies.factors.article import STUDY as FACTORS
 from butfor.studies.hidden_state.article import STUDY as HIDDEN_STATE
 from butfor.studies.mechanisms.article import STUDY as MECHANISMS
 from butfor.studies.oberst2019.article import STUDY as OBERST2019
-from butfor.studies.settings import StudySettings
 
 STUDIES: dict[str, Study] = {
     "oberst2019": OBERST2019,

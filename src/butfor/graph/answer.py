@@ -12,14 +12,7 @@ import pandas as pd
 
 from butfor.checks import check_choice, check_whole
 from butfor.graph.tables import level_code
-from butfor.graph.worlds import (
-    Key,
-    Node,
-    TooManyWorldsError,
-    Worlds,
-    draw_worlds,
-    enumerate_worlds,
-)
+from butfor.graph.worlds import Key, Node, TooManyWorldsError, Worlds, draw_worlds, enumerate_worlds
 from butfor.log.variables import Variable
 from butfor.types import Floats
 
@@ -59,11 +52,9 @@ class Answer:
         """Return one row per combination of levels: its probability and standard error."""
         columns = {"probability": np.ravel(self.probability)}
         columns["standard error"] = np.ravel(self.standard_error)
-        if not self.variables:
-            return pd.DataFrame(columns)
-        levels = [variable.levels for variable in self.variables]
-        names = [variable.name for variable in self.variables]
-        return pd.DataFrame(columns, index=pd.MultiIndex.from_product(levels, names=names))
+        levels, names = [v.levels for v in self.variables], [v.name for v in self.variables]
+        index = pd.MultiIndex.from_product(levels, names=names) if names else None
+        return pd.DataFrame(columns, index=index)
 
 
 def ask(
@@ -104,9 +95,7 @@ def ask(
         variables = tuple(variable for variable, _ in targets)
         share, error = _shares(worlds, tuple(len(variable.levels) for variable in variables))
     else:
-        hit = np.ones(len(worlds.weight), dtype=bool)
-        for mask, codes in zip(event, worlds.codes, strict=True):
-            hit &= mask[codes]
+        hit = np.all([mask[at] for mask, at in zip(event, worlds.codes, strict=True)], axis=0)
         shares = _shares(Worlds([hit.astype(np.int64)], worlds.weight), (2,))
         share, error = (np.asarray(values[1]) for values in shares)
     return Answer(

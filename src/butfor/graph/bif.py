@@ -11,13 +11,14 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 import numpy as np
 
 from butfor.checks import ROW_TOLERANCE, check_size
-from butfor.graph.tables import MOST_CELLS
+from butfor.graph.tables import MOST_CELLS, Network
 from butfor.types import Floats
 
 TOKEN = re.compile(
@@ -26,11 +27,6 @@ TOKEN = re.compile(
 NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 MOST_BYTES = 64_000_000  # of a file
 MARKS = frozenset('{}()[];"/')
-
-
-class _Token(NamedTuple):
-    text: str
-    line: int
 
 
 class _Row(NamedTuple):
@@ -50,9 +46,7 @@ class _Block(NamedTuple):
     line: int
 
 
-def parse_bif(
-    path: Path,
-) -> tuple[dict[str, list[str]], dict[str, list[str]], dict[str, Floats]]:
+def parse_bif(path: Path) -> Network:
     """Return levels, parents and tables by variable; errors name the line and the remedy."""
     return _Parser(path).parse()
 
@@ -61,8 +55,7 @@ class _Parser:
     """Reads the tokens in order and knows the line of each."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self.line = 1
+        self.path, self.line, self.next = path, 1, 0
         check_size(path, MOST_BYTES, "a network")
         raw = path.read_bytes()
         try:
@@ -71,7 +64,6 @@ class _Parser:
             self.line = raw[: error.start].count(b"\n") + 1
             self.fail("the file is not UTF-8 text; give a .bif file")
         self.tokens = _tokens(text)
-        self.next = 0
         self.levels: dict[str, list[str]] = {}
         self.blocks: dict[str, _Block] = {}
 
@@ -80,21 +72,23 @@ class _Parser:
 
     # tokens
 
-    def peek(self) -> str | None:
-        return self.tokens[self.next].text if self.next < len(self.tokens) else None
-
     def take(self, wanted: str) -> str:
         if self.next >= len(self.tokens):
             self.fail(f"the file ends where {wanted} is expected; add it")
-        token = self.tokens[self.next]
+        text, self.line = self.tokens[self.next]
         self.next += 1
-        self.line = token.line
-        return token.text
+        return text
 
     def mark(self, wanted: str) -> None:
         text = self.take(f"'{wanted}'")
         if text != wanted:
             self.fail(f"found {text!r}, expected '{wanted}'")
+
+    def until(self, end: str) -> Iterator[None]:
+        """Repeat until the mark that ends a list or a block, and take it."""
+        while self.next < len(self.tokens) and self.tokens[self.next][0] != end:
+            yield
+        self.mark(end)
 
     def name(self, what: str) -> str:
         text = self.take(what)
@@ -102,21 +96,13 @@ class _Parser:
             self.fail(f"found {text!r}, expected {what}")
         return text.strip('"')
 
-    def names_until(self, end: str, what: str) -> list[str]:
-        names = []
-        while self.peek() not in (end, None):
-            names.append(self.name(what))
-        self.mark(end)
-        return names
-
     def numbers(self) -> list[float]:
         numbers = []
-        while self.peek() not in (";", None):
+        for _ in self.until(";"):
             text = self.take("a probability")
             if not NUMBER.fullmatch(text):
                 self.fail(f"found {text!r}, expected a probability or ';'; give a number")
             numbers.append(float(text))
-        self.mark(";")
         return numbers
 
     def skip_property(self) -> None:
@@ -125,40 +111,34 @@ class _Parser:
 
     # the file
 
-    def parse(self) -> tuple[dict[str, list[str]], dict[str, list[str]], dict[str, Floats]]:
-        while self.peek() is not None:
+    def parse(self) -> Network:
+        blocks = {"network": self.network, "variable": self.variable}
+        blocks["probability"] = self.probability
+        while self.next < len(self.tokens):
             word = self.take("a block")
-            if word == "network":
-                self.network()
-            elif word == "variable":
-                self.variable()
-            elif word == "probability":
-                self.probability()
-            else:
+            if word not in blocks:
                 self.fail(f"{word!r} is not a block; give network, variable or probability")
+            blocks[word]()
         if not self.levels:
             self.fail("the file has no variables; give at least one")
         for name in self.levels:
             if name not in self.blocks:
                 self.fail(f"the file has no probability block for {name!r}; add it")
         tables = {name: self.table(name, block) for name, block in self.blocks.items()}
-        parents = {name: block.parents for name, block in self.blocks.items()}
-        return self.levels, parents, tables
+        return self.levels, {name: block.parents for name, block in self.blocks.items()}, tables
 
     def network(self) -> None:
-        while self.peek() not in ("{", None):
+        for _ in self.until("{"):
             self.name("the network's name")
-        self.mark("{")
-        while self.peek() not in ("}", None):
+        for _ in self.until("}"):
             self.skip_property()
-        self.mark("}")
 
     def variable(self) -> None:
         name = self.name("the variable's name")
         if name in self.levels:
             self.fail(f"variable {name!r} is defined twice; keep one definition")
         self.mark("{")
-        while self.peek() not in ("}", None):
+        for _ in self.until("}"):
             word = self.take("type")
             if word == "property":
                 self.skip_property()
@@ -166,7 +146,6 @@ class _Parser:
                 self.levels[name] = self.type(name)
             else:
                 self.fail(f"{word!r} in variable {name!r}; give one type, and only properties")
-        self.mark("}")
         if name not in self.levels:
             self.fail(f"variable {name!r} has no type; add 'type discrete [n] {{ levels }};'")
 
@@ -178,7 +157,7 @@ class _Parser:
         count = self.name("the number of levels")
         self.mark("]")
         self.mark("{")
-        levels = self.names_until("}", "a level")
+        levels = [self.name("a level") for _ in self.until("}")]
         if count != str(len(levels)):
             self.fail(f"variable {name!r} has {len(levels)} levels, not {count}; correct either")
         if len(set(levels)) < len(levels):
@@ -189,24 +168,23 @@ class _Parser:
     def probability(self) -> None:
         self.mark("(")
         line = self.line
-        name, *parents = self.names_until(")", "a variable") or [""]
+        name, *parents = [self.name("a variable") for _ in self.until(")")] or [""]
         if name in self.blocks:
             self.fail(f"the probabilities of {name!r} are defined twice; keep one block")
         self.mark("{")
         rows = []
-        while self.peek() not in ("}", None):
+        for _ in self.until("}"):
             word = self.take("a row")
             at = self.line
             if word == "property":
                 self.skip_property()
             elif word == "(":
-                levels = self.names_until(")", "a level")
+                levels = [self.name("a level") for _ in self.until(")")]
                 rows.append(_Row("row", levels, self.numbers(), at))
             elif word in ("table", "default"):
                 rows.append(_Row(word, [], self.numbers(), at))
             else:
                 self.fail(f"found {word!r}, expected '(levels)', table, default or '}}'")
-        self.mark("}")
         self.blocks[name] = _Block(parents, rows, line)
 
     def table(self, name: str, block: _Block) -> Floats:
@@ -216,7 +194,7 @@ class _Parser:
             if variable not in self.levels:
                 known = ", ".join(map(repr, list(self.levels)[:8]))
                 self.fail(f"there is no variable {variable!r}; there are {known}")
-        own, *others = ([*self.levels[variable]] for variable in (name, *block.parents))
+        own, *others = (self.levels[variable] for variable in (name, *block.parents))
         shape = (*map(len, others), len(own))
         if math.prod(shape) > MOST_CELLS:
             self.fail(
@@ -225,20 +203,16 @@ class _Parser:
         table = np.full(shape, np.nan)
         for row in sorted(block.rows, key=lambda row: row.kind == "row"):  # rows come last and win
             self.line = row.line
+            count = table.size if row.kind == "table" else len(own)
+            if len(row.numbers) != count:
+                self.fail(f"{len(row.numbers)} probabilities; give {count}")
             if row.kind == "table":
-                self.expect(row.numbers, math.prod(shape))
-                table = np.moveaxis(np.reshape(row.numbers, (len(own), *shape[:-1])), 0, -1)
-                table = table.copy()
-                continue
-            self.expect(row.numbers, len(own))
-            at = () if row.kind == "default" else self.place(row.levels, block.parents)
-            table[at] = row.numbers
+                table[:] = np.moveaxis(np.reshape(row.numbers, (len(own), *shape[:-1])), 0, -1)
+            else:
+                at = () if row.kind == "default" else self.place(row.levels, block.parents)
+                table[at] = row.numbers
         self.check(name, table, block, others)
         return table
-
-    def expect(self, numbers: list[float], count: int) -> None:
-        if len(numbers) != count:
-            self.fail(f"{len(numbers)} probabilities; give {count}")
 
     def place(self, levels: list[str], parents: list[str]) -> tuple[int, ...]:
         if len(levels) != len(parents):
@@ -266,11 +240,11 @@ class _Parser:
                 )
 
 
-def _tokens(text: str) -> list[_Token]:
+def _tokens(text: str) -> list[tuple[str, int]]:
     tokens, line, at = [], 1, 0
     for match in TOKEN.finditer(text):
         line += text.count("\n", at, match.start())
         at = match.start()
         if not match[0].startswith(("//", "/*")):
-            tokens.append(_Token(match[0], line))
+            tokens.append((match[0], line))
     return tokens

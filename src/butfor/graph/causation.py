@@ -7,6 +7,7 @@ and `seed` are those of `DiscreteSCM.distribution`.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -39,9 +40,9 @@ def probability_of_necessity(
     effect's probabilities under cause and alternative. It is causal under the assumptions of
     `DiscreteSCM.counterfactual`.
     """
-    _check(scm, cause, alternative, effect, given)
+    otherwise = _check(scm, cause, alternative, effect, given)
     return scm.counterfactual(
-        _not(scm, effect),
+        otherwise,
         evidence={**(given or {}), **cause, **effect},
         do=alternative,
         method=method,
@@ -66,10 +67,10 @@ def probability_of_sufficiency(
     PS = P(effect, under the cause | alternative, not effect, given). It is causal under the
     assumptions of `DiscreteSCM.counterfactual`.
     """
-    _check(scm, cause, alternative, effect, given)
+    otherwise = _check(scm, cause, alternative, effect, given)
     return scm.counterfactual(
         effect,
-        evidence={**(given or {}), **alternative, **_not(scm, effect)},
+        evidence={**(given or {}), **alternative, **otherwise},
         do=cause,
         method=method,
         draws=draws,
@@ -94,11 +95,9 @@ def probability_of_necessity_and_sufficiency(
     the cause. It is causal under the assumptions of `DiscreteSCM.counterfactual`.
     """
     _check(scm, cause, alternative, effect, given)
-    evidence = _before(scm, cause, given)
-    factual = scm.do(cause)
-    nodes, place = twin_nodes(
-        factual.tables, evidence, factual.do(alternative).tables, scm.mechanisms
-    )
+    evidence, factual = _before(scm, cause, given), scm.do(cause)
+    action = factual.do(alternative).tables
+    nodes, place = twin_nodes(factual.tables, evidence, action, scm.mechanisms)
     ((name, mask),) = read_masks(scm.variables, effect, "effect").items()
     outcome = scm.variables[name]
     return ask(
@@ -148,9 +147,10 @@ def conditional_effect(
 
 def _check(
     scm: DiscreteSCM, cause: Levels, alternative: Levels, effect: Levels, given: Levels | None
-) -> None:
-    both = [read_masks(scm.variables, cause, "cause")]
-    both.append(read_masks(scm.variables, alternative, "alternative"))
+) -> dict[str, list[str]]:
+    """Refuse bad arguments; return the levels of the effect's variable that are not the effect."""
+    named = (("cause", cause), ("alternative", alternative))
+    both = [read_masks(scm.variables, levels, name) for name, levels in named]
     if not cause or set(cause) != set(alternative):
         raise ValueError(
             f"cause {dict(cause)} and alternative {dict(alternative)}: give levels of the same "
@@ -162,17 +162,13 @@ def _check(
         raise ValueError(f"cause and alternative are both {dict(cause)}; give two that differ")
     if len(effect) != 1 or set(effect) & set(cause):
         raise ValueError(f"effect {dict(effect)}: give levels of one variable, not of the cause")
-    if read_masks(scm.variables, effect, "effect").popitem()[1].all():
+    ((name, mask),) = read_masks(scm.variables, effect, "effect").items()
+    if mask.all():
         raise ValueError(f"effect {dict(effect)} is certain; leave out at least one level")
     twice = (set(cause) | set(effect)) & set(given or {})
     if twice:
         raise ValueError(f"given: {min(twice)!r} is part of cause or effect; leave it out")
-
-
-def _not(scm: DiscreteSCM, effect: Levels) -> dict[str, list[str]]:
-    ((name, mask),) = read_masks(scm.variables, effect, "effect").items()
-    levels = zip(scm.variables[name].levels, mask, strict=True)
-    return {name: [level for level, hit in levels if not hit]}
+    return {name: list(itertools.compress(scm.variables[name].levels, ~mask))}
 
 
 def _before(scm: DiscreteSCM, cause: Levels, given: Levels | None) -> Masks:

@@ -14,9 +14,9 @@ import pandas as pd
 from butfor.checks import check_whole
 from butfor.graph.answer import Answer, ask
 from butfor.graph.bif import parse_bif
-from butfor.graph.learn import count_tables
 from butfor.graph.tables import (
     Table,
+    count_tables,
     find_variable,
     read_intervention,
     read_levels,
@@ -169,11 +169,7 @@ class DiscreteSCM:
         return replace(self, tables=tables)
 
     def sample(
-        self,
-        size: int,
-        seed: int | np.random.Generator,
-        *,
-        do: Mapping[str, Any] | None = None,
+        self, size: int, seed: int | np.random.Generator, *, do: Mapping[str, Any] | None = None
     ) -> pd.DataFrame:
         """Draw cases: one row per case, one categorical column per variable."""
         size = check_whole(size, "size", 0, "a number of cases")

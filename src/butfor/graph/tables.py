@@ -1,4 +1,4 @@
-"""Tables of a discrete SCM: levels, conditional probabilities, evidence and interventions."""
+"""Tables of a discrete SCM: as given, as intervened on, or counted; levels and evidence."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import networkx as nx
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.checks import check_distributions
@@ -18,6 +20,8 @@ from butfor.types import Floats
 MOST_CELLS = 10_000_000  # numbers in one table; larger ones are refused before they are made
 SAME_ROW = 1e-12  # a replaced row within this relative distance of the old one is the old one
 
+# levels, parents and tables by variable, not yet checked
+Network = tuple[dict[str, list[str]], dict[str, list[str]], dict[str, Floats]]
 Masks = dict[str, NDArray[np.bool_]]  # variable: [levels] those that the evidence allows
 
 
@@ -97,7 +101,8 @@ def read_table(variable: Variable, parents: Sequence[Variable], given: Any) -> T
             f"{math.prod(shape):,} cells, more than {MOST_CELLS:,}; give it fewer parents"
         )
     if callable(given):
-        given = {levels: given(*levels) for levels in _configurations(parents)}
+        every = itertools.product(*(parent.levels for parent in parents))
+        given = {levels: given(*levels) for levels in every}
         return Table(names, _from_mapping(variable, parents, given, shape, decides=True))
     if isinstance(given, Mapping):
         keyed = given if parents else {(): given.get((), given)}
@@ -126,8 +131,7 @@ def read_intervention(
             raise ValueError(f"do {name!r}: {given!r} is not a pair ([parents], table)")
         parents, given = tuple(given[0]), given[1]
     elif callable(given):
-        parents = _parameters(name, given)
-        given = _by_position(given, parents)
+        parents, given = _by_position(name, given)
     elif not isinstance(given, Mapping | list | np.ndarray):
         row = np.zeros(len(variable.levels))
         row[level_code(variable, given, "do")] = 1.0
@@ -151,8 +155,10 @@ def _keep_equal_rows(new: Table, old: Table) -> Table:
     return Table(old.parents, probability)
 
 
-def _parameters(name: str, function: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the names of a function's parameters without defaults."""
+def _by_position(
+    name: str, function: Callable[..., Any]
+) -> tuple[tuple[str, ...], Callable[..., Any]]:
+    """Return the names of parameters without defaults, and the function of these by position."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -165,15 +171,8 @@ def _parameters(name: str, function: Callable[..., Any]) -> tuple[str, ...]:
             raise ValueError(
                 f"do {name!r}: parameter '{parameter}' is not a parent; give ([parents], function)"
             )
-    return tuple(p.name for p in parameters if p.default is inspect.Parameter.empty)
-
-
-def _by_position(function: Callable[..., Any], names: Sequence[str]) -> Callable[..., Any]:
-    return lambda *levels: function(**dict(zip(names, levels, strict=True)))
-
-
-def _configurations(parents: Sequence[Variable]) -> Iterable[tuple[str, ...]]:
-    return itertools.product(*(parent.levels for parent in parents))
+    names = tuple(p.name for p in parameters if p.default is inspect.Parameter.empty)
+    return names, lambda *levels: function(**dict(zip(names, levels, strict=True)))
 
 
 def _from_mapping(
@@ -236,3 +235,72 @@ def _check_array(
     checked = check_distributions(array, f"table of {variable.name!r}", tuple(parents))
     checked.setflags(write=False)
     return checked
+
+
+def count_tables(
+    frame: pd.DataFrame, graph: nx.DiGraph | Iterable[tuple[str, str]], prior: float
+) -> Network:
+    """Return levels, parents and tables by variable."""
+    if not 0 <= prior < math.inf:
+        raise ValueError(f"prior {prior}: give the number of cases to add to each cell, at least 0")
+    arrows = graph if isinstance(graph, nx.DiGraph) else nx.DiGraph(list(graph))
+    if not arrows.nodes:
+        raise ValueError("the graph has no variables; give edges, or a DiGraph with nodes")
+    if not nx.is_directed_acyclic_graph(arrows):
+        path = " → ".join(repr(edge[0]) for edge in nx.find_cycle(arrows))
+        raise ValueError(f"the graph makes a cycle: {path} and back; remove one of these arrows")
+    if len(frame) == 0:
+        raise ValueError("the frame has no rows; give at least one case")
+    levels, codes = {}, {}
+    for name in arrows.nodes:
+        levels[name], codes[name] = _read_column(frame, name)
+    parents = {name: list(arrows.predecessors(name)) for name in arrows.nodes}
+    tables = {name: _count(name, parents[name], levels, codes, prior) for name in arrows.nodes}
+    return levels, parents, tables
+
+
+def _read_column(frame: pd.DataFrame, name: str) -> tuple[list[str], NDArray[np.int64]]:
+    if name not in frame.columns:
+        columns = ", ".join(map(repr, frame.columns))
+        raise ValueError(f"the frame has no column {name!r}; it has {columns}")
+    column = frame[name]
+    if isinstance(column, pd.DataFrame):
+        raise ValueError(f"the frame has two columns {name!r}; drop one of them")
+    empty = column.isna().to_numpy()
+    if empty.any():
+        raise ValueError(
+            f"row {int(empty.argmax())}: {name!r} is missing; fill it, drop the row, or give "
+            "missing values their own level"
+        )
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        found: Any = column.cat
+        return [str(level) for level in found.categories], found.codes.to_numpy(np.int64)
+    found, values = pd.factorize(column, sort=True)
+    return [str(level) for level in values], found.astype(np.int64)
+
+
+def _count(
+    name: str,
+    parents: list[str],
+    levels: dict[str, list[str]],
+    codes: dict[str, NDArray[np.int64]],
+    prior: float,
+) -> Floats:
+    shape = tuple(len(levels[variable]) for variable in (*parents, name))
+    if math.prod(shape) > MOST_CELLS:
+        raise ValueError(
+            f"the table of {name!r} would have {math.prod(shape):,} cells, more than "
+            f"{MOST_CELLS:,}; give it fewer parents, or give these fewer levels"
+        )
+    cell = np.ravel_multi_index([codes[variable] for variable in (*parents, name)], shape)
+    counts = np.bincount(cell, minlength=math.prod(shape)).reshape(shape) + float(prior)
+    totals = counts.sum(axis=-1, keepdims=True)
+    unseen = np.argwhere(totals[..., 0] == 0)
+    if len(unseen):
+        at = zip(parents, unseen[0].tolist(), strict=True)
+        shown = ", ".join(f"{parent} = {levels[parent][code]}" for parent, code in at)
+        raise ValueError(
+            f"{name!r}: no case with {shown} ({len(unseen)} such combinations); give prior=1 for "
+            "uniform rows, merge levels, or drop a parent"
+        )
+    return counts / totals

@@ -42,22 +42,15 @@ class Worlds(NamedTuple):
     weight: Floats  # [worlds]
 
 
-class Step(NamedTuple):
-    """One node to add, and the nodes that are no longer needed afterwards."""
-
-    key: Key
-    done: tuple[Key, ...]
-
-
 class TooManyWorldsError(ValueError):
     """Enumeration would hold more partial worlds than it may."""
 
 
-def graph_of(tables: Mapping[str, Table]) -> nx.DiGraph:
-    """Return the graph defined by the parents of tables."""
+def graph_of(children: Mapping[str, Table] | Mapping[Key, Node]) -> nx.DiGraph:
+    """Return the graph defined by the parents of tables or nodes."""
     graph = nx.DiGraph()
-    graph.add_nodes_from(tables)
-    graph.add_edges_from((parent, name) for name, t in tables.items() for parent in t.parents)
+    graph.add_nodes_from(children)
+    graph.add_edges_from((parent, key) for key, one in children.items() for parent in one.parents)
     return graph
 
 
@@ -66,12 +59,11 @@ def graph_of(tables: Mapping[str, Table]) -> nx.DiGraph:
 
 def factual_nodes(tables: Mapping[str, Table], evidence: Masks) -> dict[Key, Node]:
     """Return the nodes of one world, with its evidence."""
-    return {
-        (name, FACTUAL): _plain_node(
-            table, [(p, FACTUAL) for p in table.parents], evidence.get(name)
-        )
-        for name, table in tables.items()
-    }
+    nodes = {}
+    for name, table in tables.items():
+        parents = [(parent, FACTUAL) for parent in table.parents]
+        nodes[name, FACTUAL] = _plain_node(table, parents, evidence.get(name))
+    return nodes
 
 
 def twin_nodes(
@@ -91,18 +83,13 @@ def twin_nodes(
     place = {name: (name, COUNTERFACTUAL if name in reached else FACTUAL) for name in tables}
     for name in (name for name in tables if name in reached):
         parents = [place[parent] for parent in action[name].parents]
-        if _decides(action[name]):
-            nodes[place[name]] = _plain_node(action[name], parents, None)
+        # where the levels of the parents determine the variable, the mechanism does not matter
+        if (action[name].probability.max(axis=-1) == 1.0).all():
+            node = _plain_node(action[name], parents, None)
         else:
-            nodes[place[name]] = _twin_node(
-                name, tables[name], action[name], parents, mechanisms[name]
-            )
+            node = _twin_node(name, tables[name], action[name], parents, mechanisms[name])
+        nodes[place[name]] = node
     return nodes, place
-
-
-def _decides(table: Table) -> bool:
-    """Whether the levels of the parents determine the variable."""
-    return bool((table.probability.max(axis=-1) == 1.0).all())
 
 
 def _plain_node(table: Table, parents: Sequence[Key], allowed: NDArray[np.bool_] | None) -> Node:
@@ -180,10 +167,8 @@ def enumerate_worlds(nodes: Mapping[Key, Node], targets: Sequence[Key], most: in
         if node.allowed is not None:
             rows = rows * node.allowed
         world, level = np.nonzero(rows)
-        weight = _scaled(
-            weight[world] * rows[world, level],
-            f"the evidence has probability 0: no world remains at {key[0]!r}",
-        )
+        problem = f"the evidence has probability 0: no world remains at {key[0]!r}"
+        weight = _scaled(weight[world] * rows[world, level], problem)
         columns = {other: codes[world] for other, codes in columns.items()} | {key: level}
         columns, weight = _merge(nodes, columns, weight, done)
     return Worlds([columns[key] for key in targets], weight)
@@ -219,23 +204,24 @@ def draw_worlds(
     return Worlds([columns[key] for key in targets], weight)
 
 
-def plan(nodes: Mapping[Key, Node], targets: Iterable[Key]) -> list[Step]:
+def plan(nodes: Mapping[Key, Node], targets: Iterable[Key]) -> list[tuple[Key, tuple[Key, ...]]]:
     """Order the relevant nodes, parents first, so that few have to be kept at a time.
 
-    Only targets, evidence and their ancestors are relevant. The order is greedy: next comes the
-    node after which the kept nodes have the fewest combinations of levels; among equals the one
-    nearest to the roots of the graph, so that both worlds of a variable stay together.
+    Each comes with the nodes that are no longer needed afterwards. Only targets, evidence and their
+    ancestors are relevant. The order is greedy: next comes the node after which the kept nodes have
+    the fewest combinations of levels; among equals the one nearest to the roots of the graph, so
+    that both worlds of a variable stay together.
     """
-    graph = nx.DiGraph()
-    graph.add_nodes_from(nodes)
-    graph.add_edges_from((parent, key) for key, node in nodes.items() for parent in node.parents)
-    wanted = set(targets)
+    graph, wanted = graph_of(nodes), set(targets)
     roots = wanted | {key for key, node in nodes.items() if node.allowed is not None}
     matter = roots.union(*(nx.ancestors(graph, key) for key in roots))
     children = {key: set(graph.successors(key)) & matter for key in matter}
     parents = {key: set(nodes[key].parents) for key in matter}
     size = {key: math.log(_free_levels(nodes[key])) for key in matter}
-    depth = _depths(graph)
+    # generations of the factual world before each variable
+    factual = graph.subgraph([key for key in nodes if key[1] == FACTUAL])
+    generations = enumerate(nx.topological_generations(factual))
+    depth = {key[0]: place for place, generation in generations for key in generation}
     waiting = sorted((key for key in nodes if key in matter), key=lambda key: depth[key[0]])
 
     def finished(key: Key) -> tuple[Key, ...]:
@@ -245,23 +231,16 @@ def plan(nodes: Mapping[Key, Node], targets: Iterable[Key]) -> list[Step]:
     def growth(key: Key) -> float:
         return round(size[key] - math.fsum(size[other] for other in finished(key)), 9)
 
-    steps: list[Step] = []
+    steps = []
     added: set[Key] = set()
     while waiting:
         key = min((key for key in waiting if parents[key] <= added), key=growth)
-        steps.append(Step(key, finished(key)))
+        steps.append((key, finished(key)))
         added.add(key)
         waiting.remove(key)
         for parent in parents[key]:
             children[parent].discard(key)
     return steps
-
-
-def _depths(graph: nx.DiGraph) -> dict[str, int]:
-    """Return the number of generations of the factual world before each variable."""
-    factual = graph.subgraph([key for key in graph if key[1] == FACTUAL])
-    generations = enumerate(nx.topological_generations(factual))
-    return {key[0]: depth for depth, generation in generations for key in generation}
 
 
 def _free_levels(node: Node) -> int:

@@ -19,6 +19,7 @@ from butfor.hidden.policies import (
     Policy,
     check_hidden_policy,
 )
+from butfor.log.episodes import rows_of
 from butfor.models.mdp import total_by
 from butfor.types import Floats, Integers
 
@@ -28,50 +29,48 @@ MOST_NUMBERS = 30_000_000  # in one table; larger ones are refused before they a
 def make_cells(model: TabularPOMDP, policy: CheckedPolicy) -> kernels.Target:
     """Number the pairs of hidden state and memory that a target can be in."""
     going = np.flatnonzero(model.outcome < 0)
+    observations = np.arange(model.n_observations, dtype=np.int32)
     none = np.zeros((1, 1, 1), np.int32)
     if isinstance(policy, LatentPolicy):
-        state, node = going, np.zeros(len(going), np.int64)
-        return _target(model, policy_rows(policy.table), kernels.FULL, state, node, state, 1, none)
+        places = going, np.zeros_like(going), going
+        memory = 1, np.zeros_like(observations), none
+        return _target(model, kernels.FULL, policy.table, *places, *memory)
     if isinstance(policy, FiniteController):
         nodes = policy.n_nodes
-        state, node = np.repeat(going, nodes), np.tile(np.arange(nodes), len(going))
-        rows = policy_rows(policy.action)
-        return _target(
-            model,
-            rows,
-            kernels.MEMORY,
-            state,
-            node,
-            node,
-            nodes,
-            policy.following,
-            policy.first,
-        )
+        node = np.tile(np.arange(nodes), len(going))
+        memory = nodes, policy.first, policy.following
+        places = np.repeat(going, nodes), node, node
+        return _target(model, kernels.MEMORY, policy.action, *places, *memory)
     if isinstance(policy, BeliefPolicy):  # a placeholder: its rows are computed draw by draw
-        policy = np.full((model.n_observations, model.n_actions), 1.0 / model.n_actions)
+        policy = np.full(model.sizes[1:], 1.0 / model.n_actions)
     shown = model.emission[going].tocoo()
-    state, node = going[shown.row], shown.col
-    return _target(
-        model, policy_rows(policy), kernels.LAST, state, node, node, model.n_observations, none
-    )
+    places = going[shown.row], shown.col, shown.col
+    return _target(model, kernels.LAST, policy, *places, len(observations), observations, none)
 
 
 def _target(
     model: TabularPOMDP,
-    rows: kernels.Rows,
     kind: int,
+    policy: Floats,
     state: NDArray[Any],
     node: NDArray[Any],
     row: NDArray[Any],
     nodes: int,
+    first: Integers,
     following: Integers,
-    first: Integers | None = None,
 ) -> kernels.Target:
     _check_size(model.n_states * nodes, "pairs of hidden state and memory")
     _check_size(len(state) * int(np.diff(model.arrays.showing.start).max()), "pairs of both worlds")
     cell = np.full((model.n_states, nodes), -1, np.int32)
     cell[state, node] = np.arange(len(state))
-    begins = np.arange(model.n_observations, dtype=np.int32) if first is None else first
+    # choices are a cell and an action; those of a group lead to the same
+    rows = policy_rows(policy)
+    size = np.diff(rows.start)[row]
+    which, taken = expand(rows.start, row)
+    group = np.arange(len(which))
+    if kind != kernels.MEMORY:
+        key = state[which].astype(np.int64) * model.n_actions + rows.label[taken]
+        group = np.unique(key, return_inverse=True)[1]
     target = kernels.Target(
         rows=rows,
         kind=kind,
@@ -79,16 +78,15 @@ def _target(
         node=node.astype(np.int32),
         row=row.astype(np.int32),
         cell=cell,
-        first=begins,
+        first=first,
         following=np.ascontiguousarray(following),
-        choice=np.empty(0, np.int64),
-        group=np.empty(0, np.int64),
+        choice=np.cumsum(size) - size,
+        group=group.astype(np.int64),
         moves=rows,
         earned=np.empty(0),
         absolute=np.empty(0),
         ended=np.empty((0, 0)),
     )
-    target = target._replace(**_choices(model, target))
     return target._replace(**_group_sums(model, target))
 
 
@@ -108,10 +106,12 @@ class Moves(NamedTuple):
 
 def find_moves(model: TabularPOMDP, target: kernels.Target) -> Moves:
     """List all moves of the model alone."""
-    state, action, node = _groups(model, target)
     dynamics, emission = model.dynamics, model.arrays.emission
-    row = state * model.n_actions + action
-    group, entry = expand(dynamics.start, row)
+    cell, taken = expand(target.rows.start, target.row)
+    _, choice = np.unique(target.group, return_index=True)  # one choice of each group
+    state, node = target.state[cell[choice]].astype(np.int64), target.node[cell[choice]]
+    action = target.rows.label[taken[choice]]
+    group, entry = expand(dynamics.start, state * model.n_actions + action)
     reached = dynamics.next_state[entry]
     over = model.outcome[reached] >= 0
     if target.kind == kernels.FULL:
@@ -130,31 +130,6 @@ def find_moves(model: TabularPOMDP, target: kernels.Target) -> Moves:
         np.concatenate([np.zeros(len(ended), np.int32), target.cell[reached[going], after]]),
         np.concatenate([np.ones(len(ended)), emission.probability[shown]]),
     )
-
-
-def _groups(
-    model: TabularPOMDP, target: kernels.Target
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return the hidden state, action and node of each group."""
-    count = int(target.group.max()) + 1
-    state, action, node = np.zeros((3, count), np.int64)
-    cell, taken = expand(target.rows.start, target.row)
-    state[target.group] = target.state[cell]
-    action[target.group] = target.rows.label[taken]
-    node[target.group] = target.node[cell]
-    return state, action, node
-
-
-def _choices(model: TabularPOMDP, target: kernels.Target) -> dict[str, Any]:
-    """Number the choices (a cell and an action), and group those that lead to the same."""
-    size = np.diff(target.rows.start)[target.row]
-    cell, taken = expand(target.rows.start, target.row)
-    action = target.rows.label[taken]
-    group = np.arange(len(cell))
-    if target.kind != kernels.MEMORY:
-        key = target.state[cell].astype(np.int64) * model.n_actions + action
-        group = np.unique(key, return_inverse=True)[1]
-    return {"choice": np.cumsum(size) - size, "group": group.astype(np.int64)}
 
 
 def _group_sums(model: TabularPOMDP, target: kernels.Target) -> dict[str, Any]:
@@ -195,7 +170,6 @@ def cell_tables(target: kernels.Target, horizon: int, discount: float) -> tuple[
     These are the expected return [H + 1, C] and the probability of each outcome [H + 1, C, O + 1],
     whose last column is for no outcome.
     """
-    check_discount(discount)
     cells, groups = len(target.state), len(target.earned)
     cell, taken = expand(target.rows.start, target.row)
     average = sparse.csr_array(
@@ -216,12 +190,10 @@ def pomdp_value(
 ) -> float:
     """Return the expected return of a policy in the model, over `horizon` steps."""
     check_pomdp(model)
-    chosen = check_hidden_policy(
-        policy, model.n_states, model.n_observations, model.n_actions, "policy"
-    )
+    chosen = check_hidden_policy(policy, *model.sizes, "policy")
     refuse_beliefs(chosen, "pomdp_value")
     target = make_cells(model, chosen)
-    values, _ = cell_tables(target, check_horizon(horizon), discount)
+    values, _ = cell_tables(target, check_horizon(horizon), check_discount(discount))
     return float(first_cells(model, target) @ values[-1])
 
 
@@ -263,7 +235,5 @@ def as_matrix(rows: kernels.Rows, columns: int) -> sparse.csr_array:
 
 def expand(start: NDArray[np.int64], row: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     """List the entries of rows: the position of the row among those given, and the entry."""
-    size = np.diff(start)[row]
-    which = np.repeat(np.arange(len(row)), size)
-    first = np.cumsum(size) - size
-    return which, start[row][which] + np.arange(len(which)) - first[which]
+    size = np.diff(start)
+    return np.repeat(np.arange(len(row)), size[row]), rows_of(start[:-1], size, row)

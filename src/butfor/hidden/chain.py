@@ -1,19 +1,16 @@
-"""Counterfactuals with a hidden state: exact pair chains, and draws for policies on beliefs."""
+"""Counterfactuals with a hidden state: exact pair chains, draws, and the widest bounds."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from butfor import kernels
-from butfor.checks import check_discount
-from butfor.hidden.actor import Actor
-from butfor.hidden.beliefs import first_beliefs
-from butfor.hidden.cells import cell_tables, refuse_beliefs
-from butfor.hidden.latent import trace_posterior
+from butfor.hidden.actor import Actor, first_beliefs
+from butfor.hidden.cells import cell_tables, expand, find_moves, refuse_beliefs
+from butfor.hidden.latent import draw_paths, trace_posterior
 from butfor.hidden.pairs import PairChain
 from butfor.models.mdp import total_by
 from butfor.random import episode_keys
-from butfor.threads import in_blocks
 from butfor.types import Floats, Integers, Offsets, Progress
 
 MOST_NUMBERS = 20_000_000  # of beliefs held in memory at a time
@@ -35,23 +32,8 @@ def exact_outcomes(
     begins = np.zeros(len(chain.episodes), np.int64) if since is None else since
     probability = np.zeros((len(chain.episodes), outcomes.shape[2]))
     expected_return = np.zeros(len(chain.episodes))
-    chain.run(
-        lambda first, last: kernels.exact_pairs(
-            first,
-            last,
-            chain.pairs,
-            kernels.make_pair_work(chain.pairs),
-            kernels.make_passed(chain.pairs, False),
-            begins,
-            float(discount),
-            values,
-            outcomes,
-            probability,
-            expected_return,
-        ),
-        threads=threads,
-        progress=progress,
-    )
+    given = begins, float(discount), values, outcomes, probability, expected_return
+    chain.run(kernels.exact_pairs, *given, threads=threads, progress=progress)
     return probability, expected_return
 
 
@@ -81,8 +63,7 @@ def first_values(chain: PairChain, discount: float = 1.0) -> Floats:
     target, model = chain.pairs.target, chain.model
     seen, place = np.unique(chain.episodes.first_state, return_inverse=True)
     beliefs = first_beliefs(model, seen)
-    node = np.zeros(len(seen), np.int64) if target.kind == kernels.FULL else target.first[seen]
-    cell = target.cell[:, node].T  # [seen, H], -1 where it cannot be
+    cell = target.cell[:, target.first[seen]].T  # [seen, H], -1 where it cannot be
     return np.asarray((beliefs * np.where(cell >= 0, values[-1][cell], 0.0)).sum(axis=1)[place])
 
 
@@ -109,7 +90,7 @@ def drawn_outcomes(
         end = np.where(latent >= 0, model.outcome[latent], -1).max(axis=2)
         for o in range(len(model.outcomes)):
             probability[some, o] = (end == o).mean(axis=1)
-        weight = check_discount(discount) ** np.arange(reward.shape[2])
+        weight = discount ** np.arange(reward.shape[2])
         expected_return[some] = (reward @ weight).mean(axis=1)
         if progress is not None:
             progress(int(some[-1]) + 1, len(log))
@@ -146,24 +127,8 @@ def walk_hidden(
         ended=np.zeros((*kept, len(chain.model.outcomes))),
     )
     counts = total_by(row, weight, size)
-    chain.run(
-        lambda first, last: kernels.walk_pairs(
-            first,
-            last,
-            chain.pairs,
-            kernels.make_pair_work(chain.pairs),
-            kernels.make_passed(chain.pairs, True),
-            kernels.make_cases(size),
-            counts,
-            own,
-            row,
-            weight,
-            thin,
-            steps,
-        ),
-        threads=threads,
-        progress=progress,
-    )
+    given = counts, own, row, weight, thin, steps
+    chain.run(kernels.walk_pairs, *given, walking=True, threads=threads, progress=progress)
     return steps
 
 
@@ -183,21 +148,7 @@ def draw_worlds(
     """
     log, model, pairs = chain.episodes, chain.model, chain.pairs
     keys = episode_keys(seed, log.id, "hidden counterfactual")
-    longest = int(log.lengths.max())
-    path = np.full((len(log), draws, longest + 1), -1, np.int32)
-    chain.run(
-        lambda first, last: kernels.draw_paths(
-            first,
-            last,
-            pairs.hidden,
-            pairs.behavior,
-            pairs.log,
-            kernels.make_trace(pairs.hidden, pairs.log),
-            keys,
-            path,
-        ),
-        threads=threads,
-    )
+    path = draw_paths(log, model, pairs.behavior, keys, draws, threads)
     state = np.full((len(log), draws, chain.horizon + 1), -1, np.int32)
     seen = np.full_like(state, -1)
     action = np.full((len(log), draws, chain.horizon), -1, np.int32)
@@ -205,12 +156,7 @@ def draw_worlds(
     state[:, :, 0] = path[:, :, 0]
     seen[:, :, 0] = log.first_state[:, None]
     chosen = np.zeros((len(log), draws, model.n_actions))  # the target's action distributions now
-
-    def draw_step(first: int, last: int) -> None:
-        work = kernels.make_pair_work(pairs)
-        worlds = state, seen, action, reward
-        kernels.draw_pair_step(first, last, pairs, work, t, path, chosen, keys, *worlds)
-
+    given = path, chosen, keys, state, seen, action, reward
     actor = Actor(model, chain.target, len(log) * draws)
     steps = pairs.log.stop - pairs.log.start + pairs.log.left
     for t in range(int(steps.max())):
@@ -221,7 +167,54 @@ def draw_worlds(
         who = np.flatnonzero(going)
         actor.observe(who, t, action[:, :, t - 1][going], seen[:, :, t][going])
         chosen[going] = actor.rows(who, state[:, :, t][going], seen[:, :, t][going])
-        in_blocks(draw_step, len(log), threads=threads)
+        chain.run(kernels.draw_pair_step, t, *given, threads=threads)
         if progress is not None:
             progress(t + 1, int(steps.max()))
     return state, seen, action, reward
+
+
+def outcome_spans(chain: PairChain, discount: float) -> Floats:
+    """Return the lowest and highest return and outcome of each episode, [n, 1 + O + 1, 2].
+
+    Whatever the mechanism, the world under the target starts in a hidden state that the episode
+    allows and then follows a course that the model allows: these are the worst and the best of all
+    such courses. No other part of the episode is used, so sharper bounds exist.
+    """
+    target, log = chain.pairs.target, chain.episodes
+    posterior = trace_posterior(log, chain.model, chain.pairs.behavior)
+    which, entry = expand(posterior.start, log.offsets[:-1] + np.arange(len(log)))
+    cell = target.cell[posterior.state[entry], target.first[log.first_state][which]]
+    steps = (log.lengths + chain.pairs.log.left)[which]
+    begins = np.searchsorted(which, np.arange(len(log)))
+    return np.stack(
+        [
+            pick.reduceat(_extremes(chain, discount, pick)[steps, cell], begins, axis=0)
+            for pick in (np.minimum, np.maximum)
+        ],
+        axis=2,
+    )
+
+
+def _extremes(chain: PairChain, discount: float, pick: np.ufunc) -> Floats:
+    """Return the lowest or highest return and outcome indicators, [H + 1, C, 1 + O + 1].
+
+    By steps left and cell; the last column is for no outcome.
+    """
+    target, model = chain.pairs.target, chain.model
+    found = find_moves(model, target)
+    order = np.argsort(found.group, kind="stable")
+    entry, arrived = found.entry[order], found.cell[order]
+    first = np.searchsorted(found.group[order], np.arange(len(target.earned)))
+    end = model.outcome[model.dynamics.next_state[entry]]
+    gained = np.zeros((len(entry), len(model.outcomes) + 2))
+    gained[:, 0] = model.dynamics.reward[entry]
+    over = np.flatnonzero(end >= 0)
+    gained[over, 1 + end[over]] = 1.0
+    kept = np.array([discount] + [1.0] * (gained.shape[1] - 1))
+    tables = np.zeros((chain.horizon + 1, len(target.state), gained.shape[1]))
+    tables[0, :, -1] = 1.0  # with no step left there is no outcome
+    for left in range(1, chain.horizon + 1):
+        ahead = np.where(end[:, None] >= 0, 0.0, tables[left - 1][arrived])
+        of_group = pick.reduceat(gained + kept * ahead, first, axis=0)
+        tables[left] = pick.reduceat(of_group[target.group], target.choice, axis=0)
+    return tables

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
+import pandas as pd
 
 from butfor import kernels
 from butfor.hidden.cells import policy_rows
 from butfor.hidden.model import TabularPOMDP
 from butfor.hidden.pairs import log_arrays, refuse_impossible
 from butfor.log.episodes import Episodes
-from butfor.models.mdp import total_by
 from butfor.models.policies import estimate_behavior
 from butfor.threads import in_blocks
 from butfor.types import Floats
@@ -58,6 +58,13 @@ def climb(
         parameters = better
 
 
+def compare(climbs: list[Climb[Parameters]]) -> tuple[Climb[Parameters], pd.DataFrame]:
+    """Return the best of several restarts, and a table with one row per restart."""
+    ends = [(end.trail[-1], len(end.trail), end.converged) for end in climbs]
+    frame = pd.DataFrame(ends, columns=["log_likelihood", "iterations", "converged"])
+    return climbs[int(frame["log_likelihood"].argmax())], frame
+
+
 def expect(
     episodes: Episodes,
     model: TabularPOMDP,
@@ -75,27 +82,12 @@ def expect(
     def work(first: int, last: int) -> None:
         trace = kernels.make_trace(hidden, log)
         for part in range(first, last):
-            impossible = kernels.count_paths(
-                edge[part],
-                edge[part + 1],
-                hidden,
-                behavior,
-                log,
-                trace,
-                evidence,
-                moved[part],
-                began[part],
-            )
-            refuse_impossible(impossible, episodes, model, behavior, log)
+            some, found = edge[part : part + 2], (evidence, moved[part], began[part])
+            impossible = kernels.count_paths(*some, hidden, behavior, log, trace, *found)
+            refuse_impossible(impossible, episodes, model, behavior)
 
     in_blocks(work, len(edge) - 1, threads=threads)
     return Counts(moved.sum(axis=0), began.sum(axis=0), float(evidence.sum()))
-
-
-def count_decisions(moved: Floats, model: TabularPOMDP) -> Floats:
-    """Return the expected decisions by hidden state and action, [H, A]: one per transition."""
-    shape = model.n_states, model.n_actions
-    return total_by(model.dynamics.entry_row, moved, shape[0] * shape[1]).reshape(shape)
 
 
 def seen_rows(episodes: Episodes, model: TabularPOMDP) -> Floats:
@@ -134,9 +126,7 @@ def clean(rows: Floats) -> Floats:
 
 def perturb(center: Floats, generator: np.random.Generator) -> Floats:
     """Draw rows around a center, with the same support."""
-    drawn = generator.gamma(CONCENTRATION * center)
-    total = drawn.sum(axis=1, keepdims=True)
-    drawn = np.where(total > 0, drawn / np.where(total > 0, total, 1.0), center)
+    drawn = fit_rows(generator.gamma(CONCENTRATION * center), center, prior=0.0)
     return (1 - KEPT) * drawn + KEPT * center
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -30,6 +30,7 @@ from butfor.types import Floats, Integers
 ACTION = "action:"  # prefix of action variables: a state variable may have the same name
 MOST_ROWS = 5_000_000  # of states and actions; larger models are refused before they are made
 
+Key = TypeVar("Key")
 Places = NDArray[np.int64]
 Rule = ArrayLike | Callable[[dict[str, NDArray[np.intp]]], ArrayLike]
 
@@ -213,7 +214,7 @@ class Factored:
         return self.tables[name]
 
 
-def multiply(tables: Mapping[str, Floats], cell: Mapping[str, Places], count: int) -> Floats:
+def multiply(tables: Mapping[Key, Floats], cell: Mapping[Key, Places], count: int) -> Floats:
     """Return the product of the tables' factors at these cells, [count]."""
     weight = np.ones(count)
     for name, place in cell.items():
@@ -224,12 +225,11 @@ def multiply(tables: Mapping[str, Floats], cell: Mapping[str, Places], count: in
 def first_cells(factored: Factored) -> dict[str, Places]:
     """Return the flat position of each state's factor in the tables of the first state, each [H].
 
-    Empty if the first state has one joint distribution.
+    A joint distribution of the first state is one table without a name.
     """
+    states, size = factored.state_variables, len(factored.outcome)
     if not isinstance(factored.initial, Mapping):
-        return {}
-    states = factored.state_variables
-    size = count_levels(states)
+        return {"": np.arange(size)}
     known, codes = _parents(states, ()), unravel(states, np.arange(size))
     return {
         name: _place(table, known, codes, size) * len(known[name].levels) + codes[name]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,7 +20,7 @@ from butfor.log.variables import project
 from butfor.models.mdp import total_by
 from butfor.random import episode_keys
 from butfor.threads import in_blocks
-from butfor.types import Floats, Integers, Offsets, Progress
+from butfor.types import Floats, Integers, Keys, Offsets, Progress
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,10 +45,10 @@ class LatentPosterior:
             raise ValueError(f"episode {episode} is outside 0..{len(self.episodes) - 1}")
         first = int(self.episodes.offsets[episode]) + episode
         last = int(self.episodes.offsets[episode + 1]) + episode + 1
+        entries = slice(self.start[first], self.start[last])
+        row = np.repeat(np.arange(last - first), np.diff(self.start[first : last + 1]))
         table = np.zeros((last - first, self.model.n_states))
-        for place, row in enumerate(range(first, last)):
-            entries = slice(self.start[row], self.start[row + 1])
-            table[place, self.state[entries]] = self.probability[entries]
+        table[row, self.state[entries]] = self.probability[entries]
         return table
 
     @property
@@ -82,30 +83,25 @@ class LatentPosterior:
         Columns: `id, step, variable, level, probability`. The variables are by default the model's
         `hidden_variables`.
         """
-        by_name = {variable.name: variable for variable in self.model.state_variables}
-        hidden = (
-            [variable.name for variable in self.model.hidden_variables]
-            if names is None
-            else list(names)
-        )
+        levels = {variable.name: variable.levels for variable in self.model.state_variables}
+        if names is None:
+            names = [variable.name for variable in self.model.hidden_variables]
         episode, step = self.rows
-        columns = ["id", "step", "variable", "level", "probability"]
-        parts = [pd.DataFrame({column: [] for column in columns})][: len(hidden) == 0]
-        for name in hidden:
+        parts = []
+        for name in names:
             table = self.marginal(name)
             row, level = np.nonzero(table)
-            parts.append(
-                pd.DataFrame(
-                    {
-                        "id": self.episodes.id[episode[row]],
-                        "step": step[row],
-                        "variable": name,
-                        "level": np.array(by_name[name].levels, dtype=object)[level],
-                        "probability": table[row, level],
-                    }
-                )
-            )
-        return pd.concat(parts, ignore_index=True)
+            given = {
+                "id": self.episodes.id[episode[row]],
+                "step": step[row],
+                "variable": name,
+                "level": np.array(levels[name], dtype=object)[level],
+                "probability": table[row, level],
+            }
+            parts.append(pd.DataFrame(given))
+        columns = ["id", "step", "variable", "level", "probability"]
+        empty = pd.DataFrame(columns=columns, dtype=float)
+        return pd.concat(parts, ignore_index=True) if parts else empty
 
     @property
     def transitions(self) -> tuple[Offsets, NDArray[np.int64], Floats]:
@@ -128,24 +124,7 @@ class LatentPosterior:
         """Draw hidden paths, [n, draws, longest + 1]; -1 after an episode's end."""
         check_whole(draws, "draws", 1, "a whole number")
         keys = episode_keys(seed, self.episodes.id, "hidden path")
-        longest = int(self.episodes.lengths.max())
-        path = np.full((len(self.episodes), draws, longest + 1), -1, np.int32)
-        arrays = log_arrays(self.episodes, None)
-
-        def work(first: int, last: int) -> None:
-            kernels.draw_paths(
-                first,
-                last,
-                self.model.arrays,
-                self.behavior,
-                arrays,
-                kernels.make_trace(self.model.arrays, arrays),
-                keys,
-                path,
-            )
-
-        in_blocks(work, len(self.episodes), threads=threads)
-        return path
+        return draw_paths(self.episodes, self.model, self.behavior, keys, draws, threads)
 
 
 def latent_posterior(
@@ -183,32 +162,58 @@ def trace_posterior(
     progress: Progress | None = None,
 ) -> LatentPosterior:
     """Compute the posterior from checked inputs; see `latent_posterior`."""
-    arrays = log_arrays(episodes, None)
-    count = len(episodes)
-    evidence = np.zeros(count)
-    start = np.zeros(len(episodes.state) + count + 1, np.int64)
+    evidence = np.zeros(len(episodes))
+    start = np.zeros(len(episodes.state) + len(episodes) + 1, np.int64)
 
-    def trace(state: Integers, probability: Floats, keep: bool, report: Progress | None) -> None:
-        def work(first: int, last: int) -> None:
-            impossible = kernels.trace_latent(
-                first,
-                last,
-                model.arrays,
-                behavior,
-                arrays,
-                kernels.make_trace(model.arrays, arrays),
-                evidence,
-                start,
-                state,
-                probability,
-                keep,
-            )
-            refuse_impossible(impossible, episodes, model, behavior, arrays)
+    def trace(*given: Any, progress: Progress | None = None) -> None:
+        _run(
+            kernels.trace_latent,
+            episodes,
+            model,
+            behavior,
+            evidence,
+            start,
+            *given,
+            threads=threads,
+            progress=progress,
+        )
 
-        in_blocks(work, count, threads=threads, progress=report)
-
-    trace(np.empty(0, np.int32), np.empty(0), False, None)  # count the states of each row
+    trace(np.empty(0, np.int32), np.empty(0), False)  # count the states of each row
     np.cumsum(start, out=start)
     state, probability = np.empty(start[-1], np.int32), np.empty(start[-1])
-    trace(state, probability, True, progress)
+    trace(state, probability, True, progress=progress)
     return LatentPosterior(episodes, model, behavior, evidence, start, state, probability)
+
+
+def draw_paths(
+    episodes: Episodes,
+    model: TabularPOMDP,
+    behavior: kernels.Behavior,
+    keys: Keys,
+    draws: int,
+    threads: int | None,
+) -> Integers:
+    """Draw hidden paths given the episodes, [n, draws, longest + 1]; -1 after an end."""
+    path = np.full((len(episodes), draws, int(episodes.lengths.max()) + 1), -1, np.int32)
+    _run(kernels.draw_paths, episodes, model, behavior, keys, path, threads=threads)
+    return path
+
+
+def _run(
+    kernel: Callable[..., int],
+    episodes: Episodes,
+    model: TabularPOMDP,
+    behavior: kernels.Behavior,
+    *given: Any,
+    threads: int | None,
+    progress: Progress | None = None,
+) -> None:
+    """Run a kernel that takes these arguments on all episodes; refuse impossible ones."""
+    log = log_arrays(episodes, None)
+
+    def work(first: int, last: int) -> None:
+        trace = kernels.make_trace(model.arrays, log)
+        impossible = kernel(first, last, model.arrays, behavior, log, trace, *given)
+        refuse_impossible(impossible, episodes, model, behavior)
+
+    in_blocks(work, len(episodes), threads=threads, progress=progress)

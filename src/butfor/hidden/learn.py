@@ -15,11 +15,9 @@ from butfor.graph.tables import Table
 from butfor.hidden.cells import pomdp_value
 from butfor.hidden.chain import exact_outcomes
 from butfor.hidden.expectation import (
-    Climb,
-    Counts,
     clean,
     climb,
-    count_decisions,
+    compare,
     even,
     expect,
     fit_rows,
@@ -37,8 +35,9 @@ from butfor.models.mdp import total_by
 from butfor.random import check_seed
 from butfor.types import Floats, Progress
 
-# by ("moves", variable), ("initial", variable or "" for a joint one), ("behavior", ""): rows
+# by ("moves", variable), ("initial", variable or "" for a joint one), BEHAVIOR: rows
 Guess = dict[tuple[str, str], Floats]
+BEHAVIOR = ("behavior", "")
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,16 +113,15 @@ def fit_latent_behavior(
     center = seen_rows(episodes, model)
     begin = center
     if start is not None:
-        given = check_hidden_policy(
-            start, model.n_states, model.n_observations, model.n_actions, "start"
-        )
+        given = check_hidden_policy(start, *model.sizes, "start")
         if not isinstance(given, LatentPolicy):
             raise ValueError("start: give a LatentPolicy, with one row per hidden state")
         begin = given.table
 
     def improve(table: Floats) -> tuple[float, Floats]:
         counts = expect(episodes, model, model.arrays, latent_behavior(table), threads)
-        better = fit_rows(count_decisions(counts.moved, model), center, prior)
+        decisions = total_by(model.dynamics.entry_row, counts.moved, center.size)
+        better = fit_rows(decisions.reshape(center.shape), center, prior)
         return counts.evidence + penalty(table, center, prior), better
 
     climbs = []
@@ -131,10 +129,8 @@ def fit_latent_behavior(
         generator = np.random.default_rng([check_seed(seed), number])
         first = perturb(begin, generator) if number else begin
         climbs.append(climb(first, improve, iterations, tolerance * len(episodes)))
-    best = max(climbs, key=lambda end: end.trail[-1])
-    return BehaviorFit(
-        LatentPolicy(clean(best.parameters)), best.trail, best.converged, _restart_frame(climbs)
-    )
+    best, frame = compare(climbs)
+    return BehaviorFit(LatentPolicy(clean(best.parameters)), best.trail, best.converged, frame)
 
 
 def fit_pomdp(
@@ -197,8 +193,7 @@ def fit_pomdp(
     chosen = _check_learn(factored, learn)
     learner = _Learner(episodes, factored, chosen, learn_initial, behavior, start, prior)
     if target is not None:
-        size = learner.model.n_states, learner.model.n_observations, learner.model.n_actions
-        check_hidden_policy(target, *size, "target")
+        check_hidden_policy(target, *learner.model.sizes, "target")
     climbs, values = [], []
     for number in range(restarts):
         end = climb(
@@ -209,12 +204,11 @@ def fit_pomdp(
         )
         climbs.append(end)
         if target is not None:
-            values.append(_value(episodes, *learner.result(end.parameters), target, threads))
+            values.append(learner.values(end.parameters, target, threads))
         if progress is not None:
             progress(number + 1, restarts)
-    best = max(climbs, key=lambda end: end.trail[-1])
+    best, frame = compare(climbs)
     learned, policy = learner.result(best.parameters)
-    frame = _restart_frame(climbs)
     if target is not None:
         frame[["counterfactual", "model_value"]] = values
     return PomdpFit(learned, policy, best.trail, best.converged, frame)
@@ -236,9 +230,12 @@ class _Learner:
         self.episodes, self.factored, self.prior = episodes, factored, prior
         self.model = factored.model()
         check_log(episodes, self.model)
-        self.given = behavior
-        self.layout, self.first_cells = factored.layout(), first_cells(factored)
+        self.given, self.learning = behavior, isinstance(behavior, str)
         self.over = factored.outcome >= 0
+        # by table: the position of its factor in each transition, or in each first state
+        self.moves = {("moves", name): place for name, place in factored.layout().cell.items()}
+        self.begins = {("initial", name): place for name, place in first_cells(factored).items()}
+        self.cell = self.moves | self.begins | {BEHAVIOR: self.model.dynamics.entry_row}
         initial = factored.initial
         if isinstance(initial, Mapping):
             begins = {name: _flat(table) for name, table in initial.items()}
@@ -249,13 +246,13 @@ class _Learner:
             self.center["moves", name] = _flat(table)
         self.learned = [("moves", name) for name in learn]
         if learn_initial:
-            self.learned += [("initial", name) for name in begins]
+            self.learned += list(self.begins)
         if start == "uniform":
             self.center |= {key: even(self.center[key]) for key in self.learned}
-        self.center["behavior", ""] = seen_rows(episodes, self.model)
+        self.center[BEHAVIOR] = seen_rows(episodes, self.model)
         if isinstance(behavior, str):
             check_choice(behavior, "behavior", ("learn",))
-            self.learned.append(("behavior", ""))
+            self.learned.append(BEHAVIOR)
         else:
             self.known = behavior_arrays(episodes, self.model, behavior)
 
@@ -265,25 +262,23 @@ class _Learner:
 
     def improve(self, guess: Guess, threads: int | None) -> tuple[float, Guess]:
         """Return the objective of a guess, and the next one."""
-        drawn = self._draws(guess)
-        kept = float(drawn[~self.over].sum())
-        moves = {name: rows for (kind, name), rows in guess.items() if kind == "moves"}
-        chances = multiply(moves, self.layout.cell, len(self.layout.row))
         hidden = self.model.arrays
+        drawn = multiply(guess, self.begins, len(self.over))
+        kept = float(drawn[~self.over].sum())
+        chances = multiply(guess, self.moves, len(hidden.next_state))
         hidden = hidden._replace(
             rows=hidden.rows._replace(probability=chances),
             initial=np.where(self.over, 0.0, drawn) / kept,
         )
-        learning = isinstance(self.given, str)
-        behavior = latent_behavior(guess["behavior", ""]) if learning else self.known
+        behavior = latent_behavior(guess[BEHAVIOR]) if self.learning else self.known
         counts = expect(self.episodes, self.model, hidden, behavior, threads)
         # a first state was kept after the draws of ends before it had been discarded
-        thrown = np.where(self.over, drawn, 0.0) * len(self.episodes) / kept
-        counts = counts._replace(began=counts.began + thrown)
+        began = counts.began + np.where(self.over, drawn, 0.0) * len(self.episodes) / kept
         objective, better = counts.evidence, dict(guess)
         for key in self.learned:
             center = self.center[key]
-            found = self._count(key, counts).reshape(center.shape)
+            weight = began if key in self.begins else counts.moved
+            found = total_by(self.cell[key], weight, center.size).reshape(center.shape)
             better[key] = fit_rows(found, center, self.prior)
             objective += penalty(guess[key], center, self.prior)
         return objective, better
@@ -299,26 +294,15 @@ class _Learner:
             initial = {n: _shaped(table, found["initial", n]) for n, table in initial.items()}
         else:
             initial = found["initial", ""][0]
-        learning = isinstance(self.given, str)
-        behavior: Any = LatentPolicy(found["behavior", ""]) if learning else self.given
+        behavior: Any = LatentPolicy(found[BEHAVIOR]) if self.learning else self.given
         return replace(self.factored, moves=moves, initial=initial), behavior
 
-    def _draws(self, guess: Guess) -> Floats:
-        """Return the probability of each first state before ends are discarded, [H]."""
-        if not self.first_cells:
-            return guess["initial", ""][0]
-        tables = {name: guess["initial", name] for name in self.first_cells}
-        return multiply(tables, self.first_cells, len(self.over))
-
-    def _count(self, key: tuple[str, str], counts: Counts) -> Floats:
-        """Return the expected counts of the cells of one learned table."""
-        kind, name = key
-        size = self.center[key].size
-        if kind == "moves":
-            return total_by(self.layout.cell[name], counts.moved, size)
-        if kind == "initial":
-            return total_by(self.first_cells[name], counts.began, size) if name else counts.began
-        return count_decisions(counts.moved, self.model)
+    def values(self, guess: Guess, target: Policy, threads: int | None) -> tuple[float, float]:
+        """Return the mean counterfactual return and the value by the model alone."""
+        learned, behavior = self.result(guess)
+        chain = prepare_pairs(self.episodes, learned.model(), target, behavior=behavior)
+        _, expected = exact_outcomes(chain, 1.0, threads=threads)
+        return float(expected.mean()), pomdp_value(chain.model, target, horizon=chain.horizon)
 
 
 def _flat(table: Table) -> Floats:
@@ -327,30 +311,6 @@ def _flat(table: Table) -> Floats:
 
 def _shaped(table: Table, rows: Floats) -> Table:
     return Table(table.parents, rows.reshape(table.probability.shape))
-
-
-def _value(
-    episodes: Episodes,
-    factored: Factored,
-    behavior: Policy | None,
-    target: Policy,
-    threads: int | None,
-) -> tuple[float, float]:
-    """Return the mean counterfactual return and the value by the model alone."""
-    chain = prepare_pairs(episodes, factored.model(), target, behavior=behavior)
-    _, expected = exact_outcomes(chain, 1.0, threads=threads)
-    value = pomdp_value(chain.model, target, horizon=chain.horizon)
-    return float(expected.mean()), value
-
-
-def _restart_frame(climbs: Sequence[Climb[Any]]) -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "log_likelihood": [end.trail[-1] for end in climbs],
-            "iterations": [len(end.trail) for end in climbs],
-            "converged": [end.converged for end in climbs],
-        }
-    )
 
 
 def _check_learn(factored: Factored, learn: Sequence[str] | None) -> list[str]:

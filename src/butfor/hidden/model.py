@@ -103,40 +103,22 @@ class TabularPOMDP:
             transition, None if actions is None else count_levels(actions)
         )
         which = np.full(size, -1, np.int32) if outcome is None else check_ends(outcome, size, ends)
-        over = which >= 0
         if reward is None:
             reward = np.array([end.reward for end in ends] + [0.0])[which]
         shown = _check_emission(
             emission, size, which, 0 if observations is None else count_levels(observations)
         )
-        dynamics = TabularMDP.from_arrays(
-            _staying(moves, over, number), reward=reward, actions=number, initial=initial
-        )
-        dynamics = without_rows(dynamics, over)
+        dynamics = _without_ends(moves, which >= 0, number, reward, initial)
         model = cls(
             dynamics=dynamics.with_labels(labels),
             emission=shown,
             outcome=which,
             outcomes=ends,
-            state_variables=check_variables(size if states is None else states, "state"),
-            observation_variables=check_variables(
-                shown.shape[1] if observations is None else observations, "observation"
-            ),
-            action_variables=check_variables(
-                dynamics.n_actions if actions is None else actions, "action"
-            ),
+            state_variables=_check_levels(states, size, "state"),
+            observation_variables=_check_levels(observations, shown.shape[1], "observation"),
+            action_variables=_check_levels(actions, number, "action"),
             reward_seen=reward_seen,
         )
-        for name, given_levels, expected in (
-            ("states", count_levels(model.state_variables), size),
-            ("observations", count_levels(model.observation_variables), shown.shape[1]),
-            ("actions", count_levels(model.action_variables), dynamics.n_actions),
-        ):
-            if given_levels != expected:
-                raise ValueError(
-                    f"{name}: the variables have {given_levels} combinations of levels, but there "
-                    f"are {expected} {name}; list every level"
-                )
         _check_static(model)
         _check_start(model)
         return model
@@ -193,6 +175,11 @@ class TabularPOMDP:
         return int(self.emission.shape[1])
 
     @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Numbers of hidden states H, observations Z and actions A."""
+        return self.n_states, self.n_observations, self.n_actions
+
+    @property
     def initial(self) -> Floats:
         """Distribution of the first hidden state, [H]."""
         return self.dynamics.initial
@@ -203,15 +190,13 @@ class TabularPOMDP:
         going = np.flatnonzero(self.outcome < 0)
         shown = self.emission[going].tocoo()
         codes = unravel(self.state_variables, going[shown.row])
-        found = []
-        for variable in self.state_variables:
-            low = np.full(self.n_observations, len(variable.levels))
-            high = np.full(self.n_observations, -1)
-            np.minimum.at(low, shown.col, codes[variable.name])
-            np.maximum.at(high, shown.col, codes[variable.name])
-            if (low < high).any():
-                found.append(variable)
-        return tuple(found)
+        number = np.unique(shown.col).size
+
+        def determined(variable: Variable) -> bool:
+            pair = codes[variable.name] * self.n_observations + shown.col
+            return bool(np.unique(pair).size == number)
+
+        return tuple(v for v in self.state_variables if not determined(v))
 
     @cached_property
     def shows(self) -> Integers | None:
@@ -288,19 +273,6 @@ def as_rows(matrix: sparse.csr_array) -> kernels.Rows:
     )
 
 
-def without_rows(model: TabularMDP, gone: NDArray[np.bool_]) -> TabularMDP:
-    """Return the model without the rows of these states, which nothing follows."""
-    kept = ~gone[model.entry_row // model.n_actions]
-    size = np.where(np.repeat(gone, model.n_actions), 0, np.diff(model.start))
-    return replace(
-        model,
-        start=np.concatenate([[0], np.cumsum(size)]),
-        next_state=model.next_state[kept],
-        probability=model.probability[kept],
-        reward=model.reward[kept],
-    )
-
-
 def _check_moves(
     transition: ArrayLike | sparse.sparray | sparse.spmatrix, actions: int | None
 ) -> tuple[sparse.csr_array, int, int]:
@@ -323,13 +295,34 @@ def _check_moves(
     return sparse.csr_array(dense.reshape(size * number, size)), size, number
 
 
-def _staying(moves: sparse.csr_array, over: NDArray[np.bool_], actions: int) -> sparse.csr_array:
-    """Return the transitions with those states absorbing, whatever was given."""
+def _check_levels(given: Sequence[Variable] | None, count: int, name: str) -> tuple[Variable, ...]:
+    variables = check_variables(count if given is None else given, name)
+    if count_levels(variables) != count:
+        raise ValueError(
+            f"{name}s: the variables have {count_levels(variables)} combinations of levels, but "
+            f"there are {count} {name}s; list every level"
+        )
+    return variables
+
+
+def _without_ends(
+    moves: sparse.csr_array, over: NDArray[np.bool_], actions: int, reward: Any, initial: ArrayLike
+) -> TabularMDP:
+    """Return the dynamics, in which ends have no rows, whatever was given."""
     gone = np.repeat(over, actions)
     rows = np.flatnonzero(gone)
+    # every row must sum to one, so ends stay where they are until their rows are removed
     own = sparse.csr_array((np.ones(len(rows)), (rows, rows // actions)), shape=moves.shape)
-    keep = sparse.csr_array(sparse.diags_array((~gone).astype(np.float64)))
-    return sparse.csr_array(keep @ moves + own)
+    going = sparse.csr_array(sparse.diags_array((~gone).astype(np.float64)) @ moves)
+    model = TabularMDP.from_arrays(going + own, reward=reward, actions=actions, initial=initial)
+    kept = ~gone[model.entry_row]
+    return replace(
+        model,
+        start=np.append(0, np.cumsum(np.where(gone, 0, np.diff(model.start)))),
+        next_state=model.next_state[kept],
+        probability=model.probability[kept],
+        reward=model.reward[kept],
+    )
 
 
 def check_ends(given: ArrayLike, size: int, ends: tuple[Outcome, ...]) -> Integers:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from butfor import kernels
-from butfor.checks import check_choice, check_horizon
 from butfor.hidden.actor import history_rows
 from butfor.hidden.cells import as_matrix, make_cells, policy_rows
 from butfor.hidden.model import TabularPOMDP, as_rows, check_pomdp
@@ -23,7 +23,7 @@ from butfor.hidden.policies import (
 )
 from butfor.log.episodes import Episodes
 from butfor.mechanisms.gumbel_max import GumbelMax
-from butfor.mechanisms.protocol import Compiled, Mechanism, check_mechanism
+from butfor.mechanisms.protocol import Compiled, Mechanism
 from butfor.models.policies import estimate_behavior
 from butfor.threads import in_blocks
 from butfor.types import Progress
@@ -44,28 +44,26 @@ class PairChain:
         log = self.episodes.select(chosen)
         behavior = self.pairs.behavior
         if behavior.kind == kernels.STEP:
-            row = np.concatenate(
-                [np.arange(*self.episodes.offsets[i : i + 2]) for i in chosen.tolist()]
-            )
             table = as_matrix(behavior.rows, self.model.n_actions)
-            behavior = behavior._replace(rows=as_rows(table[row]))
+            behavior = behavior._replace(rows=as_rows(table[self.episodes.rows_of(chosen)]))
         arrays = log_arrays(log, None)._replace(left=self.pairs.log.left[chosen])
         pairs = self.pairs._replace(log=arrays, behavior=behavior)
         return replace(self, episodes=log, pairs=pairs)
 
     def run(
         self,
-        kernel: Callable[[int, int], int],
-        *,
+        kernel: Callable[..., int],
+        *given: Any,
+        walking: bool = False,
         threads: int | None = None,
         progress: Progress | None = None,
     ) -> None:
-        """Run a kernel, called with first and last, on all episodes; refuse impossible ones."""
+        """Run a kernel that takes these arguments on all episodes; refuse impossible ones."""
 
         def work(first: int, last: int) -> None:
-            refuse_impossible(
-                kernel(first, last), self.episodes, self.model, self.pairs.behavior, self.pairs.log
-            )
+            space = kernels.make_pair_work(self.pairs, walking)
+            impossible = kernel(first, last, self.pairs, space, *given)
+            refuse_impossible(impossible, self.episodes, self.model, self.pairs.behavior)
 
         in_blocks(work, len(self.episodes), threads=threads, progress=progress)
 
@@ -81,20 +79,18 @@ def prepare_pairs(
     horizon: int | None = None,
     continuation: bool = True,
 ) -> PairChain:
-    """Check the inputs of counterfactuals with a hidden state; return them as kernels take them."""
-    check_choice(action_noise, "action_noise", ("shared", "fresh"))
-    check_log(episodes, model)
-    steps = episodes.horizon if horizon is None else check_horizon(horizon)
+    """Return the inputs of counterfactuals with a hidden state as kernels take them.
+
+    Log, horizon, mechanism and action noise have been checked.
+    """
+    steps = episodes.horizon if horizon is None else horizon
     log = episodes.truncate(steps)
-    policy = check_hidden_policy(
-        target, model.n_states, model.n_observations, model.n_actions, "target"
-    )
-    given = estimate_behavior(episodes) if behavior is None else behavior
-    known = behavior_arrays(log, model, given)
+    policy = check_hidden_policy(target, *model.sizes, "target")
+    known = behavior_arrays(log, model, behavior)
     shared = action_noise == "shared"
     if shared:
         _check_actions(log, known)
-    chosen = GumbelMax() if mechanism is None else check_mechanism(mechanism)
+    chosen = GumbelMax() if mechanism is None else mechanism
     if not isinstance(chosen, Compiled):
         raise ValueError(
             f"{chosen!r}: a model with a hidden state needs a mechanism with a method `coupling`; "
@@ -117,7 +113,7 @@ def check_log(episodes: Episodes, model: TabularPOMDP) -> None:
     """Refuse a log whose observations, actions or outcomes differ from the model's."""
     check_pomdp(model)
     given = (episodes.n_states, episodes.n_actions, len(episodes.outcomes))
-    expected = (model.n_observations, model.n_actions, len(model.outcomes))
+    expected = (*model.sizes[1:], len(model.outcomes))
     if given != expected:
         raise ValueError(
             f"the log has {given[0]} observations, {given[1]} actions and {given[2]} outcomes, the "
@@ -135,16 +131,9 @@ def check_log(episodes: Episodes, model: TabularPOMDP) -> None:
 def log_arrays(log: Episodes, horizon: int | None) -> kernels.Log:
     """Return a log as kernels take it; with horizon None nothing follows an episode's end."""
     left = np.zeros(len(log), np.int64) if horizon is None else horizon - log.lengths
-    return kernels.Log(
-        log.offsets[:-1],
-        log.offsets[1:],
-        left,
-        log.state,
-        log.action,
-        log.next_state,
-        log.reward,
-        log.outcome,
-    )
+    begins, ends = log.offsets[:-1], log.offsets[1:]
+    columns = log.state, log.action, log.next_state, log.reward, log.outcome
+    return kernels.Log(begins, ends, left, *columns)
 
 
 def behavior_arrays(
@@ -155,9 +144,7 @@ def behavior_arrays(
     Actions are evidence of the hidden state only if the behavior saw it.
     """
     given = estimate_behavior(log) if behavior is None else behavior
-    known = check_hidden_policy(
-        given, model.n_states, model.n_observations, model.n_actions, "behavior"
-    )
+    known = check_hidden_policy(given, *model.sizes, "behavior")
     if isinstance(known, LatentPolicy):
         return kernels.Behavior(policy_rows(known.table), kernels.LATENT)
     if isinstance(known, FiniteController | BeliefPolicy):
@@ -181,24 +168,22 @@ def _check_actions(log: Episodes, behavior: kernels.Behavior) -> None:
 
 
 def refuse_impossible(
-    episode: int,
-    log: Episodes,
-    model: TabularPOMDP,
-    behavior: kernels.Behavior,
-    arrays: kernels.Log,
+    episode: int, log: Episodes, model: TabularPOMDP, behavior: kernels.Behavior
 ) -> None:
     """Raise an error naming the step at which an episode is impossible; -1 means none is."""
     if episode < 0:
         return
+    arrays = log_arrays(log, None)
     trace = kernels.make_trace(model.arrays, arrays)
-    space = np.empty(model.n_states)
-    step = int(kernels.find_impossible(model.arrays, behavior, arrays, trace, space, episode))
-    if step < 0:
+    kernels.trace_back(model.arrays, behavior, trace, arrays, episode)
+    start, stop = int(log.offsets[episode]), int(log.offsets[episode + 1])
+    impossible = trace.size[: stop - start + 1] == 0
+    if not impossible.any():
         raise ValueError(
             f"episode {log.id[episode]}: its probability is too small for floating point; check "
             "that the model and the log belong together"
         )
-    start, stop = int(log.offsets[episode]), int(log.offsets[episode + 1])
+    step = int(impossible.argmax())
     seen = int(log.state[start + step] if start + step < stop else log.next_state[stop - 1])
     what = f"observation {seen}"
     if start + step == stop and log.outcome[episode] >= 0:

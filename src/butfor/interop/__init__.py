@@ -1,8 +1,7 @@
 """Models, logs and policies from other libraries and formats."""
 
-from butfor.interop.gym import model_from_gym
+from butfor.interop.gym import episodes_from_minari, model_from_gym
 from butfor.interop.icu_sepsis import IcuSepsis, load_icu_sepsis, sample_hospital_log
-from butfor.interop.minari_data import episodes_from_minari
 from butfor.interop.pomdp_file import PomdpFile, read_pomdp_file
 from butfor.interop.targets import target_from_function, target_from_predict, target_from_table
 

@@ -1,26 +1,31 @@
-"""Models from Gymnasium environments that publish their dynamics as a table `P`."""
+"""Models from Gymnasium environments with a table `P` of their dynamics; logs from Minari data."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
 
 from butfor.checks import check_whole
-from butfor.log.variables import Outcome, check_outcomes
+from butfor.log.episodes import Episodes
+from butfor.log.variables import Outcome, Variable, check_outcomes, ravel
 from butfor.models.mdp import TabularMDP, coalesce
 from butfor.types import Floats, Integers
 
-MOST_REWARDS = (
-    10  # distinct last rewards that become one outcome each; if there are more, all become one
-)
+Index = NDArray[np.int64]
+OutcomeOf = Mapping[int, Outcome]  # by final state
+
+MOST_REWARDS = 10  # distinct last rewards that become one outcome each; more become one in all
+# one entry of a table P, after its state and action
+ENTRY = [("state", "i8"), ("action", "i8"), ("probability", "f8"), ("reached", "i8")]
+ENTRY += [("reward", "f8"), ("done", "?")]
 
 
-def model_from_gym(env: Any, *, outcomes: Mapping[int, Outcome] | None = None) -> TabularMDP:
+def model_from_gym(env: Any, *, outcomes: OutcomeOf | None = None) -> TabularMDP:
     """Make a model of an environment with a `P` table: FrozenLake, CliffWalking, Taxi.
 
     Parameters
@@ -46,7 +51,7 @@ def model_from_gym(env: Any, *, outcomes: Mapping[int, Outcome] | None = None) -
             "instead, or pass the dynamics to TabularMDP.from_arrays"
         )
     states, actions, entries = _read_table(base.P)
-    ends, of_entry = _outcomes_of(entries, outcomes)
+    ends, of_entry = _entry_outcomes(entries, outcomes)
     column = np.where(entries.done, states + of_entry, entries.reached)
     row = entries.state * actions + entries.action
     width = states + len(ends)
@@ -59,6 +64,61 @@ def model_from_gym(env: Any, *, outcomes: Mapping[int, Outcome] | None = None) -
         outcomes=ends,
         actions=actions,
         initial=getattr(base, "initial_state_distrib", None),
+    )
+
+
+def episodes_from_minari(dataset: Any, *, outcomes: OutcomeOf | None = None) -> Episodes:
+    """Make Episodes of a Minari data set with discrete observations and actions.
+
+    Parameters
+    ----------
+    dataset
+        The result of `minari.load_dataset`, with spaces `Discrete` or `MultiDiscrete` (each entry
+        of which becomes a variable). Observations are taken as states.
+    outcomes : {final state: Outcome}, optional
+        The outcome of a terminated episode, by its final state. By default there is one outcome
+        for each distinct last reward. A truncated episode has none.
+
+    Notes
+    -----
+    The horizon is the step limit of the environment if the data set has it, otherwise that of the
+    longest episode. Causal claims require observations that include everything the behavior policy
+    used.
+    """
+    states = _space_variables(dataset.observation_space, "observation", "state")
+    actions = _space_variables(dataset.action_space, "action", "action")
+    state, action, reached, reward, ids, ended = [], [], [], [], [], []
+    for episode in dataset.iterate_episodes():
+        place = f"episode {episode.id}"
+        visits = _space_codes(episode.observations, dataset.observation_space, states, place)
+        taken = _space_codes(episode.actions, dataset.action_space, actions, place)
+        over = np.asarray(episode.terminations, dtype=bool)
+        _check_episode(len(episode.rewards), visits, taken, over, place)
+        state.append(visits[:-1])
+        reached.append(visits[1:])
+        action.append(taken)
+        reward.append(np.asarray(episode.rewards, dtype=np.float64))
+        ids.append(episode.id)
+        ended.append(bool(over[-1]))
+    if not ids:
+        raise ValueError("the data set has no episodes; give one with episodes")
+    last = np.array([steps[-1] for steps in reward])
+    final = np.array([visits[-1] for visits in reached])
+    ends, outcome = _outcomes_of(np.array(ended), last, final, outcomes)
+    longest = max(map(len, reward))
+    limit = getattr(getattr(dataset, "env_spec", None), "max_episode_steps", None)
+    return Episodes.from_arrays(
+        np.concatenate(state),
+        np.concatenate(action),
+        np.concatenate(reached),
+        offsets=np.append(0, np.cumsum([len(steps) for steps in reward])),
+        states=states,
+        actions=actions,
+        reward=np.concatenate(reward),
+        outcome=outcome,
+        outcomes=ends,
+        id=ids,
+        horizon=longest if limit is None else max(int(limit), longest),
     )
 
 
@@ -77,34 +137,31 @@ def outcomes_by_reward(rewards: ArrayLike) -> tuple[tuple[Outcome, ...], Integer
     return ended, np.zeros(len(given), dtype=np.int32)
 
 
-def outcomes_by_state(
-    outcomes: Mapping[int, Outcome], reached: NDArray[Any]
-) -> tuple[tuple[Outcome, ...], Integers]:
-    """Return the outcomes given for final states, and the index for each state reached."""
-    ends = check_outcomes(tuple(dict.fromkeys(outcomes.values())))
-    lost = ~np.isin(reached, list(outcomes))
+def _outcomes_of(
+    done: NDArray[np.bool_], rewards: Floats, reached: Index, given: OutcomeOf | None
+) -> tuple[tuple[Outcome, ...], Index]:
+    """Return the outcomes given for final states, or one for each reward; and the index of each.
+
+    The index is -1 for what is not done.
+    """
+    index = np.full(len(done), -1)
+    if given is None:
+        ends, index[done] = outcomes_by_reward(rewards[done])
+        return ends, index
+    ends = check_outcomes(tuple(dict.fromkeys(given.values())))
+    lost = done & ~np.isin(reached, list(given))
     if lost.any():
         raise ValueError(
             f"outcomes: state {reached[int(lost.argmax())]} is final and has none; there are "
-            f"outcomes for {', '.join(map(str, list(outcomes)[:8])) or 'no state'}; add it"
+            f"outcomes for {', '.join(map(str, list(given)[:8])) or 'no state'}; add it"
         )
-    position = {state: ends.index(outcome) for state, outcome in outcomes.items()}
-    return ends, np.array([position[state] for state in reached.tolist()], dtype=np.int32)
+    position = {state: ends.index(outcome) for state, outcome in given.items()}
+    index[done] = [position[state] for state in reached[done].tolist()]
+    return ends, index
 
 
-class _Entries(NamedTuple):
-    """The entries of a table P with positive probability; [E] each."""
-
-    state: NDArray[np.int64]
-    action: NDArray[np.int64]
-    probability: Floats
-    reached: NDArray[np.int64]
-    reward: Floats
-    done: NDArray[np.bool_]
-
-
-def _read_table(table: Any) -> tuple[int, int, _Entries]:
-    """Return the number of states, the number of actions and the entries of P."""
+def _read_table(table: Any) -> tuple[int, int, Any]:
+    """Return the number of states and actions, and the entries of P with positive probability."""
     states = check_whole(len(table), "states of P", 1, "a table with states")
     actions = check_whole(len(_at(table, 0, "state 0")), "actions of P[0]", 1, "actions")
     rows: list[tuple[int, int, float, int, float, bool]] = []
@@ -125,9 +182,7 @@ def _read_table(table: Any) -> tuple[int, int, _Entries]:
                     "environment's table"
                 )
             rows += [(state, action, *entry) for entry in given if entry[0] > 0]
-    columns = zip(*rows, strict=True)
-    kinds = (np.int64, np.int64, np.float64, np.int64, np.float64, np.bool_)
-    return states, actions, _Entries(*map(np.array, columns, kinds))
+    return states, actions, np.rec.fromrecords(rows, dtype=ENTRY)
 
 
 def _at(table: Any, key: int, place: str) -> Any:
@@ -155,27 +210,79 @@ def _entry(entry: Any, place: str, states: int) -> tuple[float, int, float, bool
     return probability, int(reached), reward, bool(done)
 
 
-def _outcomes_of(
-    entries: _Entries, given: Mapping[int, Outcome] | None
-) -> tuple[tuple[Outcome, ...], NDArray[np.int64]]:
+def _entry_outcomes(entries: Any, given: OutcomeOf | None) -> tuple[tuple[Outcome, ...], Index]:
     """Return the outcomes, and the one that each entry leads to (-1 if it is not done).
 
     A self-loop that is done, in a state that is only ever reached as final, makes no outcome of its
     own: it leads to the outcome of the first arrival there.
     """
-    of_entry = np.full(len(entries.done), -1)
     if given is not None:
-        ends, of_entry[entries.done] = outcomes_by_state(given, entries.reached[entries.done])
-        return ends, of_entry
+        return _outcomes_of(entries.done, entries.reward, entries.reached, given)
     moves = entries.reached != entries.state
-    final = np.setdiff1d(
-        entries.reached[moves & entries.done], entries.reached[moves & ~entries.done]
-    )
+    arrived = entries[moves]
+    final = np.setdiff1d(arrived.reached[arrived.done], arrived.reached[~arrived.done])
     loop = entries.done & ~moves & np.isin(entries.state, final)
     arrival = entries.done & ~loop
-    ends, of_entry[arrival] = outcomes_by_reward(entries.reward[arrival])
+    ends, of_entry = _outcomes_of(arrival, entries.reward, entries.reached, None)
     first: dict[int, int] = {}
     for state, end in zip(entries.reached[arrival], of_entry[arrival], strict=True):
         first.setdefault(int(state), int(end))
     of_entry[loop] = [first[int(state)] for state in entries.state[loop]]
     return ends, of_entry
+
+
+def _check_episode(
+    steps: int, visits: Index, taken: Index, over: NDArray[np.bool_], place: str
+) -> None:
+    """Refuse an episode whose parts do not fit together."""
+    if steps == 0:
+        raise ValueError(f"{place} has no steps; drop it with dataset.filter_episodes")
+    if len(visits) != steps + 1:
+        raise ValueError(
+            f"{place} has {len(visits)} observations and {steps} rewards, expected one more "
+            "observation, the final one; record the data set again with it"
+        )
+    if len(taken) != steps:
+        raise ValueError(
+            f"{place} has {len(taken)} actions and {steps} rewards; record one of each per step"
+        )
+    if over[:-1].any():
+        raise ValueError(
+            f"{place} is terminated at step {int(over.argmax())} of {steps} and goes on; cut it "
+            "there, or clear the flag"
+        )
+
+
+def _space_variables(space: Any, name: str, noun: str) -> tuple[Variable, ...]:
+    kind = type(space).__name__
+    if kind == "Discrete":
+        start = int(getattr(space, "start", 0))
+        levels = tuple(str(level) for level in range(start, start + int(space.n)))
+        return (Variable(noun, levels),)
+    if kind == "MultiDiscrete" and np.ndim(space.nvec) == 1:
+        starts = np.broadcast_to(getattr(space, "start", 0), np.shape(space.nvec))
+        return tuple(
+            Variable(f"{noun} {i}", tuple(str(int(first) + level) for level in range(int(size))))
+            for i, (size, first) in enumerate(zip(space.nvec, starts, strict=True))
+        )
+    raise ValueError(
+        f"the {name} space is {space}, not Discrete or MultiDiscrete; cut numbers into levels "
+        "first, and pass the log to Episodes.from_arrays"
+    )
+
+
+def _space_codes(values: Any, space: Any, variables: Sequence[Variable], place: str) -> Index:
+    """Return the states or actions of one episode as numbers from 0."""
+    try:
+        columns = np.asarray(values, dtype=np.int64).reshape(-1, len(variables))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{place}: {error}; the values do not fit the space {space}") from error
+    codes = columns - np.asarray(getattr(space, "start", 0))
+    wrong = (codes < 0) | (codes >= [len(variable.levels) for variable in variables])
+    if wrong.any():
+        step, column = np.argwhere(wrong)[0]
+        raise ValueError(
+            f"{place}, step {step}: {columns[step, column]} is outside the space {space}; "
+            "correct the data set or its space"
+        )
+    return ravel(variables, list(codes.T))

@@ -30,9 +30,7 @@ class PomdpFile:
     observations: tuple[str, ...]  # [Z], none in an .mdp file
     start: Floats  # [S] distribution of the first state
     transition: sparse.csr_array  # [S A, S]
-    reward: (
-        sparse.csr_array
-    )  # [S A, S] as in the file (costs are not negated), mean over observations
+    reward: sparse.csr_array  # [S A, S] as in the file, also costs; mean over observations
     observation: sparse.csr_array | None  # [S A, Z] on arrival in a state after an action
     reward_by_observation: bool  # whether rewards depend on the observation
 

@@ -8,8 +8,9 @@ each with one number, a row or a matrix, and `*` for "all". Later entries overwr
 from __future__ import annotations
 
 import re
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import scipy.sparse as sparse
@@ -26,11 +27,6 @@ PREAMBLE = ("discount", "values", "states", "actions", "observations", "start")
 ENTRIES = {"T": ("action", "state", "state"), "O": ("action", "state", "observation")}
 NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 NAME = re.compile(r"[^\W\d][\w.\-]*")
-
-
-class _Token(NamedTuple):
-    text: str
-    line: int
 
 
 def parse_pomdp(path: Path) -> dict[str, Any]:
@@ -51,18 +47,15 @@ class _Parser:
             self.line = raw[: error.start].count(b"\n") + 1
             self.fail("not UTF-8 text; give a .pomdp or .mdp file")
         self.tokens = [
-            _Token(text, number)
+            (text, number)
             for number, line in enumerate(lines, 1)
             for text in re.findall(r":|\*|[^\s:*]+", line.split("#", 1)[0])
         ]
         self.most = min(MOST_ENTRIES, FREE_ENTRIES + PER_WORD * len(self.tokens))
         self.next = 0
         self.line = 1
-        self.discount: float | None = None
-        self.values: str | None = None
-        self.names: dict[str, tuple[str, ...]] = {}
-        self.codes: dict[str, dict[str, int]] = {}
-        self.start: Floats | None = None
+        self.given: dict[str, Any] = {}  # the entries of the preamble
+        self.codes: dict[str, dict[str, int]] = {}  # by noun: the number of each name, in order
         self.tables: dict[str, Table] = {}
         self.reward_entries: list[RewardEntry] = []
 
@@ -73,15 +66,14 @@ class _Parser:
 
     def peek(self, ahead: int = 0) -> str | None:
         at = self.next + ahead
-        return self.tokens[at].text if at < len(self.tokens) else None
+        return self.tokens[at][0] if at < len(self.tokens) else None
 
     def take(self, wanted: str) -> str:
         if self.next >= len(self.tokens):
             self.fail(f"the file ends where {wanted} is expected; add it")
-        token = self.tokens[self.next]
+        text, self.line = self.tokens[self.next]
         self.next += 1
-        self.line = token.line
-        return token.text
+        return text
 
     def colon(self, after: str) -> None:
         text = self.take("':'")
@@ -106,18 +98,18 @@ class _Parser:
         text = self.take(f"the name or number of the {noun}, or '*',")
         if text == "*":
             return None
-        code = self.codes[noun].get(text)
+        codes = self.codes[noun]
+        code = codes.get(text)
         if code is None and text.isascii() and text.isdigit() and len(text) < 10:
             code = int(text)
-        if code is None or code >= len(self.names[noun]):
-            names = ", ".join(self.names[noun][:8])
-            self.fail(f"no {noun} {text!r}; there are {len(self.names[noun])}: {names}")
+        if code is None or code >= len(codes):
+            names = ", ".join(islice(codes, 8))
+            self.fail(f"no {noun} {text!r}; there are {len(codes)}: {names}")
         return code
 
     # the file
 
     def parse(self) -> dict[str, Any]:
-        """Return the fields of a PomdpFile."""
         while self.peek() is not None:
             word = self.take("an entry")
             if word in PREAMBLE:
@@ -129,17 +121,12 @@ class _Parser:
                 self.refuse_entry(word)
         self.begin("the end of the file")
         transition = self.finished("T")
-        observation = self.finished("O") if self.names["observation"] else None
+        observation = self.finished("O") if self.codes["observation"] else None
         reward, by_observation = mean_rewards(
             self.reward_entries, transition, observation, self.fail
         )
         return {
-            "discount": float(self.discount or 0),
-            "values": str(self.values),
-            "states": self.names["state"],
-            "actions": self.names["action"],
-            "observations": self.names["observation"],
-            "start": self.start_vector(),
+            **self.given,
             "transition": transition,
             "reward": reward,
             "observation": observation,
@@ -153,27 +140,28 @@ class _Parser:
         )
 
     def preamble(self, word: str) -> None:
-        known = {"discount": self.discount, "values": self.values, "start": self.start}
         if self.tables:
             self.fail(f"{word!r} after the first T, O or R; move it to the top")
-        if known.get(word) is not None or word.removesuffix("s") in self.names:
+        if word in self.given:
             self.fail(f"{word!r} appears twice; keep one of them")
         if word == "start":
-            self.start_entry()
+            self.given[word] = self.start_entry()
             return
         self.colon(word)
         if word == "discount":
-            self.discount = self.number("the discount")
-            if not 0 <= self.discount <= 1:
-                self.fail(f"discount {self.discount}; give a number from 0 to 1")
+            self.given[word] = discount = self.number("the discount")
+            if not 0 <= discount <= 1:
+                self.fail(f"discount {discount}; give a number from 0 to 1")
         elif word == "values":
-            self.values = self.take("reward or cost")
-            if self.values not in ("reward", "cost"):
-                self.fail(f"values {self.values!r}; give reward or cost")
+            self.given[word] = values = self.take("reward or cost")
+            if values not in ("reward", "cost"):
+                self.fail(f"values {values!r}; give reward or cost")
         else:
-            self.list_names(word.removesuffix("s"))
+            noun = word.removesuffix("s")
+            self.codes[noun] = self.list_names(noun)
+            self.given[word] = tuple(self.codes[noun])
 
-    def list_names(self, noun: str) -> None:
+    def list_names(self, noun: str) -> dict[str, int]:
         codes: dict[str, int] = {}
         first = self.peek() or ""
         if NUMBER.fullmatch(first):
@@ -193,25 +181,21 @@ class _Parser:
                 codes[name] = len(codes)
         if not codes:
             self.fail(f"no {noun}s; give their number or their names")
-        self.names[noun], self.codes[noun] = tuple(codes), codes
+        return codes
 
     def begin(self, word: str) -> None:
         """Check that the preamble is complete, and make the tables before their first entry."""
         if self.tables:
             return
-        for name, value in (
-            ("discount", self.discount),
-            ("values", self.values),
-            ("states", self.names.get("state")),
-            ("actions", self.names.get("action")),
-        ):
-            if value is None:
+        for name in ("discount", "values", "states", "actions"):
+            if name not in self.given:
                 self.fail(f"no {name!r} before {word}; add a line '{name}: ...' at the top")
-        self.names.setdefault("observation", ())
+        self.given.setdefault("observations", ())
         self.codes.setdefault("observation", {})
         actions, states, seen = (
-            len(self.names[noun]) for noun in ("action", "state", "observation")
+            len(self.codes[noun]) for noun in ("action", "state", "observation")
         )
+        self.given.setdefault("start", np.full(states, 1 / states))
         if actions * states > MOST_ROWS:
             self.fail(
                 f"{states} states with {actions} actions are {actions * states:,} rows, more than "
@@ -221,23 +205,22 @@ class _Parser:
 
     # start
 
-    def start_entry(self) -> None:
-        if "state" not in self.names:
+    def start_entry(self) -> Floats:
+        if "state" not in self.codes:
             self.fail("'start' before 'states'; list the states first")
-        states = len(self.names["state"])
+        states = len(self.codes["state"])
         mode = self.peek()
-        if mode in ("include", "exclude"):
-            self.take(mode)
+        listed = mode in ("include", "exclude")
+        if listed:
+            self.take("include or exclude")
         self.colon("start")
         given = []
         while self.peek() is not None and not self.starts_entry():
             given.append(self.take("a state"))
-            if mode not in ("include", "exclude") and len(given) > states:
+            if not listed and len(given) > states:
                 self.fail(f"more than {states} numbers; give one for each state")
         chosen = np.zeros(states)
-        if mode in ("include", "exclude") or (
-            len(given) == 1 and states > 1 and given[0] != "uniform"
-        ):
+        if listed or (len(given) == 1 and states > 1 and given[0] != "uniform"):
             self.next -= len(given)
             for _ in given:
                 state = self.place("state")
@@ -255,11 +238,7 @@ class _Parser:
                 self.fail(
                     f"start has numbers that sum to {total:.9g}; give probabilities that sum to 1"
                 )
-        self.start = chosen / chosen.sum()
-
-    def start_vector(self) -> Floats:
-        states = len(self.names["state"])
-        return np.full(states, 1 / states) if self.start is None else self.start
+        return chosen / chosen.sum()
 
     # T and O
 
@@ -317,7 +296,7 @@ class _Parser:
             return [{row: 1.0} for row in range(rows)]
         if text == "reset" and word == "T":
             self.take("reset")
-            start = self.start_vector()
+            start = self.given["start"]
             return [{int(state): float(start[state]) for state in np.flatnonzero(start)}] * rows
         block = []
         for _ in range(rows):
@@ -345,19 +324,17 @@ class _Parser:
         if wrong.any():
             row = int(wrong.argmax())
             state, action = divmod(row, actions)
-            where = f"{self.names['action'][action]} : {self.names['state'][state]}"
-            self.line = table.line.get(row, self.tokens[-1].line)
+            where = f"{self.given['actions'][action]} : {self.given['states'][state]}"
+            self.line = table.line.get(row, self.tokens[-1][1])
             if row not in table.line:
                 self.fail(f"there is no {word}: {where} in the file; add its row")
             self.fail(f"{word}: {where} sums to {totals[row]:.9g}, not to 1; correct its row")
-        scaled = sparse.diags_array(1 / totals) @ matrix
-        return sparse.csr_array(scaled)
+        return sparse.csr_array(sparse.diags_array(1 / totals) @ matrix)
 
     # R
 
     def reward_entry(self) -> None:
-        line, states = self.line, len(self.names["state"])
-        seen = len(self.names["observation"])
+        line, states, seen = self.line, len(self.codes["state"]), len(self.codes["observation"])
         nouns = ("action", "state", "state", "observation")[: 4 if seen else 3]
         places = self.places("R", nouns)
         missing = len(nouns) - len(places)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from butfor.checks import ROW_TOLERANCE, check_choice, check_integers, check_policy
-from butfor.log.coding import code_integers, code_levels, read_numbers
+from butfor.log.coding import code_integers, code_levels, listed, read_numbers
 from butfor.log.episodes import Episodes
 from butfor.log.sources import Log, load_log
 from butfor.log.variables import Variable, count_levels, ravel, unravel
@@ -175,7 +175,7 @@ def _indices(source: Log, variables: Sequence[Variable], noun: str) -> NDArray[n
         codes = []
         for variable in variables:
             codes.append(source.code(variable.name, partial(code_levels, levels=variable.levels)))
-            levels = f"one of its levels ({_some(variable.levels)}); correct it"
+            levels = f"one of its levels ({listed(variable.levels)}); correct it"
             _refuse(source, variable.name, codes[-1] < 0, levels)
         return ravel(variables, codes)
     if noun not in columns:
@@ -247,7 +247,7 @@ def _action(answer: Any, variables: Sequence[Variable], actions: int) -> int:
     for variable, level in zip(variables, levels, strict=True):
         if str(level) not in variable.levels:
             raise ValueError(
-                f"{level!r} is not a level of {variable.name} ({_some(variable.levels)}); "
+                f"{level!r} is not a level of {variable.name} ({listed(variable.levels)}); "
                 "return one of them"
             )
         codes.append(np.array([variable.levels.index(str(level))]))
@@ -290,7 +290,3 @@ def _describe(episodes: Episodes, state: int) -> str:
     codes = unravel(episodes.state_variables, np.array([state]))
     levels = ", ".join(f"{v.name}={v.levels[codes[v.name][0]]}" for v in episodes.state_variables)
     return f"state {state} ({levels})"
-
-
-def _some(levels: Sequence[str]) -> str:
-    return ", ".join(map(repr, levels[:8])) + (", …" if len(levels) > 8 else "")

@@ -7,7 +7,6 @@ from .chain import Work as Work
 from .chain import make_work as make_work
 from .changes import fewest_changes as fewest_changes
 from .draws import draw_counterfactuals as draw_counterfactuals
-from .expect import count_paths as count_paths
 from .factors import IMPOSSIBLE as IMPOSSIBLE
 from .factors import UNKNOWN as UNKNOWN
 from .factors import Factors as Factors
@@ -17,9 +16,10 @@ from .latent import SEEN as SEEN
 from .latent import STEP as STEP
 from .latent import Behavior as Behavior
 from .latent import Hidden as Hidden
+from .latent import count_paths as count_paths
 from .latent import draw_paths as draw_paths
-from .latent import find_impossible as find_impossible
 from .latent import make_trace as make_trace
+from .latent import trace_back as trace_back
 from .latent import trace_latent as trace_latent
 from .limits import row_bounds as row_bounds
 from .mechanisms import GUMBEL_MAX as GUMBEL_MAX
@@ -35,7 +35,6 @@ from .models import value_tables_of_models as value_tables_of_models
 from .pair_episodes import HiddenSteps as HiddenSteps
 from .pair_episodes import draw_pair_step as draw_pair_step
 from .pair_episodes import exact_pairs as exact_pairs
-from .pair_episodes import make_cases as make_cases
 from .pair_episodes import walk_pairs as walk_pairs
 from .pairs import FULL as FULL
 from .pairs import LAST as LAST
@@ -43,7 +42,6 @@ from .pairs import MEMORY as MEMORY
 from .pairs import Pairs as Pairs
 from .pairs import Target as Target
 from .pairs import make_pair_work as make_pair_work
-from .pairs import make_passed as make_passed
 from .random import GOLDEN as GOLDEN
 from .random import MIX_1 as MIX_1
 from .random import MIX_2 as MIX_2

@@ -56,7 +56,7 @@ class Trace(NamedTuple):
     beta: NDArray[np.float64]  # [T + 1, W] scaled
     weight: NDArray[np.float64]  # [H] l beta of the step looked back from, 0 elsewhere
     place: NDArray[np.int64]  # [H] position of a state in the support of that step
-    reached: NDArray[np.bool_]  # [H] False
+    reached: NDArray[np.int64]  # [H] the last row of the log, from 1, that can lead to a state
     mass: NDArray[np.float64]  # [2, W] posterior on the support of a step, and of the next one
     # where the path can go from one state
     entry: NDArray[np.int64]  # of the row used
@@ -79,7 +79,7 @@ def make_trace(hidden: Hidden, log: Log) -> Trace:
         np.empty((longest + 1, widest)),
         np.zeros(hidden.states),
         np.empty(hidden.states, np.int64),
-        np.zeros(hidden.states, np.bool_),
+        np.zeros(hidden.states, np.int64),
         np.empty((2, widest)),
         np.empty(size, np.int64),
         np.empty(size, np.int64),
@@ -98,10 +98,10 @@ def behavior_row(behavior, log, h, i):
 
 
 @bare
-def behavior_chance(behavior, log, h, i):
-    """Return the probability of the logged action of step i in hidden state h."""
-    entry = find_label(behavior.rows, behavior_row(behavior, log, h, i), log.action[i])
-    return behavior.rows.probability[entry] if entry >= 0 else 0.0
+def chance_of(rows, row, label):
+    """Return the probability of a label in a row."""
+    entry = find_label(rows, row, label)
+    return rows.probability[entry] if entry >= 0 else 0.0
 
 
 @bare
@@ -122,31 +122,24 @@ def seen_at(log, episode, t):
 @bare
 def support_at(hidden, behavior, trace, log, episode, t):
     """List the hidden states that fit the observation at step t, with their likelihoods."""
+    emission = hidden.emission
     last = log.stop[episode] - log.start[episode] == t
+    ended = last and log.outcome[episode] >= 0
     observation = seen_at(log, episode, t)
+    rows = hidden.ends if ended else hidden.showing
+    row = log.outcome[episode] if ended else observation
     count = 0
-    if last and log.outcome[episode] >= 0:
-        end = log.outcome[episode]
-        for e in range(hidden.ends.start[end], hidden.ends.start[end + 1]):
-            h = hidden.ends.label[e]
-            like = 1.0
-            if observation >= 0 and hidden.emission.start[h + 1] > hidden.emission.start[h]:
-                shown = find_label(hidden.emission, h, observation)
-                like = hidden.emission.probability[shown] if shown >= 0 else 0.0
-            if like > 0.0:
-                trace.support[t, count] = h
-                trace.like[t, count] = like
-                count += 1
-    else:
-        for e in range(hidden.showing.start[observation], hidden.showing.start[observation + 1]):
-            h = hidden.showing.label[e]
-            like = hidden.showing.probability[e]
-            if not last and behavior.kind == LATENT:
-                like *= behavior_chance(behavior, log, h, log.start[episode] + t)
-            if like > 0.0:
-                trace.support[t, count] = h
-                trace.like[t, count] = like
-                count += 1
+    for e in range(rows.start[row], rows.start[row + 1]):
+        h = rows.label[e]
+        like = rows.probability[e]
+        if ended and observation >= 0 and emission.start[h + 1] > emission.start[h]:
+            like = chance_of(emission, h, observation)
+        elif not last and behavior.kind == LATENT:
+            like *= chance_of(behavior.rows, h, log.action[log.start[episode] + t])
+        if like > 0.0:
+            trace.support[t, count] = h
+            trace.like[t, count] = like
+            count += 1
     trace.size[t] = count
 
 
@@ -162,19 +155,15 @@ def keep_reachable(hidden, trace, log, episode, t):
         row = trace.support[t - 1, k] * hidden.actions + log.action[i]
         for e in range(hidden.rows.start[row], hidden.rows.start[row + 1]):
             if fits(hidden, log, e, i):
-                trace.reached[hidden.next_state[e]] = True
+                trace.reached[hidden.next_state[e]] = i + 1
     count = 0
     for k in range(trace.size[t]):
         h = trace.support[t, k]
-        if trace.reached[h] if t > 0 else hidden.initial[h] > 0.0:
+        if trace.reached[h] == i + 1 if t > 0 else hidden.initial[h] > 0.0:
             trace.support[t, count] = h
             trace.like[t, count] = trace.like[t, k]
             count += 1
     trace.size[t] = count
-    for k in range(trace.size[t - 1] if t > 0 else 0):
-        row = trace.support[t - 1, k] * hidden.actions + log.action[i]
-        for e in range(hidden.rows.start[row], hidden.rows.start[row + 1]):
-            trace.reached[hidden.next_state[e]] = False
 
 
 @bare
@@ -196,6 +185,9 @@ def look_away_from(trace, t):
 @bare
 def trace_back(hidden, behavior, trace, log, episode):
     """Fill in the trace of an episode; return the logarithm of its evidence, -inf if impossible.
+
+    `trace.mass[0]` becomes the posterior of the first state. Where an episode becomes impossible
+    given the steps before, `trace.size` is 0.
 
     The evidence is the probability of the observations given the actions, and of the actions too
     if the behavior saw the hidden state.
@@ -228,21 +220,13 @@ def trace_back(hidden, behavior, trace, log, episode):
         for k in range(trace.size[t]):
             trace.beta[t, k] /= largest
         evidence += np.log(largest)
-    total = first_states(hidden, trace)
-    return evidence + np.log(total) if total > 0.0 else -np.inf
-
-
-@bare
-def first_states(hidden, trace):
-    """Fill `trace.mass` with the posterior of the first state; return its scale."""
     total = 0.0
     for k in range(trace.size[0]):
         trace.mass[0, k] = hidden.initial[trace.support[0, k]] * trace.like[0, k] * trace.beta[0, k]
         total += trace.mass[0, k]
-    if total > 0.0:
-        for k in range(trace.size[0]):
-            trace.mass[0, k] /= total
-    return total
+    for k in range(trace.size[0]):
+        trace.mass[0, k] /= total
+    return evidence + np.log(total) if total > 0.0 else -np.inf
 
 
 @bare
@@ -304,7 +288,6 @@ def trace_latent(
         if evidence[episode] == -np.inf:
             return episode
         length = log.stop[episode] - log.start[episode]
-        first_states(hidden, trace)
         for t in range(length + 1):
             now = trace.mass[t % 2]
             at = log.start[episode] + episode + t
@@ -335,7 +318,6 @@ def draw_paths(first, last, hidden, behavior, log, trace, keys, path):
     for episode in range(first, last):
         if trace_back(hidden, behavior, trace, log, episode) == -np.inf:
             return episode
-        first_states(hidden, trace)
         for d in range(path.shape[1]):
             u = uniform(keys[episode], d * DRAW_STRIDE)
             path[episode, d, 0] = trace.support[0, pick_by_mass(trace.mass[0], 0, trace.size[0], u)]
@@ -352,29 +334,18 @@ def draw_paths(first, last, hidden, behavior, log, trace, keys, path):
 
 
 @bare
-def find_impossible(hidden, behavior, log, trace, now, episode):
-    """Return the first step of an episode that is impossible given the steps before it, or -1.
+def count_paths(first, last, hidden, behavior, log, trace, evidence, moved, began):
+    """Add up the expected transitions and first states of episodes first .. last - 1.
 
-    Step t is that of the observation: action t - 1 led to it. `now` [H] is working space.
+    Adds to `moved` [E] the posterior probability of each entry at each step, and to `began` [H]
+    that of each first state; writes the evidence [n]. Returns -1, or the first impossible episode.
     """
-    for h in range(hidden.states):
-        now[h] = hidden.initial[h]
-    for t in range(log.stop[episode] - log.start[episode] + 1):
-        support_at(hidden, behavior, trace, log, episode, t)
-        total = 0.0
-        for k in range(trace.size[t]):
-            trace.mass[0, k] = now[trace.support[t, k]] * trace.like[t, k]
-            total += trace.mass[0, k]
-        if total == 0.0:
-            return t
-        i = log.start[episode] + t
-        if i == log.stop[episode]:
-            break
-        now[:] = 0.0
-        for k in range(trace.size[t]):
-            row = trace.support[t, k] * hidden.actions + log.action[i]
-            for e in range(hidden.rows.start[row], hidden.rows.start[row + 1]):
-                if fits(hidden, log, e, i):
-                    moved = trace.mass[0, k] / total * hidden.rows.probability[e]
-                    now[hidden.next_state[e]] += moved
+    for episode in range(first, last):
+        evidence[episode] = trace_back(hidden, behavior, trace, log, episode)
+        if evidence[episode] == -np.inf:
+            return episode
+        for k in range(trace.size[0]):
+            began[trace.support[0, k]] += trace.mass[0, k]
+        for t in range(log.stop[episode] - log.start[episode]):
+            go_on(hidden, trace, log, episode, t, moved)
     return -1

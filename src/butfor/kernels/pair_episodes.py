@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.kernels.compiled import bare
-from butfor.kernels.evidence import Cases, weigh_cases
+from butfor.kernels.evidence import weigh_cases
 from butfor.kernels.latent import NUMBERS, behavior_row, seen_at
-from butfor.kernels.mechanisms import counterfactual_row, gumbel_max_row
+from butfor.kernels.mechanisms import gumbel_max_row
 from butfor.kernels.pairs import (
     ABSOLUTE,
     APART,
@@ -19,71 +19,50 @@ from butfor.kernels.pairs import (
     begin,
     push_alone,
     push_pairs,
-    show,
+    row_given,
 )
 from butfor.kernels.random import DRAW_STRIDE, uniform
-from butfor.kernels.rows import (
-    append_row,
-    find_label,
-    pick_by_mass,
-    scatter,
-    unscatter,
-)
+from butfor.kernels.rows import append_row, pick_by_mass, scatter, unscatter
 
 
 @bare
 def exact_pairs(
-    first,
-    last,
-    pairs,
-    work,
-    passed,
-    since,
-    discount,
-    values_after,
-    outcomes_after,
-    outcome_mass,
-    expected_return,
+    first, last, pairs, work, since, discount, values, outcomes, probability, expected_return
 ):
     """Push both worlds of episodes first .. last - 1 through their steps, from `since` [n] on.
 
     Before that the target takes the logged actions; returns count from there. What follows from a
-    cell with h steps left is already known: `values_after` [H + 1, C], `outcomes_after`
-    [H + 1, C, O + 1]. Writes `outcome_mass` [n, O + 1] (none last) and `expected_return` [n].
-    Returns -1, or the first impossible episode.
+    cell with h steps left is already known: `values` [H + 1, C], `outcomes` [H + 1, C, O + 1].
+    Writes `probability` [n, O + 1] (no outcome last) and `expected_return` [n]. Returns -1, or the
+    first impossible episode.
     """
-    ends = outcome_mass.shape[1] - 1
+    ends = probability.shape[1] - 1
     log = pairs.log
     for episode in range(first, last):
         if not begin(pairs, work, episode, since[episode]):
             return episode
         weight = 1.0
         earned = 0.0
-        passed.outcome[:] = 0.0
+        work.outcome[:] = 0.0
         length = log.stop[episode] - log.start[episode]
         for t in range(since[episode], length):
-            passed.sums[:] = 0.0
-            push_pairs(pairs, work, passed, episode, t)
-            earned += weight * passed.sums[EARNED]
+            work.sums[:] = 0.0
+            push_pairs(pairs, work, episode, t)
+            earned += weight * work.sums[EARNED]
             weight *= discount
         for o in range(ends):
-            outcome_mass[episode, o] += passed.outcome[o]
+            probability[episode, o] += work.outcome[o]
         left = log.left[episode]
         now = length % 2
         for slot in range(work.size[now, 0]):
             cell = work.cells[now, 0, slot]
             here = work.mass[now, 0, cell]
             work.mass[now, 0, cell] = 0.0
-            earned += weight * here * values_after[left, cell]
+            earned += weight * here * values[left, cell]
             for o in range(ends + 1):
-                outcome_mass[episode, o] += here * outcomes_after[left, cell, o]
+                probability[episode, o] += here * outcomes[left, cell, o]
         expected_return[episode] = earned
     return -1
-
-
-def make_cases(size: int) -> Cases:
-    """Return working space for this many rows."""
-    return Cases(np.empty(size), np.empty(size), np.zeros(size))
 
 
 class HiddenSteps(NamedTuple):
@@ -102,9 +81,7 @@ class HiddenSteps(NamedTuple):
 
 
 @bare
-def walk_pairs(
-    first, last, pairs, work, passed, cases, counts, own_start, own_row, own_count, thin, steps
-):
+def walk_pairs(first, last, pairs, work, counts, own_start, own_row, own_count, thin, steps):
     """Walk through both worlds of episodes first .. last - 1, to the horizon.
 
     `counts` [H A] are the expected logged transitions behind each row; those of the episode
@@ -112,7 +89,7 @@ def walk_pairs(
     first impossible episode.
     """
     keep = steps.seen.shape[0] > 0
-    log = pairs.log
+    log, cases = pairs.log, work.cases
     for episode in range(first, last):
         if not begin(pairs, work, episode, 0):
             return episode
@@ -121,30 +98,30 @@ def walk_pairs(
         if keep:
             steps.seen[episode, 0, seen_at(log, episode, 0)] = 1.0
             keep_latent(pairs, work, 0, steps.latent, episode, 0)
-        passed.outcome[:] = 0.0
+        work.outcome[:] = 0.0
         length = log.stop[episode] - log.start[episode]
         for t in range(length + log.left[episode]):
-            passed.sums[:] = 0.0
-            passed.row[:] = 0.0
-            passed.shown[:] = 0.0
+            work.sums[:] = 0.0
+            work.row[:] = 0.0
+            work.shown[:] = 0.0
             if t < length:
-                push_pairs(pairs, work, passed, episode, t)
+                push_pairs(pairs, work, episode, t)
             else:
-                push_alone(pairs, work, passed, t % 2)
-            going = passed.sums[GOING]
+                push_alone(pairs, work, t % 2)
+            going = work.sums[GOING]
             steps.mass[episode, t] = going
-            steps.earned[episode, t] = passed.sums[ABSOLUTE]
-            steps.other[episode, t] = passed.sums[OTHER]
-            steps.apart[episode, t] = passed.sums[APART]
+            steps.earned[episode, t] = work.sums[ABSOLUTE]
+            steps.other[episode, t] = work.sums[OTHER]
+            steps.apart[episode, t] = work.sums[APART]
             if going > 0.0:
-                steps.influence[episode, t] = passed.sums[MOVED] / going
-                count = gather_cases(passed, counts, cases)
+                steps.influence[episode, t] = work.sums[MOVED] / going
+                count = gather_cases(work.row, counts, cases)
                 weigh_cases(cases, count, going, thin, steps, episode, t)
             if keep:
-                for o in range(len(passed.shown)):
-                    steps.seen[episode, t + 1, o] = passed.shown[o]
-                for o in range(len(passed.outcome)):
-                    steps.ended[episode, t + 1, o] = passed.outcome[o]
+                for o in range(len(work.shown)):
+                    steps.seen[episode, t + 1, o] = work.shown[o]
+                for o in range(len(work.outcome)):
+                    steps.ended[episode, t + 1, o] = work.outcome[o]
                 keep_latent(pairs, work, 1 - t % 2, steps.latent, episode, t + 1)
         now = (length + log.left[episode]) % 2
         for slot in range(work.size[now, 0]):
@@ -164,13 +141,13 @@ def keep_latent(pairs, work, side, latent, episode, t):
 
 
 @bare
-def gather_cases(passed, counts, cases):
+def gather_cases(mass, counts, cases):
     """List the rows that a step uses, with their similar past cases; return how many."""
     count = 0
     for row in range(len(counts)):
-        if passed.row[row] > 0.0:
+        if mass[row] > 0.0:
             cases.number[count] = max(0.0, counts[row] - cases.own[row])
-            cases.mass[count] = passed.row[row]
+            cases.mass[count] = mass[row]
             count += 1
     return count
 
@@ -182,9 +159,9 @@ def draw_pair_step(first, last, pairs, work, t, path, chosen, keys, state, seen,
     `path` [n, draws, T + 1] are the factual hidden paths, `chosen` [n, draws, A] the target's rows
     at this step. Writes `state` [n, draws, H + 1] (an end is a state) and `seen` (-1 at an end
     without observations) at t + 1, `action` and `reward` at t. Uses the numbers 4 t + 1 .. 4 t + 3
-    of each draw. Draws that have ended are left unchanged.
+    of each draw. Draws that have ended are left unchanged. Returns -1.
     """
-    hidden, log, rows = pairs.hidden, pairs.log, pairs.hidden.rows
+    hidden, log = pairs.hidden, pairs.log
     for episode in range(first, last):
         i = log.start[episode] + t
         logged = i < log.stop[episode]
@@ -195,48 +172,31 @@ def draw_pair_step(first, last, pairs, work, t, path, chosen, keys, state, seen,
             if h < 0 or hidden.outcome[h] >= 0:
                 continue
             counter = d * DRAW_STRIDE + NUMBERS * t
-            was = path[episode, d, t] if logged else -1
+            was, x, seen_row, label, observation = -1, -1, -1, -1, -1
+            if logged:
+                was, x = path[episode, d, t], path[episode, d, t + 1]
+                seen_row = was * hidden.actions + log.action[i]
+                label, observation = hidden.labels[x], seen_at(log, episode, t + 1)
             u = uniform(keys[episode], counter + 1)
             a = draw_action(pairs, work, chosen[episode], d, was, i, u)
             row = h * hidden.actions + a
-            low, high = rows.start[row], rows.start[row + 1]
-            for e in range(low, high):
-                work.moves.mass[e - low] = rows.probability[e]
-            x, observation = -1, -1
-            if logged:
-                x = path[episode, d, t + 1]
-                observation = seen_at(log, episode, t + 1)
-                seen_row = path[episode, d, t] * hidden.actions + log.action[i]
-                seen_entry = entry_to(hidden, seen_row, x)
-                if row == seen_row:
-                    low, high = seen_entry, seen_entry + 1
-                    work.moves.mass[0] = 1.0
-                else:
-                    scatter(rows, seen_row, work.p_state)
-                    counterfactual_row(
-                        pairs.coupling, rows, row, seen_row, seen_entry, work.p_state, work.moves
-                    )
-                    unscatter(rows, seen_row, work.p_state)
+            low, high = row_given(
+                hidden.rows, pairs.coupling, work.p_state, work.moves, row, seen_row, label
+            )
             u = uniform(keys[episode], counter + 2)
             e = low + pick_by_mass(work.moves.mass, 0, high - low, u)
             reached = hidden.next_state[e]
             action[episode, d, t] = a
             reward[episode, d, t] = hidden.reward[e]
             state[episode, d, t + 1] = reached
-            low, high = show(
+            low, high = row_given(
                 hidden.emission, pairs.showing, work.p_seen, work.shows, reached, x, observation
             )
             if high > low:
                 u = uniform(keys[episode], counter + 3)
                 place = low + pick_by_mass(work.shows.mass, 0, high - low, u)
                 seen[episode, d, t + 1] = hidden.emission.label[place]
-    return 0
-
-
-@bare
-def entry_to(hidden, row, x):
-    """Return the entry of a row that leads to x."""
-    return find_label(hidden.rows, row, hidden.labels[x])
+    return -1
 
 
 @bare

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from butfor.kernels.chain import Log
 from butfor.kernels.compiled import bare
+from butfor.kernels.evidence import Cases
 from butfor.kernels.latent import (
     Behavior,
     Hidden,
     Trace,
     behavior_row,
     branch_from,
-    first_states,
     go_on,
     look_away_from,
     look_back_from,
@@ -98,15 +98,12 @@ class PairWork(NamedTuple):
     size: NDArray[np.int64]  # [2, W]
     alone: NDArray[np.float64]  # [C] mass that moves by the model alone, whatever the path
     alone_cells: NDArray[np.int32]  # [C] where it is not 0
-
-
-class Passed(NamedTuple):
-    """The sums over one step."""
-
+    # sums over one step; the last three are of size 0 unless walking
     outcome: NDArray[np.float64]  # [O] mass that ends
     sums: NDArray[np.float64]  # EARNED .. APART
-    row: NDArray[np.float64]  # [H A] mass by state and action; of size 0 unless walking
-    shown: NDArray[np.float64]  # [Z] mass by next observation; of size 0 unless walking
+    row: NDArray[np.float64]  # [H A] mass by state and action
+    shown: NDArray[np.float64]  # [Z] mass by next observation
+    cases: Cases  # [H A]
 
 
 # Sums: reward; absolute reward; mass without an outcome; its total variation from the model's rows;
@@ -114,11 +111,13 @@ class Passed(NamedTuple):
 EARNED, ABSOLUTE, GOING, MOVED, OTHER, APART = range(6)
 
 
-def make_pair_work(pairs: Pairs) -> PairWork:
+def make_pair_work(pairs: Pairs, walking: bool) -> PairWork:
     """Return working space for these pairs."""
     hidden = pairs.hidden
     width, cells = widest_row(hidden.showing), len(pairs.target.state)
     size, actions = widest_row(hidden.rows), hidden.actions
+    observations = len(hidden.showing.start) - 1
+    rows = len(hidden.rows.start) - 1 if walking else 0
     return PairWork(
         trace=make_trace(hidden, pairs.log),
         moves=make_scratch(size),
@@ -126,24 +125,18 @@ def make_pair_work(pairs: Pairs) -> PairWork:
         shows=make_scratch(widest_row(hidden.emission)),
         p_state=np.zeros(int(hidden.labels.max()) + 1),
         p_action=np.zeros(actions),
-        p_seen=np.zeros(len(hidden.showing.start) - 1),
+        p_seen=np.zeros(observations),
         chosen=Rows(np.zeros(2, np.int64), np.empty(actions, np.int32), np.empty(actions)),
         mass=np.zeros((2, width, cells)),
         cells=np.empty((2, width, cells), np.int32),
         size=np.zeros((2, width), np.int64),
         alone=np.zeros(cells),
         alone_cells=np.empty(cells, np.int32),
-    )
-
-
-def make_passed(pairs: Pairs, walking: bool) -> Passed:
-    """Return the sums over a step, all 0."""
-    hidden = pairs.hidden
-    return Passed(
         outcome=np.zeros(len(hidden.ends.start) - 1),
         sums=np.zeros(6),
-        row=np.zeros(len(hidden.rows.start) - 1 if walking else 0),
-        shown=np.zeros(len(hidden.showing.start) - 1 if walking else 0),
+        row=np.zeros(rows),
+        shown=np.zeros(observations if walking else 0),
+        cases=Cases(np.empty(rows), np.empty(rows), np.zeros(rows)),
     )
 
 
@@ -153,9 +146,8 @@ def begin(pairs, work, episode, since):
     trace, log, target = work.trace, pairs.log, pairs.target
     if trace_back(pairs.hidden, pairs.behavior, trace, log, episode) == -np.inf:
         return False
-    first_states(pairs.hidden, trace)
     shown = seen_at(log, episode, 0)
-    node = target.first[shown] if target.kind == MEMORY else shown
+    node = target.first[shown]
     for t in range(since):
         go_on(pairs.hidden, trace, log, episode, t, trace.chance[:0])
         shown = seen_at(log, episode, t + 1)
@@ -163,8 +155,6 @@ def begin(pairs, work, episode, since):
             node = target.following[node, log.action[log.start[episode] + t], shown]
     if target.kind == LAST:
         node = shown
-    elif target.kind == FULL:
-        node = 0
     ended = since == log.stop[episode] - log.start[episode]
     side = since % 2
     work.size[side] = 0
@@ -203,25 +193,25 @@ def choose_action(rows, row, shared, p_action, logged, choices):
 
 
 @bare
-def show(rows, coupling, p_seen, shows, h, x, observation):
-    """Fill `shows.mass` with the observation of h, given that of x (-1: unknown).
+def row_given(rows, coupling, p, scratch, row, seen_row, label):
+    """Fill `scratch.mass` with a row, given the label that `seen_row` had (-1: unknown).
 
-    Returns the first entry of the emission row and one past the last.
+    `p` is working space by label. Returns the first entry of the row and one past the last.
     """
-    start, stop = rows.start[h], rows.start[h + 1]
+    start, stop = rows.start[row], rows.start[row + 1]
     seen = -1
-    if observation >= 0 and stop - start > 1:
-        seen = find_label(rows, x, observation)
+    if label >= 0 and stop - start > 1:
+        seen = find_label(rows, seen_row, label)
     if seen < 0:
         for j in range(stop - start):
-            shows.mass[j] = rows.probability[start + j]
-    elif h == x:
-        shows.mass[0] = 1.0
+            scratch.mass[j] = rows.probability[start + j]
+    elif row == seen_row:  # consistency
+        scratch.mass[0] = 1.0
         return seen, seen + 1
     else:
-        scatter(rows, x, p_seen)
-        counterfactual_row(coupling, rows, h, x, seen, p_seen, shows)
-        unscatter(rows, x, p_seen)
+        scatter(rows, seen_row, p)
+        counterfactual_row(coupling, rows, row, seen_row, seen, p, scratch)
+        unscatter(rows, seen_row, p)
     return start, stop
 
 
@@ -230,35 +220,36 @@ def next_node(target, cell, action, shown):
     """Return the target's memory node after an action and an observation."""
     if target.kind == MEMORY:
         return target.following[target.node[cell], action, shown]
-    return shown
+    return 0 if target.kind == FULL else shown
 
 
 @bare
-def land(pairs, work, passed, later, k, x, observation, cell, action, h, moved):
+def land(pairs, work, later, k, x, observation, cell, action, h, moved):
     """Add mass that arrives in h, which is not an end, while the factual world is at place k.
 
     The factual state x showed the observation (-1: unknown).
     """
     hidden, target = pairs.hidden, pairs.target
-    walking = passed.shown.size > 0
+    walking = work.shown.size > 0
     if target.kind == FULL:
         add(work.mass, work.cells, work.size, later, k, target.cell[h, 0], moved)
         if not walking:
             return
-    low, high = show(hidden.emission, pairs.showing, work.p_seen, work.shows, h, x, observation)
+    shows = work.shows
+    low, high = row_given(hidden.emission, pairs.showing, work.p_seen, shows, h, x, observation)
     for s in range(low, high):
-        share = moved * work.shows.mass[s - low]
+        share = moved * shows.mass[s - low]
         if share > 0.0:
             shown = hidden.emission.label[s]
             if walking:
-                passed.shown[shown] += share
+                work.shown[shown] += share
             if target.kind != FULL:
                 at = target.cell[h, next_node(target, cell, action, shown)]
                 add(work.mass, work.cells, work.size, later, k, at, share)
 
 
 @bare
-def push_pairs(pairs, work, passed, episode, t):
+def push_pairs(pairs, work, episode, t):
     """Move both worlds by the logged step t, from one side of the working space to the other.
 
     At the last logged step the factual world is summed out: it matters no more.
@@ -282,7 +273,7 @@ def push_pairs(pairs, work, passed, episode, t):
         acted = behavior_row(pairs.behavior, log, h, i)
         if pairs.shared:
             scatter(pairs.behavior.rows, acted, work.p_action)
-        push_cells(pairs, work, passed, t % 2, k, i, seen_row, count, observation)
+        push_cells(pairs, work, t % 2, k, i, seen_row, count, observation)
         if pairs.shared:
             unscatter(pairs.behavior.rows, acted, work.p_action)
         unscatter(hidden.rows, seen_row, work.p_state)
@@ -290,9 +281,10 @@ def push_pairs(pairs, work, passed, episode, t):
 
 
 @bare
-def push_cells(pairs, work, passed, now, k, i, seen_row, count, observation):
+def push_cells(pairs, work, now, k, i, seen_row, count, observation):
     """Move all cells that go with one factual state, along the branches of the factual path.
 
+    Past the logged end (i < 0) there is no factual row, and one branch without an entry.
     Rows that share no label with the factual one move by the model alone. If the observations are
     certain, these are summed first and spread over the branches together.
     """
@@ -300,6 +292,8 @@ def push_cells(pairs, work, passed, now, k, i, seen_row, count, observation):
     later = 1 - now
     alone, alone_cells = work.alone, work.alone_cells
     label, probability, start = target.moves.label, target.moves.probability, target.moves.start
+    shared = pairs.shared and i >= 0
+    logged = pairs.log.action[i]
     arrived = 0
     going = 0.0
     for slot in range(work.size[now, k]):
@@ -309,14 +303,7 @@ def push_cells(pairs, work, passed, now, k, i, seen_row, count, observation):
         going += here
         policy_row = target.row[cell]
         first, stop = target.rows.start[policy_row], target.rows.start[policy_row + 1]
-        choose_action(
-            target.rows,
-            policy_row,
-            pairs.shared,
-            work.p_action,
-            pairs.log.action[i],
-            work.choices,
-        )
+        choose_action(target.rows, policy_row, shared, work.p_action, logged, work.choices)
         for j in range(first, stop):
             share = here * work.choices.mass[j - first]
             if share == 0.0:
@@ -324,17 +311,23 @@ def push_cells(pairs, work, passed, now, k, i, seen_row, count, observation):
             action = target.rows.label[j]
             row = target.state[cell] * hidden.actions + action
             kind = pairs.coupling.kind
-            apart = kind == INDEPENDENT and row != seen_row
-            if kind in (GUMBEL_MAX, MAXIMAL):  # others also couple rows without a common label
+            apart = kind == INDEPENDENT and row != seen_row and i >= 0
+            if (
+                kind in (GUMBEL_MAX, MAXIMAL) and i >= 0
+            ):  # others also couple rows without a common label
                 apart = hidden.classes[row] & hidden.classes[seen_row] == 0
-            if passed.row.size > 0:
-                note_row(hidden.rows, work.p_state, passed, row, seen_row, share)
+            if work.row.size > 0:
+                work.row[row] += share
+                if row != seen_row and i >= 0:
+                    work.sums[OTHER] += share
+                    if not meets(hidden.rows, row, work.p_state):
+                        work.sums[APART] += share
             if apart and pairs.certain:
                 group = target.group[target.choice[cell] + j - first]
-                passed.sums[EARNED] += share * target.earned[group]
-                passed.sums[ABSOLUTE] += share * target.absolute[group]
-                for o in range(len(passed.outcome)):
-                    passed.outcome[o] += share * target.ended[group, o]
+                work.sums[EARNED] += share * target.earned[group]
+                work.sums[ABSOLUTE] += share * target.absolute[group]
+                for o in range(len(work.outcome)):
+                    work.outcome[o] += share * target.ended[group, o]
                 for e in range(start[group], start[group + 1]):
                     at, moved = label[e], share * probability[e]
                     if alone[at] == 0.0 and moved > 0.0:
@@ -342,20 +335,8 @@ def push_cells(pairs, work, passed, now, k, i, seen_row, count, observation):
                         arrived += 1
                     alone[at] += moved
             else:
-                push_row(
-                    pairs,
-                    work,
-                    passed,
-                    later,
-                    cell,
-                    action,
-                    share,
-                    row,
-                    seen_row,
-                    count,
-                    observation,
-                )
-    passed.sums[GOING] += going
+                push_row(pairs, work, later, cell, action, share, row, seen_row, count, observation)
+    work.sums[GOING] += going
     for b in range(count):
         place, share = trace.onward[b], trace.chance[b]
         for slot in range(arrived):
@@ -363,23 +344,13 @@ def push_cells(pairs, work, passed, now, k, i, seen_row, count, observation):
             add(work.mass, work.cells, work.size, later, place, at, share * alone[at])
     for slot in range(arrived):
         at = alone_cells[slot]
-        if passed.shown.size > 0:
-            passed.shown[hidden.shows[target.state[at]]] += alone[at]
+        if work.shown.size > 0:
+            work.shown[hidden.shows[target.state[at]]] += alone[at]
         alone[at] = 0.0
 
 
 @bare
-def note_row(rows, p_state, passed, row, seen_row, share):
-    """Record the row that mass uses, and whether it shares a label with the factual one."""
-    passed.row[row] += share
-    if row != seen_row:
-        passed.sums[OTHER] += share
-        if not meets(rows, row, p_state):
-            passed.sums[APART] += share
-
-
-@bare
-def push_row(pairs, work, passed, later, cell, action, share, row, seen_row, count, observation):
+def push_row(pairs, work, later, cell, action, share, row, seen_row, count, observation):
     """Move the mass of one cell and action along each branch of the factual path."""
     hidden, target, trace = pairs.hidden, pairs.target, work.trace
     rows, mass = hidden.rows, work.moves.mass
@@ -391,6 +362,9 @@ def push_row(pairs, work, passed, later, cell, action, share, row, seen_row, cou
         if row == seen_row:  # consistency: the factual transition repeats
             low, high = seen_entry, seen_entry + 1
             mass[0] = 1.0
+        elif seen_entry < 0:
+            for e in range(low, high):
+                mass[e - low] = rows.probability[e]
         else:
             counterfactual_row(
                 pairs.coupling, rows, row, seen_row, seen_entry, work.p_state, work.moves
@@ -401,47 +375,27 @@ def push_row(pairs, work, passed, later, cell, action, share, row, seen_row, cou
             kept += min(mass[e - low], rows.probability[e])
             if moved == 0.0:
                 continue
-            passed.sums[EARNED] += moved * hidden.reward[e]
-            passed.sums[ABSOLUTE] += moved * abs(hidden.reward[e])
+            work.sums[EARNED] += moved * hidden.reward[e]
+            work.sums[ABSOLUTE] += moved * abs(hidden.reward[e])
             h = hidden.next_state[e]
             place = trace.onward[b]
             if hidden.outcome[h] >= 0:
-                passed.outcome[hidden.outcome[h]] += moved
+                work.outcome[hidden.outcome[h]] += moved
             elif pairs.certain:
-                node = 0
-                if target.kind != FULL:
-                    node = next_node(target, cell, action, hidden.shows[h])
-                if passed.shown.size > 0:
-                    passed.shown[hidden.shows[h]] += moved
-                at = target.cell[h, node]
+                if work.shown.size > 0:
+                    work.shown[hidden.shows[h]] += moved
+                at = target.cell[h, next_node(target, cell, action, hidden.shows[h])]
                 add(work.mass, work.cells, work.size, later, place, at, moved)
             else:
-                land(pairs, work, passed, later, place, x, observation, cell, action, h, moved)
-        passed.sums[MOVED] += amount * max(0.0, 1.0 - kept)
+                land(pairs, work, later, place, x, observation, cell, action, h, moved)
+        if seen_entry >= 0:
+            work.sums[MOVED] += amount * max(0.0, 1.0 - kept)
 
 
 @bare
-def push_alone(pairs, work, passed, now):
+def push_alone(pairs, work, now):
     """Move the world under the target one step by the model alone, after the logged end."""
-    hidden, rows, policy = pairs.hidden, pairs.hidden.rows, pairs.target.rows
-    later = 1 - now
-    work.size[later] = 0
-    for slot in range(work.size[now, 0]):
-        cell = work.cells[now, 0, slot]
-        here = work.mass[now, 0, cell]
-        work.mass[now, 0, cell] = 0.0
-        passed.sums[GOING] += here
-        policy_row = pairs.target.row[cell]
-        for j in range(policy.start[policy_row], policy.start[policy_row + 1]):
-            share = here * policy.probability[j]
-            action = policy.label[j]
-            row = pairs.target.state[cell] * hidden.actions + action
-            passed.row[row] += share
-            for e in range(rows.start[row], rows.start[row + 1]):
-                moved = share * rows.probability[e]
-                h = hidden.next_state[e]
-                passed.sums[ABSOLUTE] += moved * abs(hidden.reward[e])
-                if moved > 0.0 and hidden.outcome[h] >= 0:
-                    passed.outcome[hidden.outcome[h]] += moved
-                elif moved > 0.0:
-                    land(pairs, work, passed, later, 0, -1, -1, cell, action, h, moved)
+    trace = work.trace
+    work.size[1 - now] = 0
+    trace.entry[0], trace.onward[0], trace.chance[0] = -1, 0, 1.0
+    push_cells(pairs, work, now, 0, -1, -1, 1, -1)

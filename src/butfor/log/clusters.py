@@ -44,31 +44,19 @@ class Clusters:
 
     def table(self) -> pd.DataFrame:
         """Return for each cluster its rows in the log and the typical value of each column."""
-        typical = self.centers * self.scale + self.mean
-        table = pd.DataFrame(typical, columns=list(self.columns))
+        table = pd.DataFrame(self.centers * self.scale + self.mean, columns=list(self.columns))
         table.insert(0, "rows", self.counts)
         return table.rename_axis(index="cluster").reset_index()
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return everything as arrays, for a file."""
-        return {
-            "columns": np.array(self.columns),
-            "mean": self.mean,
-            "scale": self.scale,
-            "centers": self.centers,
-            "counts": self.counts,
-        }
+        return vars(self) | {"columns": np.array(self.columns)}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Clusters:
         """Undo `arrays`."""
-        return cls(
-            columns=tuple(str(name) for name in arrays["columns"]),
-            mean=arrays["mean"],
-            scale=arrays["scale"],
-            centers=arrays["centers"],
-            counts=arrays["counts"],
-        )
+        columns = tuple(str(name) for name in arrays["columns"])
+        return cls(columns, *(arrays[key] for key in ("mean", "scale", "centers", "counts")))
 
 
 def fit_clusters(values: Floats, columns: Sequence[str], count: int, *, seed: int = 0) -> Clusters:
@@ -113,7 +101,6 @@ def check_values(values: Floats, columns: tuple[str, ...]) -> Floats:
 
 
 def _k_means(rows: int) -> Any:
-    """Return the estimator for this number of rows; only this needs scikit-learn."""
     try:
         from sklearn.cluster import KMeans, MiniBatchKMeans  # noqa: PLC0415  an optional extra
     except ImportError as error:

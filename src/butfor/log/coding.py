@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime
 from typing import Any
 
@@ -37,6 +37,12 @@ def text_of(value: Any) -> str:
     return str(value)
 
 
+def listed(values: Iterable[Any]) -> str:
+    """List the first few values, for a message."""
+    items = [repr(v) if isinstance(v, str) else text_of(v) for v in values]
+    return ", ".join(items[:8]) + (", …" if len(items) > 8 else "")
+
+
 def encode(column: Any) -> tuple[Codes, list[Any]]:
     """Return the position of each cell among the distinct values, -1 if empty; and the values."""
     column = plain(column)
@@ -58,14 +64,11 @@ def encode(column: Any) -> tuple[Codes, list[Any]]:
 
 def plain(column: Any) -> Any:
     """Return a column with an ordinary type of text; other programs write other types."""
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        if is_text(kind.value_type) and kind.value_type not in (pa.string(), pa.large_string()):
-            return column.cast(pa.dictionary(pa.int32(), pa.large_string()))
+    coded = pa.types.is_dictionary(column.type)
+    kind, text = column.type.value_type if coded else column.type, pa.large_string()
+    if not is_text(kind) or kind in (pa.string(), text):
         return column
-    if is_text(kind) and kind not in (pa.string(), pa.large_string()):
-        return column.cast(pa.large_string())
-    return column
+    return column.cast(pa.dictionary(pa.int32(), text) if coded else text)
 
 
 def code_levels(column: Any, levels: Sequence[str]) -> Codes:
@@ -94,17 +97,24 @@ def code_cuts(column: Any, cuts: Sequence[float]) -> Codes:
     """Code each number by its bin: bin i is the half-open interval [cut i - 1, cut i)."""
     numbers, wrong = read_numbers(column)
     codes = np.searchsorted(np.asarray(cuts, dtype=np.float64), numbers, side="right")
-    return np.where(wrong, NOT_A_NUMBER, np.where(np.isnan(numbers), MISSING, codes))
+    return _mark(codes, numbers, wrong)
+
+
+def code_rows(column: Any) -> Codes:
+    """Code each number by its row, so that the number itself can be carried forward."""
+    numbers, wrong = read_numbers(column)
+    return _mark(np.arange(len(numbers)), numbers, wrong)
 
 
 def code_integers(column: Any, count: int) -> Codes:
     """Take integers from 0 to `count` - 1 as codes."""
     numbers, wrong = read_numbers(column)
-    empty = np.isnan(numbers)
-    inside = (numbers >= 0) & (numbers < count)
-    whole = inside & (numbers == np.floor(numbers))
-    codes = np.where(whole, numbers, UNKNOWN).astype(np.int64)
-    return np.where(wrong, NOT_A_NUMBER, np.where(empty, MISSING, codes))
+    whole = (numbers >= 0) & (numbers < count) & (numbers == np.floor(numbers))
+    return _mark(np.where(whole, numbers, UNKNOWN).astype(np.int64), numbers, wrong)
+
+
+def _mark(codes: Codes, numbers: Floats, wrong: NDArray[np.bool_]) -> Codes:
+    return np.where(wrong, NOT_A_NUMBER, np.where(np.isnan(numbers), MISSING, codes))
 
 
 def code_wholes(column: Any) -> Codes:
@@ -112,8 +122,8 @@ def code_wholes(column: Any) -> Codes:
     cells, values = encode(column)
     table = [MISSING]
     for text in (text_of(value).strip() for value in reversed(values)):
-        whole = len(text) < 19 and _is_plain_whole(text)
-        table.append(int(text) if whole else MISSING if text in EMPTY else NOT_A_NUMBER)
+        known = int(text) if _is_plain_whole(text) else NOT_A_NUMBER
+        table.append(MISSING if text in EMPTY else known)
     codes = np.array(table[::-1], dtype=np.int64)[cells]
     return np.where(codes < MISSING, NOT_A_NUMBER, codes)
 
@@ -122,12 +132,11 @@ def read_numbers(column: Any) -> tuple[Floats, NDArray[np.bool_]]:
     """Return numbers, nan where empty or wrong, and which cells are wrong: text, or infinite."""
     column = plain(column)
     kind = column.type
-    if pa.types.is_null(kind):
-        empty = np.full(len(column), np.nan)
-        return empty, np.zeros(len(column), dtype=bool)
     if pa.types.is_boolean(kind):
         column = column.cast(pa.int8())
-    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+    elif not pa.types.is_null(kind) and not (
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    ):
         return _parse(column, _to_number)
     numbers = _floats(column)
     wrong = np.isinf(numbers)
@@ -151,14 +160,14 @@ def read_times(column: Any) -> tuple[Floats, NDArray[np.bool_], bool]:
                 return dates, undated, True
             return numbers, wrong, False
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        seconds = _floats(column.cast(pa.timestamp("us"), safe=False).cast(pa.int64())) / 1e6
-        return seconds, np.zeros(len(seconds), dtype=bool), True
-    if pa.types.is_time(kind) or pa.types.is_duration(kind):
-        unit = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}[kind.unit]
-        whole = pa.int32() if pa.types.is_time32(kind) else pa.int64()
-        seconds = _floats(column.cast(whole)) / unit
-        return seconds, np.zeros(len(seconds), dtype=bool), True
-    return (*read_numbers(column), False)
+        unit, column = "us", column.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
+    elif pa.types.is_time(kind) or pa.types.is_duration(kind):
+        unit = kind.unit
+        column = column.cast(pa.int32() if pa.types.is_time32(kind) else pa.int64())
+    else:
+        return (*read_numbers(column), False)
+    seconds = _floats(column) / {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}[unit]
+    return seconds, np.zeros(len(seconds), dtype=bool), True
 
 
 def identify(column: Any, *, text: bool | None) -> tuple[Codes, NDArray[Any]]:
@@ -174,20 +183,14 @@ def identify(column: Any, *, text: bool | None) -> tuple[Codes, NDArray[Any]]:
     order = pd.unique(codes[codes >= 0])  # by first row
     position = np.full(len(texts) + 1, MISSING)
     position[order] = np.arange(len(order))
-    return position[codes], _ids([texts[index] for index in order.tolist()], text)
-
-
-def _ids(texts: list[str], text: bool | None) -> NDArray[Any]:
-    if not text and all(len(value) < 19 and _is_plain_whole(value) for value in texts):
-        return np.array([int(value) for value in texts], dtype=np.int64)
-    ids = np.empty(len(texts), dtype=object)
-    ids[:] = texts
-    return ids
+    ids = np.array([texts[index] for index in order.tolist()], dtype=object)
+    if not text and all(map(_is_plain_whole, ids)):
+        ids = ids.astype(np.int64)
+    return position[codes], ids
 
 
 def _is_plain_whole(text: str) -> bool:
-    digits = text.removeprefix("-")
-    return digits.isascii() and digits.isdigit() and str(int(text)) == text
+    return len(text) < 19 and re.fullmatch(r"0|-?[1-9][0-9]*", text) is not None
 
 
 def _floats(column: Any) -> Floats:
@@ -232,10 +235,5 @@ def _to_seconds(value: Any) -> float | None:
 
 def is_text(kind: Any) -> bool:
     """Whether an Arrow type is one of the types of text."""
-    return bool(
-        pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_string_view(kind)
-        or pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-    )
+    texts = pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary()
+    return kind in texts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.log.coding import MISSING
-from butfor.log.problems import SHOWN, Index, LogProblems
+from butfor.log.problems import KINDS, LEAVE_OUT, SHOWN, Index, LogProblems
 from butfor.types import Floats
 
 Mask = NDArray[np.bool_]
@@ -31,6 +31,7 @@ class Decisions:
     number_columns: dict[str, str] = field(default_factory=dict)  # the columns of `numbers`
     ends: Index = field(default_factory=lambda: np.empty(0, np.int64))  # outcome by episode
     broken: set[int] = field(default_factory=set)  # episodes with refused rows, not judged further
+    doomed: dict[str, Index] = field(default_factory=dict)  # episodes to drop, by kind of problem
 
     def __len__(self) -> int:
         return len(self.row)
@@ -43,30 +44,33 @@ class Decisions:
         self.cells = {key: codes[chosen] for key, codes in self.cells.items()}
         self.numbers = {key: values[chosen] for key, values in self.numbers.items()}
 
-    def episodes_of(self, rows: Mask) -> Index:
-        """Return the episodes of these rows."""
-        return np.unique(self.episode[rows])
-
     def drop(self, episodes: Index) -> None:
         """Leave out these episodes."""
         if len(episodes):
             self.take(~np.isin(self.episode, episodes))
 
-    def drop_by_kind(self, found: Mapping[str, Index]) -> None:
-        """Leave out whole episodes because of bad rows, and record it by kind of problem.
-
-        If only the bad row went, the rows around it would make up a transition.
-        """
-        for kind, episodes in found.items():
+    def drop_doomed(self) -> None:
+        """Leave out the doomed episodes, and record it by kind of problem."""
+        for kind, episodes in self.doomed.items():
             self.problems.count(f"{kind}: episodes dropped", len(episodes))
             self.drop(episodes)
+        self.doomed = {}
 
-    def find(self, kind: str, bad: Mask, what: str, remedy: str) -> str:
-        """Record a problem of some rows, and return how to settle it."""
-        if self.problems.policy(kind) == "refuse":
+    def find(self, kind: str, bad: Mask, what: str, remedy: str, *, noun: str = "row") -> str:
+        """Record a problem of some rows or cells, and return how to settle it.
+
+        If the study drops their episodes, these are doomed as a whole: if only the bad row went,
+        the rows around it would make up a transition.
+        """
+        policy = self.problems.policy(kind)
+        if policy == "refuse":
             self.refuse(kind, bad, what, remedy)
-            return "refuse"
-        return self.problems.find(kind, self.row[bad], what, remedy)
+        elif KINDS[kind][policy] == LEAVE_OUT:
+            known = self.doomed.get(kind, np.empty(0, np.int64))
+            self.doomed[kind] = np.union1d(known, self.episode[bad])
+        else:
+            self.problems.find(kind, self.row[bad], what, remedy, noun=noun)
+        return policy
 
     def refuse(self, kind: str, bad: Mask, what: str, remedy: str) -> None:
         """Record a problem of some rows that is refused whatever the study says.
@@ -75,17 +79,15 @@ class Decisions:
         """
         if bad.any():
             self.problems.refuse(kind, self.row[bad], what, remedy)
-            self.broken |= set(self.episodes_of(bad).tolist())
+            self.broken |= set(self.episode[bad].tolist())
 
-    def find_episodes(self, kind: str, episodes: Index, what: str, remedy: str) -> str:
-        """Record a problem of those episodes that had no refused row."""
+    def find_episodes(self, kind: str, episodes: Index, what: str, remedy: str) -> None:
+        """Record a problem of those episodes that had no refused row; drop them if asked to."""
+        sound = episodes[~np.isin(episodes, list(self.broken))]
         first = first_rows(self.episode)
-        mine = np.isin(self.episode[first], self.sound(episodes))
-        return self.problems.find(kind, self.row[first][mine], what, remedy, noun="episode")
-
-    def sound(self, episodes: Index) -> Index:
-        """Return those of the episodes that had no refused row."""
-        return episodes[~np.isin(episodes, list(self.broken))] if self.broken else episodes
+        rows = self.row[first][np.isin(self.episode[first], sound)]
+        if self.problems.find(kind, rows, what, remedy, noun="episode") == "drop":
+            self.drop(sound)
 
     def group(self, name: str) -> dict[str, Index]:
         """Return the codes of the columns of a group."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,7 +104,7 @@ def _draft(log: Log, guesses: dict[str, Guess]) -> tuple[dict[str, Any], dict[st
     left = dict(guesses)
     notes: list[str] = []
     episode = _episode(left, notes)
-    number = identify(log.column(episode), text=None)[0]
+    number = identify(log.table[episode], text=None)[0]
     left.pop(episode)
     columns = {"episode": episode} | _take_roles(log, left, number, notes)
     content: dict[str, Any] = {"columns": columns, "state": {}, "action": {}}
@@ -129,7 +129,7 @@ def _take_roles(
     endings = _endings(left, number)
     for key in ("time", "reward", "behavior_probability", "final_key", "outcome"):
         among = endings if key == "outcome" else left
-        name = _named(among, WORDS[key].split(), key)
+        name = _named(among, key)
         if key == "outcome" and name is None:
             name = next((n for n, g in endings.items() if g.empty.any()), None)
         if name is not None and name in left:
@@ -139,7 +139,7 @@ def _take_roles(
         notes.append(f"{CHECK} no column looks like an outcome; name it here if there is one")
     if "time" not in columns:
         notes.append(f"{CHECK} no column looks like a time; rows are read in the order of the log")
-    elif step := _time_step(log.column(columns["time"]), number):
+    elif step := _time_step(log.table[columns["time"]], number):
         columns["time_step"] = step
         notes.append(f"{CHECK} rows of an episode are mostly {step} apart; time_step reveals gaps")
     return columns
@@ -152,12 +152,10 @@ def _time_step(column: Any, number: Codes) -> float | str | None:
     within = (np.diff(number[order]) == 0) & (number[order][1:] >= 0)
     apart = np.diff(times[order])[within]
     apart = apart[np.isfinite(apart) & (apart > 0)]
-    if len(apart) == 0:
-        return None
     steps, counts = np.unique(apart, return_counts=True)
-    step, share = float(steps[counts.argmax()]), counts.max() / len(apart)
-    if share < REGULAR:
+    if len(apart) == 0 or counts.max() / len(apart) < REGULAR:
         return None
+    step = float(steps[counts.argmax()])
     if not dates:
         return step
     unit = next(unit for unit in ("d", "h", "min", "s") if step % UNITS[unit] == 0 or unit == "s")
@@ -165,14 +163,14 @@ def _time_step(column: Any, number: Codes) -> float | str | None:
 
 
 def _guess(log: Log, name: str) -> Guess:
-    column = log.column(name)
+    column = log.table[name]
     codes, values = log.code(name, encode)
     numbers, wrong = log.code(name, read_numbers)
     texts = [text_of(value) for value in values]
-    blank = np.array([text.strip() in EMPTY for text in texts] + [True], dtype=bool)
-    if set(_parts(name)) & set(DRUGS.split()):  # "None" is a treatment then, not a missing value
-        blank &= np.array([text.strip() != "None" for text in texts] + [True], dtype=bool)
-    empty = blank[codes]
+    absent = set(EMPTY)
+    if _is_drug(name):
+        absent.remove("None")  # a treatment then, not a missing value
+    empty = np.array([text.strip() in absent for text in texts] + [True], dtype=bool)[codes]
     known = np.unique(codes[~empty]).tolist()
     kind, cuts = "text", tuple[float, ...]()
     shown: Iterable[str] = sorted((texts[code] for code in known), key=_rank)
@@ -207,19 +205,19 @@ def _parts(name: str) -> list[str]:
     return [part for part in re.split(r"[^a-z0-9]+", name.lower()) if part]
 
 
-def _named(left: dict[str, Guess], words: Sequence[str], key: str) -> str | None:
+def _is_drug(name: str) -> bool:
+    return not set(DRUGS.split()).isdisjoint(_parts(name))
+
+
+def _named(left: dict[str, Guess], key: str) -> str | None:
     """Return the column whose name has the most telling word, and whose values fit."""
-    for word in words:
+    any_kind = key in ("episode", "outcome")
+    kinds = ("number", "time") if key == "time" else ("number",)
+    for word in WORDS[key].split():
         for name, guess in left.items():
-            if (word in _parts(name) or word == name.lower()) and _fits(guess, key):
+            if (word in _parts(name) or word == name.lower()) and (any_kind or guess.kind in kinds):
                 return name
     return None
-
-
-def _fits(guess: Guess, key: str) -> bool:
-    if key == "time":
-        return guess.kind in ("number", "time")
-    return guess.kind == "number" or key in ("episode", "outcome")
 
 
 def _episode(left: dict[str, Guess], notes: list[str]) -> str:
@@ -228,7 +226,7 @@ def _episode(left: dict[str, Guess], notes: list[str]) -> str:
         for name, guess in left.items()
         if guess.kind != "empty" and guess.distinct < len(guess.codes)
     }
-    name = _named(repeated, WORDS["episode"].split(), "episode")
+    name = _named(repeated, "episode")
     if name is None:
         name = next(iter(repeated or left))
         notes.append(f"{CHECK} no column looks like an episode; this is the first one")
@@ -243,22 +241,22 @@ def _actions(left: dict[str, Guess], number: Codes) -> tuple[list[str], str]:
         if guess.kind in ("text", "number") and (guess.cuts or 1 < guess.distinct <= MOST_LEVELS)
     }
     named = [name for name in usable if {"action", "actions"} & set(_parts(name))]
-    if named:
-        return named, f"{CHECK} taken for an action by its name"
     last = _last(number)
-    empty = [
+    absent_last = [
         name
         for name, guess in usable.items()
         if guess.empty.any() and not (guess.empty & ~last).any()
     ]
-    if empty:
-        return empty, f"{CHECK} taken for an action because only last rows have none"
-    drugs = [name for name in usable if set(DRUGS.split()) & set(_parts(name))]
-    if drugs:
-        return drugs, f"{CHECK} taken for an action by its name"
+    by_name = "taken for an action by its name"
+    for names, why in (
+        (named, by_name),
+        (absent_last, "taken for an action because only last rows have none"),
+        (list(filter(_is_drug, usable)), by_name),
+    ):
+        if names:
+            return names, f"{CHECK} {why}"
     changing = [name for name, guess in usable.items() if not _is_static(guess, number)]
-    last_one = (changing or list(usable))[-1:]
-    return last_one, f"{CHECK} no column looks like an action; this is a guess"
+    return (changing or [*usable])[-1:], f"{CHECK} no column looks like an action; this is a guess"
 
 
 def _states(
@@ -324,15 +322,12 @@ def _outcomes(guess: Guess, comments: dict[str, str]) -> dict[str, Any]:
     sections: dict[str, Any] = {}
     flag = set(guess.values) <= {"0", "1", "true", "false"}
     for value in guess.values:
-        bad = bool(BAD.search(value))
+        section, bad = {}, bool(BAD.search(value))
         if flag:  # 1 means that what the column is called has happened
             happened = value in ("1", "true")
             bad = happened == bool(BAD.search(guess.name))
-            name = guess.name if happened else f"not {guess.name}"
-            sections[value] = {"name": name, "reward": -1.0 if bad else 1.0}
-        else:
-            sections[value] = {"reward": -1.0 if bad else 1.0}
-        if bad:
-            sections[value]["bad"] = True
+            section = {"name": guess.name if happened else f"not {guess.name}"}
+        ending = {"reward": -1.0, "bad": True} if bad else {"reward": 1.0}
+        sections[value] = section | ending
         comments[place("outcome", value)] = f"{CHECK} the reward is a guess"
     return sections

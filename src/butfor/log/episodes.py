@@ -93,11 +93,8 @@ class Episodes:
             The largest number of steps of an episode; by default that of the longest one.
         """
         starts = check_integers(offsets, "offsets")
-        rows = {
-            "state": _codes(state, "state"),
-            "action": _codes(action, "action"),
-            "next_state": _codes(next_state, "next_state"),
-        }
+        given = {"state": state, "action": action, "next_state": next_state}
+        rows: dict[str, Any] = {name: _codes(values, name) for name, values in given.items()}
         count = len(rows["state"])
         _check_offsets(starts, count)
         episodes = len(starts) - 1
@@ -120,11 +117,11 @@ class Episodes:
         _check_ids(ids)
         _check_rewards(earned, starts, ids)
         _check_ends(ends, ids, len(outcomes))
-        given: list[Any] = list(outcomes)
+        possible: list[Any] = list(outcomes)
         for index, end in enumerate(outcomes):
             if not isinstance(end, Outcome) and earned is not None:
-                given[index] = Outcome(str(end), mean_last_reward(index, ends, earned, starts))
-        named = check_outcomes(given)
+                possible[index] = Outcome(str(end), mean_last_reward(index, ends, earned, starts))
+        named = check_outcomes(possible)
         for end in named:
             if end.name in (none_name, "none"):
                 raise ValueError(
@@ -135,9 +132,7 @@ class Episodes:
             value = np.array([outcome.reward for outcome in named] + [0.0])
             earned[starts[1:] - 1] = value[ends]
         log = cls(
-            state=rows["state"],
-            action=rows["action"],
-            next_state=rows["next_state"],
+            **rows,
             reward=earned,
             offsets=starts,
             outcome=ends,
@@ -187,23 +182,18 @@ class Episodes:
         horizon, none_name
             As in `from_arrays`.
         """
-        arrays, state_labels, action_labels, end_labels = read_frame(
+        roles = {"episode": episode, "time": time, "state": state, "action": action}
+        ends = None if outcomes is None else [getattr(end, "name", end) for end in outcomes]
+        arrays, labels = read_frame(
             frame,
-            episode=episode,
-            time=time,
-            state=state,
-            action=action,
-            reward=reward,
-            outcome=outcome,
-            states=states,
-            actions=actions,
-            outcomes=None if outcomes is None else [getattr(o, "name", o) for o in outcomes],
+            roles | {"reward": reward, "outcome": outcome},
+            {"state": states, "action": actions, "outcome": ends},
         )
         return cls.from_arrays(
             **arrays,
-            states=[Variable(str(state), state_labels)],
-            actions=[Variable(str(action), action_labels)],
-            outcomes=end_labels if outcomes is None else outcomes,
+            states=[Variable(str(state), labels["state"])],
+            actions=[Variable(str(action), labels["action"])],
+            outcomes=labels["outcome"] if outcomes is None else outcomes,
             horizon=horizon,
             none_name=none_name,
         )
@@ -344,9 +334,8 @@ class Episodes:
         seen = tuple(v for v in self.state_variables if v.name not in names)
         hidden = tuple(v for v in self.state_variables if v.name in names)
 
-        side = pd.DataFrame(index=range(len(self.state) + len(self)))
-        if self.side is not None:
-            side = self.side.copy()
+        blank = pd.DataFrame(index=range(len(self.state) + len(self)))
+        side = blank if self.side is None else self.side.copy()
         for variable in hidden:
             if variable.name in side:
                 raise ValueError(

@@ -8,6 +8,7 @@ import io
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -33,11 +34,16 @@ def explained(path: Path) -> Iterator[None]:
         raise FileNotFoundError(f"there is no file {path}; check the path") from None
     except PermissionError:
         raise PermissionError(f"no permission to read {path}; change its permissions") from None
-    except UnicodeDecodeError:
-        raise ValueError(f"{path}{bad_line(path)}: not UTF-8; save it as UTF-8") from None
-    except (pa.ArrowException, OSError, EOFError, csv.Error, zlib.error) as error:
+    except (
+        pa.ArrowException,
+        OSError,
+        EOFError,
+        csv.Error,
+        zlib.error,
+        UnicodeDecodeError,
+    ) as error:
         if "utf8" in str(error).lower().replace("-", ""):
-            raise ValueError(f"{path}{bad_line(path)}: not UTF-8; save it as UTF-8") from None
+            raise ValueError(f"{path}{_bad_line(path)}: not UTF-8; save it as UTF-8") from None
         kind = "CSV" if is_csv(path) else "Parquet"
         raise ValueError(
             f"{path}: damaged, or not {kind}; check that it is complete, or write it again"
@@ -46,38 +52,35 @@ def explained(path: Path) -> Iterator[None]:
 
 def line_numbers(path: Path, rows: Sequence[int]) -> list[int]:
     """Return the line on which each row of a CSV file ends; the header is line 1."""
-    wanted, lines = set(rows), {}
-    with explained(path), open_text(path) as file:
-        reader = csv.reader(file, delimiter=delimiter(path))
-        row = -2
-        for cells in reader:
-            if cells:
-                row += 1
-                if row in wanted:
-                    lines[row] = reader.line_num
-                    if len(lines) == len(wanted):
-                        break
+    wanted = set(rows)
+    with explained(path):
+        numbered = enumerate(islice(_read_rows(path), max(rows) + 2), -1)  # the header is row -1
+        lines = {row: line for row, (line, _) in numbered if row in wanted}
     return [lines.get(row, row + 2) for row in rows]
 
 
 def check_even(path: Path, expected: int) -> None:
     """Refuse rows with more or fewer cells than the header."""
-    lines, count = [], 0
-    with open_text(path) as file:
-        reader = csv.reader(file, delimiter=delimiter(path))
-        for cells in reader:
-            if cells and len(cells) != expected:
-                count += 1
-                if count <= 3:
-                    lines.append(f"line {reader.line_num} has {len(cells)}")
-    if count:
+    uneven = (row for row in _read_rows(path) if len(row[1]) != expected)
+    lines = [f"line {line} has {len(cells)}" for line, cells in islice(uneven, 3)]
+    if lines:
+        count = len(lines) + sum(1 for _ in uneven)
         raise ValueError(
             f"{path}: {count} row{'s' if count > 1 else ''} without the {expected} cells of the "
             f"header ({', '.join(lines)}); put cells with commas or line breaks in double quotes"
         )
 
 
-def bad_line(path: Path) -> str:
+def _read_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows of a CSV file that are not blank, each with the line on which it ends."""
+    with open_text(path) as file:
+        reader = csv.reader(file, delimiter=delimiter(path))
+        for cells in reader:
+            if cells:
+                yield reader.line_num, cells
+
+
+def _bad_line(path: Path) -> str:
     """Name the first line of a file that is not UTF-8, to follow its path in a message."""
     if path.suffix == ".gz":
         return ""

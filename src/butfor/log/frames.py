@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.log.coding import MISSING, NOT_A_NUMBER, UNKNOWN, text_of
+from butfor.log.coding import MISSING, NOT_A_NUMBER, UNKNOWN, listed, text_of
 from butfor.log.decisions import Decisions, last_rows
 from butfor.log.problems import Index, LogProblems
 from butfor.log.settle import settle_cells, settle_order, settle_outcomes, settle_transitions
@@ -23,77 +23,61 @@ POLICIES = {"order": "sort", "no_outcome": "keep", "lost_reward": "drop"}
 
 
 def read_frame(
-    frame: pd.DataFrame,
-    *,
-    episode: str,
-    time: str | None,
-    state: str,
-    action: str,
-    reward: str | None,
-    outcome: str | None,
-    states: Sequence[Any] | None,
-    actions: Sequence[Any] | None,
-    outcomes: Sequence[Any] | None,
-) -> tuple[dict[str, Any], tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """Return arrays for `Episodes.from_arrays`, and the labels of states, actions and outcomes."""
-    named = {"episode": episode, "time": time, "state": state, "action": action}
-    named |= {"reward": reward, "outcome": outcome}
-    column = {role: str(name) for role, name in named.items() if name is not None}
+    frame: pd.DataFrame, roles: Mapping[str, str | None], given: Mapping[str, Sequence[Any] | None]
+) -> tuple[dict[str, Any], dict[str, tuple[str, ...]]]:
+    """Return arrays for `Episodes.from_arrays`, and the labels of state, action and outcome.
+
+    `roles` has the column of each role, `given` the labels of those roles that have labels; None
+    if there is no such column, or if its labels are those that it has.
+    """
+    column = {role: str(name) for role, name in roles.items() if name is not None}
     frame = frame.rename(columns=str)
     check_columns("the frame", list(frame.columns), {n: f"{role}=" for role, n in column.items()})
     if len(frame) == 0:
         raise ValueError("the frame has no rows; give at least one decision")
     numbers, ids = pd.factorize(frame[column["episode"]])
-    state_codes, state_labels = _code(frame[column["state"]], states, "states")
-    action_codes, action_labels = _code(frame[column["action"]], actions, "actions")
-    ends, end_labels = np.full(len(frame), MISSING), tuple[str, ...]()
-    if "outcome" in column:
-        ends, end_labels = _code(frame[column["outcome"]], outcomes, "outcomes")
-    state_key, action_key = ("state", column["state"]), ("action", column["action"])
+    codes, labels = {"outcome": np.full(len(frame), MISSING)}, {"outcome": tuple[str, ...]()}
+    for role, among in given.items():
+        if role in column:
+            codes[role], labels[role] = _code(frame[column[role]], among, f"{role}s")
+    remedy = {role: _remedy(f"{role}s", known) for role, known in labels.items()}
+    keys = {role: (role, column[role]) for role in ("state", "action")}
+    remedies = {key: remedy[role] for role, key in keys.items()}
     rows = Decisions(
         LogProblems(POLICIES, partial(_places, numbers, ids), in_study=False),
         lambda name, row: text_of(frame[name].iloc[row]),
         np.arange(len(frame)),
         numbers.astype(np.int64),
         _positions(frame, column.get("time")),
-        ends,
-        {state_key: state_codes, action_key: action_codes},
+        codes["outcome"],
+        {key: codes[role] for role, key in keys.items()},
     )
-    remedies = {
-        state_key: _remedy("states", state_labels),
-        action_key: _remedy("actions", action_labels),
-    }
     if "reward" in column:
         key = ("number", column["reward"])
         rows.numbers["reward"], rows.cells[key] = _numbers(frame[column["reward"]])
         rows.number_columns["reward"] = column["reward"]
         remedies[key] = "Fill or drop it"
     settle_order(rows)
-    _refuse_early_outcomes(rows, column.get("outcome", ""))
-    settle_outcomes(rows, column.get("outcome", ""), _remedy("outcomes", end_labels))
+    end = column.get("outcome", "")
+    early = (rows.outcome >= 0) & ~last_rows(rows.episode)
+    what = f"have an outcome before the last row: {rows.values(end, early)}"
+    rows.refuse("after_outcome", early, what, "Move it: an episode ends with its outcome")
+    settle_outcomes(rows, end, remedy["outcome"])
     settle_cells(rows, remedies)
     settle_transitions(rows, outcomes=False)
     rows.problems.check("the frame")
-    arrays = rows.arrays(rows.cells[state_key], rows.cells[action_key], np.asarray(ids))
-    return arrays, state_labels, action_labels, end_labels
+    state, action = (rows.cells[key] for key in keys.values())
+    return rows.arrays(state, action, np.asarray(ids)), labels
 
 
 def _places(numbers: NDArray[Any], ids: Any, rows: Sequence[int]) -> str:
-    """Name rows of the frame, with their episodes."""
     mine = ((row, numbers[row]) for row in rows)
     return ", ".join(f"row {r} (episode {ids[n]})" if n >= 0 else f"row {r}" for r, n in mine)
 
 
-def _refuse_early_outcomes(rows: Decisions, column: str) -> None:
-    """Refuse an outcome before the last row of an episode."""
-    early = (rows.outcome >= 0) & ~last_rows(rows.episode)
-    what = f"have an outcome before the last row: {rows.values(column, early)}"
-    rows.refuse("after_outcome", early, what, "Move it: an episode ends with its outcome")
-
-
 def _remedy(plural: str, labels: Sequence[str]) -> str:
-    shown = ", ".join(map(repr, labels[:8])) + (", …" if len(labels) > 8 else "")
-    return f"The {plural} are {shown or 'none'}; list it in {plural}=[...], or fill or drop it"
+    known = listed(labels) or "none"
+    return f"The {plural} are {known}; list it in {plural}=[...], or fill or drop it"
 
 
 def _positions(frame: pd.DataFrame, time: str | None) -> Floats:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,8 @@ Index = NDArray[np.int64]
 
 SHOWN = 5  # places and values that a message names
 
-_DROP_EPISODES = {"drop": "leaves these episodes out"}
+LEAVE_OUT = "leaves these episodes out"
+_DROP_EPISODES = {"drop": LEAVE_OUT}
 _CARRY = _DROP_EPISODES | {"fill": "carries the episode's last value forward"}
 _AS_MISSING = _DROP_EPISODES | {"fill": "treats them as missing, and fills"}
 # By kind: how the study may settle it instead of refusing the log, and what that does.
@@ -38,21 +40,15 @@ DONE = {"drop": "dropped", "fill": "filled", "sort": "sorted", "keep": "kept", "
 SINGULAR = {"have": "has", "follow": "follows", "do": "does", "end": "ends", "are": "is"}
 
 
+@dataclass
 class LogProblems:
     """What was found in a log and how it was settled, by kind."""
 
-    def __init__(
-        self,
-        policies: Mapping[str, str],
-        places: Callable[[Sequence[int]], str],
-        *,
-        in_study: bool = True,
-    ):
-        self.policies = policies  # kind: how to settle it
-        self.places = places  # names rows of the source
-        self.in_study = in_study  # whether messages may offer the choices of a study file
-        self.refused: list[str] = []
-        self.done: dict[str, int] = {}
+    policies: Mapping[str, str]  # kind: how to settle it
+    places: Callable[[Sequence[int]], str]  # names rows of the source
+    in_study: bool = True  # whether messages may offer the choices of a study file
+    refused: list[str] = field(default_factory=list)
+    done: dict[str, int] = field(default_factory=dict)
 
     def policy(self, kind: str) -> str:
         """Return how a kind of problem is to be settled."""
@@ -81,8 +77,7 @@ class LogProblems:
             verb, _, rest = what.partition(" ")
             number, what = f"1 {noun}", f"{SINGULAR[verb]} {rest}"
         places = self.places(first) + (", …" if len(rows) > SHOWN else "")
-        text = f"{kind}: {number} {what} ({places}). {remedy}{self._choices(kind)}"
-        self.refused.append(text)
+        self.refused.append(f"{kind}: {number} {what} ({places}). {remedy}{self._choices(kind)}")
 
     def count(self, what: str, number: int) -> None:
         """Add to the record of what was done."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from butfor.log.coding import (
     code_cuts,
     code_integers,
     code_levels,
+    code_rows,
     code_wholes,
     identify,
     read_numbers,
@@ -38,7 +38,7 @@ from butfor.log.settle import (
     settle_transitions,
 )
 from butfor.log.sources import Log, load_log
-from butfor.log.study import read_study
+from butfor.log.study import StudySource, read_study
 from butfor.log.variables import Outcome, Variable, ravel
 from butfor.types import Floats
 
@@ -68,21 +68,13 @@ class NothingLeft:
 
 
 def read_episodes(
-    source: Any,
-    study: str | Path | Mapping[str, Any] | Study,
-    *,
-    clusterer: Clusterer | None = None,
+    source: Any, study: StudySource, *, clusterer: Clusterer | None = None
 ) -> Episodes:
     """Read a log into Episodes, as its study says: `read_log` without the record of problems."""
     return read_log(source, study, clusterer=clusterer).episodes
 
 
-def read_log(
-    source: Any,
-    study: str | Path | Mapping[str, Any] | Study,
-    *,
-    clusterer: Clusterer | None = None,
-) -> Reading:
+def read_log(source: Any, study: StudySource, *, clusterer: Clusterer | None = None) -> Reading:
     """Read a log, as its study says.
 
     Parameters
@@ -112,16 +104,13 @@ def read_log(
 
 
 def read_part(
-    source: Any,
-    study: str | Path | Mapping[str, Any] | Study,
-    *,
-    clusterer: Clusterer | None = None,
+    source: Any, study: StudySource, *, clusterer: Clusterer | None = None
 ) -> Reading | NothingLeft:
     """Read a log that may be one part of several, as `read_log` does; a part may end up empty."""
     study = read_study(study)
     log = load_log(source, study.places(), study.text_columns())
     rows, ids = _code_rows(log, study)
-    settle_cells(rows, _remedies(study))
+    settle_cells(rows, {key: _remedy(study, *key) for key in rows.cells})
     if study.columns.step is not None:
         settle_gaps(rows, study.columns.step)
     outcomes, horizon = study.columns.outcome is not None, study.evaluation.horizon
@@ -189,38 +178,24 @@ def _code_cells(log: Log, study: Study) -> dict[tuple[str, str], Index]:
         if ready is not None:
             coders[group, ready] = partial(code_integers, count=size or MOST_NUMBERED)
     for column in study.cluster_columns():
-        coders["state", column] = _number_rows
+        coders["state", column] = code_rows
     for column, side in study.side.items():
         if side.levels is not None:
             coders["side", column] = partial(code_levels, levels=side.levels)
         elif side.type == "number":
-            coders["side", column] = _number_rows
+            coders["side", column] = code_rows
     if named.final_key is not None:
         coders["number", named.final_key] = code_wholes
     return {(group, column): log.code(column, coder) for (group, column), coder in coders.items()}
 
 
-def _number_rows(column: Any) -> Index:
-    """Code a number by its row, so that the number itself can be carried forward."""
-    numbers, wrong = read_numbers(column)
-    known = np.where(np.isnan(numbers), MISSING, np.arange(len(numbers)))
-    return np.where(wrong, NOT_A_NUMBER, known)
-
-
-def _remedies(study: Study) -> dict[tuple[str, str], str]:
-    """Return by group and column what to do about a cell without a level."""
-    found: dict[tuple[str, str], str] = {}
-    for group in ("state", "action", "side"):
-        for column in getattr(study, group):
-            found[group, column] = f"Correct the cells, or change {place(group, column)}"
-    for key, column in study.columns.roles().items():
-        group = key if key in ("state", "action") else "number"
-        found[group, column] = f"Correct the cells, or change [columns] {key}"
-        if group != "number":
-            found[group, column] += f" and {key}s, their number; {key}s count from 0"
-    for column in study.cluster_columns():
-        found["state", column] = "Correct the cells, or change [cluster] columns"
-    return found
+def _remedy(study: Study, group: str, column: str) -> str:
+    """Say what to do about a cell without a level."""
+    # a side column may have another role too
+    at = place(group, column) if group == "side" else study.places()[column]
+    if at == f"[columns] {group}":
+        at += f" and {group}s, their number; {group}s count from 0"
+    return f"Correct the cells, or change {at}"
 
 
 def _assemble(
@@ -281,7 +256,7 @@ def _group_codes(
         names, count = study.cluster.columns, study.cluster.count
         # a cell is coded by the row of its number, which may have been carried forward
         from_rows = np.stack([cells[name] for name in names], axis=1)
-        values = np.stack([read_numbers(log.column(name))[0] for name in names], axis=1)
+        values = np.stack([read_numbers(log.table[name])[0] for name in names], axis=1)
         known = (from_rows >= 0).all(axis=1)
         found = np.full(len(rows), MISSING)
         taken = values[from_rows[known], np.arange(len(names))]
@@ -318,7 +293,7 @@ def _side(
             if (codes >= 0).all():
                 variables.append(variable)
         elif section.type == "number":
-            numbers = read_numbers(log.column(column))[0]
+            numbers = read_numbers(log.table[column])[0]
             codes = np.where(chosen < 0, MISSING, rows.cells["side", column][chosen])
             columns[name] = np.where(codes < 0, np.nan, numbers[codes])
         else:
@@ -328,7 +303,7 @@ def _side(
 
 def _plain_side(log: Log, column: str, taken: Any) -> Any:
     """Return a column as it is; an empty cell of a CSV file is missing."""
-    cells = log.column(column)
+    cells = log.table[column]
     if pa.types.is_dictionary(cells.type):
         cells = cells.cast(cells.type.value_type)
     cells = cells.combine_chunks().take(taken)

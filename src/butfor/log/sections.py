@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat
 from pydantic_core import PydanticCustomError
 
-from butfor.log.coding import text_of
+from butfor.log.coding import listed, text_of
 from butfor.log.variables import Outcome, Variable
 
 MOST = 2**31 - 1  # states or actions: codes have 32 bits
@@ -147,10 +147,8 @@ class VariableSection(Section):
             yield "levels", "given together with cuts; give levels for text or cuts for numbers"
             return
         if "levels" not in given and "cuts" not in given:
-            yield (
-                "levels",
-                'missing; give levels = ["low", "high"], or cuts = [60, 100] for numbers',
-            )
+            text = 'missing; give levels = ["low", "high"], or cuts = [60, 100] for numbers'
+            yield "levels", text
         if "names" in given and "cuts" not in given:
             yield "names", "names the bins between cuts; remove it, since levels are names already"
         if self.cuts is not None:
@@ -304,14 +302,11 @@ class Study(Section):
 
     def outcomes(self) -> dict[str, Outcome]:
         """Return the outcomes by their value in the log; a missing reward is nan."""
-        return {
-            value: Outcome(
-                section.name or value,
-                math.nan if section.reward is None else section.reward,
-                section.bad,
-            )
-            for value, section in self.outcome.items()
-        }
+        found = {}
+        for value, section in self.outcome.items():
+            reward = math.nan if section.reward is None else section.reward
+            found[value] = Outcome(section.name or value, reward, section.bad)
+        return found
 
     def cluster_columns(self) -> list[str]:
         """Return the columns that are clustered, empty if there is no [cluster]."""
@@ -368,12 +363,6 @@ def named_twice(names: Iterable[str], at: str, what: str) -> Mistakes:
         if name in seen:
             yield at, f"two {what} are called {name!r}; give different names"
         seen.add(name)
-
-
-def listed(values: Iterable[Any]) -> str:
-    """List the first few values, for a message."""
-    items = [repr(v) if isinstance(v, str) else text_of(v) for v in values]
-    return ", ".join(items[:8]) + (", …" if len(items) > 8 else "")
 
 
 def show(value: Any) -> str:

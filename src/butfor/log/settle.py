@@ -11,8 +11,6 @@ from butfor.log.decisions import Decisions, Mask, first_rows, last_rows
 from butfor.log.problems import Index
 from butfor.types import Floats
 
-MISSING_ACTION = "which only the last row of an episode may lack, to give the final state"
-
 
 def settle_order(rows: Decisions, wrong_time: Mask | None = None) -> None:
     """Leave rows sorted by episode and time, with no time twice in an episode.
@@ -21,7 +19,6 @@ def settle_order(rows: Decisions, wrong_time: Mask | None = None) -> None:
     """
     lost = rows.episode < 0
     rows.find("missing_episode", lost, "have no episode", "Fill or drop the rows")
-    dropped: dict[str, Index] = {}
     if rows.time is not None:
         wrong = np.zeros(len(rows), dtype=bool) if wrong_time is None else wrong_time
         empty = np.isnan(rows.time) & ~wrong
@@ -30,14 +27,14 @@ def settle_order(rows: Decisions, wrong_time: Mask | None = None) -> None:
             ("missing_time", empty & ~lost, "have no time", "Fill or drop the rows"),
             ("not_numbers", wrong & ~lost, what, "Correct the cells"),
         ):
-            if rows.problems.policy(kind) == "drop":
-                dropped[kind] = rows.episodes_of(bad)
-            else:
+            if rows.problems.policy(kind) == "fill":  # no time can be filled in
                 rows.refuse(kind, bad, problem, remedy)
+            else:
+                rows.find(kind, bad, problem, remedy)
         lost = lost | empty | wrong
     if lost.any():
         rows.take(~lost)
-    rows.drop_by_kind(dropped)
+    rows.drop_doomed()
     late = out_of_order(rows.episode, rows.time)
     what = "follow a later row of the same episode"
     if rows.time is None:
@@ -75,15 +72,10 @@ def settle_outcomes(rows: Decisions, column: str, remedy: str) -> None:
     """Find the outcome of each episode, and leave no row after it."""
     unknown = rows.outcome == UNKNOWN
     if unknown.any():
-        policy = rows.problems.policy("unknown_levels")
-        dropped = {"unknown_levels": rows.episodes_of(unknown)} if policy == "drop" else {}
-        if policy == "refuse":
-            what = f"have an unknown outcome: {rows.values(column, unknown)}"
-            rows.refuse("unknown_levels", unknown, what, remedy)
-        elif policy == "fill":
-            rows.problems.count("unknown_levels: cells filled", int(unknown.sum()))
+        what = f"have an unknown outcome: {rows.values(column, unknown)}"
+        rows.find("unknown_levels", unknown, what, remedy, noun="cell")
         rows.outcome = np.where(unknown, MISSING, rows.outcome)
-        rows.drop_by_kind(dropped)
+        rows.drop_doomed()
     rows.ends = np.full(int(rows.episode.max(initial=-1)) + 1, MISSING)
     has = rows.outcome >= 0
     if not has.any():
@@ -134,10 +126,11 @@ def settle_cells(rows: Decisions, remedies: Mapping[tuple[str, str], str]) -> No
     final = last_rows(rows.episode) & ~rows.decided()
     blank = np.logical_and.reduce([codes == MISSING for codes in rows.group("state").values()])
     exempt = {"action": final, "state": final & blank & (rows.ends[rows.episode] >= 0)}
-    dropped: dict[str, Mask] = {}
     for (group, column), codes in list(rows.cells.items()):
         fill = np.zeros(len(rows), dtype=bool)
-        lacking = f"have no {column!r}" + (f", {MISSING_ACTION}" if group == "action" else "")
+        lacking = f"have no {column!r}"
+        if group == "action":
+            lacking += ", which only the last row of an episode may lack, to give the final state"
         for code, kind, what in (
             (MISSING, f"missing_{group}", lacking),
             (UNKNOWN, "unknown_levels", f"have a {column!r} that is not one of its levels"),
@@ -150,18 +143,12 @@ def settle_cells(rows: Decisions, remedies: Mapping[tuple[str, str], str]) -> No
                 bad &= ~exempt[group]
             if not bad.any():
                 continue
-            policy = rows.problems.policy(kind)
-            if policy == "refuse":
-                text = what if code == MISSING else f"{what}: {rows.values(column, bad)}"
-                rows.refuse(kind, bad, text, remedies[group, column])
-            elif policy == "drop":
-                dropped[kind] = dropped.get(kind, np.zeros(len(rows), dtype=bool)) | bad
-            else:
-                rows.problems.count(f"{kind}: cells filled", int(bad.sum()))
+            text = what if code == MISSING else f"{what}: {rows.values(column, bad)}"
+            if rows.find(kind, bad, text, remedies[group, column], noun="cell") == "fill":
                 fill |= bad
         if fill.any():
             rows.cells[group, column] = _fill(rows, group, column, fill)
-    rows.drop_by_kind({kind: rows.episodes_of(bad) for kind, bad in dropped.items()})
+    rows.drop_doomed()
 
 
 def _fill(rows: Decisions, group: str, column: str, fill: Mask) -> Index:
@@ -188,13 +175,11 @@ def settle_gaps(rows: Decisions, step: float) -> None:
     if not gap.any():
         return
     what = "do not follow one time step after the row before"
-    policy = rows.problems.policy("gaps")
-    if policy == "refuse":
-        rows.refuse("gaps", gap, what, "Fill the gaps")
-    elif policy == "drop":
-        rows.drop_by_kind({"gaps": rows.episodes_of(gap)})
-    else:
+    if rows.problems.policy("gaps") == "fill":
         _fill_gaps(rows, steps, gap, what)
+    else:
+        rows.find("gaps", gap, what, "Fill the gaps")
+        rows.drop_doomed()
 
 
 def _fill_gaps(rows: Decisions, steps: Floats, gap: Mask, what: str) -> None:
@@ -227,10 +212,7 @@ _EPISODE_PROBLEMS = {
         "have a decision whose behavior_probability is missing or outside 0 to 1",
         "Give the probability of the action taken, above 0",
     ),
-    "beyond_horizon": (
-        "are longer than the horizon",
-        "Raise [evaluation] horizon, or remove it",
-    ),
+    "beyond_horizon": ("are longer than the horizon", "Raise [evaluation] horizon, or remove it"),
 }
 
 
@@ -248,13 +230,11 @@ def settle_transitions(
     if "probability" in rows.numbers:
         given, codes = rows.numbers["probability"], rows.number_codes("probability")
         wrong = kept & ~((given > 0) & (given <= 1)) & (codes != NOT_A_NUMBER)
-        found["behavior_probability"] = rows.episodes_of(wrong)
+        found["behavior_probability"] = np.unique(rows.episode[wrong])
     if horizon is not None:
         found["beyond_horizon"] = present[steps > horizon]
     for kind, episodes in found.items():
-        sound = rows.sound(episodes)
-        if rows.find_episodes(kind, sound, *_EPISODE_PROBLEMS[kind]) == "drop":
-            rows.drop(sound)
+        rows.find_episodes(kind, episodes, *_EPISODE_PROBLEMS[kind])
     kept, _ = rows.transitions()
     left = last_rows(rows.episode) & rows.decided() & ~kept
     if "reward" in rows.numbers:

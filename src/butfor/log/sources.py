@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from butfor.log.coding import EMPTY, is_text, text_of
 from butfor.log.files import (
     CSV,
-    bad_line,
     check_even,
     check_growth,
     delimiter,
@@ -53,23 +52,19 @@ class Log:
     files: tuple[Path, ...] = ()  # empty if it came as a frame
     starts: tuple[int, ...] = (0,)  # the first row of each file
 
-    def column(self, name: str) -> Any:
-        """Return one column."""
-        return self.table.column(name)
-
     def code(self, name: str, coder: Callable[[Any], Coded]) -> Coded:
         """Return what `coder` makes of a column; refuse types that it cannot read."""
         try:
-            return coder(self.column(name))
+            return coder(self.table[name])
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
             raise ValueError(
-                f"{self.name}: the column {name!r} has the type {self.column(name).type} and cells "
+                f"{self.name}: the column {name!r} has the type {self.table[name].type} and cells "
                 "that are neither text nor a number nor a time; convert or remove it"
             ) from None
 
     def cell(self, name: str, row: int) -> str:
         """Return the text of one cell."""
-        return text_of(self.column(name)[row].as_py())
+        return text_of(self.table[name][row].as_py())
 
     def is_csv(self) -> bool:
         """Whether the log came from CSV files."""
@@ -77,25 +72,23 @@ class Log:
 
     def is_text(self, name: str) -> bool:
         """Whether a column is text by its type, which the columns of a CSV file do not have."""
-        kind = self.column(name).type
+        kind = self.table[name].type
         kind = kind.value_type if pa.types.is_dictionary(kind) else kind
         return not self.is_csv() and is_text(kind)
 
     def places(self, rows: Sequence[int]) -> str:
         """Name rows: by line in a CSV file, otherwise counted from 0."""
         if not self.files:
-            return f"row{'s' if len(rows) > 1 else ''} {_join(rows)}, counted from 0"
+            return f"{_numbered('row', rows)}, counted from 0"
         found = []
-        for number, path in enumerate(self.files):
-            stop = (*self.starts[1:], self.table.num_rows)[number]
-            mine = [row - self.starts[number] for row in rows if self.starts[number] <= row < stop]
+        bounds = pairwise((*self.starts, self.table.num_rows))
+        for path, (start, stop) in zip(self.files, bounds, strict=True):
+            mine = [row - start for row in rows if start <= row < stop]
             if mine:
-                prefix = f"{path.name} " if len(self.files) > 1 else ""
-                plural = "s" if len(mine) > 1 else ""
+                place = f"{_numbered('row', mine)}, counted from 0"
                 if is_csv(path):
-                    found.append(f"{prefix}line{plural} {_join(line_numbers(path, mine))}")
-                else:
-                    found.append(f"{prefix}row{plural} {_join(mine)}, counted from 0")
+                    place = _numbered("line", line_numbers(path, mine))
+                found.append(f"{path.name} {place}" if len(self.files) > 1 else place)
         return "; ".join(found)
 
 
@@ -112,8 +105,8 @@ def load_log(
     ):
         return _load_files(source, needed, text)
     if isinstance(source, pd.DataFrame):
-        return Log("the frame", _checked("the frame", _from_pandas(source, needed), needed))
-    if hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
+        table = _from_pandas(source, needed)
+    elif hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
         try:
             table = pa.table(source)
         except (pa.ArrowException, TypeError):
@@ -122,11 +115,12 @@ def load_log(
                 "frame, or write it to Parquet"
             ) from None
         check_columns("the frame", table.column_names, needed)
-        return Log("the frame", _checked("the frame", table, needed))
-    raise ValueError(
-        f"a table of type {type(source).__name__}; give a path, a list of paths, a data frame "
-        "(pandas, Polars) or an Arrow table (DuckDB: the relation)"
-    )
+    else:
+        raise ValueError(
+            f"a table of type {type(source).__name__}; give a path, a list of paths, a data frame "
+            "(pandas, Polars) or an Arrow table (DuckDB: the relation)"
+        )
+    return Log("the frame", _checked("the frame", table, needed))
 
 
 def _load_files(source: Any, needed: Mapping[str, str] | None, text: Collection[str]) -> Log:
@@ -195,16 +189,16 @@ def _read_csv(path: Path, needed: Mapping[str, str] | None, text: Collection[str
     except pa.ArrowInvalid:
         check_even(path, len(header))
         raise
-    for name in table.column_names:
-        if pa.types.is_binary(table.column(name).type):
-            raise ValueError(f"{path}{bad_line(path)}: not UTF-8; save it as UTF-8")
+    if any(map(pa.types.is_binary, table.schema.types)):
+        raise pa.ArrowInvalid("not UTF-8")  # of which Arrow makes bytes
     return table
 
 
 def _read_parquet(path: Path, needed: Mapping[str, str] | None, _: Collection[str]) -> Any:
-    names = pa.parquet.read_schema(path).names
-    check_columns(str(path), names, needed)
-    return _unpack(path, names if needed is None else list(needed))
+    with _opened(path) as (file, schema):
+        check_columns(str(path), schema.names, needed)
+        columns = None if needed is None else list(needed)
+        return _validated(path, file.read(columns=columns), schema)
 
 
 def read_schema(path: Path) -> tuple[Any, int]:
@@ -219,21 +213,16 @@ def read_columns(path: Path, names: Sequence[str] | None = None) -> pd.DataFrame
 
     With `names`, only those of these columns that the file has.
     """
-    with explained(path):
-        schema = pa.parquet.read_schema(path)
+    with _opened(path) as (file, schema):
         wanted = [name for name in schema.names if names is None or name in names]
-        return _frame(_unpack(path, wanted), schema)
+        return _frame(_validated(path, file.read(columns=wanted), schema), schema)
 
 
 def read_pieces(path: Path, names: Sequence[str]) -> Iterator[pd.DataFrame]:
     """Read some columns of a Parquet file that butfor wrote, piece by piece."""
-    with explained(path):
-        schema = pa.parquet.read_schema(path)
-        with _opened(path, names) as (file, words):
-            for batch in file.iter_batches(PIECE, columns=names):
-                table = pa.Table.from_batches([batch])
-                _check_table(path, table, words)
-                yield _frame(table, schema)
+    with _opened(path) as (file, schema):
+        for batch in file.iter_batches(PIECE, columns=names):
+            yield _frame(_validated(path, pa.Table.from_batches([batch]), schema), schema)
 
 
 def read_rows(path: Path, rows: NDArray[np.int64]) -> pd.DataFrame:
@@ -241,20 +230,17 @@ def read_rows(path: Path, rows: NDArray[np.int64]) -> pd.DataFrame:
 
     Row groups without any of them are skipped.
     """
-    with explained(path):
-        schema = pa.parquet.read_schema(path)
-        with _opened(path, schema.names) as (file, words):
-            kept = [file.schema_arrow.empty_table()]
-            sizes = [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
-            ends = np.cumsum(sizes, dtype=np.int64)
-            for group in np.unique(np.searchsorted(ends, rows, side="right")).tolist():
-                start = int(ends[group] - sizes[group])
-                for batch in file.iter_batches(PIECE, row_groups=[group]):
-                    table = pa.Table.from_batches([batch])
-                    _check_table(path, table, words)
-                    stop = start + len(table)
-                    kept.append(table.take(rows[(rows >= start) & (rows < stop)] - start))
-                    start = stop
+    with _opened(path) as (file, schema):
+        kept = [file.schema_arrow.empty_table()]
+        sizes = [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
+        ends = np.cumsum(sizes, dtype=np.int64)
+        for group in np.unique(np.searchsorted(ends, rows, side="right")).tolist():
+            start = int(ends[group] - sizes[group])
+            for batch in file.iter_batches(PIECE, row_groups=[group]):
+                table = _validated(path, pa.Table.from_batches([batch]), schema)
+                stop = start + len(table)
+                kept.append(table.take(rows[(rows >= start) & (rows < stop)] - start))
+                start = stop
         return _frame(pa.concat_tables(kept), schema)
 
 
@@ -274,8 +260,7 @@ def count_decisions(source: Any) -> int:
 
 def count_rows(path: Path) -> int:
     """Return the number of rows of a Parquet file."""
-    with explained(path):
-        return int(pa.parquet.read_metadata(path).num_rows)
+    return read_schema(path)[1]
 
 
 def _frame(table: Any, schema: Any) -> pd.DataFrame:
@@ -287,49 +272,36 @@ def _frame(table: Any, schema: Any) -> pd.DataFrame:
         raise pa.ArrowInvalid("its schema does not describe its columns") from None
 
 
-def _unpack(path: Path, names: Sequence[str]) -> Any:
-    """Return columns; equal texts are stored once."""
-    with _opened(path, names) as (file, words):
-        table = file.read(columns=names)
-    _check_table(path, table, words)
-    return table
-
-
 @contextmanager
-def _opened(path: Path, names: Sequence[str]) -> Iterator[tuple[Any, list[str]]]:
-    """Open a Parquet file so that equal texts are stored once; also return the text columns."""
-    schema = pa.parquet.read_schema(path)
-    words = [name for name in names if is_text(schema.field(name).type)]
-    with pa.parquet.ParquetFile(path, read_dictionary=words) as file:
-        _check_metadata(path, file.metadata)
-        yield file, words
+def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
+    """Open a Parquet file of no absurd size so that equal texts are stored once; also its schema.
+
+    The schema is that of the file, in which texts are texts.
+    """
+    with explained(path):
+        schema = pa.parquet.read_schema(path)
+        words = [field.name for field in schema if is_text(field.type)]
+        with pa.parquet.ParquetFile(path, read_dictionary=words) as file:
+            size, metadata = path.stat().st_size, file.metadata
+            if metadata.num_rows > max(ROWS, ROWS_PER_BYTE * size):
+                raise ValueError(
+                    f"{path}: {metadata.num_rows:,} rows in {size:,} bytes; check where the file "
+                    "comes from"
+                )
+            groups = map(metadata.row_group, range(metadata.num_row_groups))
+            check_growth(path, sum(group.total_byte_size for group in groups))
+            yield file, schema
 
 
-def _check_table(path: Path, table: Any, words: Sequence[str]) -> None:
+def _validated(path: Path, table: Any, schema: Any) -> Any:
+    """Return a table, unless a text that is stored once is repeated in absurdly many rows."""
     table.validate(full=True)
-    for name in words:
-        _check_texts(path, table.column(name))
-
-
-def _check_metadata(path: Path, metadata: Any) -> None:
-    """Refuse a Parquet file of absurd size before it is read."""
-    size, rows = path.stat().st_size, metadata.num_rows
-    if rows > max(ROWS, ROWS_PER_BYTE * size):
-        raise ValueError(
-            f"{path}: {rows:,} rows in {size:,} bytes; check where the file comes from"
-        )
-    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
-    check_growth(path, sum(group.total_byte_size for group in groups))
-
-
-def _check_texts(path: Path, column: Any) -> None:
-    """Refuse texts that are stored once and repeated in absurdly many rows."""
-    whole = sum(
-        pa.compute.sum(pa.compute.binary_length(chunk.dictionary).take(chunk.indices)).as_py() or 0
-        for chunk in column.chunks
-        if pa.types.is_dictionary(chunk.type)
-    )
-    check_growth(path, whole)
+    for name in table.column_names:
+        if is_text(schema.field(name).type):
+            chunks = (c for c in table.column(name).chunks if pa.types.is_dictionary(c.type))
+            lengths = (pa.compute.binary_length(c.dictionary).take(c.indices) for c in chunks)
+            check_growth(path, sum(pa.compute.sum(part).as_py() or 0 for part in lengths))
+    return table
 
 
 def _from_pandas(frame: pd.DataFrame, needed: Mapping[str, str] | None) -> Any:
@@ -356,24 +328,19 @@ def _checked(name: str, table: Any, needed: Mapping[str, str] | None) -> Any:
 
 def check_columns(name: str, columns: Sequence[str], needed: Mapping[str, str] | None) -> None:
     """Refuse a log that lacks a column that is needed, or has two of the same name."""
-    twice = [column for column, times in Counter(columns).items() if times > 1]
-    for column in twice:
-        if needed is None or column in needed:
+    for column, times in Counter(columns).items():
+        if times > 1 and (needed is None or column in needed):
             raise ValueError(f"{name}: two columns are called {column!r}; rename one")
-    lost = [column for column in needed or () if column not in columns]
-    if lost:
-        lines = []
-        for column in lost:
+    lines = []
+    for column, place in (needed or {}).items():
+        if column not in columns:
             near = difflib.get_close_matches(column, columns, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            lines.append(f"- {(needed or {})[column]}: no column {column!r}{hint}")
-        has = ", ".join(repr(column) for column in list(columns)[:30])
-        more = ", …" if len(columns) > 30 else ""
-        raise ValueError(
-            "\n".join(
-                [f"{name}: columns are missing; it has {has}{more}. Correct these names:", *lines]
-            )
-        )
+            lines.append(f"- {place}: no column {column!r}{hint}")
+    if lines:
+        has = ", ".join(map(repr, columns[:30])) + (", …" if len(columns) > 30 else "")
+        head = f"{name}: columns are missing; it has {has}. Correct these names:"
+        raise ValueError("\n".join([head, *lines]))
 
 
 def _stacked(tables: Sequence[Any], files: Sequence[Path]) -> Any:
@@ -391,18 +358,12 @@ def _stacked(tables: Sequence[Any], files: Sequence[Path]) -> Any:
     for name in names:
         parts = [table.column(name) for table in tables]
         kinds = {part.type for part in parts if not pa.types.is_null(part.type)}
+        common = next(iter(kinds), pa.null())
         if len(kinds) > 1:
             numbers = all(pa.types.is_integer(k) or pa.types.is_floating(k) for k in kinds)
             common = pa.float64() if numbers else pa.string()
-        else:
-            common = next(iter(kinds), pa.null())
         try:
-            cast = [
-                pa.chunked_array([pa.nulls(len(part), common)])
-                if pa.types.is_null(part.type)
-                else part.cast(common)
-                for part in parts
-            ]
+            cast = [part.cast(common) for part in parts]
         except pa.ArrowException:
             shown = ", ".join(sorted(str(kind) for kind in kinds))
             raise ValueError(
@@ -412,5 +373,5 @@ def _stacked(tables: Sequence[Any], files: Sequence[Path]) -> Any:
     return pa.table(columns)
 
 
-def _join(numbers: Sequence[int]) -> str:
-    return ", ".join(str(number) for number in numbers)
+def _numbered(noun: str, numbers: Sequence[int]) -> str:
+    return f"{noun}{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"

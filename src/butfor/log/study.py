@@ -68,9 +68,10 @@ EXPECTED = {
     "literal_error": "{expected}",
 }
 Kind = TypeVar("Kind", bound=Section)
+StudySource = str | Path | Mapping[str, Any] | Study  # its path, or its content
 
 
-def read_study(source: str | Path | Mapping[str, Any] | Study) -> Study:
+def read_study(source: StudySource) -> Study:
     """Read and check a study file, or a dictionary of the same form.
 
     All mistakes are reported in one ValueError, each with its section and key.
@@ -219,18 +220,17 @@ def _cross_mistakes(content: Mapping[str, Any], parts: Mapping[str, Any]) -> Mis
     yield from named_twice(side, "[side]", "columns")
     yield from _role_mistakes(columns, parts)
     yield from _outcome_mistakes(content, parts)
-    yield from _noise_mistakes(parts)
+    states = parts.get("state", {})
+    for column in parts["noise"].labels if "noise" in parts else ():
+        if column not in states:
+            lost = f"there is no {place('state', column)}{_suggest(column, states)}"
+            yield "[noise] labels", lost
     problems = parts.get("problems", {})
     if problems.get("gaps", "refuse") != "refuse" and "time_step" not in given:
         yield "[problems] gaps", "gaps can be found only with [columns] time_step; add it"
     if problems.get("gaps") == "fill" and columns.behavior_probability is not None:
-        yield (
-            "[problems] gaps",
-            (
-                'filled-in decisions have no behavior_probability; use "drop", or remove '
-                "behavior_probability"
-            ),
-        )
+        text = 'filled-in decisions have no behavior_probability; use "drop", or remove '
+        yield "[problems] gaps", f"{text}behavior_probability"
 
 
 def _role_mistakes(columns: Columns, parts: Mapping[str, Any]) -> Mistakes:
@@ -267,14 +267,6 @@ def _outcome_mistakes(content: Mapping[str, Any], parts: Mapping[str, Any]) -> M
             yield place("outcome", value), "an empty value means no outcome; name the value"
         if "reward" not in given and "reward" not in content["outcome"][value]:
             yield f"{place('outcome', value)} reward", "missing; give a number, or a reward column"
-
-
-def _noise_mistakes(parts: Mapping[str, Any]) -> Mistakes:
-    states = parts.get("state", {})
-    for column in parts["noise"].labels if "noise" in parts else ():
-        if column not in states:
-            missing = f"there is no {place('state', column)}{_suggest(column, states)}"
-            yield "[noise] labels", missing
 
 
 def _suggest(key: Any, known: Iterable[str]) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import os
+import re
 import tempfile
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +53,8 @@ def write_episodes(
         ) from None
     except ValueError as error:
         raise ValueError(f"these episodes cannot be written as a log: {error}") from None
-    if goal.suffix.lower() == ".csv":
-        _replace(goal, lambda name: pa.csv.write_csv(table, name))
-    else:
-        _replace(goal, lambda name: pa.parquet.write_table(table, name))
+    write = pa.csv.write_csv if goal.suffix.lower() == ".csv" else pa.parquet.write_table
+    _replace(goal, partial(write, table))
     _replace(study_goal, lambda name: Path(name).write_text(text, encoding="utf-8", newline="\n"))
     return study_goal
 
@@ -82,14 +81,10 @@ def comment_lines(text: str) -> str:
 
 def toml_value(value: Any) -> str:
     """Write one value as TOML."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
     if isinstance(value, str):
         return quoted(value)
-    if isinstance(value, float):
-        return repr(value) if math.isfinite(value) else str(value)
-    if isinstance(value, int):
-        return str(value)
+    if isinstance(value, bool | int | float):
+        return str(value).lower()
     return f"[{', '.join(toml_value(entry) for entry in value)}]"
 
 
@@ -179,7 +174,6 @@ def _side(columns: _Columns, side: pd.DataFrame, variables: Sequence[Variable]) 
 def _side_values(
     series: pd.Series[Any], name: str, variable: Variable | None
 ) -> tuple[Any, dict[str, str]]:
-    """Return a side column for the table, and its type for the study file."""
     if variable is not None:
         return _labels(variable.levels, pd.Categorical(series, list(variable.levels)).codes), {}
     kind = series.dtype
@@ -187,26 +181,22 @@ def _side_values(
         # a number even if all of them are whole
         number = {"type": "number"} if pd.api.types.is_float_dtype(kind) else {}
         return pa.array(series, from_pandas=True), number
-    return _texts(series, name), {"type": "text"}
-
-
-def _texts(series: pd.Series[Any], name: str) -> Any:
     texts = [None if m else str(v) for v, m in zip(series, series.isna(), strict=True)]
-    if any(text == "" for text in texts):
+    if "" in texts:
         raise ValueError(
             f"the side column {name!r} has empty text, which means missing; fill it in"
         )
-    return _encoded(texts)
+    return _encoded(texts), {"type": "text"}
 
 
 def _variable(variable: Variable, column: str) -> dict[str, Any]:
-    section: dict[str, Any] = {} if column == variable.name else {"name": variable.name}
-    section["levels"] = list(variable.levels)
-    if variable.normal:
-        section["normal"] = list(variable.normal)
-    if variable.static:
-        section["static"] = True
-    return section
+    section = {
+        "name": "" if column == variable.name else variable.name,
+        "levels": list(variable.levels),
+        "normal": list(variable.normal),
+        "static": variable.static,
+    }
+    return {key: value for key, value in section.items() if value}
 
 
 def _ids(ids: NDArray[Any], episode: NDArray[Any]) -> tuple[Any, dict[str, str]]:
@@ -229,14 +219,10 @@ def _encoded(texts: Sequence[str | None]) -> Any:
     try:
         return pa.array(texts, pa.string())
     except (UnicodeEncodeError, pa.ArrowException):
-        bad = next(text for text in texts if text is not None and not _is_encodable(text))
+        bad = next(text for text in texts if re.search("[\ud800-\udfff]", text or ""))
         raise ValueError(
             f"{bad!r} has a character that cannot be written as UTF-8; rename it"
         ) from None
-
-
-def _is_encodable(text: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _partly(values: NDArray[Any], index: NDArray[Any], where: NDArray[np.bool_]) -> Any:

@@ -12,13 +12,13 @@ from butfor.hidden.chain import (
     exact_outcomes,
     first_values,
     hidden_contributions,
+    outcome_spans,
     walk_hidden,
 )
 from butfor.hidden.latent import LatentPosterior, latent_posterior
 from butfor.hidden.model import TabularPOMDP
 from butfor.hidden.pairs import check_log, prepare_pairs
 from butfor.hidden.policies import BeliefPolicy, Policy, check_hidden_policy
-from butfor.hidden.span import outcome_spans
 from butfor.log.episodes import Episodes
 from butfor.models.policies import estimate_behavior
 from butfor.replay.bounds import CLASSES, Bounds

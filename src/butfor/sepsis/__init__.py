@@ -19,8 +19,7 @@ from butfor.sepsis.dynamics import (
     transition_tensor,
 )
 from butfor.sepsis.factored import factored
-from butfor.sepsis.own_counterfactuals import own_counterfactuals
-from butfor.sepsis.simulate import simulate, simulation_noise
+from butfor.sepsis.simulate import own_counterfactuals, simulate, simulation_noise
 
 __all__ = [
     "ACTIONS",

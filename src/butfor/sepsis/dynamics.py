@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from butfor import kernels
 from butfor.checks import check_choice, check_policy, check_whole
 from butfor.hidden.model import TabularPOMDP
-from butfor.log.variables import Outcome, Variable, project
+from butfor.log.variables import Outcome, Variable, project, unravel
 from butfor.models.mdp import TabularMDP
 from butfor.models.planning import policy_iteration
 from butfor.models.policies import soften
@@ -38,11 +38,7 @@ STATES = (
     Variable("vasopressors", SWITCH),
     Variable("ventilation", SWITCH),
 )
-ACTIONS = (
-    Variable("antibiotics", SWITCH),
-    Variable("ventilation", SWITCH),
-    Variable("vasopressors", SWITCH),
-)
+ACTIONS = tuple(Variable(n, SWITCH) for n in ("antibiotics", "ventilation", "vasopressors"))
 VITAL_SIGNS = ("heart rate", "blood pressure", "oxygen", "glucose")
 OUTCOMES = (Outcome("died", -1.0, bad=True), Outcome("discharged", 1.0))
 VERSIONS = ("corrected", "icml2019")
@@ -89,10 +85,7 @@ def step(
     if not ((uniforms >= 0) & (uniforms < 1)).all():
         raise ValueError("noise must lie in [0, 1)")
     shape = np.broadcast_shapes(states.shape, actions.shape, uniforms.shape[:-1])
-    flat = [
-        np.ascontiguousarray(np.broadcast_to(values, shape), dtype=np.int32).reshape(-1)
-        for values in (states, actions)
-    ]
+    flat = [np.broadcast_to(x, shape).astype(np.int32).reshape(-1) for x in (states, actions)]
     drawn = np.broadcast_to(uniforms, (*shape, kernels.NOISE_SIZE)).reshape(-1, kernels.NOISE_SIZE)
     result = kernels.sepsis_steps(*flat, np.ascontiguousarray(drawn), corrected)
     return np.asarray(result).reshape(shape)[()]
@@ -101,10 +94,9 @@ def step(
 @cache
 def outcome_of() -> Integers:
     """Return the outcome of each full state: -1 none, 0 died, 1 discharged, [1440]."""
-    levels = dict(
-        zip((v.name for v in STATES), np.unravel_index(np.arange(N_STATES), SIZES), strict=True)
-    )
-    abnormal = sum((levels[name] != _level(name, "normal")).astype(int) for name in VITAL_SIGNS)
+    levels = unravel(STATES, np.arange(N_STATES))
+    signs = [variable for variable in STATES if variable.name in VITAL_SIGNS]
+    abnormal = sum((levels[v.name] != v.levels.index("normal")).astype(int) for v in signs)
     treated = sum(levels[variable.name] for variable in ACTIONS)
     outcome = np.where(abnormal >= 3, 0, np.where((abnormal == 0) & (treated == 0), 1, -1))
     return _frozen(outcome.astype(np.int32))
@@ -117,14 +109,8 @@ def initial_distribution(prevalence: float = 0.2) -> Floats:
     excluding those who would start at an end.
     """
     check_prevalence(prevalence)
-    joint = np.einsum(
-        "d,h,b,o,dg->dhbog",
-        [1 - prevalence, prevalence],
-        THREE_AT_FIRST,
-        THREE_AT_FIRST,
-        OXYGEN_AT_FIRST,
-        GLUCOSE_AT_FIRST,
-    )
+    signs = (THREE_AT_FIRST, THREE_AT_FIRST, OXYGEN_AT_FIRST, GLUCOSE_AT_FIRST)
+    joint = np.einsum("d,h,b,o,dg->dhbog", [1 - prevalence, prevalence], *signs)
     full = np.zeros(SIZES)
     full[..., 0, 0, 0] = joint
     distribution = np.where(outcome_of() < 0, full.reshape(-1), 0.0)
@@ -139,7 +125,7 @@ def vital_tables(version: str) -> dict[str, Floats]:
     the distribution follows from one `step` in each cell between the thresholds.
     """
     corrected = check_version(version)
-    state, action = (rows.reshape(-1) for rows in np.indices((N_STATES, N_ACTIONS), dtype=np.int32))
+    state, action = np.indices((N_STATES, N_ACTIONS), dtype=np.int32).reshape(2, -1)
     tables = {}
     for name in VITAL_SIGNS:
         position = [variable.name for variable in STATES].index(name)
@@ -159,7 +145,7 @@ def vital_tables(version: str) -> dict[str, Floats]:
 @cache
 def _transition_rows(version: str) -> sparse.csr_array:
     """Return the exact sparse matrix [1440 * 8, 1440], in which ends are ordinary states."""
-    state, action = (rows.reshape(-1) for rows in np.indices((N_STATES, N_ACTIONS), dtype=np.int32))
+    state, action = np.indices((N_STATES, N_ACTIONS), dtype=np.int32).reshape(2, -1)
     tables = vital_tables(version)
     vitals = np.einsum("rh,rb,ro,rg->rhbog", *(tables[name] for name in VITAL_SIGNS))
     row, *levels = np.nonzero(vitals)
@@ -167,9 +153,8 @@ def _transition_rows(version: str) -> sparse.csr_array:
     column = np.ravel_multi_index(
         (state[row] // 720, *levels, antibiotics, vasopressors, ventilation), SIZES
     )
-    return sparse.csr_array(
-        (vitals[(row, *levels)], (row, column)), (N_STATES * N_ACTIONS, N_STATES)
-    )
+    shape = (N_STATES * N_ACTIONS, N_STATES)
+    return sparse.csr_array((vitals[(row, *levels)], (row, column)), shape)
 
 
 def transition_tensor(version: str = "corrected") -> Floats:
@@ -192,25 +177,29 @@ def model(
     With `absorbing=False` there are no outcomes: ends are ordinary states, whose reward is earned
     on every visit (as in the planner of the published code).
     """
-    ends = outcome_of()
-    if absorbing:
-        rows = sparse.hstack(
-            [_transition_rows(version), sparse.csr_array((N_STATES * N_ACTIONS, 2))]
-        )
-        return TabularMDP.from_arrays(
-            rows,
-            actions=N_ACTIONS,
-            outcomes=OUTCOMES,
-            absorbing={int(state): int(ends[state]) for state in np.flatnonzero(ends >= 0)},
-            initial=initial_distribution(prevalence),
-        )
-    arrival = np.array([outcome.reward for outcome in OUTCOMES] + [0.0])[ends]
+    rows, ends, initial = _transition_rows(version), outcome_of(), initial_distribution(prevalence)
+    if not absorbing:
+        arrival = np.array([outcome.reward for outcome in OUTCOMES] + [0.0])[ends]
+        return TabularMDP.from_arrays(rows, actions=N_ACTIONS, reward=arrival, initial=initial)
     return TabularMDP.from_arrays(
-        _transition_rows(version),
+        sparse.hstack([rows, sparse.csr_array((N_STATES * N_ACTIONS, 2))]),
         actions=N_ACTIONS,
-        reward=arrival,
-        initial=initial_distribution(prevalence),
+        outcomes=OUTCOMES,
+        absorbing={int(state): int(ends[state]) for state in np.flatnonzero(ends >= 0)},
+        initial=initial,
     )
+
+
+def seen_variables(hidden: Sequence[str]) -> list[Variable]:
+    """Return the state variables that are not hidden, of which there must be one."""
+    names = [variable.name for variable in STATES]
+    hidden = (hidden,) if isinstance(hidden, str) else tuple(hidden)
+    for name in hidden:
+        if name not in names:
+            raise ValueError(f"no variable {name!r} to hide; there are {', '.join(names)}")
+    if set(names) <= set(hidden):
+        raise ValueError("hidden: every variable is hidden; leave at least one observed")
+    return [variable for variable in STATES if variable.name not in hidden]
 
 
 def pomdp(
@@ -225,14 +214,7 @@ def pomdp(
     Its logs are those of `simulate(...).hide(*hidden)`. `labels` [1440] are as for
     `TabularPOMDP.from_arrays`, for instance `nature_labels` of a log.
     """
-    names = [variable.name for variable in STATES]
-    hidden = (hidden,) if isinstance(hidden, str) else tuple(hidden)
-    if set(names) <= set(hidden):
-        raise ValueError("hidden: every variable is hidden; leave at least one observed")
-    for name in hidden:
-        if name not in names:
-            raise ValueError(f"no variable {name!r} to hide; there are {', '.join(names)}")
-    seen = [variable for variable in STATES if variable.name not in hidden]
+    seen = seen_variables(hidden)
     return TabularPOMDP.from_arrays(
         _transition_rows(version),
         project(STATES, *(variable.name for variable in seen)),
@@ -277,11 +259,10 @@ def resample_rows(known: TabularMDP, draws: int, generator: np.random.Generator)
     table[known.entry_row, place] = known.probability
     counts = generator.multinomial(draws, table)[known.entry_row, place]
     seen = counts > 0
+    kept = np.bincount(known.entry_row[seen], minlength=len(size))
     return replace(
         known,
-        start=np.concatenate(
-            [[0], np.cumsum(np.bincount(known.entry_row[seen], minlength=len(size)))]
-        ),
+        start=np.concatenate([[0], np.cumsum(kept)]),
         next_state=known.next_state[seen],
         probability=counts[seen] / draws,
         reward=known.reward[seen],
@@ -291,29 +272,21 @@ def resample_rows(known: TabularMDP, draws: int, generator: np.random.Generator)
 def full_policy(policy: ArrayLike) -> Floats:
     """Extend a policy on 720 states (no diabetes) or 144 (no glucose either) to the full 1440."""
     array = np.asarray(policy, dtype=np.float64)
-    hidden: dict[int, tuple[str, ...]] = {
-        1440: (),
-        720: ("diabetes",),
-        144: ("diabetes", "glucose"),
-    }
+    hidden = {1440: [], 720: ["diabetes"], 144: ["diabetes", "glucose"]}
     if array.ndim != 2 or array.shape[0] not in hidden:
         raise ValueError(
             f"policy has shape {array.shape}, expected (1440, 8) on full states, (720, 8) without "
             "diabetes or (144, 8) without diabetes and glucose"
         )
     array = check_policy(array, array.shape[0], N_ACTIONS)
-    seen = [variable.name for variable in STATES if variable.name not in hidden[len(array)]]
-    return array[project(STATES, *seen)]
+    seen = seen_variables(hidden[len(array)])
+    return array[project(STATES, *(variable.name for variable in seen))]
 
 
 def _cells(points: tuple[float, ...]) -> list[tuple[float, float]]:
     """Return the middle and width of each cell of [0, 1] between the points."""
     edges = (0.0, *points, 1.0)
     return [((low + high) / 2, high - low) for low, high in itertools.pairwise(edges)]
-
-
-def _level(name: str, level: str) -> int:
-    return next(variable.levels.index(level) for variable in STATES if variable.name == name)
 
 
 def check_prevalence(prevalence: float) -> None:

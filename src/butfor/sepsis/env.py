@@ -13,16 +13,16 @@ import numpy as np
 from gymnasium.spaces import Discrete
 
 from butfor.kernels import NOISE_SIZE
-from butfor.log.variables import project
+from butfor.log.variables import project, unravel
 from butfor.sepsis.dynamics import (
     N_ACTIONS,
     N_STATES,
     OUTCOMES,
-    SIZES,
     STATES,
     check_version,
     initial_distribution,
     outcome_of,
+    seen_variables,
     step,
 )
 
@@ -49,19 +49,14 @@ class SepsisEnv(gymnasium.Env[np.int64, np.int64]):
         version: str = "corrected",
         render_mode: str | None = None,
     ) -> None:
-        known = [variable.name for variable in STATES]
-        for name in hidden:
-            if name not in known:
-                raise ValueError(f"hidden: no state variable {name!r}; there are {known}")
-        if len(set(hidden)) == len(known):
-            raise ValueError("hidden: every variable is hidden; leave at least one observed")
+        seen = seen_variables(hidden)
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise ValueError(f"render_mode {render_mode!r}: give 'ansi' or None")
         check_version(version)
         self.version = version
         self.render_mode = render_mode
         self._initial = initial_distribution(prevalence)
-        self._observed = project(STATES, *(name for name in known if name not in hidden))
+        self._observed = project(STATES, *(variable.name for variable in seen))
         self._state: int | None = None
         self.observation_space = Discrete(int(self._observed.max()) + 1)
         self.action_space = Discrete(N_ACTIONS)
@@ -105,10 +100,10 @@ class SepsisEnv(gymnasium.Env[np.int64, np.int64]):
 
     def _info(self) -> dict[str, Any]:
         assert self._state is not None
-        codes = np.unravel_index(self._state, SIZES)
+        codes = unravel(STATES, np.array(self._state))
         end = outcome_of()[self._state]
         return {
             "state": self._state,
-            "levels": {v.name: v.levels[code] for v, code in zip(STATES, codes, strict=True)},
+            "levels": {v.name: v.levels[codes[v.name]] for v in STATES},
             "outcome": OUTCOMES[end].name if end >= 0 else None,
         }

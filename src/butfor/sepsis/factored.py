@@ -27,12 +27,8 @@ from butfor.sepsis.dynamics import (
 PARENTS = {
     "heart rate": ("heart rate", "antibiotics", "action:antibiotics"),
     "blood pressure": (
-        "diabetes",
-        "blood pressure",
-        "antibiotics",
-        "vasopressors",
-        "action:antibiotics",
-        "action:vasopressors",
+        *("diabetes", "blood pressure", "antibiotics", "vasopressors"),
+        *("action:antibiotics", "action:vasopressors"),
     ),
     "oxygen": ("oxygen", "ventilation", "action:ventilation"),
     "glucose": ("diabetes", "glucose", "action:vasopressors"),
@@ -52,10 +48,7 @@ def factored(
     """
     check_prevalence(prevalence)
     moves: dict[str, Any] = {name: _table(name, version) for name in PARENTS}
-    off: dict[str, Any] = {}
-    for variable in ACTIONS:
-        moves[variable.name] = ACTION + variable.name
-        off[variable.name] = (), [1.0, 0.0]
+    moves |= {variable.name: ACTION + variable.name for variable in ACTIONS}
     return Factored.from_tables(
         STATES,
         moves,
@@ -67,7 +60,7 @@ def factored(
             "blood pressure": ((), THREE_AT_FIRST),
             "oxygen": ((), OXYGEN_AT_FIRST),
             "glucose": (("diabetes",), GLUCOSE_AT_FIRST),
-            **off,
+            **{variable.name: ((), [1.0, 0.0]) for variable in ACTIONS},  # nothing is running
         },
         outcome=outcome_of(),
         outcomes=OUTCOMES,

@@ -1,6 +1,14 @@
-"""Compiled, seeded simulation of the sepsis environment."""
+"""Compiled, seeded simulation of the sepsis environment, and the simulator's own counterfactuals.
+
+The one true counterfactual of a simulated patient comes from `simulate` with the same seed: noise
+belongs to an episode and step, whatever the action. `own_counterfactuals` does not know the noise
+but draws it given the observed transitions: what someone who knows the simulator's rules could
+infer about a patient.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -8,15 +16,20 @@ from numpy.typing import ArrayLike, NDArray
 from butfor import kernels
 from butfor.checks import check_horizon, check_whole
 from butfor.log.episodes import Episodes
-from butfor.random import numbered_keys
+from butfor.log.variables import unravel
+from butfor.random import check_seed, numbered_keys
 from butfor.sepsis.dynamics import (
     ACTIONS,
+    NOISE,
     OUTCOMES,
     STATES,
+    VITAL_SIGNS,
     check_version,
     full_policy,
     initial_distribution,
+    model,
     outcome_of,
+    step,
 )
 from butfor.threads import in_blocks
 from butfor.types import Floats, Progress
@@ -51,19 +64,9 @@ def simulate(
     def work(start: int, stop: int) -> None:
         state = np.empty((stop - start) * horizon, np.int16)
         action = np.empty((stop - start) * horizon, np.int8)
-        total = kernels.simulate_sepsis(
-            keys[start:stop],
-            first,
-            actions,
-            outcome_of(),
-            corrected,
-            horizon,
-            state,
-            action,
-            length[start:stop],
-            final[start:stop],
-            outcome[start:stop],
-        )
+        found = (part[start:stop] for part in (length, final, outcome))
+        rules = (first, actions, outcome_of(), corrected, horizon)
+        total = kernels.simulate_sepsis(keys[start:stop], *rules, state, action, *found)
         parts[start] = state[:total].copy(), action[:total].copy()
 
     in_blocks(work, count, threads=threads, progress=progress)
@@ -100,6 +103,101 @@ def simulation_noise(seed: int, episode: int, *, horizon: int = 20) -> Floats:
     noise = np.empty((horizon, kernels.NOISE_SIZE))
     for t in range(horizon):
         kernels.sepsis_noise(key, t, noise[t])
+    return noise
+
+
+def noise_given(
+    state: ArrayLike,
+    action: ArrayLike,
+    reached: ArrayLike,
+    generator: np.random.Generator,
+    *,
+    version: str = "corrected",
+) -> Floats:
+    """Draw the thirteen uniforms of m steps given the states they reached, [m, 13].
+
+    Given state and action, each vital sign is decided by its own uniforms, so those of a sign that
+    moved elsewhere are redrawn, separately, until it reaches its observed level.
+    """
+    states, actions, goals = (np.asarray(values) for values in (state, action, reached))
+    truth = model(version, absorbing=False)
+    for s, a, x in np.unique(np.column_stack([states, actions, goals]), axis=0).tolist():
+        if x not in truth.row(s, a):
+            raise ValueError(
+                f"no noise leads from state {s} by action {a} to state {x} in version {version!r}; "
+                "give the version that the log was simulated with"
+            )
+    wanted = unravel(STATES, goals)
+    noise = generator.random((len(states), kernels.NOISE_SIZE))
+    left = np.arange(len(states))
+    while len(left):
+        found = step(states[left], actions[left], noise[left], version=version)
+        got = unravel(STATES, found)
+        for name in VITAL_SIGNS:
+            again = left[got[name] != wanted[name][left]]
+            mine = [place for place, (sign, _) in enumerate(NOISE) if sign == name]
+            noise[again[:, None], mine] = generator.random((len(again), len(mine)))
+        left = left[found != goals[left]]
+    return noise
+
+
+def own_counterfactuals(
+    episodes: Episodes,
+    targets: Sequence[ArrayLike],
+    *,
+    draws: int = 25,
+    seed: int = 0,
+    version: str = "corrected",
+) -> list[Floats]:
+    """Estimate each episode's outcome probabilities under the simulator's own mechanism.
+
+    The noise of observed steps is drawn given their transitions, that of later steps afresh, and
+    replayed under each target, which must be deterministic.
+
+    Parameters
+    ----------
+    episodes
+        On full states, as returned by `simulate`, with nothing hidden.
+    targets : each [1440, 8]
+        The same draws are used for all of them.
+
+    Returns
+    -------
+    list of [n, 3]
+        Shares of the draws that died, were discharged, or neither.
+    """
+    check_whole(draws, "draws", 1, "a whole number")
+    if episodes.n_states != len(outcome_of()):
+        raise ValueError(
+            f"the episodes have {episodes.n_states} states, expected the {len(outcome_of())} full "
+            "ones; give the log that `simulate` returned, before hiding anything"
+        )
+    policies = [full_policy(target) for target in targets]
+    for policy in policies:
+        if (policy.max(axis=1) < 1).any():
+            raise ValueError("a target is random; give one action per state")
+    generator = np.random.default_rng(check_seed(seed))
+    now = [np.repeat(episodes.first_state, draws) for _ in policies]
+    for t in range(episodes.horizon):
+        noise = _step_noise(episodes, t, draws, generator, version)
+        for states, policy in zip(now, policies, strict=True):
+            going = np.flatnonzero(outcome_of()[states] < 0)
+            taken = policy[states[going]].argmax(axis=1)
+            states[going] = step(states[going], taken, noise[going], version=version)
+    ended = [outcome_of()[states].reshape(len(episodes), draws) for states in now]
+    return [np.stack([(ends == o).mean(axis=1) for o in (0, 1, -1)], axis=1) for ends in ended]
+
+
+def _step_noise(
+    episodes: Episodes, t: int, draws: int, generator: np.random.Generator, version: str
+) -> Floats:
+    """Return the noise of step t of every draw, given any observed transition, [n draws, 13]."""
+    noise = generator.random((len(episodes) * draws, kernels.NOISE_SIZE))
+    seen = np.flatnonzero(episodes.lengths > t)
+    row = np.repeat(episodes.offsets[seen] + t, draws)
+    place = (seen[:, None] * draws + np.arange(draws)).ravel()
+    steps = episodes.state[row], episodes.action[row], episodes.next_state[row]
+    noise[place] = noise_given(*steps, generator, version=version)
     return noise
 
 

@@ -1,7 +1,8 @@
-"""What every study shares: a folder with an article, its figures, tables and numbers."""
+"""What every study shares: settings, learning a target, and the folder with its article."""
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -13,33 +14,86 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import butfor
+from butfor import sepsis
 from butfor.audit.folders import check_free, whole_folder
+from butfor.checks import check_choice, check_whole
 from butfor.evaluate.wording import percent
+from butfor.log.episodes import Episodes
+from butfor.models.fit import fit_mdp
+from butfor.models.mdp import TabularMDP
+from butfor.models.planning import policy_iteration
+from butfor.models.policies import TERMINALS
 from butfor.present.charts import save_figure
+from butfor.random import check_seed
 from butfor.studies.scoring import clear
-from butfor.studies.settings import StudySettings
-from butfor.types import Progress
+from butfor.types import Floats, Progress
 
 RESULTS = "results.json"
+HIDDEN = ("glucose", "diabetes")  # the physician sees them, the log does not show them
+HORIZON = 20
+DISCOUNT = 0.99  # for planning
+LEAST_EPISODES = 10
 Advance = Callable[[], None]  # called after each log or figure
+
+
+@dataclass(frozen=True)
+class StudySettings:
+    """The options of every study; each study has its own defaults and may add options."""
+
+    repeats: int = 10  # fresh logs
+    seed: int = 0
+    simulator: str = "corrected"
+    terminal: str = "visits"  # how episode ends are counted
+
+    def __post_init__(self) -> None:
+        check_whole(self.repeats, "repeats", 2, "a whole number")
+        check_seed(self.seed)
+        check_choice(self.simulator, "simulator", sepsis.VERSIONS)
+        check_choice(self.terminal, "terminal", TERMINALS)
+
+    @property
+    def steps(self) -> int:
+        """Number of times that a run reports progress."""
+        return self.repeats
+
+    def base_seed(self, repeat: int, parts: int = 1) -> int:
+        """First of `parts` seeds of one repeat; repeats and studies with other seeds share none."""
+        return (self.seed * 1_000_003 + repeat) * parts
+
+
+@dataclass(frozen=True)
+class LogSettings(StudySettings):
+    """The options of a study whose logs all have one size."""
+
+    episodes: int = 1000
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_whole(self.episodes, "episodes", LEAST_EPISODES, "a whole number")
+
+    def simulate(self, policy: Floats, seed: int) -> Episodes:
+        """Simulate the patients of one log under a policy, on full states."""
+        return sepsis.simulate(policy, self.episodes, seed=seed, version=self.simulator)
 
 
 @dataclass(frozen=True)
 class Study:
     """How an experiment is run and written up; the functions take what `run` returns."""
 
+    folder: str  # of this package, with a template article.html
     settings: type[StudySettings]
     run: Callable[..., Any]  # run(settings, advance=...)
     charts: Callable[[Any], Mapping[str, Any]]  # by file name, without its ending
-    figures: int  # the largest number of charts
     tables: Callable[[Any], Mapping[str, pd.DataFrame]]  # CSV files by name
     results: Callable[[Any], Mapping[str, Any]]  # numbers for machines and for the page
-    template: str  # extends templates/article.html
     content: Callable[[Any], Mapping[str, Any]]  # what the page shows besides the results
+    figures: int  # the largest number of charts
 
 
-def no_progress() -> None:
-    """Report no progress."""
+def learn(log: Episodes, terminal: str) -> tuple[TabularMDP, Floats]:
+    """Learn the model from a log and plan the target on it."""
+    model = fit_mdp(log, terminal=terminal)
+    return model, policy_iteration(model, discount=DISCOUNT)
 
 
 def write_study(
@@ -56,10 +110,15 @@ def write_study(
     files, and each figure as figures/NAME.png, .svg, .pdf and .html.
     """
     check_free(folder, marker=RESULTS, overwrite=overwrite)
-    advance = _counter(progress, settings.steps + study.figures)
+    total, done = settings.steps + study.figures, itertools.count(1)
+
+    def advance() -> None:
+        if progress is not None:
+            progress(next(done), total)
+
     experiment = study.run(settings, advance=advance)
     charts, results = study.charts(experiment), study.results(experiment)
-    page = render_page(study.template, settings, {**results, **study.content(experiment)})
+    page = render_page(study, settings, {**results, **study.content(experiment)})
     made_by = {**asdict(settings), "butfor": butfor.__version__}
     numbers = _without_nan({**results, "settings": made_by})
     with whole_folder(folder, marker=RESULTS, overwrite=overwrite) as new:
@@ -76,21 +135,19 @@ def write_study(
     return Path(folder)
 
 
-def render_page(template: str, settings: StudySettings, content: Mapping[str, Any]) -> str:
-    """Return the page of a template that extends templates/article.html.
+def render_page(study: Study, settings: StudySettings, content: Mapping[str, Any]) -> str:
+    """Return the page of a study, whose template extends templates/article.html.
 
-    Filters: `signed` and `signed1` (three decimals or one, with a sign unless it rounds to 0),
+    Filters: `signed` (three decimals or as many as given, with a sign unless it rounds to 0),
     `share` (whole percent) and `chance` (a probability in words). `clear` is the number of standard
     errors beyond which a mean over the study's logs is not chance.
     """
     environment = Environment(
         loader=PackageLoader("butfor.studies", ""), autoescape=True, undefined=StrictUndefined
     )
-    environment.filters["signed"] = lambda value: _signed(value, 3)
-    environment.filters["signed1"] = lambda value: _signed(value, 1)
+    environment.filters |= {"signed": _signed, "chance": percent}
     environment.filters["share"] = lambda value: f"{100 * value:.0f} %"
-    environment.filters["chance"] = percent
-    return environment.get_template(template).render(
+    return environment.get_template(f"{study.folder}/article.html").render(
         settings=settings,
         made_by=asdict(settings),
         version=butfor.__version__,
@@ -105,20 +162,7 @@ def in_paper_order(table: pd.DataFrame) -> pd.DataFrame:
     return table.loc[order, order]
 
 
-def _counter(progress: Progress | None, total: int) -> Advance:
-    """Return a function that reports one more log or figure as done."""
-    done = 0
-
-    def advance() -> None:
-        nonlocal done
-        done += 1
-        if progress is not None:
-            progress(done, total)
-
-    return advance
-
-
-def _signed(value: float, digits: int) -> str:
+def _signed(value: float, digits: int = 3) -> str:
     shown = round(float(value), digits)
     # no sign that the digits do not justify
     if shown == 0:

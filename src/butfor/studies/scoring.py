@@ -91,7 +91,7 @@ def leave_one_out(totals: Floats, statistic: Callable[[Floats], float]) -> tuple
     return statistic(everything), float(np.sqrt((logs - 1) / logs * spread))
 
 
-def mean_over_logs(values: Floats, mask: Mask | bool = True) -> tuple[float, float]:
+def mean_over_logs(values: Floats | Mask, mask: Mask | bool = True) -> tuple[float, float]:
     """Return the mean of values [R, n] over the selected episodes, and its standard error."""
     wanted = np.broadcast_to(mask, values.shape)
     if np.isinf(values[wanted]).any():

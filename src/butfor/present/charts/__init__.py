@@ -7,18 +7,17 @@ from butfor.present.charts.influence import influence_chart
 from butfor.present.charts.labels import labels_chart
 from butfor.present.charts.outcome_table import outcome_table_chart
 from butfor.present.charts.save import save_figure
-from butfor.present.charts.studies.agreement import agreement_chart
 from butfor.present.charts.studies.boxplot import boxplot_chart
-from butfor.present.charts.studies.containment import containment_chart
 from butfor.present.charts.studies.diagrams import scm_diagrams
-from butfor.present.charts.studies.entropy import entropy_chart
-from butfor.present.charts.studies.errors import errors_chart
+from butfor.present.charts.studies.factors import errors_chart, pieces_chart
 from butfor.present.charts.studies.growth import growth_chart
-from butfor.present.charts.studies.latent import latent_chart
+from butfor.present.charts.studies.hidden_state import agreement_chart, entropy_chart, latent_chart
+from butfor.present.charts.studies.mechanisms import (
+    containment_chart,
+    reliability_chart,
+    scores_chart,
+)
 from butfor.present.charts.studies.nonidentifiability import nonidentifiability_chart
-from butfor.present.charts.studies.pieces import pieces_chart
-from butfor.present.charts.studies.reliability import reliability_chart
-from butfor.present.charts.studies.scores import scores_chart
 from butfor.present.charts.trajectory.chart import trajectory_chart
 from butfor.present.charts.trajectory.layout import TrajectoryLayout
 from butfor.present.charts.trajectory.rows import trajectory_datasets, trajectory_table

@@ -1,4 +1,4 @@
-"""The article: tables, numbers for machines, and the content of its page."""
+"""The article: figures, tables, numbers for machines, and the content of its page."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from butfor.present.charts import errors_chart, pieces_chart
 from butfor.studies.article import Study
-from butfor.studies.factors.charts import DRAWN, FIGURES, PANELS, all_pieces, charts, level_name
 from butfor.studies.factors.effects import (
+    FACTORS,
     MEAN,
     PIECES,
     changes,
@@ -19,6 +20,7 @@ from butfor.studies.factors.effects import (
     main_effects,
     mean_pieces,
     one_at_a_time,
+    reference_cell,
     summarize,
 )
 from butfor.studies.factors.experiment import (
@@ -35,7 +37,77 @@ from butfor.studies.factors.experiment import (
 )
 from butfor.studies.scoring import clear
 
+DRAWN = ("WIS", "WDR", "CF", "MB")
+PANELS = {"hidden": "Glucose and diabetes hidden", "full": "Nothing hidden"}
+JUDGED_FULL = "Judged on, nothing hidden"  # a panel that changes two factors
 Summary = dict[str, dict[str, Any]]  # numbers by estimator or piece
+
+
+def charts(experiment: Experiment) -> dict[str, Any]:
+    """Return the figures by file name."""
+    settings, size = experiment.settings, experiment.settings.reference_episodes
+    reference = reference_cell(settings)
+    strong = {factor: level_name(reference[column]) for factor, column in FACTORS.items()}
+    pieces = all_pieces(experiment)
+    pieces["panel"] = pieces["state"].map(PANELS)
+    by_size = pieces[pieces["prevalence"] == settings.reference_prevalence]
+    thousands = by_size["episodes"].map(lambda patients: f"{patients / 1000:g}")
+    by_prevalence = pieces[pieces["episodes"] == size]
+    return {
+        "factors": errors_chart(
+            drawn_errors(experiment),
+            reference={**strong, "Patients in the other log": level_name(size)},
+            title="How does each factor change the error?",
+            domain=(-1.5, 2.0),
+        ),
+        "pieces_size": pieces_chart(
+            by_size.assign(level=thousands.replace("inf", "∞")),
+            title="What does a longer log cure?",
+            subtitle="Pieces of the error of MB by thousands of patients in the log; ∞: in the "
+            "limit. Diamond: the error.",
+        ),
+        "pieces_prevalence": pieces_chart(
+            by_prevalence.assign(level=by_prevalence["prevalence"].map(level_name)),
+            title="What does diabetes have to do with it?",
+            subtitle=f"Pieces of the error of MB on logs of {size} patients by prevalence. "
+            "Diamond: the error.",
+        ),
+    }
+
+
+def drawn_errors(experiment: Experiment) -> pd.DataFrame:
+    """Return the errors to draw: factor, level, estimator, error."""
+    cells = one_at_a_time(experiment.settings)
+    shown = [(factor, FACTORS[factor], cell) for factor in cells for cell in cells[factor]]
+    shown += [(JUDGED_FULL, "judged", {**cell, "state": "full"}) for cell in cells["Judged on"]]
+    drawn = pd.concat(
+        in_cell(experiment.estimates, cell).assign(factor=factor, level=level_name(cell[column]))
+        for factor, column, cell in shown
+    )
+    drawn = drawn.loc[drawn["estimator"].isin(DRAWN), ["factor", "level", "estimator", "error"]]
+    return drawn.sort_values("estimator", key=lambda names: names.map(DRAWN.index), kind="stable")
+
+
+def all_pieces(experiment: Experiment) -> pd.DataFrame:
+    """Return the mean pieces of every cell, including the limit of an infinitely long log."""
+    table = mean_pieces(decompose(experiment.estimates)).rename(columns={"mean": "value"})
+    # in the limit only confounding is left
+    limit = experiment.endless.merge(pd.Series(PIECES, name="piece"), how="cross")
+    value = limit["error"].where(limit["piece"] == "confounding", 0.0)
+    limit = limit.assign(episodes=np.inf, value=value, se=0.0, logs=0)
+    both = pd.concat([table[table["piece"].isin(PIECES)], limit[table.columns]])
+    order = {"state": list(PANELS), "piece": list(PIECES)}
+    return both.sort_values(
+        ["state", "prevalence", "episodes", "piece"],
+        key=lambda column: column.map(order[column.name].index) if column.name in order else column,
+    ).reset_index(drop=True)
+
+
+def level_name(level: Any) -> str:
+    """Write a level as figures and tables show it."""
+    if isinstance(level, str):
+        return level
+    return f"{level:,.0f}" if level > 1 else f"{level:.0%}"
 
 
 def tables(experiment: Experiment) -> dict[str, pd.DataFrame]:
@@ -68,6 +140,8 @@ def content(experiment: Experiment) -> dict[str, Any]:
     by_size = pieces[pieces["prevalence"] == settings.reference_prevalence]
     reference = _reference(experiment)
     made_of = {state: _pieces(experiment, state) for state in PANELS}
+    effects = main_effects(experiment, ("MB", "WIS"))
+    names = effects["estimator"] + ", " + effects["judged"]
     other_full = {**one_at_a_time(settings)["Judged on"][-1], "state": "full"}
     return {
         "names": NAMES,
@@ -81,7 +155,7 @@ def content(experiment: Experiment) -> dict[str, Any]:
         "panels": PANELS,
         "patients": PATIENTS,
         "changes": _by_level(changes(experiment, DRAWN).rename(columns={"change": "mean"})),
-        "effects": _by_level(_two_names(main_effects(experiment, ("MB", "WIS")))),
+        "effects": _by_level(effects.assign(estimator=names)),
         "longest": (settings.long or settings.episodes)[-1],
         "trend": {state: _trends(by_size[by_size["state"] == state]) for state in PANELS},
         "by_prevalence": [
@@ -134,12 +208,6 @@ def _beyond_chance(cell: Mapping[str, Any]) -> int:
     return int(np.sign(cell["mean"])) if beyond else 0
 
 
-def _two_names(effects: pd.DataFrame) -> pd.DataFrame:
-    """Include the place of judgment in the estimator's name."""
-    names = effects["estimator"] + ", " + effects["judged"]
-    return effects.drop(columns="judged").assign(estimator=names)
-
-
 def _by_level(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Return one row per factor and level, with the number of each estimator."""
     rows = []
@@ -166,25 +234,16 @@ def _trends(pieces: pd.DataFrame) -> Summary:
 
 def _truth(experiment: Experiment) -> list[dict[str, Any]]:
     """Return what the learned policies are worth, by MB and in truth, by size of the log."""
-    settings, rows = experiment.settings, []
-    for size in (*settings.episodes, *settings.long):
-        row: dict[str, Any] = {"level": level_name(size)}
-        for state in PANELS:
-            cell: Row = {"state": state, "episodes": size, "judged": SAME, "estimator": "MB"}
-            cell["prevalence"] = settings.reference_prevalence
-            mine = in_cell(experiment.estimates, cell)
-            row[state] = {"mb": mine["value"].mean(), "true": mine["true"].mean()}
-        rows.append(row)
-    return rows
+    settings = experiment.settings
+    cell = {"judged": SAME, "estimator": "MB", "prevalence": settings.reference_prevalence}
+    groups = in_cell(experiment.estimates, cell).groupby(["episodes", "state"])
+    means = groups[["value", "true"]].mean().to_dict("index")
+    return [
+        {"level": level_name(size), **{state: means[size, state] for state in PANELS}}
+        for size in (*settings.episodes, *settings.long)
+    ]
 
 
 STUDY = Study(
-    settings=FactorsSettings,
-    run=run_experiment,
-    charts=charts,
-    figures=FIGURES,
-    tables=tables,
-    results=results,
-    template="factors/article.html",
-    content=content,
+    "factors", FactorsSettings, run_experiment, charts, tables, results, content, figures=3
 )

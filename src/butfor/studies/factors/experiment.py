@@ -24,8 +24,15 @@ from butfor.models.fit import fit_mdp
 from butfor.models.mdp import TabularMDP
 from butfor.models.planning import policy_iteration, policy_value
 from butfor.replay.replay import Replay
-from butfor.studies.article import Advance, no_progress
-from butfor.studies.settings import DISCOUNT, HIDDEN, HORIZON, LEAST_EPISODES, StudySettings
+from butfor.studies.article import (
+    DISCOUNT,
+    HIDDEN,
+    HORIZON,
+    LEAST_EPISODES,
+    Advance,
+    StudySettings,
+    learn,
+)
 from butfor.types import Floats
 
 STATES = ("hidden", "full")  # logs without and with the hidden variables
@@ -57,10 +64,8 @@ class FactorsSettings(StudySettings):
         for name, levels in (("episodes", sizes), ("prevalences", self.prevalences)):
             if list(levels) != sorted(set(levels)):
                 raise ValueError(f"{name} {levels}: give each level once, the lowest first")
-        for value, levels in (
-            (self.reference_episodes, self.episodes),
-            (self.reference_prevalence, self.prevalences),
-        ):
+        references = (self.reference_episodes, self.reference_prevalence)
+        for value, levels in zip(references, (self.episodes, self.prevalences), strict=True):
             if value not in levels:
                 raise ValueError(f"the reference {value} is not among the levels {levels}; add it")
 
@@ -145,12 +150,6 @@ def endless_model(truth: TabularMDP, simulator: str) -> TabularMDP:
     )
 
 
-def learn(log: Episodes, terminal: str) -> tuple[TabularMDP, Floats]:
-    """Learn the model from a log and plan the target on it."""
-    model = fit_mdp(log, terminal=terminal)
-    return model, policy_iteration(model, discount=DISCOUNT)
-
-
 def judge(
     log: Episodes, model: TabularMDP, target: Floats, names: Sequence[str] = NAMES
 ) -> dict[str, float]:
@@ -177,17 +176,12 @@ def seeds(settings: FactorsSettings, repeat: int) -> dict[str, int]:
 def simulate_log(world: World, episodes: int, seed: int) -> Episodes:
     """Simulate a log of the physician's patients; a shorter one is its beginning."""
     version = world.settings.simulator
-    log = sepsis.simulate(
-        sepsis.behavior_policy(version),
-        episodes,
-        seed=seed,
-        version=version,
-        prevalence=world.prevalence,
-    )
+    policy, prevalence = sepsis.behavior_policy(version), world.prevalence
+    log = sepsis.simulate(policy, episodes, seed=seed, version=version, prevalence=prevalence)
     return log.hide(*HIDDEN) if world.state == "hidden" else log
 
 
-def run_experiment(settings: FactorsSettings, *, advance: Advance = no_progress) -> Experiment:
+def run_experiment(settings: FactorsSettings, *, advance: Advance = lambda: None) -> Experiment:
     """Run every cell on `repeats` pairs of fresh logs; `advance` is called after each pair."""
     rows: list[Row] = []
     endless = []
@@ -195,21 +189,18 @@ def run_experiment(settings: FactorsSettings, *, advance: Advance = no_progress)
         long_repeats = settings.long_repeats * (prevalence == settings.reference_prevalence)
         for state in STATES:
             world = make_world(settings, prevalence, state)
-            endless.append(_endless_row(world))
+            target = policy_iteration(world.endless, discount=DISCOUNT)
+            values = world.endless_value(target), world.true_value(target)
+            endless.append((state, prevalence, *values))
             for long, repeats in ((False, settings.repeats), (True, long_repeats)):
                 for repeat in range(repeats):
                     rows += _run_repeat(world, repeat, long)
                     advance()
-    estimates = pd.DataFrame(rows)
-    estimates["error"] = estimates["value"] - estimates["true"]
-    return Experiment(settings, estimates, pd.DataFrame(endless))
-
-
-def _endless_row(world: World) -> Row:
-    target = policy_iteration(world.endless, discount=DISCOUNT)
-    value, true = world.endless_value(target), world.true_value(target)
-    place = {"state": world.state, "prevalence": world.prevalence}
-    return {**place, "value": value, "true": true, "error": value - true}
+    limit = pd.DataFrame(endless, columns=["state", "prevalence", "value", "true"])
+    with_errors = (
+        table.assign(error=table["value"] - table["true"]) for table in (pd.DataFrame(rows), limit)
+    )
+    return Experiment(settings, *with_errors)
 
 
 def _run_repeat(world: World, repeat: int, long: bool) -> Iterator[Row]:

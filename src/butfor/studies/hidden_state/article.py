@@ -1,4 +1,4 @@
-"""The article: tables, numbers for machines, and the content of its page."""
+"""The article: figures, tables, numbers for machines, and the content of its page."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ import numpy as np
 import pandas as pd
 
 from butfor import sepsis
-from butfor.log.episodes import Episodes
 from butfor.log.variables import describe_action, unravel
+from butfor.present.charts import (
+    agreement_chart,
+    boxplot_chart,
+    entropy_chart,
+    latent_chart,
+    outcome_table_chart,
+)
 from butfor.studies.article import Study, in_paper_order
-from butfor.studies.hidden_state.charts import EVIDENCE, FIGURES, charts
 from butfor.studies.hidden_state.experiment import (
     CF,
     COUNTERFACTUAL,
@@ -36,15 +41,71 @@ from butfor.studies.hidden_state.experiment import (
 from butfor.studies.scoring import clear
 
 LARGE = 3.0  # a larger |z| is not chance
-NAMES = {
-    "observed": OBSERVED,
-    "mb": MB,
-    "cf": CF,
-    "right": RIGHT,
-    "learned": LEARNED,
-    "ignored": IGNORED,
-    "true": TRUE,
+NAMES = {  # of the methods, for the template
+    **{"observed": OBSERVED, "mb": MB, "cf": CF, "true": TRUE},
+    **{"right": RIGHT, "learned": LEARNED, "ignored": IGNORED},
 }
+EVIDENCE = {
+    "known": "the physician's actions are evidence",
+    "ignored": "what the physician knew is ignored",
+}
+
+
+def charts(experiment: Experiment) -> dict[str, Any]:
+    """Return the figures by file name."""
+    one, estimates = experiment.first, experiment.estimates.rename(columns={"method": "estimator"})
+    drawn = {
+        "estimates": boxplot_chart(
+            estimates.set_index("estimator").loc[list(METHODS), ["value"]].reset_index(),
+            title="What is the policy worth?",
+            subtitle=f"Over {experiment.settings.repeats} logs. Line: median; box: 25 to 75%; "
+            "whiskers: 2.5 to 97.5%; circle: mean. True: exact, known only because this is a "
+            "simulator.",
+            domain=(-1.0, 1.0),
+        ),
+        "outcomes_reduced": _outcomes(one, CF, "Two variables left out of the model"),
+        "outcomes_hidden": _outcomes(one, RIGHT, "Two variables hidden in the model"),
+        "evidence": agreement_chart(
+            _agreement(one),
+            title="What difference does the physician's knowledge make?",
+            subtitle="Each patient's probability of death under the policy, by the model with the "
+            "hidden state. On the dashed line the two agree. A model estimate, not a fact.",
+            axis_titles=(f"death, {EVIDENCE['ignored']}", f"death, {EVIDENCE['known']}"),
+        ),
+        "entropy": entropy_chart(
+            entropy_by_step(one)
+            .replace({"series": EVIDENCE})
+            .rename(columns={"mean": "bits", "patients": "episodes"}),
+            title="How much remains unknown about diabetes and glucose?",
+        ),
+    }
+    patient = choose_patient(one)
+    if patient >= 0:
+        table = story(one, patient)
+        panel = table["variable"].str.capitalize() + ", " + table["evidence"].map(EVIDENCE)
+        drawn["patient"] = latent_chart(
+            table.assign(panel=panel),
+            title=f"Patient {one.log.id[patient]}: what can be inferred about the hidden state?",
+        )
+    return drawn
+
+
+def _outcomes(one: OneLog, method: str, title: str) -> Any:
+    result = one.said[method]
+    return outcome_table_chart(
+        in_paper_order(result.table()),
+        expected=in_paper_order(result.table(expected=True)),
+        title=title,
+        subtitle="Large: patients by the most likely outcome in the model, with their share of "
+        "all. Expected: sum of its probabilities. A model estimate, not a fact.",
+    )
+
+
+def _agreement(one: OneLog) -> pd.DataFrame:
+    names = one.said[RIGHT].outcome_names
+    table = pd.DataFrame({"id": one.log.id, "series": np.array(names, object)[one.log.outcome]})
+    table["x"], table["y"] = (one.said[name].probability[:, 0] for name in (IGNORED, RIGHT))
+    return table.sort_values("series", key=lambda column: column.map(names.index))
 
 
 def tables(experiment: Experiment) -> dict[str, pd.DataFrame]:
@@ -116,11 +177,11 @@ def _knowledge(one: OneLog) -> dict[str, float]:
     """Return what ignoring the physician's knowledge does to single patients of the first log."""
     right, ignored = one.said[RIGHT], one.said[IGNORED]
     gap = right.probability[:, 0] - ignored.probability[:, 0]
-    episode, step = one.known.rows
+    episode, step = one.posteriors["known"].rows
     inside = step < one.log.lengths[episode]
     return {
-        "known_bits": float(one.known.entropy[inside].mean()),
-        "ignored_bits": float(one.blind.entropy[inside].mean()),
+        "known_bits": float(one.posteriors["known"].entropy[inside].mean()),
+        "ignored_bits": float(one.posteriors["ignored"].entropy[inside].mean()),
         "mean_change": float(gap.mean()),
         "mean_size": float(np.abs(gap).mean()),
         "largest": float(np.abs(gap).max()),
@@ -153,12 +214,16 @@ def _patient(one: OneLog) -> dict[str, Any] | None:
 def _step(one: OneLog, row: int, posterior: pd.DataFrame) -> dict[str, Any]:
     """Return one step of a patient: what was seen and done, and what is known of the hidden."""
     log, state = one.log, one.log.state[row]
+    codes = unravel(log.state_variables, np.array(state))
+    signs = [v for v in log.state_variables if v.name in sepsis.VITAL_SIGNS]
+    levels = {v: v.levels[codes[v.name]] for v in signs}
+    off = [f"{v.name} {level}" for v, level in levels.items() if level not in v.normal]
     diabetes = posterior[(posterior["variable"] == "diabetes") & (posterior["level"] == "yes")]
     glucose = posterior[(posterior["variable"] == "glucose") & (posterior["evidence"] == "known")]
     best = glucose.loc[glucose["probability"].idxmax()]
     chances = diabetes.set_index("evidence")["probability"]
     return {
-        "signs": _abnormal(log, state),
+        "signs": ", ".join(off) or "all normal",
         "given": describe_action(log.action_variables, int(log.action[row])),
         "policy": describe_action(log.action_variables, int(one.target[state].argmax())),
         "diabetes": {evidence: float(chances[evidence]) for evidence in EVIDENCE},
@@ -167,30 +232,11 @@ def _step(one: OneLog, row: int, posterior: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _abnormal(log: Episodes, state: int) -> str:
-    """Name the vital signs of a state that are not normal."""
-    codes = unravel(log.state_variables, np.array(state))
-    levels = [(v, v.levels[codes[v.name]]) for v in log.state_variables]
-    off = [
-        f"{variable.name} {level}"
-        for variable, level in levels
-        if variable.name in sepsis.VITAL_SIGNS and level not in variable.normal
-    ]
-    return ", ".join(off) or "all normal"
-
-
 def _true_level(posterior: pd.DataFrame, variable: str) -> str:
     true = posterior[(posterior["variable"] == variable) & posterior["truth"]]
     return str(true["level"].iloc[0])
 
 
 STUDY = Study(
-    settings=HiddenStateSettings,
-    run=run_experiment,
-    charts=charts,
-    figures=FIGURES,
-    tables=tables,
-    results=results,
-    template="hidden_state/article.html",
-    content=content,
+    "hidden_state", HiddenStateSettings, run_experiment, charts, tables, results, content, figures=6
 )

@@ -20,16 +20,13 @@ from butfor.hidden.learn import fit_latent_behavior
 from butfor.hidden.model import TabularPOMDP
 from butfor.hidden.policies import LatentPolicy
 from butfor.log.episodes import Episodes
-from butfor.models.fit import fit_mdp
-from butfor.models.planning import policy_iteration, policy_value
+from butfor.models.planning import policy_value
 from butfor.replay.functions import counterfactual_outcomes
 from butfor.replay.outcomes import Counterfactuals
-from butfor.studies.article import Advance, no_progress
+from butfor.studies.article import HIDDEN, HORIZON, Advance, LogSettings, learn
 from butfor.studies.scoring import brier
-from butfor.studies.settings import DISCOUNT, HORIZON, LogSettings
 from butfor.types import Floats
 
-HIDDEN = ("diabetes", "glucose")
 LEAST_CHANGES = 3  # of the observed state of the patient who is shown in detail
 
 OBSERVED, MB, CF = "Observed", "MB, reduced MDP", "CF, reduced MDP"
@@ -54,12 +51,7 @@ class OneLog:
     target: Floats  # [S, A], learned on the reduced model
     truth: NDArray[np.int64]  # [n] true outcome under the target; -1: none
     said: dict[str, Counterfactuals]  # by method
-    known: LatentPosterior  # with the physician's actions as evidence
-    blind: LatentPosterior  # without
-
-    def posteriors(self) -> dict[str, LatentPosterior]:
-        """Return the posteriors by what becomes of the physician's knowledge."""
-        return {"known": self.known, "ignored": self.blind}
+    posteriors: dict[str, LatentPosterior]  # the physician's actions as evidence: known, ignored
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +63,7 @@ class Experiment:
     first: OneLog
 
 
-def run_experiment(settings: HiddenStateSettings, *, advance: Advance = no_progress) -> Experiment:
+def run_experiment(settings: HiddenStateSettings, *, advance: Advance = lambda: None) -> Experiment:
     """Judge the policy learned on each log by every method; keep the first log in detail."""
     hidden = sepsis.pomdp(settings.simulator, hidden=HIDDEN)
     physician = LatentPolicy(sepsis.behavior_policy(settings.simulator))
@@ -95,34 +87,29 @@ def judge(
     against what would truly have happened to each patient, and `base`, the score of predicting the
     true frequencies for everyone; the `true` value of the policy, and the `error`.
     """
-    log = simulate(settings, physician.table, repeat).hide(*HIDDEN)
-    reduced = fit_mdp(log, terminal=settings.terminal)
-    target = policy_iteration(reduced, discount=DISCOUNT)
+    log = settings.simulate(physician.table, settings.base_seed(repeat)).hide(*HIDDEN)
+    reduced, target = learn(log, settings.terminal)
     full_target = sepsis.full_policy(target)
     learned = fit_latent_behavior(log, hidden).policy
     said = {CF: counterfactual_outcomes(log, reduced, target)}
     for method, behavior in ((IGNORED, None), (LEARNED, learned), (RIGHT, physician)):
         said[method] = counterfactual_outcomes(log, hidden, target, behavior=behavior)
     # noise belongs to patient and step, so the same seed treats the same patients differently
-    replayed = simulate(settings, full_target, repeat)
+    replayed = settings.simulate(full_target, settings.base_seed(repeat))
     one = OneLog(
         log=log,
         target=target,
         truth=replayed.outcome.astype(np.int64),
         said=said,
-        known=latent_posterior(log, hidden, behavior=physician),
-        blind=latent_posterior(log, hidden),
+        posteriors={
+            "known": latent_posterior(log, hidden, behavior=physician),
+            "ignored": latent_posterior(log, hidden),
+        },
     )
     true = policy_value(sepsis.model(settings.simulator), full_target, horizon=HORIZON)
     own = dict.fromkeys(COUNTERFACTUAL, pomdp_value(hidden, target, horizon=HORIZON))
     own[CF] = policy_value(reduced, target, horizon=HORIZON)
     return one, _estimates(one, own, true)
-
-
-def simulate(settings: HiddenStateSettings, policy: Floats, repeat: int) -> Episodes:
-    """Simulate the patients of one repeat on full states."""
-    seed = settings.base_seed(repeat)
-    return sepsis.simulate(policy, settings.episodes, seed=seed, version=settings.simulator)
 
 
 def _estimates(one: OneLog, own: dict[str, float], true: float) -> pd.DataFrame:
@@ -165,12 +152,8 @@ def choose_patient(one: OneLog) -> int:
     """
     log = one.log
     changes = np.add.reduceat(log.state != log.next_state, log.offsets[:-1])
-    fits = (
-        (log.outcome == 0)
-        & (changes >= LEAST_CHANGES)
-        & (one.said[CF].most_likely == 1)
-        & (one.said[RIGHT].most_likely == 0)
-    )
+    fits = (log.outcome == 0) & (changes >= LEAST_CHANGES)
+    fits &= (one.said[CF].most_likely == 1) & (one.said[RIGHT].most_likely == 0)
     return int(fits.argmax()) if fits.any() else -1
 
 
@@ -192,7 +175,7 @@ def patients(one: OneLog) -> pd.DataFrame:
 def entropy_by_step(one: OneLog) -> pd.DataFrame:
     """Return the mean entropy of the hidden state, in bits, over the patients of each step."""
     frames = []
-    for series, posterior in one.posteriors().items():
+    for series, posterior in one.posteriors.items():
         episode, step = posterior.rows
         inside = step < one.log.lengths[episode]
         rows = pd.DataFrame({"step": step[inside], "bits": posterior.entropy[inside]})
@@ -212,14 +195,12 @@ def story(one: OneLog, patient: int) -> pd.DataFrame:
     at = np.append(rows, len(log.state) + patient)  # the final state too
     first = int(log.offsets[patient]) + patient
     found = []
-    for evidence, posterior in one.posteriors().items():
+    for evidence, posterior in one.posteriors.items():
         for variable in posterior.model.hidden_variables:
             table = posterior.marginal(variable.name)[first : first + len(at)]
             truth = log.side[variable.name].cat.codes.to_numpy()[at]
             for (step, level), probability in np.ndenumerate(table):
-                true = bool(level == truth[step])
-                found.append(
-                    (evidence, variable.name, step, variable.levels[level], probability, true)
-                )
+                name, true = variable.levels[level], bool(level == truth[step])
+                found.append((evidence, variable.name, step, name, probability, true))
     columns = ["evidence", "variable", "step", "level", "probability", "truth"]
     return pd.DataFrame(found, columns=columns)

@@ -1,4 +1,4 @@
-"""The article: tables, numbers for machines, and the content of its page."""
+"""The article: figures, tables, numbers for machines, and the content of its page."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 import pandas as pd
 
+from butfor.present.charts import containment_chart, reliability_chart, scores_chart
 from butfor.studies.article import Study
-from butfor.studies.mechanisms.charts import FIGURES, RELIABILITY, case_title, charts
 from butfor.studies.mechanisms.experiment import (
     ALONE,
     BOUNDED,
@@ -17,6 +17,7 @@ from butfor.studies.mechanisms.experiment import (
     EVERYONE,
     GROUPS,
     GUMBEL,
+    MECHANISMS,
     OWN,
     OWN_DRAWS,
     RATE,
@@ -28,6 +29,43 @@ from butfor.studies.mechanisms.tables import Experiment, run_experiment
 from butfor.studies.scoring import clear
 
 SMALLEST = 0.001  # differences of Brier scores below this are ignored
+DRAWN = (*MECHANISMS, ALONE, OWN)
+LEAST = 0.001  # smallest share of the patients that a point must represent to be drawn
+RELIABILITY = ("true-withheld", "learned-hidden")  # cases whose curves are drawn
+
+
+def case_title(key: str) -> str:
+    """Name a case: which model, which policy."""
+    return ": ".join(CASES[key])
+
+
+def charts(experiment: Experiment) -> dict[str, Any]:
+    """Return the figures by file name."""
+    scores, bounds, curves = experiment.scores, experiment.bounds, experiment.reliability
+    grouped = scores[scores["group"].isin(GROUPS) & scores["mechanism"].isin(DRAWN)]
+    everyone = bounds[bounds["group"] == EVERYONE]
+    marks = grouped.rename(columns={"brier": "value", "brier_se": "se"}).assign(
+        panel=pd.Categorical(grouped["case"].map(case_title), [case_title(key) for key in CASES]),
+        series=pd.Categorical(grouped["mechanism"], DRAWN),
+    )
+    marks = marks.sort_values(["panel", "series"]).astype({"panel": object})
+    drawn = {
+        "scores": scores_chart(marks, groups=GROUPS),
+        "bounds": containment_chart(
+            everyone.assign(panel=everyone["case"].map(case_title), kind=everyone["class"]),
+            kinds=CLASSES,
+        ),
+    }
+    least = LEAST * experiment.settings.repeats * experiment.settings.episodes
+    for key in RELIABILITY:
+        shown = curves[(curves["case"] == key) & (curves["episodes"] >= least)]
+        drawn[f"reliability_{key}"] = reliability_chart(
+            shown.assign(panel=shown["mechanism"], series=shown["outcome"]),
+            title=f"Does it happen as often as predicted? {case_title(key)}",
+            subtitle="Predicted probability in bins of 10%, without those that hold under 0.1% of "
+            "the patients; larger marks: more patients. Dashed: a calibrated prediction.",
+        )
+    return drawn
 
 
 def tables(experiment: Experiment) -> dict[str, pd.DataFrame]:
@@ -125,9 +163,7 @@ def content(experiment: Experiment) -> dict[str, Any]:
         "bounds": [bounds_finding(experiment, key, kind) for key in CASES for kind in CLASSES],
         "held": {key: bounds_finding(experiment, key, CLASSES[0]) for key in CASES},
         "held_by_group": {
-            case_title(key): [
-                bounds_finding(experiment, key, CLASSES[0], group) for group in GROUPS
-            ]
+            case_title(key): [bounds_finding(experiment, key, CLASSES[0], g) for g in GROUPS]
             for key in CASES
         },
         "stable": {key: bounds_finding(experiment, key, CLASSES[2]) for key in CASES},
@@ -156,12 +192,8 @@ def _calibration(experiment: Experiment, key: str) -> dict[str, Any]:
     """Return the smallest and largest calibration error of the mechanisms of a case."""
     names = experiment.mechanisms(key)
     error = pd.Series({name: experiment.score(key, name)["calibration_error"] for name in names})
-    return {
-        "low": error.min(),
-        "lowest": error.idxmin(),
-        "high": error.max(),
-        "highest": error.idxmax(),
-    }
+    ends = {"low": error.min(), "high": error.max()}
+    return {**ends, "lowest": error.idxmin(), "highest": error.idxmax()}
 
 
 def _gets_harder(experiment: Experiment, key: str) -> bool:
@@ -196,12 +228,5 @@ def _overall(frame: pd.DataFrame, key: str) -> list[dict[str, Any]]:
 
 
 STUDY = Study(
-    settings=MechanismsSettings,
-    run=run_experiment,
-    charts=charts,
-    figures=FIGURES,
-    tables=tables,
-    results=results,
-    template="mechanisms/article.html",
-    content=content,
+    "mechanisms", MechanismsSettings, run_experiment, charts, tables, results, content, figures=4
 )

@@ -7,7 +7,7 @@ the simulator tells which one it would have been.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -22,13 +22,11 @@ from butfor.mechanisms.independent import Independent
 from butfor.mechanisms.inverse_cdf import InverseCDF
 from butfor.mechanisms.maximal import MaximalCoupling
 from butfor.mechanisms.protocol import Mechanism
-from butfor.models.fit import fit_mdp
 from butfor.models.mdp import TabularMDP
-from butfor.models.planning import policy_iteration, policy_value, value_tables
+from butfor.models.planning import policy_value, value_tables
 from butfor.replay.functions import counterfactual_bounds, counterfactual_outcomes
-from butfor.studies.article import Advance, no_progress
+from butfor.studies.article import HIDDEN, HORIZON, Advance, LogSettings, learn
 from butfor.studies.scoring import Mask, Truth, brier
-from butfor.studies.settings import DISCOUNT, HIDDEN, HORIZON, LogSettings
 from butfor.types import Floats
 
 OWN_DRAWS = 25  # of the simulator's noise given what was observed
@@ -90,11 +88,13 @@ class Scored:
     bounds: Mapping[str, Floats]  # [R, m, O, 2] by class, of the first m episodes of each log
     value: Floats  # [R] exact value of the target in the simulator
 
-    def group(self, name: str) -> Mask:
-        """Return which episodes belong to a group of GROUPS or EVERYONE, [R, n]."""
-        if name == EVERYONE:
-            return np.ones(self.truth.shape, dtype=bool)
-        return np.asarray(group_of(self.changed) == GROUPS.index(name))
+    def groups(self, most: int | None = None) -> Iterator[tuple[str, Mask]]:
+        """Yield EVERYONE and GROUPS with their episodes among the first, unless there are none."""
+        changed = self.changed[:, :most]
+        for place, name in enumerate((EVERYONE, *GROUPS), start=-1):
+            mask = np.asarray((group_of(changed) == place) | (name == EVERYONE))
+            if mask.any():
+                yield name, mask
 
     def brier(self, name: str) -> Floats:
         """Return the Brier score of each episode, [R, n]."""
@@ -108,7 +108,7 @@ def group_of(changed: Floats) -> NDArray[np.int64]:
 
 
 def score_logs(
-    settings: MechanismsSettings, *, advance: Advance = no_progress
+    settings: MechanismsSettings, *, advance: Advance = lambda: None
 ) -> dict[str, Scored]:
     """Score every mechanism over fresh logs, by case."""
     logs = []
@@ -121,8 +121,8 @@ def score_logs(
 def score_log(settings: MechanismsSettings, repeat: int) -> dict[str, Scored]:
     """Score every case on one fresh log."""
     seed, version = settings.base_seed(repeat, parts=2), settings.simulator
-    physician, true_model = sepsis.behavior_policy(version), sepsis.model(version)
-    log = sepsis.simulate(physician, settings.episodes, seed=seed, version=version)
+    true_model = sepsis.model(version)
+    log = settings.simulate(sepsis.behavior_policy(version), seed)
     asked = questions(log, settings)
     targets = [question.full_target for question in asked.values()]
     own = sepsis.own_counterfactuals(log, targets, draws=OWN_DRAWS, seed=seed + 1, version=version)
@@ -156,8 +156,8 @@ def questions(log: Episodes, settings: MechanismsSettings) -> dict[str, Question
     usual = sepsis.behavior_policy(settings.simulator).argmax(axis=1)
     withheld = np.eye(true.n_actions)[usual & WITHOUT_VASOPRESSORS]
     reduced = log.hide(*HIDDEN)
-    hidden, full = (fit_mdp(seen, terminal=settings.terminal) for seen in (reduced, log))
-    of_hidden, of_full = (policy_iteration(model, discount=DISCOUNT) for model in (hidden, full))
+    hidden, of_hidden = learn(reduced, settings.terminal)
+    full, of_full = learn(log, settings.terminal)
     lifted = sepsis.full_policy(of_hidden)
     return {
         "true-withheld": Question(log, true, withheld, withheld, ends),
@@ -173,7 +173,7 @@ def true_counterfactuals(target: Floats, settings: MechanismsSettings, seed: int
     The first state and the noise depend only on seed, episode and step, not on the actions. A
     simulation with the log's seed replays its noise, also beyond the observed end.
     """
-    return sepsis.simulate(target, settings.episodes, seed=seed, version=settings.simulator)
+    return settings.simulate(target, seed)
 
 
 def changed_decisions(log: Episodes, target: Floats) -> Floats:
@@ -188,12 +188,11 @@ def answers(question: Question) -> dict[str, Floats]:
     signs = model.with_labels(vital_signs(log))
     found = {}
     for name, mechanism in MECHANISMS.items():
+        used, horizon = signs if name.endswith(SIGNS) else model, log.horizon
         if name.endswith(ENDS):
             if question.ends is None:
                 continue
             used, horizon = question.ends.with_labels(vital_signs(log)), log.horizon + 1
-        else:
-            used, horizon = signs if name.endswith(SIGNS) else model, log.horizon
         result = counterfactual_outcomes(log, used, target, mechanism=mechanism, horizon=horizon)
         found[name] = result.probability
     outcomes = value_tables(model, target, horizon=log.horizon)[1]
@@ -204,13 +203,10 @@ def answers(question: Question) -> dict[str, Floats]:
 def bound(question: Question) -> dict[str, Floats]:
     """Return the lowest and highest outcome probabilities by class of mechanisms, [m, O, 2]."""
     log = question.log.select(np.arange(min(BOUNDED, len(question.log))))
-    target = question.target
-    plain = counterfactual_bounds(log, question.model, target).probability
-    used, horizon = question.model, log.horizon
-    if question.ends is not None:
-        used, horizon = question.ends, log.horizon + 1
-    signs = used.with_labels(vital_signs(log))
-    labeled = counterfactual_bounds(log, signs, target, horizon=horizon).probability
+    plain = counterfactual_bounds(log, question.model, question.target).probability
+    horizon = log.horizon + (question.ends is not None)
+    signs = (question.ends or question.model).with_labels(vital_signs(log))
+    labeled = counterfactual_bounds(log, signs, question.target, horizon=horizon).probability
     return dict(zip(CLASSES, (*plain, labeled[1]), strict=True))
 
 
@@ -228,19 +224,15 @@ def keep_ends(version: str) -> TabularMDP:
     horizon, outcomes have the same probabilities as in `sepsis.model`.
     """
     raw, ends = sepsis.model(version, absorbing=False), sepsis.outcome_of()
-    over = ends[raw.entry_row // raw.n_actions] >= 0
     states, actions = raw.n_states, raw.n_actions
-    last = np.flatnonzero(np.repeat(ends >= 0, actions))
-    rows = sparse.csr_array(
-        (
-            np.concatenate([raw.probability[~over], np.ones(len(last))]),
-            (
-                np.concatenate([raw.entry_row[~over], last]),
-                np.concatenate([raw.next_state[~over], states + ends[last // actions]]),
-            ),
-        ),
-        (states * actions, states + len(sepsis.OUTCOMES)),
-    )
+    shape = (states * actions, states + len(sepsis.OUTCOMES))
+    going = np.repeat(ends < 0, actions)
+    last = np.flatnonzero(~going)
+    kept = raw.probability * going[raw.entry_row]
+    moves = sparse.csr_array((kept, raw.next_state, raw.start), shape)
+    over = sparse.csr_array((np.ones(len(last)), (last, states + ends[last // actions])), shape)
+    rows = moves + over
+    rows.eliminate_zeros()
     model = TabularMDP.from_arrays(
         rows, actions=actions, outcomes=sepsis.OUTCOMES, initial=raw.initial
     )

@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 
 from butfor import sepsis
-from butfor.studies.article import Advance, no_progress
+from butfor.studies import scoring
+from butfor.studies.article import Advance
 from butfor.studies.mechanisms.experiment import (
     AGAIN,
     CASES,
@@ -26,18 +27,6 @@ from butfor.studies.mechanisms.experiment import (
     Scored,
     group_of,
     score_logs,
-)
-from butfor.studies.scoring import (
-    IMPOSSIBLE,
-    Mask,
-    calibration_chance,
-    calibration_error,
-    given_to_truth,
-    leave_one_out,
-    log_loss,
-    mean_over_logs,
-    reliability,
-    skill,
 )
 from butfor.types import Floats
 
@@ -68,7 +57,7 @@ class Experiment:
         return [name for name in MECHANISMS if (case, name) in self._overall.index]
 
 
-def run_experiment(settings: MechanismsSettings, *, advance: Advance = no_progress) -> Experiment:
+def run_experiment(settings: MechanismsSettings, *, advance: Advance = lambda: None) -> Experiment:
     """Run the experiment and make its tables."""
     return make_tables(settings, score_logs(settings, advance=advance))
 
@@ -94,35 +83,33 @@ def score_table(cases: Mapping[str, Scored]) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     for key, case in cases.items():
         for name in case.prediction:
-            for group in (EVERYONE, *GROUPS):
-                mask = case.group(group)
-                if mask.any():
-                    label = {"case": key, "mechanism": name, "group": group}
-                    rows.append(label | _scores(case, name, mask))
+            for group, mask in case.groups():
+                label = {"case": key, "mechanism": name, "group": group}
+                rows.append(label | _scores(case, name, mask))
     return pd.DataFrame(rows)
 
 
-def _scores(case: Scored, name: str, mask: Mask) -> dict[str, Any]:
+def _scores(case: Scored, name: str, mask: scoring.Mask) -> dict[str, Any]:
     probability, truth, score = case.prediction[name], case.truth, case.brier(name)
     measures = {
-        "brier": mean_over_logs(score, mask),
-        "skill": skill(score, case.brier(RATE), mask),
-        "difference": mean_over_logs(score - case.brier(GUMBEL), mask),
-        "mean_return": mean_over_logs(probability @ WORTH, mask),
+        "brier": scoring.mean_over_logs(score, mask),
+        "skill": scoring.skill(score, case.brier(RATE), mask),
+        "difference": scoring.mean_over_logs(score - case.brier(GUMBEL), mask),
+        "mean_return": scoring.mean_over_logs(probability @ WORTH, mask),
     }
     row: dict[str, Any] = {"episodes": int(mask.sum())}
     if name != OWN:
-        sums = reliability(probability, truth, mask)
-        ruled_out = given_to_truth(probability, truth) < IMPOSSIBLE
+        sums = scoring.reliability(probability, truth, mask)
+        ruled_out = scoring.given_to_truth(probability, truth) < scoring.IMPOSSIBLE
         measures |= {
-            "calibration_error": leave_one_out(sums, calibration_error),
-            "ruled_out": mean_over_logs(ruled_out.astype(float), mask),
-            "log_loss": mean_over_logs(log_loss(probability, truth), mask),
+            "calibration_error": scoring.leave_one_out(sums, scoring.calibration_error),
+            "ruled_out": scoring.mean_over_logs(ruled_out, mask),
+            "log_loss": scoring.mean_over_logs(scoring.log_loss(probability, truth), mask),
         }
     for measure, (value, error) in measures.items():
         row |= {measure: value, f"{measure}_se": error}
     if name != OWN:
-        row["calibration_chance"] = calibration_chance(sums.sum(axis=0))
+        row["calibration_chance"] = scoring.calibration_chance(sums.sum(axis=0))
     return row
 
 
@@ -137,12 +124,9 @@ def bounds_table(cases: Mapping[str, Scored]) -> pd.DataFrame:
     for key, case in cases.items():
         for kind, bounds in case.bounds.items():
             truth = case.truth[:, : bounds.shape[1]]
-            high = given_to_truth(bounds[..., 1], truth)
-            for group in (EVERYONE, *GROUPS):
-                mask = case.group(group)[:, : bounds.shape[1]]
-                if not mask.any():
-                    continue
-                allowed, _ = mean_over_logs((high >= IMPOSSIBLE).astype(float), mask)
+            possible = scoring.given_to_truth(bounds[..., 1], truth) >= scoring.IMPOSSIBLE
+            for group, mask in case.groups(bounds.shape[1]):
+                allowed, _ = scoring.mean_over_logs(possible, mask)
                 for outcome, word in enumerate(OUTCOMES):
                     label = {"case": key, "class": kind, "group": group, "outcome": word}
                     found = _containment(bounds[:, :, outcome], truth == outcome, mask)
@@ -150,10 +134,10 @@ def bounds_table(cases: Mapping[str, Scored]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _containment(bounds: Floats, happened: Mask, mask: Mask) -> dict[str, Any]:
+def _containment(bounds: Floats, happened: scoring.Mask, mask: scoring.Mask) -> dict[str, Any]:
     """Compare the mean bounds [R, n, 2] of one outcome with how often it happened."""
-    low, high = (mean_over_logs(bounds[..., end], mask)[0] for end in (0, 1))
-    frequency, error = mean_over_logs(happened.astype(float), mask)
+    low, high = (scoring.mean_over_logs(bounds[..., end], mask)[0] for end in (0, 1))
+    frequency, error = scoring.mean_over_logs(happened, mask)
     slack = 1e-9  # rounding
     some = mask.any(axis=1)
     total = mask.sum(axis=1)[some]
@@ -178,7 +162,7 @@ def reliability_table(cases: Mapping[str, Scored]) -> pd.DataFrame:
         for name in case.prediction:
             if name in (OWN, AGAIN, RATE):
                 continue
-            sums = reliability(case.prediction[name], case.truth).sum(axis=0)
+            sums = scoring.reliability(case.prediction[name], case.truth).sum(axis=0)
             for outcome, place in np.argwhere(sums[..., 0] > 0):
                 count, predicted, happened, _ = sums[outcome, place]
                 place_of = {"case": key, "mechanism": name, "outcome": OUTCOMES[outcome]}
@@ -194,14 +178,14 @@ def case_table(cases: Mapping[str, Scored]) -> pd.DataFrame:
     for key, case in cases.items():
         model, target = CASES[key]
         returns = WORTH[case.truth]
-        mean, error = mean_over_logs(returns)
-        gap, gap_error = mean_over_logs(returns - case.value[:, None])
+        mean, error = scoring.mean_over_logs(returns)
+        gap, gap_error = scoring.mean_over_logs(returns - case.value[:, None])
         rows.append(
             {
                 "case": key,
                 "model": model,
                 "target": target,
-                "changed_decisions": mean_over_logs(case.changed)[0],
+                "changed_decisions": scoring.mean_over_logs(case.changed)[0],
                 "changed_outcomes": float((case.truth != case.observed).mean()),
                 "observed_return": float(WORTH[case.observed].mean()),
                 "true_return": mean,

@@ -1,4 +1,4 @@
-"""The article: tables, numbers for machines, and the content of its page."""
+"""The article: figures, tables, numbers for machines, and the content of its page."""
 
 from __future__ import annotations
 
@@ -8,10 +8,17 @@ import numpy as np
 import pandas as pd
 
 from butfor.log.variables import describe_action
+from butfor.present.charts import (
+    boxplot_chart,
+    estimates_chart,
+    nonidentifiability_chart,
+    outcome_table_chart,
+    scm_diagrams,
+    trajectory_chart,
+)
 from butfor.replay.draws import draws_needed
 from butfor.studies.article import Study, in_paper_order
 from butfor.studies.oberst2019 import published
-from butfor.studies.oberst2019.charts import FIGURES, charts
 from butfor.studies.oberst2019.discharge import under_treatment, who_stops_when
 from butfor.studies.oberst2019.experiment import (
     DRAWS,
@@ -21,11 +28,47 @@ from butfor.studies.oberst2019.experiment import (
     Experiment,
     Oberst2019Settings,
     OneLog,
-    outcome_shares,
     run_experiment,
 )
 
 WOULD_HAVE_LIVED = ("died", "discharged")  # a cell of the outcome table
+NOTES = {
+    "Obs": "what happened to these patients",
+    "WIS": "reweighted records: few patients match",
+    "MB": "new patients drawn from the model",
+    "CF": "the same patients, five draws each",
+    "True": "known only because this is a simulator",
+}
+
+
+def charts(experiment: Experiment) -> dict[str, Any]:
+    """Return the figures by file name."""
+    one, diagrams = experiment.one, scm_diagrams()
+    drawn = {
+        "figure1": diagrams["graph"],
+        "figure2": diagrams["pomdp"],
+        "figure3": estimates_chart(
+            one.figure3.assign(note=one.figure3["estimator"].map(NOTES)),
+            reference="Obs",
+            domain=(-1, 1),
+        ),
+        "figure4": outcome_table_chart(
+            in_paper_order(one.sampled.table()),
+            expected=in_paper_order(one.exact.table(expected=True)),
+            subtitle="Large: patients by the most common of five draws, with their share of all. "
+            "Expected: sum of the exact probabilities. A model estimate, not a fact.",
+        ),
+        "nonidentifiability": nonidentifiability_chart(
+            [0.25, 0.25, 0.3, 0.2], [0, 0.25, 0.25, 0.5], 1, [[0, 1, 2, 3], [0, 1, 3, 2]]
+        ),
+    }
+    if one.patient >= 0:
+        drawn["figure5"] = trajectory_chart(one.replay.log, one.patient, one.draws)
+    for state in STATES:
+        logs = experiment.repeats[state][list(ESTIMATORS)].melt(var_name="estimator")
+        reported = published.reported_table(state).rename_axis("estimator").reset_index()
+        drawn[f"repeats_{state}"] = boxplot_chart(logs.dropna(), published=reported)
+    return drawn
 
 
 def tables(experiment: Experiment) -> dict[str, pd.DataFrame]:
@@ -33,7 +76,7 @@ def tables(experiment: Experiment) -> dict[str, pd.DataFrame]:
     one = experiment.one
     return {
         "figure3": one.figure3.rename(columns={"exact": "value_exact"}),
-        "figure4": in_paper_order(one.sampled_table).reset_index(),
+        "figure4": in_paper_order(one.sampled.table()).reset_index(),
         "figure4_exact": in_paper_order(one.exact.table(expected=True)).reset_index(),
         "table": compared_table(experiment),
         "logs_hidden": experiment.repeats["hidden"],
@@ -47,11 +90,7 @@ def compared_table(experiment: Experiment) -> pd.DataFrame:
     """Return the table of the appendix, ours beside the published one, with combined errors."""
     frames = []
     for state in STATES:
-        reported = pd.DataFrame.from_dict(
-            published.TABLE[state],
-            orient="index",
-            columns=["published_mean", "published_low", "published_high"],
-        )
+        reported = published.reported_table(state).add_prefix("published_")
         both = experiment.table(state).loc[list(ESTIMATORS)].join(reported)
         error = published.standard_error(both["published_low"], both["published_high"])
         apart = (both["mean"] - both["published_mean"]) / np.hypot(both["se"], error)
@@ -65,13 +104,12 @@ def results(experiment: Experiment) -> dict[str, Any]:
     """Return the numbers for machines."""
     one, columns = experiment.one, ["mean", "low", "high", "se"]
     figure3 = one.figure3.set_index("estimator").rename(columns={"value": "mean"})
+    counts = in_paper_order(one.sampled.table())
     return {
         "figure3": figure3[["mean", "low", "high"]].to_dict("index"),
         "figure3_exact": figure3["exact"].to_dict(),
-        "figure4": (in_paper_order(one.sampled_table) / experiment.settings.episodes)
-        .to_numpy()
-        .tolist(),
-        "would_have_lived": int(one.sampled_table.loc[WOULD_HAVE_LIVED]),
+        "figure4": (counts / experiment.settings.episodes).to_numpy().tolist(),
+        "would_have_lived": int(counts.loc[WOULD_HAVE_LIVED]),
         "table": {
             state: experiment.table(state).loc[list(ESTIMATORS), columns].to_dict("index")
             for state in STATES
@@ -98,13 +136,11 @@ def content(experiment: Experiment) -> dict[str, Any]:
     """Return what the page shows besides the results."""
     settings, one, variants = experiment.settings, experiment.one, experiment.variants
     summary = {state: experiment.table(state) for state in STATES}
-    figure3 = _figure3_rows(experiment)
     fails = variants["MB (exact)"] > variants["Observed"]
     fails &= variants["True (exact)"] < variants["Observed"]
     return {
-        "figure3": figure3,
+        "figure3": _figure3_rows(experiment),
         "table": compared_table(experiment).to_dict("records"),
-        "widths": _widths(figure3),
         "undefined": {
             state: experiment.repeats[state][["WIS (train)", "WIS (held-out)"]].isna().sum()
             for state in STATES
@@ -112,18 +148,14 @@ def content(experiment: Experiment) -> dict[str, Any]:
         "few": settings.repeats < FEW_LOGS,
         "full": summary["full"]["mean"],
         "hidden": summary["hidden"]["mean"],
-        "crossed": {
-            "model_based": one.crossed.model_based.mean(),
-            "counterfactual": one.crossed.counterfactual.mean(),
-            "unsupported": one.crossed.unsupported_model_based.mean(),
-        },
+        "crossed": one.crossed,
         "holds": int(fails.sum()),
         "would_have_lived_exact": one.exact.table().loc[WOULD_HAVE_LIVED],
         "published_would_have_lived": published.WOULD_HAVE_LIVED,
         "lived_range": summary["hidden"].loc["would have lived", ["low", "high"]].tolist(),
         "patient": _patient(one),
         "discharge": experiment.discharge.to_dict("records"),
-        "stops": who_stops_when(one.learned.log, one.learned.target),
+        "stops": who_stops_when(one.replay),
         "variants": variants.to_dict("records"),
         "draws": _draws(one),
         "needed": [(precision, draws_needed(precision)) for precision in (0.1, 0.05, 0.01)],
@@ -137,43 +169,22 @@ def content(experiment: Experiment) -> dict[str, Any]:
 def _figure3_rows(experiment: Experiment) -> list[dict[str, Any]]:
     """Return Figure 3 beside its published values and the range over fresh logs."""
     columns = {"Obs": "Observed", "WIS": "WIS (train)", "MB": "MB", "CF": "CF (exact)"}
-    ours, rows = experiment.table("hidden"), []
-    for row in experiment.one.figure3.itertuples():
-        reported = published.FIGURE_3[row.estimator]
-        low, high = ours.loc[columns.get(row.estimator, row.estimator), ["low", "high"]]
-        rows.append(
-            {
-                "name": row.estimator,
-                "mean": row.value,
-                "low": row.low,
-                "high": row.high,
-                "exact": row.exact,
-                "published": reported,
-                "logs": (low, high),
-                "inside": bool(low <= reported[0] <= high),
-            }
-        )
-    return rows
-
-
-def _widths(figure3: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return how much wider fresh logs spread than a bootstrap of one log suggests."""
-    rows = []
-    for row in figure3:
-        bootstrap, fresh = row["high"] - row["low"], row["logs"][1] - row["logs"][0]
-        if bootstrap:
-            ratio = fresh / bootstrap
-            rows.append(
-                {"name": row["name"], "bootstrap": bootstrap, "fresh": fresh, "ratio": ratio}
-            )
-    return rows
+    ours = experiment.table("hidden")
+    rows = experiment.one.figure3.rename(columns={"estimator": "name", "value": "mean"})
+    shown: list[dict[str, Any]] = rows.to_dict("records")
+    for row in shown:
+        reported = published.FIGURE_3[row["name"]]
+        low, high = ours.loc[columns.get(row["name"], row["name"]), ["low", "high"]]
+        inside = bool(low <= reported[0] <= high)
+        row |= {"published": reported, "logs": (low, high), "inside": inside}
+    return shown
 
 
 def _patient(one: OneLog) -> dict[str, Any] | None:
     """Return the numbers that describe Figure 5."""
     if one.patient < 0:
         return None
-    log = one.learned.log
+    log = one.replay.log
     rows = slice(log.offsets[one.patient], log.offsets[one.patient + 1])
     assert log.side is not None
     glucose = log.side["glucose"].iloc[rows].to_numpy()
@@ -200,24 +211,15 @@ def _patient(one: OneLog) -> dict[str, Any] | None:
 
 def _draws(one: OneLog) -> dict[str, float]:
     """Compare five draws of each patient with the exact probabilities."""
-    shares = outcome_shares(one.draws)
-    error = shares - one.exact.probability
-    most_likely = one.exact.most_likely % shares.shape[1]
+    error = one.sampled.probability - one.exact.probability
     return {
         "count": DRAWS,
         "error": float(np.sqrt((error**2).mean())),
         "worst": float(np.abs(error).max()),
-        "differ": int((shares.argmax(axis=1) != most_likely).sum()),
+        "differ": int((one.sampled.most_likely != one.exact.most_likely).sum()),
     }
 
 
 STUDY = Study(
-    settings=Oberst2019Settings,
-    run=run_experiment,
-    charts=charts,
-    figures=FIGURES,
-    tables=tables,
-    results=results,
-    template="oberst2019/article.html",
-    content=content,
+    "oberst2019", Oberst2019Settings, run_experiment, charts, tables, results, content, figures=8
 )

@@ -14,13 +14,12 @@ from butfor.log.variables import Variable, count_levels, project, ravel, unravel
 from butfor.models.fit import fit_mdp
 from butfor.models.mdp import TabularMDP
 from butfor.models.planning import value_tables
-from butfor.studies.settings import HORIZON
+from butfor.replay.replay import Replay
+from butfor.studies.article import HORIZON
 from butfor.types import Floats
 
 
-def discharge_when_treatment_stops(
-    log: Episodes, model: TabularMDP, target: Floats, simulator: str
-) -> pd.DataFrame:
+def discharge_when_treatment_stops(replay: Replay, simulator: str) -> pd.DataFrame:
     """Return the probability of discharge when all treatment stops at normal observed vital signs.
 
     At the next step, and within the horizon if the target continues from there. The learned
@@ -28,6 +27,7 @@ def discharge_when_treatment_stops(
     over the same treatments. The learned next step counts ends as the paper's text says, one step
     earlier than an outcome can follow with `icml2019` ends.
     """
+    log, model, target = replay.log, replay.mdp, replay.target_table
     states = np.flatnonzero(_stable_under_treatment(log.state_variables) & (model.counts[:, 0] > 0))
     weights = model.counts[states, 0] / model.counts[states, 0].sum()
     learned = _discharge(fit_mdp(log), None)[states], _discharge(model, target)[states]
@@ -42,22 +42,23 @@ def discharge_when_treatment_stops(
             mine = (levels["glucose"] == glucose) & (levels["diabetes"] == diabetes)
             full = [np.flatnonzero(mine & (reduced == state))[0] for state in states]
             rows.append((f"true, glucose {name}, {who}", *(truth[:, full] @ weights)))
-    for who, decisions in stopping_decisions(log, target).items():
+    for who, decisions in stopping_decisions(replay).items():
         mean = truth[:, full_states(log, decisions)].mean(axis=1)
         rows.append((f"true, where {who}", *mean))
     return pd.DataFrame(rows, columns=["case", "at the next step", "within 20 steps"])
 
 
-def who_stops_when(log: Episodes, target: Floats) -> dict[str, float]:
+def who_stops_when(replay: Replay) -> dict[str, float]:
     """Count decisions at normal observed vital signs under treatment, and who stops it all.
 
     The number of such decisions in the log and the share of them at an abnormal glucose; the same
     for those at which the physician stopped, and for those at which the target would stop.
     """
+    log = replay.log
     assert log.side is not None
     abnormal = log.side["glucose"].iloc[: len(log.state)].to_numpy() != "normal"
     stable = _stable_under_treatment(log.state_variables)[log.state]
-    physician, policy = stopping_decisions(log, target).values()
+    physician, policy = stopping_decisions(replay).values()
     return {
         "decisions": int(stable.sum()),
         "abnormal": float(abnormal[stable].mean()),
@@ -68,26 +69,22 @@ def who_stops_when(log: Episodes, target: Floats) -> dict[str, float]:
     }
 
 
-def stopping_decisions(log: Episodes, target: Floats) -> dict[str, NDArray[np.intp]]:
+def stopping_decisions(replay: Replay) -> dict[str, NDArray[np.intp]]:
     """Return the rows of the log at which all treatment stops at normal observed vital signs."""
+    log = replay.log
     stable = _stable_under_treatment(log.state_variables)[log.state]
     return {
         "the physician stopped": np.flatnonzero(stable & (log.action == 0)),
-        "the policy would stop": np.flatnonzero(stable & (target[log.state, 0] == 1)),
+        "the policy would stop": np.flatnonzero(stable & (replay.target_table[log.state, 0] == 1)),
     }
 
 
 def full_states(log: Episodes, rows: NDArray[np.intp]) -> NDArray[np.int64]:
     """Return the full states of rows of a reduced log, using its side columns."""
     assert log.side is not None
-    seen = unravel(log.state_variables, log.state[rows])
-    codes = [
-        seen[variable.name]
-        if variable.name in seen
-        else log.side[variable.name].cat.codes.to_numpy()[rows]
-        for variable in sepsis.STATES
-    ]
-    return ravel(sepsis.STATES, codes)
+    codes = {name: column.cat.codes.to_numpy()[rows] for name, column in log.side.items()}
+    codes |= unravel(log.state_variables, log.state[rows])
+    return ravel(sepsis.STATES, [codes[variable.name] for variable in sepsis.STATES])
 
 
 def under_treatment(variables: Sequence[Variable]) -> NDArray[np.bool_]:
@@ -111,9 +108,5 @@ def _discharge(model: TabularMDP, policy: Floats | None) -> Floats:
     after = np.append(np.zeros(model.n_states), [0.0, 1.0])  # died, discharged
     if policy is not None:
         after[: model.n_states] = value_tables(model, policy, horizon=HORIZON - 1)[1][-1, :, 1]
-    return np.array(
-        [
-            sum(p * after[reached] for reached, p in model.row(state, 0).items())
-            for state in range(model.n_states)
-        ]
-    )
+    rows = (model.row(state, 0) for state in range(model.n_states))
+    return np.array([sum(p * after[reached] for reached, p in row.items()) for row in rows])

@@ -6,6 +6,7 @@ Every sampled number of the paper is computed as its caption says, next to its e
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,18 +19,14 @@ from butfor.evaluate.crossfit import CrossFitted, cross_fitted
 from butfor.evaluate.episode_columns import EpisodeColumns
 from butfor.evaluate.estimators.importance import weighted
 from butfor.log.episodes import Episodes
-from butfor.models.fit import fit_mdp
-from butfor.models.mdp import TabularMDP
-from butfor.models.planning import policy_iteration, policy_value
-from butfor.models.policies import TERMINALS, estimate_behavior
+from butfor.models.planning import policy_value
+from butfor.models.policies import TERMINALS
 from butfor.models.simulate import simulate_model
 from butfor.replay.draws import Draws
-from butfor.replay.functions import counterfactual_outcomes, sample_counterfactuals
 from butfor.replay.outcomes import Counterfactuals
 from butfor.replay.replay import Replay
-from butfor.studies.article import Advance, no_progress
+from butfor.studies.article import HIDDEN, HORIZON, Advance, LogSettings, learn
 from butfor.studies.oberst2019.discharge import discharge_when_treatment_stops
-from butfor.studies.settings import DISCOUNT, HIDDEN, HORIZON, LogSettings
 from butfor.types import Floats
 
 TENSOR_DRAWS = 10_000
@@ -76,32 +73,14 @@ class Oberst2019Settings(LogSettings):
 
 
 @dataclass(frozen=True, eq=False)
-class Learned:
-    """A log, the model learned from it, and the target planned on the model."""
-
-    log: Episodes
-    model: TabularMDP
-    target: Floats
-    behavior: Floats
-
-    def wis(self, log: Episodes, behavior: Floats, weights: Floats | None = None) -> Floats:
-        """Weighted importance sampling of the target for each row of episode weights.
-
-        NaN if no episode of the log agrees with the target.
-        """
-        sample = EpisodeColumns(Replay(log, self.model, self.target, behavior=behavior))
-        return weighted(sample.logged, np.ones((1, len(log))) if weights is None else weights)
-
-
-@dataclass(frozen=True, eq=False)
 class OneLog:
     """One log in detail, for Figures 3 to 5."""
 
-    learned: Learned
+    replay: Replay  # the log, the model learned from it, and the target planned on the model
     draws: Draws  # five of each episode
     exact: Counterfactuals
+    sampled: Counterfactuals  # the same from the shares of the draws
     figure3: pd.DataFrame  # estimator, value, low, high as in the caption, and exact
-    sampled_table: pd.DataFrame  # Figure 4: counts by most common outcome of five draws
     patient: int  # position of the patient of Figure 5; -1 if no patient fits the rule
     crossed: CrossFitted  # policies learned in the same way on halves of the log
 
@@ -121,7 +100,7 @@ class Experiment:
         return summarize(self.repeats[state])
 
 
-def run_experiment(settings: Oberst2019Settings, *, advance: Advance = no_progress) -> Experiment:
+def run_experiment(settings: Oberst2019Settings, *, advance: Advance = lambda: None) -> Experiment:
     """Run the whole experiment: fresh logs, one log in detail, and other choices."""
     repeats = {
         state: repeat_logs(settings, hidden=state == "hidden", advance=advance) for state in STATES
@@ -130,10 +109,7 @@ def run_experiment(settings: Oberst2019Settings, *, advance: Advance = no_progre
     for other in settings.variants():
         variants.append(_variant(other, repeat_logs(other, hidden=True, advance=advance)))
     one = run_one_log(settings)
-    learned = one.learned
-    discharge = discharge_when_treatment_stops(
-        learned.log, learned.model, learned.target, settings.simulator
-    )
+    discharge = discharge_when_treatment_stops(one.replay, settings.simulator)
     return Experiment(settings, one, repeats, pd.DataFrame(variants), discharge)
 
 
@@ -144,18 +120,23 @@ def seeds(settings: Oberst2019Settings, repeat: int) -> dict[str, int]:
     return {name: base + place for place, name in enumerate(names)}
 
 
-def learn(log: Episodes, terminal: str) -> Learned:
-    """Learn the model from a log and plan the target on it."""
-    model = fit_mdp(log, terminal=terminal)
-    target = policy_iteration(model, discount=DISCOUNT)
-    return Learned(log, model, target, estimate_behavior(log, terminal=terminal))
+def ask_about(log: Episodes, terminal: str) -> Replay:
+    """Ask a log about the target planned on the model that it teaches."""
+    return Replay(log, *learn(log, terminal))
+
+
+def wis(replay: Replay, weights: Floats | None = None) -> Floats:
+    """Weighted importance sampling of the target for each row of episode weights.
+
+    NaN if no episode of the log agrees with the target.
+    """
+    logged = EpisodeColumns(replay).logged
+    return weighted(logged, np.ones((1, len(replay))) if weights is None else weights)
 
 
 def simulate_log(settings: Oberst2019Settings, seed: int, hidden: bool) -> Episodes:
     """Simulate a log of the physician's patients, with or without the hidden variables."""
-    log = sepsis.simulate(
-        settings.physician(), settings.episodes, seed=seed, version=settings.simulator
-    )
+    log = settings.simulate(settings.physician(), seed)
     return log.hide(*HIDDEN) if hidden else log
 
 
@@ -165,24 +146,17 @@ def true_value(settings: Oberst2019Settings, target: Floats) -> float:
     return policy_value(truth, sepsis.full_policy(target), horizon=HORIZON)
 
 
-def new_patients(
-    settings: Oberst2019Settings, learned: Learned, seed: dict[str, int]
-) -> dict[str, Floats]:
+def new_patients(settings: Oberst2019Settings, replay: Replay, repeat: int) -> dict[str, Floats]:
     """Return the returns of new patients treated by the target, in the model and in truth."""
+    seed, target = seeds(settings, repeat), replay.target_table
     modeled = simulate_model(
-        learned.model, learned.target, settings.episodes, horizon=HORIZON, seed=seed["model"]
+        replay.mdp, target, settings.episodes, horizon=HORIZON, seed=seed["model"]
     )
-    true = sepsis.simulate(
-        sepsis.full_policy(learned.target),
-        settings.episodes,
-        seed=seed["true"],
-        version=settings.simulator,
-    )
-    return {"MB": modeled.returns(), "True": true.returns()}
+    return {"MB": modeled.returns(), "True": settings.simulate(target, seed["true"]).returns()}
 
 
 def repeat_logs(
-    settings: Oberst2019Settings, *, hidden: bool, advance: Advance = no_progress
+    settings: Oberst2019Settings, *, hidden: bool, advance: Advance = lambda: None
 ) -> pd.DataFrame:
     """Evaluate `repeats` fresh logs, one row per log.
 
@@ -198,21 +172,20 @@ def repeat_logs(
 
 def _evaluate(settings: Oberst2019Settings, repeat: int, hidden: bool) -> dict[str, float]:
     seed = seeds(settings, repeat)
-    learned = learn(simulate_log(settings, seed["train"], hidden), settings.terminal)
-    held_out = simulate_log(settings, seed["held-out"], hidden)
-    held_out_behavior = estimate_behavior(held_out, terminal=settings.terminal)
-    new = new_patients(settings, learned, seed)
+    replay = ask_about(simulate_log(settings, seed["train"], hidden), settings.terminal)
+    held_out = replay.ask(episodes=simulate_log(settings, seed["held-out"], hidden))
+    new = new_patients(settings, replay, repeat)
     row = {
-        "Observed": learned.log.returns().mean(),
-        "WIS (train)": learned.wis(learned.log, learned.behavior)[0],
-        "WIS (held-out)": learned.wis(held_out, held_out_behavior)[0],
+        "Observed": replay.observed_return.mean(),
+        "WIS (train)": wis(replay)[0],
+        "WIS (held-out)": wis(held_out)[0],
         "MB": new["MB"].mean(),
         "True": new["True"].mean(),
-        "MB (exact)": policy_value(learned.model, learned.target, horizon=HORIZON),
-        "True (exact)": true_value(settings, learned.target),
+        "MB (exact)": policy_value(replay.mdp, replay.target_table, horizon=HORIZON),
+        "True (exact)": true_value(settings, replay.target_table),
     }
     if hidden:
-        exact = counterfactual_outcomes(learned.log, learned.model, learned.target)
+        exact = replay.outcomes()
         row["CF (exact)"] = exact.expected_return.mean()
         row["would have lived"] = exact.table().loc["died", "discharged"] / settings.episodes
     return row
@@ -225,15 +198,8 @@ def summarize(repeats: pd.DataFrame) -> pd.DataFrame:
     """
     values = repeats.astype(float)
     tail = 0.025 if len(values) >= FEW_LOGS else 0.0
-    return pd.DataFrame(
-        {
-            "mean": values.mean(),
-            "low": values.quantile(tail),
-            "high": values.quantile(1 - tail),
-            "se": values.sem(),
-            "logs": values.count(),
-        }
-    )
+    ends = {"low": values.quantile(tail), "high": values.quantile(1 - tail)}
+    return pd.DataFrame({"mean": values.mean(), **ends, "se": values.sem(), "logs": values.count()})
 
 
 def _variant(settings: Oberst2019Settings, logs: pd.DataFrame) -> dict[str, Any]:
@@ -247,73 +213,44 @@ def _variant(settings: Oberst2019Settings, logs: pd.DataFrame) -> dict[str, Any]
 def run_one_log(settings: Oberst2019Settings) -> OneLog:
     """Run the paper's main experiment on one log: the first one, whatever it looks like."""
     seed = seeds(settings, 0)
-    learned = learn(simulate_log(settings, seed["train"], hidden=True), settings.terminal)
-    log, model, target = learned.log, learned.model, learned.target
-    draws = sample_counterfactuals(log, model, target, draws=DRAWS, seed=seed["draws"])
-    exact = counterfactual_outcomes(log, model, target)
-    new = new_patients(settings, learned, seed)
-    # the sample itself, then its resamples
-    weights = np.vstack(
-        [np.ones(len(log)), resample_weights(len(log), BOOTSTRAPS, seed["bootstrap"])]
-    )
-    figure3 = _bootstrapped(
-        {
-            "Obs": weights @ log.returns() / len(log),
-            "WIS": learned.wis(log, learned.behavior, weights),
-            "MB": weights @ new["MB"] / len(log),
-            "CF": weights @ draws.returns().mean(axis=1) / len(log),
-            "True": weights @ new["True"] / len(log),
-        }
-    )
-    figure3["exact"] = [
-        *figure3["value"][:2],  # nothing is sampled in Obs and WIS
-        policy_value(model, target, horizon=HORIZON),
-        exact.expected_return.mean(),
-        true_value(settings, target),
-    ]
-
-    def learn_half(half: Episodes) -> tuple[TabularMDP, Floats]:
-        found = learn(half, settings.terminal)
-        return found.model, found.target
-
+    replay = ask_about(simulate_log(settings, seed["train"], hidden=True), settings.terminal)
+    draws = replay.draws(DRAWS, seed=seed["draws"])
+    exact = replay.outcomes()
+    size = len(exact.outcome_names)
+    shares = np.stack([(draws.outcome % size == o).mean(axis=1) for o in range(size)], axis=1)
+    learn_half = partial(learn, terminal=settings.terminal)
     return OneLog(
-        learned=learned,
+        replay=replay,
         draws=draws,
         exact=exact,
-        figure3=figure3,
-        sampled_table=common_outcome_table(draws),
+        sampled=replace(exact, probability=shares, draws=DRAWS),
+        figure3=_figure3(settings, replay, draws),
         patient=choose_patient(exact),
-        crossed=cross_fitted(Replay(log, model, target), learn_half, seed=seed["bootstrap"]),
+        crossed=cross_fitted(replay, learn_half, seed=seed["bootstrap"]),
     )
 
 
-def _bootstrapped(values: dict[str, Floats]) -> pd.DataFrame:
-    rows = []
-    for name, (point, *resampled) in values.items():
-        rows.append((name, point, *np.nanquantile(resampled, [0.025, 0.975])))
-    return pd.DataFrame(rows, columns=["estimator", "value", "low", "high"])
-
-
-def outcome_shares(draws: Draws) -> Floats:
-    """Return the share of each episode's draws that end in each outcome, none last, [n, O]."""
-    size = len(draws.episodes.outcomes) + 1
-    return np.stack([(draws.outcome % size == o).mean(axis=1) for o in range(size)], axis=1)
-
-
-def common_outcome_table(draws: Draws) -> pd.DataFrame:
-    """Count episodes by observed outcome and by the most common outcome of their draws (Figure 4).
-
-    Ties go to the first of died, discharged, none.
-    """
-    log = draws.episodes
-    names = [*(outcome.name for outcome in log.outcomes), log.none_name]
-    counts = np.zeros((len(names), len(names)), dtype=np.int64)
-    np.add.at(counts, (log.outcome, outcome_shares(draws).argmax(axis=1)), 1)
-    return pd.DataFrame(
-        counts,
-        index=pd.Index(names, name="observed"),
-        columns=pd.Index(names, name="under the target"),
-    )
+def _figure3(settings: Oberst2019Settings, replay: Replay, draws: Draws) -> pd.DataFrame:
+    size, new = len(replay), new_patients(settings, replay, 0)
+    resampled = resample_weights(size, BOOTSTRAPS, seeds(settings, 0)["bootstrap"])
+    weights = np.vstack([np.ones(size), resampled])  # the sample itself, then its resamples
+    values = {
+        "Obs": weights @ replay.observed_return / size,
+        "WIS": wis(replay, weights),
+        "MB": weights @ new["MB"] / size,
+        "CF": weights @ draws.returns().mean(axis=1) / size,
+        "True": weights @ new["True"] / size,
+    }
+    table = pd.DataFrame({"estimator": list(values), "value": [row[0] for row in values.values()]})
+    ends = [np.nanquantile(row[1:], [0.025, 0.975]) for row in values.values()]
+    table["low"], table["high"] = np.transpose(ends)
+    table["exact"] = [
+        *table["value"][:2],  # nothing is sampled in Obs and WIS
+        policy_value(replay.mdp, replay.target_table, horizon=HORIZON),
+        replay.outcomes().expected_return.mean(),
+        true_value(settings, replay.target_table),
+    ]
+    return table
 
 
 def choose_patient(exact: Counterfactuals) -> int:
@@ -326,10 +263,6 @@ def choose_patient(exact: Counterfactuals) -> int:
     if log.side is None:
         return -1
     final_glucose = log.side["glucose"].iloc[len(log.state) :].to_numpy()
-    fits = (
-        (log.outcome == 0)
-        & (exact.most_likely == 1)
-        & (log.lengths > 10)
-        & (final_glucose != "normal")
-    )
+    fits = (log.outcome == 0) & (log.lengths > 10)
+    fits &= (exact.most_likely == 1) & (final_glucose != "normal")
     return int(fits.argmax()) if fits.any() else -1

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pandas as pd
+
 # Figure 3 of the paper, published run: mean, low, high
 FIGURE_3 = {
     "Obs": (0.324, 0.289, 0.369),
@@ -32,6 +34,11 @@ TABLE = {
     },
 }
 LOGS = 100
+
+
+def reported_table(state: str) -> pd.DataFrame:
+    """Return the table of the appendix: mean, low and high by estimator."""
+    return pd.DataFrame.from_dict(TABLE[state], orient="index", columns=["mean", "low", "high"])
 
 
 def standard_error(low: Any, high: Any, logs: int = LOGS) -> Any:

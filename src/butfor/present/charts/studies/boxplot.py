@@ -56,11 +56,9 @@ def boxplot_chart(
             "mean and 95% range."
         )
         subtitle += f" {TRUE}: {SIMULATOR}." if TRUE in values else ""
-    layers = _boxes(plot)
-    layers.append(plot.numbers("number", "y_ours", style.DARK_BLUE if given else style.BLACK))
-    if given:
-        layers += _published_marks(plot)
-    return plot.draw(layers, title, subtitle)
+    color = style.DARK_BLUE if given else style.BLACK
+    layers = [*_boxes(plot), plot.numbers("number", "y_ours", color)]
+    return plot.draw(layers + _published_marks(plot) if given else layers, title, subtitle)
 
 
 def _boxes(plot: RowChart) -> list[alt.Chart]:
@@ -68,17 +66,15 @@ def _boxes(plot: RowChart) -> list[alt.Chart]:
     base = alt.Chart(style.data(plot.rows)).transform_filter("isValid(datum.median)")
     boxes = base.encode(y=plot.y("y_ours"), tooltip=["name:N", "number:N"])
     end = boxes.mark_tick(thickness=2, size=12, color=style.BLUE, opacity=1)
+    box = boxes.mark_bar(size=16, fill="#A9CDE4", stroke=style.BLUE, strokeWidth=1.5)
+    median = boxes.mark_tick(thickness=3, size=16, color=style.BLACK, opacity=1)
     mean = boxes.mark_point(filled=True, fill="white", stroke=style.BLACK, size=30, opacity=1)
     return [
         boxes.mark_rule(strokeWidth=2, color=style.BLUE).encode(x=plot.x("low"), x2="high:Q"),
         end.encode(x=plot.x("low")),
         end.encode(x=plot.x("high")),
-        boxes.mark_bar(size=16, fill="#A9CDE4", stroke=style.BLUE, strokeWidth=1.5).encode(
-            x=plot.x("first"), x2="third:Q"
-        ),
-        boxes.mark_tick(thickness=3, size=16, color=style.BLACK, opacity=1).encode(
-            x=plot.x("median")
-        ),
+        box.encode(x=plot.x("first"), x2="third:Q"),
+        median.encode(x=plot.x("median")),
         mean.encode(x=plot.x("mean")),
     ]
 
@@ -100,9 +96,8 @@ def _published_marks(plot: RowChart) -> list[alt.Chart]:
 
 def _published(published: pd.DataFrame, values: Mapping[str, Floats]) -> dict[str, Floats]:
     """Return mean, low and high by estimator."""
-    columns = ("mean", "low", "high")
-    style.require_columns(published, ("estimator", *columns), "published")
-    numbers = published[list(columns)].to_numpy(dtype=np.float64)
+    style.require_columns(published, ("estimator", "mean", "low", "high"), "published")
+    numbers = published[["mean", "low", "high"]].to_numpy(dtype=np.float64)
     names = [str(name) for name in published["estimator"]]
     unknown = [name for name in names if name not in values]
     if unknown:

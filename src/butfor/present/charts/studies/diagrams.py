@@ -9,7 +9,8 @@ import altair as alt
 
 from butfor.present.charts import style
 
-RADIUS = 20  # of a node, in pixels
+WIDTH = 560  # of a diagram, in pixels
+RADIUS = 20  # of a node
 HEAD = 11  # length of an arrow's head
 LOOKS = {  # of a node: shape, fill, letters
     "observed": ("circle", "#D5D8DC", style.BLACK),
@@ -26,15 +27,9 @@ def scm_diagrams() -> dict[str, alt.LayerChart]:
 
 def _graph() -> alt.LayerChart:
     nodes: dict[str, Node] = {
-        "X": (60, 30, "observed"),
-        "T": (60, 130, "observed"),
-        "Y": (170, 130, "observed"),
-        "X'": (410, 30, "computed"),
-        "T'": (410, 130, "computed"),
-        "Y'": (520, 130, "computed"),
-        "U_x": (310, 30, "noise"),
-        "U_t": (310, 130, "noise"),
-        "U_y": (520, 30, "noise"),
+        **{"X": (60, 30, "observed"), "T": (60, 130, "observed"), "Y": (170, 130, "observed")},
+        **{"X'": (410, 30, "computed"), "T'": (410, 130, "computed"), "Y'": (520, 130, "computed")},
+        **{"U_x": (310, 30, "noise"), "U_t": (310, 130, "noise"), "U_y": (520, 30, "noise")},
     }
     edges = [("X", "T"), ("X", "Y"), ("T", "Y"), ("X'", "T'"), ("X'", "Y'"), ("T'", "Y'")]
     edges += [("U_x", "X'"), ("U_t", "T'"), ("U_y", "Y'")]
@@ -44,7 +39,7 @@ def _graph() -> alt.LayerChart:
     )
     words = [(115, 180, "Causal graph"), (415, 180, "Structural causal model")]
     title = "From a causal graph to a structural causal model"
-    return _diagram(nodes, edges, words, title, subtitle, width=560, height=190)
+    return _diagram(nodes, edges, words, title, subtitle, 190)
 
 
 def _pomdp() -> alt.LayerChart:
@@ -61,22 +56,18 @@ def _pomdp() -> alt.LayerChart:
             f"A_{step}": (x, 345, "computed"),
             f"U_a{step}": (x - 66, 345, "noise"),
         }
-        within = ("U_s S", "S O", "U_o O", "O H", "H A", "U_a A")
-        edges += [(_at(pair.split()[0], step), _at(pair.split()[1], step)) for pair in within]
+        within = ("U_s S_", "S_ O_", "U_o O_", "O_ H_", "H_ A_", "U_a A_")
+        edges += [(f"{a}{step}", f"{b}{step}") for a, b in map(str.split, within)]
         if step > 1:
-            across = ("S S", "A S", "H H", "A H")
-            edges += [(_at(pair[0], step - 1), _at(pair[2], step)) for pair in across]
+            across = ("S_ S_", "A_ S_", "H_ H_", "A_ H_")
+            edges += [(f"{a}{step - 1}", f"{b}{step}") for a, b in map(str.split, across)]
     subtitle = (
         "S: state. O: what is observed of it. H: history, all of O and A so far. A: action, chosen "
         "by the policy from H and noise. White circle: noise, which a replay keeps."
     )
     words = [(545, y, "…") for y in (105, 265)]
     title = "A POMDP as a structural causal model"
-    return _diagram(nodes, edges, words, title, subtitle, width=560, height=372)
-
-
-def _at(name: str, step: int) -> str:
-    return f"{name}{step}" if "_" in name else f"{name}_{step}"
+    return _diagram(nodes, edges, words, title, subtitle, 372)
 
 
 def _diagram(
@@ -85,8 +76,6 @@ def _diagram(
     words: Sequence[tuple[float, float, str]],
     title: str,
     subtitle: str,
-    *,
-    width: int,
     height: int,
 ) -> alt.LayerChart:
     """Draw nodes, named letter_subscript, the arrows between them, and words beside them."""
@@ -102,9 +91,10 @@ def _diagram(
     labels = [{"x": x, "y": y, "text": text} for x, y, text in words]
 
     def place(x: str, y: str) -> dict[str, alt.X | alt.Y]:
-        return {"x": style.pixels(x, width), "y": style.pixels(y, height, down=True)}
+        return {"x": style.pixels(x, WIDTH), "y": style.pixels(y, height, down=True)}
 
     node, arrow = alt.Chart(style.data(points)), alt.Chart(style.data(arrows))
+    text = alt.Chart(style.data(labels)).mark_text(fontWeight="bold", fontSize=15)
     ink = alt.Color("ink:N", scale=None)
     layers = [
         arrow.mark_rule(strokeWidth=1.8, color=style.GREY).encode(
@@ -129,16 +119,13 @@ def _diagram(
         node.mark_text(fontSize=13, align="left").encode(
             text="subscript:N", color=ink, **place("x_subscript", "y_subscript")
         ),
+        text.encode(text="text:N", **place("x", "y")),
     ]
-    if labels:
-        text = alt.Chart(style.data(labels)).mark_text(fontWeight="bold", fontSize=15)
-        layers.append(text.encode(text="text:N", **place("x", "y")))
-    chart = style.layered(*layers).properties(width=width, height=height)
-    return style.finish(chart, title, subtitle, total=width)
+    chart = style.layered(*layers).properties(width=WIDTH, height=height)
+    return style.finish(chart, title, subtitle, total=WIDTH)
 
 
 def _arrow(one: Node, other: Node) -> style.Row:
-    """Draw from the edge of one node to that of another, with room for the head."""
     across, down = other[0] - one[0], other[1] - one[1]
     length = math.hypot(across, down)
 

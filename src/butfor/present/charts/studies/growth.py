@@ -83,22 +83,15 @@ def _log_axis(
     """Place marks on a logarithmic axis with a tick at each power of ten."""
     logs = np.log10(values)
     low, high = math.floor(logs.min() + 1e-9), math.ceil(logs.max() - 1e-9)
-    axis = alt.Axis(
-        values=[10.0**power for power in range(low, high + 1)],
-        labelExpr=words,
-        labelFontSize=style.SMALL - 1,
-    )
+    ticks = [10.0**power for power in range(low, high + 1)]
+    axis = alt.Axis(values=ticks, labelExpr=words, labelFontSize=style.SMALL - 1)
     scale = alt.Scale(type="log", domain=[10 ** (low - ROOM), 10 ** (high + ROOM)], nice=False)
     return channel(f"{field}:Q", scale=scale, axis=axis, title=title)
 
 
 def _words(panel: str, value: float) -> str:
     """Return seconds or bytes with their unit, two significant digits, or three from 100 on."""
-    if panel == "Time":
-        return f"{_digits(value)} s"
-    unit, name = next((u, n) for u, n in ((1e9, "GB"), (1e6, "MB"), (0, "kB")) if value >= u)
-    return f"{_digits(value / (unit or 1e3))} {name}"
-
-
-def _digits(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
+    units = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+    size, unit = next((pair for pair in units if value >= pair[0]), units[-1])
+    number, unit = (value, "s") if panel == "Time" else (value / size, unit)
+    return f"{number:,.0f} {unit}" if number >= 100 else f"{number:.2g} {unit}"

@@ -64,10 +64,12 @@ def nonidentifiability_chart(
                 for category, (start, stop) in intervals.items()
                 if stop > start
             ]
-        words = f"{low:.3g} ≤ U < {high:.3g}"
-        spans.append({"line": line, "low": low, "high": high, "words": words})
-        spans[-1]["middle"] = (low + high) / 2
-        overlap = {c: _overlap(cut[1][c], span) / (high - low) for c in order}
+        words, middle = f"{low:.3g} ≤ U < {high:.3g}", (low + high) / 2
+        spans.append({"line": line, "low": low, "high": high, "words": words, "middle": middle})
+        overlap = {
+            category: max(0.0, min(stop, high) - max(start, low)) / (high - low)
+            for category, (start, stop) in cut[1].items()
+        }
         answers.append({"line": line, "name": name, "result": _result(overlap)})
     if subtitle is None:
         subtitle = (
@@ -89,12 +91,8 @@ def _bars(
     pieces: list[style.Row], spans: list[style.Row], title: str, *, first: bool
 ) -> alt.LayerChart:
     """Draw [0, 1] cut into categories for each order, and the interval in which U must be."""
-    axis = (
-        alt.Axis(domain=False, ticks=False, labelPadding=10, labelExpr=style.LINES)
-        if first
-        else None
-    )
-    y = alt.Y("line:N", sort=None, axis=axis, title=None)
+    axis = alt.Axis(domain=False, ticks=False, labelPadding=10, labelExpr=style.LINES)
+    y = alt.Y("line:N", sort=None, axis=axis if first else None, title=None)
     x = alt.X("low:Q", scale=alt.Scale(domain=[0, 1]), axis=None)
     piece, span = (alt.Chart(style.data(rows)).encode(y=y) for rows in (pieces, spans))
     wide = piece.transform_filter("datum.high - datum.low > 0.055")
@@ -114,19 +112,13 @@ def _bars(
 
 
 def _answers(answers: list[style.Row]) -> alt.LayerChart:
+    up = alt.expr("-9 * (datum.result.length - 1)")
     text = alt.Chart(style.data(answers)).mark_text(
-        align="left",
-        x=0,
-        dy=alt.expr("-9 * (datum.result.length - 1)"),
-        fontWeight="bold",
-        fontSize=15,
-        lineHeight=18,
+        align="left", x=0, dy=up, fontWeight="bold", fontSize=15, lineHeight=18
     )
-    y = alt.Y("line:N", sort=None, axis=None)
-    chart = style.layered(text.encode(y=y, text="result:N"))
-    return chart.properties(
-        width=100, height=alt.Step(STEP), title=style.panel_title("Answer", 100)
-    )
+    chart = style.layered(text.encode(y=alt.Y("line:N", sort=None, axis=None), text="result:N"))
+    title = style.panel_title("Answer", 100)
+    return chart.properties(width=100, height=alt.Step(STEP), title=title)
 
 
 def _check(rows: list[Floats], observed: int, orders: Sequence[Sequence[int]]) -> None:
@@ -160,10 +152,6 @@ def _middle(piece: Interval, span: Interval) -> float:
     parts = [(inner[0], inner[1]), (low, inner[0]), (inner[1], high)]
     start, stop = max(parts, key=lambda part: round(part[1] - part[0], 9))
     return (start + stop) / 2
-
-
-def _overlap(one: Interval, other: Interval) -> float:
-    return max(0.0, min(one[1], other[1]) - max(one[0], other[0]))
 
 
 def _result(overlap: dict[int, float]) -> list[str]:
