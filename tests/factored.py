@@ -128,9 +128,7 @@ def simulate_factored(
     return as_log(drawn, model, horizon)
 
 
-def as_log(
-    drawn: list[tuple[list[Seen], int]], model: FactoredModel, horizon: int
-) -> bf.Episodes:
+def as_log(drawn: list[tuple[list[Seen], int]], model: FactoredModel, horizon: int) -> bf.Episodes:
     """Return episodes of steps, each with its outcome, as a log with the model's rewards."""
     steps = [step for one, _ in drawn for step in one]
     reward = plain(model).reward
@@ -140,8 +138,7 @@ def as_log(
         [step.action for step in steps],
         [-1 if step.reached is None else step.reached for step in steps],
         reward=[
-            reward(s.state, s.action, s.reached if s.end in none else states + s.end)
-            for s in steps
+            reward(s.state, s.action, s.reached if s.end in none else states + s.end) for s in steps
         ],
         offsets=np.cumsum([0] + [len(one) for one, _ in drawn]),
         outcome=[end for _, end in drawn],
