@@ -18,8 +18,8 @@ from butfor.review.plan import ReviewSettings
 from butfor.review.routes.app import make_app
 from butfor.review.routes.pages import environment
 from butfor.review.routes.sessions import read_tokens
+from butfor.review.shown import AuditReview
 from butfor.review.store import Store
-from butfor.review.views.review import AuditReview
 
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
 
@@ -96,7 +96,10 @@ def serve(
         threading.Thread(
             target=chart_bundle, daemon=True
         ).start()  # takes two seconds the first time
-        review.warm_up()
+        # what the first page would otherwise wait for
+        review.template(True)
+        for name in list(review.ids)[:1]:
+            review.one(name, False)
         for name in environment().list_templates():
             environment().get_template(name)
         server = uvicorn.Server(

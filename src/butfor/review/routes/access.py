@@ -7,15 +7,19 @@ from dataclasses import dataclass, field
 from typing import Annotated
 from urllib.parse import parse_qs, quote, unquote
 
-from fastapi import Depends, HTTPException, Request
+from fastapi import Depends, HTTPException, Path, Query, Request
 from fastapi.responses import Response
 
 from butfor.review.routes.sessions import FailedSignIns, Session, Sessions, Tokens
+from butfor.review.shown import AuditReview, Viewer
 from butfor.review.verdicts import ReviewError, check_reviewer
-from butfor.review.views.review import AuditReview, Viewer
 
 FORM = "application/x-www-form-urlencoded"
 MOST_FIELDS = 40
+MOST = 2**53  # the largest whole number that every reader of JSON represents exactly
+PLACE = "The place's number in the queue."
+Number = Annotated[int, Path(ge=0, le=MOST)]
+Place = Annotated[int | None, Query(ge=0, le=MOST, description=PLACE)]
 
 
 class SignInError(ReviewError):
@@ -97,7 +101,8 @@ def find_viewer(request: Request) -> Viewer:
     session = find_session(request)
     if session is None or not session.reviewer:
         raise SignInError("sign in first")
-    return find_review(request).viewer(session.reviewer)
+    review = find_review(request)
+    return Viewer(review, review.store.reviewer(review.run.id, session.reviewer))
 
 
 def sign_in(request: Request, name: str, token: str) -> Session:

@@ -24,8 +24,8 @@ from butfor.review.routes.access import (
 from butfor.review.routes.api import Json
 from butfor.review.routes.security import RequestFilter
 from butfor.review.routes.sessions import Tokens
+from butfor.review.shown import AuditReview
 from butfor.review.verdicts import VERDICTS, ReviewError
-from butfor.review.views.review import AuditReview
 
 TYPED = {
     "first_impression": "First impression",

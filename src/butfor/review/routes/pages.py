@@ -18,25 +18,10 @@ from butfor.evaluate.wording import percent, share, signed
 from butfor.present import STATIC, straight
 from butfor.present.charts.save import chart_bundle
 from butfor.present.report.write import render_report
-from butfor.review.routes import api
-from butfor.review.routes.access import (
-    Form,
-    FormPoster,
-    SignedIn,
-    SignInError,
-    TooManyError,
-    check_csrf,
-    find_access,
-    find_review,
-    find_session,
-    local_path,
-    sign_in,
-)
+from butfor.review.routes import access, api, stay
+from butfor.review.routes.access import Form, FormPoster, SignedIn
+from butfor.review.shown import Viewer, make_slug
 from butfor.review.verdicts import SURE, VERDICTS, FieldError, RefusedError, StaleError
-from butfor.review.views.queue import STATES
-from butfor.review.views.review import Viewer
-from butfor.review.views.stay import disagreement_view, stay_view
-from butfor.review.views.stays import make_slug
 
 Body = TypeVar("Body", bound=api.About)
 Action = tuple[type[api.About], Callable[..., dict[str, Any]]]
@@ -61,15 +46,15 @@ KEYS = {
     "?": "show this list",
 }
 # a page shows what its counterpart in the API returns
-PAGES: dict[str, tuple[str, Callable[..., Any]]] = {
-    "/": ("queue.html", api.show_queue),
-    "/episodes": ("list.html", api.list_episodes),
-    "/episodes/{slug}": ("stay.html", api.show_episode),
-    "/disagreements/{slug}": ("disagreement.html", api.show_disagreement),
-    "/overview": ("overview.html", api.show_overview),
-    "/results": ("results.html", api.show_results),
-    "/about": ("about.html", api.show_run),
-    "/audit": ("history.html", api.show_events),
+PAGES = {
+    "/": ("queue.html", "/queue"),
+    "/episodes": ("list.html", "/episodes"),
+    "/episodes/{slug}": ("stay.html", "/episodes/{slug}"),
+    "/disagreements/{slug}": ("disagreement.html", "/disagreements/{slug}"),
+    "/overview": ("overview.html", "/overview"),
+    "/results": ("results.html", "/results"),
+    "/about": ("about.html", "/run"),
+    "/audit": ("history.html", "/events"),
 }
 # what the buttons of a form do, and the fields that they need
 STAY_ACTIONS: dict[str, Action] = {
@@ -99,7 +84,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals |= {"VERDICTS": VERDICTS, "SURE": SURE, "KEYS": KEYS, "STATES": STATES}
+    made.globals |= {"VERDICTS": VERDICTS, "SURE": SURE, "KEYS": KEYS, "STATES": stay.STATES}
     made.globals |= {"static_file": static_address, "list_address": list_address}
     made.filters |= {"percent": percent, "signed": signed, "share": share, "minute": _minute}
     return made
@@ -107,7 +92,7 @@ def environment() -> Environment:
 
 def render(request: Request, template: str, code: int = 200, /, **values: Any) -> HTMLResponse:
     """Return a page."""
-    session, stays = find_session(request), find_review(request).shown.stays
+    session, stays = access.find_session(request), access.find_review(request).stays
     common: dict[str, Any] = {
         "reviewer": session.reviewer if session else "",
         "csrf": session.csrf if session else "",
@@ -159,20 +144,20 @@ def _read_file(name: str) -> tuple[bytes, str]:
 @router.get("/sign-in")
 def show_sign_in(request: Request, next: str = "/") -> Response:
     """Ask who it is."""
-    return render_sign_in(request, 200, local_path(next))
+    return render_sign_in(request, 200, access.local_path(next))
 
 
 @router.post("/sign-in")
 def take_sign_in(request: Request, form: Form) -> Response:
     """Sign somebody in."""
-    check_csrf(request, form.get("csrf"))
-    name, goal = form.get("reviewer", ""), local_path(form.get("next", "/"))
+    access.check_csrf(request, form.get("csrf"))
+    name, goal = form.get("reviewer", ""), access.local_path(form.get("next", "/"))
     try:
-        session = sign_in(request, name, form.get("token", ""))
-    except (FieldError, SignInError, TooManyError) as error:
+        session = access.sign_in(request, name, form.get("token", ""))
+    except (FieldError, access.SignInError, access.TooManyError) as error:
         return render_sign_in(request, error.status, goal, name=name, problem=error.content)
     answer = RedirectResponse(goal, 303)
-    find_access(request).set_cookies(answer, session)
+    access.find_access(request).set_cookies(answer, session)
     return answer
 
 
@@ -180,24 +165,24 @@ def render_sign_in(
     request: Request, status: int, goal: str, *, name: str = "", **values: Any
 ) -> Response:
     """Return the page to sign in, which leads to the address `goal`."""
-    access = find_access(request)
-    session = find_session(request) or access.sessions.start()
+    known = access.find_access(request)
+    session = access.find_session(request) or known.sessions.start()
     values |= {"reviewer": session.reviewer, "csrf": session.csrf}
-    values |= {"next": goal, "with_token": access.tokens is not None}
-    values |= {"name": name or access.last_reviewer(request)}
+    values |= {"next": goal, "with_token": known.tokens is not None}
+    values |= {"name": name or known.last_reviewer(request)}
     page = render(request, "sign_in.html", status, **values)
-    access.set_cookies(page, session)
+    known.set_cookies(page, session)
     return page
 
 
 @router.post("/sign-out")
 def sign_out(request: Request, viewer: FormPoster) -> Response:
     """Sign somebody out."""
-    access, session = find_access(request), find_session(request)
+    known, session = access.find_access(request), access.find_session(request)
     if session is not None:
-        access.sessions.end(session.id)
+        known.sessions.end(session.id)
     answer = RedirectResponse("/sign-in", 303)
-    access.clear_cookies(answer)
+    known.clear_cookies(answer)
     return answer
 
 
@@ -212,7 +197,7 @@ def _page(template: str, view: Callable[..., Any]) -> Callable[..., Response]:
 
 
 for _path, (_template, _view) in PAGES.items():
-    router.get(_path)(_page(_template, _view))
+    router.get(_path)(_page(_template, api.VIEWS[_view]))
 
 
 @router.get("/docs")
@@ -256,7 +241,7 @@ def take_stay_form(request: Request, viewer: FormPoster, form: Form, slug: str) 
         done = _act(viewer, slug, form, STAY_ACTIONS)
     except REPEATED as error:
         place = _read_body(api.About, {"place": form.get("place", "")}).place
-        view = stay_view(viewer, viewer.review.shown.find(slug), place) | {"form": form}
+        view = stay.show_episode(viewer, Response(), slug, place) | {"form": form}
         return render(request, "stay.html", error.status, view=view, problem=error.content)
     if "next" not in done:
         return RedirectResponse(_stay_address(slug, form.get("place")), 303)
@@ -271,14 +256,14 @@ def take_settlement(request: Request, viewer: FormPoster, form: Form, slug: str)
     try:
         _act(viewer, slug, form, SETTLEMENT_ACTIONS)
     except REPEATED as error:
-        view = disagreement_view(viewer, viewer.review.shown.find(slug))
+        view = stay.show_disagreement(viewer, slug)
         values = {"view": view, "problem": error.content, "form": form}
         return render(request, "disagreement.html", error.status, **values)
     return RedirectResponse(f"/disagreements/{slug}", 303)
 
 
 @router.post("/reviews/{review}/withdraw")
-def undo(viewer: FormPoster, form: Form, review: api.Number) -> Response:
+def undo(viewer: FormPoster, form: Form, review: access.Number) -> Response:
     """Withdraw a verdict and show its stay again."""
     viewer.review.check_run(form.get("run", ""))
     expected = _read_body(api.About, form, "version").version
