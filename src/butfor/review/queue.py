@@ -52,9 +52,6 @@ class Queue:
         )
 
 
-# ------------------------------------------------------------------------------------------ stays
-
-
 def read_stays(transaction: Transaction, run: str, episode: str | None = None) -> list[Stay]:
     """Return the stays of a run, flagged ones by rank and then the controls, or one of them."""
     found = read_run(transaction, run)
@@ -113,9 +110,6 @@ def _read_claims(
     return rows.fetchall()
 
 
-# ------------------------------------------------------------------------------------------ queue
-
-
 def read_queue(transaction: Transaction, run: str, reviewer: str) -> Queue:
     """Return a reviewer's queue."""
     found = read_run(transaction, run)
@@ -123,12 +117,12 @@ def read_queue(transaction: Transaction, run: str, reviewer: str) -> Queue:
     rows = _read_rows(transaction, run, reviewer)
     items = _make_items(transaction, found, reviewer, rows, {name for name, _ in claims})
     due = _find_due(items)
-    visible = [
-        item
-        for item in items
-        if not item.repeat or item.version or item.state == "draft" or item.episode in due
-    ]
-    offered = [item for item in visible if _is_offered(item, due)]
+
+    def is_up(item: Item) -> bool:
+        return not item.repeat or item.state == "draft" or item.episode in due
+
+    visible = [item for item in items if is_up(item) or item.version]
+    offered = [i for i in visible if is_up(i) and is_wanted(i) and i.state != "skipped"]
     taken = Counter(name for name, other in claims if other != reviewer)
     taken.update({row[0]: row[10] for row in rows if not row[1]})
     free = [
@@ -206,6 +200,8 @@ def _make_items(
         episode, repeat, position, stood, draft, review, impression, version, changed_at = row[:9]
         state = "draft" if draft else stood or "waiting"  # a draft put aside has the time 0
         stay_state, _ = _stay_state(run.settings.needed, episode in claimed, *row[10:])
+        others = stay_state in ("disagreement", "settled") and not repeat
+        closed = "settling" if row[9] else "others" if others else ""
         items.append(
             Item(
                 run=run.id,
@@ -215,7 +211,7 @@ def _make_items(
                 place=place_number(seed, position),
                 state=state,
                 stay_state=stay_state,
-                closed=_why_closed(state, bool(repeat), stay_state, bool(row[9])),
+                closed="" if state == "submitted" else closed,
                 review=review,
                 first_impression=impression,
                 version=version or 0,
@@ -237,16 +233,3 @@ def _find_due(items: list[Item]) -> set[str]:
         for item in items
         if item.repeat and (review := first[item.episode]) is not None and review <= last
     }
-
-
-def _is_offered(item: Item, due: set[str]) -> bool:
-    back = not item.repeat or item.state == "draft" or item.episode in due
-    return is_wanted(item) and item.state != "skipped" and back
-
-
-def _why_closed(state: str, repeat: bool, stay_state: str, settling: bool) -> str:
-    if state == "submitted":
-        return ""
-    if settling:
-        return "settling"
-    return "others" if stay_state in ("disagreement", "settled") and not repeat else ""

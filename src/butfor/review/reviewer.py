@@ -43,6 +43,10 @@ class Reviewer:
     run: str
     name: str
 
+    def place(self, episode: str) -> dict[str, str]:
+        """Return run, reviewer and a stay, as the columns of tables have them."""
+        return {"run": self.run, "reviewer": self.name, "episode": episode}
+
     def queue(self) -> Queue:
         """Return the queue."""
         with self.file.reading() as transaction:
@@ -59,10 +63,7 @@ class Reviewer:
     def reviews(self, episode: str, *, repeat: bool = False) -> list[Review]:
         """Return the reviewer's own verdicts on a stay, including withdrawn ones."""
         with self.file.reading() as transaction:
-            given = {"run": self.run, "reviewer": self.name, "episode": episode}
-            return tables.read_reviews(transaction, **given, repeat=repeat)
-
-    # ----------------------------------------------------------------------- claims and drafts
+            return tables.read_reviews(transaction, **self.place(episode), repeat=repeat)
 
     def claim(self, episode: str) -> None:
         """Note that the reviewer opened a stay; for a while others are offered another one."""
@@ -98,8 +99,6 @@ class Reviewer:
                 (self.run, self.name, episode, int(repeat)),
             ).fetchone()
             return None if row is None else json.loads(row[0])
-
-    # -------------------------------------------------------------------------------- verdicts
 
     def give_impression(self, episode: str, answer: str, *, repeat: bool = False) -> Item:
         """Record what the reviewer thinks before seeing the model; it cannot be given twice."""
@@ -175,8 +174,6 @@ class Reviewer:
                 for other in tables.read_reviews(transaction, run=self.run, episode=item.episode)
             )
             return _record(transaction, "withdraw", item, {"review": review, "shown": shown})
-
-    # ---------------------------------------------------------------- within one transaction
 
     @contextmanager
     def _changing(

@@ -105,9 +105,6 @@ class Settlement:
     withdrawn_at: str | None
 
 
-# ---------------------------------------------------------------------------------------- writing
-
-
 def record(transaction: Transaction, action: str, **fields: Any) -> Event:
     """Append an event and update the tables."""
     event = append_event(transaction, action, **fields)
@@ -229,9 +226,6 @@ def _note_shown(transaction: Transaction, event: Event, what: str) -> None:
         "INSERT OR IGNORE INTO shown VALUES (?, ?, ?, ?)",
         (event.run, event.reviewer, event.episode, what),
     )
-
-
-# ---------------------------------------------------------------------------------------- reading
 
 
 def read_run(transaction: Transaction, run: str) -> Run:
