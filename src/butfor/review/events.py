@@ -327,4 +327,6 @@ def _hash(fields: Sequence[Any], prev_hash: str) -> str:
 
 
 def _event(row: Sequence[Any]) -> Event:
-    return Event(*row[:6], json.loads(row[6]), *row[7:])
+    fields = [*row]
+    fields[6] = json.loads(fields[6])
+    return Event(*fields)

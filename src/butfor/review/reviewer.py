@@ -131,13 +131,12 @@ class Reviewer:
             steps = read_stay(transaction, self.run, episode).steps
             if verdict.step is not None and verdict.step > steps:
                 raise FieldError("step", f"{verdict.step} is after the last step, {steps}")
-            informed = (
-                tables.was_shown(transaction, self.run, self.name, e) for e in (episode, "")
-            )
             payload = asdict(verdict) | {
                 "seconds": taken,
                 "first_impression": item.first_impression,
-                "informed": any(informed),
+                "informed": any(
+                    tables.was_shown(transaction, self.run, self.name, e) for e in (episode, "")
+                ),
             }
             transaction.execute(f"DELETE FROM draft WHERE {tables.OF_ITEM}", _key(item))
             return _record(transaction, "submit", item, payload, release=True)

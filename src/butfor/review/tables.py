@@ -19,7 +19,8 @@ from butfor.review.plan import ReviewSettings
 from butfor.review.verdicts import RunChangedError, UnknownError
 
 OF_ITEM = "run = ? AND reviewer = ? AND episode = ? AND repeat = ?"
-OF_STAY = "run = ? AND episode = ?"
+# what a reviewer says, in the order of the table of reviews
+SAID = ("verdict", "variable", "step", "sure", "comment", "seconds", "first_impression")
 
 
 @dataclass(frozen=True)
@@ -191,9 +192,8 @@ def _open_run(transaction: Transaction, event: Event) -> None:
 
 def _insert_review(transaction: Transaction, event: Event) -> None:
     said = event.payload
-    names = ("verdict", "variable", "step", "sure", "comment", "seconds", "first_impression")
     row = [event.id, event.run, event.reviewer, event.episode, int(said["repeat"])]
-    row += [*(said[name] for name in names), event.at, None, int(said.get("informed", False))]
+    row += [*(said[name] for name in SAID), event.at, None, int(said.get("informed", False))]
     transaction.execute(f"INSERT INTO review VALUES ({', '.join('?' * len(row))})", row)
 
 
@@ -204,7 +204,7 @@ def _update_stay(transaction: Transaction, event: Event) -> None:
         "AND review.episode = stay.episode AND NOT repeat AND withdrawn_at IS NULL), "
         "settled = (SELECT verdict FROM settlement s WHERE s.run = stay.run "
         "AND s.episode = stay.episode AND withdrawn_at IS NULL) "
-        f"WHERE {OF_STAY}",
+        "WHERE run = ? AND episode = ?",
         (event.id, event.at, event.run, event.episode),
     )
 
