@@ -109,7 +109,7 @@ class Reviewer:
                     f"episode {episode}: you have already given a first impression", item.version
                 )
             _check_open(item)
-            return _record(transaction, "impression", item, {"answer": answer})
+            return self._record(transaction, "impression", item, {"answer": answer})
 
     def submit(
         self,
@@ -139,7 +139,7 @@ class Reviewer:
                 ),
             }
             transaction.execute(f"DELETE FROM draft WHERE {tables.OF_ITEM}", _key(item))
-            return _record(transaction, "submit", item, payload, release=True)
+            return self._record(transaction, "submit", item, payload)
 
     def skip(
         self, episode: str, *, repeat: bool = False, expected_version: int | None = None
@@ -149,7 +149,7 @@ class Reviewer:
             _check_not_submitted(item)
             # the time 0 puts a draft aside: the stay no longer counts as begun
             transaction.execute(f"UPDATE draft SET at = 0 WHERE {tables.OF_ITEM}", _key(item))
-            return _record(transaction, "skip", item, {}, release=True)
+            return self._record(transaction, "skip", item, {})
 
     def withdraw(self, review: int, *, expected_version: int | None = None) -> Item:
         """Withdraw one's own verdict, unless the stay is settled."""
@@ -172,7 +172,7 @@ class Reviewer:
                 and (other.withdrawn_at is None or other.withdrawn_at >= mine.created_at)
                 for other in tables.read_reviews(transaction, run=self.run, episode=item.episode)
             )
-            return _record(transaction, "withdraw", item, {"review": review, "shown": shown})
+            return self._record(transaction, "withdraw", item, {"review": review, "shown": shown})
 
     @contextmanager
     def _changing(
@@ -189,6 +189,16 @@ class Reviewer:
             item = read_item(transaction, self.run, self.name, episode, repeat)
             check_version(item, expected_version)
             yield transaction, item
+
+    def _record(
+        self, transaction: Transaction, action: str, item: Item, payload: dict[str, Any]
+    ) -> Item:
+        place = self.place(item.episode)
+        tables.record(transaction, action, **place, payload=payload | {"repeat": item.repeat})
+        if action in ("submit", "skip"):  # the stay is no longer claimed
+            where, values = tables.matching(place)
+            transaction.execute(f"DELETE FROM claim WHERE {where}", values)
+        return read_item(transaction, self.run, self.name, item.episode, item.repeat)
 
     def _claim(self, transaction: Transaction, episode: str) -> None:
         transaction.execute(
@@ -218,22 +228,3 @@ def _check_open(item: Item) -> None:
 
 def _key(item: Item) -> tuple[str, str, str, int]:
     return item.run, item.reviewer, item.episode, int(item.repeat)
-
-
-def _record(
-    transaction: Transaction,
-    action: str,
-    item: Item,
-    payload: dict[str, Any],
-    *,
-    release: bool = False,
-) -> Item:
-    """Record an action on an item, release its claim if asked to, and return the new item."""
-    place = {"run": item.run, "reviewer": item.reviewer, "episode": item.episode}
-    tables.record(transaction, action, **place, payload=payload | {"repeat": item.repeat})
-    if release:
-        transaction.execute(
-            "DELETE FROM claim WHERE run = ? AND reviewer = ? AND episode = ?",
-            _key(item)[:3],
-        )
-    return read_item(transaction, item.run, item.reviewer, item.episode, item.repeat)

@@ -21,17 +21,13 @@ from butfor.present.report.write import render_report
 from butfor.review.routes import access, api, stay
 from butfor.review.routes.access import Form, FormPoster, SignedIn
 from butfor.review.shown import Viewer, make_slug
-from butfor.review.verdicts import SURE, VERDICTS, FieldError, RefusedError, StaleError
+from butfor.review.verdicts import VERDICTS, FieldError, RefusedError, StaleError
 
 Body = TypeVar("Body", bound=api.About)
 Action = tuple[type[api.About], Callable[..., dict[str, Any]]]
 HERE = Path(__file__).parents[1] / "static"
-FILES = {
-    "style.css": (STATIC / "style.css", "text/css"),
-    "charts.js": (STATIC / "charts.js", "text/javascript"),
-    "review.css": (HERE / "review.css", "text/css"),
-    "review.js": (HERE / "review.js", "text/javascript"),
-}
+FILES = {"style.css": STATIC, "charts.js": STATIC, "review.css": HERE, "review.js": HERE}
+KINDS = {".css": "text/css", ".js": "text/javascript"}
 KEYS = {
     "1 – 5": "choose a verdict",
     "j": "next in the queue",
@@ -70,9 +66,6 @@ REPEATED = (FieldError, StaleError, RefusedError)  # answered by the page with i
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
 
-# ---------------------------------------------------------------------------------------- templates
-
-
 @cache
 def environment() -> Environment:
     """Return the templates; all texts are escaped."""
@@ -84,7 +77,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals |= {"VERDICTS": VERDICTS, "SURE": SURE, "KEYS": KEYS, "STATES": stay.STATES}
+    made.globals |= {"VERDICTS": VERDICTS, "KEYS": KEYS, "STATES": stay.STATES}
     made.globals |= {"static_file": static_address, "list_address": list_address}
     made.filters |= {"percent": percent, "signed": signed, "share": share, "minute": _minute}
     return made
@@ -115,7 +108,7 @@ def show_problem(request: Request, status: int, words: str, **values: Any) -> HT
 @cache
 def static_address(name: str) -> str:
     """Return the address of a static file, which changes with its content."""
-    return f"/static/{name}?v={hashlib.sha256(_read_file(name)[0]).hexdigest()[:12]}"
+    return f"/static/{name}?v={hashlib.sha256(_read_file(name)).hexdigest()[:12]}"
 
 
 def list_address(filters: Mapping[str, str | None]) -> str:
@@ -124,21 +117,15 @@ def list_address(filters: Mapping[str, str | None]) -> str:
 
 
 def _minute(at: str) -> str:
-    """Write a time of the store to the minute."""
     return at[:16].replace("T", " ") + " UTC" if at else ""
 
 
-def _read_file(name: str) -> tuple[bytes, str]:
-    """Return a static file of the package and its type."""
+def _read_file(name: str) -> bytes:
     if name == "vega.js":
-        return chart_bundle().encode(), "text/javascript"
+        return chart_bundle().encode()
     if name not in FILES:
         raise HTTPException(404, "there is no such file")
-    path, kind = FILES[name]
-    return path.read_bytes(), kind
-
-
-# ------------------------------------------------------------------------------------------ sign-in
+    return (FILES[name] / name).read_bytes()
 
 
 @router.get("/sign-in")
@@ -186,9 +173,6 @@ def sign_out(request: Request, viewer: FormPoster) -> Response:
     return answer
 
 
-# ------------------------------------------------------------------------------------------ reading
-
-
 def _page(template: str, view: Callable[..., Any]) -> Callable[..., Response]:
     def show(request: Request, view: Any = Depends(view)) -> Response:  # noqa: B008
         return render(request, template, view=view)
@@ -226,12 +210,10 @@ router.get("/export/{table}.{kind}")(api.export)
 @router.get("/static/{name}")
 def show_file(name: str) -> Response:
     """Return a static file of the package."""
-    text, kind = _read_file(name)
+    text = _read_file(name)
     headers = {"Cache-Control": "private, max-age=31536000, immutable"}
-    return Response(text, media_type=f"{kind}; charset=utf-8", headers=headers)
-
-
-# ------------------------------------------------------------------------------------------ actions
+    kind = f"{KINDS[Path(name).suffix]}; charset=utf-8"
+    return Response(text, media_type=kind, headers=headers)
 
 
 @router.post("/episodes/{slug}")
