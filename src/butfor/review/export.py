@@ -159,7 +159,6 @@ def _to_csv(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> str:
 
 
 def _to_jsonl(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return rows as JSON lines in plain ASCII."""
     return "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,7 +65,7 @@ def read_stays(transaction: Transaction, run: str, episode: str | None = None) -
     )
     stays = []
     for name, control, steps, version, changed_at, *counts in rows.fetchall():
-        state, final = _stay_state(found.settings.needed, name in claimed, *counts)
+        state, final = _stay_state(found.settings.needed, name in claimed, counts)
         stays.append(
             Stay(run, name, bool(control), steps, state, counts[0], final, version, changed_at)
         )
@@ -79,15 +80,9 @@ def read_stay(transaction: Transaction, run: str, episode: str) -> Stay:
     return found[0]
 
 
-def _stay_state(
-    needed: int,
-    claimed: bool,
-    verdicts: int,
-    lowest: int | None,
-    highest: int | None,
-    settled: int | None,
-) -> tuple[str, int | None]:
+def _stay_state(needed: int, claimed: bool, counts: Sequence[Any]) -> tuple[str, int | None]:
     """Return the state of a stay, and its verdict once it is reviewed or settled."""
+    verdicts, lowest, highest, settled = counts
     if settled is not None:
         return "settled", settled
     if verdicts >= needed:
@@ -171,16 +166,15 @@ def _read_rows(
     most of the time goes into taking the lock again.
     """
     where, values = matching({"p.run": run, "p.reviewer": reviewer, "p.episode": episode})
-    key = ("run", "reviewer", "episode", "repeat")
     row = transaction.execute(
         "SELECT json_group_array(json_array(episode, repeat, position, state, at, review, "
         "impression, version, changed_at, settling, verdicts, lowest, highest, settled)) FROM ("
         "SELECT p.episode, p.repeat, p.position, s.state, d.at, s.review, s.impression, "
         "s.version, s.changed_at, w.what IS NOT NULL AS settling, y.verdicts, y.lowest, "
         "y.highest, y.settled FROM place p "
-        "JOIN stay y ON y.run = p.run AND y.episode = p.episode "
-        f"LEFT JOIN standing s ON {' AND '.join(f's.{name} = p.{name}' for name in key)} "
-        f"LEFT JOIN draft d ON {' AND '.join(f'd.{name} = p.{name}' for name in key)} "
+        "JOIN stay y USING (run, episode) "
+        "LEFT JOIN standing s USING (run, reviewer, episode, repeat) "
+        "LEFT JOIN draft d USING (run, reviewer, episode, repeat) "
         "LEFT JOIN shown w ON w.run = p.run AND w.reviewer = p.reviewer "
         "AND w.episode = p.episode AND w.what = 'settling' "
         f"WHERE {where} ORDER BY p.position)",
@@ -199,7 +193,7 @@ def _make_items(
     for row in rows:
         episode, repeat, position, stood, draft, review, impression, version, changed_at = row[:9]
         state = "draft" if draft else stood or "waiting"  # a draft put aside has the time 0
-        stay_state, _ = _stay_state(run.settings.needed, episode in claimed, *row[10:])
+        stay_state, _ = _stay_state(run.settings.needed, episode in claimed, row[10:])
         others = stay_state in ("disagreement", "settled") and not repeat
         closed = "settling" if row[9] else "others" if others else ""
         items.append(

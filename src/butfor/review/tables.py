@@ -210,7 +210,6 @@ def _update_stay(transaction: Transaction, event: Event) -> None:
 
 
 def _update_standing(transaction: Transaction, event: Event, **changes: Any) -> None:
-    """Update what a reviewer has done with an item."""
     key = (event.run, event.reviewer, event.episode, int(event.payload["repeat"]))
     transaction.execute(
         "INSERT OR IGNORE INTO standing (run, reviewer, episode, repeat) VALUES (?, ?, ?, ?)", key

@@ -14,7 +14,14 @@ from starlette.types import ASGIApp
 
 import butfor
 from butfor.review.routes import api, pages
-from butfor.review.routes.access import Access, ForbiddenError, SignInError, local_path, read_form
+from butfor.review.routes.access import (
+    Access,
+    ForbiddenError,
+    SignInError,
+    find_access,
+    local_path,
+    read_form,
+)
 from butfor.review.routes.api import Json
 from butfor.review.routes.security import RequestFilter
 from butfor.review.routes.sessions import Tokens
@@ -45,13 +52,9 @@ def make_app(
     Parameters
     ----------
     hosts
-        What requests may name as their host, including the port.
-    port
-        Where the app listens.
+        What requests may name as their host, including the port on which the app listens.
     tokens
         Who may sign in; without them, anybody can by entering a name.
-    tls
-        Whether browsers connect over TLS.
     """
     app = FastAPI(
         title="butfor review",
@@ -60,8 +63,7 @@ def make_app(
         redoc_url=None,
         openapi_url="/api/v1/openapi.json",
     )
-    app.state.review = review
-    app.state.access = Access(port=port, tokens=tokens, secure=tls)
+    app.state.access = Access(review, port, tokens, secure=tls)
     app.include_router(api.router)
     app.include_router(pages.router)
     app.add_exception_handler(ReviewError, answer_error)
@@ -139,7 +141,7 @@ def _page_of(request: Request, form: Mapping[str, str]) -> str:
     if not path.startswith(("/episodes/", "/disagreements/")):
         return "/"
     place = form.get("place", "")
-    same = form.get("run") == request.app.state.review.run.id  # places differ between runs
+    same = form.get("run") == find_access(request).review.run.id  # places differ between runs
     return f"{path}?place={place}" if same and place.isascii() and place.isdecimal() else path
 
 

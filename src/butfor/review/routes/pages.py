@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlencode
+from urllib.parse import unquote, urlencode
 
 from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
@@ -85,7 +85,7 @@ def environment() -> Environment:
 
 def render(request: Request, template: str, code: int = 200, /, **values: Any) -> HTMLResponse:
     """Return a page."""
-    session, stays = access.find_session(request), access.find_review(request).stays
+    session, stays = access.find_session(request), access.find_access(request).review.stays
     common: dict[str, Any] = {
         "reviewer": session.reviewer if session else "",
         "csrf": session.csrf if session else "",
@@ -156,7 +156,8 @@ def render_sign_in(
     session = access.find_session(request) or known.sessions.start()
     values |= {"reviewer": session.reviewer, "csrf": session.csrf}
     values |= {"next": goal, "with_token": known.tokens is not None}
-    values |= {"name": name or known.last_reviewer(request)}
+    before = unquote(request.cookies.get(known.name_cookie, ""), errors="replace")
+    values |= {"name": name or before}
     page = render(request, "sign_in.html", status, **values)
     known.set_cookies(page, session)
     return page
@@ -165,11 +166,11 @@ def render_sign_in(
 @router.post("/sign-out")
 def sign_out(request: Request, viewer: FormPoster) -> Response:
     """Sign somebody out."""
-    known, session = access.find_access(request), access.find_session(request)
-    if session is not None:
-        known.sessions.end(session.id)
+    known = access.find_access(request)
+    known.sessions.end(request.cookies.get(known.cookie))
     answer = RedirectResponse("/sign-in", 303)
-    known.clear_cookies(answer)
+    for name in (known.cookie, known.name_cookie):
+        answer.delete_cookie(name)
     return answer
 
 
