@@ -13,7 +13,7 @@ import json
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -105,7 +105,9 @@ class Transaction:
     connection: sqlite3.Connection
     now: float  # seconds since 1970
 
-    def execute(self, statement: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
+    def execute(
+        self, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()
+    ) -> sqlite3.Cursor:
         """Execute one SQL statement."""
         return self.connection.execute(statement, values)
 

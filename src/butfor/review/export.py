@@ -16,8 +16,8 @@ from butfor.review.agreement import Agreement, measure_agreement
 from butfor.review.opinions import reviews_for
 from butfor.review.plan import run_id
 from butfor.review.store import Store
-from butfor.review.tables import SAID
 
+SAID = ("verdict", "variable", "step", "sure", "comment", "seconds", "first_impression")
 CIRCUMSTANCES = ("control", "repeat", "informed", "state", "created_at", "withdrawn_at", "observed")
 NAMES = ("run_id", "episode_id", "reviewer", *SAID, *CIRCUMSTANCES)
 MODEL_PREFIXES = ("p_", "low_", "high_")

@@ -85,8 +85,9 @@ class Reviewer:
             if item.state == "submitted" or item.closed:
                 return False
             transaction.execute(
-                "INSERT OR REPLACE INTO draft VALUES (?, ?, ?, ?, ?, ?)",
-                (*_key(item), text, transaction.now),
+                "INSERT OR REPLACE INTO draft "
+                "VALUES (:run, :reviewer, :episode, :repeat, :text, :now)",
+                vars(item) | {"text": text, "now": transaction.now},
             )
             self._claim(transaction, episode)
         return True
@@ -96,7 +97,7 @@ class Reviewer:
         with self.file.reading() as transaction:
             row = transaction.execute(
                 f"SELECT content FROM draft WHERE {tables.OF_ITEM}",
-                (self.run, self.name, episode, int(repeat)),
+                self.place(episode) | {"repeat": repeat},
             ).fetchone()
             return None if row is None else json.loads(row[0])
 
@@ -138,7 +139,7 @@ class Reviewer:
                     tables.was_shown(transaction, self.run, self.name, e) for e in (episode, "")
                 ),
             }
-            transaction.execute(f"DELETE FROM draft WHERE {tables.OF_ITEM}", _key(item))
+            transaction.execute(f"DELETE FROM draft WHERE {tables.OF_ITEM}", vars(item))
             return self._record(transaction, "submit", item, payload)
 
     def skip(
@@ -148,7 +149,7 @@ class Reviewer:
         with self._changing(episode, repeat, expected_version) as (transaction, item):
             _check_not_submitted(item)
             # the time 0 puts a draft aside: the stay no longer counts as begun
-            transaction.execute(f"UPDATE draft SET at = 0 WHERE {tables.OF_ITEM}", _key(item))
+            transaction.execute(f"UPDATE draft SET at = 0 WHERE {tables.OF_ITEM}", vars(item))
             return self._record(transaction, "skip", item, {})
 
     def withdraw(self, review: int, *, expected_version: int | None = None) -> Item:
@@ -224,7 +225,3 @@ def _check_not_submitted(item: Item) -> None:
 def _check_open(item: Item) -> None:
     if item.closed:
         raise RefusedError(CLOSED[item.closed])
-
-
-def _key(item: Item) -> tuple[str, str, str, int]:
-    return item.run, item.reviewer, item.episode, int(item.repeat)
