@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from butfor.evaluate.wording import percent
 from butfor.log.variables import count_levels, unravel
 from butfor.present.charts import style
-from butfor.present.charts.trajectory.layout import OUTCOMES, PLOT, Strip, TrajectoryLayout
+from butfor.present.charts.trajectory.layout import OUTCOMES, PLOT, TrajectoryLayout
 from butfor.present.text import SIMILAR_CASES, ending, first_difference
 
 FAINT = 0.005  # smaller probabilities are not shaded: nobody would see it
@@ -68,19 +67,19 @@ def trajectory_datasets(
         last = _last_step(layout, length, course_steps)
     found: Datasets = {name: [] for name in NAMES_OF_DATA}
     found["frame"] = [{"low": -0.5, "high": last + 0.5}]
-    for strip, at, codes in _observed(layout, steps):
-        rows = _line(strip, at, codes)
-        found["happened"] += rows
-        if outcome >= 0 and rows:
-            found["ends"].append(rows[-1] | {"beside": 0} | layout.looks[outcome])
+    for line in _lines(layout, steps):
+        found["happened"] += line
+        if outcome >= 0 and line:
+            found["ends"].append(line[-1] | {"beside": 0} | layout.looks[outcome])
     if first >= 0:
         found["first"] = [{"at": first + 0.5}]
     found["words"] = _words(layout, length, last, outcome, first)
     if courses is not None:
         target, inferred = split_worlds(courses)
-        found["inferred"] = _shade_rows(layout.inferred, inferred, last)
+        found["inferred"] = _shade_rows(layout.numbers("inferred"), inferred, last)
         if course_steps is not None:
-            found["shade"] = _shade_rows(layout.courses, target, last)
+            numbers = layout.numbers("state", "policy", "running")
+            found["shade"] = _shade_rows(numbers, target, last)
             found["evidence"] = _evidence_rows(course_steps, last)
             found |= _outcome_rows(layout, target, last)
     if draws is not None and len(draws):
@@ -106,45 +105,36 @@ def _last_step(layout: TrajectoryLayout, length: int, course_steps: pd.DataFrame
     return min(max(last, 1), max(layout.horizon, length))
 
 
-def _line(strip: Strip, at: Integers, codes: Integers) -> list[style.Row]:
-    """Return the points of one line on a strip."""
-    points = zip(at.tolist(), codes.tolist(), strict=True)
-    return [{"step": step, "k": strip.first + code} for step, code in points]
-
-
-def _codes(labels: Sequence[Any], levels: Sequence[str]) -> Integers:
-    known = {level: code for code, level in enumerate(levels)}
-    return np.array([known.get(label, -1) for label in labels], dtype=np.int64)
-
-
-def _observed(
-    layout: TrajectoryLayout, steps: pd.DataFrame
-) -> list[tuple[Strip, Integers, Integers]]:
-    """Return each strip with the steps and codes of what happened.
+def _lines(layout: TrajectoryLayout, steps: pd.DataFrame) -> list[list[style.Row]]:
+    """Return the points of one line on each strip that `steps`, of the record or a draw, is about.
 
     A decision at step t shows as treatment at t + 1: as the state records it, if it does; if it
-    does not, or if the log does not give the last state, as it was decided.
+    does not, or if the last state is unknown or an outcome, as it was decided. Other variables hold
+    their last level then.
     """
-    at = steps["step"].to_numpy(dtype=np.int64)
-    unknown = int(steps["state"].iloc[-1]) < 0
-    found = []
+    at, state, action = (
+        steps[name].to_numpy(dtype=np.int64) for name in ("step", "state", "action")
+    )
+    last_known = 0 <= state[-1] < count_levels(layout.state)
+    codes = unravel(layout.state, state if last_known else np.append(state[:-1], state[-2]))
+    decided = unravel(layout.action, np.maximum(action, 0))
+    decisions = {variable.name: variable.levels for variable in layout.action}
+    lines = []
     for strip in layout.strips:
-        name, levels = strip.variable.name, strip.variable.levels
-        if strip.kind in ("inferred", "policy"):
-            continue
-        if strip.kind == "side":
-            codes = _codes(steps[f"side.{name}"].tolist(), levels)
-        elif strip.kind == "state" or layout.runs(name):
-            codes = _codes(steps[f"state.{name}"].tolist(), levels)
-            if unknown and len(codes) > 1:
-                given = f"action.{name}"
-                last = _codes(steps[given].tolist()[-2:-1], levels) if given in steps else [-1]
-                codes[-1] = last[0] if last[0] >= 0 else codes[-2]
+        name, numbers = strip.variable.name, strip.numbers
+        if strip.kind == "side" and f"side.{name}" in steps:
+            levels = [numbers.get(label) for label in steps[f"side.{name}"]]
+        elif strip.kind in ("state", "running"):
+            levels = [strip.first + code for code in codes[name].tolist()]
+            if strip.kind == "running" and not last_known:
+                levels[-1] = numbers.get(decisions[name][decided[name][-2]], levels[-1])
+        elif strip.kind == "action":
+            levels = [None, *(strip.first + code for code in decided[name][:-1].tolist())]
         else:
-            codes = _codes([None, *steps[f"action.{name}"].tolist()[:-1]], levels)
-        known = codes >= 0
-        found.append((strip, at[known], codes[known]))
-    return found
+            continue
+        points = zip(at.tolist(), levels, strict=True)
+        lines.append([{"step": step, "k": k} for step, k in points if k is not None])
+    return lines
 
 
 def _words(
@@ -262,46 +252,19 @@ def _outcome_word(name: str, p: Floats, low: Floats, high: Floats) -> style.Row 
 
 def _draw_rows(layout: TrajectoryLayout, draws: pd.DataFrame, last: int) -> Datasets:
     """Return the lines of drawn paths, each a little beside its level, and where they end."""
-    lines: list[style.Row] = []
-    ends: list[style.Row] = []
+    found: Datasets = {"draws": [], "draw_ends": []}
     states = count_levels(layout.state)
     count = int(draws["draw"].max()) + 1
-    for draw, path in draws.groupby("draw", sort=True):
-        path = path[path["step"] <= last]
-        at, state = (path[name].to_numpy(dtype=np.int64) for name in ("step", "state"))
-        outcome = int(state[-1]) - states
-        # a path that has ended in an outcome holds its last level
-        held = np.append(state[:-1], state[-2]) if outcome >= 0 else state
-        codes = unravel(layout.state, held)
-        decided = unravel(layout.action, np.maximum(path["action"].to_numpy(), 0))
-        mine = {"draw": int(draw), "beside": round(_beside(int(draw), count), 3)}
-        for strip in layout.strips:
-            name = strip.variable.name
-            if strip.kind in ("side", "inferred", "policy"):
-                continue
-            if strip.kind == "state" or layout.runs(name):
-                level = codes[name].copy()
-                if strip.kind == "action" and outcome >= 0 and _same_levels(layout, strip):
-                    level[-1] = decided[name][-2]
-                rows = _line(strip, at, level)
-            else:
-                rows = _line(strip, at[1:], decided[name][:-1])
-            lines += [row | mine for row in rows]
-            if outcome >= 0 and rows:
-                ends.append(rows[-1] | {"beside": mine["beside"]} | layout.looks[outcome])
-    return {"draws": lines, "draw_ends": ends}
-
-
-def _same_levels(layout: TrajectoryLayout, strip: Strip) -> bool:
-    """Whether a treatment has the same levels as a decision and as a state variable."""
-    decision = next(v for v in layout.action if v.name == strip.variable.name)
-    return decision.levels == strip.variable.levels
-
-
-def _beside(draw: int, draws: int) -> float:
-    """How far a draw's line is from its level, in levels: below and above in turn."""
-    step = min(0.12, 0.26 / max(1, (draws - 1) // 2))
-    return (0.14 + step * (draw // 2)) * (-1 if draw % 2 else 1)
+    apart = min(0.12, 0.26 / max(1, (count - 1) // 2))
+    for draw, path in draws[draws["step"] <= last].groupby("draw", sort=True):
+        # below its level and above in turn, in levels
+        beside = round((0.14 + apart * (draw // 2)) * (-1 if draw % 2 else 1), 3)
+        outcome = int(path["state"].iloc[-1]) - states
+        for line in _lines(layout, path):
+            found["draws"] += [row | {"draw": int(draw), "beside": beside} for row in line]
+            if outcome >= 0 and line:
+                found["draw_ends"].append(line[-1] | {"beside": beside} | layout.looks[outcome])
+    return found
 
 
 # -------------------------------------------------------------------------------------- numbers
@@ -329,7 +292,7 @@ def trajectory_table(
     ends = [*(outcome.name for outcome in layout.outcomes), layout.none] if by_then else []
     columns = [(name, happened, name, "") for name in names("inferred", "policy")]
     if inferred:
-        hidden = names("state", "side", "policy", "action")
+        hidden = names("state", "side", "policy", "running", "action")
         columns += [(f"Inferred: {name}", inferred, name, "") for name in hidden]
     said = [name for name in names("side", "inferred") if (0, name) in model]
     columns += [(f"Model: {name}", model, name, "") for name in said]

@@ -303,7 +303,7 @@ def _legend_layer(layout: TrajectoryLayout) -> alt.Chart:
     if layout.draws:
         words = f"Policy ({layout.draws} draw{'s' * (layout.draws != 1)})"
         entries.append((words, _draw_color(layout), SOLID))
-    if layout.inferred:
+    if layout.numbers("inferred"):
         entries.append((INFERRED, "#77737F", BOX))
     if layout.limit_rows:
         entries.append(("Normal range", LIMIT, DOTS))
