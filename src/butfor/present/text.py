@@ -24,6 +24,7 @@ HOLDS = "Holds only if the model is right."
 CHANCE = "Covers chance in the sample, not errors in the model."
 SIMULATOR = "known only because this is a simulator"
 TRUE = "True"
+FIRST_DIFFERENCE = "policy first treats differently (decided at step {step})"
 TREATED_ALIKE = "The policy would have treated as was done, at every step."
 
 # results of a check: what a reader is told instead of a color
@@ -106,11 +107,6 @@ def ending(outcome: str, length: int, *, ended: bool) -> str:
     if ended:
         return f"{outcome} at step {length}"
     return f"{outcome} after {length} step{'s' * (length != 1)}"
-
-
-def first_difference(step: int) -> str:
-    """Label the line before the first effect of a decision that the policy takes differently."""
-    return f"policy first treats differently (decided at step {step})"
 
 
 def thin_evidence(part: float) -> str:

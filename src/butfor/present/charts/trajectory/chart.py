@@ -67,7 +67,7 @@ def trajectory_chart(
     end = int(episodes.outcome[position])
     datasets = trajectory_datasets(layout, steps, outcome=end, first=first, draws=drawn, last=last)
     name = end if end >= 0 else len(episodes.outcomes)
-    ended = ending(_names(layout)[name], int(episodes.lengths[position]), ended=end >= 0)
+    ended = ending(layout.names[name], int(episodes.lengths[position]), ended=end >= 0)
     title = f"{word} {episodes.id[position]}: {ended}. {_ends_of_draws(layout, drawn)}".strip()
     caveat = []
     if drawn is not None:
@@ -77,19 +77,14 @@ def trajectory_chart(
     return filled_template(layout, datasets, title, subtitle)
 
 
-def _names(layout: TrajectoryLayout) -> list[str]:
-    """Return the names of all outcomes, that of none last."""
-    return [*(outcome.name for outcome in layout.outcomes), layout.none]
-
-
 def _ends_of_draws(layout: TrajectoryLayout, drawn: pd.DataFrame | None) -> str:
     """Say how many draws ended in each outcome, the most common first."""
     if drawn is None:
         return ""
-    names, states = _names(layout), count_levels(layout.state)
-    ends = drawn.groupby("draw")["state"].last() - states
-    counts = Counter(names[end] if end >= 0 else layout.none for end in ends).most_common()
-    (name, count), *others = counts
+    ends = drawn.groupby("draw")["state"].last() - count_levels(layout.state)
+    # a draw without an outcome ends in a state, whose number is below that of all outcomes
+    counts = Counter(layout.names[max(end, -1)] for end in ends)
+    (name, count), *others = counts.most_common()
     rest = "".join(f"; {number}: {other}" for other, number in others)
     return f"{count} of {layout.draws} draws under the policy: {name}{rest}."
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import cycle
 
 import numpy as np
 
@@ -101,6 +101,11 @@ class TrajectoryLayout:
         }
 
     @property
+    def names(self) -> list[str]:
+        """Names of all outcomes, that of none last."""
+        return [*(outcome.name for outcome in self.outcomes), self.none]
+
+    @property
     def evidence_top(self) -> float:
         """Top of the row of similar past cases."""
         return self.strips[-1].bottom + GAP
@@ -118,15 +123,15 @@ class TrajectoryLayout:
     @cached_property
     def looks(self) -> tuple[Row, ...]:
         """Color and shape of each outcome: a cross if it is bad, else a diamond."""
-        looks: list[Row] = []
-        used: Counter[bool] = Counter()
-        for outcome in self.outcomes:
-            colors = BAD if outcome.bad else GOOD
-            color = colors[used[outcome.bad] % len(colors)]
-            shape = CROSS if outcome.bad else "diamond"
-            looks.append({"outcome": outcome.name, "color": color, "shape": shape})
-            used[outcome.bad] += 1
-        return tuple(looks)
+        colors = {True: cycle(BAD), False: cycle(GOOD)}
+        return tuple(
+            {
+                "outcome": outcome.name,
+                "color": next(colors[outcome.bad]),
+                "shape": CROSS if outcome.bad else "diamond",
+            }
+            for outcome in self.outcomes
+        )
 
     @cached_property
     def level_rows(self) -> list[Row]:
