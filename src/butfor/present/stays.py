@@ -12,7 +12,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.audit.audit import Audit
-from butfor.evaluate.wording import percent, plural, signed
+from butfor.audit.files import SCHEMAS
+from butfor.evaluate.wording import percent, plural, share, signed
 from butfor.log.variables import describe_action
 from butfor.mechanisms.gumbel_max import counterfactual_distribution
 from butfor.present.charts.trajectory.layout import TrajectoryLayout
@@ -31,25 +32,8 @@ from butfor.present.text import (
     TREATED_ALIKE,
     capitalized,
     ending,
-    thin_evidence,
 )
-
-# columns of an audit's table of episodes that pages need, besides p_<outcome>
-COLUMNS = (
-    "id",
-    "length",
-    "observed_outcome",
-    "most_likely",
-    "expected_return",
-    "difference",
-    "low_any",
-    "high_any",
-    "first_change",
-    "thin_share",
-    "evidence_min",
-    "rank",
-    "reason",
-)
+from butfor.replay.steps import THIN
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +44,7 @@ class Stays:
     redact: bool = False
 
     def __post_init__(self) -> None:
-        missing = [name for name in COLUMNS if name not in self.audit.episodes]
+        missing = [name for name in SCHEMAS["episodes"].names if name not in self.audit.episodes]
         if missing:
             raise ValueError(
                 f"the audit's episodes have no column {missing[0]!r}: it was made by butfor "
@@ -160,7 +144,11 @@ class Stays:
             "reason": str(row["reason"]),
             "course": bool(datasets["shade"]),
             "description": f"{title}. {self._says(row)} {caveat(row)}{also}",
-            "given": self._fixed(steps),
+            "given": [
+                [v.name, str(steps[f"state.{v.name}"].iloc[0])]
+                for v in self.layout.state
+                if v.static
+            ],
             "inferred": inferred,
             **self._side(steps),
             "datasets": datasets,
@@ -196,13 +184,10 @@ class Stays:
     def _position(self) -> dict[Any, int]:
         return {name: place for place, name in enumerate(self.audit.episodes["id"].tolist())}
 
-    @cached_property
-    def _offsets(self) -> NDArray[np.int64]:
-        counts = np.bincount(self.audit.steps["episode"].to_numpy())
-        return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-
     def _steps(self, position: int) -> pd.DataFrame:
-        return self.audit.steps.iloc[self._offsets[position] : self._offsets[position + 1]]
+        episode = self.audit.steps["episode"].to_numpy()  # sorted
+        start, stop = np.searchsorted(episode, [position, position + 1])
+        return self.audit.steps.iloc[start:stop]
 
     @cached_property
     def _groups(self) -> dict[str, dict[Any, NDArray[np.int64]]]:
@@ -253,12 +238,6 @@ class Stays:
             f"gives {describe_action(self.layout.action, policy)}{sure} instead of {instead}. "
             f"{alike}: {cases}."
         )
-
-    def _fixed(self, steps: pd.DataFrame) -> list[list[str]]:
-        """Return name and level of what never changes and the model was given."""
-        return [
-            [v.name, str(steps[f"state.{v.name}"].iloc[0])] for v in self.layout.state if v.static
-        ]
 
     def _inferred(self, identifier: Any) -> list[list[str]]:
         """Return each hidden variable with the probability of its levels if it never changes."""
@@ -313,7 +292,8 @@ def outcome_chances(row: pd.Series, names: list[str]) -> list[tuple[str, float]]
 
 def caveat(row: pd.Series) -> str:
     """Return the words beside every number of a model."""
-    return f"{ESTIMATE} {thin_evidence(float(row['thin_share']))}"
+    part = capitalized(share(float(row["thin_share"])))
+    return f"{ESTIMATE} {part} of its steps rest on fewer than {THIN} similar past cases."
 
 
 def worst_to_best(row: pd.Series) -> str:
