@@ -1,4 +1,4 @@
-"""`butfor audit`: evaluate a policy on a log."""
+"""`butfor init`, `audit` and `report`: from a log to its study file, its audit and a report."""
 
 from __future__ import annotations
 
@@ -18,6 +18,28 @@ from butfor.audit.source import audit_into
 from butfor.cli import options
 from butfor.cli.output import exit_on_error, print_json, progress_bar
 from butfor.cli.summary import audit_as_json, print_audit
+from butfor.log.draft import draft_study
+from butfor.present.report import write_report
+
+
+def init(
+    log: options.Log,
+    out: Annotated[Path, typer.Option(help="Where to write the draft.")] = Path("study.toml"),
+    overwrite: options.Overwrite = False,
+) -> None:
+    """Draft a study file from the columns of a log, for you to check and edit."""
+    with exit_on_error():
+        if out.exists() and not overwrite:
+            raise FileExistsError(f"{out} already exists; choose another --out, or --overwrite")
+        if not out.absolute().parent.is_dir():
+            raise FileNotFoundError(
+                f"the folder {out.parent} does not exist; create it, or choose another --out"
+            )
+        out.write_text(draft_study(options.source_of(log)), encoding="utf-8")
+    typer.echo(
+        f"Draft of the study file: {out}\nCheck and edit it, then run: "
+        + shlex.join(["butfor", "audit", *map(str, log), "--study", str(out), "--out", "audit"])
+    )
 
 
 def audit(
@@ -126,3 +148,27 @@ def _workers(threads: int | None, scheduler: str | None, local_cluster: int | No
     if scheduler is not None or local_cluster is not None:
         return Cluster(scheduler, workers=local_cluster)
     return Threads(threads)
+
+
+def report(
+    audit: Annotated[Path, typer.Argument(help="Audit folder.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write.")] = Path("report.html"),
+    stays: Annotated[
+        int | None,
+        typer.Option(min=0, help="Episodes to show step by step; by default the flagged ones."),
+    ] = None,
+    redact: Annotated[
+        bool, typer.Option("--redact", help="Omit free text and side information.")
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an existing file.")
+    ] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Write an audit as one HTML file to read and print; it works offline."""
+    with exit_on_error():
+        path = write_report(audit, out, stays=stays, redact=redact, overwrite=overwrite)
+    if as_json:
+        print_json({"written": [str(path)], "bytes": path.stat().st_size})
+    else:
+        typer.echo(f"Report: {path}")

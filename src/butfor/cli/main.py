@@ -1,4 +1,4 @@
-"""The command line application: one module per command, assembled here."""
+"""The command line application, assembled from its commands."""
 
 from __future__ import annotations
 
@@ -9,13 +9,10 @@ from typing import Annotated
 import typer
 
 import butfor
-from butfor.cli.agreement import agreement
-from butfor.cli.audit import audit
+from butfor.cli.audit import audit, init, report
 from butfor.cli.demo import demo
-from butfor.cli.init import init
 from butfor.cli.labels import labels
-from butfor.cli.report import report
-from butfor.cli.review import review
+from butfor.cli.review import agreement, review
 from butfor.cli.study import study
 
 app = typer.Typer(
