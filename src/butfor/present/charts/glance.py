@@ -20,15 +20,7 @@ BARS = 46  # height of the histogram above
 MOST = 5000  # marks; of more episodes some are left out, but never flagged ones
 EVIDENCE = ("Mostly enough similar past cases", f"Mostly thin evidence (fewer than {THIN})")
 NAMES_OF_DATA = ("frame", "rows", "bars", "marks")
-COLUMNS = (
-    "id",
-    "observed_outcome",
-    "expected_return",
-    "low_any",
-    "high_any",
-    "thin_share",
-    "rank",
-)
+COLUMNS = ("id", "observed_outcome", "expected_return", "low_any", "high_any", "thin_share", "rank")
 
 
 def glance_template(

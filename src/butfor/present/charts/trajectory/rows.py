@@ -22,20 +22,9 @@ Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 COURSE = ("variable", "level", "step", "probability")
 # rows that change from episode to episode
-NAMES_OF_DATA = (
-    "frame",
-    "shade",
-    "inferred",
-    "happened",
-    "ends",
-    "draws",
-    "draw_ends",
-    "evidence",
-    "places",
-    "place_words",
-    "first",
-    "words",
-)
+RECORD_DATA = ("frame", "happened", "ends", "first", "words")
+MODEL_DATA = ("shade", "inferred", "draws", "draw_ends", "evidence", "places", "place_words")
+NAMES_OF_DATA = RECORD_DATA + MODEL_DATA
 
 
 def trajectory_datasets(
