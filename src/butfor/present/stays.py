@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
@@ -25,14 +24,7 @@ from butfor.present.charts.trajectory.rows import (
     trajectory_table,
 )
 from butfor.present.charts.trajectory.template import trajectory_template
-from butfor.present.text import (
-    ESTIMATE,
-    HOLDS,
-    SIMILAR_CASES,
-    TREATED_ALIKE,
-    capitalized,
-    ending,
-)
+from butfor.present.text import ESTIMATE, HOLDS, SIMILAR_CASES, TREATED_ALIKE, capitalized, ending
 from butfor.replay.steps import THIN
 
 
@@ -44,7 +36,8 @@ class Stays:
     redact: bool = False
 
     def __post_init__(self) -> None:
-        missing = [name for name in SCHEMAS["episodes"].names if name not in self.audit.episodes]
+        needed = ("id", *SCHEMAS["episodes"].names)
+        missing = [name for name in needed if name not in self.audit.episodes]
         if missing:
             raise ValueError(
                 f"the audit's episodes have no column {missing[0]!r}: it was made by butfor "
@@ -133,7 +126,6 @@ class Stays:
         also = f" Inferred by the model from the whole record: {listed}." if inferred else ""
         return {
             "id": str(identifier),
-            "anchor": anchor(identifier),
             "title": title,
             "says": self._says(row),
             "caveat": caveat(row),
@@ -277,11 +269,6 @@ class Stays:
                 entries = [[s, _value(v)] for s, v in zip(at, values[known], strict=True)]
                 notes.append({"name": name, "entries": entries})
         return {"side": fixed, "notes": notes}
-
-
-def anchor(identifier: Any) -> str:
-    """Return the address of an episode within its page."""
-    return f"stay-{quote(str(identifier), safe='')}"
 
 
 def outcome_chances(row: pd.Series, names: list[str]) -> list[tuple[str, float]]:

@@ -24,11 +24,7 @@ COLUMNS = ("id", "observed_outcome", "expected_return", "low_any", "high_any", "
 
 
 def glance_template(
-    outcomes: Sequence[str],
-    *,
-    noun: str = "episode",
-    nouns: str = "episodes",
-    flags: bool = True,
+    outcomes: Sequence[str], *, noun: str = "episode", nouns: str = "episodes", flags: bool = True
 ) -> dict[str, Any]:
     """Return the Vega-Lite specification of the strip plot, without rows.
 
@@ -128,7 +124,7 @@ def glance_datasets(episodes: pd.DataFrame, outcomes: Sequence[str]) -> dict[str
     room = 0.03 * (high - low) or 0.5
     ends = (low - room, high + room)
     counts = episodes["observed_outcome"].value_counts()
-    rows: list[style.Row] = []
+    rows = []
     for name, place in places.items():
         text = style.wrap(f"{name} ({counts.get(name, 0)})", LABELS - 14, style.TEXT, lines=3)
         y = BAND * (place + 0.5) - style.LINE_HEIGHT * (len(text) - 1) / 2
@@ -153,21 +149,11 @@ def _thinned(episodes: pd.DataFrame) -> pd.DataFrame:
 def _bars(values: Any, ends: tuple[float, float]) -> list[style.Row]:
     counts, edges = np.histogram(values, bins=BINS, range=ends)
     tops = -4 - BARS * counts / counts.max()
-    return [
-        {
-            "low": round(low, 6),
-            "high": round(high, 6),
-            "middle": round((low + high) / 2, 6),
-            "top": round(top, 1),
-            "bottom": -4,
-            "y": round(top - 10, 1),
-            "text": str(count),
-        }
-        for low, high, top, count in zip(
-            edges[:-1].tolist(), edges[1:].tolist(), tops.tolist(), counts.tolist(), strict=True
-        )
-        if count
-    ]
+    low, high = edges[:-1], edges[1:]
+    bars = pd.DataFrame({"low": low, "high": high, "middle": (low + high) / 2}).round(6)
+    places = pd.DataFrame({"top": tops, "y": tops - 10, "bottom": -4}).round(1)
+    bars = bars.join(places).assign(text=counts.astype(str))
+    return bars[counts > 0].to_dict("records")
 
 
 def _marks(episodes: pd.DataFrame, places: dict[str, int]) -> list[style.Row]:

@@ -136,23 +136,20 @@ class TrajectoryLayout:
     @cached_property
     def level_rows(self) -> list[Row]:
         """One row per level: where it is, and its name unless there are too many."""
-        rows: list[Row] = []
-        for strip in self.strips:
-            every = -(-len(strip.variable.levels) // MOST)
-            for code, level in enumerate(strip.variable.levels):
-                rows.append(
-                    {
-                        "k": strip.first + code,
-                        "variable": strip.variable.name,
-                        "level": level,
-                        "label": level if code % every == 0 else "",
-                        "top": round(strip.y(code + 0.5), 2),
-                        "bottom": round(strip.y(code - 0.5), 2),
-                        "y": round(strip.y(code), 2),
-                        "room": max(strip.level, LEVEL / 2),
-                    }
-                )
-        return rows
+        return [
+            {
+                "k": number,
+                "variable": strip.variable.name,
+                "level": level,
+                "label": level if code % -(-len(strip.variable.levels) // MOST) == 0 else "",
+                "top": round(strip.y(code + 0.5), 2),
+                "bottom": round(strip.y(code - 0.5), 2),
+                "y": round(strip.y(code), 2),
+                "room": max(strip.level, LEVEL / 2),
+            }
+            for strip in self.strips
+            for code, (level, number) in enumerate(strip.numbers.items())
+        ]
 
     @cached_property
     def limit_rows(self) -> list[Row]:

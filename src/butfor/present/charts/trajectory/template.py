@@ -66,10 +66,9 @@ def trajectory_template(layout: TrajectoryLayout) -> dict[str, Any]:
     # the legend has its own scales; colors and shapes in the data are used as they are
     chart = chart.resolve_scale(fill="independent", shape="independent")
     words = "One episode, step by step; its numbers are in the table below it."
-    shared = {"levels": layout.level_rows, "limits": layout.limit_rows}
-    return style.template(
-        chart, words, {**shared, **{name: [] for name in NAMES_OF_DATA}}, total=TOTAL
-    )
+    datasets: dict[str, list[style.Row]] = {name: [] for name in NAMES_OF_DATA}
+    datasets |= {"levels": layout.level_rows, "limits": layout.limit_rows}
+    return style.template(chart, words, datasets, total=TOTAL)
 
 
 def _cells(chart: alt.Chart, **calculated: str) -> alt.Chart:
@@ -234,20 +233,20 @@ def _first_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
 
 def _end_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
     """Draw how the episode and the drawn paths ended: shapes, and words above."""
-    layers = []
-    for name, size in (("draw_ends", 50), ("ends", 150)):
-        marks = _placed(name).transform_calculate(at="datum.y + datum.beside * datum.room")
-        layers.append(
-            marks.mark_point(
-                filled=True, opacity=1, stroke=style.BLACK, strokeWidth=0.8, size=size
-            ).encode(
-                x=_x(),
-                y=_y(layout, "at"),
-                fill=alt.Fill("color:N", scale=None),
-                shape=alt.Shape("shape:N", scale=None),
-                tooltip=["outcome:N", "step:N"],
-            )
+    look: style.Row = {"filled": True, "opacity": 1, "stroke": style.BLACK, "strokeWidth": 0.8}
+    layers = [
+        _placed(name)
+        .transform_calculate(at="datum.y + datum.beside * datum.room")
+        .mark_point(size=size, **look)
+        .encode(
+            x=_x(),
+            y=_y(layout, "at"),
+            fill=alt.Fill("color:N", scale=None),
+            shape=alt.Shape("shape:N", scale=None),
+            tooltip=["outcome:N", "step:N"],
         )
+        for name, size in (("draw_ends", 50), ("ends", 150))
+    ]
     words = style.named("words").mark_text(
         align=alt.expr("datum.align"), dx=alt.expr("datum.aside"), fontSize=style.SMALL, limit=PLOT
     )
