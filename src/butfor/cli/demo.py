@@ -109,7 +109,6 @@ def _learn(log: Episodes) -> tuple[TabularMDP, Floats]:
 
 
 def _conclusion(audit: Audit) -> str:
-    """Summarize what the estimates of the demonstration show."""
     value = audit.estimates.set_index("estimator")["value"]
     text = "Model estimates, not facts."
     if value["True"] < value["Observed"] < min(value["MB"], value["CF"]):

@@ -149,7 +149,10 @@ def _flagged_table(flagged: pd.DataFrame, outcomes: list[str]) -> Table:
         (
             row["id"],
             row["observed_outcome"],
-            *(_short_percent(chance) for _, chance in outcome_chances(row, outcomes)),
+            *(
+                percent(chance).replace("under ", "<").replace("over ", ">")
+                for _, chance in outcome_chances(row, outcomes)
+            ),
             f"{row['difference']:+.2f}",
             "never" if row["first_change"] < 0 else row["first_change"],
             row["survives"] or "no",
@@ -162,7 +165,3 @@ def _flagged_table(flagged: pd.DataFrame, outcomes: list[str]) -> Table:
 
 def _interval(low: float, high: float) -> str:
     return "" if pd.isna(low) else f"{low:+.2f} to {high:+.2f}"
-
-
-def _short_percent(probability: float) -> str:
-    return percent(probability).replace("under ", "<").replace("over ", ">")

@@ -14,8 +14,6 @@ import altair as alt
 import vl_convert
 
 FORMATS = ("png", "svg", "pdf", "html")
-PIXELS_PER_INCH = 200
-EXPORT = "window.vegaEmbed = vegaEmbed;"
 
 
 def save_figure(
@@ -33,7 +31,7 @@ def save_figure(
         if name == "html":
             path.write_text(_page(chart), encoding="utf-8")
         elif name == "png":
-            chart.save(path, ppi=PIXELS_PER_INCH)
+            chart.save(path, ppi=200)
         else:
             chart.save(path)
         paths.append(path)
@@ -72,4 +70,4 @@ def hash_source(text: str) -> str:
 @cache
 def chart_bundle() -> str:
     """Return the JavaScript that draws charts: a module that sets window.vegaEmbed."""
-    return str(vl_convert.javascript_bundle(EXPORT))
+    return str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))

@@ -159,7 +159,6 @@ def glance(stays: Stays, *, flags: bool = True) -> dict[str, Any]:
 
 
 def _glance_sentence(stays: Stays) -> str:
-    """Say what the strip plot shows."""
     if stays.scope:
         return f"Shown are {stays.scope}: they were selected, and do not represent the others."
     table = stays.audit.episodes
