@@ -17,8 +17,8 @@ from butfor.audit.audit import Audit
 from butfor.audit.run import run_audit
 from butfor.review.plan import ReviewSettings
 from butfor.review.routes.app import make_app
+from butfor.review.shown import AuditReview
 from butfor.review.store import Store
-from butfor.review.views.review import AuditReview
 
 BASE = "http://127.0.0.1:8000"
 SCRIPT = "<script>alert(1)</script>"

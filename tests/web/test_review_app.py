@@ -20,7 +20,7 @@ from butfor.review.routes.sessions import (
     Tokens,
     read_tokens,
 )
-from butfor.review.views.stays import make_slug, read_slug
+from butfor.review.shown import make_slug, read_slug
 from tests.audits import hidden_audit
 from tests.review_site import BASE, HOSTILE, SCRIPT, Site, as_text, fields, small_audit
 

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
 from butfor.cli.options import Json
 from butfor.cli.output import exit_on_error, make_table, print_json
@@ -27,23 +26,24 @@ def agreement(
         return
     console = Console()
     for run, measured in found.items():
-        table = make_table("", ">Value", "95% interval", "")
         measures = {
             "Share of equal pairs": measured.percent,
             "Krippendorff's alpha": measured.alpha,
             "Gwet's AC1": measured.ac1,
         }
         pairs = {f"Cohen's kappa: {p.first}, {p.second}": p.kappa for p in measured.kappas}
-        for name, measure in (measures | pairs).items():
-            table.add_row(
-                escape(name),
+        rows = (
+            (
+                name,
                 "" if measure.value is None else f"{measure.value:.2f}",
                 "" if measure.low is None else f"{measure.low:.2f} to {measure.high:.2f}",
-                escape(measure.note),
+                measure.note,
             )
+            for name, measure in (measures | pairs).items()
+        )
         console.print(
             f"Run {run[:8]}: {measured.stays} episodes read by at least two of "
             f"{measured.reviewers} reviewers",
             markup=False,
         )
-        console.print(table)
+        console.print(make_table(("", ">Value", "95% interval", ""), rows))

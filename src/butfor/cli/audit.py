@@ -128,7 +128,6 @@ def audit(
 
 
 def _workers(threads: int | None, scheduler: str | None, local_cluster: int | None) -> Workers:
-    """Return the workers that process shards."""
     if scheduler is not None and local_cluster is not None:
         raise ValueError("--scheduler and --local-cluster exclude each other; give one of them")
     if scheduler is not None or local_cluster is not None:

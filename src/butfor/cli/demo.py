@@ -21,12 +21,7 @@ from butfor.log.episodes import Episodes
 from butfor.models.fit import fit_mdp
 from butfor.models.mdp import TabularMDP
 from butfor.models.planning import policy_iteration, policy_value
-from butfor.present.charts import (
-    estimates_chart,
-    outcome_table_chart,
-    save_figure,
-    trajectory_chart,
-)
+from butfor.present import charts
 from butfor.present.report import write_report
 from butfor.replay.credible import credible_intervals
 from butfor.types import Floats, Progress
@@ -93,17 +88,17 @@ def write_demonstration(audit: Audit, folder: str | Path) -> list[Path]:
     with whole_folder(goal, marker=MARKER, overwrite=True, keep=keep) as new:
         audit.save(new / "audit")
         shown = audit.estimates[audit.estimates["estimator"].isin(SHOWN)]
-        charts = {
-            "estimates": estimates_chart(shown, domain=(-1, 1)),
-            "outcomes": outcome_table_chart(
+        figures = {
+            "estimates": charts.estimates_chart(shown, domain=(-1, 1)),
+            "outcomes": charts.outcome_table_chart(
                 audit.outcome_table(), expected=audit.outcome_table(expected=True)
             ),
         }
         for identifier in audit.flagged["id"].tolist()[:1]:
             one, draws = audit.trajectory(identifier)
-            charts[f"patient_{identifier}"] = trajectory_chart(one, 0, draws)
-        for name, chart in charts.items():
-            save_figure(chart, new / "figures" / name, ("png", "svg"))
+            figures[f"patient_{identifier}"] = charts.trajectory_chart(one, 0, draws)
+        for name, chart in figures.items():
+            charts.save_figure(chart, new / "figures" / name, ("png", "svg"))
         write_report(audit, new / REPORT)
     return [goal / "audit", goal / "figures", goal / REPORT]
 
@@ -114,7 +109,6 @@ def _learn(log: Episodes) -> tuple[TabularMDP, Floats]:
 
 
 def _conclusion(audit: Audit) -> str:
-    """Summarize what the estimates of the demonstration show."""
     value = audit.estimates.set_index("estimator")["value"]
     text = "Model estimates, not facts."
     if value["True"] < value["Observed"] < min(value["MB"], value["CF"]):

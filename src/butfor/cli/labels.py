@@ -77,17 +77,18 @@ def _print_comparison(console: Console, compared: LabelComparison, names: Sequen
         "\n[bold]Noise on next states, or on what nature decides?[/bold] The labels are the "
         f"levels of {escape(', '.join(names))}."
     )
-    table = make_table("", ">Noise on states", ">Noise on labels")
     of_states, of_labels = compared.summary().to_dict("records")
-    for description, column, form in (
-        ("Labels", "labels", str),
-        ("Pairs of rows without a common label: of those encountered", "apart_of_met", _share),
-        ("… of all seen", "apart_of_all", _share),
-        ("Steps at which the counterfactual is about the patient", "share_about", _share),
-        ("Mean return under the policy", "mean_return", "{:+.3f}".format),
-    ):
-        table.add_row(description, form(of_states[column]), form(of_labels[column]))
-    console.print(table)
+    rows = (
+        (description, form(of_states[column]), form(of_labels[column]))
+        for description, column, form in (
+            ("Labels", "labels", str),
+            ("Pairs of rows without a common label: of those encountered", "apart_of_met", _share),
+            ("… of all seen", "apart_of_all", _share),
+            ("Steps at which the counterfactual is about the patient", "share_about", _share),
+            ("Mean return under the policy", "mean_return", "{:+.3f}".format),
+        )
+    )
+    console.print(make_table(("", ">Noise on states", ">Noise on labels"), rows))
     for noise, result in (("states", compared.states), ("labels", compared.labels)):
         console.print(
             f"[bold]Noise on {noise}[/bold]: what happened (rows) and most likely outcome",
@@ -105,17 +106,15 @@ def _print_comparison(console: Console, compared: LabelComparison, names: Sequen
 def _print_largest(console: Console, frame: pd.DataFrame) -> None:
     """Print the ten episodes whose expected return differs most."""
     largest = frame.loc[(-frame["difference"].abs()).argsort(kind="stable")].head(10)
-    table = make_table(">Id", "Happened", ">Noise on states", ">Noise on labels", ">Difference")
-    for _, row in largest.iterrows():
-        columns = ("expected_return_states", "expected_return_labels", "difference")
-        table.add_row(
-            escape(str(row["id"])),
-            escape(row["observed_outcome"]),
-            *(f"{row[column]:+.2f}" for column in columns),
-        )
+    numbers = ("expected_return_states", "expected_return_labels", "difference")
+    rows = (
+        (row["id"], row["observed_outcome"], *(f"{row[column]:+.2f}" for column in numbers))
+        for _, row in largest.iterrows()
+    )
+    columns = (">Id", "Happened", ">Noise on states", ">Noise on labels", ">Difference")
     console.print(
         f"[bold]Expected return of the {len(largest)} that change most[/bold]",
-        table,
+        make_table(columns, rows),
     )
 
 

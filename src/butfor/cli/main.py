@@ -1,4 +1,4 @@
-"""The command line application: one module per command, assembled here."""
+"""The command line application, assembled from its commands."""
 
 from __future__ import annotations
 

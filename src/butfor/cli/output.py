@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -14,18 +14,26 @@ from typing import Any
 import pandas as pd
 import typer
 from rich import box
-from rich.console import Console
+from rich.console import Console, JustifyMethod
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from butfor.review.verdicts import ReviewError
 
 
-def make_table(*columns: str) -> Table:
-    """Return an empty table; a column whose name starts with > is right-aligned."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+def make_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
+    """Return a table of texts, which are not read as markup.
+
+    A column whose name starts with > is right-aligned; without any name there is no header.
+    """
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_header=any(columns))
     for name in columns:
-        table.add_column(name.removeprefix(">"), justify="right" if name[:1] == ">" else "left")
+        justify: JustifyMethod = "right" if name[:1] == ">" else "left"
+        table.add_column(escape(name.removeprefix(">")), justify=justify)
+    for row in rows:
+        table.add_row(*(cell if isinstance(cell, Text) else escape(str(cell)) for cell in row))
     return table
 
 

@@ -67,7 +67,6 @@ def study(
 
 
 def _settings(name: str, study: Study, options: dict[str, Any]) -> StudySettings:
-    """Return the settings of a study, with those options that were given."""
     known = {field.name for field in fields(study.settings)}
     given = {option: value for option, value in options.items() if value is not None}
     for option in given:

@@ -9,10 +9,12 @@ import pandas as pd
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from butfor.audit.audit import Audit
 from butfor.cli.output import make_table, records
 from butfor.evaluate.wording import percent
+from butfor.present.stays import outcome_chances
 from butfor.present.text import LIGHTS
 from butfor.replay.steps import THIN
 
@@ -40,14 +42,11 @@ def print_audit(console: Console, audit: Audit) -> None:
     """Print the log, the estimates, the checks, the outcomes and the flagged episodes."""
     _print_log(console, audit)
     _print_estimates(console, audit)
-    checks = make_table("", "", "")
-    checks.show_header = False
-    for check in audit.diagnostics.itertuples():
-        color = COLORS[check.light]
-        checks.add_row(
-            f"[{color}]{LIGHTS[check.light]}[/{color}]", check.check, escape(check.sentence)
-        )
-    console.print("\n[bold]Checks[/bold]", checks)
+    checks = [
+        (Text(LIGHTS[check.light], style=COLORS[check.light]), check.check, check.sentence)
+        for check in audit.diagnostics.itertuples()
+    ]
+    console.print("\n[bold]Checks[/bold]", make_table(("", "", ""), checks))
     console.print(
         f"\n[bold]{escape(_noun(audit).capitalize())}s by what happened (rows) and most likely "
         "outcome under the policy[/bold]",
@@ -58,10 +57,7 @@ def print_audit(console: Console, audit: Audit) -> None:
 
 def outcomes_table(counts: pd.DataFrame) -> Table:
     """Return counts of episodes, observed by counterfactual outcome, as a table to print."""
-    table = make_table("", *(f">{escape(name)}" for name in counts.columns))
-    for name, numbers in counts.iterrows():
-        table.add_row(escape(str(name)), *(str(number) for number in numbers))
-    return table
+    return make_table(["", *(f">{name}" for name in counts)], counts.itertuples(name=None))
 
 
 def _noun(audit: Audit) -> str:
@@ -91,18 +87,21 @@ def _print_log(console: Console, audit: Audit) -> None:
 def _print_estimates(console: Console, audit: Audit) -> None:
     shown = audit.estimates[audit.estimates["estimator"].isin(SHOWN)]
     credible = audit.meta.parameters.credible
-    table = make_table(
-        "", ">Mean return", "95% interval*", *(["Model**"] if credible else []), ">Cases"
-    )
-    for _, row in shown.iterrows():
-        table.add_row(
-            row["estimator"],
-            "undefined" if pd.isna(row["value"]) else f"{row['value']:+.3f}",
-            _interval(row["low"], row["high"]),
-            *([_interval(row["low_credible"], row["high_credible"])] if credible else []),
-            str(row["episodes"]) if row["estimator"] in ("Observed", "WIS") else "",
-        )
-    console.print("[bold]How well would the policy do?[/bold]", table)
+    columns = ["", ">Mean return", "95% interval*", "Model**", ">Cases"]
+    rows = [
+        [
+            row.estimator,
+            "undefined" if pd.isna(row.value) else f"{row.value:+.3f}",
+            _interval(row.low, row.high),
+            _interval(row.low_credible, row.high_credible),
+            row.episodes if row.estimator in ("Observed", "WIS") else "",
+        ]
+        for row in shown.itertuples()
+    ]
+    if not credible:
+        for line in (columns, *rows):
+            del line[3]
+    console.print("[bold]How well would the policy do?[/bold]", make_table(columns, rows))
     true = " True: known only because this is a simulator." * (
         "True" in set(audit.estimates["estimator"])
     )
@@ -140,30 +139,29 @@ def _print_flagged(console: Console, audit: Audit) -> None:
         "policy, the change in expected return, and the first step (counted from 0) at which "
         "the policy would have acted differently. Sure: whether the sign holds under any "
         "mechanism, or any stable one. Cases: the fewest similar past cases along the way",
-        _flagged_table(first, list(audit.meta.outcomes), audit.meta.none),
+        _flagged_table(first, audit.meta.outcome_names),
     )
 
 
-def _flagged_table(frame: pd.DataFrame, outcomes: list[str], none: str) -> Table:
-    names = [f">{escape(name)}" for name in [*outcomes, none]]
-    table = make_table(">Id", "Happened", *names, ">Change", ">Step", "Sure", ">Cases")
-    columns = [f"p_{name}" for name in outcomes] + ["p_none"]
-    for _, row in frame.iterrows():
-        table.add_row(
-            escape(str(row["id"])),
-            escape(row["observed_outcome"]),
-            *(_short_percent(row[column]) for column in columns),
+def _flagged_table(flagged: pd.DataFrame, outcomes: list[str]) -> Table:
+    columns = (*(f">{name}" for name in outcomes), ">Change", ">Step", "Sure", ">Cases")
+    rows = (
+        (
+            row["id"],
+            row["observed_outcome"],
+            *(
+                percent(chance).replace("under ", "<").replace("over ", ">")
+                for _, chance in outcome_chances(row, outcomes)
+            ),
             f"{row['difference']:+.2f}",
-            "never" if row["first_change"] < 0 else str(row["first_change"]),
+            "never" if row["first_change"] < 0 else row["first_change"],
             row["survives"] or "no",
             f"{row['evidence_min']:.0f}",
         )
-    return table
+        for _, row in flagged.iterrows()
+    )
+    return make_table((">Id", "Happened", *columns), rows)
 
 
 def _interval(low: float, high: float) -> str:
     return "" if pd.isna(low) else f"{low:+.2f} to {high:+.2f}"
-
-
-def _short_percent(probability: float) -> str:
-    return percent(probability).replace("under ", "<").replace("over ", ">")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.audit.audit import Audit
-from butfor.evaluate.wording import percent, plural, signed
+from butfor.audit.files import SCHEMAS
+from butfor.evaluate.wording import percent, plural, share, signed
 from butfor.log.variables import describe_action
 from butfor.mechanisms.gumbel_max import counterfactual_distribution
 from butfor.present.charts.trajectory.layout import TrajectoryLayout
@@ -24,32 +24,8 @@ from butfor.present.charts.trajectory.rows import (
     trajectory_table,
 )
 from butfor.present.charts.trajectory.template import trajectory_template
-from butfor.present.text import (
-    ESTIMATE,
-    HOLDS,
-    SIMILAR_CASES,
-    TREATED_ALIKE,
-    capitalized,
-    ending,
-    thin_evidence,
-)
-
-# columns of an audit's table of episodes that pages need, besides p_<outcome>
-COLUMNS = (
-    "id",
-    "length",
-    "observed_outcome",
-    "most_likely",
-    "expected_return",
-    "difference",
-    "low_any",
-    "high_any",
-    "first_change",
-    "thin_share",
-    "evidence_min",
-    "rank",
-    "reason",
-)
+from butfor.present.text import ESTIMATE, HOLDS, SIMILAR_CASES, TREATED_ALIKE, capitalized, ending
+from butfor.replay.steps import THIN
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +36,8 @@ class Stays:
     redact: bool = False
 
     def __post_init__(self) -> None:
-        missing = [name for name in COLUMNS if name not in self.audit.episodes]
+        needed = ("id", *SCHEMAS["episodes"].names)
+        missing = [name for name in needed if name not in self.audit.episodes]
         if missing:
             raise ValueError(
                 f"the audit's episodes have no column {missing[0]!r}: it was made by butfor "
@@ -149,7 +126,6 @@ class Stays:
         also = f" Inferred by the model from the whole record: {listed}." if inferred else ""
         return {
             "id": str(identifier),
-            "anchor": anchor(identifier),
             "title": title,
             "says": self._says(row),
             "caveat": caveat(row),
@@ -160,7 +136,11 @@ class Stays:
             "reason": str(row["reason"]),
             "course": bool(datasets["shade"]),
             "description": f"{title}. {self._says(row)} {caveat(row)}{also}",
-            "given": self._fixed(steps),
+            "given": [
+                [v.name, str(steps[f"state.{v.name}"].iloc[0])]
+                for v in self.layout.state
+                if v.static
+            ],
             "inferred": inferred,
             **self._side(steps),
             "datasets": datasets,
@@ -196,13 +176,10 @@ class Stays:
     def _position(self) -> dict[Any, int]:
         return {name: place for place, name in enumerate(self.audit.episodes["id"].tolist())}
 
-    @cached_property
-    def _offsets(self) -> NDArray[np.int64]:
-        counts = np.bincount(self.audit.steps["episode"].to_numpy())
-        return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-
     def _steps(self, position: int) -> pd.DataFrame:
-        return self.audit.steps.iloc[self._offsets[position] : self._offsets[position + 1]]
+        episode = self.audit.steps["episode"].to_numpy()  # sorted
+        start, stop = np.searchsorted(episode, [position, position + 1])
+        return self.audit.steps.iloc[start:stop]
 
     @cached_property
     def _groups(self) -> dict[str, dict[Any, NDArray[np.int64]]]:
@@ -254,12 +231,6 @@ class Stays:
             f"{alike}: {cases}."
         )
 
-    def _fixed(self, steps: pd.DataFrame) -> list[list[str]]:
-        """Return name and level of what never changes and the model was given."""
-        return [
-            [v.name, str(steps[f"state.{v.name}"].iloc[0])] for v in self.layout.state if v.static
-        ]
-
     def _inferred(self, identifier: Any) -> list[list[str]]:
         """Return each hidden variable with the probability of its levels if it never changes."""
         courses = self._part("courses", identifier)
@@ -300,11 +271,6 @@ class Stays:
         return {"side": fixed, "notes": notes}
 
 
-def anchor(identifier: Any) -> str:
-    """Return the address of an episode within its page."""
-    return f"stay-{quote(str(identifier), safe='')}"
-
-
 def outcome_chances(row: pd.Series, names: list[str]) -> list[tuple[str, float]]:
     """Return the probability of each outcome under the policy; that of none is the last."""
     columns = [*(f"p_{name}" for name in names[:-1]), "p_none"]
@@ -313,7 +279,8 @@ def outcome_chances(row: pd.Series, names: list[str]) -> list[tuple[str, float]]
 
 def caveat(row: pd.Series) -> str:
     """Return the words beside every number of a model."""
-    return f"{ESTIMATE} {thin_evidence(float(row['thin_share']))}"
+    part = capitalized(share(float(row["thin_share"])))
+    return f"{ESTIMATE} {part} of its steps rest on fewer than {THIN} similar past cases."
 
 
 def worst_to_best(row: pd.Series) -> str:

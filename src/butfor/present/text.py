@@ -7,12 +7,7 @@ step rests on *similar past cases*; with few of them its *evidence is thin*.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
 from typing import Any
-
-from butfor.evaluate.wording import share
-from butfor.replay.steps import THIN
 
 WHAT_HAPPENED = "What happened"
 UNDER_POLICY = "Model, under the policy"
@@ -24,6 +19,7 @@ HOLDS = "Holds only if the model is right."
 CHANCE = "Covers chance in the sample, not errors in the model."
 SIMULATOR = "known only because this is a simulator"
 TRUE = "True"
+FIRST_DIFFERENCE = "policy first treats differently (decided at step {step})"
 TREATED_ALIKE = "The policy would have treated as was done, at every step."
 
 # results of a check: what a reader is told instead of a color
@@ -91,44 +87,8 @@ def capitalized(words: str) -> str:
     return words[:1].upper() + words[1:]
 
 
-def with_noun(sentence: str, noun: str, nouns: str) -> str:
-    """Replace "episode" and "episodes" in a sentence with the nouns of the study."""
-
-    def swap(found: re.Match[str]) -> str:
-        word = nouns if found[0].lower().endswith("s") else noun
-        return capitalized(word) if found[0][0].isupper() else word
-
-    return re.sub(r"\bepisodes?\b", swap, sentence, flags=re.IGNORECASE)
-
-
 def ending(outcome: str, length: int, *, ended: bool) -> str:
     """Say how and when an episode ended: "died at step 3", or "no change after 20 steps"."""
     if ended:
         return f"{outcome} at step {length}"
     return f"{outcome} after {length} step{'s' * (length != 1)}"
-
-
-def first_difference(step: int) -> str:
-    """Label the line before the first effect of a decision that the policy takes differently."""
-    return f"policy first treats differently (decided at step {step})"
-
-
-def thin_evidence(part: float) -> str:
-    """Say what share of the steps of an episode rests on thin evidence."""
-    return f"{capitalized(share(part))} of its steps rest on fewer than {THIN} similar past cases."
-
-
-def estimator_name(name: str) -> str:
-    """Return an estimator in words, with its abbreviation in parentheses."""
-    return ESTIMATORS.get(name, (name, ""))[0]
-
-
-def full_names(names: Iterable[str]) -> str:
-    """Spell out the abbreviations of the estimators that are shown."""
-    shown = [f"{FULL_NAMES[name]} ({name})" for name in names if name in FULL_NAMES]
-    return f"Abbreviations: {', '.join(shown)}." if shown else ""
-
-
-def mechanism_name(name: str) -> str:
-    """Describe a mechanism without the names that readers need not know."""
-    return MECHANISMS.get(name.split("(")[0], "a user-defined mechanism")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -75,19 +76,20 @@ def measure_agreement(
     """
     ratings, names, codes = rating_table(given, categories)
     twice = ratings[(ratings >= 0).sum(axis=1) >= 2]
-    options = {"resamples": resamples, "seed": seed}
-    size = len(codes)
+    measure = partial(_measure, categories=len(codes), resamples=resamples, seed=seed)
+    kappas = []
+    for first, second in combinations(range(len(names)), 2):
+        both = ratings[:, [first, second]]
+        both = both[(both >= 0).all(axis=1)]
+        if len(both):
+            kappas.append(PairKappa(names[first], names[second], measure(cohen_kappa, both)))
     return Agreement(
         stays=len(twice),
         reviewers=len(names),
-        percent=_measure(percent_agreement, twice, size, **options),
-        alpha=_measure(krippendorff_alpha, twice, size, **options),
-        ac1=_measure(gwet_ac1, ratings, size, **options),
-        kappas=tuple(
-            PairKappa(names[a], names[b], _measure(cohen_kappa, both, size, **options))
-            for a, b in combinations(range(len(names)), 2)
-            if len(both := _rated_by_both(ratings, a, b))
-        ),
+        percent=measure(percent_agreement, twice),
+        alpha=measure(krippendorff_alpha, twice),
+        ac1=measure(gwet_ac1, ratings),
+        kappas=tuple(kappas),
     )
 
 
@@ -178,35 +180,26 @@ def wilson_interval(count: int, total: int) -> tuple[float, float] | None:
 def _measure(
     function: Callable[[Ratings, int, Floats], Floats],
     ratings: Ratings,
-    categories: int,
     *,
+    categories: int,
     resamples: int,
     seed: int,
 ) -> Measure:
-    paired = (ratings >= 0).sum(axis=1) >= 2
-    stays = int(paired.sum())
+    stays = int(((ratings >= 0).sum(axis=1) >= 2).sum())
     if stays == 0:
         return Measure(None, None, None, 0, "too few: no episode has two verdicts")
     kinds, often = np.unique(ratings, axis=0, return_counts=True)  # equal rows need computing once
     value = float(function(kinds, categories, often[None].astype(np.float64))[0])
     if math.isnan(value):
-        return Measure(
-            None,
-            None,
-            None,
-            stays,
-            "undefined: all verdicts are the same, so chance explains everything",
-        )
+        note = "undefined: all verdicts are the same, so chance explains everything"
+        return Measure(None, None, None, stays, note)
     if stays < FEWEST:
         note = f"too few: {stays} episodes with two verdicts, at least {FEWEST} needed"
         return Measure(value, None, None, stays, note)
-    weights = np.random.default_rng(seed).multinomial(
-        len(ratings), often / len(ratings), size=resamples
-    )
+    n, tail = len(ratings), (1 - CONFIDENCE) / 2
+    weights = np.random.default_rng(seed).multinomial(n, often / n, size=resamples)
     values = function(kinds, categories, weights.astype(np.float64))
-    known = values[~np.isnan(values)]
-    tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(known, [tail, 1 - tail])
+    low, high = np.nanquantile(values, [tail, 1 - tail])
     return Measure(value, float(low), float(high), stays, "")
 
 
@@ -218,8 +211,3 @@ def _counts(ratings: Ratings, categories: int) -> Floats:
 def _ratio(above: Floats, below: Floats) -> Floats:
     tiny = np.abs(below) < 1e-12
     return np.where(tiny, np.nan, above / np.where(tiny, 1.0, below))
-
-
-def _rated_by_both(ratings: Ratings, first: int, second: int) -> Ratings:
-    both = ratings[:, [first, second]]
-    return both[(both >= 0).all(axis=1)]

@@ -13,7 +13,7 @@ import json
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -105,7 +105,9 @@ class Transaction:
     connection: sqlite3.Connection
     now: float  # seconds since 1970
 
-    def execute(self, statement: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
+    def execute(
+        self, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()
+    ) -> sqlite3.Cursor:
         """Execute one SQL statement."""
         return self.connection.execute(statement, values)
 
@@ -119,14 +121,10 @@ class EventFile:
         self._idle: list[sqlite3.Connection] = []
         self._writer = threading.Lock()  # fairer than many threads contending for SQLite's lock
         self._file: tuple[int, int] | None = None
-        with _explained(self.path):
-            connection = self._connect()
-            try:
-                _use_wal(connection)
-                with self._transaction(connection, "IMMEDIATE"):
-                    _migrate(connection, self.path)
-            finally:
-                connection.close()
+        with _explained(self.path), closing(self._connect()) as connection:
+            _use_wal(connection)
+            with self._transaction(connection, "IMMEDIATE"):
+                _migrate(connection, self.path)
             self._file = self._identity()
 
     def close(self) -> None:
@@ -158,12 +156,8 @@ class EventFile:
     @contextmanager
     def _transaction(self, connection: sqlite3.Connection, kind: str) -> Iterator[Transaction]:
         connection.execute(f"BEGIN {kind}")
-        try:
+        with connection:  # commits, or rolls back after an error
             yield Transaction(connection, self._clock())
-        except BaseException:
-            connection.rollback()
-            raise
-        connection.commit()
 
     @contextmanager
     def _borrowed(self) -> Iterator[sqlite3.Connection]:
@@ -335,6 +329,6 @@ def _hash(fields: Sequence[Any], prev_hash: str) -> str:
 
 
 def _event(row: Sequence[Any]) -> Event:
-    number, at, run, reviewer, episode, action, payload, prev_hash, own_hash = row
-    said = json.loads(payload)
-    return Event(number, at, run, reviewer, episode, action, said, prev_hash, own_hash)
+    fields = [*row]
+    fields[6] = json.loads(fields[6])
+    return Event(*fields)

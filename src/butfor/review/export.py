@@ -17,25 +17,9 @@ from butfor.review.opinions import reviews_for
 from butfor.review.plan import run_id
 from butfor.review.store import Store
 
-NAMES = (
-    "run_id",
-    "episode_id",
-    "reviewer",
-    "verdict",
-    "variable",
-    "step",
-    "sure",
-    "comment",
-    "seconds",
-    "first_impression",
-    "control",
-    "repeat",
-    "informed",
-    "state",
-    "created_at",
-    "withdrawn_at",
-    "observed",
-)
+SAID = ("verdict", "variable", "step", "sure", "comment", "seconds", "first_impression")
+CIRCUMSTANCES = ("control", "repeat", "informed", "state", "created_at", "withdrawn_at", "observed")
+NAMES = ("run_id", "episode_id", "reviewer", *SAID, *CIRCUMSTANCES)
 MODEL_PREFIXES = ("p_", "low_", "high_")
 MODEL_NAMES = ("expected_return", "difference")
 EVIDENCE = ("evidence_min", "thin_share")
@@ -66,11 +50,10 @@ def review_rows(
     rows = []
     for review in given:
         stay, said = stays[review.episode], model.get(review.episode, {})
-        known = asdict(review) | {"run_id": chosen, "episode_id": review.episode}
-        known |= {"control": stay.control, "state": stay.state}
-        known |= {"observed": said.get("observed_outcome")}
+        known = asdict(stay) | asdict(review) | {"run_id": chosen, "episode_id": review.episode}
+        known["observed"] = said.get("observed_outcome")
         row = {name: known[name] for name in NAMES}
-        row |= {name: plain_value(said.get(name)) for name in (*columns, *EVIDENCE)}
+        row |= {name: plain_value(said.get(name)) for name in columns}
         rows.append(row | {"butfor_version": audit.meta.butfor if same else None})
     return rows
 
@@ -78,7 +61,8 @@ def review_rows(
 def model_columns(audit: Audit) -> list[str]:
     """Return the columns of the table of episodes that go into an export."""
     names = [str(name) for name in audit.episodes]
-    return [name for name in names if name.startswith(MODEL_PREFIXES) or name in MODEL_NAMES]
+    said = [name for name in names if name.startswith(MODEL_PREFIXES) or name in MODEL_NAMES]
+    return [*said, *EVIDENCE]
 
 
 def reviews_text(store: Store, audit: Audit, kind: str, *, reader: str | None = None) -> str:
@@ -89,7 +73,7 @@ def reviews_text(store: Store, audit: Audit, kind: str, *, reader: str | None = 
     """
     rows = review_rows(store, audit, reader=reader)
     if kind == "csv":
-        return _to_csv(rows, [*NAMES, *model_columns(audit), *EVIDENCE, "butfor_version"])
+        return _to_csv(rows, [*NAMES, *model_columns(audit), "butfor_version"])
     named = {row["episode_id"] for row in rows if reader is None or row["state"] == "settled"}
     history: dict[str, list[dict[str, Any]]] = {}
     for event in store.events(run=run_id(audit)):
@@ -102,13 +86,17 @@ def episodes_text(store: Store, audit: Audit, kind: str) -> str:
     """Return one row per stay of an audit, under review or not, as "csv" or "jsonl"."""
     run = run_id(audit)
     stays = {stay.episode: stay for stay in store.stays(run)}
-    columns = ["length", *model_columns(audit), *EVIDENCE]
+    columns = ["length", *model_columns(audit)]
     rows = []
     for row in audit.episodes.to_dict("records"):
         stay = stays.get(str(row["id"]))
-        known: dict[str, Any] = {"run_id": run, "episode_id": str(row["id"])}
-        known |= {"state": stay.state if stay else "", "final": stay.final if stay else None}
-        known |= {"observed": row["observed_outcome"]}
+        known = {
+            "run_id": run,
+            "episode_id": str(row["id"]),
+            "state": stay.state if stay else "",
+            "final": stay.final if stay else None,
+            "observed": row["observed_outcome"],
+        }
         rows.append(known | {name: plain_value(row.get(name)) for name in columns})
     names = ["run_id", "episode_id", "state", "final", "observed", *columns]
     return _to_csv(rows, names) if kind == "csv" else _to_jsonl(rows)
@@ -171,7 +159,6 @@ def _to_csv(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> str:
 
 
 def _to_jsonl(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return rows as JSON lines in plain ASCII."""
     return "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
 
 

@@ -23,7 +23,7 @@ def visible_opinions(reviewer: Reviewer, episode: str) -> list[Review]:
     with reviewer.file.reading() as transaction:
         stay = read_stay(transaction, reviewer.run, episode)
         held = _read_held(transaction, reviewer.run, episode)
-    if not _is_author(reviewer, held):
+    if reviewer.name not in {review.reviewer for review in held}:
         return []
     return held if stay.state == "settled" else hide_names(held, reviewer.name)
 
@@ -32,13 +32,13 @@ def earlier_opinions(reviewer: Reviewer, episode: str) -> list[Review]:
     """Return verdicts on the stay in other runs; those of others only after one's own here."""
     with reviewer.file.reading() as transaction:
         read_stay(transaction, reviewer.run, episode)
-        given = _is_author(reviewer, _read_held(transaction, reviewer.run, episode))
+        authors = {r.reviewer for r in _read_held(transaction, reviewer.run, episode)}
         earlier = [
             review
             for run in tables.read_run_ids(transaction)
             if run != reviewer.run
             for review in _read_held(transaction, run, episode)
-            if given or review.reviewer == reviewer.name
+            if reviewer.name in authors | {review.reviewer}
         ]
     return hide_names(sorted(earlier, key=lambda review: review.id), reviewer.name)
 
@@ -78,9 +78,6 @@ def note_overview(reviewer: Reviewer) -> None:
         _note_shown(reviewer, "overview")
 
 
-# ---------------------------------------------------------------------------------- disagreements
-
-
 def list_disagreements(reviewer: Reviewer) -> list[str]:
     """Return the stays that a reviewer may settle, by name: any other order reveals controls."""
     with reviewer.file.reading() as transaction:
@@ -101,11 +98,11 @@ def open_disagreement(reviewer: Reviewer, episode: str) -> list[Review]:
     with reviewer.file.reading() as transaction:
         stay = read_stay(transaction, reviewer.run, episode)
         held = _read_held(transaction, reviewer.run, episode)
-        gave = _ever_gave_verdict(transaction, reviewer, episode)
+        gave = tables.read_reviews(transaction, **reviewer.place(episode))
         shown = tables.was_shown(transaction, reviewer.run, reviewer.name, episode, "settling")
     if stay.state not in ("disagreement", "settled"):
         raise RefusedError("reviewers do not differ about this")
-    if not _is_author(reviewer, held):
+    if reviewer.name not in {review.reviewer for review in held}:
         if gave and stay.state == "disagreement":
             raise RefusedError("you withdrew your verdict on this; somebody else must settle it")
         if not shown:
@@ -126,22 +123,20 @@ def settle(
         "verdict": check_verdict(verdict),
         "reason": check_text(reason, "reason", required=True),
     }
-    place = {"run": reviewer.run, "reviewer": reviewer.name, "episode": episode}
     with reviewer.file.writing() as transaction:
         stay = _read_current_stay(transaction, reviewer.run, episode, expected_version)
         if stay.state != "disagreement":
             raise StaleError(
                 f"episode {episode} is {stay.state}: there is nothing to settle", stay.version
             )
-        if _ever_gave_verdict(transaction, reviewer, episode):
+        if tables.read_reviews(transaction, **reviewer.place(episode)):  # even a withdrawn one
             raise RefusedError("you gave a verdict on this; somebody else must settle it")
-        tables.record(transaction, "settle", **place, payload=payload)
+        tables.record(transaction, "settle", **reviewer.place(episode), payload=payload)
         return read_stay(transaction, reviewer.run, episode)
 
 
 def unsettle(reviewer: Reviewer, episode: str, *, expected_version: int | None = None) -> Stay:
     """Withdraw one's own settlement."""
-    place = {"run": reviewer.run, "reviewer": reviewer.name, "episode": episode}
     with reviewer.file.writing() as transaction:
         stay = _read_current_stay(transaction, reviewer.run, episode, expected_version)
         settlements = tables.read_settlements(transaction, run=reviewer.run, episode=episode)
@@ -150,7 +145,9 @@ def unsettle(reviewer: Reviewer, episode: str, *, expected_version: int | None =
             raise StaleError(f"episode {episode} is {stay.state}, not settled", stay.version)
         if held[0].reviewer != reviewer.name:
             raise RefusedError("somebody else settled this")
-        tables.record(transaction, "unsettle", **place, payload={"settlement": held[0].id})
+        tables.record(
+            transaction, "unsettle", **reviewer.place(episode), payload={"settlement": held[0].id}
+        )
         return read_stay(transaction, reviewer.run, episode)
 
 
@@ -164,24 +161,13 @@ def _read_current_stay(
 
 
 def _note_shown(reviewer: Reviewer, what: str, episode: str = "") -> None:
-    place = {"run": reviewer.run, "reviewer": reviewer.name, "episode": episode}
     with reviewer.file.writing() as transaction:
         tables.read_current_run(transaction, reviewer.run)
-        if not tables.was_shown(transaction, **place, what=what):
-            tables.record(transaction, what, **place)
+        if not tables.was_shown(transaction, **reviewer.place(episode), what=what):
+            tables.record(transaction, what, **reviewer.place(episode))
 
 
 def _read_held(transaction: Transaction, run: str, episode: str) -> list[Review]:
     """Return the verdicts on a stay that are in force, without repeats."""
     found = tables.read_reviews(transaction, run=run, episode=episode)
     return [review for review in found if review.counts]
-
-
-def _is_author(reviewer: Reviewer, reviews: Iterable[Review]) -> bool:
-    return any(review.reviewer == reviewer.name for review in reviews)
-
-
-def _ever_gave_verdict(transaction: Transaction, reviewer: Reviewer, episode: str) -> bool:
-    """Return whether a reviewer ever gave a verdict on a stay, even one withdrawn since."""
-    given = {"run": reviewer.run, "episode": episode, "reviewer": reviewer.name}
-    return bool(tables.read_reviews(transaction, **given))

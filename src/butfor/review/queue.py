@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,9 +53,6 @@ class Queue:
         )
 
 
-# ------------------------------------------------------------------------------------------ stays
-
-
 def read_stays(transaction: Transaction, run: str, episode: str | None = None) -> list[Stay]:
     """Return the stays of a run, flagged ones by rank and then the controls, or one of them."""
     found = read_run(transaction, run)
@@ -67,7 +65,7 @@ def read_stays(transaction: Transaction, run: str, episode: str | None = None) -
     )
     stays = []
     for name, control, steps, version, changed_at, *counts in rows.fetchall():
-        state, final = _stay_state(found.settings.needed, name in claimed, *counts)
+        state, final = _stay_state(found.settings.needed, name in claimed, counts)
         stays.append(
             Stay(run, name, bool(control), steps, state, counts[0], final, version, changed_at)
         )
@@ -82,15 +80,9 @@ def read_stay(transaction: Transaction, run: str, episode: str) -> Stay:
     return found[0]
 
 
-def _stay_state(
-    needed: int,
-    claimed: bool,
-    verdicts: int,
-    lowest: int | None,
-    highest: int | None,
-    settled: int | None,
-) -> tuple[str, int | None]:
+def _stay_state(needed: int, claimed: bool, counts: Sequence[Any]) -> tuple[str, int | None]:
     """Return the state of a stay, and its verdict once it is reviewed or settled."""
+    verdicts, lowest, highest, settled = counts
     if settled is not None:
         return "settled", settled
     if verdicts >= needed:
@@ -113,9 +105,6 @@ def _read_claims(
     return rows.fetchall()
 
 
-# ------------------------------------------------------------------------------------------ queue
-
-
 def read_queue(transaction: Transaction, run: str, reviewer: str) -> Queue:
     """Return a reviewer's queue."""
     found = read_run(transaction, run)
@@ -123,12 +112,12 @@ def read_queue(transaction: Transaction, run: str, reviewer: str) -> Queue:
     rows = _read_rows(transaction, run, reviewer)
     items = _make_items(transaction, found, reviewer, rows, {name for name, _ in claims})
     due = _find_due(items)
-    visible = [
-        item
-        for item in items
-        if not item.repeat or item.version or item.state == "draft" or item.episode in due
-    ]
-    offered = [item for item in visible if _is_offered(item, due)]
+
+    def is_up(item: Item) -> bool:
+        return not item.repeat or item.state == "draft" or item.episode in due
+
+    visible = [item for item in items if is_up(item) or item.version]
+    offered = [i for i in visible if is_up(i) and is_wanted(i) and i.state != "skipped"]
     taken = Counter(name for name, other in claims if other != reviewer)
     taken.update({row[0]: row[10] for row in rows if not row[1]})
     free = [
@@ -177,16 +166,15 @@ def _read_rows(
     most of the time goes into taking the lock again.
     """
     where, values = matching({"p.run": run, "p.reviewer": reviewer, "p.episode": episode})
-    key = ("run", "reviewer", "episode", "repeat")
     row = transaction.execute(
         "SELECT json_group_array(json_array(episode, repeat, position, state, at, review, "
         "impression, version, changed_at, settling, verdicts, lowest, highest, settled)) FROM ("
         "SELECT p.episode, p.repeat, p.position, s.state, d.at, s.review, s.impression, "
         "s.version, s.changed_at, w.what IS NOT NULL AS settling, y.verdicts, y.lowest, "
         "y.highest, y.settled FROM place p "
-        "JOIN stay y ON y.run = p.run AND y.episode = p.episode "
-        f"LEFT JOIN standing s ON {' AND '.join(f's.{name} = p.{name}' for name in key)} "
-        f"LEFT JOIN draft d ON {' AND '.join(f'd.{name} = p.{name}' for name in key)} "
+        "JOIN stay y USING (run, episode) "
+        "LEFT JOIN standing s USING (run, reviewer, episode, repeat) "
+        "LEFT JOIN draft d USING (run, reviewer, episode, repeat) "
         "LEFT JOIN shown w ON w.run = p.run AND w.reviewer = p.reviewer "
         "AND w.episode = p.episode AND w.what = 'settling' "
         f"WHERE {where} ORDER BY p.position)",
@@ -205,7 +193,9 @@ def _make_items(
     for row in rows:
         episode, repeat, position, stood, draft, review, impression, version, changed_at = row[:9]
         state = "draft" if draft else stood or "waiting"  # a draft put aside has the time 0
-        stay_state, _ = _stay_state(run.settings.needed, episode in claimed, *row[10:])
+        stay_state, _ = _stay_state(run.settings.needed, episode in claimed, row[10:])
+        others = stay_state in ("disagreement", "settled") and not repeat
+        closed = "settling" if row[9] else "others" if others else ""
         items.append(
             Item(
                 run=run.id,
@@ -215,7 +205,7 @@ def _make_items(
                 place=place_number(seed, position),
                 state=state,
                 stay_state=stay_state,
-                closed=_why_closed(state, bool(repeat), stay_state, bool(row[9])),
+                closed="" if state == "submitted" else closed,
                 review=review,
                 first_impression=impression,
                 version=version or 0,
@@ -237,16 +227,3 @@ def _find_due(items: list[Item]) -> set[str]:
         for item in items
         if item.repeat and (review := first[item.episode]) is not None and review <= last
     }
-
-
-def _is_offered(item: Item, due: set[str]) -> bool:
-    back = not item.repeat or item.state == "draft" or item.episode in due
-    return is_wanted(item) and item.state != "skipped" and back
-
-
-def _why_closed(state: str, repeat: bool, stay_state: str, settling: bool) -> str:
-    if state == "submitted":
-        return ""
-    if settling:
-        return "settling"
-    return "others" if stay_state in ("disagreement", "settled") and not repeat else ""

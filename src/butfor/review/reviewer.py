@@ -43,6 +43,10 @@ class Reviewer:
     run: str
     name: str
 
+    def place(self, episode: str) -> dict[str, str]:
+        """Return run, reviewer and a stay, as the columns of tables have them."""
+        return {"run": self.run, "reviewer": self.name, "episode": episode}
+
     def queue(self) -> Queue:
         """Return the queue."""
         with self.file.reading() as transaction:
@@ -59,10 +63,7 @@ class Reviewer:
     def reviews(self, episode: str, *, repeat: bool = False) -> list[Review]:
         """Return the reviewer's own verdicts on a stay, including withdrawn ones."""
         with self.file.reading() as transaction:
-            given = {"run": self.run, "reviewer": self.name, "episode": episode}
-            return tables.read_reviews(transaction, **given, repeat=repeat)
-
-    # ----------------------------------------------------------------------- claims and drafts
+            return tables.read_reviews(transaction, **self.place(episode), repeat=repeat)
 
     def claim(self, episode: str) -> None:
         """Note that the reviewer opened a stay; for a while others are offered another one."""
@@ -84,8 +85,9 @@ class Reviewer:
             if item.state == "submitted" or item.closed:
                 return False
             transaction.execute(
-                "INSERT OR REPLACE INTO draft VALUES (?, ?, ?, ?, ?, ?)",
-                (*_key(item), text, transaction.now),
+                "INSERT OR REPLACE INTO draft "
+                "VALUES (:run, :reviewer, :episode, :repeat, :text, :now)",
+                vars(item) | {"text": text, "now": transaction.now},
             )
             self._claim(transaction, episode)
         return True
@@ -95,11 +97,9 @@ class Reviewer:
         with self.file.reading() as transaction:
             row = transaction.execute(
                 f"SELECT content FROM draft WHERE {tables.OF_ITEM}",
-                (self.run, self.name, episode, int(repeat)),
+                self.place(episode) | {"repeat": repeat},
             ).fetchone()
             return None if row is None else json.loads(row[0])
-
-    # -------------------------------------------------------------------------------- verdicts
 
     def give_impression(self, episode: str, answer: str, *, repeat: bool = False) -> Item:
         """Record what the reviewer thinks before seeing the model; it cannot be given twice."""
@@ -110,7 +110,7 @@ class Reviewer:
                     f"episode {episode}: you have already given a first impression", item.version
                 )
             _check_open(item)
-            return _record(transaction, "impression", item, {"answer": answer})
+            return self._record(transaction, "impression", item, {"answer": answer})
 
     def submit(
         self,
@@ -132,16 +132,15 @@ class Reviewer:
             steps = read_stay(transaction, self.run, episode).steps
             if verdict.step is not None and verdict.step > steps:
                 raise FieldError("step", f"{verdict.step} is after the last step, {steps}")
-            informed = (
-                tables.was_shown(transaction, self.run, self.name, e) for e in (episode, "")
-            )
             payload = asdict(verdict) | {
                 "seconds": taken,
                 "first_impression": item.first_impression,
-                "informed": any(informed),
+                "informed": any(
+                    tables.was_shown(transaction, self.run, self.name, e) for e in (episode, "")
+                ),
             }
-            transaction.execute(f"DELETE FROM draft WHERE {tables.OF_ITEM}", _key(item))
-            return _record(transaction, "submit", item, payload, release=True)
+            transaction.execute(f"DELETE FROM draft WHERE {tables.OF_ITEM}", vars(item))
+            return self._record(transaction, "submit", item, payload)
 
     def skip(
         self, episode: str, *, repeat: bool = False, expected_version: int | None = None
@@ -150,8 +149,8 @@ class Reviewer:
         with self._changing(episode, repeat, expected_version) as (transaction, item):
             _check_not_submitted(item)
             # the time 0 puts a draft aside: the stay no longer counts as begun
-            transaction.execute(f"UPDATE draft SET at = 0 WHERE {tables.OF_ITEM}", _key(item))
-            return _record(transaction, "skip", item, {}, release=True)
+            transaction.execute(f"UPDATE draft SET at = 0 WHERE {tables.OF_ITEM}", vars(item))
+            return self._record(transaction, "skip", item, {})
 
     def withdraw(self, review: int, *, expected_version: int | None = None) -> Item:
         """Withdraw one's own verdict, unless the stay is settled."""
@@ -174,9 +173,7 @@ class Reviewer:
                 and (other.withdrawn_at is None or other.withdrawn_at >= mine.created_at)
                 for other in tables.read_reviews(transaction, run=self.run, episode=item.episode)
             )
-            return _record(transaction, "withdraw", item, {"review": review, "shown": shown})
-
-    # ---------------------------------------------------------------- within one transaction
+            return self._record(transaction, "withdraw", item, {"review": review, "shown": shown})
 
     @contextmanager
     def _changing(
@@ -193,6 +190,16 @@ class Reviewer:
             item = read_item(transaction, self.run, self.name, episode, repeat)
             check_version(item, expected_version)
             yield transaction, item
+
+    def _record(
+        self, transaction: Transaction, action: str, item: Item, payload: dict[str, Any]
+    ) -> Item:
+        place = self.place(item.episode)
+        tables.record(transaction, action, **place, payload=payload | {"repeat": item.repeat})
+        if action in ("submit", "skip"):  # the stay is no longer claimed
+            where, values = tables.matching(place)
+            transaction.execute(f"DELETE FROM claim WHERE {where}", values)
+        return read_item(transaction, self.run, self.name, item.episode, item.repeat)
 
     def _claim(self, transaction: Transaction, episode: str) -> None:
         transaction.execute(
@@ -218,26 +225,3 @@ def _check_not_submitted(item: Item) -> None:
 def _check_open(item: Item) -> None:
     if item.closed:
         raise RefusedError(CLOSED[item.closed])
-
-
-def _key(item: Item) -> tuple[str, str, str, int]:
-    return item.run, item.reviewer, item.episode, int(item.repeat)
-
-
-def _record(
-    transaction: Transaction,
-    action: str,
-    item: Item,
-    payload: dict[str, Any],
-    *,
-    release: bool = False,
-) -> Item:
-    """Record an action on an item, release its claim if asked to, and return the new item."""
-    place = {"run": item.run, "reviewer": item.reviewer, "episode": item.episode}
-    tables.record(transaction, action, **place, payload=payload | {"repeat": item.repeat})
-    if release:
-        transaction.execute(
-            "DELETE FROM claim WHERE run = ? AND reviewer = ? AND episode = ?",
-            _key(item)[:3],
-        )
-    return read_item(transaction, item.run, item.reviewer, item.episode, item.repeat)

@@ -7,6 +7,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,8 +19,8 @@ from butfor.review.plan import ReviewSettings
 from butfor.review.routes.app import make_app
 from butfor.review.routes.pages import environment
 from butfor.review.routes.sessions import read_tokens
+from butfor.review.shown import AuditReview
 from butfor.review.store import Store
-from butfor.review.views.review import AuditReview
 
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
 
@@ -69,13 +70,15 @@ class Address:
         """Whether browsers connect over TLS."""
         return self.certificate is not None or self.behind_tls
 
+    @property
+    def own(self) -> str:
+        """The host as addresses have it."""
+        return f"[{self.host}]" if ":" in self.host else self.host
+
     def hosts(self, port: int) -> set[str]:
         """Return what requests may name as their host."""
-        own = f"[{self.host}]" if ":" in self.host else self.host
-        allowed = {f"{name}:{port}" for name in (*LOCAL, own, *self.names)} | set(self.names)
-        if port == (443 if self.tls else 80):
-            allowed |= {*LOCAL, own}
-        return allowed
+        allowed = {f"{name}:{port}" for name in (*LOCAL, self.own, *self.names)} | set(self.names)
+        return allowed | {*LOCAL, self.own} if port == (443 if self.tls else 80) else allowed
 
 
 def serve(
@@ -93,10 +96,11 @@ def serve(
         port = listening.getsockname()[1]
         review = AuditReview(audit, store, store.open_run(audit, settings), show_overview)
         app = make_app(review, hosts=address.hosts(port), port=port, tokens=tokens, tls=address.tls)
-        threading.Thread(
-            target=chart_bundle, daemon=True
-        ).start()  # takes two seconds the first time
-        review.warm_up()
+        # the first page would otherwise wait for these; the bundle takes two seconds
+        threading.Thread(target=chart_bundle, daemon=True).start()
+        review.template(True)
+        for name in list(review.ids)[:1]:
+            review.one(name, False)
         for name in environment().list_templates():
             environment().get_template(name)
         server = uvicorn.Server(
@@ -113,19 +117,14 @@ def serve(
                 timeout_graceful_shutdown=5,
             )
         )
-        shown = f"[{address.host}]" if ":" in address.host else address.host
-        if address.names:
-            shown = address.names[0]
+        shown = address.names[0] if address.names else address.own
         scheme = "https" if address.tls else "http"
         say(f"Review of {folder}: {scheme}://{shown}:{port}/  (Ctrl+C stops it)")
         # uvicorn raises the signal again once it has stopped; by then there is nothing left to do
         before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-        try:
+        with suppress(KeyboardInterrupt):
             server.run(sockets=[listening])
-        except KeyboardInterrupt:
-            pass
-        finally:
-            signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, before)
     say("Stopped; all verdicts are kept.")
 
 

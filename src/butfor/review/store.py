@@ -64,8 +64,7 @@ class Store(AbstractContextManager["Store"]):
                 payload = {
                     "settings": asdict(chosen),
                     "stays": [
-                        [stay.episode, int(stay.control), stay.steps]
-                        for stay in plan_stays(audit, chosen)
+                        [s.episode, int(s.control), s.steps] for s in plan_stays(audit, chosen)
                     ],
                     "butfor": str(audit.meta.butfor),
                 }
@@ -95,8 +94,6 @@ class Store(AbstractContextManager["Store"]):
         with self.file.reading() as transaction:
             return read_stay(transaction, run, episode)
 
-    # -------------------------------------------------------------------------------- reviewers
-
     def join(self, run: str, name: str) -> Reviewer:
         """Give a reviewer a queue, if there is none yet.
 
@@ -125,8 +122,6 @@ class Store(AbstractContextManager["Store"]):
         """Return a reviewer who joined; the name must be as `join` returned it."""
         return Reviewer(self.file, run, name)
 
-    # ---------------------------------------------------------------------------- what was said
-
     def reviews(
         self, run: str, *, reviewer: str | None = None, episode: str | None = None
     ) -> list[Review]:
@@ -152,8 +147,6 @@ class Store(AbstractContextManager["Store"]):
         """Return the number of the last event; nothing has changed while it stays the same."""
         with self.file.reading() as transaction:
             return int(transaction.execute("SELECT id FROM head").fetchone()[0])
-
-    # -------------------------------------------------------------------------------- integrity
 
     def verify(self, head: str | None = None) -> Verification:
         """Recompute the chain and the tables; `head`, if given, must be a hash in the chain."""

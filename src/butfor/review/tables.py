@@ -18,8 +18,7 @@ from butfor.review.events import (
 from butfor.review.plan import ReviewSettings
 from butfor.review.verdicts import RunChangedError, UnknownError
 
-OF_ITEM = "run = ? AND reviewer = ? AND episode = ? AND repeat = ?"
-OF_STAY = "run = ? AND episode = ?"
+OF_ITEM = "run = :run AND reviewer = :reviewer AND episode = :episode AND repeat = :repeat"
 
 
 @dataclass(frozen=True)
@@ -105,9 +104,6 @@ class Settlement:
     withdrawn_at: str | None
 
 
-# ---------------------------------------------------------------------------------------- writing
-
-
 def record(transaction: Transaction, action: str, **fields: Any) -> Event:
     """Append an event and update the tables."""
     event = append_event(transaction, action, **fields)
@@ -117,7 +113,7 @@ def record(transaction: Transaction, action: str, **fields: Any) -> Event:
 
 def apply(transaction: Transaction, event: Event) -> None:
     """Update the derived tables with one event."""
-    said = event.payload
+    said = vars(event) | event.payload  # every value by name, for the statements
     match event.action:
         case "run":
             _open_run(transaction, event)
@@ -127,34 +123,36 @@ def apply(transaction: Transaction, event: Event) -> None:
                 [(event.run, event.reviewer, i, *place) for i, place in enumerate(said["order"])],
             )
         case "impression":
-            _update_standing(transaction, event, impression=said["answer"])
+            _update_standing(transaction, said, impression=said["answer"])
         case "skip":
-            _update_standing(transaction, event, state="skipped")
+            _update_standing(transaction, said, state="skipped")
         case "submit":
-            _insert_review(transaction, event)
-            _update_standing(transaction, event, state="submitted", review=event.id)
-        case "withdraw":
             transaction.execute(
-                "UPDATE review SET withdrawn_at = ? WHERE id = ?", (event.at, said["review"])
+                "INSERT INTO review VALUES (:id, :run, :reviewer, :episode, :repeat, :verdict, "
+                ":variable, :step, :sure, :comment, :seconds, :first_impression, :at, NULL, "
+                ":informed)",
+                {"informed": False} | said,
             )
-            _update_standing(transaction, event, state="withdrawn", review=None)
+            _update_standing(transaction, said, state="submitted", review=event.id)
+        case "withdraw":
+            transaction.execute("UPDATE review SET withdrawn_at = :at WHERE id = :review", said)
+            _update_standing(transaction, said, state="withdrawn", review=None)
             if said.get("shown", False):
-                _note_shown(transaction, event, "verdicts")
+                _note_shown(transaction, said, "verdicts")
         case "settling" | "overview":
-            _note_shown(transaction, event, event.action)
+            _note_shown(transaction, said, event.action)
         case "settle":
-            row = (event.id, event.run, event.episode, event.reviewer, said["verdict"])
             transaction.execute(
-                "INSERT INTO settlement VALUES (?, ?, ?, ?, ?, ?, ?, NULL)",
-                (*row, said["reason"], event.at),
+                "INSERT INTO settlement VALUES (:id, :run, :episode, :reviewer, :verdict, "
+                ":reason, :at, NULL)",
+                said,
             )
         case "unsettle":
             transaction.execute(
-                "UPDATE settlement SET withdrawn_at = ? WHERE id = ?",
-                (event.at, said["settlement"]),
+                "UPDATE settlement SET withdrawn_at = :at WHERE id = :settlement", said
             )
     if event.action in ("submit", "withdraw", "settle", "unsettle"):
-        _update_stay(transaction, event)
+        _update_stay(transaction, said)
 
 
 def rebuild(transaction: Transaction) -> None:
@@ -192,46 +190,33 @@ def _open_run(transaction: Transaction, event: Event) -> None:
     transaction.execute("UPDATE run SET latest = ? WHERE id = ?", (event.id, run))
 
 
-def _insert_review(transaction: Transaction, event: Event) -> None:
-    said = event.payload
-    names = ("verdict", "variable", "step", "sure", "comment", "seconds", "first_impression")
-    row = [event.id, event.run, event.reviewer, event.episode, int(said["repeat"])]
-    row += [*(said[name] for name in names), event.at, None, int(said.get("informed", False))]
-    transaction.execute(f"INSERT INTO review VALUES ({', '.join('?' * len(row))})", row)
-
-
-def _update_stay(transaction: Transaction, event: Event) -> None:
+def _update_stay(transaction: Transaction, said: Mapping[str, Any]) -> None:
     transaction.execute(
-        "UPDATE stay SET version = ?, changed_at = ?, (verdicts, lowest, highest) = ("
+        "UPDATE stay SET version = :id, changed_at = :at, (verdicts, lowest, highest) = ("
         "SELECT COUNT(*), MIN(verdict), MAX(verdict) FROM review WHERE review.run = stay.run "
         "AND review.episode = stay.episode AND NOT repeat AND withdrawn_at IS NULL), "
         "settled = (SELECT verdict FROM settlement s WHERE s.run = stay.run "
         "AND s.episode = stay.episode AND withdrawn_at IS NULL) "
-        f"WHERE {OF_STAY}",
-        (event.id, event.at, event.run, event.episode),
+        "WHERE run = :run AND episode = :episode",
+        said,
     )
 
 
-def _update_standing(transaction: Transaction, event: Event, **changes: Any) -> None:
-    """Update what a reviewer has done with an item."""
-    key = (event.run, event.reviewer, event.episode, int(event.payload["repeat"]))
+def _update_standing(transaction: Transaction, said: dict[str, Any], **changes: Any) -> None:
     transaction.execute(
-        "INSERT OR IGNORE INTO standing (run, reviewer, episode, repeat) VALUES (?, ?, ?, ?)", key
+        "INSERT OR IGNORE INTO standing (run, reviewer, episode, repeat) "
+        "VALUES (:run, :reviewer, :episode, :repeat)",
+        said,
     )
-    changes |= {"version": event.id, "changed_at": event.at}
-    columns = ", ".join(f"{name} = ?" for name in changes)
-    transaction.execute(f"UPDATE standing SET {columns} WHERE {OF_ITEM}", (*changes.values(), *key))
+    changes |= {"version": said["id"], "changed_at": said["at"]}
+    columns = ", ".join(f"{name} = :{name}" for name in changes)
+    transaction.execute(f"UPDATE standing SET {columns} WHERE {OF_ITEM}", said | changes)
 
 
-def _note_shown(transaction: Transaction, event: Event, what: str) -> None:
+def _note_shown(transaction: Transaction, said: dict[str, Any], what: str) -> None:
     """Note which of the others' verdicts a reviewer was shown."""
-    transaction.execute(
-        "INSERT OR IGNORE INTO shown VALUES (?, ?, ?, ?)",
-        (event.run, event.reviewer, event.episode, what),
-    )
-
-
-# ---------------------------------------------------------------------------------------- reading
+    statement = "INSERT OR IGNORE INTO shown VALUES (:run, :reviewer, :episode, :what)"
+    transaction.execute(statement, said | {"what": what})
 
 
 def read_run(transaction: Transaction, run: str) -> Run:

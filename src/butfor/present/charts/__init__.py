@@ -1,55 +1,29 @@
 """Charts, one function each: plain data in, an Altair chart out; nothing else uses altair."""
 
-from butfor.present.charts.changes import changes_chart
-from butfor.present.charts.estimates import estimates_chart
-from butfor.present.charts.glance import glance_datasets, glance_template
-from butfor.present.charts.influence import influence_chart
-from butfor.present.charts.labels import labels_chart
-from butfor.present.charts.outcome_table import outcome_table_chart
-from butfor.present.charts.save import save_figure
-from butfor.present.charts.studies.boxplot import boxplot_chart
-from butfor.present.charts.studies.diagrams import scm_diagrams
-from butfor.present.charts.studies.factors import errors_chart, pieces_chart
-from butfor.present.charts.studies.growth import growth_chart
-from butfor.present.charts.studies.hidden_state import agreement_chart, entropy_chart, latent_chart
-from butfor.present.charts.studies.mechanisms import (
-    containment_chart,
-    reliability_chart,
-    scores_chart,
-)
-from butfor.present.charts.studies.nonidentifiability import nonidentifiability_chart
-from butfor.present.charts.trajectory.chart import trajectory_chart
-from butfor.present.charts.trajectory.layout import TrajectoryLayout
-from butfor.present.charts.trajectory.rows import trajectory_datasets, trajectory_table
-from butfor.present.charts.trajectory.template import filled_template, trajectory_template
-from butfor.present.charts.uncertainty import uncertainty_chart
-
-__all__ = [
-    "TrajectoryLayout",
-    "agreement_chart",
-    "boxplot_chart",
-    "changes_chart",
-    "containment_chart",
-    "entropy_chart",
-    "errors_chart",
-    "estimates_chart",
-    "filled_template",
-    "glance_datasets",
-    "glance_template",
-    "growth_chart",
-    "influence_chart",
-    "labels_chart",
-    "latent_chart",
-    "nonidentifiability_chart",
-    "outcome_table_chart",
-    "pieces_chart",
-    "reliability_chart",
-    "save_figure",
-    "scm_diagrams",
-    "scores_chart",
-    "trajectory_chart",
-    "trajectory_datasets",
-    "trajectory_table",
-    "trajectory_template",
-    "uncertainty_chart",
-]
+from .glance import glance_datasets as glance_datasets
+from .glance import glance_template as glance_template
+from .influence import influence_chart as influence_chart
+from .labels import labels_chart as labels_chart
+from .outcome_table import outcome_table_chart as outcome_table_chart
+from .rows import changes_chart as changes_chart
+from .rows import estimates_chart as estimates_chart
+from .save import save_figure as save_figure
+from .studies.boxplot import boxplot_chart as boxplot_chart
+from .studies.diagrams import scm_diagrams as scm_diagrams
+from .studies.factors import errors_chart as errors_chart
+from .studies.factors import pieces_chart as pieces_chart
+from .studies.growth import growth_chart as growth_chart
+from .studies.hidden_state import agreement_chart as agreement_chart
+from .studies.hidden_state import entropy_chart as entropy_chart
+from .studies.hidden_state import latent_chart as latent_chart
+from .studies.mechanisms import containment_chart as containment_chart
+from .studies.mechanisms import reliability_chart as reliability_chart
+from .studies.mechanisms import scores_chart as scores_chart
+from .studies.nonidentifiability import nonidentifiability_chart as nonidentifiability_chart
+from .trajectory.chart import trajectory_chart as trajectory_chart
+from .trajectory.layout import TrajectoryLayout as TrajectoryLayout
+from .trajectory.rows import trajectory_datasets as trajectory_datasets
+from .trajectory.rows import trajectory_table as trajectory_table
+from .trajectory.template import filled_template as filled_template
+from .trajectory.template import trajectory_template as trajectory_template
+from .uncertainty import uncertainty_chart as uncertainty_chart

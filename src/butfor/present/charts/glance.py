@@ -20,23 +20,11 @@ BARS = 46  # height of the histogram above
 MOST = 5000  # marks; of more episodes some are left out, but never flagged ones
 EVIDENCE = ("Mostly enough similar past cases", f"Mostly thin evidence (fewer than {THIN})")
 NAMES_OF_DATA = ("frame", "rows", "bars", "marks")
-COLUMNS = (
-    "id",
-    "observed_outcome",
-    "expected_return",
-    "low_any",
-    "high_any",
-    "thin_share",
-    "rank",
-)
+COLUMNS = ("id", "observed_outcome", "expected_return", "low_any", "high_any", "thin_share", "rank")
 
 
 def glance_template(
-    outcomes: Sequence[str],
-    *,
-    noun: str = "episode",
-    nouns: str = "episodes",
-    flags: bool = True,
+    outcomes: Sequence[str], *, noun: str = "episode", nouns: str = "episodes", flags: bool = True
 ) -> dict[str, Any]:
     """Return the Vega-Lite specification of the strip plot, without rows.
 
@@ -61,7 +49,7 @@ def glance_template(
         return style.pixels(field, height, down=True)
 
     bands = [{"top": BAND * n, "bottom": BAND * (n + 1)} for n in range(len(outcomes))]
-    frame, rows, bars = (alt.Chart(alt.NamedData(name=name)) for name in NAMES_OF_DATA[:3])
+    frame, rows, bars = map(style.named, NAMES_OF_DATA[:3])
     number = alt.Chart(style.data([{"text": f"Number of {nouns}"}]))
     layers = [
         frame.mark_rule(opacity=0).encode(x=x("low"), x2="high:Q", y=alt.value(0)),
@@ -79,17 +67,14 @@ def glance_template(
         *_mark_layers(x, y("y"), flags=flags),
     ]
     chart = style.layered(*layers).properties(width=PLOT, height=height)
-    spec: dict[str, Any] = style.finish(chart, "", "", total=PLOT + LABELS).to_dict()
-    spec.pop("title")
-    spec["description"] = "What the model expects under the policy, one mark each."
-    spec["datasets"] = {**spec.get("datasets", {}), **{name: [] for name in NAMES_OF_DATA}}
-    return spec
+    words = "What the model expects under the policy, one mark each."
+    return style.template(chart, words, {name: [] for name in NAMES_OF_DATA}, total=PLOT + LABELS)
 
 
 def _mark_layers(x: Any, y: Any, *, flags: bool) -> list[alt.Chart]:
     """Draw each episode, the line from its worst to its best case, and a ring if it is flagged."""
     signed = "format(datum.{0}, '+.2f')"
-    source = alt.Chart(alt.NamedData(name="marks"))
+    source = style.named("marks")
     marks = source.transform_calculate(
         kind=f"datum.thin > 0.5 ? '{EVIDENCE[1]}' : '{EVIDENCE[0]}'",
         expected=signed.format("value"),
@@ -112,11 +97,11 @@ def _mark_layers(x: Any, y: Any, *, flags: bool) -> list[alt.Chart]:
         columns=2,
     )
     ranges = marks.transform_filter("isValid(datum.low)").mark_rule(opacity=0.22, strokeWidth=1)
-    fields = ("id", "happened", "expected", "range", "evidence")
+    tooltip = ["id:N", "happened:N", "expected:N", "range:N", "evidence:N"]
     layers = [
         ranges.encode(x=x("low"), x2="high:Q", y=y, color=look["color"]),
         marks.mark_point(filled=True, size=34, opacity=0.85).encode(
-            x=x("value"), y=y, tooltip=[alt.Tooltip(f"{field}:N") for field in fields], **look
+            x=x("value"), y=y, tooltip=tooltip, **look
         ),
     ]
     if flags:
@@ -139,7 +124,7 @@ def glance_datasets(episodes: pd.DataFrame, outcomes: Sequence[str]) -> dict[str
     room = 0.03 * (high - low) or 0.5
     ends = (low - room, high + room)
     counts = episodes["observed_outcome"].value_counts()
-    rows: list[style.Row] = []
+    rows = []
     for name, place in places.items():
         text = style.wrap(f"{name} ({counts.get(name, 0)})", LABELS - 14, style.TEXT, lines=3)
         y = BAND * (place + 0.5) - style.LINE_HEIGHT * (len(text) - 1) / 2
@@ -164,21 +149,11 @@ def _thinned(episodes: pd.DataFrame) -> pd.DataFrame:
 def _bars(values: Any, ends: tuple[float, float]) -> list[style.Row]:
     counts, edges = np.histogram(values, bins=BINS, range=ends)
     tops = -4 - BARS * counts / counts.max()
-    return [
-        {
-            "low": round(low, 6),
-            "high": round(high, 6),
-            "middle": round((low + high) / 2, 6),
-            "top": round(top, 1),
-            "bottom": -4,
-            "y": round(top - 10, 1),
-            "text": str(count),
-        }
-        for low, high, top, count in zip(
-            edges[:-1].tolist(), edges[1:].tolist(), tops.tolist(), counts.tolist(), strict=True
-        )
-        if count
-    ]
+    low, high = edges[:-1], edges[1:]
+    bars = pd.DataFrame({"low": low, "high": high, "middle": (low + high) / 2}).round(6)
+    places = pd.DataFrame({"top": tops, "y": tops - 10, "bottom": -4}).round(1)
+    bars = bars.join(places).assign(text=counts.astype(str))
+    return bars[counts > 0].to_dict("records")
 
 
 def _marks(episodes: pd.DataFrame, places: dict[str, int]) -> list[style.Row]:
@@ -186,8 +161,7 @@ def _marks(episodes: pd.DataFrame, places: dict[str, int]) -> list[style.Row]:
     rows: list[style.Row] = []
     spread: dict[str, int] = {}
     golden = (5**0.5 - 1) / 2  # spreads any number of marks evenly
-    columns = (episodes[column].tolist() for column in COLUMNS)
-    for id_, name, value, low, high, thin, rank in zip(*columns, strict=True):
+    for id_, name, value, low, high, thin, rank in style.tuples(episodes, *COLUMNS):
         turn = spread[name] = spread.get(name, 0) + 1
         y = BAND * (places[name] + 0.12 + 0.76 * (turn * golden % 1))
         row: style.Row = {

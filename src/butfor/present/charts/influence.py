@@ -46,12 +46,11 @@ def influence_chart(
             f"on under {NEGLIGIBLE:g}; what follows is simulation by the model, whoever the "
             f"patient was. {ESTIMATE}"
         )
-    rows = [
-        row for name, group in influence.groupby("id", sort=False) for row in _rows(name, group)
-    ]
-    for row in rows:
-        row["name"] = f"{word} {row['id']}"
-        row["panel"] = style.broken(row["name"], PLOT, bold=True, lines=1)
+    rows: list[style.Row] = []
+    for identifier, group in influence.groupby("id", sort=False):
+        name = f"{word} {identifier}"
+        shared = {"name": name, "panel": style.broken(name, PLOT, bold=True, lines=1)}
+        rows += [row | shared for row in _rows(identifier, group)]
     last = int(influence["step"].max())
     scale = alt.Scale(domain=[-0.5, last + 0.5], nice=False)
 
@@ -59,8 +58,10 @@ def influence_chart(
         axis = alt.Axis(tickMinStep=1, grid=False)
         return alt.X(f"{field}:Q", scale=scale, title="Step", axis=axis)
 
-    axis = alt.Axis(values=[0, 0.5, 1], format="~g", grid=False)
-    share = alt.Scale(domain=[0, 1])
+    def y(field: str) -> alt.Y:
+        axis = alt.Axis(values=[0, 0.5, 1], format="~g", grid=False)
+        return alt.Y(f"{field}:Q", scale=alt.Scale(domain=[0, 1]), axis=axis, title=None)
+
     base = alt.Chart()
     words = base.mark_text(
         align="left",
@@ -71,14 +72,9 @@ def influence_chart(
         lineHeight=style.LINE_HEIGHT,
     )
     chart = style.layered(
-        base.mark_rect(color=GOING).encode(
-            x=x("left"), x2="right:Q", y=alt.Y("mass:Q", scale=share, axis=axis, title=None)
-        ),
+        base.mark_rect(color=GOING).encode(x=x("left"), x2="right:Q", y=y("mass")),
         base.mark_rect(color=style.BLUE).encode(
-            x=x("inner_left"),
-            x2="inner_right:Q",
-            y=alt.Y("influence:Q", scale=share, axis=axis, title=None),
-            tooltip=["step:Q", "number:N"],
+            x=x("inner_left"), x2="inner_right:Q", y=y("influence"), tooltip=["step:Q", "number:N"]
         ),
         base.transform_filter("isValid(datum.fades)")
         .mark_rule(strokeDash=style.DASHES, strokeWidth=2, color=style.VERMILLION)
@@ -100,13 +96,11 @@ def _rows(name: object, group: pd.DataFrame) -> list[style.Row]:
             "right": step + 0.5,
             "inner_left": step - 0.32,
             "inner_right": step + 0.32,
-            "mass": float(mass),
-            "influence": float(influence),
-            "number": percent(float(influence)),
+            "mass": mass,
+            "influence": influence,
+            "number": percent(influence),
         }
-        for step, influence, mass in zip(
-            *(group[column].tolist() for column in ("step", "influence", "mass")), strict=True
-        )
+        for step, influence, mass in style.tuples(group, "step", "influence", "mass")
     ]
     last, dies = int(group["step"].max()), int(group["dies_at"].iloc[0])
     if dies == 0:

@@ -45,9 +45,8 @@ def outcome_table_chart(
     if subtitle is None:
         subtitle = "Large: episodes by the likeliest outcome in the model, with their share of all."
         subtitle += " Expected: sum of its probabilities." if expected is not None else ""
-        subtitle += (
-            " Thin evidence: episodes that rest on few past cases." if thin is not None else ""
-        )
+        if thin is not None:
+            subtitle += " Thin evidence: episodes that rest on few past cases."
         subtitle += f" {ESTIMATE}"
     size = max(114, SIDE // len(counts))
     columns = [style.broken(name, size - 6, lines=2) for name in table.columns]
@@ -67,24 +66,19 @@ def outcome_table_chart(
         }
         for (row, column), count in np.ndenumerate(counts)
     ]
-    axis: style.Row = {
-        "domain": False,
-        "ticks": False,
-        "labelExpr": style.LINES,
-        "titleFontWeight": "bold",
-    }
-    model = alt.Axis(orient="top", labelAngle=0, labelLimit=0, **axis)
+    axis: style.Row = {"domain": False, "ticks": False, "labelExpr": style.LINES}
+    axis |= {"labelLimit": 0, "titleFontWeight": "bold"}
+    model = alt.Axis(orient="top", labelAngle=0, **axis)
     base = alt.Chart(style.data(cells)).encode(
         x=alt.X("column:N", sort=columns, axis=model, title="What the model says under the policy"),
-        y=alt.Y("row:N", sort=rows, axis=alt.Axis(labelLimit=0, **axis), title=WHAT_HAPPENED),
+        y=alt.Y("row:N", sort=rows, axis=alt.Axis(**axis), title=WHAT_HAPPENED),
     )
-    names = ("observed", "under the policy", "count")
     shade = alt.Color("shade:Q", legend=None).scale(domain=[0, 0.5, 1], range=SHADES)
     ink = alt.condition("datum.shade > 0.78", alt.value("white"), alt.value(style.BLACK))
     above = -style.LINE_HEIGHT * (1 + len(beside)) / 2
     chart = style.layered(
         base.mark_rect(cornerRadius=3, stroke="white", strokeWidth=4).encode(
-            color=shade, tooltip=[alt.Tooltip(f"{name}:N") for name in names]
+            color=shade, tooltip=["observed:N", "under the policy:N", "count:N"]
         ),
         base.mark_text(fontSize=25, fontWeight="bold", dy=above).encode(text="count:N", color=ink),
         base.mark_text(fontSize=style.SMALL, lineHeight=style.LINE_HEIGHT, dy=above + 25).encode(

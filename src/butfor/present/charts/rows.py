@@ -1,4 +1,4 @@
-"""Charts of one value per row: a name with a note, marks along an axis, and the numbers."""
+"""Charts of one value per row: estimates with their intervals, and the fewest changes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 
 import altair as alt
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.present.charts import style
+from butfor.present.text import CHANCE, ESTIMATE, SIMULATOR, TRUE
 
 PLOT = 240  # width of the part with the axis
 NOTE = 205  # width at which notes wrap
@@ -88,3 +90,151 @@ def number_text(value: float, low: float, high: float, values: Floats) -> str:
     if math.isfinite(low) and math.isfinite(high):
         text += f" ({format(low, form)} to {format(high, form)})"
     return text.replace("-", "−")
+
+
+def estimates_chart(
+    estimates: pd.DataFrame,
+    *,
+    reference: str | None = "Observed",
+    title: str = "How well would the policy have done?",
+    subtitle: str | None = None,
+    axis_title: str = "Average return per episode",
+    domain: style.Domain | None = None,
+) -> alt.LayerChart:
+    """Draw each estimate as a dot with a bar for its 95 % interval.
+
+    Parameters
+    ----------
+    estimates
+        One row per estimator, top to bottom: `estimator, value, low, high`, optionally `note`. A
+        missing value is labeled as such; missing bounds leave out the bar. A row named "True" is
+        drawn as a vermillion diamond.
+    reference
+        The estimator whose value is marked by a dashed line; None for no line.
+    subtitle
+        By default the meaning of bar and line, and what the interval does not cover.
+    domain
+        Ends of the axis, moved out if the data exceed them; by default those of the data.
+    """
+    style.require_columns(estimates, ("estimator", "value", "low", "high"), "estimates")
+    names = [str(name) for name in estimates["estimator"]]
+    if reference is not None and reference not in names:
+        raise ValueError(
+            f"reference {reference!r} is not among the estimators {names}; name one, or give None"
+        )
+    if subtitle is None:
+        subtitle = f"Bar: 95% interval. {CHANCE}"
+        subtitle += "" if reference is None else f" Dashed line: {reference}."
+    values = estimates[["value", "low", "high"]].to_numpy(dtype=np.float64)
+    rows = _estimate_rows(estimates, names, reference)
+    plot = RowChart(rows, values, axis_title=axis_title, domain=domain)
+    kinds = ["reference", "estimate", "true"]
+    color = alt.Color("kind:N", legend=None).scale(
+        domain=kinds, range=[style.BLACK, style.BLUE, style.VERMILLION]
+    )
+    shapes = ["circle", "circle", "diamond"]
+    shape = alt.Shape("kind:N", legend=None).scale(domain=kinds, range=shapes)
+    base = alt.Chart(style.data(rows))
+    marks = base.encode(y=plot.y(), color=color, tooltip=["name:N", "number:N"])
+    line = base.transform_filter("datum.kind == 'reference' && isValid(datum.value)")
+    bars = marks.transform_filter("isValid(datum.low) && isValid(datum.high)")
+    dots = marks.transform_filter("isValid(datum.value)")
+    layers = [
+        line.mark_rule(strokeDash=style.DASHES, color=style.GREY).encode(x=plot.x("value")),
+        bars.mark_rule(strokeWidth=8, opacity=0.4, strokeCap="round").encode(
+            x=plot.x("low"), x2="high:Q"
+        ),
+        dots.mark_point(filled=True, opacity=1, size=120).encode(x=plot.x("value"), shape=shape),
+        plot.numbers("number"),
+    ]
+    return plot.draw(layers, title, subtitle)
+
+
+def _estimate_rows(
+    estimates: pd.DataFrame, names: list[str], reference: str | None
+) -> list[style.Row]:
+    notes = pd.Series([SIMULATOR if name == TRUE else "" for name in names], dtype=object)
+    if "note" in estimates:
+        notes = estimates["note"].reset_index(drop=True).fillna(notes)
+    values = estimates[["value", "low", "high"]].to_numpy(dtype=np.float64)
+    rows: list[style.Row] = []
+    for name, note, numbers in zip(names, notes, values.tolist(), strict=True):
+        kind = "reference" if name == reference else "true" if name == TRUE else "estimate"
+        known = [number if math.isfinite(number) else None for number in numbers]
+        row = {"name": name, "note": str(note), "kind": kind}
+        value, low, high = numbers
+        row |= {"number": number_text(value, low, high, values)}
+        rows.append(row | dict(zip(("value", "low", "high"), known, strict=True)))
+    return rows
+
+
+def changes_chart(
+    changes: pd.DataFrame,
+    *,
+    title: str = "How much would a few changes have helped?",
+    subtitle: str | None = None,
+    axis_title: str = "Expected return",
+    domain: style.Domain | None = None,
+) -> alt.LayerChart:
+    """Draw the best expected return of one episode with at most 0, 1, 2, … changed actions.
+
+    Parameters
+    ----------
+    changes
+        One row per number of changes: `changes, value, first_change`, the last being the first
+        action to change in words, empty if there is none: rows of `Changes.frame()` of one episode.
+    domain
+        Ends of the axis, moved out if the data exceed them; by default those of the data.
+    """
+    style.require_columns(changes, ("changes", "value", "first_change"), "changes")
+    numbers = [int(number) for number in changes["changes"]]
+    twice = [number for number in numbers if numbers.count(number) > 1]
+    if twice:
+        raise ValueError(
+            f"changes has {numbers.count(twice[0])} rows with {twice[0]} changes; give those of "
+            "one episode"
+        )
+    values = changes["value"].to_numpy(dtype=np.float64)
+    if not np.isfinite(values).all():
+        wrong = values[~np.isfinite(values)][0]
+        raise ValueError(f"changes has the value {wrong}; give finite numbers")
+    if subtitle is None:
+        subtitle = (
+            "Below each number: the first action to change; what to change after it depends on "
+            "what it leads to. Dashed line: without any change. Steps count from 0. The best of "
+            f"many, found in the model: {ESTIMATE[0].lower()}{ESTIMATE[1:]}"
+        )
+    rows = [
+        _changes_row(number, float(value), str(words), values)
+        for number, value, words in zip(numbers, values, changes["first_change"], strict=True)
+    ]
+    plot = RowChart(rows, values, axis_title=axis_title, domain=domain, least=44)
+    for row in rows:
+        row["y_number"] = row["y"] - 9 * ("gain" in row)
+        row["y_gain"] = row["y"] + 9
+    base = alt.Chart(style.data(rows)).encode(y=plot.y())
+    layers = [
+        alt.Chart(style.data(rows[:1]))
+        .mark_rule(strokeDash=style.DASHES, color=style.GREY)
+        .encode(x=plot.x("from")),
+        base.mark_rule(strokeWidth=8, opacity=0.4, strokeCap="round", color=style.BLUE).encode(
+            x=plot.x("from"), x2="value:Q"
+        ),
+        base.mark_point(filled=True, opacity=1, size=120, color=style.BLUE).encode(
+            x=plot.x("value"), tooltip=["name:N", "number:N"]
+        ),
+        plot.numbers("number", "y_number"),
+        plot.numbers("gain", "y_gain", style.GREY),
+    ]
+    return plot.draw(layers, title, subtitle)
+
+
+def _changes_row(number: int, value: float, words: str, values: Floats) -> style.Row:
+    row: style.Row = {"value": value, "from": float(values[0])}
+    row["number"] = number_text(value, np.nan, np.nan, values)
+    if number == 0:
+        return row | {"name": "No change", "note": "as it was done"}
+    gain = value - float(values[0])
+    words_of_gain = f"gain {number_text(gain, np.nan, np.nan, values)}" if gain else "no gain"
+    name = f"At most {number} change{'s' * (number != 1)}"
+    return row | {"name": name, "note": words or "no change would help", "gain": words_of_gain}

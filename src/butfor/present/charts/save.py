@@ -14,8 +14,6 @@ import altair as alt
 import vl_convert
 
 FORMATS = ("png", "svg", "pdf", "html")
-PIXELS_PER_INCH = 200
-EXPORT = "window.vegaEmbed = vegaEmbed;"
 
 
 def save_figure(
@@ -33,7 +31,7 @@ def save_figure(
         if name == "html":
             path.write_text(_page(chart), encoding="utf-8")
         elif name == "png":
-            chart.save(path, ppi=PIXELS_PER_INCH)
+            chart.save(path, ppi=200)
         else:
             chart.save(path)
         paths.append(path)
@@ -47,14 +45,13 @@ def _page(chart: alt.TopLevelMixin) -> str:
     # without "<" no text of the chart can end the script
     call = f"window.vegaEmbed('#chart', {json.dumps(spec)}, {json.dumps(options)});"
     script = chart_bundle() + "\n" + call.replace("<", "\\u003c")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     title = html.escape(str(spec.get("description", "Figure")))
     return f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy"
- content="default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'">
+ content="default-src 'none'; script-src '{hash_source(script)}'; style-src 'unsafe-inline'">
 <title>{title}</title>
 </head>
 <body>
@@ -65,7 +62,12 @@ def _page(chart: alt.TopLevelMixin) -> str:
 """
 
 
+def hash_source(text: str) -> str:
+    """Return what a Content-Security-Policy allows this script or style by."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
 @cache
 def chart_bundle() -> str:
     """Return the JavaScript that draws charts: a module that sets window.vegaEmbed."""
-    return str(vl_convert.javascript_bundle(EXPORT))
+    return str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))

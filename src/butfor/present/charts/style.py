@@ -7,7 +7,7 @@ or expressions, only data: whatever they contain is drawn as text.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import altair as alt
@@ -80,6 +80,26 @@ CONFIG = alt.Config(
 def data(rows: Sequence[Mapping[str, Any]]) -> alt.InlineData:
     """Return rows of plain values as data of a chart, however many they are."""
     return alt.InlineData(values=[dict(row) for row in rows])
+
+
+def tuples(frame: pd.DataFrame, *columns: str) -> Iterator[Any]:
+    """Yield these columns of a frame row by row, as plain values."""
+    return zip(*(frame[column].tolist() for column in columns), strict=True)
+
+
+def named(name: str) -> alt.Chart:
+    """Return a chart of rows that a template is given later."""
+    return alt.Chart(alt.NamedData(name=name))
+
+
+def template(
+    chart: alt.LayerChart, description: str, datasets: Mapping[str, Any], *, total: int
+) -> dict[str, Any]:
+    """Return the Vega-Lite specification of a chart, without a title, with these rows as well."""
+    spec: dict[str, Any] = finish(chart, "", "", total=total).to_dict()
+    spec.pop("title")
+    found = {**spec.get("datasets", {}), **datasets}
+    return spec | {"description": description, "datasets": found}
 
 
 def pixels(field: str, length: float, *, down: bool = False) -> Any:

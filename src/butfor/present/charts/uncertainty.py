@@ -14,18 +14,10 @@ from butfor.present.text import ESTIMATE, HOLDS
 PANEL, NAMES, TOTAL = 256, 118, 640  # widths
 STEP = 24  # height of a row
 MOST = 40
-CAUSAL, STATISTICAL = "Which mechanism?", "How sure is the model?"
 COVERS = "Covers what the log leaves open about the model, not its causal assumptions."
-NUMBERS = (
-    "observed_return",
-    "expected_return",
-    "low_any",
-    "high_any",
-    "low_stable",
-    "high_stable",
-    "low_credible",
-    "high_credible",
-)
+KINDS = ("any", "stable", "credible")
+INTERVALS = tuple(f"{end}_{kind}" for kind in KINDS for end in ("low", "high"))
+NUMBERS = ("observed_return", "expected_return", *INTERVALS)
 
 
 def uncertainty_chart(
@@ -70,50 +62,35 @@ def uncertainty_chart(
     order = np.argsort(-differences[:, 0], kind="stable")
     rows = [_row(str(episodes["id"].iloc[i]), differences[i]) for i in order]
     ends = style.value_domain(np.append(differences, 0.0), domain)
-    panels = alt.hconcat(
-        _panel(rows, _mechanism_marks, (CAUSAL, HOLDS), axis_title, ends, names=True),
-        _panel(rows, _model_marks, (STATISTICAL, COVERS), axis_title, ends, names=False),
-        spacing=26,
+
+    def x(field: str) -> Any:
+        return style.value_axis(alt.X, field, axis_title, ends)
+
+    base = alt.Chart(style.data(rows)).encode(
+        tooltip=["id:N", "number:N", "stable:N", "any:N", "credible:N"]
     )
-    return style.finish(panels, title, subtitle, total=TOTAL)
+    zero = alt.Chart(style.data([{"zero": 0}])).mark_rule(color=style.GREY, strokeWidth=1.5)
+    axis = alt.Axis(domain=False, ticks=False, labelLimit=NAMES, grid=False)
+    panels = []
+    for name, words, draw, labels in (
+        ("Which mechanism?", HOLDS, _mechanism_marks, axis),
+        ("How sure is the model?", COVERS, _model_marks, None),
+    ):
+        y = alt.Y("id:N", sort=[row["id"] for row in rows], title=None, axis=labels)
+        chart = style.layered(zero.encode(x=x("zero")), *draw(base.encode(y=y), x))
+        heading = style.panel_title(name, PANEL, words)
+        panels.append(style.framed(chart, PANEL, STEP * len(rows)).properties(title=heading))
+    return style.finish(alt.hconcat(*panels, spacing=26), title, subtitle, total=TOTAL)
 
 
 def _row(name: str, difference: np.ndarray[Any, np.dtype[np.float64]]) -> style.Row:
     """Return an episode's differences, and the same in words for those who point at them."""
     row: style.Row = {"id": name, "difference": float(difference[0])}
     row["number"] = style.signed(row["difference"], 2)
-    for kind, (low, high) in zip(
-        ("any", "stable", "credible"), difference[1:].reshape(3, 2).tolist(), strict=True
-    ):
+    for kind, (low, high) in zip(KINDS, difference[1:].reshape(3, 2).tolist(), strict=True):
         row |= {f"low_{kind}": low, f"high_{kind}": high}
         row[kind] = f"{style.signed(low, 2)} to {style.signed(high, 2)}"
     return row
-
-
-def _panel(
-    rows: list[style.Row],
-    marks: Any,
-    words: tuple[str, str],
-    axis_title: str,
-    ends: style.Domain,
-    *,
-    names: bool,
-) -> alt.LayerChart:
-    """Draw one panel under its name and what it takes for granted."""
-
-    def x(field: str) -> Any:
-        return style.value_axis(alt.X, field, axis_title, ends)
-
-    axis = alt.Axis(domain=False, ticks=False, labelLimit=NAMES, grid=False) if names else None
-    y = alt.Y("id:N", sort=[row["id"] for row in rows], title=None, axis=axis)
-    base = alt.Chart(style.data(rows)).encode(
-        y=y, tooltip=["id:N", "number:N", "stable:N", "any:N", "credible:N"]
-    )
-    zero = alt.Chart(style.data([{"zero": 0}])).mark_rule(color=style.GREY, strokeWidth=1.5)
-    chart = style.layered(zero.encode(x=x("zero")), *marks(base, x))
-    return style.framed(chart, PANEL, STEP * len(rows)).properties(
-        title=style.panel_title(words[0], PANEL, words[1])
-    )
 
 
 def _mechanism_marks(base: alt.Chart, x: Any) -> list[alt.Chart]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -16,16 +17,14 @@ from butfor.present.text import (
     DRAWN_ESTIMATORS,
     ESTIMATE,
     ESTIMATORS,
+    FULL_NAMES,
     HOLDS,
     LIGHTS,
+    MECHANISMS,
     SIMULATOR,
     TRUE,
     WHAT_HAPPENED,
     capitalized,
-    estimator_name,
-    full_names,
-    mechanism_name,
-    with_noun,
 )
 from butfor.replay.steps import THIN
 
@@ -94,7 +93,7 @@ def estimates(stays: Stays) -> dict[str, Any]:
         caption += f" True: {SIMULATOR}."
     spec["description"] = caption
     columns = {
-        "Estimate": [estimator_name(str(name)) for name in table["estimator"]],
+        "Estimate": [ESTIMATORS.get(name, (name,))[0] for name in table["estimator"]],
         "Value": [signed(value) for value in table["value"]],
         "95% interval": _spans(table, "low", "high"),
         "If the model were learned again": _spans(table, "low_credible", "high_credible"),
@@ -106,7 +105,8 @@ def estimates(stays: Stays) -> dict[str, Any]:
     if table["low_credible"].isna().all():
         del columns["If the model were learned again"]
     rows = [list(row) for row in zip(*columns.values(), strict=True)]
-    names = _in_words(full_names(table["estimator"]), stays)
+    full = [f"{FULL_NAMES[name]} ({name})" for name in table["estimator"] if name in FULL_NAMES]
+    names = _in_words(f"Abbreviations: {', '.join(full)}." if full else "", stays)
     return {"spec": spec, "caption": caption, "names": names, "table": [list(columns), *rows]}
 
 
@@ -159,7 +159,6 @@ def glance(stays: Stays, *, flags: bool = True) -> dict[str, Any]:
 
 
 def _glance_sentence(stays: Stays) -> str:
-    """Say what the strip plot shows."""
     if stays.scope:
         return f"Shown are {stays.scope}: they were selected, and do not represent the others."
     table = stays.audit.episodes
@@ -285,13 +284,14 @@ def provenance(stays: Stays) -> dict[str, Any]:
     """Return the section on how the numbers were computed."""
     meta = stays.audit.meta
     parameters = meta.parameters
+    mechanism = parameters.mechanism.split("(")[0]
     facts = [
         ("Run (digest of all inputs)", meta.digest),
         ("butfor", meta.butfor),
         ("Seed", str(meta.seed)),
         ("Horizon, in steps", str(parameters.horizon)),
         ("Discount", f"{parameters.discount:g}"),
-        ("How luck carries over", mechanism_name(parameters.mechanism)),
+        ("How luck carries over", MECHANISMS.get(mechanism, "a user-defined mechanism")),
         ("Noise of decisions", str(parameters.action_noise)),
         ("How ends are counted", str(parameters.terminal)),
         ("Flagged at most", str(parameters.flags)),
@@ -304,7 +304,13 @@ def provenance(stays: Stays) -> dict[str, Any]:
 
 
 def _in_words(sentence: str, stays: Stays) -> str:
-    return with_noun(sentence, stays.noun, stays.nouns)
+    """Replace "episode" and "episodes" with the nouns of the study."""
+
+    def swap(found: re.Match[str]) -> str:
+        word = stays.nouns if found[0].lower().endswith("s") else stays.noun
+        return capitalized(word) if found[0][0].isupper() else word
+
+    return re.sub(r"\bepisodes?\b", swap, sentence, flags=re.IGNORECASE)
 
 
 def _thin_part(stays: Stays) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import os
 import tempfile
@@ -17,7 +15,7 @@ from markupsafe import Markup
 from butfor.audit.audit import Audit, load_for_readers
 from butfor.checks import check_whole
 from butfor.present import STATIC, Stays, straight
-from butfor.present.charts.save import chart_bundle
+from butfor.present.charts.save import chart_bundle, hash_source
 from butfor.present.report import content
 
 HERE = Path(__file__).parent
@@ -62,8 +60,7 @@ def write_report(
     if not goal.absolute().parent.is_dir():
         raise FileNotFoundError(f"there is no folder {goal.parent}; create it or give another path")
     chosen = audit if isinstance(audit, Audit) else load_for_readers(audit)
-    page = render_report(chosen, stays=stays, redact=redact)
-    _write_whole(goal, page)
+    _write_whole(goal, render_report(chosen, stays=stays, redact=redact))
     return goal
 
 
@@ -87,17 +84,13 @@ def render_report(audit: Audit, *, stays: int | None = None, redact: bool = Fals
     }
     pictures = [all_stays.one(identifier) for identifier in shown]
     pictures = [stay | {"datasets": pack_rows(stay["datasets"])} for stay in pictures]
-    style = (STATIC / "style.css").read_text(encoding="utf-8")
-    script = "\n".join(
-        [
-            chart_bundle(),
-            (STATIC / "charts.js").read_text(encoding="utf-8"),
-            (HERE / "static" / "report.js").read_text(encoding="utf-8"),
-        ]
-    ).replace("\r\n", "\n")  # as browsers normalize it before they hash it
+    files = (STATIC / "style.css", STATIC / "charts.js", HERE / "static" / "report.js")
+    style, *scripts = (file.read_text(encoding="utf-8") for file in files)
+    # line ends as browsers normalize them before they hash the script
+    script = "\n".join([chart_bundle(), *scripts]).replace("\r\n", "\n")
     policy = (
-        f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; "
-        "base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; script-src '{hash_source(script)}'; "
+        f"style-src '{hash_source(style)}'; base-uri 'none'; form-action 'none'"
     )
     environment = Environment(
         loader=PackageLoader("butfor.present.report"),
@@ -124,7 +117,6 @@ def render_report(audit: Audit, *, stays: int | None = None, redact: bool = Fals
         shown=len(shown),
         blocks={name: _json(block) for name, block in blocks.items()},
         pictures=[_json(picture) for picture in pictures],
-        redact=redact,
     )
 
 
@@ -143,10 +135,6 @@ def _json(value: Any) -> Markup:
     for letter in "<>&":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
     return Markup(text)
-
-
-def _digest(text: str) -> str:
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
 def _write_whole(goal: Path, text: str) -> None:

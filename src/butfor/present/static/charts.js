@@ -20,13 +20,9 @@ function unpackRows(packed) {
       continue;
     }
     const [fields, ...values] = rows;
-    datasets[name] = values.map((row) => {
-      const entry = {};
-      fields.forEach((field, i) => {
-        if (row[i] !== null) entry[field] = row[i];
-      });
-      return entry;
-    });
+    datasets[name] = values.map((row) =>
+      Object.fromEntries(fields.map((field, i) => [field, row[i]]).filter(([, value]) => value !== null))
+    );
   }
   return datasets;
 }
@@ -47,26 +43,21 @@ async function swapRows(view, datasets) {
   await view.runAsync();
 }
 
+// A new element with texts or elements in it; texts are never read as markup.
+function newElement(tag, content, attributes = {}) {
+  const element = document.createElement(tag);
+  element.append(...[content].flat());
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  return element;
+}
+
 // Fill a table from rows of text, the first of which is its head.
-function fillTable(table, rows) {
-  const [head, ...body] = rows;
-  const cell = (kind, text, scope) => {
-    const element = document.createElement(kind);
-    element.textContent = text;
-    if (scope) element.scope = scope;
-    return element;
-  };
-  const line = (cells) => {
-    const row = document.createElement("tr");
-    row.append(...cells);
-    return row;
-  };
-  const top = document.createElement("thead");
-  top.append(line(head.map((text) => cell("th", text, "col"))));
-  const rest = document.createElement("tbody");
-  rest.append(
-    ...body.map((row) => line(row.map((text, i) => (i ? cell("td", text) : cell("th", text, "row")))))
-  );
-  const caption = table.querySelector("caption");
-  table.replaceChildren(...(caption ? [caption] : []), top, rest);
+function fillTable(table, [head, ...body]) {
+  const top = newElement("tr", head.map((text) => newElement("th", text, { scope: "col" })));
+  const lines = body.map(([first, ...rest]) => {
+    const cells = rest.map((text) => newElement("td", text));
+    return newElement("tr", [newElement("th", first, { scope: "row" }), ...cells]);
+  });
+  const captions = table.querySelectorAll("caption");
+  table.replaceChildren(...captions, newElement("thead", top), newElement("tbody", lines));
 }

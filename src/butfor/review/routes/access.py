@@ -5,17 +5,21 @@ from __future__ import annotations
 import hmac
 from dataclasses import dataclass, field
 from typing import Annotated
-from urllib.parse import parse_qs, quote, unquote
+from urllib.parse import parse_qs, quote
 
-from fastapi import Depends, HTTPException, Request
+from fastapi import Depends, HTTPException, Path, Query, Request
 from fastapi.responses import Response
 
 from butfor.review.routes.sessions import FailedSignIns, Session, Sessions, Tokens
+from butfor.review.shown import AuditReview, Viewer
 from butfor.review.verdicts import ReviewError, check_reviewer
-from butfor.review.views.review import AuditReview, Viewer
 
 FORM = "application/x-www-form-urlencoded"
 MOST_FIELDS = 40
+MOST = 2**53  # the largest whole number that every reader of JSON represents exactly
+PLACE = "The place's number in the queue."
+Number = Annotated[int, Path(ge=0, le=MOST)]
+Place = Annotated[int | None, Query(ge=0, le=MOST, description=PLACE)]
 
 
 class SignInError(ReviewError):
@@ -38,8 +42,9 @@ class TooManyError(ReviewError):
 
 @dataclass(frozen=True)
 class Access:
-    """Who may sign in, and the sessions of those who did."""
+    """Who may sign in to a review, and the sessions of those who did."""
 
+    review: AuditReview
     port: int = 0  # in the cookies' names, which reviews on other ports of the machine can see
     tokens: Tokens | None = None  # without them reviewers only enter a name
     secure: bool = False  # send cookies over TLS only
@@ -66,23 +71,9 @@ class Access:
                 name, value, httponly=True, samesite="strict", secure=self.secure, path="/"
             )
 
-    def clear_cookies(self, response: Response) -> None:
-        """Make the browser forget who was signed in."""
-        for name in (self.cookie, self.name_cookie):
-            response.delete_cookie(name)
-
-    def last_reviewer(self, request: Request) -> str:
-        """Return who was signed in before the session ended."""
-        return unquote(request.cookies.get(self.name_cookie, ""), errors="replace")
-
-
-def find_review(request: Request) -> AuditReview:
-    """Return the audit under review."""
-    return request.app.state.review
-
 
 def find_access(request: Request) -> Access:
-    """Return who may sign in."""
+    """Return the review that a request is sent to, and who may sign in."""
     return request.app.state.access
 
 
@@ -97,23 +88,21 @@ def find_viewer(request: Request) -> Viewer:
     session = find_session(request)
     if session is None or not session.reviewer:
         raise SignInError("sign in first")
-    return find_review(request).viewer(session.reviewer)
+    review = find_access(request).review
+    return Viewer(review, review.store.reviewer(review.run.id, session.reviewer))
 
 
 def sign_in(request: Request, name: str, token: str) -> Session:
     """Start a session for a reviewer in place of the current one."""
-    access, review = find_access(request), find_review(request)
-    reviewer = check_reviewer(name)
+    access, reviewer = find_access(request), check_reviewer(name)
     if access.tokens is not None and not access.tokens.match(reviewer, token):
         address = request.client.host if request.client else ""
         if access.failures.too_many(address):
             raise TooManyError("too many failed attempts; wait a minute, then try again")
         access.failures.add(address)
         raise SignInError("name and token do not match")
-    joined = review.store.join(review.run.id, reviewer)
-    before = find_session(request)
-    if before is not None:
-        access.sessions.end(before.id)
+    joined = access.review.store.join(access.review.run.id, reviewer)
+    access.sessions.end(request.cookies.get(access.cookie))
     return access.sessions.start(joined.name)
 
 

@@ -3,33 +3,19 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Header, Path, Query, Request
+from fastapi import APIRouter, Header, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from butfor.review.export import episodes_text, reviews_text
 from butfor.review.opinions import settle, unsettle
-from butfor.review.routes.access import Poster, SignedIn, find_access, find_session, sign_in
+from butfor.review.routes import access, overview, stay
+from butfor.review.routes.access import MOST, PLACE, Number, Poster, SignedIn
 from butfor.review.verdicts import FieldError, Verdict
-from butfor.review.views.history import history_view
-from butfor.review.views.overview import (
-    ListFilters,
-    chart_view,
-    list_view,
-    overview_view,
-    results_view,
-)
-from butfor.review.views.queue import next_view, queue_view
-from butfor.review.views.review import about_view
-from butfor.review.views.stay import disagreement_view, stay_view, trajectory_view
 
-MOST = 2**53  # the largest whole number that every reader of JSON represents exactly
-PLACE = "The place's number in the queue."
-Number = Annotated[int, Path(ge=0, le=MOST)]
-Place = Annotated[int | None, Query(ge=0, le=MOST, description=PLACE)]
 Match = Annotated[str | None, Header(alias="If-Match", description="The version that was read.")]
 KINDS = {"csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}
 
@@ -118,112 +104,39 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 router = APIRouter(prefix="/api/v1", responses=REFUSALS, default_response_class=Json)
 
 
-# ------------------------------------------------------------------------------------------ session
-
-
 @router.get("/session")
 def show_session(request: Request, viewer: SignedIn) -> dict[str, Any]:
     """Who is signed in, and the token to send as X-CSRF-Token."""
-    session = find_session(request)
+    session = access.find_session(request)
     return {"reviewer": viewer.reviewer.name, "csrf": session.csrf if session else ""}
 
 
 @router.post("/session", responses={429: {"model": Problem, "description": "Too many failures"}})
 def start_session(request: Request, body: GivenName) -> Json:
     """Sign in; the response sets the cookie."""
-    session = sign_in(request, body.reviewer, body.token)
+    session = access.sign_in(request, body.reviewer, body.token)
     answer = Json({"reviewer": session.reviewer, "csrf": session.csrf})
-    find_access(request).set_cookies(answer, session)
+    access.find_access(request).set_cookies(answer, session)
     return answer
 
 
-# -------------------------------------------------------------------------------------------- views
-
-
-@router.get("/run")
-def show_run(viewer: SignedIn) -> dict[str, Any]:
-    """Hashes, thresholds and caveats of the run under review."""
-    return about_view(viewer.review)
-
-
-@router.get("/queue")
-def show_queue(viewer: SignedIn) -> dict[str, Any]:
-    """Your queue."""
-    return queue_view(viewer)
-
-
-@router.get("/queue/next")
-def show_next(viewer: SignedIn) -> dict[str, Any]:
-    """What to read next."""
-    return {"next": next_view(viewer)}
-
-
-@router.get("/overview")
-def show_overview(viewer: SignedIn) -> dict[str, Any]:
-    """Numbers about all stays, once your queue is done."""
-    return overview_view(viewer)
-
-
-@router.get("/episodes")
-def list_episodes(viewer: SignedIn, filters: Annotated[ListFilters, Depends()]) -> dict[str, Any]:
-    """Stays by what happened, what the model says, and state, once your queue is done."""
-    return list_view(viewer, filters)
-
-
-@router.get("/episodes/{slug}")
-def show_episode(
-    viewer: SignedIn, response: Response, slug: str, place: Place = None
-) -> dict[str, Any]:
-    """Everything that is shown of a stay; its version is the ETag."""
-    view = stay_view(viewer, viewer.review.shown.find(slug), place)
-    if "version" in view:
-        response.headers["ETag"] = f'"{view["version"]}"'
-    return view
-
-
-@router.get("/episodes/{slug}/trajectory")
-def show_trajectory(
-    viewer: SignedIn, slug: str, place: Place = None, settling: bool = False
-) -> dict[str, Any]:
-    """The rows of a stay's picture, for the trajectory chart."""
-    return trajectory_view(viewer, viewer.review.shown.find(slug), place, settling=settling)
-
-
-@router.get("/charts/{name}")
-def show_chart(
-    viewer: SignedIn, name: Literal["estimates", "overview", "trajectory"], model: bool = True
-) -> dict[str, Any]:
-    """A chart as a Vega-Lite template, and its rows."""
-    if name == "trajectory":
-        shown = viewer.review.shown
-        return {"spec": shown.template if model else shown.template_without_model, "datasets": {}}
-    return chart_view(viewer, {"overview": "glance"}.get(name, name))
-
-
-@router.get("/disagreements/{slug}")
-def show_disagreement(viewer: SignedIn, slug: str) -> dict[str, Any]:
-    """What reviewers differ about."""
-    return disagreement_view(viewer, viewer.review.shown.find(slug))
-
-
-@router.get("/results")
-def show_results(viewer: SignedIn) -> dict[str, Any]:
-    """The results of the review, once your queue is done."""
-    return asdict(results_view(viewer))
-
-
-@router.get("/agreement")
-def show_agreement(viewer: SignedIn) -> dict[str, Any]:
-    """How far reviewers agree, once your queue is done."""
-    return asdict(results_view(viewer).agreement)
-
-
-@router.get("/events")
-def show_events(
-    viewer: SignedIn, after: Annotated[int, Query(ge=0, le=MOST)] = 0
-) -> dict[str, Any]:
-    """Your actions, and those of everybody once your queue is done."""
-    return history_view(viewer, after=after)
+# every page shows what the view of its name here returns
+VIEWS: dict[str, Callable[..., dict[str, Any]]] = {
+    "/run": overview.show_run,
+    "/queue": stay.show_queue,
+    "/queue/next": stay.show_next,
+    "/overview": overview.show_overview,
+    "/episodes": overview.list_episodes,
+    "/episodes/{slug}": stay.show_episode,
+    "/episodes/{slug}/trajectory": stay.show_trajectory,
+    "/charts/{name}": overview.show_chart,
+    "/disagreements/{slug}": stay.show_disagreement,
+    "/results": overview.show_results,
+    "/agreement": overview.show_agreement,
+    "/events": overview.show_events,
+}
+for _path, _view in VIEWS.items():
+    router.get(_path)(_view)
 
 
 @router.get(
@@ -246,9 +159,6 @@ def export(
     return Response(text.encode("utf-8", "surrogatepass"), media_type=KINDS[kind], headers=headers)
 
 
-# ------------------------------------------------------------------------------------------ actions
-
-
 @router.post("/episodes/{slug}/reviews", status_code=201)
 def give_review(
     viewer: Poster, slug: str, body: GivenReview, match: Match = None
@@ -262,7 +172,7 @@ def give_review(
         seconds=body.seconds,
         expected_version=_version(match, body),
     )
-    return {"review": done.review, "version": done.version, "next": next_view(viewer)}
+    return {"review": done.review, "version": done.version, **stay.show_next(viewer)}
 
 
 @router.post("/episodes/{slug}/impression", status_code=201)
@@ -279,7 +189,7 @@ def skip(viewer: Poster, slug: str, body: About, match: Match = None) -> dict[st
     item = viewer.item(slug, body.place, body.run)
     expected = _version(match, body)
     done = viewer.reviewer.skip(item.episode, repeat=item.repeat, expected_version=expected)
-    return {"version": done.version, "next": next_view(viewer)}
+    return {"version": done.version, **stay.show_next(viewer)}
 
 
 @router.post("/episodes/{slug}/draft")
@@ -303,9 +213,9 @@ def settle_disagreement(
 ) -> dict[str, Any]:
     """Settle a disagreement, as somebody who gave no verdict."""
     viewer.review.check_run(body.run)
-    name, expected = viewer.review.shown.find(slug), _version(match, body)
-    stay = settle(viewer.reviewer, name, body.verdict, body.reason, expected_version=expected)
-    return {"state": stay.state, "final": stay.final, "version": stay.version}
+    name, expected = viewer.review.find(slug), _version(match, body)
+    settled = settle(viewer.reviewer, name, body.verdict, body.reason, expected_version=expected)
+    return {"state": settled.state, "final": settled.final, "version": settled.version}
 
 
 @router.post("/episodes/{slug}/unsettle")
@@ -314,9 +224,9 @@ def unsettle_disagreement(
 ) -> dict[str, Any]:
     """Withdraw your settlement."""
     viewer.review.check_run(body.run)
-    name, expected = viewer.review.shown.find(slug), _version(match, body)
-    stay = unsettle(viewer.reviewer, name, expected_version=expected)
-    return {"state": stay.state, "version": stay.version}
+    name, expected = viewer.review.find(slug), _version(match, body)
+    settled = unsettle(viewer.reviewer, name, expected_version=expected)
+    return {"state": settled.state, "version": settled.version}
 
 
 def _version(match: str | None, body: About) -> int | None:

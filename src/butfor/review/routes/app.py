@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 from urllib.parse import quote
 
-from fastapi import FastAPI, HTTPException, Request
+from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import RedirectResponse, Response
-from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 import butfor
@@ -17,15 +18,15 @@ from butfor.review.routes.access import (
     Access,
     ForbiddenError,
     SignInError,
-    find_review,
+    find_access,
     local_path,
     read_form,
 )
 from butfor.review.routes.api import Json
 from butfor.review.routes.security import RequestFilter
 from butfor.review.routes.sessions import Tokens
+from butfor.review.shown import AuditReview
 from butfor.review.verdicts import VERDICTS, ReviewError
-from butfor.review.views.review import AuditReview
 
 TYPED = {
     "first_impression": "First impression",
@@ -51,13 +52,9 @@ def make_app(
     Parameters
     ----------
     hosts
-        What requests may name as their host, including the port.
-    port
-        Where the app listens.
+        What requests may name as their host, including the port on which the app listens.
     tokens
         Who may sign in; without them, anybody can by entering a name.
-    tls
-        Whether browsers connect over TLS.
     """
     app = FastAPI(
         title="butfor review",
@@ -66,27 +63,24 @@ def make_app(
         redoc_url=None,
         openapi_url="/api/v1/openapi.json",
     )
-    app.state.review = review
-    app.state.access = Access(port=port, tokens=tokens, secure=tls)
+    app.state.access = Access(review, port, tokens, secure=tls)
     app.include_router(api.router)
     app.include_router(pages.router)
     app.add_exception_handler(ReviewError, answer_error)
     app.add_exception_handler(RequestValidationError, answer_invalid)
-    app.add_exception_handler(StarletteHTTPException, answer_http)
+    app.add_exception_handler(HTTPException, answer_http)
     return RequestFilter(app, hosts=hosts, scheme="https" if tls else "http")
 
 
 async def answer_error(request: Request, error: Exception) -> Response:
     """Answer what the review refuses; a page repeats what was typed into its form."""
     assert isinstance(error, ReviewError)
-    if _is_api(request):
-        return Json(error.content, error.status)
+    if _is_api(request) or (request.method != "POST" and not isinstance(error, SignInError)):
+        return _answer(request, error.status, error.content)
     if request.method != "POST":
-        if isinstance(error, SignInError):
-            goal = _asked(request)
-            query = "" if goal == "/" else f"?next={quote(goal, safe='/')}"
-            return RedirectResponse(f"/sign-in{query}", 303)
-        return pages.show_problem(request, error.status, str(error))
+        goal = _asked(request)
+        query = "" if goal == "/" else f"?next={quote(goal, safe='/')}"
+        return RedirectResponse(f"/sign-in{query}", 303)
     form = await read_form(request)  # the request remembers its body
     typed, goal = _typed(form), _page_of(request, form)
     if isinstance(error, SignInError):
@@ -103,23 +97,29 @@ def answer_invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     place = [str(part) for part in first["loc"] if part not in ("body", "query", "path", "header")]
-    field = ".".join(place) if first["type"] != "json_invalid" else ""
-    field = field or "body"
+    field = "body" if first["type"] == "json_invalid" else ".".join(place) or "body"
     words = f"{field}: {first['msg']}"
-    if _is_api(request):
-        return Json({"error": words, "field": field}, 422)
-    if first["loc"][0] == "path":
+    if first["loc"][0] == "path" and not _is_api(request):
         return pages.show_problem(request, 404, "there is no such page")
-    return pages.show_problem(request, 422, words)
+    return _answer(request, 422, {"error": words, "field": field})
 
 
 def answer_http(request: Request, error: Exception) -> Response:
     """Answer what does not exist, or not with this method."""
-    assert isinstance(error, HTTPException | StarletteHTTPException)
+    assert isinstance(error, HTTPException)  # of Starlette, from which FastAPI's derives
+    return _answer(request, error.status_code, {"error": str(error.detail)}, error.headers)
+
+
+def _answer(
+    request: Request,
+    status: int,
+    content: dict[str, Any],
+    headers: Mapping[str, str] | None = None,
+) -> Response:
     if _is_api(request):
-        return Json({"error": str(error.detail)}, error.status_code, headers=error.headers)
-    page = pages.show_problem(request, error.status_code, str(error.detail))
-    page.headers.update(error.headers or {})
+        return Json(content, status, headers)
+    page = pages.show_problem(request, status, content["error"])
+    page.headers.update(headers or {})
     return page
 
 
@@ -141,7 +141,7 @@ def _page_of(request: Request, form: Mapping[str, str]) -> str:
     if not path.startswith(("/episodes/", "/disagreements/")):
         return "/"
     place = form.get("place", "")
-    same = form.get("run") == find_review(request).run.id  # places differ between runs
+    same = form.get("run") == find_access(request).review.run.id  # places differ between runs
     return f"{path}?place={place}" if same and place.isascii() and place.isdecimal() else path
 
 

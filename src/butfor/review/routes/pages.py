@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlencode
+from urllib.parse import unquote, urlencode
 
 from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
@@ -18,35 +18,16 @@ from butfor.evaluate.wording import percent, share, signed
 from butfor.present import STATIC, straight
 from butfor.present.charts.save import chart_bundle
 from butfor.present.report.write import render_report
-from butfor.review.routes import api
-from butfor.review.routes.access import (
-    Form,
-    FormPoster,
-    SignedIn,
-    SignInError,
-    TooManyError,
-    check_csrf,
-    find_access,
-    find_review,
-    find_session,
-    local_path,
-    sign_in,
-)
-from butfor.review.verdicts import SURE, VERDICTS, FieldError, RefusedError, StaleError
-from butfor.review.views.queue import STATES
-from butfor.review.views.review import Viewer
-from butfor.review.views.stay import disagreement_view, stay_view
-from butfor.review.views.stays import make_slug
+from butfor.review.routes import access, api, stay
+from butfor.review.routes.access import Form, FormPoster, SignedIn
+from butfor.review.shown import Viewer, make_slug
+from butfor.review.verdicts import VERDICTS, FieldError, RefusedError, StaleError
 
 Body = TypeVar("Body", bound=api.About)
 Action = tuple[type[api.About], Callable[..., dict[str, Any]]]
 HERE = Path(__file__).parents[1] / "static"
-FILES = {
-    "style.css": (STATIC / "style.css", "text/css"),
-    "charts.js": (STATIC / "charts.js", "text/javascript"),
-    "review.css": (HERE / "review.css", "text/css"),
-    "review.js": (HERE / "review.js", "text/javascript"),
-}
+FILES = {"style.css": STATIC, "charts.js": STATIC, "review.css": HERE, "review.js": HERE}
+KINDS = {".css": "text/css", ".js": "text/javascript"}
 KEYS = {
     "1 – 5": "choose a verdict",
     "j": "next in the queue",
@@ -61,15 +42,15 @@ KEYS = {
     "?": "show this list",
 }
 # a page shows what its counterpart in the API returns
-PAGES: dict[str, tuple[str, Callable[..., Any]]] = {
-    "/": ("queue.html", api.show_queue),
-    "/episodes": ("list.html", api.list_episodes),
-    "/episodes/{slug}": ("stay.html", api.show_episode),
-    "/disagreements/{slug}": ("disagreement.html", api.show_disagreement),
-    "/overview": ("overview.html", api.show_overview),
-    "/results": ("results.html", api.show_results),
-    "/about": ("about.html", api.show_run),
-    "/audit": ("history.html", api.show_events),
+PAGES = {
+    "/": ("queue.html", "/queue"),
+    "/episodes": ("list.html", "/episodes"),
+    "/episodes/{slug}": ("stay.html", "/episodes/{slug}"),
+    "/disagreements/{slug}": ("disagreement.html", "/disagreements/{slug}"),
+    "/overview": ("overview.html", "/overview"),
+    "/results": ("results.html", "/results"),
+    "/about": ("about.html", "/run"),
+    "/audit": ("history.html", "/events"),
 }
 # what the buttons of a form do, and the fields that they need
 STAY_ACTIONS: dict[str, Action] = {
@@ -85,9 +66,6 @@ REPEATED = (FieldError, StaleError, RefusedError)  # answered by the page with i
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
 
-# ---------------------------------------------------------------------------------------- templates
-
-
 @cache
 def environment() -> Environment:
     """Return the templates; all texts are escaped."""
@@ -99,7 +77,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals |= {"VERDICTS": VERDICTS, "SURE": SURE, "KEYS": KEYS, "STATES": STATES}
+    made.globals |= {"VERDICTS": VERDICTS, "KEYS": KEYS, "STATES": stay.STATES}
     made.globals |= {"static_file": static_address, "list_address": list_address}
     made.filters |= {"percent": percent, "signed": signed, "share": share, "minute": _minute}
     return made
@@ -107,7 +85,7 @@ def environment() -> Environment:
 
 def render(request: Request, template: str, code: int = 200, /, **values: Any) -> HTMLResponse:
     """Return a page."""
-    session, stays = find_session(request), find_review(request).shown.stays
+    session, stays = access.find_session(request), access.find_access(request).review.stays
     common: dict[str, Any] = {
         "reviewer": session.reviewer if session else "",
         "csrf": session.csrf if session else "",
@@ -130,7 +108,7 @@ def show_problem(request: Request, status: int, words: str, **values: Any) -> HT
 @cache
 def static_address(name: str) -> str:
     """Return the address of a static file, which changes with its content."""
-    return f"/static/{name}?v={hashlib.sha256(_read_file(name)[0]).hexdigest()[:12]}"
+    return f"/static/{name}?v={hashlib.sha256(_read_file(name)).hexdigest()[:12]}"
 
 
 def list_address(filters: Mapping[str, str | None]) -> str:
@@ -139,40 +117,34 @@ def list_address(filters: Mapping[str, str | None]) -> str:
 
 
 def _minute(at: str) -> str:
-    """Write a time of the store to the minute."""
     return at[:16].replace("T", " ") + " UTC" if at else ""
 
 
-def _read_file(name: str) -> tuple[bytes, str]:
-    """Return a static file of the package and its type."""
+def _read_file(name: str) -> bytes:
     if name == "vega.js":
-        return chart_bundle().encode(), "text/javascript"
+        return chart_bundle().encode()
     if name not in FILES:
         raise HTTPException(404, "there is no such file")
-    path, kind = FILES[name]
-    return path.read_bytes(), kind
-
-
-# ------------------------------------------------------------------------------------------ sign-in
+    return (FILES[name] / name).read_bytes()
 
 
 @router.get("/sign-in")
 def show_sign_in(request: Request, next: str = "/") -> Response:
     """Ask who it is."""
-    return render_sign_in(request, 200, local_path(next))
+    return render_sign_in(request, 200, access.local_path(next))
 
 
 @router.post("/sign-in")
 def take_sign_in(request: Request, form: Form) -> Response:
     """Sign somebody in."""
-    check_csrf(request, form.get("csrf"))
-    name, goal = form.get("reviewer", ""), local_path(form.get("next", "/"))
+    access.check_csrf(request, form.get("csrf"))
+    name, goal = form.get("reviewer", ""), access.local_path(form.get("next", "/"))
     try:
-        session = sign_in(request, name, form.get("token", ""))
-    except (FieldError, SignInError, TooManyError) as error:
+        session = access.sign_in(request, name, form.get("token", ""))
+    except (FieldError, access.SignInError, access.TooManyError) as error:
         return render_sign_in(request, error.status, goal, name=name, problem=error.content)
     answer = RedirectResponse(goal, 303)
-    find_access(request).set_cookies(answer, session)
+    access.find_access(request).set_cookies(answer, session)
     return answer
 
 
@@ -180,28 +152,26 @@ def render_sign_in(
     request: Request, status: int, goal: str, *, name: str = "", **values: Any
 ) -> Response:
     """Return the page to sign in, which leads to the address `goal`."""
-    access = find_access(request)
-    session = find_session(request) or access.sessions.start()
+    known = access.find_access(request)
+    session = access.find_session(request) or known.sessions.start()
     values |= {"reviewer": session.reviewer, "csrf": session.csrf}
-    values |= {"next": goal, "with_token": access.tokens is not None}
-    values |= {"name": name or access.last_reviewer(request)}
+    values |= {"next": goal, "with_token": known.tokens is not None}
+    before = unquote(request.cookies.get(known.name_cookie, ""), errors="replace")
+    values |= {"name": name or before}
     page = render(request, "sign_in.html", status, **values)
-    access.set_cookies(page, session)
+    known.set_cookies(page, session)
     return page
 
 
 @router.post("/sign-out")
 def sign_out(request: Request, viewer: FormPoster) -> Response:
     """Sign somebody out."""
-    access, session = find_access(request), find_session(request)
-    if session is not None:
-        access.sessions.end(session.id)
+    known = access.find_access(request)
+    known.sessions.end(request.cookies.get(known.cookie))
     answer = RedirectResponse("/sign-in", 303)
-    access.clear_cookies(answer)
+    for name in (known.cookie, known.name_cookie):
+        answer.delete_cookie(name)
     return answer
-
-
-# ------------------------------------------------------------------------------------------ reading
 
 
 def _page(template: str, view: Callable[..., Any]) -> Callable[..., Response]:
@@ -212,7 +182,7 @@ def _page(template: str, view: Callable[..., Any]) -> Callable[..., Response]:
 
 
 for _path, (_template, _view) in PAGES.items():
-    router.get(_path)(_page(_template, _view))
+    router.get(_path)(_page(_template, api.VIEWS[_view]))
 
 
 @router.get("/docs")
@@ -241,12 +211,10 @@ router.get("/export/{table}.{kind}")(api.export)
 @router.get("/static/{name}")
 def show_file(name: str) -> Response:
     """Return a static file of the package."""
-    text, kind = _read_file(name)
+    text = _read_file(name)
     headers = {"Cache-Control": "private, max-age=31536000, immutable"}
-    return Response(text, media_type=f"{kind}; charset=utf-8", headers=headers)
-
-
-# ------------------------------------------------------------------------------------------ actions
+    kind = f"{KINDS[Path(name).suffix]}; charset=utf-8"
+    return Response(text, media_type=kind, headers=headers)
 
 
 @router.post("/episodes/{slug}")
@@ -256,7 +224,7 @@ def take_stay_form(request: Request, viewer: FormPoster, form: Form, slug: str) 
         done = _act(viewer, slug, form, STAY_ACTIONS)
     except REPEATED as error:
         place = _read_body(api.About, {"place": form.get("place", "")}).place
-        view = stay_view(viewer, viewer.review.shown.find(slug), place) | {"form": form}
+        view = stay.show_episode(viewer, Response(), slug, place) | {"form": form}
         return render(request, "stay.html", error.status, view=view, problem=error.content)
     if "next" not in done:
         return RedirectResponse(_stay_address(slug, form.get("place")), 303)
@@ -271,14 +239,14 @@ def take_settlement(request: Request, viewer: FormPoster, form: Form, slug: str)
     try:
         _act(viewer, slug, form, SETTLEMENT_ACTIONS)
     except REPEATED as error:
-        view = disagreement_view(viewer, viewer.review.shown.find(slug))
+        view = stay.show_disagreement(viewer, slug)
         values = {"view": view, "problem": error.content, "form": form}
         return render(request, "disagreement.html", error.status, **values)
     return RedirectResponse(f"/disagreements/{slug}", 303)
 
 
 @router.post("/reviews/{review}/withdraw")
-def undo(viewer: FormPoster, form: Form, review: api.Number) -> Response:
+def undo(viewer: FormPoster, form: Form, review: access.Number) -> Response:
     """Withdraw a verdict and show its stay again."""
     viewer.review.check_run(form.get("run", ""))
     expected = _read_body(api.About, form, "version").version

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterable
 
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LARGEST_BODY = 512 * 1024
@@ -21,6 +22,7 @@ HEADERS = {
     "referrer-policy": "no-referrer",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
 }
 
 
@@ -37,27 +39,32 @@ class RequestFilter:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
-        refused = self._check_host(headers)
-        body = b""
-        if refused is None and scope["method"] not in ("GET", "HEAD", "OPTIONS"):
-            refused = self._check_origin(headers)
-            if refused is None:
-                body, refused = await _read(headers, receive)
-        if refused is not None:
-            await _refuse(scope, with_headers(send), *refused)
-            return
-        await self.app(scope, _replay(body, receive), with_headers(send))
+        headers, body = Headers(scope=scope), b""
+        try:
+            self._check_host(headers)
+            if scope["method"] not in ("GET", "HEAD", "OPTIONS"):
+                self._check_origin(headers)
+                body = await _read(headers, receive)
+        except HTTPException as refused:
+            status, words, close = refused.status_code, refused.detail, {"connection": "close"}
+            answer = (
+                JSONResponse({"error": words}, status, close)
+                if scope["path"].startswith("/api/")
+                else PlainTextResponse(f"Refused: {words}.\n", status, close)
+            )
+            await answer(scope, receive, with_headers(send))
+        else:
+            await self.app(scope, _replay(body, receive), with_headers(send))
 
-    def _check_host(self, headers: Headers) -> tuple[int, str] | None:
+    def _check_host(self, headers: Headers) -> None:
         given = headers.getlist("host")
         if len(given) != 1 or not given[0]:
-            return 400, "a request must name exactly one host"
+            raise HTTPException(400, "a request must name exactly one host")
         if given[0].lower() not in self.hosts:
-            return 421, "the review has another address; open the one printed when it started"
-        return None
+            words = "the review has another address; open the one printed when it started"
+            raise HTTPException(421, words)
 
-    def _check_origin(self, headers: Headers) -> tuple[int, str] | None:
+    def _check_origin(self, headers: Headers) -> None:
         """Refuse what another site sends.
 
         Browsers send `Origin: null` with forms of pages under the policy no-referrer, but also
@@ -66,12 +73,11 @@ class RequestFilter:
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
         own = {f"{self.scheme}://{host}" for host in self.hosts}
         if site not in (None, "same-origin", "none"):
-            return 403, "sent from another site"
+            raise HTTPException(403, "sent from another site")
         if origin not in (None, "null") and origin.lower() not in own:
-            return 403, "sent from another site"
+            raise HTTPException(403, "sent from another site")
         if origin == "null" and site != "same-origin":
-            return 403, "sent from a page of unknown origin"
-        return None
+            raise HTTPException(403, "sent from a page of unknown origin")
 
 
 def with_headers(send: Send) -> Send:
@@ -79,57 +85,40 @@ def with_headers(send: Send) -> Send:
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
-            names = {name.lower() for name, _ in message["headers"]}
-            wanted = HEADERS | {"cache-control": "no-store"}
-            message["headers"] = [
-                *message["headers"],
-                *((k.encode(), v.encode()) for k, v in wanted.items() if k.encode() not in names),
-            ]
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers.setdefault(name, value)
         await send(message)
 
     return sending
 
 
-async def _read(headers: Headers, receive: Receive) -> tuple[bytes, tuple[int, str] | None]:
-    too_large = 413, f"larger than {LARGEST_BODY:,} bytes"
+async def _read(headers: Headers, receive: Receive) -> bytes:
+    too_large = HTTPException(413, f"larger than {LARGEST_BODY:,} bytes")
     length = headers.get("content-length", "0")
     if length.isdecimal() and int(length[:20]) > LARGEST_BODY:
-        return b"", too_large
+        raise too_large
     body = bytearray()
     try:
         async with asyncio.timeout(BODY_SECONDS):
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
-                    return b"", (400, "the connection closed before the end")
+                    raise HTTPException(400, "the connection closed before the end")
                 body += message.get("body", b"")
                 if len(body) > LARGEST_BODY:
-                    return b"", too_large
+                    raise too_large
                 if not message.get("more_body"):
-                    return bytes(body), None
+                    return bytes(body)
     except TimeoutError:
-        return b"", (408, "sending took too long")
+        raise HTTPException(408, "sending took too long") from None
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
     """Return a receiver that yields the body already read, then whatever comes."""
-    given = False
+    waiting = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receiving() -> Message:
-        nonlocal given
-        if not given:
-            given = True
-            return {"type": "http.request", "body": body, "more_body": False}
-        return await receive()
+        return waiting.pop() if waiting else await receive()
 
     return receiving
-
-
-async def _refuse(scope: Scope, send: Send, status: int, words: str) -> None:
-    api = scope["path"].startswith("/api/")
-    text = json.dumps({"error": words}) if api else f"Refused: {words}.\n"
-    kind = b"application/json" if api else b"text/plain; charset=utf-8"
-    headers = [(b"content-type", kind), (b"content-length", str(len(text)).encode())]
-    headers.append((b"connection", b"close"))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": text.encode()})

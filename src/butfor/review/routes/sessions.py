@@ -60,10 +60,10 @@ class Sessions:
                 return None
             return found
 
-    def end(self, identifier: str) -> None:
-        """End a session."""
+    def end(self, identifier: str | None) -> None:
+        """End a session, if there is one."""
         with self._lock:
-            self._known.pop(identifier, None)
+            self._known.pop(identifier or "", None)
 
 
 class FailedSignIns:

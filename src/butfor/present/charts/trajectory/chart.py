@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 import altair as alt
 import numpy as np
 import pandas as pd
 
+from butfor.audit.tables import step_table
 from butfor.log.episodes import Episodes
-from butfor.log.variables import count_levels, unravel
+from butfor.log.variables import count_levels
 from butfor.present.charts.trajectory.layout import TrajectoryLayout
 from butfor.present.charts.trajectory.rows import trajectory_datasets
 from butfor.present.charts.trajectory.template import filled_template
@@ -47,7 +47,10 @@ def trajectory_chart(
         raise ValueError(
             f"position {position}: there are {len(episodes)} episodes, give 0..{len(episodes) - 1}"
         )
-    steps = _step_frame(episodes, int(position))
+    one = episodes.select([position])
+    # as in an audit, but without a target and evidence, which are not drawn
+    nothing = np.zeros((one.n_states, one.n_actions), dtype=np.int64)
+    steps = step_table(one, nothing.astype(float), nothing)
     drawn = None if draws is None else _draw_frame(episodes, int(position), draws)
     first = -1 if drawn is None else _first_difference_step(steps, drawn)
     last = max(int(frame["step"].max()) for frame in (steps, drawn) if frame is not None)
@@ -64,7 +67,7 @@ def trajectory_chart(
     end = int(episodes.outcome[position])
     datasets = trajectory_datasets(layout, steps, outcome=end, first=first, draws=drawn, last=last)
     name = end if end >= 0 else len(episodes.outcomes)
-    ended = ending(_names(layout)[name], int(episodes.lengths[position]), ended=end >= 0)
+    ended = ending(layout.names[name], int(episodes.lengths[position]), ended=end >= 0)
     title = f"{word} {episodes.id[position]}: {ended}. {_ends_of_draws(layout, drawn)}".strip()
     caveat = []
     if drawn is not None:
@@ -74,19 +77,14 @@ def trajectory_chart(
     return filled_template(layout, datasets, title, subtitle)
 
 
-def _names(layout: TrajectoryLayout) -> list[str]:
-    """Return the names of all outcomes, that of none last."""
-    return [*(outcome.name for outcome in layout.outcomes), layout.none]
-
-
 def _ends_of_draws(layout: TrajectoryLayout, drawn: pd.DataFrame | None) -> str:
     """Say how many draws ended in each outcome, the most common first."""
     if drawn is None:
         return ""
-    names, states = _names(layout), count_levels(layout.state)
-    ends = drawn.groupby("draw")["state"].last() - states
-    counts = Counter(names[end] if end >= 0 else layout.none for end in ends).most_common()
-    (name, count), *others = counts
+    ends = drawn.groupby("draw")["state"].last() - count_levels(layout.state)
+    # a draw without an outcome ends in a state, whose number is below that of all outcomes
+    counts = Counter(layout.names[max(end, -1)] for end in ends)
+    (name, count), *others = counts.most_common()
     rest = "".join(f"; {number}: {other}" for other, number in others)
     return f"{count} of {layout.draws} draws under the policy: {name}{rest}."
 
@@ -100,25 +98,6 @@ def _fixed(layout: TrajectoryLayout, steps: pd.DataFrame) -> list[str]:
         for v in variables
         if v.static
     ]
-
-
-def _step_frame(episodes: Episodes, position: int) -> pd.DataFrame:
-    """Return one row per step of an episode and one for its final state, labeled as in an audit."""
-    one = episodes.select([position])
-    state = np.append(one.state, one.next_state[-1])  # -1: a final state that the log does not give
-    action = np.append(one.action, -1)
-    columns: dict[str, Any] = {"step": np.arange(len(state)), "state": state, "action": action}
-    for kind, variables, codes in (
-        ("state", one.state_variables, state),
-        ("action", one.action_variables, action),
-    ):
-        for variable in variables:
-            levels = np.array([*variable.levels, None], dtype=object)
-            mine = unravel(variables, np.maximum(codes, 0))[variable.name]
-            columns[f"{kind}.{variable.name}"] = levels[np.where(codes < 0, -1, mine)]
-    if one.side is not None:
-        columns |= {f"side.{name}": one.side[name].tolist() for name in one.side}
-    return pd.DataFrame(columns)
 
 
 def _draw_frame(episodes: Episodes, position: int, draws: Draws) -> pd.DataFrame:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import cycle
 
 import numpy as np
 
@@ -30,12 +29,17 @@ class Strip:
     """The strip of one variable; its first level is at the bottom."""
 
     # state, side (never given to the model), inferred (a hidden variable as it happened), policy
-    # (the same under the policy) or action
+    # (the same under the policy), running (a treatment that the state records) or action
     kind: str
     variable: Variable
     top: float
     level: float  # height of one level
     first: int  # number of its first level among those of all strips
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """Number of each of its levels among those of all strips."""
+        return {level: self.first + code for code, level in enumerate(self.variable.levels)}
 
     @property
     def bottom(self) -> float:
@@ -72,7 +76,10 @@ class TrajectoryLayout:
             chosen += [
                 (kind, v) for v in self.hidden if not v.static for kind in ("inferred", "policy")
             ]
-        chosen += [("action", running.get(name, v)) for name, v in actions.items()]
+        chosen += [
+            ("running", running[name]) if name in running else ("action", variable)
+            for name, variable in actions.items()
+        ]
         strips: list[Strip] = []
         top, first = 0.0, 0
         for kind, variable in chosen:
@@ -84,24 +91,19 @@ class TrajectoryLayout:
             first += len(variable.levels)
         return tuple(strips)
 
-    @cached_property
-    def courses(self) -> dict[tuple[str, str], int]:
-        """Number of each level that the model gives under the policy, by variable and level."""
-        return _numbers(
-            strip
+    def numbers(self, *kinds: str) -> dict[tuple[str, str], int]:
+        """Number of each level on strips of these kinds, by variable and level."""
+        return {
+            (strip.variable.name, level): number
             for strip in self.strips
-            if strip.kind in ("state", "policy")
-            or (strip.kind == "action" and self.runs(strip.variable.name))
-        )
+            if strip.kind in kinds
+            for level, number in strip.numbers.items()
+        }
 
-    @cached_property
-    def inferred(self) -> dict[tuple[str, str], int]:
-        """Number of each level that the model infers as it happened, by variable and level."""
-        return _numbers(strip for strip in self.strips if strip.kind == "inferred")
-
-    def runs(self, name: str) -> bool:
-        """Whether a treatment is also a state variable."""
-        return any(variable.name == name for variable in self.state)
+    @property
+    def names(self) -> list[str]:
+        """Names of all outcomes, that of none last."""
+        return [*(outcome.name for outcome in self.outcomes), self.none]
 
     @property
     def evidence_top(self) -> float:
@@ -121,36 +123,33 @@ class TrajectoryLayout:
     @cached_property
     def looks(self) -> tuple[Row, ...]:
         """Color and shape of each outcome: a cross if it is bad, else a diamond."""
-        looks: list[Row] = []
-        used: Counter[bool] = Counter()
-        for outcome in self.outcomes:
-            colors = BAD if outcome.bad else GOOD
-            color = colors[used[outcome.bad] % len(colors)]
-            shape = CROSS if outcome.bad else "diamond"
-            looks.append({"outcome": outcome.name, "color": color, "shape": shape})
-            used[outcome.bad] += 1
-        return tuple(looks)
+        colors = {True: cycle(BAD), False: cycle(GOOD)}
+        return tuple(
+            {
+                "outcome": outcome.name,
+                "color": next(colors[outcome.bad]),
+                "shape": CROSS if outcome.bad else "diamond",
+            }
+            for outcome in self.outcomes
+        )
 
     @cached_property
     def level_rows(self) -> list[Row]:
         """One row per level: where it is, and its name unless there are too many."""
-        rows: list[Row] = []
-        for strip in self.strips:
-            every = -(-len(strip.variable.levels) // MOST)
-            for code, level in enumerate(strip.variable.levels):
-                rows.append(
-                    {
-                        "k": strip.first + code,
-                        "variable": strip.variable.name,
-                        "level": level,
-                        "label": level if code % every == 0 else "",
-                        "top": round(strip.y(code + 0.5), 2),
-                        "bottom": round(strip.y(code - 0.5), 2),
-                        "y": round(strip.y(code), 2),
-                        "room": max(strip.level, LEVEL / 2),
-                    }
-                )
-        return rows
+        return [
+            {
+                "k": number,
+                "variable": strip.variable.name,
+                "level": level,
+                "label": level if code % -(-len(strip.variable.levels) // MOST) == 0 else "",
+                "top": round(strip.y(code + 0.5), 2),
+                "bottom": round(strip.y(code - 0.5), 2),
+                "y": round(strip.y(code), 2),
+                "room": max(strip.level, LEVEL / 2),
+            }
+            for strip in self.strips
+            for code, (level, number) in enumerate(strip.numbers.items())
+        ]
 
     @cached_property
     def limit_rows(self) -> list[Row]:
@@ -161,11 +160,3 @@ class TrajectoryLayout:
             edges = np.flatnonzero(np.diff([False, *normal, False])).tolist()
             rows += [{"y": strip.y(edge - 0.5)} for edge in edges]
         return rows
-
-
-def _numbers(strips: Iterable[Strip]) -> dict[tuple[str, str], int]:
-    return {
-        (strip.variable.name, level): strip.first + code
-        for strip in strips
-        for code, level in enumerate(strip.variable.levels)
-    }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,8 +11,8 @@ from numpy.typing import NDArray
 from butfor.evaluate.wording import percent
 from butfor.log.variables import count_levels, unravel
 from butfor.present.charts import style
-from butfor.present.charts.trajectory.layout import OUTCOMES, PLOT, Strip, TrajectoryLayout
-from butfor.present.text import SIMILAR_CASES, ending, first_difference
+from butfor.present.charts.trajectory.layout import OUTCOMES, PLOT, TrajectoryLayout
+from butfor.present.text import FIRST_DIFFERENCE, SIMILAR_CASES, ending
 
 FAINT = 0.005  # smaller probabilities are not shaded: nobody would see it
 SHORT = 30  # horizons up to this are the axis of every episode
@@ -21,21 +20,11 @@ NOT_YET = style.GRID  # the color of having no outcome
 Datasets = dict[str, list[style.Row]]
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
+COURSE = ("variable", "level", "step", "probability")
 # rows that change from episode to episode
-NAMES_OF_DATA = (
-    "frame",
-    "shade",
-    "inferred",
-    "happened",
-    "ends",
-    "draws",
-    "draw_ends",
-    "evidence",
-    "places",
-    "place_words",
-    "first",
-    "words",
-)
+RECORD_DATA = ("frame", "happened", "ends", "first", "words")
+MODEL_DATA = ("shade", "inferred", "draws", "draw_ends", "evidence", "places", "place_words")
+NAMES_OF_DATA = RECORD_DATA + MODEL_DATA
 
 
 def trajectory_datasets(
@@ -68,19 +57,19 @@ def trajectory_datasets(
         last = _last_step(layout, length, course_steps)
     found: Datasets = {name: [] for name in NAMES_OF_DATA}
     found["frame"] = [{"low": -0.5, "high": last + 0.5}]
-    for strip, at, codes in _observed(layout, steps):
-        rows = _line(strip, at, codes)
-        found["happened"] += rows
-        if outcome >= 0 and rows:
-            found["ends"].append(rows[-1] | {"beside": 0} | layout.looks[outcome])
+    for line in _lines(layout, steps):
+        found["happened"] += line
+        if outcome >= 0 and line:
+            found["ends"].append(line[-1] | {"beside": 0} | layout.looks[outcome])
     if first >= 0:
         found["first"] = [{"at": first + 0.5}]
     found["words"] = _words(layout, length, last, outcome, first)
     if courses is not None:
-        target, inferred = split_worlds(courses)
-        found["inferred"] = _shade_rows(layout.inferred, inferred, last)
+        target, inferred = split_worlds(courses[courses["step"] <= last])
+        found["inferred"] = _shade_rows(layout.numbers("inferred"), inferred)
         if course_steps is not None:
-            found["shade"] = _shade_rows(layout.courses, target, last)
+            numbers = layout.numbers("state", "policy", "running")
+            found["shade"] = _shade_rows(numbers, target)
             found["evidence"] = _evidence_rows(course_steps, last)
             found |= _outcome_rows(layout, target, last)
     if draws is not None and len(draws):
@@ -106,96 +95,70 @@ def _last_step(layout: TrajectoryLayout, length: int, course_steps: pd.DataFrame
     return min(max(last, 1), max(layout.horizon, length))
 
 
-def _line(strip: Strip, at: Integers, codes: Integers) -> list[style.Row]:
-    """Return the points of one line on a strip."""
-    points = zip(at.tolist(), codes.tolist(), strict=True)
-    return [{"step": step, "k": strip.first + code} for step, code in points]
-
-
-def _codes(labels: Sequence[Any], levels: Sequence[str]) -> Integers:
-    known = {level: code for code, level in enumerate(levels)}
-    return np.array([known.get(label, -1) for label in labels], dtype=np.int64)
-
-
-def _observed(
-    layout: TrajectoryLayout, steps: pd.DataFrame
-) -> list[tuple[Strip, Integers, Integers]]:
-    """Return each strip with the steps and codes of what happened.
+def _lines(layout: TrajectoryLayout, steps: pd.DataFrame) -> list[list[style.Row]]:
+    """Return the points of one line on each strip that `steps`, of the record or a draw, is about.
 
     A decision at step t shows as treatment at t + 1: as the state records it, if it does; if it
-    does not, or if the log does not give the last state, as it was decided.
+    does not, or if the last state is unknown or an outcome, as it was decided. Other variables hold
+    their last level then.
     """
-    at = steps["step"].to_numpy(dtype=np.int64)
-    unknown = int(steps["state"].iloc[-1]) < 0
-    found = []
+    at, state, action = (
+        steps[name].to_numpy(dtype=np.int64) for name in ("step", "state", "action")
+    )
+    last_known = 0 <= state[-1] < count_levels(layout.state)
+    codes = unravel(layout.state, state if last_known else np.append(state[:-1], state[-2]))
+    decided = unravel(layout.action, np.maximum(action, 0))
+    decisions = {variable.name: variable.levels for variable in layout.action}
+    lines = []
     for strip in layout.strips:
-        name, levels = strip.variable.name, strip.variable.levels
-        if strip.kind in ("inferred", "policy"):
-            continue
-        if strip.kind == "side":
-            codes = _codes(steps[f"side.{name}"].tolist(), levels)
-        elif strip.kind == "state" or layout.runs(name):
-            codes = _codes(steps[f"state.{name}"].tolist(), levels)
-            if unknown and len(codes) > 1:
-                given = f"action.{name}"
-                last = _codes(steps[given].tolist()[-2:-1], levels) if given in steps else [-1]
-                codes[-1] = last[0] if last[0] >= 0 else codes[-2]
+        name, numbers = strip.variable.name, strip.numbers
+        if strip.kind == "side" and f"side.{name}" in steps:
+            levels = [numbers.get(label) for label in steps[f"side.{name}"]]
+        elif strip.kind in ("state", "running"):
+            levels = [strip.first + code for code in codes[name].tolist()]
+            if strip.kind == "running" and not last_known:
+                levels[-1] = numbers.get(decisions[name][decided[name][-2]], levels[-1])
+        elif strip.kind == "action":
+            levels = [None, *(strip.first + code for code in decided[name][:-1].tolist())]
         else:
-            codes = _codes([None, *steps[f"action.{name}"].tolist()[:-1]], levels)
-        known = codes >= 0
-        found.append((strip, at[known], codes[known]))
-    return found
+            continue
+        points = zip(at.tolist(), levels, strict=True)
+        lines.append([{"step": step, "k": k} for step, k in points if k is not None])
+    return lines
 
 
 def _words(
     layout: TrajectoryLayout, length: int, last: int, outcome: int, first: int
 ) -> list[style.Row]:
     """Say above the chart where the policy first differs and how the episode ended."""
+
+    def words(step: float, y: int, text: str, color: str, align: str) -> style.Row:
+        aside = {"left": 5, "center": 0, "right": -5}[align]
+        return {"step": step, "y": y, "text": text, "color": color, "align": align, "aside": aside}
+
     rows: list[style.Row] = []
     if first >= 0:
-        left = (first + 1) / (last + 1) < 0.5
-        look = {"align": "left", "aside": 5} if left else {"align": "right", "aside": -5}
-        words = {
-            "step": first + 0.5,
-            "y": -14,
-            "text": first_difference(first),
-            "color": style.GREY,
-        }
-        rows.append(words | look)
+        align = "left" if (first + 1) / (last + 1) < 0.5 else "right"
+        text = FIRST_DIFFERENCE.format(step=first)
+        rows.append(words(first + 0.5, -14, text, style.GREY, align))
     if outcome >= 0:
-        name, color = layout.outcomes[outcome].name, layout.looks[outcome]["color"]
-        share = (length + 0.5) / (last + 1)
-        align, at, aside = "center", float(length), 0
+        share, align, at = (length + 0.5) / (last + 1), "center", float(length)
         if share < 0.25:
-            align, at, aside = "left", -0.5, 5
+            align, at = "left", -0.5
         elif share > 0.75:
-            align, at, aside = "right", last + 0.5, -5
-        rows.append(
-            {
-                "step": at,
-                "y": -30,
-                "text": ending(name, length, ended=True),
-                "color": style.DARK_VERMILLION if color == style.VERMILLION else color,
-                "align": align,
-                "aside": aside,
-            }
-        )
+            align, at = "right", last + 0.5
+        color = layout.looks[outcome]["color"]
+        color = style.DARK_VERMILLION if color == style.VERMILLION else color
+        text = ending(layout.outcomes[outcome].name, length, ended=True)
+        rows.append(words(at, -30, text, color, align))
     return rows
 
 
-def _course_rows(courses: pd.DataFrame, last: int) -> list[tuple[str, str, int, float]]:
-    """Return variable, level, step and probability of each row up to a step."""
-    columns = (courses[name].tolist() for name in ("variable", "level", "step", "probability"))
-    return [row for row in zip(*columns, strict=True) if row[2] <= last]
-
-
-def _shade_rows(
-    numbers: Mapping[tuple[str, str], int], courses: pd.DataFrame, last: int
-) -> list[style.Row]:
+def _shade_rows(numbers: Mapping[tuple[str, str], int], courses: pd.DataFrame) -> list[style.Row]:
     """Return the levels that have a number, and how likely they are."""
     return [
         {"step": step, "k": numbers[variable, level], "p": round(p, 4)}
-        for variable, level, step, p in _course_rows(courses, last)
+        for variable, level, step, p in style.tuples(courses, *COURSE)
         if p >= FAINT and (variable, level) in numbers
     ]
 
@@ -203,8 +166,7 @@ def _shade_rows(
 def _evidence_rows(course_steps: pd.DataFrame, last: int) -> list[style.Row]:
     """Return the similar past cases of each step, in words if there is room."""
     rows: list[style.Row] = []
-    columns = (course_steps[name].tolist() for name in ("step", "mass", "evidence"))
-    for step, mass, cases in zip(*columns, strict=True):
+    for step, mass, cases in style.tuples(course_steps, "step", "mass", "evidence"):
         if step <= last and mass >= 0.01 and cases == cases:
             text = f"{cases:.0f}"
             fits = style.text_width(text, style.SMALL) < PLOT / (last + 1) - 1
@@ -216,15 +178,18 @@ def _evidence_rows(course_steps: pd.DataFrame, last: int) -> list[style.Row]:
 def _outcome_rows(layout: TrajectoryLayout, courses: pd.DataFrame, last: int) -> Datasets:
     """Stack outcomes by step: good ones from below, bad ones from above, none between."""
     by_then = {outcome.name: np.zeros(last + 1) for outcome in layout.outcomes}
-    for variable, level, step, p in _course_rows(courses, last):
+    for variable, level, step, p in style.tuples(courses, *COURSE):
         if variable == "" and level in by_then:
             by_then[level][step] = p
     none = np.clip(1 - sum(by_then.values(), np.zeros(last + 1)), 0.0, 1.0)
-    named = [
-        (outcome.bad, outcome.name, look["color"], "white", by_then[outcome.name])
-        for outcome, look in zip(layout.outcomes, layout.looks, strict=True)
-    ]
-    good, bad = ([column[1:] for column in named if column[0] == kind] for kind in (False, True))
+    good, bad = (
+        [
+            (outcome.name, look["color"], "white", by_then[outcome.name])
+            for outcome, look in zip(layout.outcomes, layout.looks, strict=True)
+            if outcome.bad == kind
+        ]
+        for kind in (False, True)
+    )
     rows: list[style.Row] = []
     words: list[style.Row] = []
     low: Floats = np.zeros(last + 1)
@@ -249,10 +214,8 @@ def _outcome_word(name: str, p: Floats, low: Floats, high: Floats) -> style.Row 
     cells = style.text_width(text, style.SMALL, bold=True) / (PLOT / (last + 1)) + 0.6
     tail = slice(max(0, int(last + 1 - cells)), last + 1)
     head = slice(0, int(cells) + 1)
-    for part, step, align, words in (
-        (tail, last + 0.3, "right", text),
-        (head, -0.3, "left", name),
-    ):
+    places = ((tail, last + 0.3, "right", text), (head, -0.3, "left", name))
+    for part, step, align, words in places:
         bottom, top = float(low[part].max()), float(high[part].min())
         fits = style.text_width(words, style.SMALL, bold=True) < PLOT * 0.9
         if top - bottom >= (style.LINE_HEIGHT + 2) / OUTCOMES and fits:
@@ -262,46 +225,19 @@ def _outcome_word(name: str, p: Floats, low: Floats, high: Floats) -> style.Row 
 
 def _draw_rows(layout: TrajectoryLayout, draws: pd.DataFrame, last: int) -> Datasets:
     """Return the lines of drawn paths, each a little beside its level, and where they end."""
-    lines: list[style.Row] = []
-    ends: list[style.Row] = []
+    found: Datasets = {"draws": [], "draw_ends": []}
     states = count_levels(layout.state)
     count = int(draws["draw"].max()) + 1
-    for draw, path in draws.groupby("draw", sort=True):
-        path = path[path["step"] <= last]
-        at, state = (path[name].to_numpy(dtype=np.int64) for name in ("step", "state"))
-        outcome = int(state[-1]) - states
-        # a path that has ended in an outcome holds its last level
-        held = np.append(state[:-1], state[-2]) if outcome >= 0 else state
-        codes = unravel(layout.state, held)
-        decided = unravel(layout.action, np.maximum(path["action"].to_numpy(), 0))
-        mine = {"draw": int(draw), "beside": round(_beside(int(draw), count), 3)}
-        for strip in layout.strips:
-            name = strip.variable.name
-            if strip.kind in ("side", "inferred", "policy"):
-                continue
-            if strip.kind == "state" or layout.runs(name):
-                level = codes[name].copy()
-                if strip.kind == "action" and outcome >= 0 and _same_levels(layout, strip):
-                    level[-1] = decided[name][-2]
-                rows = _line(strip, at, level)
-            else:
-                rows = _line(strip, at[1:], decided[name][:-1])
-            lines += [row | mine for row in rows]
-            if outcome >= 0 and rows:
-                ends.append(rows[-1] | {"beside": mine["beside"]} | layout.looks[outcome])
-    return {"draws": lines, "draw_ends": ends}
-
-
-def _same_levels(layout: TrajectoryLayout, strip: Strip) -> bool:
-    """Whether a treatment has the same levels as a decision and as a state variable."""
-    decision = next(v for v in layout.action if v.name == strip.variable.name)
-    return decision.levels == strip.variable.levels
-
-
-def _beside(draw: int, draws: int) -> float:
-    """How far a draw's line is from its level, in levels: below and above in turn."""
-    step = min(0.12, 0.26 / max(1, (draws - 1) // 2))
-    return (0.14 + step * (draw // 2)) * (-1 if draw % 2 else 1)
+    apart = min(0.12, 0.26 / max(1, (count - 1) // 2))
+    for draw, path in draws[draws["step"] <= last].groupby("draw", sort=True):
+        # below its level and above in turn, in levels
+        beside = round((0.14 + apart * (draw // 2)) * (-1 if draw % 2 else 1), 3)
+        outcome = int(path["state"].iloc[-1]) - states
+        for line in _lines(layout, path):
+            found["draws"] += [row | {"draw": int(draw), "beside": beside} for row in line]
+            if outcome >= 0 and line:
+                found["draw_ends"].append(line[-1] | {"beside": beside} | layout.looks[outcome])
+    return found
 
 
 # -------------------------------------------------------------------------------------- numbers
@@ -317,34 +253,35 @@ def trajectory_table(
         level = levels[row["k"]]
         happened[row["step"], level["variable"]] = level["level"]
     model, inferred = (_likely(levels, datasets[name]) for name in ("shade", "inferred"))
-    evidence = {row["step"]: f"{row['cases']:g}" for row in datasets["evidence"]}
+    evidence = {(row["step"], ""): f"{row['cases']:g}" for row in datasets["evidence"]}
     fills = {look["color"]: look["outcome"] for look in layout.looks} | {NOT_YET: layout.none}
-    by_then: dict[tuple[int, str], str] = {}
-    for row in datasets["places"]:
-        by_then[row["step"], fills[row["fill"]]] = percent(row["high"] - row["low"])
+    by_then = {
+        (row["step"], fills[row["fill"]]): percent(row["high"] - row["low"])
+        for row in datasets["places"]
+    }
 
-    def names(*left_out: str) -> list[str]:
-        return [s.variable.name for s in layout.strips if s.kind not in left_out]
+    def names(*kinds: str) -> list[str]:
+        return [strip.variable.name for strip in layout.strips if strip.kind in kinds]
 
-    ends = [*(outcome.name for outcome in layout.outcomes), layout.none] if by_then else []
-    columns = [(name, happened, name, "") for name in names("inferred", "policy")]
+    recorded, hidden = names("state", "side", "running", "action"), names("inferred")
+    columns = [(name, happened, name, "") for name in recorded]
     if inferred:
-        hidden = names("state", "side", "policy", "action")
         columns += [(f"Inferred: {name}", inferred, name, "") for name in hidden]
-    said = [name for name in names("side", "inferred") if (0, name) in model]
-    columns += [(f"Model: {name}", model, name, "") for name in said]
+    said = names("state", "policy", "running", "action")
+    columns += [(f"Model: {name}", model, name, "") for name in said if (0, name) in model]
     if evidence:
-        cases = {(step, ""): words for step, words in evidence.items()}
-        columns.append((SIMILAR_CASES, cases, "", ""))
-    columns += [(f"Model: {name} by then", by_then, name, "under 0.5%") for name in ends]
+        columns.append((SIMILAR_CASES, evidence, "", ""))
+    if by_then:
+        columns += [
+            (f"Model: {name} by then", by_then, name, "under 0.5%") for name in layout.names
+        ]
     last = int(datasets["frame"][0]["high"] - 0.5)
-    return [
-        ["Step", *(head for head, *_ in columns)],
-        *(
-            [str(step), *(words.get((step, name), empty) for _, words, name, empty in columns)]
-            for step in range(last + 1)
-        ),
+    head = ["Step", *(words for words, *_ in columns)]
+    rows = [
+        [str(step), *(words.get((step, name), empty) for _, words, name, empty in columns)]
+        for step in range(last + 1)
     ]
+    return [head, *rows]
 
 
 def _likely(levels: Sequence[style.Row], rows: Sequence[style.Row]) -> dict[tuple[int, str], str]:

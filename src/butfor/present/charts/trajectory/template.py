@@ -24,7 +24,8 @@ YELLOW, BROWN = "#FBF1D0", "#7A4B00"
 VIOLET, PURPLE = "#EDE9F7", "#4B3A80"
 LIMIT = "#B23A00"
 AMBER, ENOUGH = "#F2B233", "#CFE3D6"
-DRAWN = "#00375A"
+# color of drawn paths, which differs from the shading behind them if there is a model
+DRAWN = {True: "#00375A", False: style.BLUE}
 # symbols of the legend: a line, a dotted line, a box
 SOLID = "M-1.1,-.14H1.1V.14H-1.1Z"
 DOTS = "M-1.1,-.1H-.8V.1H-1.1ZM-.47,-.1H-.17V.1H-.47ZM.17,-.1H.47V.1H.17ZM.8,-.1H1.1V.1H.8Z"
@@ -64,20 +65,10 @@ def trajectory_template(layout: TrajectoryLayout) -> dict[str, Any]:
     chart = style.layered(*layers).properties(width=PLOT, height=layout.height)
     # the legend has its own scales; colors and shapes in the data are used as they are
     chart = chart.resolve_scale(fill="independent", shape="independent")
-    spec: dict[str, Any] = style.finish(chart, "", "", total=TOTAL).to_dict()
-    spec.pop("title")
-    spec["description"] = "One episode, step by step; its numbers are in the table below it."
-    spec["datasets"] = {
-        **spec.get("datasets", {}),
-        "levels": layout.level_rows,
-        "limits": layout.limit_rows,
-        **{name: [] for name in NAMES_OF_DATA},
-    }
-    return spec
-
-
-def _named(name: str) -> alt.Chart:
-    return alt.Chart(alt.NamedData(name=name))
+    words = "One episode, step by step; its numbers are in the table below it."
+    datasets: dict[str, list[style.Row]] = {name: [] for name in NAMES_OF_DATA}
+    datasets |= {"levels": layout.level_rows, "limits": layout.limit_rows}
+    return style.template(chart, words, datasets, total=TOTAL)
 
 
 def _cells(chart: alt.Chart, **calculated: str) -> alt.Chart:
@@ -91,7 +82,7 @@ def _placed(name: str) -> alt.Chart:
     """Return rows that have the number of a level, `k`, with its place and name."""
     fields = ["y", "top", "bottom", "room", "variable", "level"]
     source = alt.LookupData(data=alt.NamedData(name="levels"), key="k", fields=fields)
-    return _named(name).transform_lookup(lookup="k", from_=source)
+    return style.named(name).transform_lookup(lookup="k", from_=source)
 
 
 def _x(field: str = "step") -> Any:
@@ -104,20 +95,10 @@ def _y(layout: TrajectoryLayout, field: str = "y") -> Any:
     return style.pixels(field, layout.height, down=True)
 
 
-def _raw(channel: type[Any], field: str) -> Any:
-    """Take a look from the data as it is."""
-    return channel(field, scale=None)
-
-
-def _tooltip(*fields: str) -> list[alt.Tooltip]:
-    return [alt.Tooltip(f"{field}:N") for field in fields]
-
-
 def _strip_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
     """Draw each strip's box, the name of its variable and those of its levels."""
     boxes = [
-        _box(strip.variable.name, strip.top, strip.bottom, **BOXES.get(strip.kind, {}))
-        for strip in layout.strips
+        _box(strip.variable.name, strip.top, strip.bottom, strip.kind) for strip in layout.strips
     ]
     labels: list[style.Row] = []
     if layout.with_model:
@@ -130,13 +111,13 @@ def _strip_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
     base = alt.Chart(style.data(boxes))
     left: style.Row = {"align": "left", "lineHeight": style.LINE_HEIGHT, "x": PLOT - TOTAL}
     right: style.Row = {"align": "right", "fontSize": style.SMALL, "x": -7}
-    ink = _raw(alt.Color, "ink:N")
+    ink = alt.Color("ink:N", scale=None)
     return [
-        _named("frame")
+        style.named("frame")
         .mark_rect(opacity=0)
         .encode(x=_x("low"), x2="high:Q", y=alt.value(0), y2=alt.value(layout.height)),
         base.mark_rect(stroke=style.LINE, x=0, x2=PLOT).encode(
-            y=_y(layout, "top"), y2="bottom:Q", fill=_raw(alt.Fill, "fill:N")
+            y=_y(layout, "top"), y2="bottom:Q", fill=alt.Fill("fill:N", scale=None)
         ),
         base.mark_text(fontWeight="bold", **left).encode(
             y=_y(layout, "y_name"), text="name:N", color=ink
@@ -144,33 +125,20 @@ def _strip_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
         base.mark_text(fontSize=style.SMALL, **left).encode(
             y=_y(layout, "y_below"), text="below:N", color=ink
         ),
-        _named("levels").mark_text(limit=LEVELS - 4, **right).encode(y=_y(layout), text="label:N"),
+        style.named("levels")
+        .mark_text(limit=LEVELS - 4, **right)
+        .encode(y=_y(layout), text="label:N"),
         alt.Chart(style.data(labels)).mark_text(**right).encode(y=_y(layout), text="text:N"),
     ]
 
 
-def _box(
-    name: str,
-    top: float,
-    bottom: float,
-    *,
-    below: Sequence[str] = (),
-    fill: str = "white",
-    ink: str = style.BLACK,
-) -> style.Row:
-    room = int((bottom - top) // style.LINE_HEIGHT) - len(below)
+def _box(name: str, top: float, bottom: float, kind: str = "") -> style.Row:
+    look = {"below": [], "fill": "white", "ink": style.BLACK} | BOXES.get(kind, {})
+    room = int((bottom - top) // style.LINE_HEIGHT) - len(look["below"])
     names = style.wrap(name, NAMES - 6, style.TEXT, bold=True, lines=max(1, room + 1))
-    y_name = (top + bottom) / 2 - style.LINE_HEIGHT * (len(names) + len(below) - 1) / 2
-    return {
-        "name": names,
-        "below": list(below),
-        "top": top,
-        "bottom": bottom,
-        "y_name": y_name,
-        "y_below": y_name + style.LINE_HEIGHT * len(names),
-        "fill": fill,
-        "ink": ink,
-    }
+    y_name = (top + bottom) / 2 - style.LINE_HEIGHT * (len(names) + len(look["below"]) - 1) / 2
+    words = {"name": names, "y_name": y_name, "y_below": y_name + style.LINE_HEIGHT * len(names)}
+    return look | words | {"top": top, "bottom": bottom}
 
 
 def _shading(layout: TrajectoryLayout, name: str, words: str, color: str) -> alt.Chart:
@@ -187,8 +155,8 @@ def _shading(layout: TrajectoryLayout, name: str, words: str, color: str) -> alt
         x2="right:Q",
         y=_y(layout, "top"),
         y2="bottom:Q",
-        opacity=_raw(alt.Opacity, "strength:Q"),
-        tooltip=_tooltip("variable", "step", "level", "model"),
+        opacity=alt.Opacity("strength:Q", scale=None),
+        tooltip=["variable:N", "step:N", "level:N", "model:N"],
     )
 
 
@@ -202,23 +170,23 @@ def _model_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
         return layers
     top, bottom = layout.evidence_top, layout.evidence_top + EVIDENCE
     evidence = _cells(
-        _named("evidence"),
+        style.named("evidence"),
         strength="0.45 + 0.55 * datum.mass",
         fill=f"datum.cases < {THIN} ? '{AMBER}' : '{ENOUGH}'",
     )
     places = _cells(
-        _named("places"),
+        style.named("places"),
         top=f"{layout.outcomes_top} + {OUTCOMES} * (1 - datum.high)",
         bottom=f"{layout.outcomes_top} + {OUTCOMES} * (1 - datum.low)",
     )
-    words = _named("place_words").mark_text(
+    words = style.named("place_words").mark_text(
         align=alt.expr("datum.align"), fontWeight="bold", fontSize=style.SMALL
     )
-    fill = _raw(alt.Fill, "fill:N")
+    fill = alt.Fill("fill:N", scale=None)
     return [
         *layers,
         evidence.mark_rect(stroke="white", y=top + 1, y2=bottom - 1).encode(
-            x=_x("left"), x2="right:Q", fill=fill, opacity=_raw(alt.Opacity, "strength:Q")
+            x=_x("left"), x2="right:Q", fill=fill, opacity=alt.Opacity("strength:Q", scale=None)
         ),
         evidence.mark_text(fontSize=style.SMALL, y=(top + bottom) / 2).encode(
             x=_x(), text="text:N"
@@ -226,37 +194,30 @@ def _model_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
         places.mark_rect(stroke="white", strokeWidth=0.4).encode(
             x=_x("left"), x2="right:Q", y=_y(layout, "top"), y2="bottom:Q", fill=fill
         ),
-        words.encode(x=_x(), y=_y(layout), text="text:N", color=_raw(alt.Color, "ink:N")),
+        words.encode(x=_x(), y=_y(layout), text="text:N", color=alt.Color("ink:N", scale=None)),
     ]
 
 
 def _line_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
     """Draw normal limits, drawn paths and what happened."""
-    limits = _named("limits").mark_rule(color=LIMIT, strokeDash=[2, 3], strokeWidth=1.5)
+    limits = style.named("limits").mark_rule(color=LIMIT, strokeDash=[2, 3], strokeWidth=1.5)
     happened = _placed("happened").encode(x=_x(), y=_y(layout), detail="variable:N")
     drawn = _placed("draws").transform_calculate(
         line="datum.draw + ' ' + datum.variable", at="datum.y + datum.beside * datum.room"
     )
     return [
         limits.encode(x=alt.value(0), x2=alt.value(PLOT), y=_y(layout)),
-        drawn.mark_line(interpolate="step", strokeWidth=1.3, color=_draw_color(layout)).encode(
+        drawn.mark_line(interpolate="step", strokeWidth=1.3, color=DRAWN[layout.with_model]).encode(
             x=_x(), y=_y(layout, "at"), detail="line:N"
         ),
         happened.mark_line(interpolate="step", strokeWidth=3, color=style.BLACK, strokeCap="round"),
-        happened.mark_point(opacity=0, size=90).encode(
-            tooltip=_tooltip("variable", "step", "level")
-        ),
+        happened.mark_point(opacity=0, size=90).encode(tooltip=["variable:N", "step:N", "level:N"]),
     ]
-
-
-def _draw_color(layout: TrajectoryLayout) -> str:
-    """Return a color for drawn paths that can be told from the shading behind them."""
-    return DRAWN if layout.with_model else style.BLUE
 
 
 def _first_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
     """Draw a line before the first effect of a different treatment, and dim side rows after it."""
-    first = _named("first")
+    first = style.named("first")
     dimmed = [
         first.mark_rect(
             x2=PLOT - 1, y=strip.top + 1, y2=strip.bottom - 1, fill=YELLOW, opacity=0.62
@@ -272,25 +233,25 @@ def _first_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
 
 def _end_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
     """Draw how the episode and the drawn paths ended: shapes, and words above."""
-    layers = []
-    for name, size in (("draw_ends", 50), ("ends", 150)):
-        marks = _placed(name).transform_calculate(at="datum.y + datum.beside * datum.room")
-        layers.append(
-            marks.mark_point(
-                filled=True, opacity=1, stroke=style.BLACK, strokeWidth=0.8, size=size
-            ).encode(
-                x=_x(),
-                y=_y(layout, "at"),
-                fill=_raw(alt.Fill, "color:N"),
-                shape=_raw(alt.Shape, "shape:N"),
-                tooltip=_tooltip("outcome", "step"),
-            )
+    look: style.Row = {"filled": True, "opacity": 1, "stroke": style.BLACK, "strokeWidth": 0.8}
+    layers = [
+        _placed(name)
+        .transform_calculate(at="datum.y + datum.beside * datum.room")
+        .mark_point(size=size, **look)
+        .encode(
+            x=_x(),
+            y=_y(layout, "at"),
+            fill=alt.Fill("color:N", scale=None),
+            shape=alt.Shape("shape:N", scale=None),
+            tooltip=["outcome:N", "step:N"],
         )
-    words = _named("words").mark_text(
+        for name, size in (("draw_ends", 50), ("ends", 150))
+    ]
+    words = style.named("words").mark_text(
         align=alt.expr("datum.align"), dx=alt.expr("datum.aside"), fontSize=style.SMALL, limit=PLOT
     )
     layers.append(
-        words.encode(x=_x(), y=_y(layout), text="text:N", color=_raw(alt.Color, "color:N"))
+        words.encode(x=_x(), y=_y(layout), text="text:N", color=alt.Color("color:N", scale=None))
     )
     return layers
 
@@ -302,8 +263,8 @@ def _legend_layer(layout: TrajectoryLayout) -> alt.Chart:
         entries.append((f"{UNDER_POLICY} (darker: likelier)", "#5BA3CF", BOX))
     if layout.draws:
         words = f"Policy ({layout.draws} draw{'s' * (layout.draws != 1)})"
-        entries.append((words, _draw_color(layout), SOLID))
-    if layout.inferred:
+        entries.append((words, DRAWN[layout.with_model], SOLID))
+    if layout.numbers("inferred"):
         entries.append((INFERRED, "#77737F", BOX))
     if layout.limit_rows:
         entries.append(("Normal range", LIMIT, DOTS))

@@ -27,47 +27,24 @@ function listRows(keep, words, button) {
 function fillList(most) {
   const body = document.querySelector("#list tbody");
   const lines = state.rows.slice(0, most).map((row) => {
-    const line = document.createElement("tr");
     const [chance, differs, range, thin] = row[WORDS];
+    const address = `#stay-${encodeURIComponent(row[ID])}`;
     const cells = [
-      row[ID],
+      row[PLACE] >= 0 ? newElement("a", row[ID], { href: address }) : row[ID],
       listing.names[row[OBSERVED]],
-      String(row[STEPS]),
+      row[STEPS],
       `${listing.names[row[MODEL]]} ${chance}`,
       differs,
       range,
-      thin,
-    ].map((text) => {
-      const cell = document.createElement("td");
-      cell.textContent = text;
-      return cell;
-    });
-    if (row[PLACE] >= 0) {
-      const link = document.createElement("a");
-      link.href = `#stay-${encodeURIComponent(row[ID])}`;
-      link.textContent = row[ID];
-      cells[0].replaceChildren(link);
-    }
-    if (row[THIN] > 0.5) {
-      const mark = document.createElement("span");
-      mark.className = "thin";
-      mark.textContent = cells[6].textContent;
-      cells[6].replaceChildren(mark);
-    }
-    line.dataset.id = row[ID];
-    line.append(...cells);
-    return line;
+      row[THIN] > 0.5 ? newElement("span", thin, { class: "thin" }) : thin,
+    ];
+    return newElement("tr", cells.map((cell) => newElement("td", cell)), { "data-id": row[ID] });
   });
   body.replaceChildren(...lines);
   if (state.rows.length > most) {
-    const line = body.insertRow();
-    const cell = line.insertCell();
-    cell.colSpan = 7;
-    const more = document.createElement("button");
-    more.type = "button";
-    more.textContent = `Show all ${state.rows.length}`;
+    const more = newElement("button", `Show all ${state.rows.length}`, { type: "button" });
     more.addEventListener("click", () => fillList(Infinity));
-    cell.append(more);
+    body.append(newElement("tr", newElement("td", more, { colspan: 7 })));
   }
   document.querySelectorAll("#list thead th").forEach((head) => {
     const column = Number(head.firstElementChild.dataset.sort);
@@ -105,41 +82,25 @@ function fillStay(root, stay) {
   }
   find("why", root).hidden = !stay.reason;
   find("nocourse", root).hidden = stay.course;
-  const terms = (list, pairs) =>
-    list.replaceChildren(
-      ...pairs.flatMap(([name, value]) => {
-        const [term, text] = [document.createElement("dt"), document.createElement("dd")];
-        term.textContent = name;
-        text.textContent = value;
-        return [term, text];
-      })
-    );
-  terms(find("given", root), stay.given);
-  terms(find("inferred", root), stay.inferred);
-  terms(find("side", root), stay.side);
-  for (const name of ["given", "inferred"]) {
-    find(name, root).previousElementSibling.hidden = !stay[name].length;
-    find(name, root).hidden = !stay[name].length;
+  const term = (name, text, look = {}) => [newElement("dt", name, look), newElement("dd", text, look)];
+  for (const name of ["given", "inferred", "side"]) {
+    const list = find(name, root);
+    list.replaceChildren(...stay[name].flatMap(([name, text]) => term(name, text)));
+    list.hidden = list.previousElementSibling.hidden = !stay[name].length;
   }
   find("estimated", root).hidden = !stay.inferred.length;
   const empty = !stay.side.length && !stay.notes.length;
   find("side", root).previousElementSibling.hidden = empty;
-  find("side", root).hidden = !stay.side.length;
   find("dimmed", root).hidden = empty;
   find("aside", root).hidden = empty && !stay.given.length && !stay.inferred.length;
   find("notes", root).replaceChildren(
-    ...stay.notes.map((note) => {
-      const details = document.createElement("details");
-      const summary = document.createElement("summary");
-      summary.textContent = `${note.name} (${note.entries.length})`;
-      const list = document.createElement("dl");
-      terms(list, note.entries.map(([step, text]) => [`Step ${step}`, text]));
-      note.entries.forEach(([step], i) => {
-        if (stay.first_change < 0 || step <= stay.first_change) return;
-        [...list.children].slice(2 * i, 2 * i + 2).forEach((part) => part.classList.add("after"));
-      });
-      details.append(summary, list);
-      return details;
+    ...stay.notes.map(({ name, entries }) => {
+      const late = (step) => stay.first_change >= 0 && step > stay.first_change;
+      const lines = entries.flatMap(([step, text]) =>
+        term(`Step ${step}`, text, late(step) ? { class: "after" } : {})
+      );
+      const summary = newElement("summary", `${name} (${entries.length})`);
+      return newElement("details", [summary, newElement("dl", lines)]);
     })
   );
   fillTable(root.querySelector("table.numbers"), stay.table);
@@ -168,7 +129,7 @@ async function drawStay(id, focus) {
   const title = find("title");
   title.textContent = stay.title;
   const body = find("body");
-  const open = body.querySelector('[data-field="numbers"]')?.open;
+  const open = find("numbers", body)?.open;
   const old = state.view && find("chart", body);
   const chart = fillStay(body, stay);
   find("numbers", body).open = Boolean(open);
@@ -242,14 +203,9 @@ async function drawAll() {
   if (!all.childElementCount) {
     for (const [count, row] of shown.entries()) {
       const stay = read(`stay-${row[PLACE]}`);
-      const section = document.createElement("section");
-      section.className = "stay copy";
-      const title = document.createElement("h2");
-      title.textContent = stay.title;
-      const body = document.createElement("div");
+      const body = newElement("div", []);
       const chart = fillStay(body, stay);
-      section.append(title, body);
-      all.append(section);
+      all.append(newElement("section", [newElement("h2", stay.title), body], { class: "stay copy" }));
       await drawChart(chart, spec, rowsOf(stay, false));
       words.textContent = `Drawing ${count + 1} of ${shown.length}`;
     }

@@ -1,13 +1,12 @@
-"""What is shown of an audit's stays, whoever looks at them."""
+"""What is shown of an audit under review: its stays, and the reviewer who looks at them."""
 
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Any
 
 import pandas as pd
@@ -18,17 +17,25 @@ from butfor.present import Stays
 from butfor.present.report import content
 from butfor.present.stays import outcome_chances
 from butfor.review.export import plain_value
-from butfor.review.verdicts import SURE, VERDICTS, UnknownError
+from butfor.review.opinions import note_overview
+from butfor.review.results import Results, summarize
+from butfor.review.reviewer import Reviewer
+from butfor.review.store import Store
+from butfor.review.tables import Item, Run
+from butfor.review.verdicts import SURE, VERDICTS, RefusedError, RunChangedError, UnknownError
 
 PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}")
 REMEMBERED = 2000  # stays whose views are kept in memory
 
 
 @dataclass(frozen=True, eq=False)
-class ShownStays:
-    """The stays of an audit as reviewers see them: flagged ones and controls alike."""
+class AuditReview:
+    """An audit under review: what it says, and what reviewers said about it."""
 
     audit: Audit
+    store: Store
+    run: Run
+    show_overview: bool = False  # even to reviewers whose queue is not done
 
     @cached_property
     def stays(self) -> Stays:
@@ -49,12 +56,16 @@ class ShownStays:
     @cached_property
     def facts(self) -> dict[str, dict[str, Any]]:
         """What happened in each stay and how many steps it took, by name."""
-        table = self.audit.episodes
-        columns = (table["observed_outcome"].astype(str), table["length"].astype(int).tolist())
+        columns = (self.table["observed_outcome"].astype(str), self.table["length"].tolist())
         return {
-            name: {"observed": observed, "steps": steps}
+            name: {"observed": observed, "steps": int(steps)}
             for name, observed, steps in zip(self.ids, *columns, strict=True)
         }
+
+    @cached_property
+    def under_review(self) -> frozenset[str]:
+        """The names of the stays under review."""
+        return frozenset(stay.episode for stay in self.store.stays(self.run.id))
 
     def find(self, slug: str) -> str:
         """Return the name of the stay that an address is about."""
@@ -63,15 +74,20 @@ class ShownStays:
             raise UnknownError(f"there is no such {self.stays.noun}")
         return name
 
-    @cached_property
-    def template(self) -> dict[str, Any]:
-        """The chart of every stay, without rows."""
-        return self.stays.template()
+    def check_run(self, run: str | None) -> None:
+        """Raise if a request is about another run."""
+        if run is not None and run != self.run.id:
+            raise RunChangedError(self.run.id)
 
     @cached_property
-    def template_without_model(self) -> dict[str, Any]:
-        """The chart of every stay as long as the model is hidden, without rows."""
-        return self.stays.template(model=False)
+    def results(self) -> Callable[[int], Results]:
+        """Return the results up to an event; cached until the next one."""
+        return lru_cache(maxsize=1)(lambda event: summarize(self.store, self.run.id))
+
+    @cached_property
+    def template(self) -> Callable[[bool], dict[str, Any]]:
+        """Return the chart of every stay, with or without the model, but without rows; cached."""
+        return cache(lambda model: self.stays.template(model=model))
 
     @cached_property
     def one(self) -> Callable[[str, bool], tuple[dict[str, Any], dict[str, Any]]]:
@@ -100,7 +116,7 @@ class ShownStays:
                 {"outcome": outcome, "probability": chance, "words": percent(chance)}
                 for outcome, chance in outcome_chances(row, self.stays.names)
             ],
-            "first_change": int(row["first_change"]),
+            "first_change": made["first_change"],
             **{key: plain_value(row[key]) for key in numbers},
         }
 
@@ -125,6 +141,45 @@ class ShownStays:
         }
 
 
+@dataclass(frozen=True)
+class Viewer:
+    """A reviewer who looks at an audit under review."""
+
+    review: AuditReview
+    reviewer: Reviewer
+
+    def item(self, slug: str, place: int | None = None, run: str | None = None) -> Item:
+        """Return a place in the queue by its number; without one, the first of the stay."""
+        self.review.check_run(run)
+        return self.reviewer.item(self.review.find(slug), place)
+
+    def hides_model(self, item: Item) -> bool:
+        """Return whether the model stays hidden until a first impression is given."""
+        asked = self.review.run.settings.first_impression and item.closed != "settling"
+        return asked and item.first_impression is None
+
+    def sees_overview(self) -> bool:
+        """Return whether numbers about all stays can no longer influence this reviewer."""
+        return self.review.show_overview or self.reviewer.queue().progress.finished
+
+    def check_overview(self) -> None:
+        """Raise if the queue is not done; otherwise record that an overview is shown."""
+        if self.sees_overview():
+            note_overview(self.reviewer)
+            return
+        progress, stays = self.reviewer.queue().progress, self.review.stays
+        noun = stays.noun if progress.skipped == 1 else stays.nouns
+        left = (
+            f"Still to be read: {progress.left}"
+            if progress.left
+            else f"You skipped {progress.skipped} {noun}: read what you can, or ask whoever runs "
+            "the review to open this page for you"
+        )
+        raise RefusedError(
+            f"this opens once your queue is done, so that it does not influence you. {left}"
+        )
+
+
 def make_slug(name: str) -> str:
     """Return a stay's name as part of an address, whatever characters it contains."""
     if PLAIN.fullmatch(name):
@@ -139,5 +194,5 @@ def read_slug(slug: str) -> str:
     try:
         padded = slug[1:] + "=" * (-len(slug[1:]) % 4)
         return base64.b64decode(padded.encode(), b"-_", True).decode("utf-8", "surrogatepass")
-    except (ValueError, binascii.Error):
+    except ValueError:
         return slug

@@ -1,0 +1,239 @@
+"""Views of the whole run: what it is about, all stays, the results, and its history in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Annotated, Any, Literal
+
+from fastapi import Depends, Query
+
+from butfor.evaluate.wording import percent
+from butfor.present.stays import outcome_chances
+from butfor.review.events import Event
+from butfor.review.export import ANOTHER, plain_value
+from butfor.review.opinions import note_overview, number_names
+from butfor.review.routes.access import MOST, SignedIn
+from butfor.review.routes.stay import ITEM_STATES, STATES, UNLISTED
+from butfor.review.shown import AuditReview, make_slug
+from butfor.review.verdicts import VERDICTS
+
+CAVEATS = {
+    "estimate": "A model estimate, not a fact.",
+    "bounds": "Holds only if the model is right.",
+    "interval": "Covers chance in the sample, not errors in the model.",
+    "flag": "A flag means “read this chart”, not “the policy is better”.",
+}
+LIST_PAGE = 100  # stays
+HISTORY_PAGE = 200  # events
+SORTS = {"steps": "length", "thin": "thin_share", "difference": "difference"}
+LISTED_STATES = STATES | {"none": UNLISTED.capitalize()}
+ACTIONS = {
+    "run": "opened this run",
+    "join": "joined",
+    "impression": "gave a first impression",
+    "submit": "gave a verdict",
+    "skip": "skipped",
+    "withdraw": "withdrew a verdict",
+    "settle": "settled",
+    "unsettle": "withdrew a settlement",
+    "settling": "opened a disagreement",
+    "overview": "opened the overview",
+}
+
+
+@dataclass(frozen=True)
+class ListFilters:
+    """Which stays a list has, in which order, and after which one it begins."""
+
+    obs: str = ""  # what happened
+    model: str = ""  # the likeliest outcome in the model
+    status: str = ""
+    sort: str = ""  # a key of SORTS, or id; "-" in front reverses
+    after: str = ""
+
+
+def show_run(viewer: SignedIn) -> dict[str, Any]:
+    """Hashes, thresholds and caveats of the run under review."""
+    review, stays, meta = viewer.review, viewer.review.stays, viewer.review.audit.meta
+    return {
+        "run": review.run.id,
+        "opened_at": review.run.opened_at,
+        "digest": meta.digest,
+        "butfor": meta.butfor,
+        "policy": meta.target,
+        "episodes": meta.counts.episodes,
+        "needed": review.run.settings.needed,
+        "first_impression": review.run.settings.first_impression,
+        "noun": stays.noun,
+        "nouns": stays.nouns,
+        "hidden": stays.hidden(),
+        "inferred": stays.inferred(),
+        "outcomes": stays.names,
+        "verdicts": review.choices["verdicts"],
+        "caveats": CAVEATS,
+    }
+
+
+def show_overview(viewer: SignedIn) -> dict[str, Any]:
+    """Numbers about all stays, once your queue is done."""
+    viewer.check_overview()
+    made = viewer.review.overview
+    charts = {
+        name: {key: made[name][key] for key in ("caption", "table")}
+        for name in ("estimates", "glance")
+    }
+    return {"run": viewer.reviewer.run, **charts, "cells": made["cells"]}
+
+
+def show_chart(
+    viewer: SignedIn, name: Literal["estimates", "overview", "trajectory"], model: bool = True
+) -> dict[str, Any]:
+    """A chart as a Vega-Lite template, and its rows."""
+    if name == "trajectory":
+        return {"spec": viewer.review.template(model), "datasets": {}}
+    viewer.check_overview()
+    made = viewer.review.overview["glance" if name == "overview" else name]
+    return {"spec": made["spec"], "datasets": made.get("datasets", {})}
+
+
+def list_episodes(viewer: SignedIn, filters: Annotated[ListFilters, Depends()]) -> dict[str, Any]:
+    """Stays by what happened, what the model says, and state, once your queue is done."""
+    viewer.check_overview()
+    review = viewer.review
+    states = {stay.episode: stay.state for stay in review.store.stays(viewer.reviewer.run)}
+    chosen = _choose(review, states, filters)
+    start = chosen.index(filters.after) + 1 if filters.after in chosen else 0
+    page = chosen[start : start + LIST_PAGE]
+    return {
+        "run": viewer.reviewer.run,
+        "filters": {key: value for key, value in asdict(filters).items() if key != "after"},
+        "outcomes": review.stays.names,
+        "states": LISTED_STATES,
+        "total": len(chosen),
+        "scope": review.stays.scope,
+        "start": start,
+        "episodes": [_row(review, name, states.get(name, "none")) for name in page],
+        "after": page[-1] if start + LIST_PAGE < len(chosen) else None,
+        "caveat": CAVEATS["estimate"],
+    }
+
+
+def _choose(review: AuditReview, states: Mapping[str, str], filters: ListFilters) -> list[str]:
+    """Return the names of the stays that pass the filters, in order."""
+    table = review.table
+    if filters.obs:
+        table = table[table["observed_outcome"] == filters.obs]
+    if filters.model:
+        table = table[table["most_likely"] == filters.model]
+    if filters.status:
+        table = table[[states.get(name, "none") == filters.status for name in table.index]]
+    column = SORTS.get(filters.sort.removeprefix("-"))
+    if column is not None:
+        up = not filters.sort.startswith("-")
+        table = table.sort_values(column, ascending=up, kind="stable")
+    elif filters.sort == "-id":
+        table = table[::-1]
+    return table.index.tolist()
+
+
+def _row(review: AuditReview, name: str, state: str) -> dict[str, Any]:
+    row = review.table.loc[name]
+    likeliest = str(row["most_likely"])
+    probability = dict(outcome_chances(row, review.stays.names))[likeliest]
+    numbers = ("difference", "low_any", "high_any", "thin_share", "evidence_min")
+    return {
+        "id": name,
+        "slug": make_slug(name),
+        **review.facts[name],
+        "model": likeliest,
+        "probability": probability,
+        "words": percent(probability),
+        **{key: plain_value(row[key]) for key in numbers},
+        "state": state,
+        "status": LISTED_STATES[state],
+    }
+
+
+def show_results(viewer: SignedIn) -> dict[str, Any]:
+    """The results of the review, once your queue is done."""
+    viewer.check_overview()
+    review = viewer.review
+    found = review.results(review.store.last_event())
+    pairs = found.agreement.kappas
+    # the names of other reviewers stay hidden
+    names = number_names((n for p in pairs for n in (p.first, p.second)), viewer.reviewer.name)
+    named = tuple(replace(p, first=names[p.first], second=names[p.second]) for p in pairs)
+    return asdict(replace(found, agreement=replace(found.agreement, kappas=named)))
+
+
+def show_agreement(viewer: SignedIn) -> dict[str, Any]:
+    """How far reviewers agree, once your queue is done."""
+    agreement: dict[str, Any] = show_results(viewer)["agreement"]
+    return agreement
+
+
+def show_events(
+    viewer: SignedIn, after: Annotated[int, Query(ge=0, le=MOST)] = 0
+) -> dict[str, Any]:
+    """Your actions, and those of everybody once your queue is done."""
+    store, run, name = viewer.review.store, viewer.reviewer.run, viewer.reviewer.name
+    everybody = viewer.sees_overview()
+    if everybody:
+        note_overview(viewer.reviewer)
+    settled = {stay.episode for stay in store.stays(run) if stay.state == "settled"}
+    events = store.events(run=run)
+    given = {e.id: e.payload["verdict"] for e in events if e.action in ("submit", "settle")}
+    listed = [e for e in events if e.id > after and (everybody or e.reviewer == name)]
+    rows = [_describe(event, name, settled, given) for event in listed[:HISTORY_PAGE]]
+    return {
+        "run": run,
+        "everybody": everybody,
+        "events": rows,
+        "after": rows[-1]["id"] if len(listed) > HISTORY_PAGE else None,
+    }
+
+
+def _describe(
+    event: Event, reader: str, settled: set[str], given: Mapping[int, int]
+) -> dict[str, Any]:
+    """Return an event in words, without what reveals controls or repeats."""
+    named = event.reviewer in ("", reader) or not event.episode or event.episode in settled
+    before, after, reason = _change(event, given)
+    return {
+        "id": event.id,
+        "at": event.at,
+        "who": event.reviewer if named else ANOTHER,
+        "stay": event.episode,
+        "slug": make_slug(event.episode) if event.episode else "",
+        "action": event.action,
+        "words": ACTIONS[event.action],
+        "before": before,
+        "after": after,
+        "reason": reason,
+        "hash": event.hash,
+        "prev_hash": event.prev_hash,
+    }
+
+
+def _change(event: Event, given: Mapping[int, int]) -> tuple[str, str, str]:
+    """Return what held before an event, what holds after it, and the reason given."""
+    said, differ = event.payload, STATES["disagreement"]
+    match event.action:
+        case "submit":
+            return "", _verdict_words(said["verdict"]), said["comment"]
+        case "withdraw":
+            return _verdict_words(given.get(said["review"], 0)), "", ""
+        case "settle":
+            return differ, _verdict_words(said["verdict"]), said["reason"]
+        case "unsettle":
+            return _verdict_words(given.get(said["settlement"], 0)), differ, ""
+        case "impression":
+            return "", "", said["answer"]
+        case "skip":
+            return "", ITEM_STATES["skipped"], ""
+    return "", "", ""
+
+
+def _verdict_words(verdict: int) -> str:
+    return f"({verdict}) {VERDICTS[verdict]}" if verdict in VERDICTS else ""
