@@ -98,10 +98,10 @@ def make_known(factors: Factors, places: int) -> Known:
 @inlined
 def possible(factors, i):
     """Return whether every factor gives what was observed at step i some probability."""
+    impossible = False
     for f in range(len(factors.place)):
-        if factors.seen[i, f] == IMPOSSIBLE:
-            return False
-    return True
+        impossible = impossible or factors.seen[i, f] == IMPOSSIBLE
+    return not impossible
 
 
 @inlined
@@ -171,41 +171,38 @@ def multiply(problem, work, row, i, record):
         for f in range(end + 1):
             known.cases[f] = 0.0
     f = 0
-    known.weight[0] = 1.0
-    known.state[0] = factors.first_state[row]
-    c = enter(problem, work, row, i, 0)
-    if record is not None:
-        count_case(factors, known, c, 0, 1.0)
-    while f >= 0:
-        e = known.at[f]
-        if e == known.stop[f]:
-            f -= 1
-            continue
-        known.at[f] = e + 1
-        moved = known.weight[f] * known.mass[e]
-        if moved == 0.0:
-            continue
-        level = factors.rows.label[e] - factors.first_label[f]
-        reached = known.state[f] + level * factors.place[f]
-        known.level[f] = level
-        f += 1
+    moved, reached = 1.0, factors.first_state[row]
+    while True:
         c = enter(problem, work, row, i, f)
         if record is not None:
             count_case(factors, known, c, f, moved)
         if f < end:
             known.weight[f] = moved
             known.state[f] = reached
-            continue
-        for e in range(known.at[f], known.stop[f]):
-            mass = moved * known.mass[e]
-            if mass > 0.0:
-                level = factors.rows.label[e] - factors.first_label[f]
-                x = reached if level == none else states + level
-                if known.joint[x] == 0.0:
-                    known.touched[touched] = x
-                    touched += 1
-                known.joint[x] += mass
-        f -= 1
+        else:
+            for e in range(known.at[f], known.stop[f]):
+                mass = moved * known.mass[e]
+                if mass > 0.0:
+                    level = factors.rows.label[e] - factors.first_label[f]
+                    x = reached if level == none else states + level
+                    if known.joint[x] == 0.0:
+                        known.touched[touched] = x
+                        touched += 1
+                    known.joint[x] += mass
+            f -= 1
+        moved = 0.0
+        while f >= 0 and moved == 0.0:  # the next level that has any probability
+            e = known.at[f]
+            if e == known.stop[f]:
+                f -= 1
+            else:
+                known.at[f] = e + 1
+                moved = known.weight[f] * known.mass[e]
+        if f < 0:
+            break
+        known.level[f] = factors.rows.label[e] - factors.first_label[f]
+        reached = known.state[f] + known.level[f] * factors.place[f]
+        f += 1
     return touched
 
 

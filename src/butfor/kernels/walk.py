@@ -86,8 +86,8 @@ def walk_episodes(first, last, problem, work, judged, counts, own_row, own_offse
     """Do what `exact_outcomes` does, bit for bit, and record each step up to the horizon.
 
     `counts` [S, A] are the logged transitions behind each row; those of the episode itself, rows
-    own_row[own_offsets[i] : own_offsets[i + 1]], are subtracted. With factors that were learned from
-    a log, the least count over the factors replaces it. Writes `steps` and `judged`.
+    own_row[own_offsets[i] : own_offsets[i + 1]], are subtracted. With factors that were learned
+    from a log, the least count over the factors replaces it. Writes `steps` and `judged`.
     """
     size = problem.dynamics.states * problem.dynamics.actions
     cases = Cases(np.empty(size), np.empty(size), np.zeros(size))

@@ -256,7 +256,7 @@ def _learned(factor: Factor) -> bool:
 
 
 def _counts(factor: Factor) -> Floats:
-    """Logged transitions behind each configuration; inf if the factor was not learned from a log."""
+    """Logged transitions behind each configuration; inf if nothing was learned from a log."""
     seen = factor.counts.sum(axis=-1).ravel()
     return np.asarray(seen if _learned(factor) else np.full(seen.shape, np.inf), dtype=np.float64)
 
