@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 import butfor as bf
 from butfor.models.factored import END, Factor, FactoredModel, Rewards
-from tests.reference.factored import Part, Seen, World
+from tests.reference.factored_replay import Part, Seen, World
 
 # pulse has two parents in the next state; sex is static, dose records the action
 VARIABLES = (
@@ -57,6 +57,26 @@ def clinic_model(
         Rewards(("pulse", "action.dose"), earned),
         generator.dirichlet(np.ones(24)),
         np.zeros((24, 2), np.int64),
+    )
+
+
+def tiny_model(
+    generator: np.random.Generator, *, end: tuple[str, str] = ("next.pulse", "sugar")
+) -> FactoredModel:
+    """Sixteen states: as `clinic_model`, but with two levels of the pulse."""
+    model = clinic_model(generator)
+    return FactoredModel(
+        (bf.Variable("pulse", ("low", "high")), *model.state_variables[1:]),
+        ACTIONS,
+        OUTCOMES,
+        (
+            given(END, end, rows(generator, 2, 2, 3)),
+            given("pulse", ("pulse", "action.dose", "next.sugar"), rows(generator, 2, 2, 2, 2)),
+            *(model.factor(name) for name in ("sugar", "sex", "dose")),
+        ),
+        Rewards(("pulse", "sex"), generator.normal(size=(2, 2, 3))),
+        generator.dirichlet(np.ones(16)),
+        np.zeros((16, 2), np.int64),
     )
 
 

@@ -35,6 +35,7 @@ from .models.policies import soften as soften
 from .present import charts as charts
 from .present.report import write_report as write_report
 from .replay.credible import credible_intervals as credible_intervals
+from .replay.credible import credible_of_models as credible_of_models
 from .replay.draws import draws_needed as draws_needed
 from .replay.functions import counterfactual_bounds as counterfactual_bounds
 from .replay.functions import counterfactual_outcomes as counterfactual_outcomes

@@ -86,8 +86,8 @@ def walk_episodes(first, last, problem, work, judged, counts, own_row, own_offse
     """Do what `exact_outcomes` does, bit for bit, and record each step up to the horizon.
 
     `counts` [S, A] are the logged transitions behind each row; those of the episode itself, rows
-    own_row[own_offsets[i] : own_offsets[i + 1]], are subtracted. With factors that were learned from
-    a log, the least count over the factors replaces it. Writes `steps` and `judged`.
+    own_row[own_offsets[i] : own_offsets[i + 1]], are subtracted. With factors that were learned
+    from a log, the least count over the factors replaces it. Writes `steps` and `judged`.
     """
     size = problem.dynamics.states * problem.dynamics.actions
     cases = Cases(np.empty(size), np.empty(size), np.zeros(size))
@@ -153,11 +153,13 @@ def walk_episode(problem, work, judged, episode, rare, record):
                 if share == 0.0:
                     continue
                 row = s * actions + target.label[start + j]
-                low, high, place = move(problem, work, row, start + j, i, seen_row, seen_entry)
+                low, high, place = move(
+                    problem, work, row, start + j, i, seen_row, seen_entry, record
+                )
                 if record is not None:
                     number = record.counts[s, target.label[start + j]] - record.cases.own[row]
                     if len(problem.factors.place) > 0:
-                        fewest = fewest_cases(problem, work, row, i, seen_row)
+                        fewest = fewest_cases(problem, work, row, i, seen_row, record)
                         if fewest < np.inf:
                             number = fewest
                     record.cases.number[count] = number

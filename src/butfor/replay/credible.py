@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +15,7 @@ from butfor.checks import check_confidence
 from butfor.log.episodes import Episodes
 from butfor.mechanisms.protocol import Compiled, Mechanism
 from butfor.models.posterior import PRIOR, DrawnModels, draw_models
+from butfor.replay.engine import Model
 from butfor.replay.observed import ObservedEngine
 from butfor.replay.replay import Replay, as_replay
 from butfor.threads import in_blocks
@@ -97,6 +100,11 @@ def credible_intervals(
     """
     check_confidence(confidence)
     asked = isinstance(episodes, Replay)
+    if isinstance(episodes, Replay) and episodes.noise == "variables":
+        raise ValueError(
+            "credible_intervals draws tabular models; draw factored ones and give them to "
+            "credible_of_models"
+        )
     log = episodes.episodes if isinstance(episodes, Replay) else episodes
     drawn = draw_models(
         log,
@@ -119,18 +127,72 @@ def credible_intervals(
     if asked:
         replay = replay.ask(model=drawn.mean, behavior=replay.behavior)
     engine = ObservedEngine(replay)
-    count, outcomes = len(replay), len(log.outcomes) + 1
-    ends = [(1 - confidence) / 2, (1 + confidence) / 2]
-    expected = np.empty((count, 2))
-    probability = np.empty((count, outcomes, 2))
-    mean = np.empty(count)
-    blocks = -(-count // BLOCK)
-    sums = np.empty((blocks, models))
     push: _Push | _SlowPush
     if isinstance(replay.mechanism, Compiled):
         push = _Push(engine, drawn)
     else:
-        push = _SlowPush(engine, drawn)
+        push = _SlowPush((engine.with_model(drawn.model(b)) for b in range(models)), 0.0, threads)
+    return _intervals(replay, push, prior, confidence, threads, progress)
+
+
+def credible_of_models(
+    replay: Replay,
+    drawn: Sequence[Model],
+    *,
+    confidence: float = 0.95,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Credible:
+    """Compute credible intervals from models drawn from a posterior, one exact pass per model.
+
+    Parameters
+    ----------
+    replay
+        The question; its own model is not used.
+    drawn
+        Models of the same variables, such as factored models whose tables were drawn from their
+        posterior. Mechanism, noise and everything else are those of the question.
+    confidence : number
+        Posterior probability of the central intervals.
+
+    Notes
+    -----
+    As with `credible_intervals`, the target is the same in every model, and the intervals cover the
+    probabilities of the model only: neither its structure (which parents a variable has) nor the
+    mechanism. States that a step reaches with less than 1e-6 probability continue by the model
+    alone. `prior` of the result is nan: it is that of whoever drew the models.
+    """
+    check_confidence(confidence)
+    if not drawn:
+        raise ValueError("no models were drawn; give at least one")
+    # a copy of each model, so that its transition rows are not kept
+    asked = (replay.ask(model=copy(model), behavior=replay.behavior) for model in drawn)
+    push = _SlowPush((_observed_engine(one) for one in asked), NEGLIGIBLE, threads)
+    return _intervals(replay, push, float("nan"), confidence, threads, progress)
+
+
+def _observed_engine(replay: Replay) -> ObservedEngine:
+    if not isinstance(replay.engine, ObservedEngine):
+        raise ValueError("credible intervals are not available for a model with a hidden state")
+    return replay.engine
+
+
+def _intervals(
+    replay: Replay,
+    push: _Push | _SlowPush,
+    prior: float,
+    confidence: float,
+    threads: int | None,
+    progress: Progress | None,
+) -> Credible:
+    """Summarize the answers in all models, a block of episodes at a time."""
+    log, count, models = replay.log, len(replay), push.count
+    ends = [(1 - confidence) / 2, (1 + confidence) / 2]
+    expected = np.empty((count, 2))
+    probability = np.empty((count, len(log.outcomes) + 1, 2))
+    mean = np.empty(count)
+    blocks = -(-count // BLOCK)
+    sums = np.empty((blocks, models))
 
     def work(first_block: int, last_block: int) -> None:
         for block in range(first_block, last_block):
@@ -208,18 +270,20 @@ class _Push:
 
 
 class _SlowPush:
-    """The same for a mechanism without a kernel: one model after another."""
+    """The same for a mechanism without a kernel, or factored models: one model after another."""
 
-    def __init__(self, engine: ObservedEngine, drawn: DrawnModels) -> None:
+    def __init__(
+        self, engines: Iterable[ObservedEngine], negligible: float, threads: int | None
+    ) -> None:
         masses, returns, values = [], [], []
-        for b in range(drawn.probability.shape[1]):
-            one = engine.with_model(drawn.model(b))
+        for one in engines:
             mass, expected, *_ = one.outcomes(
-                negligible=0.0, draws=1, seed=0, threads=None, progress=None
+                negligible=negligible, draws=1, seed=0, threads=threads, progress=None
             )
             masses.append(mass)
             returns.append(expected)
             values.append(one.values[0])
+        self.count = len(returns)
         self.masses, self.returns, self.values = (
             np.stack(part, axis=-1) for part in (masses, returns, values)
         )

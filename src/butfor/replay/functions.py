@@ -8,11 +8,10 @@ from numpy.typing import ArrayLike
 from butfor.hidden.policies import Policy
 from butfor.log.episodes import Episodes
 from butfor.mechanisms.protocol import Mechanism
-from butfor.models.mdp import TabularMDP, check_mdp
 from butfor.replay.bounds import Bounds
 from butfor.replay.changes import Changes
 from butfor.replay.draws import Draws
-from butfor.replay.engine import Model
+from butfor.replay.engine import Model, tabular
 from butfor.replay.outcomes import Counterfactuals
 from butfor.replay.replay import Replay
 from butfor.replay.steps import Steps
@@ -151,7 +150,7 @@ def walk_through(
 
 def fewest_changes(
     episodes: Episodes,
-    model: TabularMDP,
+    model: Model,
     *,
     changes: int = 3,
     mechanism: Mechanism | None = None,
@@ -164,7 +163,7 @@ def fewest_changes(
     The same as `Replay(...).fewest_changes(...)`, which does not depend on the target; see `Replay`
     for the parameters and the assumptions.
     """
-    check_mdp(model)
+    tabular(model)  # refuses a hidden state
     anything = np.full((model.n_states, model.n_actions), 1 / model.n_actions)
     replay = Replay(
         episodes, model, anything, mechanism=mechanism, action_noise="fresh", discount=discount

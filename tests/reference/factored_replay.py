@@ -1,4 +1,4 @@
-"""Counterfactuals with noise per variable, in plain Python: every combination of levels is tried."""
+"""Counterfactuals with noise per variable, in plain Python: every combination of levels."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -186,8 +186,9 @@ def abduct(world: World, seen: Seen, state: int, action: int) -> Distribution:
 
 def noise_cells(part: Part) -> list[tuple[float, float]]:
     """Return the intervals of the noise within which no row of a factor changes its level."""
-    edges = sorted({0.0, 1.0, *(sum_ for row in part.rows.values() for sum_ in accumulate(row))})
-    return [(low, high) for low, high in pairwise(edges) if 1e-12 < high - low and high < 1 + 1e-9]
+    sums = {total for row in part.rows.values() for total in accumulate(row) if total < 1.0}
+    edges = sorted({0.0, 1.0, *sums})
+    return [(low, high) for low, high in pairwise(edges) if high - low > 1e-12]
 
 
 def respond(world: World, noise: list[float], state: int, action: int) -> tuple[int, int]:
@@ -196,7 +197,7 @@ def respond(world: World, noise: list[float], state: int, action: int) -> tuple[
     end = world.outcomes
     for part, u in zip(world.parts, noise, strict=True):
         row = part.rows[parents_of(world, part, state, action, after)]
-        level = next(n for n, total in enumerate(accumulate(row)) if u < total)
+        level = next(n for n, total in enumerate([*accumulate(row[:-1]), 1.0]) if u < total)
         if part.variable is None:
             end = level
         else:
