@@ -1,0 +1,155 @@
+"""Classifiers of scikit-learn as learners of a variable's distribution."""
+
+import numpy as np
+import pytest
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures
+from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeClassifier
+
+from butfor import Episodes, Variable, fit_factored, sepsis
+from butfor.models import learners
+from butfor.models.backoff import make_cases
+from butfor.models.factored import END
+from butfor.models.learners import fit_classifier
+from tests.quick.test_fit_factored import DEATH, GIVEN, PULSE, ward
+
+
+def some_cases(seed=0, count=400, levels=3):
+    """Cases whose level is that of the first of two parents with probability .55 + .15."""
+    rng = np.random.default_rng(seed)
+    first, second = rng.integers(3, size=(2, count))
+    level = np.where(rng.random(count) < 0.55, first, rng.integers(3, size=count))
+    return make_cases(("x", "y"), [first, second], [3, 3], level, levels, np.ones(count))
+
+
+def test_a_classifier_becomes_a_table_of_all_states_and_actions():
+    model = fit_factored(ward(), LogisticRegression())
+    pulse = model.factor("pulse")
+    assert pulse.source == "LogisticRegression"
+    assert pulse.parents == ("pulse", "drug", "action.given")
+    assert pulse.counts.sum() == len(ward().state)
+    assert model.factor("drug").source == "copies action.given"
+    assert model.end.parents == ("next.pulse", "action.given")
+    assert model.tabular().n_states == 4
+
+
+def test_logistic_regression_learns_the_true_probabilities():
+    # P(high) is .2 with the drug, otherwise .4 and .7; 20,000 episodes, 30,000 cases or more, so
+    # that with interactions each is known to 4 standard errors of sqrt(.25 / 5000) at the most
+    learner = make_pipeline(
+        PolynomialFeatures(2, interaction_only=True), LogisticRegression(C=100, max_iter=1000)
+    )
+    log = ward(2, 20_000)
+    pulse = fit_factored(log, learner, parents={"pulse": ["pulse", "action.given"]}).factor("pulse")
+    counts = pulse.counts.sum(axis=-1)
+    seen = counts > 0
+    expected = np.array([[0.4, 0.2], [0.7, 0.2]])
+    error = np.abs(pulse.table[..., 1] - expected)[seen]
+    assert pulse.source == "Pipeline"
+    assert (error < 4 * np.sqrt(0.25 / counts[seen]) + 0.002).all()
+
+
+def test_different_variables_may_have_different_learners():
+    model = fit_factored(ward(), {END: DecisionTreeClassifier(max_depth=2)})
+    assert model.end.source == "DecisionTreeClassifier"
+    assert model.factor("pulse").source == "counts"
+
+
+def test_cross_fitting_tempers_a_classifier_that_is_too_sure():
+    # a full tree on features that tell every case apart predicts 0 and 1
+    rng = np.random.default_rng(1)
+    columns = list(rng.integers(4, size=(5, 300)))
+    level = np.where(rng.random(300) < 0.7, columns[0] // 2, rng.integers(2, size=300))
+    cases = make_cases("abcde", columns, [4] * 5, level, 2, np.ones(300))
+    learned = fit_classifier(cases, DecisionTreeClassifier(random_state=0))
+    raw = DecisionTreeClassifier(random_state=0).fit(
+        learners.one_hot(cases.columns, cases.sizes), cases.level
+    )
+    sure = raw.predict_proba(learners.one_hot(cases.columns, cases.sizes)).max(axis=1)
+    assert np.median(sure) == 1.0
+    chosen = learned.table[tuple(cases.columns)].max(axis=1)
+    assert np.median(chosen) < 0.9
+    assert learned.score > np.log(0.5) - 0.3
+
+
+def test_what_is_well_calibrated_is_hardly_changed():
+    cases = some_cases(count=5000)
+    learned = fit_classifier(cases, LogisticRegression(C=100))
+    true = 0.55 * np.eye(3)[:, None] + 0.15
+    # 555 cases for each configuration, shared over the second parent by the linear model
+    assert np.abs(learned.table - true).max() < 4 * np.sqrt(0.25 / 555)
+
+
+def test_every_level_stays_possible_even_one_that_was_never_logged():
+    learned = fit_classifier(some_cases(levels=4), LogisticRegression())
+    assert learned.table.shape == (3, 3, 4)
+    assert (learned.table > 0).all()
+    np.testing.assert_allclose(learned.table.sum(axis=-1), 1)
+
+
+@pytest.mark.parametrize("rare", [1, 2])
+def test_a_level_that_some_folds_lack_is_handled(rare):
+    x = np.arange(60) % 3
+    level = np.where(np.arange(60) % 2 == 0, 0, 1)
+    level[:rare] = 2
+    cases = make_cases(("x",), [x], [3], level, 3, np.ones(60))
+    learned = fit_classifier(cases, LogisticRegression())
+    assert np.isfinite(learned.score)
+    assert (learned.table > 0).all()
+
+
+def test_too_few_cases_for_folds_leave_a_classifier_uncalibrated():
+    level = np.array([0] * 20 + [1])
+    cases = make_cases(("x",), [np.arange(21) % 2], [2], level, 2, np.ones(21))
+    learned = fit_classifier(cases, LogisticRegression())
+    assert np.isnan(learned.score)
+    assert (learned.table > 0).all()
+
+
+def test_a_variable_that_had_one_level_only_is_counted():
+    # the pulse is always high afterwards: nothing to classify
+    log = Episodes.from_arrays(
+        [0, 1, 0, 1], [0, 1, 1, 0], [1, 1, 1, 1], offsets=[0, 2, 4], states=[PULSE],
+        actions=[GIVEN], outcome=[0, 0], outcomes=[DEATH],
+    )  # fmt: skip
+    model = fit_factored(log, LogisticRegression())
+    assert model.factor("pulse").source == "counts"
+
+
+def test_equal_calls_give_equal_tables():
+    one, other = (fit_classifier(some_cases(), LogisticRegression()) for _ in range(2))
+    np.testing.assert_array_equal(one.table, other.table)
+
+
+def test_a_classifier_without_probabilities_is_refused():
+    with pytest.raises(ValueError, match="learner of 'pulse': SVC has no predict_proba"):
+        fit_factored(ward(), SVC())
+
+
+def test_too_many_configurations_are_refused():
+    many = Variable("place", tuple(str(level) for level in range(2000)))
+    log = Episodes.from_arrays(
+        [0, 1, 2], [0, 1, 2], [1, 2, 0], offsets=[0, 3], actions=100, outcome=[0], outcomes=[DEATH],
+        states=(many, Variable("x", ("a", "b", "c", "d", "e", "f"))),
+    )  # fmt: skip
+    with pytest.raises(ValueError, match=r"1,200,000 configurations, too many for a table; name"):
+        fit_factored(log, LogisticRegression())
+
+
+def test_too_many_cases_are_refused(monkeypatch):
+    monkeypatch.setattr(learners, "MOST_CASES", 100)
+    with pytest.raises(ValueError, match="a classifier learns from at most 100"):
+        fit_classifier(some_cases(), LogisticRegression())
+
+
+def test_boosting_learns_the_sepsis_log():
+    log = sepsis.simulate(sepsis.behavior_policy("corrected"), 150, seed=0)
+    learner = HistGradientBoostingClassifier(max_iter=10)
+    boosted, counted = fit_factored(log, learner), fit_factored(log)
+    assert boosted.end.source == "HistGradientBoostingClassifier"
+    scores = boosted.describe()["log_score"] - counted.describe()["log_score"]
+    # both predict cases that were left out about equally well
+    assert (scores.dropna() > -0.2).all()
