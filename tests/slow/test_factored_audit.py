@@ -38,7 +38,7 @@ def full(patients, tmp_path_factory):
 
 
 def test_two_state_variables_are_enough_for_a_factored_model(full):
-    audit, out = full
+    audit, _ = full
     assert audit.meta.parameters.noise == "variables"
     told = {factor.variable: factor for factor in audit.meta.parameters.factors}
     assert told["antibiotics"].source == "copies action.antibiotics"

@@ -184,7 +184,7 @@ def run_audit(
         diagnostics=numbers.diagnostics,
         episodes=table,
         decomposition=numbers.decomposition,
-        steps=step_table(replay),
+        steps=step_table(replay.log, replay.target_table, replay.step_cases()),
         **shown.drawn,
         model=replay.model,
         behavior=replay.behavior_table,
@@ -256,7 +256,9 @@ def describe_audit(
             credible=None
             if credible is None
             else CredibleSettings(
-                models=credible.models, prior=credible.prior, confidence=credible.confidence
+                models=credible.models,
+                prior=None if np.isnan(credible.prior) else credible.prior,
+                confidence=credible.confidence,
             ),
         ),
         seed=int(seed),

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from butfor.audit.audit import Audit
 from butfor.audit.folders import check_free
+from butfor.audit.learning import factored_learner, tabular_learner
 from butfor.audit.meta import META
 from butfor.audit.run import run_audit
 from butfor.audit.settings import (
@@ -21,8 +22,10 @@ from butfor.audit.settings import (
     FULL,
     LEARN,
     MODELS,
+    MODELS_FACTORED,
     MOST_DECISIONS,
     SUMMARY,
+    TABULAR,
     AuditSettings,
     factored_options,
 )
@@ -36,15 +39,8 @@ from butfor.log.read import Clusterer, Reading, read_log
 from butfor.log.sections import Study
 from butfor.log.sources import count_decisions
 from butfor.log.study import read_study
-from butfor.models.factored import FactoredModel
-from butfor.models.fit import fit_mdp
-from butfor.models.fit_factored import fit_factored
-from butfor.models.fixed import fixed_factors
-from butfor.models.mdp import TabularMDP
-from butfor.models.planning import policy_iteration
 from butfor.models.policies import estimate_behavior
 from butfor.models.posterior import PRIOR
-from butfor.models.transitions import count_distinct
 from butfor.replay.credible import credible_intervals
 from butfor.replay.labels import (
     LabelComparison,
@@ -52,7 +48,7 @@ from butfor.replay.labels import (
     nature_labels,
     nature_variables,
 )
-from butfor.types import Floats, Integers, Progress
+from butfor.types import Floats, Progress
 
 CREDIBLE = (
     "Noise belongs to what nature decides, except in the credible intervals of single episodes, "
@@ -75,7 +71,7 @@ def audit_log(
     noise_on: Sequence[str] | None = None,
     flags: int = 60,
     draws: int = 5,
-    models: int = MODELS,
+    models: int | None = None,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Audit:
@@ -210,7 +206,7 @@ def compare_log(
                 "no state variable has the name of an action variable, so there is none to leave "
                 "out; name those that nature decides with --noise-on, or in [noise]"
             )
-    model, planned = _tabular_learner(checked, settings, nature_labels(log, *names))(log)
+    model, planned = _learner(checked, settings, log, names, TABULAR)(log)
     replay = settings.ask(
         log,
         model,
@@ -246,10 +242,8 @@ def _audit_in_memory(
     names = settings.noise(checked)
     reading, clusters = _read(source, checked, settings.seed)
     log = reading.episodes
-    if settings.kind(checked, log.state_variables, log.action_variables) == FACTORED:
-        learn = _factored_learner(checked, log)
-    else:
-        learn = _tabular_learner(checked, settings, nature_labels(log, *names) if names else None)
+    kind = settings.kind(checked, log.state_variables, log.action_variables)
+    learn = _learner(checked, settings, log, names, kind)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model, planned = learn(log)
@@ -262,7 +256,8 @@ def _audit_in_memory(
         checked.evaluation,
         behavior_probability=reading.behavior_probability,
     )
-    models = MODELS if settings.models is None else settings.models
+    usual = MODELS_FACTORED if replay.factors else MODELS
+    models = usual if settings.models is None else settings.models
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # already recorded above
         credible = None
@@ -303,30 +298,19 @@ def _read(source: Any, study: Study, seed: int) -> tuple[Reading, Clusters | Non
     return in_order(reading), clusters[0] if clusters else None
 
 
-def _factored_learner(study: Study, log: Episodes) -> Learn:
-    """Return a function that learns a factored model from parts of a log and plans a policy.
-
-    What is static or copies an action is found in the whole log: a part may lack the exceptions.
-    """
-    options = factored_options(study)
-    fixed = fixed_factors(count_distinct(log))
-
-    def learn(part: Episodes) -> tuple[FactoredModel, Floats]:
-        model = fit_factored(part, **options, known=fixed)
-        return model, policy_iteration(model, discount=study.evaluation.planning_discount)
-
-    return learn
-
-
-def _tabular_learner(study: Study, settings: AuditSettings, labels: Integers | None) -> Learn:
-    """Return a function that learns a model from a log and plans a policy, without labels."""
-
-    def learn(log: Episodes) -> tuple[TabularMDP, Floats]:
-        model = fit_mdp(log, unseen=settings.unseen, prior=settings.prior, labels=labels)
-        plain = model.with_labels(None)
-        return model, policy_iteration(plain, discount=study.evaluation.planning_discount)
-
-    return learn
+def _learner(
+    study: Study, settings: AuditSettings, log: Episodes, names: Sequence[str], kind: str
+) -> Learn:
+    """Return the function that learns this kind of model, with noise on the named variables."""
+    discount = study.evaluation.planning_discount
+    if kind == FACTORED:
+        return factored_learner(log, discount=discount, **factored_options(study))
+    return tabular_learner(
+        discount=discount,
+        unseen=settings.unseen,
+        prior=settings.prior,
+        labels=nature_labels(log, *names) if names else None,
+    )
 
 
 def _clusterer(found: list[Clusters], seed: int) -> Clusterer:

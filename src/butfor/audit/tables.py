@@ -96,9 +96,11 @@ def episode_table(
     ]
 
 
-def step_table(replay: Replay) -> pd.DataFrame:
-    """Return one row per observed step, and one without an action for each final state."""
-    log, target = replay.log, replay.target_table
+def step_table(log: Episodes, target: Floats, cases: NDArray[np.int64]) -> pd.DataFrame:
+    """Return one row per observed step, and one without an action for each final state.
+
+    `cases` [N] is the number of similar past cases of each step.
+    """
     n = len(log)
     finals = log.next_state[log.offsets[1:] - 1]
     state = np.concatenate([log.state, finals])  # -1: a final state that was not logged
@@ -113,7 +115,7 @@ def step_table(replay: Replay) -> pd.DataFrame:
         "action": action,
         "target_action": np.where(action < 0, -1, best),
         "reward": np.concatenate([log.reward, np.full(n, np.nan)]),
-        "evidence": np.concatenate([replay.step_cases(), np.full(n, -1)]),
+        "evidence": np.concatenate([cases, np.full(n, -1)]),
     }
     for name, codes in unravel(log.state_variables, np.maximum(state, 0)).items():
         known = np.where(state < 0, -1, codes)

@@ -205,7 +205,7 @@ class FactoredModel:
     def _tabular(self) -> TabularMDP:
         *_, (end, row, weight, codes) = self.expand()
         table = end.rows(codes)
-        entry, level = np.nonzero(table)
+        entry, level = np.nonzero(weight[:, None] * table)  # not what underflows
         after = [codes[NEXT + variable.name] for variable in self.state_variables]
         reached = ravel(self.state_variables, after)[entry]
         states, outcomes = self.n_states, len(self.outcomes)

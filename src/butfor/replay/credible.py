@@ -14,6 +14,7 @@ from butfor import kernels
 from butfor.checks import check_confidence
 from butfor.log.episodes import Episodes
 from butfor.mechanisms.protocol import Compiled, Mechanism
+from butfor.models.draw_factored import draw_factored
 from butfor.models.posterior import PRIOR, DrawnModels, draw_models
 from butfor.replay.engine import Model
 from butfor.replay.observed import ObservedEngine
@@ -77,7 +78,8 @@ def credible_intervals(
     ----------
     episodes, target
         A log and the policy to evaluate; or a `Replay` alone, whose question is then asked of
-        models drawn from the posterior instead of its own model.
+        models drawn from the posterior instead of its own model. If its model is factored, so are
+        they, with the same parents (`draw_factored`), and `prior` and `unseen` do not apply.
     models : int
         Number of models to draw.
     prior : number above 0
@@ -99,6 +101,15 @@ def credible_intervals(
     certain than it is. Noise belongs to states: with a prior, labels cannot be shared.
     """
     check_confidence(confidence)
+    if isinstance(episodes, Replay) and episodes.factors:
+        posterior = draw_factored(episodes.factored, models, seed=seed)
+        return credible_of_models(
+            episodes,
+            [posterior.model(b) for b in range(models)],
+            confidence=confidence,
+            threads=threads,
+            progress=progress,
+        )
     asked = isinstance(episodes, Replay)
     if isinstance(episodes, Replay) and episodes.noise == "variables":
         raise ValueError(

@@ -8,10 +8,11 @@ from numpy.typing import ArrayLike
 from butfor.hidden.policies import Policy
 from butfor.log.episodes import Episodes
 from butfor.mechanisms.protocol import Mechanism
+from butfor.models.factored import tabular
 from butfor.replay.bounds import Bounds
 from butfor.replay.changes import Changes
 from butfor.replay.draws import Draws
-from butfor.replay.engine import Model, tabular
+from butfor.replay.engine import Model
 from butfor.replay.outcomes import Counterfactuals
 from butfor.replay.replay import Replay
 from butfor.replay.steps import Steps

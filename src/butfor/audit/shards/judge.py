@@ -113,7 +113,7 @@ def judge_shard(shard: Shard, setting: Setting, threads: int) -> Judged:
     }
     columns = np.column_stack([sample.columns.matrix(), *(extra[name] for name in EXTRA)])
     cell, size = cells_of(result), len(result.outcome_names)
-    steps = step_table(replay).drop(columns="episode")
+    steps = step_table(log, replay.target_table, replay.step_cases()).drop(columns="episode")
     return Judged(
         episodes=as_arrow("episodes", judged_table(replay)),
         steps=as_arrow("steps", steps, setting.side_types),

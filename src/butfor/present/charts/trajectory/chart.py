@@ -49,8 +49,8 @@ def trajectory_chart(
         )
     one = episodes.select([position])
     # as in an audit, but without a target and evidence, which are not drawn
-    nothing = np.zeros((one.n_states, one.n_actions), dtype=np.int64)
-    steps = step_table(one, nothing.astype(float), nothing)
+    nothing = np.zeros((one.n_states, one.n_actions))
+    steps = step_table(one, nothing, np.zeros(len(one.state), dtype=np.int64))
     drawn = None if draws is None else _draw_frame(episodes, int(position), draws)
     first = -1 if drawn is None else _first_difference_step(steps, drawn)
     last = max(int(frame["step"].max()) for frame in (steps, drawn) if frame is not None)

@@ -1,0 +1,56 @@
+"""How an audit learns: functions that turn a log into a model and the policy that is best in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from butfor.evaluate.crossfit import Learn
+from butfor.log.episodes import Episodes
+from butfor.models.factored import FactoredModel
+from butfor.models.fit import fit_mdp
+from butfor.models.fit_factored import fit_factored
+from butfor.models.fixed import fixed_factors
+from butfor.models.mdp import TabularMDP
+from butfor.models.planning import policy_iteration
+from butfor.models.transitions import count_distinct
+from butfor.types import Floats, Integers
+
+
+def factored_learner(
+    log: Episodes,
+    *,
+    discount: float,
+    learner: Any = "counts",
+    parents: dict[str, list[str]] | None = None,
+    order: list[str] | None = None,
+) -> Learn:
+    """Return a function that learns a factored model from parts of a log and plans a policy.
+
+    What is static or copies an action is found in the whole log: a part may lack the exceptions.
+    """
+    fixed = fixed_factors(count_distinct(log))
+
+    def learn(part: Episodes) -> tuple[FactoredModel, Floats]:
+        model = fit_factored(part, learner, parents=parents, order=order, known=fixed)
+        return model, policy_iteration(model, discount=discount)
+
+    return learn
+
+
+def tabular_learner(
+    *,
+    discount: float,
+    unseen: str | None = None,
+    prior: float = 0.0,
+    labels: Integers | None = None,
+) -> Learn:
+    """Return a function that learns a tabular model from a log and plans a policy.
+
+    Labels, which only noise has, make no difference to the plan.
+    """
+
+    def learn(log: Episodes) -> tuple[TabularMDP, Floats]:
+        model = fit_mdp(log, unseen=unseen, prior=prior, labels=labels)
+        return model, policy_iteration(model.with_labels(None), discount=discount)
+
+    return learn
