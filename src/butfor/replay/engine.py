@@ -102,7 +102,7 @@ def check_question(
 ) -> tuple[Policy, Policy]:
     """Refuse a log, target or behavior that does not fit the model; return both policies."""
     engine = engine_of(model, noise)
-    given = tabular(model) if engine is ObservedEngine else model
+    given: Any = tabular(model) if engine is ObservedEngine else model
     return engine.check(episodes, given, target, behavior)
 
 

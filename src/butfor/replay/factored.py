@@ -231,7 +231,7 @@ def _observed(
             entry[unknown, f] = kernels.UNKNOWN
         if one.after:
             config[unknown, f] = -1
-        passed += np.count_nonzero(table)
+        passed += int(np.count_nonzero(table))
     for factor in fixed:
         wrong = codes[NEXT + factor.variable] != levels[factor.variable]
         entry[wrong & ~unknown, -1] = kernels.IMPOSSIBLE
