@@ -351,6 +351,10 @@ class Replay:
         state, the influence is 1 - P(observed). Zero means that the counterfactual is the model's
         simulation, whoever the patient was, not that this simulation is right.
 
+        With a factored model, similar past cases are the logged transitions that share the parents
+        of a variable, the fewest over the variables and the end that were learned from a log. For
+        parents in the next state it is their mean over the next states of the counterfactual.
+
         With a hidden state, similar past cases are the expected counts of a hidden state and action
         under the posterior of these episodes.
         """
@@ -391,6 +395,9 @@ class Replay:
         The bounds are about the mechanism only. They assume that the model is right and that its
         states contain everything that mattered: a narrow bound in a wrong model is wrong. Shared
         action noise is always Gumbel-Max noise and is not bounded.
+
+        With noise per variable, each row of each variable is bounded separately, from the last
+        variable to the first: conservative even for a single step (`tight` is False).
 
         With a hidden state the result, for both classes, is the widest range that the model allows
         (`sharp` is False).
