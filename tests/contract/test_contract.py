@@ -16,6 +16,7 @@ import butfor as bf
 import butfor.audit.run
 from butfor.audit.files import SCHEMAS
 from butfor.audit.flags import first_changes
+from butfor.audit.learning import factored_learner
 from butfor.audit.settings import MECHANISMS as NAMED
 from butfor.audit.settings import AuditSettings
 from butfor.audit.source import audit_into
@@ -30,7 +31,8 @@ from tests.hidden import random_pomdp
 
 EPISODES, DRAWS, SEED = 40, 2, 3
 NOISES = ("shared", "fresh")
-KINDS = ("tabular", "labels", "hidden")
+KINDS = ("tabular", "labels", "factored", "hidden")
+PARENTS = {"pulse": ["pulse", "action.dose"], "": ["next.pulse", "action.dose"]}
 OPTIONS = ("behavior", "mechanism", "action_noise", "horizon", "discount")
 SAME = ("steps", "draws", "courses", "course_steps")  # tables that both details have in full
 
@@ -92,6 +94,9 @@ def learn(log, labels=None):
 
 def learner(log, kind):
     """Return what learns model and target; with labels noise belongs to the pulse."""
+    if kind == "factored":
+        plan = factored_learner(log, discount=0.99, parents=PARENTS)
+        return lambda part: (lambda model, best: (model, bf.soften(best, 0.4)))(*plan(part))
     labels = bf.nature_labels(log, "pulse") if kind == "labels" else None
     return lambda part: learn(part, labels)
 

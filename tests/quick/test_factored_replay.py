@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import butfor as bf
+from butfor.models.draw_factored import draw_factored
 from butfor.models.factored import END, FactoredModel, Rewards
 from butfor.replay.replay import Replay
 from butfor.replay.steps import THIN
@@ -462,10 +463,18 @@ def test_credible_intervals_come_from_drawn_models(ward):
         found.expected_return, np.quantile(each, [0.25, 0.75], axis=0).T, atol=1e-4
     )
     assert found.models == 3
-    with pytest.raises(ValueError, match=r"draws tabular models; .* credible_of_models"):
-        bf.credible_intervals(replay)
     with pytest.raises(ValueError, match=r"no models were drawn"):
         bf.credible_of_models(replay, [])
+
+
+def test_credible_intervals_of_a_factored_model_come_from_its_posterior(ward):
+    _, log, *_ = ward
+    model = bf.fit_factored(log)
+    replay = ask((model, log, *ward[2:]))
+    found = bf.credible_intervals(replay, models=4, seed=2)
+    posterior = draw_factored(model, 4, seed=2)
+    again = bf.credible_of_models(replay, [posterior.model(b) for b in range(4)])
+    np.testing.assert_array_equal(found.expected_return, again.expected_return)
 
 
 def smooth(model):

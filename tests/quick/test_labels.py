@@ -217,7 +217,7 @@ def test_an_audit_puts_the_noise_where_it_is_told_to_and_records_it(written, sep
     pd.testing.assert_frame_equal(again.episodes, audit.episodes)
     np.testing.assert_array_equal(again.target, audit.target)
 
-    plain = audit_log(written / "log.csv", written / "study.toml", flags=2)
+    plain = audit_log(written / "log.csv", written / "study.toml", flags=2, model="tabular")
     assert plain.meta.made_by["noise_on"] is None
     assert not any("credible intervals" in warning for warning in plain.meta.warnings)
     np.testing.assert_array_equal(plain.target, audit.target)

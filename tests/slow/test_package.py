@@ -83,6 +83,8 @@ def test_demo_prints_estimates_outcomes_and_patients_and_says_where_files_are(tm
     assert "The 10 patients with the largest change" in " ".join(result.output.split())
     assert "Audit folder:" in result.output
     assert "Figures:" in result.output
+    assert "The same log, two models" in result.output
+    assert isinstance(Audit.load(out / "audit-tabular").model, bf.TabularMDP)
     assert len(Audit.load(out / "audit").episodes) == 300
     assert {path.name for path in (out / "figures").iterdir()} >= {"estimates.png", "outcomes.svg"}
     (out / "audit" / "reviews.sqlite").write_bytes(b"verdicts")
@@ -106,13 +108,18 @@ def test_demo_as_json_agrees_with_the_library(tmp_path):
     log = bf.sepsis.simulate(
         bf.sepsis.behavior_policy("icml2019"), 200, seed=1, version="icml2019"
     ).hide("glucose", "diabetes")
-    model = bf.fit_mdp(log)
+    model = bf.fit_factored(log)
     target = bf.policy_iteration(model)
     exact = bf.counterfactual_outcomes(log, model, target)
     value = {row["estimator"]: row["value"] for row in printed["estimates"]}
     assert value["Observed"] == pytest.approx(log.returns().mean())
     assert value["CF"] == pytest.approx(exact.expected_return.mean())
     assert printed["outcomes"]["died"]["discharged"] == exact.table().loc["died", "discharged"]
+    tabular = bf.fit_mdp(log)
+    promised = bf.policy_value(tabular, bf.policy_iteration(tabular), horizon=log.horizon)
+    models = {row["model"]: row for row in printed["models"]}
+    assert models["tabular"]["MB"] == pytest.approx(promised)
+    assert models["factored"]["CF"] == value["CF"]
     first = printed["flagged"][0]
     row = log.offsets[first["id"]] + first["first_change"]
     assert target[log.state[row], log.action[row]] == 0

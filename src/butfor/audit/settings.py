@@ -36,7 +36,7 @@ MECHANISMS: dict[str, Mechanism] = {
 FULL, SUMMARY, AUTO = "full", "summary", "auto"  # levels of detail
 FACTORED, TABULAR = "factored", "tabular"  # kinds of model
 MODELS = 200  # drawn for credible intervals
-MODELS_FACTORED = 100  # the same of factored models, each of which takes a pass of its own
+MODELS_FACTORED = 50  # the same of factored models, each of which takes a pass of its own
 MOST_DECISIONS = 1_000_000  # in a log that "auto" audits in full detail
 
 
@@ -65,7 +65,7 @@ class AuditSettings:
     noise_on: Sequence[str] | None = None
     flags: int = 60
     draws: int = 5
-    models: int | None = None  # None: in full detail 200 (factored: 100), none in summary
+    models: int | None = None  # None: in full detail 200 (factored: 50), none in summary
     seed: int = 0
     detail: str = AUTO
 

@@ -55,7 +55,7 @@ def audit(
         typer.Option(
             min=0,
             help="Models to draw for credible intervals; 0 for none. By default 200 tabular or "
-            "100 factored ones in full detail, none in summary.",
+            "50 factored ones in full detail, none in summary.",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything that is random.")] = 0,

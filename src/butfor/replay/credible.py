@@ -111,11 +111,6 @@ def credible_intervals(
             progress=progress,
         )
     asked = isinstance(episodes, Replay)
-    if isinstance(episodes, Replay) and episodes.noise == "variables":
-        raise ValueError(
-            "credible_intervals draws tabular models; draw factored ones and give them to "
-            "credible_of_models"
-        )
     log = episodes.episodes if isinstance(episodes, Replay) else episodes
     drawn = draw_models(
         log,
