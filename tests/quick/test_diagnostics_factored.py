@@ -34,6 +34,7 @@ from butfor.models.backoff import backoff_table
 from butfor.models.factored import END
 from butfor.models.planning import value_tables
 from butfor.replay.engine import fit_again
+from tests.builders import HOME
 from tests.correlated import VITALS, ward_log
 from tests.factored import clinic_model, simulate_factored
 
@@ -178,7 +179,7 @@ def test_residuals_have_the_correlation_that_follows_from_that_of_the_noise(corr
     assert abs(pair.value - expected_correlation(correlation + 0.2, first, second)) > tolerance
 
 
-@pytest.mark.parametrize(("correlation", "light"), [(0.3, "amber"), (0.6, "red"), (-0.6, "red")])
+@pytest.mark.parametrize(("correlation", "light"), [(0.15, "amber"), (0.6, "red"), (-0.6, "red")])
 def test_correlated_noise_is_seen_and_an_order_is_offered(correlation, light):
     log = ward_log(correlation)
     model = bf.fit_factored(log)
@@ -200,15 +201,15 @@ def test_with_that_order_the_correlation_is_gone():
 
 def test_independent_noise_raises_an_alarm_as_rarely_as_derived():
     # an alarm is a correlation beyond its margin, of any of 6 pairs: 1% of the logs, if the model
-    # is right; the number of 40 logs has a quantile of 1 - 1e-6
+    # is right; of 20 logs, at most the 1 - 1e-6 quantile may do so
     alarms = 0
-    for seed in range(40):
+    for seed in range(20):
         log = ward_log(episodes=300, seed=seed)
         pairs = residual_correlations(log, predictions(log, bf.fit_factored(log)))
         assert len(pairs) == 6
         factor = norm.isf(FALSE_ALARM / 2 / len(pairs))
         alarms += any(abs(pair.value) > factor * pair.error for pair in pairs)
-    assert alarms <= binom.isf(1e-6, 40, FALSE_ALARM)
+    assert alarms <= binom.isf(1e-6, 20, FALSE_ALARM)
     assert check_correlation(ward_log(), predictions(ward_log(), bf.fit_factored(log)))[2] == (
         "green"
     )
@@ -255,11 +256,16 @@ def test_counts_are_compared_with_stronger_back_off(ward):
 
 
 def test_a_target_without_enough_cases_depends_on_the_learner():
-    log = ward_log(episodes=25)
-    parents = {v.name: [v.name, "action.drug"] for v in VITALS}
-    ends = ["next.pulse", "next.pressure", "next.sugar", "action.drug"]
-    model = bf.fit_factored(log, parents=parents | {END: ends})
-    row = check_learners(bf.Replay(log, model, bf.policy_iteration(model)))
+    # With the drug 2 of 4 patients went home, of 940 others 10. With a back-off of 1 case that is
+    # about .4 per step, with one of 10 cases about .15: nearly all of them in 8 steps, or 3 of 4.
+    counts = np.array([[30.0, 10.0, 900.0], [0.0, 2.0, 2.0]])
+    log = ward_log()
+    model = bf.fit_factored(log)
+    end = replace(
+        model.end, parents=("action.drug",), counts=counts, table=backoff_table(counts, 1.0)
+    )
+    thin = replace(model, factors=(*model.factors[:-1], end))
+    row = check_learners(bf.Replay(log, thin, np.tile([0.0, 1.0], (27, 1))))
     assert row[2] == "red"
     assert "depends on how the model was learned" in row[3]
 
@@ -289,10 +295,10 @@ def test_the_tabular_model_is_smoothed_by_one_case_of_the_frequencies():
     # Of two steps seen, one led to state 1, one into the outcome: with one case spread over the 3
     # possible results the frequencies are (1/9, 4/9, 4/9). Pair (0, 0) was seen once, to state 1.
     seen = bf.Episodes.from_arrays(
-        [0, 1], [0, 0], [1, 1], offsets=[0, 2], states=2, actions=1, outcome=[0], outcomes=["end"]
+        [0, 1], [0, 0], [1, 1], offsets=[0, 2], states=2, actions=1, outcome=[0], outcomes=[HOME]
     )
     asked = bf.Episodes.from_arrays(
-        [0, 0], [0, 0], [0, 1], offsets=[0, 2], states=2, actions=1, outcome=[-1], outcomes=["end"]
+        [0, 0], [0, 0], [0, 1], offsets=[0, 2], states=2, actions=1, outcome=[-1], outcomes=[HOME]
     )
     expected = [(0 + 1 / 9) / 2, (1 + 4 / 9) / 2]
     np.testing.assert_allclose(tabular_probabilities(seen, asked), expected, rtol=1e-14)
@@ -348,7 +354,7 @@ def test_extrapolation_is_the_share_of_steps_with_parents_never_logged_together(
     with_classifier = replace(model, factors=factors)
     state = np.arange(27)
     expected = np.stack([np.zeros(27), state % 3 == 0], axis=1)
-    np.testing.assert_array_equal(never_logged(with_classifier), expected)
+    np.testing.assert_allclose(never_logged(with_classifier), expected, atol=1e-14)
     always = bf.Replay(log, with_classifier, np.tile([0.0, 1.0], (27, 1)))
     row = check_extrapolation(always)
     # sugar starts at each level equally often and then moves to each with a third

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from butfor.evaluate.diagnostics.calibration import CALIBRATION_OF_RATE, GROUPS
+from butfor.evaluate.diagnostics.calibration import CALIBRATION_OF_RATE
 from butfor.evaluate.diagnostics.lights import Limits, Row, at_most
 from butfor.evaluate.diagnostics.one_step import OneStep
 from butfor.evaluate.wording import percent
@@ -18,6 +18,9 @@ from butfor.types import Floats
 # twenty. For a variable that seldom changes, a quarter and half of the steps at which it has not
 # its most frequent level, if less.
 WRONG_LEVEL = (0.02, 0.05)
+# Of steps, by predicted probability, for each level. Gaps by chance add up over groups and levels:
+# with deciles they would hide what is looked for in logs of a thousand episodes.
+GROUPS = 5
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,7 @@ class VariableGap:
     """How far the predictions for one variable are from what followed."""
 
     words: str
-    gap: float  # half the sum over levels of the mean gap by decile: a total variation distance
+    gap: float  # half the sum over levels of the mean gap by quintile: a total variation distance
     chance: float  # the gap to expect if the model is right
     rarer: float  # share of the steps without the most frequent level
     steps: int
@@ -68,7 +71,7 @@ def calibration_by_variable(predicted: Sequence[OneStep], given: bool) -> list[R
 
 
 def variable_gap(one: OneStep, given: bool) -> VariableGap:
-    """Compare predicted with observed shares of each level, by decile of the prediction.
+    """Compare predicted with observed shares of each level, by quintile of the prediction.
 
     The steps of an episode follow each other, so given the past each is a draw of its own. If the
     model was learned from as many steps as it predicts, its own error is about as large as theirs:
@@ -77,7 +80,7 @@ def variable_gap(one: OneStep, given: bool) -> VariableGap:
     rows, level = one.rows[one.known], one.level[one.known]
     gap = chance = 0.0
     for number, predicted in enumerate(rows.T):
-        gaps, errors = _by_decile(predicted, (level == number).astype(np.float64))
+        gaps, errors = _by_quintile(predicted, (level == number).astype(np.float64))
         gap += float(np.abs(gaps).sum()) / 2
         chance += float(np.sqrt(2 / np.pi) * errors.sum()) / 2
     share = np.bincount(level, minlength=rows.shape[1]) / len(level)
@@ -85,7 +88,7 @@ def variable_gap(one: OneStep, given: bool) -> VariableGap:
     return VariableGap(one.words, gap, chance, float(1 - share.max()), len(level))
 
 
-def _by_decile(predicted: Floats, happened: Floats) -> tuple[Floats, Floats]:
+def _by_quintile(predicted: Floats, happened: Floats) -> tuple[Floats, Floats]:
     """Return the gap of each group and its standard error, both as shares of all steps."""
     cuts = np.unique(np.quantile(predicted, np.arange(1, GROUPS) / GROUPS))
     group = np.searchsorted(cuts, predicted, side="right")
@@ -103,8 +106,8 @@ def _row(check: str, worst: VariableGap, among: str, given: bool) -> Row:
         f"{percent(worst.rarer).capitalize()} of {worst.steps} steps do not lead to its most "
         "frequent level."
     ]
-    if light != "red" and (worst.chance > worst.limits[0] or worst.rarer == 0):
-        light = "amber"  # a good model and a poor one would look alike
+    if light != "red" and (worst.chance > worst.limits[1] or worst.rarer == 0):
+        light = "amber"  # chance alone is as large as what a poor model does
         sentences.append("There are too few data to tell a good model from a poor one.")
     elif light != "green":
         sentences.append("Give it other parents (parents=) or another learner.")
