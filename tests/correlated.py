@@ -4,6 +4,8 @@ import numpy as np
 from scipy.special import ndtr
 
 import butfor as bf
+from butfor.evaluate.diagnostics.halves import Halves
+from butfor.evaluate.diagnostics.one_step import OneStep, predict_steps
 
 LEVELS = ("low", "normal", "high")
 VITALS = tuple(bf.Variable(name, LEVELS) for name in ("pulse", "pressure", "sugar"))
@@ -57,4 +59,27 @@ def _episodes(steps, outcome, final):
     return bf.Episodes.from_arrays(
         states[there], drugs[there], after[there], offsets=np.concatenate([[0], lengths.cumsum()]),
         outcome=outcome, outcomes=OUTCOMES, states=VITALS, actions=DRUG, horizon=STEPS,
+    )  # fmt: skip
+
+
+def held_out(log, model, learn=None):
+    """Return models of both halves."""
+    return Halves(log, model, learn, 0)
+
+
+def predictions(log, model, learn=None):
+    """Return what they predict one step ahead."""
+    return predict_steps(held_out(log, model, learn), model)
+
+
+def one_step(rows, level, variable="pulse"):
+    """Return predictions that are given."""
+    return OneStep(variable, (), np.asarray(rows), np.asarray(level), np.ones(len(level), bool))
+
+
+def steps_of(count):
+    """Episodes of one step each."""
+    return bf.Episodes.from_arrays(
+        np.zeros(count, int), np.zeros(count, int), np.zeros(count, int),
+        offsets=np.arange(count + 1), states=1, actions=1,
     )  # fmt: skip

@@ -52,7 +52,9 @@ def check_learners(replay: Replay) -> Row | None:
         f"{signed(value + change)}; observed returns have a standard deviation of {spread:.2f}. "
     )
     if light == "green":
-        sentence += "How the model was learned hardly matters for this policy."
+        sentence += (
+            "This other learner hardly changes the value; both may be wrong in the same way."
+        )
     else:
         sentence += (
             "For this policy the answer depends on how the model was learned: the log has too few "
