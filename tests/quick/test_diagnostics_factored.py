@@ -285,6 +285,17 @@ def test_one_episode_has_no_held_out_rows():
     assert found["check"].tolist() == [*CHECKS[:6], "learners agree", "influence"]
 
 
+def test_a_log_without_outcomes_has_no_row_about_ends():
+    log = ward_log(episodes=50)
+    nameless = bf.Episodes.from_arrays(
+        log.state, log.action, log.next_state, offsets=log.offsets, states=VITALS,
+        actions=log.action_variables,
+    )  # fmt: skip
+    model = bf.fit_factored(nameless)
+    found = bf.diagnose(bf.Replay(nameless, model, bf.estimate_behavior(nameless)))
+    assert found["check"].tolist() == [check for check in CHECKS if check != "calibration of ends"]
+
+
 def test_a_given_model_predicts_the_log_itself():
     generator = np.random.default_rng(1)
     model = clinic_model(generator)

@@ -38,7 +38,8 @@ def predict_steps(halves: Halves, model: FactoredModel) -> list[OneStep]:
     which episodes ended, other variables are judged only at steps that did not end.
     """
     log = halves.episodes
-    learned = [factor for factor in model.factors if factor.learned]
+    # without outcomes the end has one level, of which nothing can be said
+    learned = [one for one in model.factors if one.learned and one.table.shape[-1] > 1]
     codes, ends = step_codes(model, log), step_ends(log)
     reached = log.next_state >= 0
     usual = reached & (reached.all() | (ends == len(log.outcomes)))
