@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -25,13 +26,13 @@ class Numbers:
     censored: int  # episodes that stop before the horizon without an outcome
 
 
-def numbers_of(sample: Sample, estimates: pd.DataFrame, calibration: Row | None) -> Numbers:
+def numbers_of(sample: Sample, estimates: pd.DataFrame, about_model: Sequence[Row]) -> Numbers:
     """Gather the numbers of a log: in memory, or summed over its shards."""
     decomposition = decompose(sample.replay.log.outcome_names, sample.pieces)
     count, observed, expected, _ = sample.pieces.whole[0].tolist()
     return Numbers(
         estimates=estimates,
-        diagnostics=diagnose_sample(sample, calibration),
+        diagnostics=diagnose_sample(sample, about_model),
         decomposition=decomposition,
         gap=check_decomposition(decomposition, expected / count - observed / count),
         episodes=sample.episodes,

@@ -34,7 +34,7 @@ from butfor.audit.tables import (
 )
 from butfor.checks import check_whole
 from butfor.evaluate.crossfit import Learn
-from butfor.evaluate.diagnostics.table import learned_calibration
+from butfor.evaluate.diagnostics.table import check_model
 from butfor.evaluate.episode_columns import EpisodeColumns
 from butfor.evaluate.estimate import estimate_episodes
 from butfor.hidden.policies import LatentPolicy, Policy
@@ -159,7 +159,7 @@ def run_audit(
         truth=truth,
         progress=progress,
     )
-    numbers = numbers_of(sample, estimates, learned_calibration(replay, learn, seed))
+    numbers = numbers_of(sample, estimates, check_model(replay, learn, seed))
     done = time.perf_counter()
     meta = describe_audit(
         replay,

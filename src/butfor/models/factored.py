@@ -177,14 +177,16 @@ class FactoredModel:
         """Return the same transition probabilities as sparse rows, with noise on next states."""
         return self._tabular
 
-    def expand(self) -> Iterator[tuple[Factor, Offsets, Floats, Codes]]:
-        """Yield each factor with all ways to get to it from every state and action.
+    def expand(
+        self, rows: Offsets | None = None
+    ) -> Iterator[tuple[Factor, Offsets, Floats, Codes]]:
+        """Yield each factor with all ways to get to it from every state and action, or from some.
 
         These are rows s A + a [m], their probabilities [m] and the levels of parents [m]; each
         variable divides them by its possible levels.
         """
         states, actions = self.n_states, self.n_actions
-        row = np.arange(states * actions)
+        row = np.arange(states * actions) if rows is None else rows
         codes, weight = self.codes(row // actions, row % actions), np.ones(len(row))
         for factor in self.factors:
             yield factor, row, weight, codes

@@ -14,7 +14,7 @@ from butfor.hidden.model import TabularPOMDP
 from butfor.hidden.policies import Policy
 from butfor.log.episodes import Episodes
 from butfor.models.cases import logged_cases, similar_cases
-from butfor.models.factored import Factor, FactoredModel, tabular
+from butfor.models.factored import NEXT, Factor, FactoredModel, tabular
 from butfor.models.fit import fit_mdp
 from butfor.models.fit_factored import fit_factored
 from butfor.models.mdp import TabularMDP
@@ -162,14 +162,26 @@ def step_cases(model: Any, log: Episodes, counts: NDArray[np.int64]) -> NDArray[
     return np.asarray(counts[log.state, log.action] - own[same])
 
 
-def fit_again(model: Any, log: Episodes) -> TabularMDP:
-    """Learn the rows of a model of the same kind from another log."""
+def fit_again(model: Any, log: Episodes) -> TabularMDP | FactoredModel:
+    """Learn a model of the same kind from another log; what was given stays, the rest is counted.
+
+    If a variable depends on the next step, variables may depend on those before them in the order
+    of the model.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about varying rewards, reported for the whole log
         if isinstance(model, FactoredModel):
-            fixed = {one.variable: one for one in model.factors if not one.learned}
-            return fit_factored(log, known=fixed).tabular()
+            *factors, end = (one for one in model.factors)
+            kept = {one.variable: one for one in factors if _is_kept(one)}
+            later = any(name.startswith(NEXT) for one in factors for name in one.parents)
+            order = [one.variable for one in factors] if later else None
+            return fit_factored(log, known=kept, order=order, ends=end if _is_kept(end) else None)
         return fit_mdp(log, terminal=model.terminal)
+
+
+def _is_kept(factor: Factor) -> bool:
+    """Whether a factor does not depend on the log."""
+    return not factor.learned or factor.source == "given"
 
 
 def check_factored(model: object) -> FactoredModel:

@@ -56,8 +56,10 @@ SAMPLED = 64  # one id in this many is sampled to divide the ids into ranges
 SUMMARIZED = (
     "Summary detail: bounds over mechanisms are computed only for the episodes shown; there are no "
     "credible intervals and no FQE; intervals resample about 1000 groups of episodes; "
-    "cross-fitting uses one split; calibration groups are groups of states; medians of influence "
-    "are to a thousandth. For a complete audit use --detail full, if the log fits in memory."
+    "cross-fitting uses one split; calibration groups are groups of states; factored models lack "
+    "the checks calibration by variable, calibration of ends, residual correlation, log score, "
+    "learners agree and extrapolation; medians of influence are to a thousandth. For a complete "
+    "audit use --detail full, if the log fits in memory."
 )
 
 
@@ -119,7 +121,7 @@ def audit_shards(
     gathered = run.judge(setting, tally)
     sample = ShardSums(gathered, setting, counts.steps)
     estimates = estimate_sums(sample, sample.crossed, seed=chosen.seed)
-    numbers = numbers_of(sample, estimates, sample.calibration())
+    numbers = numbers_of(sample, estimates, [sample.calibration()])
     shown = show_candidates(gathered.candidates, setting, chosen.draws)
     judged = time.perf_counter()
     question = setting.question

@@ -11,7 +11,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.checks import check_horizon
-from butfor.evaluate.crossfit import Learn, Learned, split_halves
+from butfor.evaluate.crossfit import Learn, Learned
+from butfor.evaluate.diagnostics.halves import Halves
 from butfor.evaluate.diagnostics.lights import Row, at_most
 from butfor.evaluate.wording import percent
 from butfor.log.episodes import Episodes
@@ -20,8 +21,6 @@ from butfor.models.factored import tabular
 from butfor.models.mdp import TabularMDP, total_by
 from butfor.models.planning import value_tables
 from butfor.models.policies import action_counts, estimate_behavior
-from butfor.random import numbered_keys
-from butfor.replay.engine import fit_again
 from butfor.types import Floats
 
 GROUPS = 10  # of decisions, by predicted probability: deciles
@@ -67,23 +66,21 @@ def calibration_table(
         however many of its decisions are in a group.
     """
     steps = episodes.horizon if horizon is None else check_horizon(horizon)
-    return _by_group(_predict(episodes, model, steps, learn, seed))
+    return _by_group(_predict(Halves(episodes, model, learn, seed), steps))
 
 
-def check_calibration(
-    episodes: Episodes, model: Learned, horizon: int, learn: Learn | None, seed: int
-) -> Row:
+def check_calibration(halves: Halves, horizon: int) -> Row:
     """Check the mean gap between predicted and observed shares, minus that expected by chance."""
-    held = _predict(episodes, model, horizon, learn, seed)
+    held = _predict(halves, horizon)
     if held.problem:
         return untold_row(held.problem)
     return calibration_row(
         _by_group(held),
-        bad_name(episodes.outcomes),
+        bad_name(halves.episodes.outcomes),
         rate=float(held.happened.mean()),
         decisions=held.decisions,
         judged=len(held.predicted),
-        given=_is_given(model, learn),
+        given=halves.given,
     )
 
 
@@ -149,30 +146,26 @@ class _HeldOut:
     problem: str  # why there are no predictions, or ""
 
 
-def _predict(
-    episodes: Episodes, model: Learned, horizon: int, learn: Learn | None, seed: int
-) -> _HeldOut:
-    key = int(numbered_keys(seed, 1, "calibration")[0])
-    log = episodes.truncate(horizon)
+def _predict(halves: Halves, horizon: int) -> _HeldOut:
+    log = halves.episodes.truncate(horizon)
     predicted = np.full(len(log.state), np.nan)
     of_row = np.repeat(np.arange(len(log)), log.lengths)
     bad = bad_outcomes(log.outcomes)
     problem = ""
     if not log.outcomes:
         problem = "the log names no outcomes"
-    elif (log.id == log.id[0]).all():
-        problem = "one episode cannot be split into halves"
+    elif halves.problem:
+        problem = halves.problem
     else:
         known = (log.outcome >= 0) | (log.lengths == horizon)
-        halves = split_halves(log, key)
-        for learned_from, judged in (halves, halves[::-1]):
-            half = episodes.select(learned_from)
-            other = _model_of(half, model, learn)
-            practice = estimate_behavior(half, terminal=other.terminal)
+        for half in halves.parts:
+            other = tabular(half.model)
+            practice = estimate_behavior(half.learned_from, terminal=other.terminal)
             table = bad_chances(other, practice, horizon, bad)
             mine = np.zeros(len(log), dtype=bool)
-            mine[judged] = known[judged]
-            rows = mine[of_row] & (action_counts(half).sum(axis=1) > 0)[log.state]
+            mine[half.judged] = known[half.judged]
+            visited = action_counts(half.learned_from).sum(axis=1) > 0
+            rows = mine[of_row] & visited[log.state]
             predicted[rows] = table[horizon - log.time[rows], log.state[rows]]
         if np.isnan(predicted).all():
             problem = "the other half of the log allows no prediction for any decision"
@@ -208,18 +201,6 @@ def bad_chances(
     """Probability of a bad outcome by steps left and state, under a policy, [T + 1, S]."""
     tables = value_tables(model, practice, horizon=horizon)[1]
     return np.asarray(tables[:, :, :-1][:, :, bad].sum(axis=2))
-
-
-def _is_given(model: Learned, learn: Learn | None) -> bool:
-    """Whether the model was not learned from a log, as far as can be known."""
-    return learn is None and not model.counts.any()
-
-
-def _model_of(half: Episodes, given: Learned, learn: Learn | None) -> TabularMDP:
-    """Return the model that makes predictions for the other half."""
-    if learn is not None:
-        return tabular(learn(half)[0])
-    return tabular(given) if _is_given(given, learn) else fit_again(given, half)
 
 
 def _by_group(held: _HeldOut) -> pd.DataFrame:

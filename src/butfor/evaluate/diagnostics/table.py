@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from butfor.evaluate.crossfit import Learn
 from butfor.evaluate.diagnostics.calibration import check_calibration
+from butfor.evaluate.diagnostics.factored import check_factored_model
+from butfor.evaluate.diagnostics.halves import Halves
 from butfor.evaluate.diagnostics.hidden import check_consistency, check_entropy, check_shared_rows
 from butfor.evaluate.diagnostics.lights import Row, at_least, at_most, worst_light
+from butfor.evaluate.diagnostics.occupancy import occupancy
 from butfor.evaluate.diagnostics.overlap import overlap_row
 from butfor.evaluate.episode_columns import EpisodeColumns
 from butfor.evaluate.sample import Sample
 from butfor.evaluate.warn import FEW
 from butfor.evaluate.wording import percent
-from butfor.models.mdp import total_by
 from butfor.replay.replay import Replay, refuse_hidden
-from butfor.types import Floats
 
 COLUMNS = ["check", "value", "light", "sentence"]
 RARE = 10  # with fewer transitions the standard error of a probability can exceed .16
@@ -60,6 +62,18 @@ def diagnose(replay: Replay, *, learn: Learn | None = None, seed: int = 0) -> pd
         - *influence*: median share of the counterfactual's steps that still depend on what happened
           in the episode.
 
+        With a factored model, before *influence*:
+
+        - *calibration by variable*, *calibration of ends*: gap between predicted and observed
+          shares one step ahead, on held-out data, of the worst variable and of the end;
+        - *residual correlation*: correlation between what the model of the other half did not
+          predict of two variables, of the pair that is most correlated;
+        - *learners agree*: by how much another learner changes the target's value in the model;
+        - *log score*: by how much the mean log probability of a held-out transition is higher than
+          in a tabular model;
+        - *extrapolation*, with classifiers: share of the target's steps whose parents never had
+          these levels in the log.
+
         With a hidden state:
 
         - *overlap* as above, by observation, for a target on the last observation;
@@ -76,30 +90,34 @@ def diagnose(replay: Replay, *, learn: Learn | None = None, seed: int = 0) -> pd
     """
     refuse_hidden(replay, learn=learn)
     replay.compute()
-    return diagnose_sample(EpisodeColumns(replay, seed), learned_calibration(replay, learn, seed))
+    return diagnose_sample(EpisodeColumns(replay, seed), check_model(replay, learn, seed))
 
 
-def learned_calibration(replay: Replay, learn: Learn | None, seed: int) -> Row | None:
-    """Return the row about calibration for a log in memory; None if the state is hidden."""
+def check_model(replay: Replay, learn: Learn | None, seed: int) -> list[Row]:
+    """Return the rows about the model of a log in memory; none if the state is hidden."""
     if replay.hidden:
-        return None
-    return check_calibration(replay.episodes, replay.learned, replay.horizon, learn, seed)
+        return []
+    halves = Halves(replay.episodes, replay.learned, learn, seed)
+    rows = [check_calibration(halves, replay.horizon)]
+    return rows + check_factored_model(replay, halves) if replay.factors else rows
 
 
-def diagnose_sample(sample: Sample, calibration: Row | None) -> pd.DataFrame:
-    """Return the table of `diagnose` from what is known about all episodes together."""
+def diagnose_sample(sample: Sample, about_model: Sequence[Row]) -> pd.DataFrame:
+    """Return the table of `diagnose` from what is known about all episodes together.
+
+    `about_model` are the rows of `check_model`, calibration first.
+    """
     replay = sample.replay
     if replay.hidden:
         rows = _check_hidden(replay, sample)
     else:
-        assert calibration is not None
         rows = [
             overlap_row(sample.counts, replay.target_table),
             effective_row(sample.episodes, sample.effective),
             left_row(sample.episodes, sample.followers),
             rare_row(sample),
             unsupported_row(sample.unsupported),
-            calibration,
+            *about_model,
             influence_row(*sample.influence),
         ]
     return pd.DataFrame(rows, columns=COLUMNS)
@@ -143,28 +161,14 @@ def left_row(n: int, followers: int) -> Row:
 
 def rare_row(sample: Sample) -> Row:
     """Return the row about decisions that rest on few transitions."""
-    occupancy = _occupancy(sample.replay, sample.first)
+    used = occupancy(sample.replay, sample.first)
     known = sample.replay.known_cases(sample.decisions)
-    value = float(occupancy[known < RARE].sum() / occupancy.sum())
+    value = float(used[known < RARE].sum() / used.sum())
     sentence = (
         f"{percent(value).capitalize()} of the decisions that the policy would make in the model "
         f"rest on fewer than {RARE} logged transitions."
     )
     return "rare rows", value, at_most(value, RARE_ROWS), sentence
-
-
-def _occupancy(replay: Replay, first: NDArray[np.int64]) -> Floats:
-    """Expected number of uses of each state and action by the target in the model, [S, A]."""
-    model, target = replay.mdp, replay.target_table
-    here = first / first.sum()
-    total = np.zeros_like(target)
-    for _ in range(replay.horizon):
-        used = here[:, None] * target
-        total += used
-        moved = used.ravel()[model.entry_row] * model.probability
-        reached = total_by(model.next_state, moved, model.n_states + len(model.outcomes))
-        here = reached[: model.n_states]
-    return total
 
 
 def unsupported_row(value: float) -> Row:

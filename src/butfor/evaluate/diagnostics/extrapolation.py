@@ -1,0 +1,52 @@
+"""Extrapolation: how often the target meets what a classifier never learned from."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from butfor.evaluate.diagnostics.lights import Row, at_most
+from butfor.evaluate.diagnostics.occupancy import occupancy
+from butfor.evaluate.diagnostics.second_learner import is_classifier
+from butfor.evaluate.wording import percent
+from butfor.models.factored import FactoredModel
+from butfor.models.mdp import total_by
+from butfor.replay.replay import Replay
+from butfor.types import Floats
+
+EXTRAPOLATED = (0.05, 0.20)  # at most: one step in twenty, one in five, as for rare rows
+
+
+def check_extrapolation(replay: Replay) -> Row | None:
+    """Check the share of the target's steps at which a classifier extrapolates; None without one.
+
+    At such a step, the parents of a variable never had these levels together in the log. Counts
+    back off there to fewer parents, which *rare rows* and thin evidence report.
+    """
+    model = replay.factored
+    names = [one.variable or "the end" for one in model.factors if is_classifier(one)]
+    if not names:
+        return None
+    start = np.bincount(replay.log.first_state, minlength=replay.log.n_states)
+    used = occupancy(replay, start)
+    value = float((used * never_logged(model)).sum() / used.sum())
+    sentence = (
+        f"At {percent(value)} of the steps that the policy would take in the model, a classifier "
+        f"(of {', '.join(names)}) predicts for a combination of parents that was never logged; "
+        "what it says there is extrapolated."
+    )
+    return "extrapolation", value, at_most(value, EXTRAPOLATED), sentence
+
+
+def never_logged(model: FactoredModel) -> Floats:
+    """Probability that a classifier extrapolates at each state and action, [S, A].
+
+    Of several classifiers, the one that does so most counts.
+    """
+    pairs = model.n_states * model.n_actions
+    most = np.zeros(pairs)
+    for factor, row, weight, codes in model.expand():
+        if is_classifier(factor):
+            empty = factor.counts.sum(axis=-1) == 0
+            unseen = empty[tuple(codes[parent] for parent in factor.parents)]
+            most = np.maximum(most, total_by(row, weight * unseen, pairs))
+    return np.minimum(most, 1.0).reshape(model.n_states, model.n_actions)

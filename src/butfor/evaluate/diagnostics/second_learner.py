@@ -1,0 +1,110 @@
+"""Learners agree: the target's value in the model, and in that of another learner."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor.evaluate.diagnostics.lights import Row, at_most
+from butfor.evaluate.wording import signed
+from butfor.log.episodes import Episodes
+from butfor.log.variables import ravel
+from butfor.models.backoff import backoff_table
+from butfor.models.draw_factored import is_counted
+from butfor.models.factored import NEXT, Factor, FactoredModel
+from butfor.models.mdp import total_by
+from butfor.replay.engine import check_factored, fit_again
+from butfor.replay.replay import Replay
+from butfor.types import Floats
+
+# At most, in standard deviations of the observed returns: the standard errors of a mean over 400
+# episodes and over 50, which *effective sample size* asks for too.
+DISAGREEMENT = (0.05, 0.14)
+SMOOTHER = 10.0  # strength of the back-off, three times the strongest that is chosen from
+
+
+def check_learners(replay: Replay) -> Row | None:
+    """Check how much the target's value in the model depends on how the model was learned.
+
+    Counts are compared with counts whose back-off weighs as much as ten cases: where the target
+    goes there are either enough cases, or the value depends on that choice. Classifiers are
+    compared with counts. None if no distribution was learned.
+
+    A parent fewer would be a poor second learner, because its gap does not vanish however long the
+    log, and a second classifier takes minutes. One-step log scores do not replace this check: a
+    learner that predicts logged actions well may differ from another on those of the target.
+    """
+    found = second_model(replay.factored, replay.episodes)
+    if found is None:
+        return None
+    other, name = found
+    value = float(replay.engine.first_values().mean())
+    start = np.bincount(replay.log.first_state, minlength=replay.log.n_states)
+    values = target_values(other, replay.target_table, replay.horizon, replay.discount)
+    change = float(start @ values / start.sum()) - value
+    spread = float(replay.observed_return.std())
+    gap = abs(change)
+    light = at_most(gap, (DISAGREEMENT[0] * spread, DISAGREEMENT[1] * spread))
+    sentence = (
+        f"In the model the policy earns {signed(value)}, in a model learned by {name} "
+        f"{signed(value + change)}; observed returns have a standard deviation of {spread:.2f}. "
+    )
+    if light == "green":
+        sentence += (
+            "This other learner hardly changes the value; both may be wrong in the same way."
+        )
+    else:
+        sentence += (
+            "For this policy the answer depends on how the model was learned: the log has too few "
+            "cases of what it would do."
+        )
+    return "learners agree", gap, light, sentence
+
+
+def second_model(model: FactoredModel, log: Episodes) -> tuple[FactoredModel, str] | None:
+    """Return the model of another learner, and the name of that learner; None if none learned."""
+    if any(is_classifier(factor) for factor in model.factors):
+        return check_factored(fit_again(model, log)), "counts with back-off"
+    if not any(is_counted(factor) for factor in model.factors):
+        return None
+    factors = [
+        replace(one, table=backoff_table(one.counts, SMOOTHER), strength=SMOOTHER)
+        if is_counted(one)
+        else one
+        for one in model.factors
+    ]
+    return replace(model, factors=tuple(factors)), f"counts with stronger back-off ({SMOOTHER:g})"
+
+
+def is_classifier(factor: Factor) -> bool:
+    """Whether a table was learned by a classifier, so that it extrapolates."""
+    return factor.learned and factor.source != "given" and not is_counted(factor)
+
+
+def target_values(model: FactoredModel, policy: Floats, horizon: int, discount: float) -> Floats:
+    """Expected return of a policy from each state, [S].
+
+    Only the rows that the policy uses are enumerated, with no table of all transitions.
+    """
+    state, action = np.nonzero(policy)
+    rows = state * model.n_actions + action
+    *_, (end, row, weight, codes) = model.expand(rows)
+    weight = weight * policy.ravel()[row]
+    table = end.rows(codes)
+    from_state = row // model.n_actions
+    earned = total_by(
+        from_state, weight * (table * model.rewards.rows(codes)).sum(axis=1), model.n_states
+    )
+    after = ravel(model.state_variables, _reached(model, codes))
+    staying = weight * table[:, -1]
+    values = np.zeros(model.n_states)
+    for _ in range(horizon):
+        moved = total_by(from_state, staying * values[after], model.n_states)
+        values = earned + discount * moved
+    return values
+
+
+def _reached(model: FactoredModel, codes: dict[str, NDArray[np.intp]]) -> list[NDArray[np.intp]]:
+    return [codes[NEXT + variable.name] for variable in model.state_variables]
