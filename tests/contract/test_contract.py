@@ -96,7 +96,7 @@ def learner(log, kind):
     """Return what learns model and target; with labels noise belongs to the pulse."""
     if kind == "factored":
         plan = factored_learner(log, discount=0.99, parents=PARENTS)
-        return lambda part: (lambda model, best: (model, bf.soften(best, 0.4)))(*plan(part))
+        return lambda part: (lambda model, best: (model, bf.soften(best, 0.05)))(*plan(part))
     labels = bf.nature_labels(log, "pulse") if kind == "labels" else None
     return lambda part: learn(part, labels)
 
