@@ -1,5 +1,4 @@
 from .bounds import episode_bounds as episode_bounds
-from .bounds import row_bounds as row_bounds
 from .chain import Dynamics as Dynamics
 from .chain import Log as Log
 from .chain import Problem as Problem
@@ -8,6 +7,10 @@ from .chain import make_work as make_work
 from .changes import fewest_changes as fewest_changes
 from .draws import draw_counterfactuals as draw_counterfactuals
 from .expect import count_paths as count_paths
+from .factors import IMPOSSIBLE as IMPOSSIBLE
+from .factors import UNKNOWN as UNKNOWN
+from .factors import Factors as Factors
+from .factors import no_factors as no_factors
 from .latent import LATENT as LATENT
 from .latent import SEEN as SEEN
 from .latent import STEP as STEP
@@ -17,6 +20,7 @@ from .latent import draw_paths as draw_paths
 from .latent import find_impossible as find_impossible
 from .latent import make_trace as make_trace
 from .latent import trace_latent as trace_latent
+from .limits import row_bounds as row_bounds
 from .mechanisms import GUMBEL_MAX as GUMBEL_MAX
 from .mechanisms import INDEPENDENT as INDEPENDENT
 from .mechanisms import INVERSE_CDF as INVERSE_CDF

@@ -10,6 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.kernels.compiled import bare, inlined
+from butfor.kernels.factors import (
+    Factors,
+    Known,
+    forget_product,
+    make_known,
+    mark_touched,
+    multiply,
+    possible,
+)
 from butfor.kernels.mechanisms import Coupling, counterfactual_row, gumbel_max_row
 from butfor.kernels.rows import Rows, Scratch, find_label, hold, meets
 
@@ -48,7 +57,8 @@ class Problem(NamedTuple):
     behavior: Rows  # by state; labels are actions
     target: Rows
     dynamics: Dynamics
-    coupling: Coupling  # the mechanism of transitions
+    coupling: Coupling  # the mechanism of transitions; with factors, of the rows of each factor
+    factors: Factors  # with noise per variable; otherwise none
     shared: bool  # whether the action shares the noise of the observed one, by Gumbel-Max
 
 
@@ -70,9 +80,10 @@ class Work(NamedTuple):
     """Working space of one thread."""
 
     kept: Kept
+    known: Known  # about the noise of each factor
     choices: Scratch  # actions
-    ratio: NDArray[np.float64]  # [widest row]
-    order: NDArray[np.int64]  # [widest row]
+    ratio: NDArray[np.float64]  # [widest row of the model or of a factor]
+    order: NDArray[np.int64]  # the same
     p_state: NDArray[np.float64]  # [labels] the factual transition row
     p_action: NDArray[np.float64]  # [A] the factual action row
     held_state: NDArray[np.int64]  # [1] the row that `p_state` holds, -1 for none
@@ -88,10 +99,13 @@ def make_work(problem: Problem) -> Work:
 
     Not compiled: that would take longer than making the arrays in Python.
     """
-    dynamics = problem.dynamics
+    dynamics, factors = problem.dynamics, problem.factors
     states, actions = dynamics.states, dynamics.actions
     widest = int(np.diff(dynamics.rows.start).max())
     most = min(MOST_KEPT // (8 * widest), len(problem.log.state) * len(problem.target.label))
+    if len(factors.place) > 0:  # rows of factors are cached instead, see `Known`
+        most = 1
+    longest = max(widest, int(np.diff(factors.rows.start).max(initial=0)))
     places = 1 << max(0, most.bit_length() - 1)  # a power of two
     mass = np.empty((places + 2, widest))
     mass[places + 1, 0] = 1.0
@@ -102,9 +116,10 @@ def make_work(problem: Problem) -> Work:
             np.empty(places + 2),
             np.empty(places + 2, np.bool_),
         ),
+        make_known(factors, len(dynamics.labels)),
         Scratch(np.empty(actions), np.empty(actions), np.empty(actions, np.int64)),
-        np.empty(widest),
-        np.empty(widest, np.int64),
+        np.empty(longest),
+        np.empty(longest, np.int64),
         np.zeros(dynamics.labels.max() + 1),
         np.zeros(actions),
         np.full(1, -1),
@@ -133,6 +148,8 @@ def observe(problem, episode, i):
     log = problem.log
     if problem.shared and find_label(problem.behavior, log.state[i], log.action[i]) < 0:
         return -1
+    if not possible(problem.factors, i):
+        return -1
     return observed_entry(log, problem.dynamics, episode, i)
 
 
@@ -153,8 +170,8 @@ def choose(problem, work, s, i):
 
 
 @inlined
-def move(problem, work, row, choice, seen_row, seen_entry):
-    """Find K_t of a row, which the target chooses by its entry `choice`.
+def move(problem, work, row, choice, i, seen_row, seen_entry):
+    """Find K_t of a row, which the target chooses by its entry `choice`, given step i.
 
     Past the observed end (seen_entry < 0) it is the row itself. Returns its first entry, one past
     its last, and its place in `work.kept`.
@@ -170,6 +187,9 @@ def move(problem, work, row, choice, seen_row, seen_entry):
     if row == seen_row:  # consistency: the observed transition repeats
         kept.common[places + 1] = min(1.0, rows.probability[seen_entry])
         return seen_entry, seen_entry + 1, places + 1
+    if len(problem.factors.place) > 0:
+        fill_product(problem, work, row, i, places)
+        return low, high, places
     key = seen_entry * len(problem.target.label) + choice + 1
     place = key & (places - 1)
     if kept.key[place, 0] != key:
@@ -195,18 +215,37 @@ def fill(problem, work, row, seen_row, seen_entry, place):
 
 
 @inlined
+def fill_product(problem, work, row, i, place):
+    """Compute a counterfactual row of a factored model for `move`."""
+    rows, next_state, kept, known = (
+        problem.dynamics.rows,
+        problem.dynamics.next_state,
+        work.kept,
+        work.known,
+    )
+    low = rows.start[row]
+    touched = multiply(problem, work, row, i)
+    for e in range(low, rows.start[row + 1]):
+        kept.mass[place, e - low] = known.joint[next_state[e]]
+    forget_product(known, touched)
+    kept.common[place] = -1.0
+    kept.meets[place] = known.met[0]
+
+
+@inlined
 def compare(problem, work, row, seen_row, place):
     """Compare the row at a place of `work.kept` with the model's and with the observed one."""
     rows, kept = problem.dynamics.rows, work.kept
     if kept.common[place] >= 0.0:
         return
-    hold(rows, seen_row, work.held_state, work.p_state)
     start = rows.start[row]
     common = 0.0
     for i in range(rows.start[row + 1] - start):
         common += min(kept.mass[place, i], rows.probability[start + i])
     kept.common[place] = common
-    kept.meets[place] = meets(rows, row, work.p_state)
+    if len(problem.factors.place) == 0:
+        hold(rows, seen_row, work.held_state, work.p_state)
+        kept.meets[place] = meets(rows, row, work.p_state)
 
 
 @bare
@@ -219,8 +258,11 @@ def longest_episode(log, first, last):
 
 
 @bare
-def mark_reached(problem, reached, episode):
-    """Mark in `reached` [H + 1, S] the states that the target can reach, whatever the mechanism."""
+def mark_reached(problem, work, reached, episode):
+    """Mark in `reached` [H + 1, S] the states that the target can reach, whatever the mechanism.
+
+    With factors, those that it can reach by the problem's mechanism.
+    """
     log, target = problem.log, problem.target
     rows, next_state, _, _, states, actions, _ = problem.dynamics
     length = log.stop[episode] - log.start[episode]
@@ -240,6 +282,9 @@ def mark_reached(problem, reached, episode):
                 low, high = rows.start[row], rows.start[row + 1]
                 if row == seen_row and seen_entry >= 0:  # consistency
                     low, high = seen_entry, seen_entry + 1
+                elif len(problem.factors.place) > 0:
+                    mark_touched(work.known, multiply(problem, work, row, i), reached[t + 1])
+                    continue
                 for e in range(low, high):
                     if next_state[e] < states:
                         reached[t + 1, next_state[e]] = True

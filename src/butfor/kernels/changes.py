@@ -58,7 +58,7 @@ def plan_changes(problem, work, plan, episode, discount, value):
     now, later, worth = plan.now, plan.later, plan.worth
     budget = value.shape[1]
     length = log.stop[episode] - log.start[episode]
-    mark_reached(problem, plan.reached, episode)
+    mark_reached(problem, work, plan.reached, episode)
     for s in range(states):
         for c in range(budget):
             later[s, c] = 0.0
@@ -74,7 +74,7 @@ def plan_changes(problem, work, plan, episode, discount, value):
             for step in range(actions):  # the observed action first
                 a = log.action[i] if step == 0 else step - (step <= log.action[i])
                 row = s * actions + a
-                low, high, place = move(problem, work, row, row, seen_row, seen_entry)
+                low, high, place = move(problem, work, row, row, i, seen_row, seen_entry)
                 for c in range(budget):
                     worth[c] = 0.0
                 for e in range(low, high):
@@ -126,7 +126,7 @@ def follow_plan(problem, work, plan, episode, changes, outcome_mass, changed):
                 else:
                     changed[i, changes, a] += here
                 row = s * actions + a
-                low, high, place = move(problem, work, row, row, seen_row, seen_entry)
+                low, high, place = move(problem, work, row, row, i, seen_row, seen_entry)
                 for e in range(low, high):
                     moved = here * work.kept.mass[place, e - low]
                     x = next_state[e]

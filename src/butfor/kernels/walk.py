@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from butfor.kernels.chain import choose, compare, move, observe
 from butfor.kernels.compiled import bare, compiled, inlined
 from butfor.kernels.evidence import Cases, weigh_cases
+from butfor.kernels.factors import add_own, fewest_cases
 
 
 class Judged(NamedTuple):
@@ -85,7 +86,8 @@ def walk_episodes(first, last, problem, work, judged, counts, own_row, own_offse
     """Do what `exact_outcomes` does, bit for bit, and record each step up to the horizon.
 
     `counts` [S, A] are the logged transitions behind each row; those of the episode itself, rows
-    own_row[own_offsets[i] : own_offsets[i + 1]], are subtracted. Writes `steps` and `judged`.
+    own_row[own_offsets[i] : own_offsets[i + 1]], are subtracted. With factors that were learned from
+    a log, the least count over the factors replaces it. Writes `steps` and `judged`.
     """
     size = problem.dynamics.states * problem.dynamics.actions
     cases = Cases(np.empty(size), np.empty(size), np.zeros(size))
@@ -93,11 +95,13 @@ def walk_episodes(first, last, problem, work, judged, counts, own_row, own_offse
     for episode in range(first, last):
         for i in range(own_offsets[episode], own_offsets[episode + 1]):
             cases.own[own_row[i]] += 1.0
+            add_own(problem.factors, work.known, i, 1.0)
         impossible = walk_episode(problem, work, judged, episode, None, record)
         if impossible >= 0:
             return impossible
         for i in range(own_offsets[episode], own_offsets[episode + 1]):
             cases.own[own_row[i]] = 0.0
+            add_own(problem.factors, work.known, i, -1.0)
     return -1
 
 
@@ -149,9 +153,13 @@ def walk_episode(problem, work, judged, episode, rare, record):
                 if share == 0.0:
                     continue
                 row = s * actions + target.label[start + j]
-                low, high, place = move(problem, work, row, start + j, seen_row, seen_entry)
+                low, high, place = move(problem, work, row, start + j, i, seen_row, seen_entry)
                 if record is not None:
                     number = record.counts[s, target.label[start + j]] - record.cases.own[row]
+                    if len(problem.factors.place) > 0:
+                        fewest = fewest_cases(problem, work, row, i, seen_row)
+                        if fewest < np.inf:
+                            number = fewest
                     record.cases.number[count] = number
                     record.cases.mass[count] = share
                     count += 1

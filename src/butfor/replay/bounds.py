@@ -21,7 +21,9 @@ class Bounds:
     The first axis is the class: all mechanisms, then those that satisfy counterfactual stability.
     The last axis is lowest, highest. The bounds hold only if the model is right. Each step is
     bounded separately, so they are sharp if the mechanism may change with time and stability is
-    required only between the observed row and each other row; otherwise they are conservative.
+    required only between the observed row and each other row; otherwise they are conservative. With
+    noise per variable each row of each variable is bounded separately, from the last variable to
+    the first, which is conservative too: one noise may not be able to do the worst in all of them.
     """
 
     expected_return: Floats  # [2, n, 2]
@@ -29,6 +31,7 @@ class Bounds:
     observed_return: Floats  # [n]
     outcome_names: list[str]  # none last
     sharp: bool = True  # False (with a hidden state): the widest range that the model allows
+    tight: bool = True  # False (with noise per variable): conservative even for a single step
 
     def frame(self) -> pd.DataFrame:
         """Return one row per episode: `low_any`, `high_any`, …, `p_<outcome>_low_any`, …."""

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from butfor.checks import check_choice
 from butfor.hidden.latent import LatentPosterior
 from butfor.hidden.model import TabularPOMDP
-from butfor.models.mdp import TabularMDP
+from butfor.hidden.policies import Policy
+from butfor.log.episodes import Episodes
+from butfor.models.factored import FactoredModel
+from butfor.models.mdp import TabularMDP, check_mdp
 from butfor.replay.bounds import Bounds
 from butfor.replay.changes import Changes
 from butfor.replay.draws import Draws
+from butfor.replay.factored import FactoredEngine
 from butfor.replay.hidden import HiddenEngine
 from butfor.replay.observed import ObservedEngine
 from butfor.replay.steps import Steps
@@ -18,7 +23,8 @@ from butfor.types import Floats, Progress
 if TYPE_CHECKING:
     from butfor.replay.replay import Replay
 
-Model = TabularMDP | TabularPOMDP
+Model = TabularMDP | TabularPOMDP | FactoredModel
+NOISES = ("variables", "state")
 
 
 class Engine(Protocol):
@@ -84,11 +90,52 @@ class Engine(Protocol):
         """The few actions that, if changed, would have raised the expected return most."""
 
 
-def engine_of(model: Any) -> type[ObservedEngine] | type[HiddenEngine]:
-    """Return the engine for a kind of model."""
-    return HiddenEngine if isinstance(model, TabularPOMDP) else ObservedEngine
+def engine_of(model: Any, noise: str) -> type[ObservedEngine] | type[HiddenEngine]:
+    """Return the engine for a kind of model and of noise."""
+    if isinstance(model, TabularPOMDP):
+        return HiddenEngine
+    return FactoredEngine if noise == "variables" else ObservedEngine
+
+
+def check_question(
+    episodes: Episodes, model: Any, noise: str, target: Policy, behavior: Policy | None
+) -> tuple[Policy, Policy]:
+    """Refuse a log, target or behavior that does not fit the model; return both policies."""
+    engine = engine_of(model, noise)
+    given = tabular(model) if engine is ObservedEngine else model
+    return engine.check(episodes, given, target, behavior)
 
 
 def make_engine(replay: Replay) -> Engine:
     """Return the engine that answers a question."""
-    return engine_of(replay.model)(replay)
+    return engine_of(replay.model, replay.noise)(replay)
+
+
+def noise_of(model: Any, noise: str | None) -> str:
+    """Return what noise belongs to: as given, or else what is usual for this kind of model."""
+    factored = isinstance(model, FactoredModel)
+    if noise is None:
+        return "variables" if factored else "state"
+    if check_choice(noise, "noise", NOISES) == "variables" and not factored:
+        raise ValueError(
+            f"noise 'variables': a {type(model).__name__} has no variables of its own; give a "
+            "FactoredModel, or leave noise out"
+        )
+    return noise
+
+
+def noise_for(model: Any, other: Any, noise: str) -> str | None:
+    """Return the noise to ask for with another model; None: what is usual for its kind."""
+    return noise if type(model) is type(other) else None
+
+
+def tabular(model: Any) -> TabularMDP:
+    """Return the transition rows of a model whose state is observed."""
+    return model.tabular() if isinstance(model, FactoredModel) else check_mdp(model)
+
+
+def check_factored(model: object) -> FactoredModel:
+    """Return a factored model; refuse anything else."""
+    if not isinstance(model, FactoredModel):
+        raise ValueError(f"a FactoredModel is needed here, not a {type(model).__name__}")
+    return model

@@ -146,13 +146,24 @@ class ObservedEngine:
 
     def bounds(self, *, threads: int | None, progress: Progress | None) -> Bounds:
         """Bound each episode step by step, backwards, over every coupling of the rows."""
+        return self._bounds(self.problem, True, threads=threads, progress=progress)
+
+    def _bounds(
+        self,
+        problem: kernels.Problem,
+        tight: bool,
+        *,
+        threads: int | None,
+        progress: Progress | None,
+    ) -> Bounds:
         values, outcomes = self.values
         count, quantities = len(self.replay.log), outcomes.shape[2] + 1
         found = np.empty((count, 4 * quantities))
         self.run(
             lambda first, last, work: kernels.episode_bounds(
-                first, last, self.problem, work, self.replay.discount, values, outcomes, found
+                first, last, problem, work, self.replay.discount, values, outcomes, found
             ),
+            problem=problem,
             threads=threads,
             progress=progress,
         )
@@ -162,6 +173,7 @@ class ObservedEngine:
             probability=table[:, :, 1:],
             observed_return=self.replay.observed_return,
             outcome_names=self.replay.log.outcome_names,
+            tight=tight,
         )
 
     def draws(
@@ -223,7 +235,7 @@ class ObservedEngine:
         anything = np.full((model.n_states, model.n_actions), 1 / model.n_actions)
         problem = self.problem._replace(
             target=_policy_rows(anything),
-            coupling=couple(self.replay.mechanism, log, model, anything),
+            coupling=self._couple(model, anything),
             shared=False,
         )
         self.run(
@@ -368,9 +380,18 @@ class ObservedEngine:
             behavior=_policy_rows(replay.behavior_table),
             target=_policy_rows(self.policy),
             dynamics=_dynamics(model),
-            coupling=couple(replay.mechanism, log, model, self.policy),
+            coupling=self._couple(model, self.policy),
+            factors=self._factors,
             shared=replay.action_noise == "shared",
         )
+
+    @cached_property
+    def _factors(self) -> kernels.Factors:
+        """The factors of a model with noise per variable: here there are none."""
+        return kernels.no_factors()
+
+    def _couple(self, model: TabularMDP, policy: Floats) -> kernels.Coupling:
+        return couple(self.replay.mechanism, self.replay.log, model, policy)
 
     def _prepared(self, model: TabularMDP) -> tuple[kernels.Problem, tuple[Floats, Floats]]:
         if model is self.model:

@@ -18,12 +18,23 @@ from butfor.hidden.policies import Policy
 from butfor.log.episodes import Episodes
 from butfor.mechanisms.gumbel_max import GumbelMax, counterfactual_distribution
 from butfor.mechanisms.protocol import Mechanism, check_mechanism
-from butfor.models.mdp import TabularMDP, check_mdp
+from butfor.models.factored import FactoredModel
+from butfor.models.mdp import TabularMDP
 from butfor.models.policies import action_counts, estimate_behavior
 from butfor.replay.bounds import Bounds
 from butfor.replay.changes import Changes
 from butfor.replay.draws import Draws
-from butfor.replay.engine import Engine, Model, engine_of, make_engine
+from butfor.replay.engine import (
+    Engine,
+    Model,
+    check_factored,
+    check_question,
+    engine_of,
+    make_engine,
+    noise_for,
+    noise_of,
+    tabular,
+)
 from butfor.replay.outcomes import Counterfactuals
 from butfor.replay.steps import Steps
 from butfor.types import Floats, Progress
@@ -41,7 +52,7 @@ class Replay:
     episodes
         The log.
     model
-        A `TabularMDP`, or a `TabularPOMDP` if the state is hidden.
+        A `TabularMDP`, a `FactoredModel`, or a `TabularPOMDP` if the state is hidden.
     target : [S, A]
         The policy to evaluate. With a `TabularPOMDP`: [Z, A] on the last observation, or a
         `FiniteController`, `LatentPolicy` or `BeliefPolicy`.
@@ -68,6 +79,10 @@ class Replay:
     counts : [S, A], optional
         Number of logged transitions of each pair of state and action, including those of these
         episodes; by default those of these episodes. For part of a log give those of all of it.
+    noise : "variables" or "state", optional
+        With a `FactoredModel`, what shares its noise between both worlds: each variable, by default
+        (a further assumption: the noises of variables are independent), or the next state as a
+        whole, as with any other model.
 
     Notes
     -----
@@ -89,6 +104,7 @@ class Replay:
     discount: float
     continuation: bool
     counts: NDArray[np.int64]  # [S, A]
+    noise: str
     _kept: dict[Any, Any] = field(repr=False)
 
     def __init__(
@@ -105,11 +121,13 @@ class Replay:
         discount: float = 1.0,
         continuation: bool = True,
         counts: ArrayLike | None = None,
+        noise: str | None = None,
     ) -> None:
-        engine = engine_of(model)
+        belongs = noise_of(model, noise)
+        engine = engine_of(model, belongs)
         check_choice(action_noise, "action_noise", ACTION_NOISES)
         chosen = GumbelMax() if mechanism is None else check_mechanism(mechanism)
-        policy, known = engine.check(episodes, model, target, behavior)  # type: ignore[arg-type]
+        policy, known = check_question(episodes, model, belongs, target, behavior)
         steps = episodes.horizon if horizon is None else check_horizon(horizon)
         checked: dict[str, Any] = {
             "episodes": episodes,
@@ -125,6 +143,7 @@ class Replay:
             "discount": check_discount(discount),
             "continuation": bool(continuation),
             "counts": _check_counts(counts, episodes, engine.hidden),
+            "noise": belongs,
             "_kept": {},
         }
         for name, value in checked.items():
@@ -143,12 +162,17 @@ class Replay:
     @property
     def hidden(self) -> bool:
         """Whether the state is hidden."""
-        return engine_of(self.model).hidden
+        return engine_of(self.model, self.noise).hidden
 
     @property
     def mdp(self) -> TabularMDP:
-        """The model, whose state must be observed."""
-        return check_mdp(self.model)
+        """The transition rows of the model, whose state must be observed."""
+        return tabular(self.model)
+
+    @property
+    def factored(self) -> FactoredModel:
+        """The model, which must be factored."""
+        return check_factored(self.model)
 
     @property
     def pomdp(self) -> TabularPOMDP:
@@ -212,6 +236,7 @@ class Replay:
             discount=self.discount,
             continuation=self.continuation,
             counts=counts,
+            noise=self.noise if model is None else noise_for(self.model, model, self.noise),
         )
 
     def pin_behavior(self) -> Replay:
@@ -480,6 +505,7 @@ def as_replay(
     action_noise: str = "shared",
     horizon: int | None = None,
     discount: float = 1.0,
+    noise: str | None = None,
 ) -> Replay:
     """Return a Replay as it is, or make one of a log, a model and a target."""
     if not isinstance(question, Replay):
@@ -495,6 +521,7 @@ def as_replay(
             action_noise=action_noise,
             horizon=horizon,
             discount=discount,
+            noise=noise,
         )
     given = {
         "model": model,
@@ -505,6 +532,7 @@ def as_replay(
         "action_noise": None if action_noise == "shared" else action_noise,
         "horizon": horizon,
         "discount": None if discount == 1.0 else discount,
+        "noise": noise,
     }
     for name, value in given.items():
         if value is not None:

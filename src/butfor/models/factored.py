@@ -1,0 +1,215 @@
+"""FactoredModel: one conditional distribution per variable of the next state, and one for ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor.checks import check_distributions
+from butfor.log.variables import (
+    Outcome,
+    Variable,
+    check_outcomes,
+    check_variables,
+    count_levels,
+    ravel,
+    unravel,
+)
+from butfor.models.mdp import TabularMDP, assemble, coalesce
+from butfor.types import Floats
+
+END = ""  # the name of the factor that decides how, or whether, an episode ends
+ACTION, NEXT = "action.", "next."  # prefixes of parents: an action variable, the next state
+MOST_ENTRIES = 50_000_000  # of the rows of all states and actions
+
+Codes = dict[str, NDArray[np.intp]]  # level codes [m] by the name of a parent
+
+
+@dataclass(frozen=True, eq=False)
+class Factor:
+    """P(level | parents) of one variable of the next state, or of the end.
+
+    A parent is a state variable before the step ("pulse"), an action variable ("action.dose") or a
+    variable of the next state ("next.pulse"). The levels of the end are the outcomes, and none.
+    """
+
+    variable: str  # END: the end
+    parents: tuple[str, ...]
+    table: Floats  # [levels of parents …, levels] one axis per parent, in their order
+    counts: Floats  # of the same shape: logged transitions; 0 where nothing was learned from a log
+    source: str  # "static", "copies action.dose", "counts", "given", or the learner's name
+
+    @property
+    def learned(self) -> bool:
+        """Whether nature decides the variable, rather than the past or the action alone."""
+        return self.source != "static" and not self.source.startswith("copies ")
+
+    def rows(self, codes: Codes) -> Floats:
+        """Return the distribution for each row of parent codes, [m, levels]."""
+        if not self.parents:
+            count = len(next(iter(codes.values())))
+            return np.broadcast_to(self.table, (count, self.table.shape[-1]))
+        return self.table[tuple(codes[parent] for parent in self.parents)]
+
+
+@dataclass(frozen=True, eq=False)
+class Rewards:
+    """Mean reward of a transition, by parents (as of a `Factor`) and end (none last)."""
+
+    parents: tuple[str, ...]
+    table: Floats  # [levels of parents …, O + 1]
+
+    def rows(self, codes: Codes) -> Floats:
+        """Return the mean rewards for each row of parent codes, [m, O + 1]."""
+        return Factor("reward", self.parents, self.table, self.table, "given").rows(codes)
+
+
+@dataclass(frozen=True, eq=False)
+class FactoredModel:
+    """P(x' | x, a) = prod_j P(x'_j | parents of j), and an end o ~ P(o | x', x, a).
+
+    Each factor is a mechanism with its own noise, and the noises are independent: given the logged
+    transition, the noise of each variable is known through that variable's own value. So what is
+    the same for the patient carries over variable by variable, even where other variables differ.
+    This independence is an assumption beyond those of a `TabularMDP` with the same rows.
+    """
+
+    state_variables: tuple[Variable, ...]
+    action_variables: tuple[Variable, ...]
+    outcomes: tuple[Outcome, ...]
+    factors: tuple[Factor, ...]  # of the state variables, each after its parents, then of the end
+    rewards: Rewards
+    initial: Floats  # [S] distribution of the first state
+    counts: NDArray[np.int64]  # [S, A] logged transitions
+
+    terminal = "visits"  # the last transition of an episode leads straight into its outcome
+
+    def __post_init__(self) -> None:
+        check_variables(self.state_variables, "state")
+        check_variables(self.action_variables, "action")
+        check_outcomes(self.outcomes)
+        object.__setattr__(self, "factors", order_factors(self.factors))
+        names = sorted(variable.name for variable in self.state_variables)
+        found = sorted(factor.variable for factor in self.factors)
+        if found != [END, *names]:
+            raise ValueError(
+                f"factors of {', '.join(map(repr, found))}: give one for each state variable "
+                f"({', '.join(names)}) and one for the end ({END!r})"
+            )
+        for factor in self.factors:
+            expected = (*(self.size_of(parent) for parent in factor.parents), self._levels(factor))
+            what = f"the table of {factor.variable or 'the end'!r}"
+            if factor.table.shape != expected:
+                raise ValueError(f"{what} has shape {factor.table.shape}, expected {expected}")
+            check_distributions(factor.table.reshape(-1, expected[-1]), what)
+
+    @property
+    def n_states(self) -> int:
+        """Number of states S, without outcomes."""
+        return count_levels(self.state_variables)
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions A."""
+        return count_levels(self.action_variables)
+
+    @property
+    def end(self) -> Factor:
+        """The factor of the end."""
+        return self.factors[-1]
+
+    def factor(self, variable: str) -> Factor:
+        """Return the factor of a state variable."""
+        return next(factor for factor in self.factors if factor.variable == variable)
+
+    def size_of(self, parent: str) -> int:
+        """Return the number of levels of a parent."""
+        prefix = ACTION if parent.startswith(ACTION) else NEXT if parent.startswith(NEXT) else ""
+        among = self.action_variables if prefix == ACTION else self.state_variables
+        for variable in among:
+            if variable.name == parent.removeprefix(prefix):
+                return len(variable.levels)
+        known = [variable.name for variable in self.state_variables]
+        known += [ACTION + variable.name for variable in self.action_variables]
+        raise ValueError(
+            f"no parent {parent!r}; there are {', '.join(known)}, and with the prefix {NEXT!r} the "
+            "variables of the next state"
+        )
+
+    def _levels(self, factor: Factor) -> int:
+        return self.size_of(factor.variable) if factor.variable else len(self.outcomes) + 1
+
+    def codes(self, state: NDArray[np.integer], action: NDArray[np.integer]) -> Codes:
+        """Return the level codes of states and actions [m] by the names of parents."""
+        before = unravel(self.state_variables, np.asarray(state))
+        chosen = unravel(self.action_variables, np.asarray(action))
+        return before | {ACTION + name: code for name, code in chosen.items()}
+
+    def tabular(self) -> TabularMDP:
+        """Return the same transition probabilities as sparse rows, with noise on next states."""
+        return self._tabular
+
+    @cached_property
+    def _tabular(self) -> TabularMDP:
+        states, actions = self.n_states, self.n_actions
+        row = np.arange(states * actions)
+        codes = self.codes(row // actions, row % actions)
+        weight = np.ones(len(row))
+        for factor in self.factors:
+            table = factor.rows(codes)
+            entry, level = np.nonzero(table)
+            if len(entry) > MOST_ENTRIES:
+                raise ValueError(
+                    f"{states} states and {actions} actions have more than {MOST_ENTRIES:,} "
+                    "possible transitions; use fewer variables or levels"
+                )
+            weight = weight[entry] * table[entry, level]
+            row = row[entry]
+            codes = {name: code[entry] for name, code in codes.items()}
+            if factor.variable:
+                codes[NEXT + factor.variable] = level
+        after = [codes[NEXT + variable.name] for variable in self.state_variables]
+        reached = ravel(self.state_variables, after)
+        ended = level < len(self.outcomes)
+        columns = states + len(self.outcomes)
+        keys = row * columns + np.where(ended, states + level, reached)
+        earned = self.rewards.rows(codes)[np.arange(len(level)), level]
+        return assemble(
+            *coalesce(keys, weight, earned),
+            states=states,
+            actions=actions,
+            outcomes=self.outcomes,
+            labels=None,
+            initial=self.initial,
+            counts=self.counts,
+            unseen=np.zeros((states, actions), dtype=bool),
+            terminal=self.terminal,
+        )
+
+
+def order_factors(factors: Sequence[Factor]) -> tuple[Factor, ...]:
+    """Order factors such that each comes after its parents in the next state; the end is last."""
+    left = {factor.variable: factor for factor in factors}
+    placed: list[Factor] = []
+    done: set[str] = set()
+    while left:
+        ready = [
+            factor
+            for factor in left.values()
+            if all(p.removeprefix(NEXT) in done for p in factor.parents if p.startswith(NEXT))
+            and (factor.variable != END or len(left) == 1)
+        ]
+        if not ready:
+            circle = ", ".join(repr(name or "the end") for name in left)
+            raise ValueError(
+                f"the next-step parents of {circle} depend on each other; put the variables in an "
+                "order and take next-step parents from earlier ones"
+            )
+        placed.append(ready[0])
+        done.add(ready[0].variable)
+        del left[ready[0].variable]
+    return tuple(placed)

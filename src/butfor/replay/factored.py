@@ -1,0 +1,247 @@
+"""The engine for factored models: noise belongs to variables, not to whole states.
+
+Given a logged transition the noises of its variables are independent, and each is known through the
+variable's own value. So the counterfactual row of a state is the product of its variables' rows;
+everything else is as for a `TabularMDP`.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor import kernels
+from butfor.hidden.policies import Policy
+from butfor.log.episodes import Episodes
+from butfor.log.variables import Variable, unravel
+from butfor.mechanisms.independent import Independent
+from butfor.mechanisms.protocol import Compiled, Mechanism, counterfactual_rows
+from butfor.models.factored import NEXT, Factor, FactoredModel
+from butfor.models.mdp import TabularMDP
+from butfor.replay.bounds import Bounds
+from butfor.replay.observed import MOST_TABLED, ObservedEngine
+from butfor.types import Floats, Progress
+
+if TYPE_CHECKING:
+    from butfor.replay.replay import Replay
+
+
+class FactoredEngine(ObservedEngine):
+    """Answers a `Replay` whose model is a `FactoredModel`, with noise per variable."""
+
+    def __init__(self, replay: Replay) -> None:
+        self.factored: FactoredModel = replay.factored
+        super().__init__(replay)
+
+    @staticmethod
+    def check(
+        episodes: Episodes, model: Any, target: Policy, behavior: Policy | None
+    ) -> tuple[Policy, Policy]:
+        """Refuse a log, target or behavior that does not fit; return both policies as [S, A]."""
+        for kind, given, expected in (
+            ("state", episodes.state_variables, model.state_variables),
+            ("action", episodes.action_variables, model.action_variables),
+        ):
+            if _sizes(given) != _sizes(expected):
+                raise ValueError(
+                    f"the {kind} variables of the episodes are {_sizes(given)}, those of the model "
+                    f"{_sizes(expected)}; fit the model to episodes of the same kind"
+                )
+        unknown = np.flatnonzero(episodes.next_state < 0)
+        parents = [parent for parent in model.end.parents if parent.startswith(NEXT)]
+        if len(unknown) and parents:
+            raise ValueError(
+                f"{episodes.place(int(unknown[0]))}: the final state was not logged, but the end "
+                f"depends on {', '.join(map(repr, parents))}; fit the model without next-step "
+                "parents of the end, or log the final states"
+            )
+        return ObservedEngine.check(episodes, model.tabular(), target, behavior)
+
+    def bounds(self, *, threads: int | None, progress: Progress | None) -> Bounds:
+        """Bound each episode variable by variable and step by step, backwards."""
+        # independent noise reaches every state that any mechanism can reach
+        reaching = couple_factors(Independent(), self._tables, self._factors)
+        return self._bounds(
+            self.problem._replace(coupling=reaching), False, threads=threads, progress=progress
+        )
+
+    def refuse(self, step: int) -> None:
+        """Raise an error about a step that a kernel found impossible; -1: there is none."""
+        log = self.replay.log
+        for f, factor in enumerate(self.factored.factors if step >= 0 else ()):
+            if self._factors.seen[step, f] == kernels.IMPOSSIBLE:
+                what = f"the variable {factor.variable!r}" if factor.variable else "the end"
+                raise ValueError(
+                    f"{log.place(step)} goes from state {log.state[step]} by action "
+                    f"{log.action[step]} to state {log.next_state[step]}, where the model gives "
+                    f"the value of {what} probability 0; fit the model to these episodes"
+                )
+        super().refuse(step)
+
+    @cached_property
+    def _tables(self) -> list[Floats]:
+        """The rows of each factor by configuration, [configurations, levels]."""
+        return [
+            factor.table.reshape(-1, factor.table.shape[-1]) for factor in self.factored.factors
+        ]
+
+    @cached_property
+    def _factors(self) -> kernels.Factors:
+        return _kernel_factors(self.factored, self._tables, self.replay.episodes, self.replay.log)
+
+    def _couple(self, model: TabularMDP, policy: Floats) -> kernels.Coupling:
+        return couple_factors(self.replay.mechanism, self._tables, self._factors)
+
+
+def _sizes(variables: tuple[Variable, ...]) -> str:
+    return ", ".join(f"{variable.name!r} ({len(variable.levels)})" for variable in variables)
+
+
+class _Parents(NamedTuple):
+    """How the configuration of a factor follows from the levels of its parents."""
+
+    first: int  # its first configuration
+    before: list[tuple[str, int]]  # parent and stride: the state before and the action
+    after: list[tuple[str, int]]  # variable of the next state and stride
+
+    def base(self, codes: dict[str, NDArray[np.intp]]) -> NDArray[np.int64]:
+        """Return the configuration with all next-step parents at level 0, [m]."""
+        count = len(next(iter(codes.values())))
+        moved = (codes[parent] * stride for parent, stride in self.before)
+        return sum(moved, np.full(count, self.first, np.int64))
+
+
+def _parents(factors: tuple[Factor, ...]) -> list[_Parents]:
+    found, first = [], 0
+    for factor in factors:
+        sizes = factor.table.shape[:-1]
+        strides = [int(np.prod(sizes[place + 1 :])) for place in range(len(sizes))]
+        pairs = list(zip(factor.parents, strides, strict=True))
+        before = [pair for pair in pairs if not pair[0].startswith(NEXT)]
+        after = [(name.removeprefix(NEXT), s) for name, s in pairs if name.startswith(NEXT)]
+        found.append(_Parents(first, before, after))
+        first += int(np.prod(sizes))
+    return found
+
+
+def _kernel_factors(
+    model: FactoredModel, tables: list[Floats], episodes: Episodes, log: Episodes
+) -> kernels.Factors:
+    """Return the factors, and what a log shows of each, in the form that kernels take."""
+    parents = _parents(model.factors)
+    names = [factor.variable for factor in model.factors]
+    levels = np.array([table.shape[1] for table in tables])
+    first_label = np.concatenate([[0], np.cumsum(levels)[:-1]])
+    pair = np.arange(model.n_states * model.n_actions)
+    codes = model.codes(pair // model.n_actions, pair % model.n_actions)
+    states = {variable.name: len(variable.levels) for variable in model.state_variables}
+    sizes = list(states.values())
+    place = {name: int(np.prod(sizes[n + 1 :])) for n, name in enumerate(states)}
+    after = [(names.index(name), stride) for one in parents for name, stride in one.after]
+    config, entry = _observed(model, tables, parents, episodes)
+    kept = episodes.time < log.horizon
+    unknown = (episodes.next_state < 0)[:, None] & (np.array(names) != "")
+    return kernels.Factors(
+        rows=_sparse_rows(tables, first_label),
+        base=np.stack([one.base(codes) for one in parents], axis=1),
+        parents=np.concatenate([[0], np.cumsum([len(one.after) for one in parents])]),
+        parent=np.array([number for number, _ in after], np.int64),
+        stride=np.array([stride for _, stride in after], np.int64),
+        first_label=first_label,
+        place=np.array([place.get(name, 0) for name in names]),
+        seen=np.ascontiguousarray(entry[kept]),
+        config=np.ascontiguousarray(config[kept]),
+        counts=np.concatenate([_counts(factor) for factor in model.factors]),
+        own=np.where(unknown, -1, config),
+    )
+
+
+def _sparse_rows(tables: list[Floats], first_label: NDArray[np.int64]) -> kernels.Rows:
+    """Return the rows of all factors as one; a label is a level of one factor."""
+    label, probability, width = [], [], []
+    for table, first in zip(tables, first_label.tolist(), strict=True):
+        row, level = np.nonzero(table)
+        label.append(level + first)
+        probability.append(table[row, level])
+        width.append(np.bincount(row, minlength=len(table)))
+    return kernels.Rows(
+        np.concatenate([[0], np.cumsum(np.concatenate(width))]),
+        np.concatenate(label).astype(np.int32),
+        np.concatenate(probability),
+    )
+
+
+def _observed(
+    model: FactoredModel, tables: list[Floats], parents: list[_Parents], log: Episodes
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return each factor's configuration and entry at each logged step, both [N, F]."""
+    codes = model.codes(log.state, log.action)
+    unknown = log.next_state < 0
+    reached = unravel(model.state_variables, np.where(unknown, 0, log.next_state))
+    ended = np.full(len(log.state), len(model.outcomes))
+    ended[log.offsets[1:] - 1] = np.where(log.outcome >= 0, log.outcome, len(model.outcomes))
+    config, entry = (np.empty((len(log.state), len(tables)), np.int64) for _ in range(2))
+    passed = 0  # entries of earlier factors
+    for f, (factor, table, one) in enumerate(zip(model.factors, tables, parents, strict=True)):
+        here = one.base(codes)
+        for name, stride in one.after:
+            here += reached[name] * stride
+        number = np.where(table > 0, passed + np.cumsum(table > 0).reshape(table.shape) - 1, -2)
+        level = reached[factor.variable] if factor.variable else ended
+        entry[:, f] = number[here - one.first, level]
+        config[:, f] = here
+        if factor.variable:
+            entry[unknown, f] = kernels.UNKNOWN
+        if one.after:
+            config[unknown, f] = -1
+        passed += int((table > 0).sum())
+    return config, entry
+
+
+def _counts(factor: Factor) -> Floats:
+    """Logged transitions behind each configuration; inf if the factor was not learned from a log."""
+    seen = factor.counts.sum(axis=-1).ravel()
+    learned = factor.learned and seen.any()
+    return np.asarray(seen if learned else np.full(seen.shape, np.inf), dtype=np.float64)
+
+
+def couple_factors(
+    mechanism: Mechanism, tables: list[Floats], factors: kernels.Factors
+) -> kernels.Coupling:
+    """Return a mechanism for the rows of all factors in the form that kernels take.
+
+    For a mechanism without a kernel, the counterfactuals of all configurations of a factor, given
+    each of its observed entries in the log, are tabulated beforehand.
+    """
+    if isinstance(mechanism, Compiled):
+        each = [mechanism.coupling(table.shape[1]) for table in tables]
+        return each[0]._replace(rank=np.concatenate([one.rank for one in each]))
+    rows, key, mass, first = factors.rows, [], [], 0
+    observed = [np.unique(seen[seen >= 0]) for seen in factors.seen.T]
+    needed = sum(len(seen) * table.size for seen, table in zip(observed, tables, strict=True))
+    if needed > MOST_TABLED:
+        raise ValueError(
+            f"{mechanism!r}: the factors need a table of {needed} numbers; give the mechanism a "
+            "method `coupling`"
+        )
+    for f, (seen, table) in enumerate(zip(observed, tables, strict=True)):
+        configurations = first + np.arange(len(table))
+        for e in seen.tolist():
+            factual = table[np.searchsorted(rows.start, e, side="right") - 1 - first]
+            level = int(rows.label[e] - factors.first_label[f])
+            found = counterfactual_rows(mechanism, factual, table, level)
+            key.append(e * (len(rows.start) - 1) + configurations)
+            mass.append(found[table > 0])
+        first += len(table)
+    keys = np.concatenate(key)
+    width = np.diff(rows.start)[keys % (len(rows.start) - 1)]
+    return kernels.Coupling(
+        kernels.TABLE,
+        np.empty(0, np.int64),
+        keys,
+        np.cumsum(width) - width,
+        np.concatenate(mass),
+    )
