@@ -18,7 +18,7 @@ from butfor.sepsis.dynamics import (
     step,
     transition_tensor,
 )
-from butfor.sepsis.factored import factored
+from butfor.sepsis.factored import factored, factored_model
 from butfor.sepsis.own_counterfactuals import own_counterfactuals
 from butfor.sepsis.simulate import simulate, simulation_noise
 
@@ -30,6 +30,7 @@ __all__ = [
     "VITAL_SIGNS",
     "behavior_policy",
     "factored",
+    "factored_model",
     "full_policy",
     "initial_distribution",
     "model",

@@ -29,6 +29,7 @@ from butfor.replay.functions import counterfactual_bounds, counterfactual_outcom
 from butfor.studies.article import Advance, no_progress
 from butfor.studies.scoring import Mask, Truth, brier
 from butfor.studies.settings import DISCOUNT, HIDDEN, HORIZON, LogSettings
+from butfor.studies.simulator import vital_signs
 from butfor.types import Floats
 
 OWN_DRAWS = 25  # of the simulator's noise given what was observed
@@ -212,13 +213,6 @@ def bound(question: Question) -> dict[str, Floats]:
     signs = used.with_labels(vital_signs(log))
     labeled = counterfactual_bounds(log, signs, target, horizon=horizon).probability
     return dict(zip(CLASSES, (*plain, labeled[1]), strict=True))
-
-
-def vital_signs(log: Episodes) -> NDArray[np.int32]:
-    """Return labels of states: their vital signs without the running treatments, [S]."""
-    shown = [variable.name for variable in log.state_variables]
-    names = [name for name in sepsis.VITAL_SIGNS if name in shown]
-    return log.state_labels(*names)
 
 
 def keep_ends(version: str) -> TabularMDP:
