@@ -23,7 +23,10 @@ from .mechanisms.inverse_cdf import InverseCDF as InverseCDF
 from .mechanisms.maximal import MaximalCoupling as MaximalCoupling
 from .mechanisms.properties import is_monotone as is_monotone
 from .mechanisms.properties import is_stable as is_stable
+from .models.factored import Factor as Factor
+from .models.factored import FactoredModel as FactoredModel
 from .models.fit import fit_mdp as fit_mdp
+from .models.fit_factored import fit_factored as fit_factored
 from .models.mdp import TabularMDP as TabularMDP
 from .models.planning import policy_iteration as policy_iteration
 from .models.planning import policy_value as policy_value

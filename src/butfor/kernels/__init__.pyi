@@ -1,3 +1,4 @@
+from .backoff import score_parents as score_parents
 from .bounds import episode_bounds as episode_bounds
 from .chain import Dynamics as Dynamics
 from .chain import Log as Log

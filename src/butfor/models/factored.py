@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.checks import check_distributions
@@ -42,6 +44,8 @@ class Factor:
     table: Floats  # [levels of parents …, levels] one axis per parent, in their order
     counts: Floats  # of the same shape: logged transitions; 0 where nothing was learned from a log
     source: str  # "static", "copies action.dose", "counts", "given", or the learner's name
+    strength: float = math.nan  # of the back-off of "counts", in cases
+    score: float = math.nan  # mean log score of a case that was left out of what was learned
 
     @property
     def learned(self) -> bool:
@@ -92,6 +96,7 @@ class FactoredModel:
         check_variables(self.state_variables, "state")
         check_variables(self.action_variables, "action")
         check_outcomes(self.outcomes)
+        check_prefixes(self.state_variables)
         object.__setattr__(self, "factors", order_factors(self.factors))
         names = sorted(variable.name for variable in self.state_variables)
         found = sorted(factor.variable for factor in self.factors)
@@ -128,17 +133,7 @@ class FactoredModel:
 
     def size_of(self, parent: str) -> int:
         """Return the number of levels of a parent."""
-        prefix = ACTION if parent.startswith(ACTION) else NEXT if parent.startswith(NEXT) else ""
-        among = self.action_variables if prefix == ACTION else self.state_variables
-        for variable in among:
-            if variable.name == parent.removeprefix(prefix):
-                return len(variable.levels)
-        known = [variable.name for variable in self.state_variables]
-        known += [ACTION + variable.name for variable in self.action_variables]
-        raise ValueError(
-            f"no parent {parent!r}; there are {', '.join(known)}, and with the prefix {NEXT!r} the "
-            "variables of the next state"
-        )
+        return size_of(parent, self.state_variables, self.action_variables)
 
     def _levels(self, factor: Factor) -> int:
         return self.size_of(factor.variable) if factor.variable else len(self.outcomes) + 1
@@ -148,6 +143,27 @@ class FactoredModel:
         before = unravel(self.state_variables, np.asarray(state))
         chosen = unravel(self.action_variables, np.asarray(action))
         return before | {ACTION + name: code for name, code in chosen.items()}
+
+    def describe(self) -> pd.DataFrame:
+        """Return one row per factor: what decides it, how it was found, and how well it predicts.
+
+        `parents` are in the order of back-off, the last dropped first. `log_score` is the mean log
+        probability of a case in a table learned from all others (classifiers: from other folds).
+        """
+        return pd.DataFrame(
+            [
+                (
+                    factor.variable or "(end)",
+                    factor.source,
+                    ", ".join(factor.parents),
+                    factor.strength,
+                    factor.score,
+                    round(factor.counts.sum()),
+                )
+                for factor in self.factors
+            ],
+            columns=["variable", "source", "parents", "strength", "log_score", "cases"],
+        )
 
     def tabular(self) -> TabularMDP:
         """Return the same transition probabilities as sparse rows, with noise on next states."""
@@ -191,17 +207,50 @@ class FactoredModel:
         )
 
 
+def size_of(
+    parent: str, state_variables: Sequence[Variable], action_variables: Sequence[Variable]
+) -> int:
+    """Return the number of levels of a parent."""
+    prefix = ACTION if parent.startswith(ACTION) else NEXT if parent.startswith(NEXT) else ""
+    among = action_variables if prefix == ACTION else state_variables
+    for variable in among:
+        if variable.name == parent.removeprefix(prefix):
+            return len(variable.levels)
+    known = [variable.name for variable in state_variables]
+    known += [ACTION + variable.name for variable in action_variables]
+    raise ValueError(
+        f"no parent {parent!r}; there are {', '.join(known)}, and with the prefix {NEXT!r} the "
+        "variables of the next state"
+    )
+
+
+def check_prefixes(state_variables: Sequence[Variable]) -> None:
+    """Refuse state variables whose names look like parents of another kind."""
+    for variable in state_variables:
+        if variable.name == END or variable.name.startswith((ACTION, NEXT)):
+            raise ValueError(
+                f"state variable {variable.name!r}: rename it; a name that is empty or begins with "
+                f"{ACTION!r} or {NEXT!r} means something else as a parent"
+            )
+
+
 def order_factors(factors: Sequence[Factor]) -> tuple[Factor, ...]:
     """Order factors such that each comes after its parents in the next state; the end is last."""
-    left = {factor.variable: factor for factor in factors}
-    placed: list[Factor] = []
-    done: set[str] = set()
+    by_name = {factor.variable: factor for factor in factors}
+    order = order_variables({factor.variable: factor.parents for factor in factors})
+    return tuple(by_name[name] for name in order)
+
+
+def order_variables(parents: Mapping[str, Sequence[str]]) -> list[str]:
+    """Order variables such that each comes after its parents in the next state; the end is last."""
+    left = dict(parents)
+    placed: list[str] = []
     while left:
         ready = [
-            factor
-            for factor in left.values()
-            if all(p.removeprefix(NEXT) in done for p in factor.parents if p.startswith(NEXT))
-            and (factor.variable != END or len(left) == 1)
+            name
+            for name, own in left.items()
+            if all(p.removeprefix(NEXT) in placed for p in own if p.startswith(NEXT))
+            and (name != END or len(left) == 1)
         ]
         if not ready:
             circle = ", ".join(repr(name or "the end") for name in left)
@@ -210,6 +259,5 @@ def order_factors(factors: Sequence[Factor]) -> tuple[Factor, ...]:
                 "order and take next-step parents from earlier ones"
             )
         placed.append(ready[0])
-        done.add(ready[0].variable)
-        del left[ready[0].variable]
-    return tuple(placed)
+        del left[ready[0]]
+    return placed

@@ -1,0 +1,225 @@
+"""Tables with back-off: the prior mean of a row is the row with one parent fewer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor import kernels
+from butfor.models.mdp import total_by
+from butfor.threads import in_blocks
+from butfor.types import Floats, Integers, Offsets
+
+STRENGTHS = (1.0, 3.0)  # of the back-off, in cases: how much the row with one parent fewer weighs
+LEAST_GAIN = 2.0  # of the log score, for a parent to be added
+PAIR_COST = 1.0  # what two parents at once must gain beyond that
+PARTNERS = 12  # a pair has one of this many best single parents
+MOST_CELLS = 1 << 22  # of a table
+SMALL = 10_000_000  # counted cases below which threads take longer to start than to help
+
+
+@dataclass(frozen=True, eq=False)
+class Cases:
+    """Distinct cases from which a table is learned: possible parents, a level, and how often."""
+
+    names: tuple[str, ...]  # [V] of possible parents
+    columns: Integers  # [V, m] their levels
+    sizes: Offsets  # [V] their numbers of levels
+    level: Integers  # [m] what is predicted
+    levels: int
+    weight: Floats  # [m] whole numbers
+
+    @property
+    def total(self) -> float:
+        """Number of cases."""
+        return float(self.weight.sum())
+
+    def counts(self, parents: Sequence[int]) -> Floats:
+        """Count the cases by the levels of these parents, then by level."""
+        shape = (*(int(self.sizes[parent]) for parent in parents), self.levels)
+        place = np.zeros(len(self.level), np.int64)
+        for parent in parents:
+            place = place * self.sizes[parent] + self.columns[parent]
+        counts = total_by(place * self.levels + self.level, self.weight, math.prod(shape))
+        return counts.reshape(shape)
+
+
+@dataclass(frozen=True, eq=False)
+class Backoff:
+    """Parents in the order of back-off (the last is dropped first), and the strength of it."""
+
+    parents: tuple[int, ...]
+    strength: float
+    score: float  # summed leave-one-out log score
+
+
+def make_cases(
+    names: Sequence[str],
+    columns: Sequence[NDArray[np.integer]],
+    sizes: Sequence[int],
+    level: NDArray[np.integer],
+    levels: int,
+    weight: NDArray[np.number],
+) -> Cases:
+    """Return distinct cases with their total weights."""
+    key = np.zeros(len(level), np.int64)
+    for column, size in zip(columns, sizes, strict=True):
+        key = key * size + column
+    _, chosen, position = np.unique(key * levels + level, return_index=True, return_inverse=True)
+    return Cases(
+        names=tuple(names),
+        columns=np.array([column[chosen] for column in columns], np.int32).reshape(
+            len(columns), len(chosen)
+        ),
+        sizes=np.array(sizes, np.int64),
+        level=level[chosen].astype(np.int32),
+        levels=levels,
+        weight=total_by(position, weight.astype(np.float64), len(chosen)),
+    )
+
+
+def fit_counts(cases: Cases, *, strengths: Sequence[float] = STRENGTHS) -> Backoff:
+    """Choose the parents of a table, and the strength of its back-off, by leave-one-out log score.
+
+    Beginning with none, the parent or the pair of parents is added that raises the score most. It
+    stops when a parent gains less than 2, a pair less than 3. The score of a case is its
+    probability in the table of all other cases.
+    """
+    found = [_Search(cases, strength).run() for strength in strengths]
+    return max(found, key=lambda backoff: backoff.score)
+
+
+def fit_given(
+    cases: Cases, parents: Sequence[int], *, strengths: Sequence[float] = STRENGTHS
+) -> Backoff:
+    """Choose the strength of the back-off where the parents are given."""
+    searches = [_Search(cases, strength) for strength in strengths]
+    for search in searches:
+        for parent in parents:
+            search.add(parent)
+    return max((search.result() for search in searches), key=lambda backoff: backoff.score)
+
+
+def backoff_table(counts: Floats, strength: float) -> Floats:
+    """Return P(level | parents) from counts [levels of parents …, levels], of the same shape.
+
+    With parents c_1 … c_m, P_i(y | c_1 … c_i) = (n + strength P_{i-1}) / (N + strength), where n of
+    N cases with these parents have level y, and P_{-1} is uniform.
+    """
+    table = np.full(counts.shape[-1], 1.0 / counts.shape[-1])
+    for n in level_counts(counts):
+        total = n.sum(axis=-1, keepdims=True)
+        table = (n + strength * above(table, n)) / (total + strength)
+    return table
+
+
+def level_counts(counts: Floats) -> list[Floats]:
+    """Return the counts by no parent, by the first, by the first two, and so on."""
+    last = counts.ndim - 1
+    return [counts.sum(axis=tuple(range(known, last))) for known in range(last + 1)]
+
+
+def above(table: Floats, counts: Floats) -> Floats:
+    """Return the rows with one parent fewer in a shape that broadcasts to the counts."""
+    return table[..., None, :] if counts.ndim > table.ndim else table
+
+
+class _Search:
+    """The parents chosen so far, and what each case scores when it is left out."""
+
+    def __init__(self, cases: Cases, strength: float) -> None:
+        self.cases, self.strength = cases, strength
+        self.parents: list[int] = []
+        self.cell = np.zeros(len(cases.level), np.int64)  # [m] by the levels of the parents
+        self.kept = np.full((1, cases.levels), 1.0 / cases.levels)  # [cells, levels] left out
+        self.score = 0.0
+        self._back_off(self.kept)
+
+    def result(self) -> Backoff:
+        return Backoff(tuple(self.parents), self.strength, self.score)
+
+    def run(self) -> Backoff:
+        while (best := self._best()) is not None:
+            for parent in best:
+                self.add(parent)
+        return self.result()
+
+    def add(self, parent: int) -> None:
+        """Add a parent behind the others."""
+        self.parents.append(parent)
+        # number the cells that occur, in order
+        key = self.cell * self.cases.sizes[parent] + self.cases.columns[parent]
+        occurs = np.zeros(len(self.kept) * int(self.cases.sizes[parent]), bool)
+        occurs[key] = True
+        self.cell = (np.cumsum(occurs) - 1)[key]
+        self._back_off(self.kept[np.flatnonzero(occurs) // self.cases.sizes[parent]])
+
+    def _back_off(self, fewer: Floats) -> None:
+        """Score the cases in their cells, given the rows with one parent fewer, by cell."""
+        place = self.cell * self.cases.levels + self.cases.level
+        counts = total_by(place, self.cases.weight, fewer.size).reshape(fewer.shape)
+        total = counts.sum(axis=1, keepdims=True)
+        seen = counts > 0
+        kept = (counts - 1 + self.strength * fewer) / (total - 1 + self.strength)
+        self.kept = np.where(seen, kept, 1.0)
+        self.score = float((counts[seen] * np.log(kept[seen])).sum())
+
+    def _best(self) -> tuple[int, ...] | None:
+        """Return the parent or the pair to add next; None if nothing gains enough."""
+        cells = self.cases.levels * math.prod(int(self.cases.sizes[p]) for p in self.parents)
+        left = [v for v in range(len(self.cases.sizes)) if v not in self.parents]
+        single = [(v, -1) for v in left if cells * self.cases.sizes[v] <= MOST_CELLS]
+        gains = self._gains(single)
+        useful = np.flatnonzero(np.isfinite(gains))
+        # in a pair the better parent comes first, so that it is backed off to last
+        ranked = [single[i][0] for i in useful[np.argsort(-gains[useful], kind="stable")]]
+        pairs = [
+            (u, v)
+            for i, (u, v) in _ranked_pairs(ranked)
+            if i < PARTNERS and cells * self.cases.sizes[u] * self.cases.sizes[v] <= MOST_CELLS
+        ]
+        options = single + pairs
+        net = np.concatenate([gains, self._gains(pairs) - PAIR_COST])
+        if len(net) == 0 or net.max() < LEAST_GAIN:
+            return None
+        return tuple(parent for parent in options[int(net.argmax())] if parent >= 0)
+
+    def _gains(self, candidates: list[tuple[int, int]]) -> Floats:
+        """Return what each candidate adds to the score, [C]."""
+        scores = np.empty(len(candidates))
+        if not candidates:
+            return scores
+        chosen = np.array(candidates, np.int64)
+
+        def work(first: int, last: int) -> None:
+            kernels.score_parents(
+                first,
+                last,
+                chosen,
+                self.cases.columns,
+                self.cases.sizes,
+                self.cell,
+                len(self.kept),
+                self.cases.level,
+                self.cases.levels,
+                self.cases.weight,
+                self.kept,
+                self.strength,
+                scores,
+            )
+
+        if len(chosen) * len(self.cell) < SMALL:
+            work(0, len(chosen))
+        else:
+            in_blocks(work, len(chosen))
+        return scores - self.score
+
+
+def _ranked_pairs(ranked: list[int]) -> list[tuple[int, tuple[int, int]]]:
+    """Return the pairs of ranked parents, each with the rank of its better one."""
+    return [(i, (ranked[i], ranked[j])) for i, j in combinations(range(len(ranked)), 2)]

@@ -1,0 +1,298 @@
+"""Learn a FactoredModel from a log: one conditional distribution per variable."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from butfor.checks import check_distributions
+from butfor.log.episodes import Episodes
+from butfor.log.variables import check_distinct
+from butfor.models.backoff import MOST_CELLS, backoff_table, fit_counts, fit_given, make_cases
+from butfor.models.factored import (
+    ACTION,
+    END,
+    NEXT,
+    Codes,
+    Factor,
+    FactoredModel,
+    check_prefixes,
+    order_variables,
+    size_of,
+)
+from butfor.models.fixed import fixed_factors
+from butfor.models.learners import check_learner, fit_classifier
+from butfor.models.rewards import fit_rewards
+from butfor.models.transitions import Transitions, count_distinct
+from butfor.types import Floats
+
+Table = tuple[Sequence[str], ArrayLike]  # parents, and [levels of parents …, levels]
+Rule = Callable[[Codes], ArrayLike]  # codes [m] by parent → probabilities [m, O + 1]
+
+
+def fit_factored(
+    log: Episodes,
+    learner: Any = "counts",
+    *,
+    parents: Mapping[str, Sequence[str]] | None = None,
+    order: Sequence[str] | None = None,
+    known: Mapping[str, Factor | Table] | None = None,
+    ends: Factor | Table | Rule | None = None,
+) -> FactoredModel:
+    """Learn one conditional distribution per variable of the next state, and one of ends.
+
+    Variables that never change or that copy an action variable are found, not learned.
+
+    Parameters
+    ----------
+    learner
+        "counts": tables with back-off, parents chosen by leave-one-out log score. Or a classifier
+        or pipeline of scikit-learn with `predict_proba`, cloned for each variable and calibrated by
+        cross-fitting. Or {variable: learner}, others by counts; the end is called "".
+    parents : {variable: parents}, optional
+        Parents that are given rather than chosen, in the order of back-off (the last is dropped
+        first). A parent is a state variable before the step ("pulse"), an action variable
+        ("action.dose") or a variable of the next state ("next.pulse").
+    order : optional
+        Names of state variables. Each may then depend on the next levels of those before it.
+    known : {variable: Factor, or (parents, table)}, optional
+        Distributions that are known.
+    ends : Factor, (parents, table) or function, optional
+        The rule of ends, if it is known. A function gets the codes [m] of each parent by name, by
+        default of all variables of the next state, and returns probabilities [m, O + 1], none last.
+
+    Notes
+    -----
+    The end is predicted from the state that was reached and the action, not from the state before:
+    what the state before adds to these tells of something hidden, and plans that trust it are worse
+    than those that do not (in the sepsis simulator with glucose and diabetes hidden a true value of
+    .16 instead of .39). Give its parents to have it otherwise. If the log lacks the final state of
+    an episode with an outcome, the end is predicted from the state before and the action, and other
+    variables are learned from transitions that did not end.
+
+    The model is causal only if the log's states contain everything that influenced both the actions
+    and the course, and if the variables given their parents move independently.
+    """
+    return learn_factored(
+        count_distinct(log), learner, parents=parents, order=order, known=known, ends=ends
+    )
+
+
+def learn_factored(
+    rows: Transitions,
+    learner: Any = "counts",
+    *,
+    parents: Mapping[str, Sequence[str]] | None = None,
+    order: Sequence[str] | None = None,
+    known: Mapping[str, Factor | Table] | None = None,
+    ends: Factor | Table | Rule | None = None,
+) -> FactoredModel:
+    """Learn a model from counted transitions, of one log or of many; see `fit_factored`."""
+    check_prefixes(rows.state_variables)
+    names = [variable.name for variable in rows.state_variables]
+    learners = _learners(learner, names)
+    given = _given_parents(rows, parents or {}, order)
+    found = {name: _given_factor(name, table) for name, table in (known or {}).items()}
+    _check_names(found, names, "known")
+    if ends is not None:
+        found[END] = _given_end(rows, ends, given.get(END))
+    fixed = {name: one for name, one in fixed_factors(rows).items() if name not in given}
+    found = fixed | found
+    order_variables(
+        {name: found[name].parents if name in found else given.get(name, ()) for name in names}
+    )
+    _check_end(rows, found[END].parents if END in found else given.get(END, ()))
+    for name in [*names, END]:
+        if name not in found:
+            chosen = given.get(name)
+            possible = candidates(rows, name, fixed, order) if chosen is None else chosen
+            found[name] = _learn(rows, name, learners[name], possible, chosen is not None)
+    return FactoredModel(
+        state_variables=rows.state_variables,
+        action_variables=rows.action_variables,
+        outcomes=rows.outcomes,
+        factors=tuple(found[name] for name in [*names, END]),
+        rewards=fit_rewards(rows, _parents_of_rewards(rows, fixed)),
+        initial=rows.first / rows.first.sum(),
+        counts=rows.pair_counts(),
+    )
+
+
+def candidates(
+    rows: Transitions, variable: str, fixed: Mapping[str, Factor], order: Sequence[str] | None
+) -> tuple[str, ...]:
+    """Return the possible parents of a variable, or of the end."""
+    actions = [ACTION + action.name for action in rows.action_variables]
+    before = [each.name for each in rows.state_variables] + actions
+    if variable == END:
+        return tuple(dict.fromkeys(_reached(rows, fixed) + actions if rows.ends_known else before))
+    earlier: Sequence[str] = ()
+    if order is not None and variable in order:
+        earlier = order[: list(order).index(variable)]
+    return (*before, *(NEXT + name for name in earlier if name not in fixed))
+
+
+def _reached(rows: Transitions, fixed: Mapping[str, Factor]) -> list[str]:
+    """Return what tells the next state; a fixed variable is told by what it copies."""
+    names = [variable.name for variable in rows.state_variables]
+    return [fixed[name].parents[0] if name in fixed else NEXT + name for name in names]
+
+
+def _parents_of_rewards(rows: Transitions, fixed: Mapping[str, Factor]) -> tuple[str, ...]:
+    """Return the possible parents of rewards: the state before, the action, the state reached."""
+    before = [variable.name for variable in rows.state_variables]
+    return tuple(dict.fromkeys([*before, *candidates(rows, END, fixed, None)]))
+
+
+def _learn(
+    rows: Transitions, variable: str, learner: Any, possible: Sequence[str], given: bool
+) -> Factor:
+    """Learn one factor from counts or by a classifier."""
+    sizes = [size_of(name, rows.state_variables, rows.action_variables) for name in possible]
+    if variable == END:
+        used = np.ones(len(rows.state), bool)
+        level, levels = rows.end, len(rows.outcomes) + 1
+    else:
+        # an end that does not depend on the next state says nothing of states that follow it
+        used = (rows.next_state >= 0) & (rows.ends_known | (rows.end == len(rows.outcomes)))
+        level = rows.codes[NEXT + variable]
+        levels = size_of(variable, rows.state_variables, rows.action_variables)
+    columns = [rows.codes[name][used] for name in possible]
+    cases = make_cases(possible, columns, sizes, level[used], levels, rows.weight[used])
+    counted = isinstance(learner, str)
+    if (given or not counted) and math.prod(sizes) * levels > MOST_CELLS:
+        raise ValueError(
+            f"{variable or 'the end'!r}: {len(sizes)} parents have {math.prod(sizes):,} "
+            f"configurations, too many for a table; name fewer in parents={{{variable!r}: [...]}}"
+        )
+    if not counted and len(np.unique(cases.level)) > 1:
+        learned = fit_classifier(cases, learner)
+        counts = cases.counts(range(len(possible)))
+        return Factor(
+            variable, tuple(possible), learned.table, counts, learned.source, score=learned.score
+        )
+    found = fit_given(cases, range(len(possible))) if given else fit_counts(cases)
+    counts = cases.counts(found.parents)
+    return Factor(
+        variable,
+        tuple(possible[parent] for parent in found.parents),
+        backoff_table(counts, found.strength),
+        counts,
+        "counts",
+        strength=found.strength,
+        score=found.score / cases.total,
+    )
+
+
+def _learners(learner: Any, names: Sequence[str]) -> dict[str, Any]:
+    """Return the learner of each variable and of the end, checked."""
+    named = dict(learner) if isinstance(learner, Mapping) else {}
+    _check_names(named, [*names, END], "learner")
+    rest = "counts" if isinstance(learner, Mapping) else learner
+    chosen = {name: named.get(name, rest) for name in [*names, END]}
+    for name, one in chosen.items():
+        check_learner(one, repr(name) if name else "the end")
+    return chosen
+
+
+def _check_names(given: Mapping[str, Any], names: Sequence[str], what: str) -> None:
+    for name in given:
+        if name not in names:
+            remedy = "give ends= for the end" if name == END else f"there are {', '.join(names)}"
+            raise ValueError(f"{what}: no state variable {name!r}; {remedy}")
+
+
+def _given_parents(
+    rows: Transitions, parents: Mapping[str, Sequence[str]], order: Sequence[str] | None
+) -> dict[str, tuple[str, ...]]:
+    """Return given parents, which must exist and come earlier in the order."""
+    names = [variable.name for variable in rows.state_variables]
+    _check_names(parents, [*names, END], "parents")
+    if order is not None:
+        _check_names(dict.fromkeys(order), names, "order")
+        check_distinct(order, "order")
+    for variable, own in parents.items():
+        if isinstance(own, str):
+            raise ValueError(f"parents of {variable!r}: {own!r} is text; give a list of names")
+        check_distinct(own, f"parents of {variable or 'the end'!r}")
+        for parent in own:
+            size_of(parent, rows.state_variables, rows.action_variables)
+            if order is None or variable == END or not parent.startswith(NEXT):
+                continue
+            place = {name: i for i, name in enumerate(order)}
+            if place.get(parent.removeprefix(NEXT), math.inf) >= place.get(variable, -1):
+                raise ValueError(
+                    f"parents of {variable!r}: {parent!r} does not come earlier in the order "
+                    f"{', '.join(order)}; change the order, or leave this parent out"
+                )
+    return {variable: tuple(own) for variable, own in parents.items()}
+
+
+def _given_factor(variable: str, given: Factor | Table) -> Factor:
+    """Return a known distribution as a factor."""
+    if isinstance(given, Factor):
+        if given.variable != variable:
+            raise ValueError(
+                f"the factor given for {variable or 'the end'!r} is of "
+                f"{given.variable or 'the end'!r}; give each under its own name"
+            )
+        return given
+    parents, table = given
+    numbers = np.asarray(table, dtype=np.float64)
+    return Factor(variable, tuple(parents), numbers, np.zeros_like(numbers), "given")
+
+
+def _given_end(
+    rows: Transitions, ends: Factor | Table | Rule, parents: tuple[str, ...] | None
+) -> Factor:
+    """Return the rule of ends as a factor."""
+    if not callable(ends):
+        return _given_factor(END, ends)
+    if parents is None:
+        parents = tuple(NEXT + variable.name for variable in rows.state_variables)
+    sizes = [size_of(name, rows.state_variables, rows.action_variables) for name in parents]
+    count, levels = math.prod(sizes), len(rows.outcomes) + 1
+    if count * levels > MOST_CELLS:
+        raise ValueError(
+            f"ends: {count:,} configurations of the variables of the next state are too many for a "
+            f"table; name those that matter in parents={{{END!r}: [...]}}"
+        )
+    codes = dict(zip(parents, np.unravel_index(np.arange(count), sizes), strict=True))
+    return Factor(
+        END,
+        parents,
+        _check_rule(ends, codes, (count, levels)).reshape(*sizes, levels),
+        np.zeros((*sizes, levels)),
+        "given",
+    )
+
+
+def _check_rule(rule: Rule, codes: Codes, shape: tuple[int, int]) -> Floats:
+    try:
+        found = np.asarray(rule(codes), dtype=np.float64)
+    except KeyError as error:
+        raise ValueError(
+            f"ends: the function asks for {error}, but its parents are {', '.join(codes)}; name "
+            f"others in parents={{{END!r}: [...]}}"
+        ) from error
+    if found.shape != shape:
+        raise ValueError(
+            f"ends: the function returns shape {found.shape}, expected {shape}: one row per "
+            "configuration, one column per outcome, none last"
+        )
+    return check_distributions(found, "ends")
+
+
+def _check_end(rows: Transitions, parents: Sequence[str]) -> None:
+    """Refuse ends that depend on final states which the log does not have."""
+    after = [parent for parent in parents if parent.startswith(NEXT)]
+    if after and not rows.ends_known:
+        missing = int(rows.weight[rows.next_state < 0].sum())
+        raise ValueError(
+            f"the end depends on {', '.join(after)}, but {missing} episodes end in an unknown "
+            "state; give their final states, or parents of the end without next-step variables"
+        )

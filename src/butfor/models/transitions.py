@@ -1,0 +1,155 @@
+"""Transitions: the distinct transitions of a log and how often each was logged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor.log.episodes import Episodes
+from butfor.log.variables import Outcome, Variable, count_levels, unravel
+from butfor.models.factored import ACTION, NEXT, Codes
+from butfor.models.mdp import total_by
+from butfor.types import Floats, Offsets
+
+BLOCK = 1 << 20  # rows of a log that are counted at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Transitions:
+    """The m distinct transitions of a log, with counts and sums of rewards that add up over logs.
+
+    What is learned from transitions costs as much as there are distinct ones, however long the log.
+    """
+
+    state_variables: tuple[Variable, ...]
+    action_variables: tuple[Variable, ...]
+    outcomes: tuple[Outcome, ...]
+    state: Offsets  # [m]
+    action: Offsets  # [m]
+    next_state: Offsets  # [m] -1: unknown
+    end: Offsets  # [m] outcome; O: none
+    weight: Offsets  # [m] how often it was logged
+    reward: Floats  # [m] sum of the rewards
+    squares: Floats  # [m] sum of the squared rewards
+    lowest: Floats  # [m] reward
+    highest: Floats  # [m] reward
+    first: Offsets  # [S] episodes that start in each state
+
+    @property
+    def n_states(self) -> int:
+        """Number of states S."""
+        return count_levels(self.state_variables)
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions A."""
+        return count_levels(self.action_variables)
+
+    @property
+    def ends_known(self) -> bool:
+        """Whether the state that was reached is known wherever an episode ended."""
+        return bool((self.next_state >= 0).all())
+
+    @cached_property
+    def codes(self) -> Codes:
+        """Level codes [m] by the name of a parent; those of unknown next states are -1."""
+        found = dict(unravel(self.state_variables, self.state))
+        chosen = unravel(self.action_variables, self.action)
+        found |= {ACTION + name: code for name, code in chosen.items()}
+        unknown = self.next_state < 0
+        after = unravel(self.state_variables, np.where(unknown, 0, self.next_state))
+        return found | {NEXT + name: np.where(unknown, -1, code) for name, code in after.items()}
+
+    def pair_counts(self) -> NDArray[np.int64]:
+        """Count the logged decisions by state and action, [S, A]."""
+        pair = self.state * self.n_actions + self.action
+        counts = total_by(pair, self.weight.astype(np.float64), self.n_states * self.n_actions)
+        return counts.astype(np.int64).reshape(self.n_states, self.n_actions)
+
+
+def count_distinct(log: Episodes) -> Transitions:
+    """Count the distinct transitions of a log."""
+    check_countable(log)
+    ends = np.full(len(log.state), len(log.outcomes), np.int64)
+    last = log.offsets[1:] - 1
+    ends[last] = np.where(log.outcome >= 0, log.outcome, len(log.outcomes))
+    blocks = [slice(row, row + BLOCK) for row in range(0, len(log.state), BLOCK)]
+    return merge_transitions(
+        [
+            _distinct(
+                Transitions(
+                    state_variables=log.state_variables,
+                    action_variables=log.action_variables,
+                    outcomes=log.outcomes,
+                    state=log.state[rows].astype(np.int64),
+                    action=log.action[rows].astype(np.int64),
+                    next_state=log.next_state[rows].astype(np.int64),
+                    end=ends[rows],
+                    weight=np.ones(len(ends[rows]), np.int64),
+                    reward=log.reward[rows],
+                    squares=log.reward[rows] ** 2,
+                    lowest=log.reward[rows],
+                    highest=log.reward[rows],
+                    first=np.bincount(
+                        log.first_state if rows.start == 0 else [], minlength=log.n_states
+                    ),
+                )
+            )
+            for rows in blocks
+        ]
+    )
+
+
+def merge_transitions(parts: Sequence[Transitions]) -> Transitions:
+    """Return the distinct transitions of several logs with the same variables and outcomes."""
+    if len(parts) == 1:
+        return parts[0]
+    columns: dict[str, Any] = {
+        name: np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS
+    }
+    first = np.sum([part.first for part in parts], axis=0)
+    return _distinct(replace(parts[0], **columns, first=first))
+
+
+COLUMNS = (
+    "state", "action", "next_state", "end", "weight", "reward", "squares", "lowest", "highest",
+)  # fmt: skip
+
+
+def _distinct(rows: Transitions) -> Transitions:
+    """Return transitions in which each appears once."""
+    ends = len(rows.outcomes) + 1
+    pair = rows.state * rows.n_actions + rows.action
+    key = (pair * (rows.n_states + 1) + rows.next_state + 1) * ends + rows.end
+    order = np.argsort(key, kind="stable")
+    ordered = key[order]
+    start = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+    chosen = order[start]
+    return replace(
+        rows,
+        state=rows.state[chosen],
+        action=rows.action[chosen],
+        next_state=rows.next_state[chosen],
+        end=rows.end[chosen],
+        weight=np.add.reduceat(rows.weight[order], start),
+        reward=np.add.reduceat(rows.reward[order], start),
+        squares=np.add.reduceat(rows.squares[order], start),
+        lowest=np.minimum.reduceat(rows.lowest[order], start),
+        highest=np.maximum.reduceat(rows.highest[order], start),
+    )
+
+
+def check_countable(log: Episodes) -> None:
+    """Refuse a log whose transitions cannot be numbered."""
+    states = count_levels(log.state_variables)
+    possible = states * log.n_actions * (states + 1) * (len(log.outcomes) + 1)
+    if possible >= 2**63:
+        raise ValueError(
+            f"{states:,} states and {log.n_actions:,} actions have too many possible transitions "
+            "to number them; use fewer variables or levels"
+        )
