@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Any
 
+import scipy.sparse as sparse
+
 LOGISTIC, BOOSTING = "logistic regression", "boosting"
 CLASSIFIERS = (LOGISTIC, BOOSTING)
 
@@ -25,14 +27,16 @@ def make_classifier(name: str) -> Any:
         from sklearn.ensemble import HistGradientBoostingClassifier  # noqa: PLC0415
         from sklearn.linear_model import LogisticRegression  # noqa: PLC0415
         from sklearn.pipeline import make_pipeline  # noqa: PLC0415
-        from sklearn.preprocessing import PolynomialFeatures  # noqa: PLC0415
+        from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures  # noqa: PLC0415
     except ImportError as error:
         raise ValueError(
             "classifiers need scikit-learn: pip install 'butfor[cluster]', or use 'counts'"
         ) from error
     if name == LOGISTIC:
+        # most features and nearly all pairs of them are 0
+        thin = FunctionTransformer(sparse.csr_array)
         pairs = PolynomialFeatures(interaction_only=True, include_bias=False)
-        return make_pipeline(pairs, LogisticRegression(C=0.1, max_iter=300))
+        return make_pipeline(thin, pairs, LogisticRegression(C=0.1, max_iter=1000))
     if name == BOOSTING:
-        return HistGradientBoostingClassifier(max_iter=60, learning_rate=0.1, random_state=0)
+        return HistGradientBoostingClassifier(max_iter=60, max_leaf_nodes=8, random_state=0)
     raise ValueError(f"classifier {name!r}: give one of {', '.join(CLASSIFIERS)}")

@@ -24,7 +24,7 @@ from butfor.models.planning import policy_value, value_tables
 from butfor.replay.replay import Replay
 from butfor.studies.article import Advance, no_progress
 from butfor.studies.models.learned import (
-    LEARNERS,
+    COUNTS,
     TABULAR,
     TRUE,
     Learned,
@@ -39,7 +39,7 @@ STATES = {"full": "Nothing hidden", "hidden": "Glucose and diabetes hidden"}
 ON_STATES, ON_SIGNS, ON_VARIABLES = "states", "vital signs", "variables"
 OWN, TABULAR_PLAN, RULE = "own plan", "tabular plan", "fixed rule"
 TARGETS = (OWN, TABULAR_PLAN, RULE)
-PATIENTS = 250  # scored in a log of another size than the reference, and for the influence
+PATIENTS = 250  # of each log who are scored one by one: the first ones, the same at every size
 NEGLIGIBLE = 1e-6  # mass below which a counterfactual state continues by the model alone
 FLOOR = 0.001  # lower probabilities count as this one in the log loss, which stays finite
 Row = dict[str, Any]
@@ -73,10 +73,6 @@ class ModelsSettings(StudySettings):
     def steps(self) -> int:
         """Number of times that a run reports progress."""
         return self.repeats * len(STATES)
-
-    def scored(self, size: int) -> int:
-        """Return the number of patients of a log who are scored one by one."""
-        return size if size == self.reference else min(size, PATIENTS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,14 +169,14 @@ def run_experiment(settings: ModelsSettings, *, advance: Advance = no_progress) 
                 values += [cell | row for row in value_rows(world, part, models)]
                 scores += [cell | row for row in score_rows(world, part, models, seed)]
             advance()
-    truth = worlds[0].truth
-    best = Learned(TRUE, sepsis.factored_model(settings.simulator)).plan
+    truth, best = worlds[0].truth, worlds[0].known
+    assert best is not None
     return Experiment(
         settings,
         pd.DataFrame(values),
         pd.DataFrame(scores),
         policy_value(truth, physician, horizon=HORIZON),
-        policy_value(truth, best, horizon=HORIZON),
+        policy_value(truth, best.plan, horizon=HORIZON),
     )
 
 
@@ -193,9 +189,8 @@ def models_of(world: World, log: Episodes, repeat: int) -> dict[str, Learned]:
 
 
 def targets_of(world: World, models: dict[str, Learned], name: str) -> dict[str, Floats]:
-    """Return the targets that a model is asked about: each policy once."""
-    tabular = {TABULAR_PLAN: models[TABULAR].plan, RULE: world.rule}
-    return {OWN: models[name].plan, **tabular}
+    """Return the targets that a model is asked about."""
+    return {OWN: models[name].plan, TABULAR_PLAN: models[TABULAR].plan, RULE: world.rule}
 
 
 def value_rows(world: World, log: Episodes, models: dict[str, Learned]) -> Iterator[Row]:
@@ -218,27 +213,37 @@ def value_rows(world: World, log: Episodes, models: dict[str, Learned]) -> Itera
 def score_rows(
     world: World, log: Episodes, models: dict[str, Learned], seed: int
 ) -> Iterator[Row]:
-    """Yield the scores of the predictions for single patients.
+    """Yield the scores of the predictions for single patients."""
+    patients = log.select(np.arange(min(len(log), PATIENTS)))
+    for name, noise, target in questions(world.settings, len(log), models):
+        policy = targets_of(world, models, name)[target]
+        replay = ask(patients, models[name], noise, policy)
+        yield {
+            "model": name,
+            "noise": noise,
+            "target": target,
+            "true": world.true_value(policy),
+            **score(replay, world.true_outcomes(policy, len(patients), seed)),
+            "influence": influence(replay) if target == RULE else np.nan,
+        }
 
-    In logs of the reference size every model answers with every noise about every target; in
-    others only the plain ones do, about common targets.
+
+def questions(
+    settings: ModelsSettings, size: int, models: dict[str, Learned]
+) -> Iterator[tuple[str, str, str]]:
+    """Yield the questions about single patients of a log: model, noise and target.
+
+    In logs of the reference size every model is asked about every target, about common targets
+    with every noise. In other logs two models are asked about the fixed rule.
     """
-    patients = log.select(np.arange(world.settings.scored(len(log))))
-    everything = len(log) == world.settings.reference
     for name, learned in models.items():
-        if not everything and name in LEARNERS and LEARNERS[name].classifier:
-            continue
-        for target, policy in targets_of(world, models, name).items():
-            if target == OWN and not everything:
-                continue
-            truth = world.true_outcomes(policy, len(patients), seed)
-            place = {"model": name, "target": target, "true": world.true_value(policy)}
-            for noise in noises_of(learned) if everything else noises_of(learned)[:1]:
-                found = score(ask(patients, learned, noise, policy), truth)
-                if everything and target == RULE:
-                    few = patients.select(np.arange(min(len(patients), PATIENTS)))
-                    found["influence"] = influence(ask(few, learned, noise, policy))
-                yield {**place, "noise": noise, **found}
+        usual, *others = noises_of(learned)
+        if size == settings.reference:
+            yield from ((name, usual, target) for target in TARGETS)
+            for noise in others:
+                yield from ((name, noise, target) for target in (TABULAR_PLAN, RULE))
+        elif name in (TABULAR, COUNTS):
+            yield name, usual, RULE
 
 
 def noises_of(learned: Learned) -> tuple[str, ...]:
