@@ -170,11 +170,11 @@ def choose(problem, work, s, i):
 
 
 @inlined
-def move(problem, work, row, choice, i, seen_row, seen_entry):
+def move(problem, work, row, choice, i, seen_row, seen_entry, record):
     """Find K_t of a row, which the target chooses by its entry `choice`, given step i.
 
     Past the observed end (seen_entry < 0) it is the row itself. Returns its first entry, one past
-    its last, and its place in `work.kept`.
+    its last, and its place in `work.kept`. `record` is None unless the step is recorded.
     """
     rows, kept = problem.dynamics.rows, work.kept
     low, high = rows.start[row], rows.start[row + 1]
@@ -188,7 +188,7 @@ def move(problem, work, row, choice, i, seen_row, seen_entry):
         kept.common[places + 1] = min(1.0, rows.probability[seen_entry])
         return seen_entry, seen_entry + 1, places + 1
     if len(problem.factors.place) > 0:
-        fill_product(problem, work, row, i, places)
+        fill_product(problem, work, row, i, places, record)
         return low, high, places
     key = seen_entry * len(problem.target.label) + choice + 1
     place = key & (places - 1)
@@ -215,7 +215,7 @@ def fill(problem, work, row, seen_row, seen_entry, place):
 
 
 @inlined
-def fill_product(problem, work, row, i, place):
+def fill_product(problem, work, row, i, place, record):
     """Compute a counterfactual row of a factored model for `move`."""
     rows, next_state, kept, known = (
         problem.dynamics.rows,
@@ -224,7 +224,7 @@ def fill_product(problem, work, row, i, place):
         work.known,
     )
     low = rows.start[row]
-    touched = multiply(problem, work, row, i)
+    touched = multiply(problem, work, row, i, record)
     for e in range(low, rows.start[row + 1]):
         kept.mass[place, e - low] = known.joint[next_state[e]]
     forget_product(known, touched)
@@ -283,7 +283,7 @@ def mark_reached(problem, work, reached, episode):
                 if row == seen_row and seen_entry >= 0:  # consistency
                     low, high = seen_entry, seen_entry + 1
                 elif len(problem.factors.place) > 0:
-                    mark_touched(work.known, multiply(problem, work, row, i), reached[t + 1])
+                    mark_touched(work.known, multiply(problem, work, row, i, None), reached[t + 1])
                     continue
                 for e in range(low, high):
                     if next_state[e] < states:

@@ -74,7 +74,7 @@ def plan_changes(problem, work, plan, episode, discount, value):
             for step in range(actions):  # the observed action first
                 a = log.action[i] if step == 0 else step - (step <= log.action[i])
                 row = s * actions + a
-                low, high, place = move(problem, work, row, row, i, seen_row, seen_entry)
+                low, high, place = move(problem, work, row, row, i, seen_row, seen_entry, None)
                 for c in range(budget):
                     worth[c] = 0.0
                 for e in range(low, high):
@@ -126,7 +126,7 @@ def follow_plan(problem, work, plan, episode, changes, outcome_mass, changed):
                 else:
                     changed[i, changes, a] += here
                 row = s * actions + a
-                low, high, place = move(problem, work, row, row, i, seen_row, seen_entry)
+                low, high, place = move(problem, work, row, row, i, seen_row, seen_entry, None)
                 for e in range(low, high):
                     moved = here * work.kept.mass[place, e - low]
                     x = next_state[e]

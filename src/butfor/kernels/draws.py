@@ -58,5 +58,5 @@ def draw_step(problem, work, s, i, seen_entry, key, counter):
     if i < 0:
         return action, pick_by_mass(rows.probability, rows.start[row], rows.start[row + 1], u)
     seen_row = log.state[i] * actions + log.action[i]
-    low, high, place = move(problem, work, row, pick, i, seen_row, seen_entry)
+    low, high, place = move(problem, work, row, pick, i, seen_row, seen_entry, None)
     return action, low + pick_by_mass(work.kept.mass[place], 0, high - low, u)

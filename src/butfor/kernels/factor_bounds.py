@@ -37,7 +37,7 @@ def bound_product(problem, work, limits, nested, row, i, discount, later, result
     for e in range(problem.dynamics.rows.start[row], problem.dynamics.rows.start[row + 1]):
         nested.entry[problem.dynamics.next_state[e]] = e
     last = len(factors.place) - 1
-    known.state[0] = 0
+    known.state[0] = factors.first_state[row]
     f = 0
     entering = True
     while True:

@@ -19,13 +19,15 @@ UNKNOWN, IMPOSSIBLE, NOTHING = -1, -2, -3  # instead of an observed entry
 
 
 class Factors(NamedTuple):
-    """The F factors of a model and of a log, in an order in which parents come first.
+    """F factors of a model and of a log, in an order in which parents come first, the end last.
 
-    Of a model without factors, F is 0.
+    Variables that follow from state and action alone are left out: their noise decides nothing. Of
+    a model without factors, F is 0.
     """
 
     rows: Rows  # [C] configurations of all factors; a label belongs to a level of one factor
     base: NDArray[np.int64]  # [S A, F] configuration of each factor, next-step parents at level 0
+    first_state: NDArray[np.int64]  # [S A] number of the next state with all factors at level 0
     # next-step parents of factor f: positions parents[f] .. parents[f + 1] - 1 of the two below
     parents: NDArray[np.int64]  # [F + 1]
     parent: NDArray[np.int64]  # factor whose level it is
@@ -65,7 +67,7 @@ def no_factors() -> Factors:
     none, table = np.empty(0, np.int64), np.empty((0, 0), np.int64)
     rows = Rows(np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0))
     return Factors(
-        rows, table, none, none, none, none, none, table, table, np.empty(0), table.copy()
+        rows, table, none, none, none, none, none, none, table, table, np.empty(0), table
     )
 
 
@@ -153,29 +155,28 @@ def enter(problem, work, row, i, f):
 
 
 @inlined
-def multiply(problem, work, row, i):
+def multiply(problem, work, row, i, record):
     """Fill `known.joint` with the counterfactual row of a row of the model, given step i.
 
     Depth first through the factors; levels without probability are not followed. Returns the
-    number of next states and outcomes in `known.touched`. Also fills `known.cases` and `known.met`.
+    number of next states and outcomes in `known.touched`. If `record` is not None, `known.cases`
+    and `known.met` are filled too.
     """
     factors, known = problem.factors, work.known
-    states, last = problem.dynamics.states, len(factors.place) - 1
+    states, end = problem.dynamics.states, len(factors.place) - 1
     none = len(known.joint) - states  # the level of no end
     touched = 0
-    known.met[0] = False
-    for f in range(last + 1):
-        known.cases[f] = 0.0
-    known.weight[0] = 1.0
-    known.state[0] = 0
+    if record is not None:
+        known.met[0] = False
+        for f in range(end + 1):
+            known.cases[f] = 0.0
     f = 0
-    entering = True
+    known.weight[0] = 1.0
+    known.state[0] = factors.first_state[row]
+    c = enter(problem, work, row, i, 0)
+    if record is not None:
+        count_case(factors, known, c, 0, 1.0)
     while f >= 0:
-        if entering:
-            c = enter(problem, work, row, i, f)
-            known.cases[f] += known.weight[f] * max(0.0, factors.counts[c] - known.own[c])
-            known.met[0] = known.met[0] or known.shares[c]
-            entering = False
         e = known.at[f]
         if e == known.stop[f]:
             f -= 1
@@ -185,23 +186,38 @@ def multiply(problem, work, row, i):
         if moved == 0.0:
             continue
         level = factors.rows.label[e] - factors.first_label[f]
-        if f < last:
-            known.level[f] = level
-            known.weight[f + 1] = moved
-            known.state[f + 1] = known.state[f] + level * factors.place[f]
-            f += 1
-            entering = True
+        reached = known.state[f] + level * factors.place[f]
+        known.level[f] = level
+        f += 1
+        c = enter(problem, work, row, i, f)
+        if record is not None:
+            count_case(factors, known, c, f, moved)
+        if f < end:
+            known.weight[f] = moved
+            known.state[f] = reached
             continue
-        x = known.state[f] if level == none else states + level
-        if known.joint[x] == 0.0:
-            known.touched[touched] = x
-            touched += 1
-        known.joint[x] += moved
+        for e in range(known.at[f], known.stop[f]):
+            mass = moved * known.mass[e]
+            if mass > 0.0:
+                level = factors.rows.label[e] - factors.first_label[f]
+                x = reached if level == none else states + level
+                if known.joint[x] == 0.0:
+                    known.touched[touched] = x
+                    touched += 1
+                known.joint[x] += mass
+        f -= 1
     return touched
 
 
 @inlined
-def fewest_cases(problem, work, row, i, seen_row):
+def count_case(factors, known, c, f, weight):
+    """Add the similar past cases of a configuration that has this probability."""
+    known.cases[f] += weight * max(0.0, factors.counts[c] - known.own[c])
+    known.met[0] = known.met[0] or known.shares[c]
+
+
+@inlined
+def fewest_cases(problem, work, row, i, seen_row, record):
     """Return the least expected number of similar past cases over the factors; inf: none learned.
 
     It is that of the last product, except where no product was needed: in the observed row, and
@@ -210,7 +226,7 @@ def fewest_cases(problem, work, row, i, seen_row):
     factors, known = problem.factors, work.known
     number = np.inf
     if i < 0:
-        forget_product(known, multiply(problem, work, row, i))
+        forget_product(known, multiply(problem, work, row, i, record))
     for f in range(len(factors.place)):
         if i >= 0 and row == seen_row:
             c = factors.config[i, f]

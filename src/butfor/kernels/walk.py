@@ -153,11 +153,13 @@ def walk_episode(problem, work, judged, episode, rare, record):
                 if share == 0.0:
                     continue
                 row = s * actions + target.label[start + j]
-                low, high, place = move(problem, work, row, start + j, i, seen_row, seen_entry)
+                low, high, place = move(
+                    problem, work, row, start + j, i, seen_row, seen_entry, record
+                )
                 if record is not None:
                     number = record.counts[s, target.label[start + j]] - record.cases.own[row]
                     if len(problem.factors.place) > 0:
-                        fewest = fewest_cases(problem, work, row, i, seen_row)
+                        fewest = fewest_cases(problem, work, row, i, seen_row, record)
                         if fewest < np.inf:
                             number = fewest
                     record.cases.number[count] = number

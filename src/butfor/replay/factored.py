@@ -7,6 +7,7 @@ everything else is as for a `TabularMDP`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,7 +20,7 @@ from butfor.log.episodes import Episodes
 from butfor.log.variables import Variable, unravel
 from butfor.mechanisms.independent import Independent
 from butfor.mechanisms.protocol import Compiled, Mechanism, counterfactual_rows
-from butfor.models.factored import NEXT, Factor, FactoredModel
+from butfor.models.factored import END, NEXT, Codes, Factor, FactoredModel
 from butfor.models.mdp import TabularMDP
 from butfor.replay.bounds import Bounds
 from butfor.replay.observed import MOST_TABLED, ObservedEngine
@@ -71,8 +72,12 @@ class FactoredEngine(ObservedEngine):
     def refuse(self, step: int) -> None:
         """Raise an error about a step that a kernel found impossible; -1: there is none."""
         log = self.replay.log
-        for f, factor in enumerate(self.factored.factors if step >= 0 else ()):
-            if self._factors.seen[step, f] == kernels.IMPOSSIBLE:
+        for factor in self.factored.factors if step >= 0 else ():
+            codes = self.factored.codes(log.state[[step]], log.action[[step]])
+            levels = _reached(self.factored, log)
+            codes |= {NEXT + name: level[[step]] for name, level in levels.items()}
+            given = log.next_state[step] >= 0 or factor.variable == END
+            if given and factor.rows(codes)[0, levels[factor.variable][step]] == 0:
                 what = f"the variable {factor.variable!r}" if factor.variable else "the end"
                 raise ValueError(
                     f"{log.place(step)} goes from state {log.state[step]} by action "
@@ -84,13 +89,11 @@ class FactoredEngine(ObservedEngine):
     @cached_property
     def _tables(self) -> list[Floats]:
         """The rows of each factor by configuration, [configurations, levels]."""
-        return [
-            factor.table.reshape(-1, factor.table.shape[-1]) for factor in self.factored.factors
-        ]
+        return [_table(factor) for factor in _split(self.factored)[0]]
 
     @cached_property
     def _factors(self) -> kernels.Factors:
-        return _kernel_factors(self.factored, self._tables, self.replay.episodes, self.replay.log)
+        return _kernel_factors(self.factored, self.replay.episodes, self.replay.log)
 
     def _couple(self, model: TabularMDP, policy: Floats) -> kernels.Coupling:
         return couple_factors(self.replay.mechanism, self._tables, self._factors)
@@ -104,49 +107,82 @@ class _Parents(NamedTuple):
     """How the configuration of a factor follows from the levels of its parents."""
 
     first: int  # its first configuration
-    before: list[tuple[str, int]]  # parent and stride: the state before and the action
+    before: list[tuple[str, int]]  # parent and stride: what follows from state and action
     after: list[tuple[str, int]]  # variable of the next state and stride
 
-    def base(self, codes: dict[str, NDArray[np.intp]]) -> NDArray[np.int64]:
+    def base(self, codes: Codes) -> NDArray[np.int64]:
         """Return the configuration with all next-step parents at level 0, [m]."""
         count = len(next(iter(codes.values())))
         moved = (codes[parent] * stride for parent, stride in self.before)
         return sum(moved, np.full(count, self.first, np.int64))
 
 
-def _parents(factors: tuple[Factor, ...]) -> list[_Parents]:
+def _parents(factors: Sequence[Factor], fixed: Sequence[Factor]) -> list[_Parents]:
     found, first = [], 0
+    follows = {NEXT + factor.variable for factor in fixed}
     for factor in factors:
         sizes = factor.table.shape[:-1]
         strides = [int(np.prod(sizes[place + 1 :])) for place in range(len(sizes))]
         pairs = list(zip(factor.parents, strides, strict=True))
-        before = [pair for pair in pairs if not pair[0].startswith(NEXT)]
-        after = [(name.removeprefix(NEXT), s) for name, s in pairs if name.startswith(NEXT)]
-        found.append(_Parents(first, before, after))
+        after = [one for one in pairs if one[0].startswith(NEXT) and one[0] not in follows]
+        before = [one for one in pairs if one not in after]
+        found.append(_Parents(first, before, [(n.removeprefix(NEXT), s) for n, s in after]))
         first += int(np.prod(sizes))
     return found
 
 
-def _kernel_factors(
-    model: FactoredModel, tables: list[Floats], episodes: Episodes, log: Episodes
-) -> kernels.Factors:
+def _split(model: FactoredModel) -> tuple[list[Factor], list[Factor]]:
+    """Return the factors that noise decides, the end last, and those that it does not.
+
+    The latter follow from state and action alone, such as static variables and records of the
+    action. At least one variable is kept with the end.
+    """
+    fixed = [
+        factor
+        for factor in model.factors[:-1]
+        if (np.count_nonzero(factor.table, axis=-1) == 1).all()
+        and not any(parent.startswith(NEXT) for parent in factor.parents)
+        and not _learned(factor)
+    ]
+    if len(fixed) == len(model.factors) - 1:
+        fixed.pop()
+    return [factor for factor in model.factors if factor not in fixed], fixed
+
+
+def _codes(
+    model: FactoredModel,
+    fixed: Sequence[Factor],
+    state: NDArray[np.integer],
+    action: NDArray[np.integer],
+) -> Codes:
+    """Return the level codes of states and actions [m], and of what follows from them alone."""
+    codes = model.codes(state, action)
+    following = {NEXT + one.variable: one.rows(codes).argmax(axis=1) for one in fixed}
+    return codes | following
+
+
+def _kernel_factors(model: FactoredModel, episodes: Episodes, log: Episodes) -> kernels.Factors:
     """Return the factors, and what a log shows of each, in the form that kernels take."""
-    parents = _parents(model.factors)
-    names = [factor.variable for factor in model.factors]
-    levels = np.array([table.shape[1] for table in tables])
-    first_label = np.concatenate([[0], np.cumsum(levels)[:-1]])
+    factors, fixed = _split(model)
+    parents = _parents(factors, fixed)
+    names = [factor.variable for factor in factors]
+    first_label = np.cumsum([0] + [factor.table.shape[-1] for factor in factors[:-1]])
     pair = np.arange(model.n_states * model.n_actions)
-    codes = model.codes(pair // model.n_actions, pair % model.n_actions)
-    states = {variable.name: len(variable.levels) for variable in model.state_variables}
-    sizes = list(states.values())
-    place = {name: int(np.prod(sizes[n + 1 :])) for n, name in enumerate(states)}
+    codes = _codes(model, fixed, pair // model.n_actions, pair % model.n_actions)
+    sizes = [len(variable.levels) for variable in model.state_variables]
+    place = {
+        variable.name: int(np.prod(sizes[n + 1 :]))
+        for n, variable in enumerate(model.state_variables)
+    }
+    first = sum((codes[NEXT + one.variable] * place[one.variable] for one in fixed), 0 * pair)
     after = [(names.index(name), stride) for one in parents for name, stride in one.after]
-    config, entry = _observed(model, tables, parents, episodes)
+    config, entry = _observed(model, factors, fixed, episodes)
     kept = episodes.time < log.horizon
-    unknown = (episodes.next_state < 0)[:, None] & (np.array(names) != "")
+    unknown = (episodes.next_state < 0)[:, None] & (np.array(names) != END)
     return kernels.Factors(
-        rows=_sparse_rows(tables, first_label),
+        rows=_sparse_rows([_table(factor) for factor in factors], first_label),
         base=np.stack([one.base(codes) for one in parents], axis=1),
+        first_state=first,
         parents=np.concatenate([[0], np.cumsum([len(one.after) for one in parents])]),
         parent=np.array([number for number, _ in after], np.int64),
         stride=np.array([stride for _, stride in after], np.int64),
@@ -154,7 +190,7 @@ def _kernel_factors(
         place=np.array([place.get(name, 0) for name in names]),
         seen=np.ascontiguousarray(entry[kept]),
         config=np.ascontiguousarray(config[kept]),
-        counts=np.concatenate([_counts(factor) for factor in model.factors]),
+        counts=np.concatenate([_counts(factor) for factor in factors]),
         own=np.where(unknown, -1, config),
     )
 
@@ -175,37 +211,54 @@ def _sparse_rows(tables: list[Floats], first_label: NDArray[np.int64]) -> kernel
 
 
 def _observed(
-    model: FactoredModel, tables: list[Floats], parents: list[_Parents], log: Episodes
+    model: FactoredModel, factors: Sequence[Factor], fixed: Sequence[Factor], log: Episodes
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return each factor's configuration and entry at each logged step, both [N, F]."""
-    codes = model.codes(log.state, log.action)
+    codes = _codes(model, fixed, log.state, log.action)
     unknown = log.next_state < 0
-    reached = unravel(model.state_variables, np.where(unknown, 0, log.next_state))
-    ended = np.full(len(log.state), len(model.outcomes))
-    ended[log.offsets[1:] - 1] = np.where(log.outcome >= 0, log.outcome, len(model.outcomes))
-    config, entry = (np.empty((len(log.state), len(tables)), np.int64) for _ in range(2))
+    levels = _reached(model, log)
+    shape = (len(log.state), len(factors))
+    config, entry = (np.empty(shape, np.int64) for _ in range(2))
     passed = 0  # entries of earlier factors
-    for f, (factor, table, one) in enumerate(zip(model.factors, tables, parents, strict=True)):
-        here = one.base(codes)
-        for name, stride in one.after:
-            here += reached[name] * stride
-        number = np.where(table > 0, passed + np.cumsum(table > 0).reshape(table.shape) - 1, -2)
-        level = reached[factor.variable] if factor.variable else ended
-        entry[:, f] = number[here - one.first, level]
+    for f, (factor, one) in enumerate(zip(factors, _parents(factors, fixed), strict=True)):
+        table = _table(factor)
+        here = one.base(codes) + sum(levels[name] * stride for name, stride in one.after)
+        number = passed + np.cumsum(table > 0).reshape(table.shape) - 1
+        number[table == 0] = kernels.IMPOSSIBLE
+        entry[:, f] = number[here - one.first, levels[factor.variable]]
         config[:, f] = here
         if factor.variable:
             entry[unknown, f] = kernels.UNKNOWN
         if one.after:
             config[unknown, f] = -1
-        passed += int((table > 0).sum())
+        passed += np.count_nonzero(table)
+    for factor in fixed:
+        wrong = codes[NEXT + factor.variable] != levels[factor.variable]
+        entry[wrong & ~unknown, -1] = kernels.IMPOSSIBLE
     return config, entry
+
+
+def _reached(model: FactoredModel, log: Episodes) -> Codes:
+    """Return the level that each logged step reached, by variable, [N]; 0 where not logged."""
+    levels = unravel(model.state_variables, np.maximum(log.next_state, 0))
+    ended = np.full(len(log.state), len(model.outcomes))
+    ended[log.offsets[1:] - 1] = np.where(log.outcome >= 0, log.outcome, len(model.outcomes))
+    return levels | {END: ended}
+
+
+def _table(factor: Factor) -> Floats:
+    """Return the rows of a factor by configuration, [configurations, levels]."""
+    return factor.table.reshape(-1, factor.table.shape[-1])
+
+
+def _learned(factor: Factor) -> bool:
+    return factor.learned and bool(factor.counts.any())
 
 
 def _counts(factor: Factor) -> Floats:
     """Logged transitions behind each configuration; inf if the factor was not learned from a log."""
     seen = factor.counts.sum(axis=-1).ravel()
-    learned = factor.learned and seen.any()
-    return np.asarray(seen if learned else np.full(seen.shape, np.inf), dtype=np.float64)
+    return np.asarray(seen if _learned(factor) else np.full(seen.shape, np.inf), dtype=np.float64)
 
 
 def couple_factors(
