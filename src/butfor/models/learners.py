@@ -15,8 +15,9 @@ from butfor.types import Floats, Offsets
 FOLDS = 5
 MOST_CASES = 2_000_000  # that a classifier learns from, in memory
 BLOCK = 1 << 16  # configurations of parents that are predicted together
-TEMPERATURES = np.geomspace(0.5, 4.0, 25)  # above 1 a row becomes more even
-SHARES = (1e-4, 1e-3, 1e-2, 5e-2)  # of the frequencies of levels in a calibrated row
+TEMPERATURES = np.geomspace(0.5, 4.0, 13)  # above 1 a row becomes more even
+# of the frequencies of levels in a calibrated row; large ones for trees that predict 0 or 1
+SHARES = (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.2, 0.3, 0.5)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,11 +123,14 @@ def _calibrate(
         here = fold == left_out
         fitted = _clone(learner).fit(features[~here], level[~here])
         rows[here] = predict(fitted, features[here], len(usual))
-    options = [_Calibration(float(t), share) for t in TEMPERATURES for share in SHARES]
     own = np.arange(len(level)), level
-    scores = [float(np.log(option.apply(rows, usual)[own]).mean()) for option in options]
-    best = int(np.argmax(scores))
-    return _Calibration(options[best].temperature, options[best].share, scores[best])
+    found = []
+    for temperature in TEMPERATURES.tolist():
+        even = _Calibration(temperature, 0.0).apply(rows, usual)[own]
+        for share in SHARES:
+            score = float(np.log((1 - share) * even + share * usual[level]).mean())
+            found.append(_Calibration(temperature, share, score))
+    return max(found, key=lambda calibration: calibration.score)
 
 
 def _folds(level: NDArray[np.integer]) -> NDArray[np.int64]:

@@ -15,6 +15,7 @@ from butfor.present.charts.studies.entropy import entropy_chart
 from butfor.present.charts.studies.errors import errors_chart
 from butfor.present.charts.studies.growth import growth_chart
 from butfor.present.charts.studies.latent import latent_chart
+from butfor.present.charts.studies.learning import learning_chart
 from butfor.present.charts.studies.nonidentifiability import nonidentifiability_chart
 from butfor.present.charts.studies.pieces import pieces_chart
 from butfor.present.charts.studies.reliability import reliability_chart
@@ -41,6 +42,7 @@ __all__ = [
     "influence_chart",
     "labels_chart",
     "latent_chart",
+    "learning_chart",
     "nonidentifiability_chart",
     "outcome_table_chart",
     "pieces_chart",

@@ -40,6 +40,8 @@ ON_STATES, ON_SIGNS, ON_VARIABLES = "states", "vital signs", "variables"
 OWN, TABULAR_PLAN, RULE = "own plan", "tabular plan", "fixed rule"
 TARGETS = (OWN, TABULAR_PLAN, RULE)
 PATIENTS = 250  # of each log who are scored one by one: the first ones, the same at every size
+FOLLOWED = 25  # of them who are followed step by step, which takes longest
+PLAIN = (TABULAR, COUNTS, TRUE)  # models that are asked with every noise
 NEGLIGIBLE = 1e-6  # mass below which a counterfactual state continues by the model alone
 FLOOR = 0.001  # lower probabilities count as this one in the log loss, which stays finite
 Row = dict[str, Any]
@@ -50,18 +52,18 @@ class ModelsSettings(StudySettings):
     """The sizes of the logs, and the size at which everything is compared."""
 
     repeats: int = 20
-    sizes: tuple[int, ...] = (250, 1000, 4000, 16_000)  # episodes in each log
+    size: tuple[int, ...] = (250, 1000, 4000, 16_000)  # episodes in each log
     reference: int = 1000
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for size in self.sizes:
-            check_whole(size, "sizes", LEAST_EPISODES, "a whole number")
-        if list(self.sizes) != sorted(set(self.sizes)):
-            raise ValueError(f"sizes {self.sizes}: give each size once, the smallest first")
-        if self.reference not in self.sizes:
+        for size in self.size:
+            check_whole(size, "size", LEAST_EPISODES, "a whole number")
+        if list(self.size) != sorted(set(self.size)):
+            raise ValueError(f"size {self.size}: give each size once, the smallest first")
+        if self.reference not in self.size:
             raise ValueError(
-                f"the reference {self.reference} is not among the sizes {self.sizes}; add it"
+                f"the reference {self.reference} is not among the sizes {self.size}; add it"
             )
 
     @property
@@ -146,7 +148,7 @@ def make_world(settings: ModelsSettings, state: str) -> World:
         state,
         truth,
         truth if full else endless_model(truth, settings.simulator),
-        Learned(TRUE, sepsis.factored_model(settings.simulator)) if full else None,
+        Learned(sepsis.factored_model(settings.simulator)) if full else None,
         fixed_rule(state),
     )
 
@@ -159,10 +161,10 @@ def run_experiment(settings: ModelsSettings, *, advance: Advance = no_progress) 
     scores: list[Row] = []
     for repeat in range(settings.repeats):
         seed = settings.base_seed(repeat)
-        log = sepsis.simulate(physician, settings.sizes[-1], seed=seed, version=settings.simulator)
+        log = sepsis.simulate(physician, settings.size[-1], seed=seed, version=settings.simulator)
         for world in worlds:
             shown = log if world.state == "full" else log.hide(*HIDDEN)
-            for size in settings.sizes:
+            for size in settings.size:
                 cell: Row = {"state": world.state, "size": size, "repeat": repeat}
                 part = shown.select(np.arange(size))
                 models = models_of(world, part, repeat)
@@ -184,8 +186,10 @@ def models_of(world: World, log: Episodes, repeat: int) -> dict[str, Learned]:
     """Return the models that are compared on one log, by name."""
     settings = world.settings
     classifiers = len(log) <= settings.reference and repeat < settings.classifier_repeats
-    models = learn_models(log, settings.terminal, classifiers=classifiers)
-    return models if world.known is None else {**models, TRUE: world.known}
+    known = world.known
+    end = known.model.end if known and isinstance(known.model, FactoredModel) else None
+    models = learn_models(log, settings.terminal, end=end, classifiers=classifiers)
+    return {**models, TRUE: known} if known else models
 
 
 def targets_of(world: World, models: dict[str, Learned], name: str) -> dict[str, Floats]:
@@ -210,21 +214,21 @@ def value_rows(world: World, log: Episodes, models: dict[str, Learned]) -> Itera
             }
 
 
-def score_rows(
-    world: World, log: Episodes, models: dict[str, Learned], seed: int
-) -> Iterator[Row]:
+def score_rows(world: World, log: Episodes, models: dict[str, Learned], seed: int) -> Iterator[Row]:
     """Yield the scores of the predictions for single patients."""
     patients = log.select(np.arange(min(len(log), PATIENTS)))
+    followed = np.arange(min(len(log), FOLLOWED))
     for name, noise, target in questions(world.settings, len(log), models):
         policy = targets_of(world, models, name)[target]
         replay = ask(patients, models[name], noise, policy)
+        follows = target == RULE and name in PLAIN and len(log) == world.settings.reference
         yield {
             "model": name,
             "noise": noise,
             "target": target,
             "true": world.true_value(policy),
             **score(replay, world.true_outcomes(policy, len(patients), seed)),
-            "influence": influence(replay) if target == RULE else np.nan,
+            "influence": influence(replay.part(followed)) if follows else np.nan,
         }
 
 
@@ -233,14 +237,14 @@ def questions(
 ) -> Iterator[tuple[str, str, str]]:
     """Yield the questions about single patients of a log: model, noise and target.
 
-    In logs of the reference size every model is asked about every target, about common targets
-    with every noise. In other logs two models are asked about the fixed rule.
+    In logs of the reference size every model is asked about every target, the plain ones about
+    common targets with every noise. In other logs two models are asked about the fixed rule.
     """
     for name, learned in models.items():
         usual, *others = noises_of(learned)
         if size == settings.reference:
             yield from ((name, usual, target) for target in TARGETS)
-            for noise in others:
+            for noise in others if name in PLAIN else ():
                 yield from ((name, noise, target) for target in (TABULAR_PLAN, RULE))
         elif name in (TABULAR, COUNTS):
             yield name, usual, RULE

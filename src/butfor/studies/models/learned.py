@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from butfor.log.episodes import Episodes
 from butfor.models.classifiers import BOOSTING, LOGISTIC, have_classifiers, make_classifier
-from butfor.models.factored import FactoredModel
+from butfor.models.factored import Factor, FactoredModel
 from butfor.models.fit import fit_mdp
 from butfor.models.fit_factored import fit_factored
 from butfor.models.mdp import TabularMDP
@@ -17,33 +16,17 @@ from butfor.studies.settings import DISCOUNT
 from butfor.types import Floats
 
 TABULAR, COUNTS, TRUE = "Tabular", "Factored, counts", "True model"
+KNOWN_ENDS = "Factored, counts, rule of ends given"
 
 
-@dataclass(frozen=True)
-class Learner:
-    """How the factors of a model are learned."""
-
-    name: str  # "counts", or of a classifier
-    classifier: bool = False
-
-    def learner(self) -> Any:
-        """Return the learner as `fit_factored` takes it."""
-        return make_classifier(self.name) if self.classifier else self.name
-
-
-LEARNERS = {
-    COUNTS: Learner("counts"),
-    f"Factored, {LOGISTIC}": Learner(LOGISTIC, classifier=True),
-    f"Factored, {BOOSTING}": Learner(BOOSTING, classifier=True),
-}
-MODELS = (TABULAR, *LEARNERS, TRUE)
+CLASSIFIERS = {f"Factored, {name}": name for name in (LOGISTIC, BOOSTING)}
+MODELS = (TABULAR, COUNTS, KNOWN_ENDS, *CLASSIFIERS, TRUE)
 
 
 @dataclass(frozen=True, eq=False)
 class Learned:
     """A model and the plan made on it."""
 
-    name: str
     model: TabularMDP | FactoredModel
 
     @property
@@ -57,10 +40,21 @@ class Learned:
         return policy_iteration(self.rows, discount=DISCOUNT)
 
 
-def learn_models(log: Episodes, terminal: str, *, classifiers: bool) -> dict[str, Learned]:
-    """Learn every model from a log, by name; classifiers only if asked for and installed."""
-    models = {TABULAR: Learned(TABULAR, fit_mdp(log, terminal=terminal))}
-    for name, how in LEARNERS.items():
-        if not how.classifier or (classifiers and have_classifiers()):
-            models[name] = Learned(name, fit_factored(log, how.learner()))
-    return models
+def learn_models(
+    log: Episodes, terminal: str, *, end: Factor | None, classifiers: bool
+) -> dict[str, Learned]:
+    """Learn every model from a log, by name.
+
+    `end` is the rule of ends, if it can be stated on what the log shows. Classifiers learn only if
+    asked to, and if they are installed.
+    """
+    models: dict[str, TabularMDP | FactoredModel] = {
+        TABULAR: fit_mdp(log, terminal=terminal),
+        COUNTS: fit_factored(log),
+    }
+    if end is not None:
+        models[KNOWN_ENDS] = fit_factored(log, ends=end)
+    if classifiers and have_classifiers():
+        for name, classifier in CLASSIFIERS.items():
+            models[name] = fit_factored(log, make_classifier(classifier))
+    return {name: Learned(model) for name, model in models.items()}
