@@ -111,6 +111,7 @@ def content(experiment: Experiment) -> dict[str, Any]:
     }
     at = {"size": settings.reference, "model": COUNTS}
     asked = {**at, "state": "hidden", "noise": ON_VARIABLES}
+    longest = {**asked, "size": settings.size[-1], "target": RULE}
     own = {state: values_of(values, state, {**at, "target": OWN}) for state in STATES}
     return {
         "states": STATES,
@@ -129,6 +130,7 @@ def content(experiment: Experiment) -> dict[str, Any]:
             if not below_zero(find(scores, "over_base", **asked, target=target))
         ],
         "stays": _stays(experiment, values),
+        "longest_over": find(scores, "over_base", **longest),
         "classifiers": list(CLASSIFIERS) if have_classifiers() else [],
         "patients": min(PATIENTS, settings.reference),
         "followed": min(FOLLOWED, settings.reference),

@@ -7,19 +7,21 @@ from typing import Any
 import pandas as pd
 
 from butfor.present.charts import learning_chart
-from butfor.studies.models.experiment import ON_VARIABLES, OWN, RULE, STATES, Experiment
+from butfor.studies.models.experiment import ON_STATES, ON_VARIABLES, OWN, RULE, STATES, Experiment
 from butfor.studies.models.learned import COUNTS, TABULAR, TRUE
 from butfor.studies.models.tables import find, score_table, value_table
 
 FIGURES = 3
 DRAWN = (TABULAR, COUNTS)
+USUAL = {TABULAR: ON_STATES, COUNTS: ON_VARIABLES}  # what noise belongs to
 
 
 def charts(experiment: Experiment) -> dict[str, Any]:
     """Return the figures by file name."""
     values, scores = value_table(experiment.values), score_table(experiment.scores)
     plans = values[values["target"] == OWN]
-    rule = scores[scores["target"] == RULE]
+    usual = scores["noise"] == scores["model"].map(USUAL)
+    rule = scores[(scores["target"] == RULE) & usual]
     return {
         "plans": learning_chart(
             _drawn(plans, "true"),
@@ -43,6 +45,7 @@ def charts(experiment: Experiment) -> dict[str, Any]:
             subtitle="Mean Brier score under the fixed rule, 0 at best. Means over logs; bars: two "
             "standard errors.",
             y_title="Brier score",
+            signed=False,
             domain=(0.0, 1.0),
         ),
     }
@@ -70,4 +73,4 @@ def _compared(experiment: Experiment, scores: pd.DataFrame) -> dict[str, float]:
     known, base = (find(scores, measure, **place) for measure in ("brier", "base"))
     assert known is not None
     assert base is not None
-    return {"true model, nothing hidden": known["mean"], "frequencies": base["mean"]}
+    return {"true model": known["mean"], "frequencies": base["mean"]}
