@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,8 @@ from butfor.mechanisms.independent import Independent
 from butfor.mechanisms.inverse_cdf import InverseCDF
 from butfor.mechanisms.maximal import MaximalCoupling
 from butfor.mechanisms.protocol import Mechanism
+from butfor.models.classifiers import BOOSTING, LOGISTIC, make_classifier
 from butfor.models.factored import MOST_ENTRIES, FactoredModel
-from butfor.models.learners import named_learner
 from butfor.models.mdp import TabularMDP
 from butfor.random import check_seed
 from butfor.replay.replay import ACTION_NOISES, Replay
@@ -40,11 +40,18 @@ MODELS_FACTORED = 50  # the same of factored models, each of which takes a pass 
 MOST_DECISIONS = 1_000_000  # in a log that "auto" audits in full detail
 
 
+LEARNERS: dict[str, Callable[[], Any]] = {  # by their name in a study file
+    "counts": lambda: "counts",
+    "logistic": lambda: make_classifier(LOGISTIC),
+    "boosting": lambda: make_classifier(BOOSTING),
+}
+
+
 def factored_options(study: Study) -> dict[str, Any]:
     """Return how the study's [model] says that a factored model is to be learned."""
     chosen = study.model
     return {
-        "learner": named_learner(chosen.learner),
+        "learner": LEARNERS[chosen.learner](),
         "parents": chosen.parents or None,
         "order": chosen.order,
     }

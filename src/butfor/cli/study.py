@@ -16,6 +16,7 @@ from butfor.studies.article import RESULTS, Study, StudySettings, write_study
 from butfor.studies.factors.article import STUDY as FACTORS
 from butfor.studies.hidden_state.article import STUDY as HIDDEN_STATE
 from butfor.studies.mechanisms.article import STUDY as MECHANISMS
+from butfor.studies.models.article import STUDY as MODELS
 from butfor.studies.oberst2019.article import STUDY as OBERST2019
 
 STUDIES: dict[str, Study] = {
@@ -23,6 +24,7 @@ STUDIES: dict[str, Study] = {
     "factors": FACTORS,
     "mechanisms": MECHANISMS,
     "hidden-state": HIDDEN_STATE,
+    "models": MODELS,
 }
 
 
@@ -41,6 +43,10 @@ def study(
         str | None,
         typer.Option(help="oberst2019: physician planned on the estimated or the exact tensor."),
     ] = None,
+    size: Annotated[
+        list[int] | None,
+        typer.Option(min=10, help="models: episodes of a log; repeat it for several sizes."),
+    ] = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
@@ -54,6 +60,7 @@ def study(
         "simulator": simulator,
         "terminal": terminal,
         "behavior": behavior,
+        "size": tuple(size) if size else None,
     }
     with exit_on_error():
         chosen = STUDIES[check_choice(name, "study", tuple(STUDIES))]

@@ -29,26 +29,6 @@ class Learned:
     source: str  # name of the learner
 
 
-def named_learner(name: str) -> Any:
-    """Return the learner that a study file names: counts, logistic or boosting."""
-    if name == "counts":
-        return name
-    try:
-        from sklearn.ensemble import HistGradientBoostingClassifier  # noqa: PLC0415  an extra
-        from sklearn.linear_model import LogisticRegression  # noqa: PLC0415
-        from sklearn.pipeline import make_pipeline  # noqa: PLC0415
-        from sklearn.preprocessing import PolynomialFeatures  # noqa: PLC0415
-    except ImportError:
-        raise ValueError(
-            f"the learner {name!r} needs scikit-learn; install it with pip install "
-            "'butfor[cluster]', or use counts"
-        ) from None
-    if name == "boosting":
-        return HistGradientBoostingClassifier(max_iter=50, learning_rate=0.1, random_state=0)
-    pairs = PolynomialFeatures(2, interaction_only=True, include_bias=False)
-    return make_pipeline(pairs, LogisticRegression(C=0.3, max_iter=500))
-
-
 def check_learner(learner: Any, variable: str) -> None:
     """Refuse what is not "counts" or a classifier with `fit` and `predict_proba`."""
     if isinstance(learner, str):

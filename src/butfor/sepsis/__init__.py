@@ -18,7 +18,7 @@ from butfor.sepsis.dynamics import (
     step,
     transition_tensor,
 )
-from butfor.sepsis.factored import factored
+from butfor.sepsis.factored import factored, factored_model
 from butfor.sepsis.simulate import own_counterfactuals, simulate, simulation_noise
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "VITAL_SIGNS",
     "behavior_policy",
     "factored",
+    "factored_model",
     "full_policy",
     "initial_distribution",
     "model",

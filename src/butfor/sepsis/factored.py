@@ -9,6 +9,7 @@ import numpy as np
 
 from butfor.hidden.factors import ACTION, Factored
 from butfor.log.variables import unravel
+from butfor.models import factored as observed
 from butfor.sepsis.dynamics import (
     ACTIONS,
     GLUCOSE_AT_FIRST,
@@ -19,6 +20,7 @@ from butfor.sepsis.dynamics import (
     STATES,
     THREE_AT_FIRST,
     check_prevalence,
+    initial_distribution,
     outcome_of,
     vital_tables,
 )
@@ -65,6 +67,49 @@ def factored(
         outcome=outcome_of(),
         outcomes=OUTCOMES,
     )
+
+
+def factored_model(
+    version: str = "corrected", *, prevalence: float = 0.2
+) -> observed.FactoredModel:
+    """Return the true model on the 1440 full states with noise per variable.
+
+    Its rows are those of `model`. The simulator moves each vital sign by its own uniforms, so their
+    noises are indeed independent; that each is Gumbel-Max noise remains an assumption.
+    """
+    factors = [_given("diabetes", ("diabetes",), np.eye(2), "static")]
+    for name in PARENTS:
+        parents, table = _table(name, version)
+        renamed = [parent.replace(ACTION, observed.ACTION) for parent in parents]
+        factors.append(_given(name, tuple(renamed), table))
+    for variable in ACTIONS:
+        chosen = observed.ACTION + variable.name
+        factors.append(_given(variable.name, (chosen,), np.eye(2), f"copies {chosen}"))
+    return observed.FactoredModel(
+        STATES,
+        ACTIONS,
+        OUTCOMES,
+        (*factors, _end()),
+        observed.Rewards((), np.array([*(outcome.reward for outcome in OUTCOMES), 0.0])),
+        initial_distribution(prevalence),
+        np.zeros((N_STATES, N_ACTIONS), np.int64),
+    )
+
+
+def _given(
+    variable: str, parents: tuple[str, ...], table: Any, source: str = "given"
+) -> observed.Factor:
+    return observed.Factor(variable, parents, table, np.zeros(table.shape), source)
+
+
+def _end() -> observed.Factor:
+    """Return the rule of ends, which depends on the whole next state but diabetes."""
+    reached = [variable for variable in STATES if variable.name != "diabetes"]
+    sizes = [len(variable.levels) for variable in reached]
+    # the rule is the same with diabetes, the first variable, and without
+    rule = outcome_of()[: int(np.prod(sizes))].reshape(sizes)
+    table = np.eye(len(OUTCOMES) + 1)[rule]
+    return _given(observed.END, tuple(observed.NEXT + v.name for v in reached), table)
 
 
 def _table(name: str, version: str) -> tuple[tuple[str, ...], Any]:

@@ -16,6 +16,7 @@ from .studies.growth import growth_chart as growth_chart
 from .studies.hidden_state import agreement_chart as agreement_chart
 from .studies.hidden_state import entropy_chart as entropy_chart
 from .studies.hidden_state import latent_chart as latent_chart
+from .studies.learning import learning_chart as learning_chart
 from .studies.mechanisms import containment_chart as containment_chart
 from .studies.mechanisms import reliability_chart as reliability_chart
 from .studies.mechanisms import scores_chart as scores_chart

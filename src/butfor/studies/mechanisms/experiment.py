@@ -27,6 +27,7 @@ from butfor.models.planning import policy_value, value_tables
 from butfor.replay.functions import counterfactual_bounds, counterfactual_outcomes
 from butfor.studies.article import HIDDEN, HORIZON, Advance, LogSettings, learn
 from butfor.studies.scoring import Mask, Truth, brier
+from butfor.studies.simulator import vital_signs
 from butfor.types import Floats
 
 OWN_DRAWS = 25  # of the simulator's noise given what was observed
@@ -208,13 +209,6 @@ def bound(question: Question) -> dict[str, Floats]:
     signs = (question.ends or question.model).with_labels(vital_signs(log))
     labeled = counterfactual_bounds(log, signs, question.target, horizon=horizon).probability
     return dict(zip(CLASSES, (*plain, labeled[1]), strict=True))
-
-
-def vital_signs(log: Episodes) -> NDArray[np.int32]:
-    """Return labels of states: their vital signs without the running treatments, [S]."""
-    shown = [variable.name for variable in log.state_variables]
-    names = [name for name in sepsis.VITAL_SIGNS if name in shown]
-    return log.state_labels(*names)
 
 
 def keep_ends(version: str) -> TabularMDP:

@@ -1,0 +1,1 @@
+"""Which model? Tables of whole states against one distribution per variable."""
