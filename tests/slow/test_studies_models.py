@@ -8,7 +8,6 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 import pytest
-from butfor.studies.article import HIDDEN
 from sklearn.dummy import DummyClassifier
 from typer.testing import CliRunner
 
@@ -17,6 +16,7 @@ from butfor import sepsis
 from butfor.cli.main import app
 from butfor.log.variables import ravel
 from butfor.models import classifiers
+from butfor.studies.article import HIDDEN
 from butfor.studies.models import experiment as models
 from butfor.studies.models import learned
 from butfor.studies.models.article import STUDY, below_zero
