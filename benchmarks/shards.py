@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 
 import butfor as bf
+from butfor.audit.settings import AuditSettings
 from butfor.audit.shards import Cluster, Threads, audit_shards
 from butfor.audit.shards.log import Shard
 from butfor.audit.shards.parts import parts_folder
@@ -31,6 +32,7 @@ SIZES = (10_000, 100_000, 1_000_000)
 EACH = 10_000  # episodes of a shard
 WARM = 100  # episodes of the run that compiles
 PICTURE = Path(__file__).parent / "shards"
+TABULAR = AuditSettings(model="tabular")  # what the promises are about
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ def audit(study: Path, out: Path, files: Sequence[Path], workers: Workers) -> Co
     """Audit some files, after a small run that compiles."""
     with tempfile.TemporaryDirectory() as name:
         few, some = write_shards(Path(name), WARM, WARM // 4)
-        audit_shards(some, few, Path(name) / "audit", workers=workers)
+        audit_shards(some, few, Path(name) / "audit", TABULAR, workers=workers)
     watched = Watched(workers)
     disk = 0
 
@@ -125,7 +127,7 @@ def audit(study: Path, out: Path, files: Sequence[Path], workers: Workers) -> Co
             disk = _size(parts_folder(out))
 
     began = time.perf_counter()
-    audit_shards(files, study, out, workers=watched, overwrite=True, progress=weigh)
+    audit_shards(files, study, out, TABULAR, workers=watched, overwrite=True, progress=weigh)
     seconds = time.perf_counter() - began
     meta = json.loads((out / "meta.json").read_text())
     told = meta["seconds"]

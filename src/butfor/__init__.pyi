@@ -23,7 +23,6 @@ from .mechanisms.inverse_cdf import InverseCDF as InverseCDF
 from .mechanisms.maximal import MaximalCoupling as MaximalCoupling
 from .mechanisms.properties import is_monotone as is_monotone
 from .mechanisms.properties import is_stable as is_stable
-from .models.factored import Factor as Factor
 from .models.factored import FactoredModel as FactoredModel
 from .models.fit import fit_mdp as fit_mdp
 from .models.fit_factored import fit_factored as fit_factored
@@ -35,7 +34,6 @@ from .models.policies import soften as soften
 from .present import charts as charts
 from .present.report import write_report as write_report
 from .replay.credible import credible_intervals as credible_intervals
-from .replay.credible import credible_of_models as credible_of_models
 from .replay.draws import draws_needed as draws_needed
 from .replay.functions import counterfactual_bounds as counterfactual_bounds
 from .replay.functions import counterfactual_outcomes as counterfactual_outcomes

@@ -8,6 +8,7 @@ import pytest
 import butfor as bf
 from butfor.models.draw_factored import draw_factored
 from butfor.models.factored import END, FactoredModel, Rewards
+from butfor.replay.credible import credible_of_models
 from butfor.replay.replay import Replay
 from butfor.replay.steps import THIN
 from tests.factored import (
@@ -456,7 +457,7 @@ def test_credible_intervals_come_from_drawn_models(ward):
     drawn = [model, clinic_model(generator), clinic_model(generator)]
     possible = [smooth(one) for one in drawn]
     replay = ask((possible[0], log, *ward[2:]))
-    found = bf.credible_of_models(replay, possible, confidence=0.5)
+    found = credible_of_models(replay, possible, confidence=0.5)
     each = np.stack([ask((one, log, *ward[2:])).outcomes().expected_return for one in possible])
     np.testing.assert_allclose(found.mean_return, each.mean(axis=0), atol=1e-4)
     np.testing.assert_allclose(
@@ -464,7 +465,7 @@ def test_credible_intervals_come_from_drawn_models(ward):
     )
     assert found.models == 3
     with pytest.raises(ValueError, match=r"no models were drawn"):
-        bf.credible_of_models(replay, [])
+        credible_of_models(replay, [])
 
 
 def test_credible_intervals_of_a_factored_model_come_from_its_posterior(ward):
@@ -473,7 +474,7 @@ def test_credible_intervals_of_a_factored_model_come_from_its_posterior(ward):
     replay = ask((model, log, *ward[2:]))
     found = bf.credible_intervals(replay, models=4, seed=2)
     posterior = draw_factored(model, 4, seed=2)
-    again = bf.credible_of_models(replay, [posterior.model(b) for b in range(4)])
+    again = credible_of_models(replay, [posterior.model(b) for b in range(4)])
     np.testing.assert_array_equal(found.expected_return, again.expected_return)
 
 

@@ -20,9 +20,10 @@ from butfor.mechanisms.gumbel_max import GumbelMax, counterfactual_distribution
 from butfor.mechanisms.protocol import Mechanism, check_mechanism
 from butfor.models.factored import Factor, FactoredModel, tabular
 from butfor.models.mdp import TabularMDP
-from butfor.models.policies import action_counts, estimate_behavior
+from butfor.models.policies import estimate_behavior
 from butfor.replay.bounds import Bounds
 from butfor.replay.changes import Changes
+from butfor.replay.checks import check_counts, check_probability
 from butfor.replay.draws import Draws
 from butfor.replay.engine import (
     Engine,
@@ -138,13 +139,13 @@ class Replay:
             "target": policy,
             "behavior": known,
             "behavior_given": behavior is not None,
-            "probability": _check_probability(behavior_probability, episodes, engine.hidden),
+            "probability": check_probability(behavior_probability, episodes, engine.hidden),
             "mechanism": chosen,
             "action_noise": action_noise,
             "horizon": steps,
             "discount": check_discount(discount),
             "continuation": bool(continuation),
-            "counts": _check_counts(counts, episodes, engine.hidden),
+            "counts": check_counts(counts, episodes, engine.hidden),
             "noise": belongs,
             "_kept": {},
         }
@@ -576,47 +577,3 @@ def refuse_hidden(replay: Replay, **given: object) -> None:
     for name, value in given.items():
         if replay.hidden and value is not None and value is not False:
             raise ValueError(f"{name}: not available for a model with a hidden state; leave it out")
-
-
-def _check_probability(given: ArrayLike | None, episodes: Episodes, hidden: bool) -> Floats | None:
-    if given is None:
-        return None
-    if hidden:
-        raise ValueError(
-            "behavior_probability: not available for a model with a hidden state; leave it out"
-        )
-    probability = np.asarray(given, dtype=np.float64)
-    if probability.shape != episodes.state.shape:
-        raise ValueError(
-            f"behavior_probability has shape {probability.shape}, expected "
-            f"({len(episodes.state)},): one per logged decision"
-        )
-    wrong = ~((probability > 0) & (probability <= 1))
-    if wrong.any():
-        row = int(wrong.argmax())
-        raise ValueError(
-            f"behavior_probability of row {row} ({episodes.place(row)}) is {probability[row]}; "
-            "the probability of what was done must be above 0 and at most 1"
-        )
-    return probability
-
-
-def _check_counts(counts: ArrayLike | None, episodes: Episodes, hidden: bool) -> NDArray[np.int64]:
-    own = action_counts(episodes)
-    if counts is None:
-        return own
-    if hidden:
-        raise ValueError("counts: with a hidden state they follow from the episodes; leave it out")
-    given = np.asarray(counts)
-    if given.shape != own.shape or given.dtype.kind not in "iu":
-        raise ValueError(
-            f"counts: expected whole numbers of shape {own.shape}, got {given.dtype} of shape "
-            f"{given.shape}"
-        )
-    if (given < own).any():
-        state, action = np.argwhere(given < own)[0]
-        raise ValueError(
-            f"counts: {given[state, action]} at state {state}, action {action}, but these episodes "
-            f"alone have {own[state, action]}; give the counts of the whole log"
-        )
-    return given.astype(np.int64)
