@@ -257,6 +257,18 @@ def measure_simulation() -> list[Measurement]:
     return [Measurement(work, seconds, "300 x, about 5 s", ratio, note, ratio >= 300)]
 
 
+def measure_factored() -> list[Measurement]:
+    """Learning a factored model from the full states, of few and of very many patients."""
+    policy = bf.sepsis.behavior_policy("corrected")
+    lines = []
+    for episodes, runs, promise in ((1000, 5, "under 0.5 s"), (1_000_000, 1, "under 30 s")):
+        log = bf.sepsis.simulate(policy, episodes)
+        seconds = best_of(runs, lambda log=log: bf.fit_factored(log))
+        work = f"fit_factored on {episodes:,} sepsis episodes"
+        lines.append(Measurement(work, seconds, promise))
+    return lines
+
+
 def measure_planning() -> list[Measurement]:
     model = bf.sepsis.model()
     seconds = best_of(3, lambda: bf.policy_iteration(model))
@@ -503,6 +515,7 @@ MEASURES = [
     measure_how_sure,
     measure_hidden_state,
     measure_simulation,
+    measure_factored,
     measure_planning,
     measure_tensor,
     measure_study,
