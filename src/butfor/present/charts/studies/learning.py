@@ -92,4 +92,4 @@ def learning_chart(
         named.encode(color=alt.value(style.GREY)),
     )
     grid = style.in_panels(style.framed(chart, WIDTH, HEIGHT), rows, panels, 2)
-    return style.finish(grid, title, subtitle, total=2 * WIDTH + 100)
+    return style.finish(grid, title, subtitle, total=2 * WIDTH + 20)
