@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,11 +11,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.log.coding import MISSING, NOT_A_NUMBER, UNKNOWN, text_of
+from butfor.log.combinations import rows_of_codes
 from butfor.log.decisions import Decisions, last_rows
 from butfor.log.problems import Index, LogProblems
 from butfor.log.settle import settle_cells, settle_order, settle_outcomes, settle_transitions
 from butfor.log.sources import check_columns
-from butfor.log.variables import check_distinct
+from butfor.log.variables import Variable, check_distinct
 from butfor.types import Floats
 
 # A frame may be in any order, and its episodes may end without an outcome.
@@ -27,29 +28,31 @@ def read_frame(
     *,
     episode: str,
     time: str | None,
-    state: str,
+    state: str | Sequence[str],
     action: str,
     reward: str | None,
     outcome: str | None,
-    states: Sequence[Any] | None,
+    states: Sequence[Any] | Mapping[str, Sequence[Any]] | None,
     actions: Sequence[Any] | None,
     outcomes: Sequence[Any] | None,
-) -> tuple[dict[str, Any], tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """Return arrays for `Episodes.from_arrays`, and the labels of states, actions and outcomes."""
-    named = {"episode": episode, "time": time, "state": state, "action": action}
+) -> tuple[dict[str, Any], tuple[Variable, ...], tuple[str, ...], tuple[str, ...]]:
+    """Return arrays for `Episodes.from_codes`, state variables, and labels of actions and ends."""
+    named = {"episode": episode, "time": time, "action": action}
     named |= {"reward": reward, "outcome": outcome}
     column = {role: str(name) for role, name in named.items() if name is not None}
+    known = _levels_of(state, states)
     frame = frame.rename(columns=str)
-    check_columns("the frame", list(frame.columns), {n: f"{role}=" for role, n in column.items()})
+    roles = {n: f"{role}=" for role, n in column.items()} | dict.fromkeys(known, "state=")
+    check_columns("the frame", list(frame.columns), roles)
     if len(frame) == 0:
         raise ValueError("the frame has no rows; give at least one decision")
     numbers, ids = pd.factorize(frame[column["episode"]])
-    state_codes, state_labels = _code(frame[column["state"]], states, "states")
+    coded = {name: _code(frame[name], levels, "states") for name, levels in known.items()}
     action_codes, action_labels = _code(frame[column["action"]], actions, "actions")
     ends, end_labels = np.full(len(frame), MISSING), tuple[str, ...]()
     if "outcome" in column:
         ends, end_labels = _code(frame[column["outcome"]], outcomes, "outcomes")
-    state_key, action_key = ("state", column["state"]), ("action", column["action"])
+    action_key = ("action", column["action"])
     rows = Decisions(
         LogProblems(POLICIES, partial(_places, numbers, ids), in_study=False),
         lambda name, row: text_of(frame[name].iloc[row]),
@@ -57,12 +60,10 @@ def read_frame(
         numbers.astype(np.int64),
         _positions(frame, column.get("time")),
         ends,
-        {state_key: state_codes, action_key: action_codes},
+        {("state", name): codes for name, (codes, _) in coded.items()} | {action_key: action_codes},
     )
-    remedies = {
-        state_key: _remedy("states", state_labels),
-        action_key: _remedy("actions", action_labels),
-    }
+    remedies = {("state", name): _remedy("states", labels) for name, (_, labels) in coded.items()}
+    remedies[action_key] = _remedy("actions", action_labels)
     if "reward" in column:
         key = ("number", column["reward"])
         rows.numbers["reward"], rows.cells[key] = _numbers(frame[column["reward"]])
@@ -74,8 +75,31 @@ def read_frame(
     settle_cells(rows, remedies)
     settle_transitions(rows, outcomes=False)
     rows.problems.check("the frame")
-    arrays = rows.arrays(rows.cells[state_key], rows.cells[action_key], np.asarray(ids))
-    return arrays, state_labels, action_labels, end_labels
+    levels = np.stack([rows.cells["state", name] for name in known], axis=1)
+    blank = (levels < 0).any(axis=1)
+    place = np.where(blank, -1, np.arange(len(rows)))
+    arrays = rows.arrays(place, rows.cells[action_key], np.asarray(ids))
+    arrays |= rows_of_codes(levels, arrays["state"], arrays["next_state"])
+    variables = tuple(Variable(name, labels) for name, (_, labels) in coded.items())
+    return arrays, variables, action_labels, end_labels
+
+
+def _levels_of(
+    state: str | Sequence[str], states: Sequence[Any] | Mapping[str, Sequence[Any]] | None
+) -> dict[str, Sequence[Any] | None]:
+    """Return the columns of the state, each with its levels if these are given."""
+    names = [str(state)] if isinstance(state, str) else [str(name) for name in state]
+    check_distinct(names, "state")
+    if not isinstance(states, Mapping):
+        if states is not None and len(names) > 1:
+            raise ValueError(
+                f"states: {len(names)} columns have their own levels; give {{column: [...]}}"
+            )
+        return dict.fromkeys(names, states)
+    for name in states:
+        if str(name) not in names:
+            raise ValueError(f"states: {name!r} is not in state=; it has {', '.join(names)}")
+    return {name: states.get(name) for name in names}
 
 
 def _places(numbers: NDArray[Any], ids: Any, rows: Sequence[int]) -> str:

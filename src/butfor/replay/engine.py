@@ -14,7 +14,7 @@ from butfor.hidden.model import TabularPOMDP
 from butfor.hidden.policies import Policy
 from butfor.log.episodes import Episodes
 from butfor.models.cases import logged_cases, similar_cases
-from butfor.models.factored import Factor, FactoredModel, tabular
+from butfor.models.factored import AnyFactor, FactoredModel, tabular
 from butfor.models.fit import fit_mdp
 from butfor.models.fit_factored import fit_factored
 from butfor.models.mdp import TabularMDP
@@ -136,7 +136,7 @@ def noise_for(model: Any, other: Any, noise: str) -> str | None:
     return noise if type(model) is type(other) else None
 
 
-def factors_of(model: Any) -> tuple[Factor, ...]:
+def factors_of(model: Any) -> tuple[AnyFactor, ...]:
     """Return the factors of a model; none if it is not factored."""
     return model.factors if isinstance(model, FactoredModel) else ()
 

@@ -19,7 +19,7 @@ from butfor.log.episodes import Episodes
 from butfor.log.variables import Variable, unravel
 from butfor.mechanisms.independent import Independent
 from butfor.mechanisms.protocol import Compiled, Mechanism, counterfactual_rows
-from butfor.models.factored import NEXT, Factor, FactoredModel
+from butfor.models.factored import NEXT, AnyFactor, FactoredModel
 from butfor.models.mdp import TabularMDP
 from butfor.replay.bounds import Bounds
 from butfor.replay.observed import MOST_TABLED, ObservedEngine
@@ -114,7 +114,7 @@ class _Parents(NamedTuple):
         return sum(moved, np.full(count, self.first, np.int64))
 
 
-def _parents(factors: tuple[Factor, ...]) -> list[_Parents]:
+def _parents(factors: tuple[AnyFactor, ...]) -> list[_Parents]:
     found, first = [], 0
     for factor in factors:
         sizes = factor.table.shape[:-1]
@@ -201,7 +201,7 @@ def _observed(
     return config, entry
 
 
-def _counts(factor: Factor) -> Floats:
+def _counts(factor: AnyFactor) -> Floats:
     """Logged transitions behind each configuration; inf if the factor was not learned from a log."""
     seen = factor.counts.sum(axis=-1).ravel()
     learned = factor.learned and seen.any()

@@ -18,7 +18,7 @@ from butfor.hidden.policies import Policy
 from butfor.log.episodes import Episodes
 from butfor.mechanisms.gumbel_max import GumbelMax, counterfactual_distribution
 from butfor.mechanisms.protocol import Mechanism, check_mechanism
-from butfor.models.factored import Factor, FactoredModel, tabular
+from butfor.models.factored import AnyFactor, FactoredModel, tabular
 from butfor.models.mdp import TabularMDP
 from butfor.models.policies import action_counts, estimate_behavior
 from butfor.replay.bounds import Bounds
@@ -194,7 +194,7 @@ class Replay:
         return step_cases(self.model, self.log, self.counts)
 
     @property
-    def factors(self) -> tuple[Factor, ...]:
+    def factors(self) -> tuple[AnyFactor, ...]:
         """The factors of the model; none if it is not factored."""
         return factors_of(self.model)
 
