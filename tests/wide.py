@@ -75,16 +75,22 @@ def first_states(generator: np.random.Generator, count: int) -> NDArray[np.int64
 
 
 def simulate(seed: int, episodes: int, *, horizon: int = 10, policy=cautious) -> Ward:
-    """Simulate a log; every final state is known."""
+    """Simulate a log; every final state is known.
+
+    All noise follows from the seed: with another policy it is what would have happened to the same
+    patients.
+    """
     generator = np.random.default_rng(seed)
     now = first_states(generator, episodes)
+    noise = generator.random((horizon, episodes, COUNT + 2))
     going, columns = np.arange(episodes), []
     outcome = np.full(episodes, -1)
     for t in range(horizon):
-        drug = (generator.random(len(going)) < policy(now)[:, 1]).astype(np.int64)
-        after = next_state(now, drug, generator.random(now.shape))
-        u, chance = generator.random(len(going)), ends(after)
-        end = np.where(u < chance[:, 0], 0, np.where(u < chance[:, :2].sum(axis=1), 1, -1))
+        u = noise[t, going]
+        drug = (u[:, -1] < policy(now)[:, 1]).astype(np.int64)
+        after = next_state(now, drug, u[:, :COUNT])
+        chance = ends(after)[:, :2].cumsum(axis=1)
+        end = np.where(u[:, -2] < chance[:, 0], 0, np.where(u[:, -2] < chance[:, 1], 1, -1))
         columns.append((going, np.full(len(going), t), now, drug, after))
         outcome[going] = end
         going, now = going[end < 0], after[end < 0]

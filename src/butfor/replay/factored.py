@@ -41,23 +41,7 @@ class FactoredEngine(ObservedEngine):
         episodes: Episodes, model: Any, target: Policy, behavior: Policy | None
     ) -> tuple[Policy, Policy]:
         """Refuse a log, target or behavior that does not fit; return both policies as [S, A]."""
-        for kind, given, expected in (
-            ("state", episodes.state_variables, model.state_variables),
-            ("action", episodes.action_variables, model.action_variables),
-        ):
-            if _sizes(given) != _sizes(expected):
-                raise ValueError(
-                    f"the {kind} variables of the episodes are {_sizes(given)}, those of the model "
-                    f"{_sizes(expected)}; fit the model to episodes of the same kind"
-                )
-        unknown = np.flatnonzero(episodes.next_state < 0)
-        parents = [parent for parent in model.end.parents if parent.startswith(NEXT)]
-        if len(unknown) and parents:
-            raise ValueError(
-                f"{episodes.place(int(unknown[0]))}: the final state was not logged, but the end "
-                f"depends on {', '.join(map(repr, parents))}; fit the model without next-step "
-                "parents of the end, or log the final states"
-            )
+        check_factored_log(episodes, model)
         return ObservedEngine.check(episodes, model.tabular(), target, behavior)
 
     def bounds(self, *, threads: int | None, progress: Progress | None) -> Bounds:
@@ -94,6 +78,27 @@ class FactoredEngine(ObservedEngine):
 
     def _couple(self, model: TabularMDP, policy: Floats) -> kernels.Coupling:
         return couple_factors(self.replay.mechanism, self._tables, self._factors)
+
+
+def check_factored_log(episodes: Episodes, model: FactoredModel) -> None:
+    """Refuse a log whose variables or final states do not fit a factored model."""
+    for kind, given, expected in (
+        ("state", episodes.state_variables, model.state_variables),
+        ("action", episodes.action_variables, model.action_variables),
+    ):
+        if _sizes(given) != _sizes(expected):
+            raise ValueError(
+                f"the {kind} variables of the episodes are {_sizes(given)}, those of the model "
+                f"{_sizes(expected)}; fit the model to episodes of the same kind"
+            )
+    unknown = np.flatnonzero(episodes.next_state < 0)
+    parents = [parent for parent in model.end.parents if parent.startswith(NEXT)]
+    if len(unknown) and parents:
+        raise ValueError(
+            f"{episodes.place(int(unknown[0]))}: the final state was not logged, but the end "
+            f"depends on {', '.join(map(repr, parents))}; fit the model without next-step "
+            "parents of the end, or log the final states"
+        )
 
 
 def _sizes(variables: tuple[Variable, ...]) -> str:
