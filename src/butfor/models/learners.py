@@ -127,7 +127,7 @@ def fit_classifier(cases: Cases, learner: Any, numbers: Collection[str] = ()) ->
     usual = np.bincount(level, minlength=cases.levels) + 1 / cases.levels
     usual = usual / usual.sum()
     calibration = _calibrate(learner, features, level, usual)
-    fitted = _clone(learner).fit(features, level)
+    fitted = clone_learner(learner).fit(features, level)
     name = type(learner).__name__
     return Learned(fitted, cases.sizes, as_numbers, usual, calibration, name)
 
@@ -165,7 +165,7 @@ def _calibrate(
     rows = np.zeros((len(level), len(usual)))
     for left_out in np.unique(fold):
         here = fold == left_out
-        fitted = _clone(learner).fit(features[~here], level[~here])
+        fitted = clone_learner(learner).fit(features[~here], level[~here])
         rows[here] = predict(fitted, features[here], len(usual))
     options = [Calibration(float(t), share) for t in TEMPERATURES for share in SHARES]
     own = np.arange(len(level)), level
@@ -184,7 +184,7 @@ def _folds(level: NDArray[np.integer]) -> NDArray[np.int64]:
     return fold
 
 
-def _clone(learner: Any) -> Any:
+def clone_learner(learner: Any) -> Any:
     """Return an unfitted copy; only this needs scikit-learn."""
     try:
         from sklearn.base import clone  # noqa: PLC0415  an optional extra
