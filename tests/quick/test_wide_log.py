@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from sklearn.tree import DecisionTreeClassifier
 
 import butfor as bf
+from butfor.audit.settings import AuditSettings
+from butfor.audit.source import audit_into
 from butfor.log.combinations import find_states, number_combinations
 from butfor.models.transitions import count_distinct, merge_transitions
 from tests.support import PROPERTY
@@ -230,3 +232,12 @@ def test_wide_logs_do_not_add_up():
     parts = [count_distinct(simulate(seed, 5).log) for seed in (0, 1)]
     with pytest.raises(ValueError, match="number their states differently"):
         merge_transitions(parts)
+
+
+@pytest.mark.parametrize("detail", ["full", "summary"])
+def test_an_audit_of_a_wide_log_is_refused(ward, tmp_path, detail):
+    study = bf.write_episodes(ward.log, tmp_path / "log.parquet")
+    with pytest.raises(ValueError, match=r"12,230,590,464 .*use fewer"):
+        audit_into(
+            tmp_path / "log.parquet", study, tmp_path / "audit", AuditSettings(detail=detail)
+        )
