@@ -56,6 +56,17 @@ def test_a_log_with_few_combinations_numbers_all_of_them():
     assert (log.n_states, log.state.tolist(), log.next_state.tolist()) == (6, [1, 3], [3, 5])
 
 
+@pytest.mark.parametrize(("count", "wide"), [(23, False), (24, True)])
+def test_a_log_is_wide_from_ten_million_combinations_on(count, wide):
+    # 2^23 are 8.4 million, 2^24 are 16.8 million
+    row = np.zeros((1, count), int)
+    log = bf.Episodes.from_codes(
+        row, [0], row + 1, offsets=[0, 1], states=VARIABLES[:count], actions=DRUG
+    )
+    assert (log.combinations is not None) == wide
+    assert log.next_state[0] == (1 if wide else 2**23 - 1)
+
+
 def test_a_log_of_thirty_variables_gives_back_its_codes(ward):
     assert ward.log.combinations is not None
     np.testing.assert_array_equal(codes_of(ward.log, ward.log.state), ward.state)
@@ -177,6 +188,12 @@ def test_a_state_given_twice_is_refused():
             [0], [0], [1], offsets=[0, 1], states=VARIABLES[:1], actions=DRUG,
             combinations=[[1], [1]],
         )  # fmt: skip
+
+
+def test_a_variable_with_too_many_levels_is_refused():
+    levels = tuple(map(str, range(2**15)))
+    with pytest.raises(ValueError, match=r"'a' has 32,768 levels; .* allows 32,767"):
+        small_log(states=[bf.Variable("a", levels), bf.Variable("b", levels)], wide=True)
 
 
 def test_a_final_state_of_a_wide_log_may_be_unknown():

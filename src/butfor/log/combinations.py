@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from butfor.log.variables import Variable, ravel, unravel
 
-MOST_STATES = 2**31 - 1  # that are numbered whether they occur or not: codes have 32 bits
+MOST_STATES = 10_000_000  # that are numbered whether they occur or not: arrays [S, A] must fit
 MOST_LEVELS = 2**15 - 1  # of one variable of a wide log
 WORD = 2**62  # combinations of levels that one integer can hold
 

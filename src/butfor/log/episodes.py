@@ -11,6 +11,15 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from butfor.checks import check_discount, check_horizon, check_integers
+from butfor.log.arrays import (
+    check_code_rows,
+    check_ends,
+    check_ids,
+    check_numbers,
+    check_offsets,
+    check_rewards,
+    place_of,
+)
 from butfor.log.combinations import (
     MOST_STATES,
     WORD,
@@ -24,7 +33,6 @@ from butfor.log.frames import levels_of, read_frame
 from butfor.log.variables import (
     Outcome,
     Variable,
-    check_distinct,
     check_outcomes,
     check_variables,
     count_levels,
@@ -110,12 +118,16 @@ class Episodes:
         """
         starts = check_integers(offsets, "offsets")
         given = {"state": state, "action": action, "next_state": next_state}
-        rows: dict[str, Any] = {name: _codes(values, name) for name, values in given.items()}
+        rows: dict[str, Any] = {name: check_numbers(values, name) for name, values in given.items()}
         count = len(rows["state"])
-        _check_offsets(starts, count)
+        check_offsets(starts, count)
         episodes = len(starts) - 1
         ids = np.arange(episodes) if id is None else np.asarray(id)
-        ends = np.full(episodes, -1, np.int32) if outcome is None else _codes(outcome, "outcome")
+        ends = (
+            np.full(episodes, -1, np.int32)
+            if outcome is None
+            else check_numbers(outcome, "outcome")
+        )
         earned = None if reward is None else np.asarray(reward, dtype=np.float64)
         key = None if final_key is None else check_integers(final_key, "final_key")
         for name, array, expected in (
@@ -130,9 +142,9 @@ class Episodes:
                 raise ValueError(f"{name} has shape {array.shape}, expected ({expected},)")
         if side is not None and len(side) != count + episodes:
             raise ValueError(f"side has {len(side)} rows, expected {count + episodes}")
-        _check_ids(ids)
-        _check_rewards(earned, starts, ids)
-        _check_ends(ends, ids, len(outcomes))
+        check_ids(ids)
+        check_rewards(earned, starts, ids)
+        check_ends(ends, ids, len(outcomes))
         possible: list[Any] = list(outcomes)
         for index, end in enumerate(outcomes):
             if not isinstance(end, Outcome) and earned is not None:
@@ -197,13 +209,13 @@ class Episodes:
             state is unknown.
         wide : optional
             Whether states are only the combinations of levels that occur; by default if there are
-            more than 2^31 - 1 combinations.
+            more than ten million combinations.
         others
             As in `from_arrays`.
         """
         variables = check_variables(states, "state")
-        before = _code_rows(state, len(variables), "state")
-        after = _code_rows(next_state, len(variables), "next_state")
+        before = check_code_rows(state, len(variables), "state")
+        after = check_code_rows(next_state, len(variables), "next_state")
         both = np.concatenate([before, after])
         known = (both >= 0).any(axis=1) | (np.arange(len(both)) < len(before))
         check_codes(variables, both[known], "state and next_state")
@@ -329,7 +341,7 @@ class Episodes:
 
     def place(self, row: int) -> str:
         """Name a row by its episode and step, for messages."""
-        return _place(row, self.offsets, self.id)
+        return place_of(row, self.offsets, self.id)
 
     def returns(self, discount: float = 1.0) -> Floats:
         """Discounted sum of the rewards of each episode, [n]."""
@@ -486,73 +498,6 @@ def rows_of(start: Offsets, lengths: Offsets, chosen: Offsets) -> Offsets:
     taken = lengths[chosen]
     before = np.cumsum(taken) - taken
     return np.arange(taken.sum()) + np.repeat(start[chosen] - before, taken)
-
-
-def _codes(values: ArrayLike, name: str) -> Integers:
-    whole = check_integers(values, name)
-    limit = np.iinfo(np.int32).max
-    if len(whole) and np.abs(whole).max() > limit:
-        place = int(np.abs(whole).argmax())
-        raise ValueError(f"{name} at {place} is {whole[place]}, too large; relabel from 0")
-    return whole.astype(np.int32)
-
-
-def _code_rows(values: ArrayLike, variables: int, name: str) -> NDArray[np.int64]:
-    """Return level codes [N, J] of whole numbers."""
-    rows = np.asarray(values)
-    if rows.ndim != 2 or rows.shape[1] != variables:
-        raise ValueError(
-            f"{name} has shape {rows.shape}, expected (rows, {variables}): one column per variable"
-        )
-    return check_integers(rows.reshape(-1), name).reshape(rows.shape)
-
-
-def _check_offsets(offsets: Offsets, rows: int) -> None:
-    if len(offsets) < 2:
-        raise ValueError("no episodes: offsets need at least two entries, 0 and the number of rows")
-    if offsets[0] != 0 or offsets[-1] != rows:
-        raise ValueError(
-            f"offsets run from {offsets[0]} to {offsets[-1]}, expected 0 to {rows}, the rows given"
-        )
-    lengths = np.diff(offsets)
-    if (lengths <= 0).any():
-        episode = int(np.flatnonzero(lengths <= 0)[0])
-        raise ValueError(
-            f"the episode at position {episode} has {lengths[episode]} steps; "
-            "drop episodes without steps"
-        )
-
-
-def _check_ids(ids: NDArray[Any]) -> None:
-    check_distinct(ids.tolist(), "id")
-    types = {type(identifier).__name__ for identifier in ids.tolist()}
-    if len(types) > 1:
-        raise ValueError(f"id: of several types ({', '.join(sorted(types))}); give one type")
-
-
-def _check_ends(ends: Integers, ids: NDArray[Any], outcomes: int) -> None:
-    wrong = (ends < -1) | (ends >= outcomes)
-    if wrong.any():
-        episode = int(np.flatnonzero(wrong)[0])
-        known = f"outcomes=[...] lists 0..{outcomes - 1}" if outcomes else "outcomes=[...] is empty"
-        raise ValueError(
-            f"episode {ids[episode]}: outcome {ends[episode]}, but {known}; list it there, "
-            "or give -1 for none"
-        )
-
-
-def _check_rewards(reward: Floats | None, offsets: Offsets, ids: NDArray[Any]) -> None:
-    if reward is not None and not np.isfinite(reward).all():
-        row = int(np.flatnonzero(~np.isfinite(reward))[0])
-        raise ValueError(
-            f"row {row} ({_place(row, offsets, ids)}): reward {reward[row]} is not finite; "
-            "fill or drop it"
-        )
-
-
-def _place(row: int, offsets: Offsets, ids: NDArray[Any]) -> str:
-    episode = int(np.searchsorted(offsets, row, side="right")) - 1
-    return f"episode {ids[episode]}, step {row - offsets[episode]}"
 
 
 def mean_last_reward(

@@ -43,7 +43,7 @@ class Logged:
 
     codes: Codes  # [N] levels of its parents
     level: Offsets  # [N] its own; -1: not logged
-    rows: Floats  # [N, levels] its row, or [1, levels of parents … as one] if it has a table
+    rows: Floats  # [R, levels] those of its table; without one, R = N predictions
     place: Offsets  # [N] which of these rows is that of the step
 
 
