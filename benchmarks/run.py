@@ -38,6 +38,7 @@ from butfor.sepsis import dynamics
 from butfor.studies.article import write_study
 from butfor.studies.oberst2019.article import STUDY
 from butfor.studies.oberst2019.experiment import Oberst2019Settings, repeat_logs
+from tests import wide
 from tests.reference import paper
 from tests.reference import sepsis as plain_sepsis
 
@@ -242,6 +243,23 @@ def measure_hidden_state() -> list[Measurement]:
     work = "exact outcomes with the state hidden, an episode, one core"
     note = f"mean of {HIDDEN_EPISODES} sepsis episodes"
     return [Measurement(work, each, "under 5 ms", note=note, kept=each < 0.005)]
+
+
+def measure_particles() -> list[Measurement]:
+    log = wide.simulate(0, 1000).log
+    model = bf.fit_factored(log)
+    spent = []
+
+    def sample() -> None:
+        start = time.process_time()
+        bf.Replay(log, model, wide.always, behavior=wide.cautious).outcomes(draws=100)
+        spent.append(time.process_time() - start)
+
+    best_of(3, sample)
+    work = "30 variables, 1000 episodes x 100 draws, CPU"
+    return [
+        Measurement(work, min(spent), "under 10 s", None, "count conditionals", min(spent) < 10)
+    ]
 
 
 def measure_simulation() -> list[Measurement]:
@@ -540,6 +558,7 @@ MEASURES = [
     measure_draws,
     measure_how_sure,
     measure_hidden_state,
+    measure_particles,
     measure_simulation,
     measure_factored,
     measure_product_rows,

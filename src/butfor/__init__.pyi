@@ -26,11 +26,14 @@ from .mechanisms.properties import is_stable as is_stable
 from .models.factored import FactoredModel as FactoredModel
 from .models.fit import fit_mdp as fit_mdp
 from .models.fit_factored import fit_factored as fit_factored
+from .models.fitted_q import fitted_q_policy as fitted_q_policy
 from .models.mdp import TabularMDP as TabularMDP
 from .models.planning import policy_iteration as policy_iteration
 from .models.planning import policy_value as policy_value
 from .models.policies import estimate_behavior as estimate_behavior
 from .models.policies import soften as soften
+from .models.predictor import Predictor as Predictor
+from .models.simulate_factored import simulate_factored as simulate_factored
 from .present import charts as charts
 from .present.report import write_report as write_report
 from .replay.credible import credible_intervals as credible_intervals

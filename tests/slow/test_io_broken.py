@@ -153,10 +153,10 @@ STUDIES: dict[str, tuple[str | bytes, list[str]]] = {
         ["[side.x] type: 'int': expected"],
     ),
     "dotted column": (STUDY + "[state.a.b]\ncuts = [1]\n", ["[state.a] b: no such key", "quotes"]),
-    "too many states": (
+    "too many actions": (
         STUDY
-        + "".join(f"[state.v{i}]\ncuts = [{', '.join(map(str, range(99)))}]\n" for i in range(5)),
-        ["[state]: 30,000,000,000 states are too many; use fewer levels or cuts"],
+        + "".join(f"[action.v{i}]\ncuts = [{', '.join(map(str, range(99)))}]\n" for i in range(5)),
+        ["[action]: 20,000,000,000 actions are too many; use fewer levels or cuts"],
     ),
 }
 

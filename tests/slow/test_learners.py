@@ -14,6 +14,7 @@ from butfor.models import learners
 from butfor.models.backoff import make_cases
 from butfor.models.factored import END
 from butfor.models.learners import fit_classifier
+from butfor.models.predictor import Predictor
 from tests.quick.test_fit_factored import DEATH, GIVEN, PULSE, ward
 
 
@@ -65,12 +66,11 @@ def test_cross_fitting_tempers_a_classifier_that_is_too_sure():
     level = np.where(rng.random(300) < 0.7, columns[0] // 2, rng.integers(2, size=300))
     cases = make_cases("abcde", columns, [4] * 5, level, 2, np.ones(300))
     learned = fit_classifier(cases, DecisionTreeClassifier(random_state=0))
-    raw = DecisionTreeClassifier(random_state=0).fit(
-        learners.one_hot(cases.columns, cases.sizes), cases.level
-    )
-    sure = raw.predict_proba(learners.one_hot(cases.columns, cases.sizes)).max(axis=1)
+    features = learners.make_features(cases.columns, cases.sizes, [False] * 5)
+    raw = DecisionTreeClassifier(random_state=0).fit(features, cases.level)
+    sure = raw.predict_proba(features).max(axis=1)
     assert np.median(sure) == 1.0
-    chosen = learned.table[tuple(cases.columns)].max(axis=1)
+    chosen = learned.table()[tuple(cases.columns)].max(axis=1)
     assert np.median(chosen) < 0.9
     assert learned.score > np.log(0.5) - 0.3
 
@@ -80,14 +80,14 @@ def test_what_is_well_calibrated_is_hardly_changed():
     learned = fit_classifier(cases, LogisticRegression(C=100))
     true = 0.55 * np.eye(3)[:, None] + 0.15
     # 555 cases for each configuration, shared over the second parent by the linear model
-    assert np.abs(learned.table - true).max() < 4 * np.sqrt(0.25 / 555)
+    assert np.abs(learned.table() - true).max() < 4 * np.sqrt(0.25 / 555)
 
 
 def test_every_level_stays_possible_even_one_that_was_never_logged():
     learned = fit_classifier(some_cases(levels=4), LogisticRegression())
-    assert learned.table.shape == (3, 3, 4)
-    assert (learned.table > 0).all()
-    np.testing.assert_allclose(learned.table.sum(axis=-1), 1)
+    assert learned.table().shape == (3, 3, 4)
+    assert (learned.table() > 0).all()
+    np.testing.assert_allclose(learned.table().sum(axis=-1), 1)
 
 
 @pytest.mark.parametrize("rare", [1, 2])
@@ -98,7 +98,7 @@ def test_a_level_that_some_folds_lack_is_handled(rare):
     cases = make_cases(("x",), [x], [3], level, 3, np.ones(60))
     learned = fit_classifier(cases, LogisticRegression())
     assert np.isfinite(learned.score)
-    assert (learned.table > 0).all()
+    assert (learned.table() > 0).all()
 
 
 def test_too_few_cases_for_folds_leave_a_classifier_uncalibrated():
@@ -106,7 +106,7 @@ def test_too_few_cases_for_folds_leave_a_classifier_uncalibrated():
     cases = make_cases(("x",), [np.arange(21) % 2], [2], level, 2, np.ones(21))
     learned = fit_classifier(cases, LogisticRegression())
     assert np.isnan(learned.score)
-    assert (learned.table > 0).all()
+    assert (learned.table() > 0).all()
 
 
 def test_a_variable_that_had_one_level_only_is_counted():
@@ -121,7 +121,7 @@ def test_a_variable_that_had_one_level_only_is_counted():
 
 def test_equal_calls_give_equal_tables():
     one, other = (fit_classifier(some_cases(), LogisticRegression()) for _ in range(2))
-    np.testing.assert_array_equal(one.table, other.table)
+    np.testing.assert_array_equal(one.table(), other.table())
 
 
 def test_a_classifier_without_probabilities_is_refused():
@@ -129,14 +129,17 @@ def test_a_classifier_without_probabilities_is_refused():
         fit_factored(ward(), SVC())
 
 
-def test_too_many_configurations_are_refused():
+def test_too_many_configurations_are_predicted_on_demand_without_a_table():
     many = Variable("place", tuple(str(level) for level in range(2000)))
     log = Episodes.from_arrays(
         [0, 1, 2], [0, 1, 2], [1, 2, 0], offsets=[0, 3], actions=100, outcome=[0], outcomes=[DEATH],
         states=(many, Variable("x", ("a", "b", "c", "d", "e", "f"))),
     )  # fmt: skip
-    with pytest.raises(ValueError, match=r"1,200,000 configurations, too many for a table; name"):
-        fit_factored(log, LogisticRegression())
+    model = fit_factored(log, LogisticRegression())
+    assert isinstance(model.factor("x"), Predictor)
+    assert model.factor("x").shape == (2000, 6, 100, 6)
+    with pytest.raises(ValueError, match="no table of all its states and actions: 'x' predicted"):
+        model.tabular()
 
 
 def test_too_many_cases_are_refused(monkeypatch):

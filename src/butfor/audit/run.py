@@ -41,7 +41,7 @@ from butfor.hidden.policies import LatentPolicy, Policy
 from butfor.log.clusters import Clusters
 from butfor.log.episodes import Episodes
 from butfor.mechanisms.protocol import Mechanism
-from butfor.models.factored import Factor
+from butfor.models.factored import AnyFactor
 from butfor.models.policies import action_counts
 from butfor.random import check_seed
 from butfor.replay.credible import Credible
@@ -199,7 +199,7 @@ def _latent_table(replay: Replay) -> Any:
     return replay.behavior.table if isinstance(replay.behavior, LatentPolicy) else None
 
 
-def _describe_factor(factor: Factor) -> FactorSettings:
+def _describe_factor(factor: AnyFactor) -> FactorSettings:
     known = {
         name: value
         for name in ("strength", "score")

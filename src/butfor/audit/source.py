@@ -39,6 +39,7 @@ from butfor.log.read import Clusterer, Reading, read_log
 from butfor.log.sections import Study
 from butfor.log.sources import count_decisions
 from butfor.log.study import read_study
+from butfor.log.variables import count_levels
 from butfor.models.policies import estimate_behavior
 from butfor.models.posterior import PRIOR
 from butfor.replay.credible import credible_intervals
@@ -295,6 +296,11 @@ def _read(source: Any, study: Study, seed: int) -> tuple[Reading, Clusters | Non
     """Read a log into memory, its episodes in the order of their ids."""
     clusters: list[Clusters] = []
     reading = read_log(source, study, clusterer=_clusterer(clusters, seed))
+    if reading.episodes.combinations is not None:
+        raise ValueError(
+            f"{count_levels(reading.episodes.state_variables):,} possible states: an audit needs "
+            "states that can be enumerated; use fewer variables or levels, or ask `Replay.outcomes`"
+        )
     return in_order(reading), clusters[0] if clusters else None
 
 

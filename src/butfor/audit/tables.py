@@ -117,7 +117,7 @@ def step_table(log: Episodes, target: Floats, cases: NDArray[np.int64]) -> pd.Da
         "reward": np.concatenate([log.reward, np.full(n, np.nan)]),
         "evidence": np.concatenate([cases, np.full(n, -1)]),
     }
-    for name, codes in unravel(log.state_variables, np.maximum(state, 0)).items():
+    for name, codes in log.codes(np.maximum(state, 0)).items():
         known = np.where(state < 0, -1, codes)
         columns[f"state.{name}"] = _labels(log.state_variables, name, known)
     for prefix, chosen in (("action", action), ("target", best)):

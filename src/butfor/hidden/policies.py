@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from butfor.checks import check_distributions, check_integers, check_policy
 from butfor.types import Floats, Integers
@@ -103,7 +103,8 @@ class BeliefPolicy:
         return check_distributions(found, "policy on beliefs", ("belief",))
 
 
-Policy = ArrayLike | FiniteController | LatentPolicy | BeliefPolicy
+StatePolicy = Callable[[NDArray[np.int64]], ArrayLike]  # level codes [m, J] → [m, A]
+Policy = ArrayLike | FiniteController | LatentPolicy | BeliefPolicy | StatePolicy
 CheckedPolicy = Floats | FiniteController | LatentPolicy | BeliefPolicy
 
 
@@ -149,4 +150,17 @@ def as_array(policy: Policy) -> ArrayLike:
             f"a {type(policy).__name__} needs a TabularPOMDP; this model is fully observed, so "
             "give a policy [states, actions]"
         )
+    if callable(policy):
+        raise ValueError("a function of level codes needs a FactoredModel; give [states, actions]")
     return policy
+
+
+def policy_rows(policy: StatePolicy, codes: NDArray[np.int64], actions: int, name: str) -> Floats:
+    """Return the checked action distributions of a function of level codes [m, J], [m, A]."""
+    found = np.asarray(policy(codes), dtype=np.float64)
+    if found.shape != (len(codes), actions):
+        raise ValueError(
+            f"{name}: the function returned shape {found.shape} for {len(codes)} states, expected "
+            f"({len(codes)}, {actions}): one row per state, one column per action"
+        )
+    return check_distributions(found, name, ("state",))

@@ -15,7 +15,7 @@ from butfor.checks import ROW_TOLERANCE, check_choice, check_integers, check_pol
 from butfor.log.coding import code_integers, code_levels, listed, read_numbers
 from butfor.log.episodes import Episodes
 from butfor.log.sources import Log, load_log
-from butfor.log.variables import Variable, count_levels, ravel, unravel
+from butfor.log.variables import Variable, count_levels, ravel
 from butfor.types import Floats
 
 MISSING = ("error", "uniform")
@@ -41,6 +41,11 @@ def target_from_table(
     check_choice(missing, "missing", MISSING)
     source = _load(table, episodes, name)
     states, actions = episodes.n_states, episodes.n_actions
+    if episodes.combinations is not None:
+        raise ValueError(
+            f"{source.name}: the log numbers only the states that occur in it, but a policy needs "
+            "others too; give a function of level codes, [m, J] → [m, A]"
+        )
     state = _indices(source, episodes.state_variables, "state")
     action = _indices(source, episodes.action_variables, "action")
     pair = state * actions + action
@@ -83,7 +88,7 @@ def target_from_function(function: Callable[[dict[str, str]], Any], episodes: Ep
     probabilities in the order of the actions.
     """
     states, actions = episodes.n_states, episodes.n_actions
-    codes = unravel(episodes.state_variables, np.arange(states))
+    codes = episodes.codes(np.arange(states))
     policy = np.zeros((states, actions))
     for state in range(states):
         labels = {v.name: v.levels[codes[v.name][state]] for v in episodes.state_variables}
@@ -287,6 +292,6 @@ def _takes_deterministic(predict: Callable[..., Any]) -> bool:
 
 
 def _describe(episodes: Episodes, state: int) -> str:
-    codes = unravel(episodes.state_variables, np.array([state]))
+    codes = episodes.codes(np.array([state]))
     levels = ", ".join(f"{v.name}={v.levels[codes[v.name][0]]}" for v in episodes.state_variables)
     return f"state {state} ({levels})"

@@ -42,6 +42,8 @@ from .pairs import MEMORY as MEMORY
 from .pairs import Pairs as Pairs
 from .pairs import Target as Target
 from .pairs import make_pair_work as make_pair_work
+from .particles import draw_levels as draw_levels
+from .random import DRAW_STRIDE as DRAW_STRIDE
 from .random import GOLDEN as GOLDEN
 from .random import MIX_1 as MIX_1
 from .random import MIX_2 as MIX_2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,17 +11,33 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from butfor.checks import check_discount, check_horizon, check_integers
-from butfor.log.frames import read_frame
+from butfor.log.arrays import (
+    check_code_rows,
+    check_ends,
+    check_ids,
+    check_numbers,
+    check_offsets,
+    check_rewards,
+    place_of,
+)
+from butfor.log.combinations import (
+    MOST_STATES,
+    WORD,
+    Combinations,
+    check_codes,
+    check_combinations,
+    number_combinations,
+    state_codes,
+)
+from butfor.log.frames import levels_of, read_frame
 from butfor.log.variables import (
     Outcome,
     Variable,
-    check_distinct,
     check_outcomes,
     check_variables,
     count_levels,
     project,
     ravel,
-    unravel,
 )
 from butfor.types import Floats, Integers, Offsets
 
@@ -31,8 +47,11 @@ class Episodes:
     """A log: N transitions of n episodes.
 
     The state of a row is a mixed-radix index over `state_variables`, most significant first;
-    actions likewise. `next_state` of an episode's last row is the state reached, never the
-    outcome; it is -1 if the log does not have it, which is allowed only if there is an outcome.
+    actions likewise. Where there are too many combinations of levels to number them all, the log is
+    wide: states are the combinations that occur, in order.
+
+    `next_state` of an episode's last row is the state reached, never the outcome; it is -1 if the
+    log does not have it, which is allowed only if there is an outcome.
     """
 
     state: Integers  # [N]
@@ -50,6 +69,7 @@ class Episodes:
     none_name: str = "none"  # what to call an end without an outcome
     side: pd.DataFrame | None = None  # N rows, then n of the final states; hidden from models
     side_variables: tuple[Variable, ...] = ()  # the columns of `side` that have levels
+    combinations: Combinations | None = None  # [S, J] level codes of each state of a wide log
 
     @classmethod
     def from_arrays(
@@ -69,6 +89,7 @@ class Episodes:
         horizon: int | None = None,
         none_name: str = "none",
         side: pd.DataFrame | None = None,
+        combinations: ArrayLike | None = None,
     ) -> Episodes:
         """Make Episodes of plain arrays, and check them.
 
@@ -91,15 +112,22 @@ class Episodes:
             By default the final state itself.
         horizon : optional
             The largest number of steps of an episode; by default that of the longest one.
+        combinations : [S, J], optional
+            The level codes of each state, if states are not all combinations of levels (see
+            `from_codes`, which finds them).
         """
         starts = check_integers(offsets, "offsets")
         given = {"state": state, "action": action, "next_state": next_state}
-        rows: dict[str, Any] = {name: _codes(values, name) for name, values in given.items()}
+        rows: dict[str, Any] = {name: check_numbers(values, name) for name, values in given.items()}
         count = len(rows["state"])
-        _check_offsets(starts, count)
+        check_offsets(starts, count)
         episodes = len(starts) - 1
         ids = np.arange(episodes) if id is None else np.asarray(id)
-        ends = np.full(episodes, -1, np.int32) if outcome is None else _codes(outcome, "outcome")
+        ends = (
+            np.full(episodes, -1, np.int32)
+            if outcome is None
+            else check_numbers(outcome, "outcome")
+        )
         earned = None if reward is None else np.asarray(reward, dtype=np.float64)
         key = None if final_key is None else check_integers(final_key, "final_key")
         for name, array, expected in (
@@ -114,9 +142,9 @@ class Episodes:
                 raise ValueError(f"{name} has shape {array.shape}, expected ({expected},)")
         if side is not None and len(side) != count + episodes:
             raise ValueError(f"side has {len(side)} rows, expected {count + episodes}")
-        _check_ids(ids)
-        _check_rewards(earned, starts, ids)
-        _check_ends(ends, ids, len(outcomes))
+        check_ids(ids)
+        check_rewards(earned, starts, ids)
+        check_ends(ends, ids, len(outcomes))
         possible: list[Any] = list(outcomes)
         for index, end in enumerate(outcomes):
             if not isinstance(end, Outcome) and earned is not None:
@@ -131,6 +159,7 @@ class Episodes:
             earned = np.zeros(count)
             value = np.array([outcome.reward for outcome in named] + [0.0])
             earned[starts[1:] - 1] = value[ends]
+        variables = check_variables(states, "state")
         log = cls(
             **rows,
             reward=earned,
@@ -139,14 +168,80 @@ class Episodes:
             id=ids,
             final_key=rows["next_state"][starts[1:] - 1].astype(np.int64) if key is None else key,
             horizon=int(np.diff(starts).max()) if horizon is None else check_horizon(horizon),
-            state_variables=check_variables(states, "state"),
+            state_variables=variables,
             action_variables=check_variables(actions, "action"),
             outcomes=named,
             none_name=none_name,
             side=None if side is None else side.reset_index(drop=True),
+            combinations=None
+            if combinations is None
+            else check_combinations(variables, np.asarray(combinations)),
         )
         _check_rows(log)
         return log
+
+    @classmethod
+    def from_codes(
+        cls,
+        state: ArrayLike,
+        action: ArrayLike,
+        next_state: ArrayLike,
+        *,
+        offsets: ArrayLike,
+        states: Sequence[Variable],
+        actions: int | Sequence[Variable],
+        reward: ArrayLike | None = None,
+        outcome: ArrayLike | None = None,
+        outcomes: Sequence[Outcome | str] = (),
+        id: ArrayLike | None = None,
+        final_key: ArrayLike | None = None,
+        horizon: int | None = None,
+        none_name: str = "none",
+        side: pd.DataFrame | None = None,
+        wide: bool | None = None,
+    ) -> Episodes:
+        """Make Episodes of level codes, one column per state variable.
+
+        Parameters
+        ----------
+        state, next_state : [N, J] integers
+            The level code of each of the J state variables; -1 in all of them where the final
+            state is unknown.
+        wide : optional
+            Whether states are only the combinations of levels that occur; by default if there are
+            more than ten million combinations.
+        others
+            As in `from_arrays`.
+        """
+        variables = check_variables(states, "state")
+        before = check_code_rows(state, len(variables), "state")
+        after = check_code_rows(next_state, len(variables), "next_state")
+        both = np.concatenate([before, after])
+        known = (both >= 0).any(axis=1) | (np.arange(len(both)) < len(before))
+        check_codes(variables, both[known], "state and next_state")
+        number = np.full(len(both), -1, dtype=np.int64)
+        combinations = None
+        if count_levels(variables) > MOST_STATES if wide is None else wide:
+            combinations, number[known] = number_combinations(variables, both[known])
+        else:
+            number[known] = ravel(variables, list(both[known].T))
+        return cls.from_arrays(
+            number[: len(before)],
+            action,
+            number[len(before) :],
+            offsets=offsets,
+            states=variables,
+            actions=actions,
+            reward=reward,
+            outcome=outcome,
+            outcomes=outcomes,
+            id=id,
+            final_key=final_key,
+            horizon=horizon,
+            none_name=none_name,
+            side=side,
+            combinations=combinations,
+        )
 
     @classmethod
     def from_frame(
@@ -155,11 +250,11 @@ class Episodes:
         *,
         episode: str = "episode",
         time: str | None = None,
-        state: str = "state",
+        state: str | Sequence[str] = "state",
         action: str = "action",
         reward: str | None = None,
         outcome: str | None = "outcome",
-        states: Sequence[Any] | None = None,
+        states: Sequence[Any] | Mapping[str, Sequence[Any]] | None = None,
         actions: Sequence[Any] | None = None,
         outcomes: Sequence[Outcome | str] | None = None,
         horizon: int | None = None,
@@ -173,27 +268,30 @@ class Episodes:
         Parameters
         ----------
         episode, state, action, reward, outcome
-            Names of columns; None for a reward or outcome that the frame does not have.
+            Names of columns; None for a reward or outcome that the frame does not have. Several
+            columns of the state are several state variables.
         time : optional
             The column by which the rows of an episode are sorted; by default they keep the order
             of the frame.
         states, actions, outcomes : optional
-            The labels in order; by default those of the column, sorted.
+            The labels in order; by default those of the column, sorted. Those of several columns of
+            the state are given as {column: labels}.
         horizon, none_name
             As in `from_arrays`.
         """
-        roles = {"episode": episode, "time": time, "state": state, "action": action}
         ends = None if outcomes is None else [getattr(end, "name", end) for end in outcomes]
-        arrays, labels = read_frame(
-            frame,
-            roles | {"reward": reward, "outcome": outcome},
-            {"state": states, "action": actions, "outcome": ends},
-        )
-        return cls.from_arrays(
+        columns = levels_of(state, states)
+        given = {("state", name): known for name, known in columns.items()}
+        given["action", str(action)] = actions
+        if outcome is not None:
+            given["outcome", str(outcome)] = ends
+        roles = {"episode": episode, "time": time, "reward": reward}
+        arrays, labels = read_frame(frame, roles, given)
+        return cls.from_codes(
             **arrays,
-            states=[Variable(str(state), labels["state"])],
-            actions=[Variable(str(action), labels["action"])],
-            outcomes=labels["outcome"] if outcomes is None else outcomes,
+            states=[Variable(name, labels["state", name]) for name in columns],
+            actions=[Variable(str(action), labels["action", str(action)])],
+            outcomes=labels.get(("outcome", str(outcome)), ()) if outcomes is None else outcomes,
             horizon=horizon,
             none_name=none_name,
         )
@@ -204,6 +302,8 @@ class Episodes:
     @property
     def n_states(self) -> int:
         """Number of states S."""
+        if self.combinations is not None:
+            return len(self.combinations)
         return count_levels(self.state_variables)
 
     @property
@@ -231,13 +331,17 @@ class Episodes:
         """Step of each row within its episode, [N]."""
         return np.arange(len(self.state)) - np.repeat(self.offsets[:-1], self.lengths)
 
+    def codes(self, state: NDArray[np.integer]) -> dict[str, NDArray[np.intp]]:
+        """Level codes of states given by their numbers [m], by state variable."""
+        return state_codes(self.state_variables, self.combinations, state)
+
     def rows_of(self, chosen: Offsets) -> Offsets:
         """Rows of the episodes at these positions, episode after episode."""
         return rows_of(self.offsets[:-1], self.lengths, chosen)
 
     def place(self, row: int) -> str:
         """Name a row by its episode and step, for messages."""
-        return _place(row, self.offsets, self.id)
+        return place_of(row, self.offsets, self.id)
 
     def returns(self, discount: float = 1.0) -> Floats:
         """Discounted sum of the rewards of each episode, [n]."""
@@ -330,7 +434,7 @@ class Episodes:
                 f"episode {first}: its final state is unknown (-1), so nothing can be hidden; "
                 "give every episode's final state"
             )
-        codes = unravel(self.state_variables, np.concatenate([self.state, finals]))
+        codes = self.codes(np.concatenate([self.state, finals]))
         seen = tuple(v for v in self.state_variables if v.name not in names)
         hidden = tuple(v for v in self.state_variables if v.name in names)
 
@@ -350,8 +454,12 @@ class Episodes:
             kept = seen + tuple(v for v in side_variables if not v.static)
             for variable in self.side_variables:
                 codes[variable.name] = side[variable.name].cat.codes.to_numpy()
-            final_key = ravel(kept, [codes[v.name][len(self.state) :] for v in kept])
-        reduced = project(self.state_variables, *(v.name for v in seen))
+            finals_of = np.stack([codes[v.name][len(self.state) :] for v in kept], axis=1)
+            if count_levels(kept) > WORD:
+                final_key = number_combinations(kept, finals_of)[1]
+            else:
+                final_key = ravel(kept, list(finals_of.T))
+        reduced, combinations = self._reduce(seen)
         return replace(
             self,
             state=reduced[self.state],
@@ -360,11 +468,29 @@ class Episodes:
             state_variables=seen,
             side=side,
             side_variables=side_variables,
+            combinations=combinations,
         )
 
     def state_labels(self, *names: str) -> Integers:
         """Map each state to the combination of these variables' levels, [S]: for `labels=`."""
-        return project(self.state_variables, *names)
+        if self.combinations is None:
+            return project(self.state_variables, *names)
+        known = [variable.name for variable in self.state_variables]
+        for name in names:
+            if name not in known:
+                raise ValueError(f"no variable {name!r}; there are {', '.join(map(repr, known))}")
+        return self._reduce(tuple(v for v in self.state_variables if v.name in names))[0]
+
+    def _reduce(self, kept: tuple[Variable, ...]) -> tuple[Integers, Combinations | None]:
+        """Map each state to one of some variables only, [S]; also the combinations of that."""
+        if self.combinations is None:
+            return project(self.state_variables, *(variable.name for variable in kept)), None
+        place = [self.state_variables.index(variable) for variable in kept]
+        codes = self.combinations[:, place]
+        if count_levels(kept) <= MOST_STATES:
+            return ravel(kept, list(codes.T)).astype(np.int32), None
+        combinations, number = number_combinations(kept, codes)
+        return number.astype(np.int32), combinations
 
 
 def rows_of(start: Offsets, lengths: Offsets, chosen: Offsets) -> Offsets:
@@ -372,63 +498,6 @@ def rows_of(start: Offsets, lengths: Offsets, chosen: Offsets) -> Offsets:
     taken = lengths[chosen]
     before = np.cumsum(taken) - taken
     return np.arange(taken.sum()) + np.repeat(start[chosen] - before, taken)
-
-
-def _codes(values: ArrayLike, name: str) -> Integers:
-    whole = check_integers(values, name)
-    limit = np.iinfo(np.int32).max
-    if len(whole) and np.abs(whole).max() > limit:
-        place = int(np.abs(whole).argmax())
-        raise ValueError(f"{name} at {place} is {whole[place]}, too large; relabel from 0")
-    return whole.astype(np.int32)
-
-
-def _check_offsets(offsets: Offsets, rows: int) -> None:
-    if len(offsets) < 2:
-        raise ValueError("no episodes: offsets need at least two entries, 0 and the number of rows")
-    if offsets[0] != 0 or offsets[-1] != rows:
-        raise ValueError(
-            f"offsets run from {offsets[0]} to {offsets[-1]}, expected 0 to {rows}, the rows given"
-        )
-    lengths = np.diff(offsets)
-    if (lengths <= 0).any():
-        episode = int(np.flatnonzero(lengths <= 0)[0])
-        raise ValueError(
-            f"the episode at position {episode} has {lengths[episode]} steps; "
-            "drop episodes without steps"
-        )
-
-
-def _check_ids(ids: NDArray[Any]) -> None:
-    check_distinct(ids.tolist(), "id")
-    types = {type(identifier).__name__ for identifier in ids.tolist()}
-    if len(types) > 1:
-        raise ValueError(f"id: of several types ({', '.join(sorted(types))}); give one type")
-
-
-def _check_ends(ends: Integers, ids: NDArray[Any], outcomes: int) -> None:
-    wrong = (ends < -1) | (ends >= outcomes)
-    if wrong.any():
-        episode = int(np.flatnonzero(wrong)[0])
-        known = f"outcomes=[...] lists 0..{outcomes - 1}" if outcomes else "outcomes=[...] is empty"
-        raise ValueError(
-            f"episode {ids[episode]}: outcome {ends[episode]}, but {known}; list it there, "
-            "or give -1 for none"
-        )
-
-
-def _check_rewards(reward: Floats | None, offsets: Offsets, ids: NDArray[Any]) -> None:
-    if reward is not None and not np.isfinite(reward).all():
-        row = int(np.flatnonzero(~np.isfinite(reward))[0])
-        raise ValueError(
-            f"row {row} ({_place(row, offsets, ids)}): reward {reward[row]} is not finite; "
-            "fill or drop it"
-        )
-
-
-def _place(row: int, offsets: Offsets, ids: NDArray[Any]) -> str:
-    episode = int(np.searchsorted(offsets, row, side="right")) - 1
-    return f"episode {ids[episode]}, step {row - offsets[episode]}"
 
 
 def mean_last_reward(

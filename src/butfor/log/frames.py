@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.log.coding import MISSING, NOT_A_NUMBER, UNKNOWN, listed, text_of
+from butfor.log.combinations import rows_of_codes
 from butfor.log.decisions import Decisions, last_rows
 from butfor.log.problems import Index, LogProblems
 from butfor.log.settle import settle_cells, settle_order, settle_outcomes, settle_transitions
@@ -22,35 +23,37 @@ from butfor.types import Floats
 POLICIES = {"order": "sort", "no_outcome": "keep", "lost_reward": "drop"}
 
 
-def read_frame(
-    frame: pd.DataFrame, roles: Mapping[str, str | None], given: Mapping[str, Sequence[Any] | None]
-) -> tuple[dict[str, Any], dict[str, tuple[str, ...]]]:
-    """Return arrays for `Episodes.from_arrays`, and the labels of state, action and outcome.
+Key = tuple[str, str]  # role and column
 
-    `roles` has the column of each role, `given` the labels of those roles that have labels; None
-    if there is no such column, or if its labels are those that it has.
+
+def read_frame(
+    frame: pd.DataFrame, roles: Mapping[str, str | None], given: Mapping[Key, Sequence[Any] | None]
+) -> tuple[dict[str, Any], dict[Key, tuple[str, ...]]]:
+    """Return arrays for `Episodes.from_codes`, and the labels of states, actions and outcomes.
+
+    `roles` has the columns of episode, time and reward, None if there is no such column; `given`
+    the labels of the columns that have labels, None if these are those that it has.
     """
     column = {role: str(name) for role, name in roles.items() if name is not None}
     frame = frame.rename(columns=str)
-    check_columns("the frame", list(frame.columns), {n: f"{role}=" for role, n in column.items()})
+    used = {name: f"{role}=" for role, name in (*column.items(), *given)}
+    check_columns("the frame", list(frame.columns), used)
     if len(frame) == 0:
         raise ValueError("the frame has no rows; give at least one decision")
     numbers, ids = pd.factorize(frame[column["episode"]])
-    codes, labels = {"outcome": np.full(len(frame), MISSING)}, {"outcome": tuple[str, ...]()}
-    for role, among in given.items():
-        if role in column:
-            codes[role], labels[role] = _code(frame[column[role]], among, f"{role}s")
-    remedy = {role: _remedy(f"{role}s", known) for role, known in labels.items()}
-    keys = {role: (role, column[role]) for role in ("state", "action")}
-    remedies = {key: remedy[role] for role, key in keys.items()}
+    end = next((key for key in given if key[0] == "outcome"), ("outcome", ""))
+    cells, labels = {end: np.full(len(frame), MISSING)}, {end: tuple[str, ...]()}
+    for (role, name), among in given.items():
+        cells[role, name], labels[role, name] = _code(frame[name], among, f"{role}s")
+    remedies = {key: _remedy(f"{key[0]}s", known) for key, known in labels.items()}
     rows = Decisions(
         LogProblems(POLICIES, partial(_places, numbers, ids), in_study=False),
         lambda name, row: text_of(frame[name].iloc[row]),
         np.arange(len(frame)),
         numbers.astype(np.int64),
         _positions(frame, column.get("time")),
-        codes["outcome"],
-        {key: codes[role] for role, key in keys.items()},
+        cells.pop(end),
+        cells,
     )
     if "reward" in column:
         key = ("number", column["reward"])
@@ -58,16 +61,41 @@ def read_frame(
         rows.number_columns["reward"] = column["reward"]
         remedies[key] = "Fill or drop it"
     settle_order(rows)
-    end = column.get("outcome", "")
     early = (rows.outcome >= 0) & ~last_rows(rows.episode)
-    what = f"have an outcome before the last row: {rows.values(end, early)}"
+    what = f"have an outcome before the last row: {rows.values(end[1], early)}"
     rows.refuse("after_outcome", early, what, "Move it: an episode ends with its outcome")
-    settle_outcomes(rows, end, remedy["outcome"])
+    settle_outcomes(rows, end[1], remedies.pop(end))
     settle_cells(rows, remedies)
     settle_transitions(rows, outcomes=False)
     rows.problems.check("the frame")
-    state, action = (rows.cells[key] for key in keys.values())
-    return rows.arrays(state, action, np.asarray(ids)), labels
+    return _arrays(rows, np.asarray(ids)), labels
+
+
+def levels_of(
+    state: str | Sequence[str], states: Sequence[Any] | Mapping[str, Sequence[Any]] | None
+) -> dict[str, Sequence[Any] | None]:
+    """Return the columns of the state, each with its levels if these are given."""
+    names = [str(state)] if isinstance(state, str) else [str(name) for name in state]
+    check_distinct(names, "state")
+    if not isinstance(states, Mapping):
+        if states is not None and len(names) > 1:
+            raise ValueError(
+                f"states: {len(names)} columns have their own levels; give {{column: [...]}}"
+            )
+        return dict.fromkeys(names, states)
+    for name in states:
+        if str(name) not in names:
+            raise ValueError(f"states: {name!r} is not in state=; it has {', '.join(names)}")
+    return {name: states.get(name) for name in names}
+
+
+def _arrays(rows: Decisions, ids: NDArray[Any]) -> dict[str, Any]:
+    """Return arrays of settled rows, states as level codes [N, J]."""
+    levels = np.stack(list(rows.group("state").values()), axis=1)
+    place = np.where((levels < 0).any(axis=1), -1, np.arange(len(rows)))
+    (action,) = rows.group("action").values()
+    arrays = rows.arrays(place, action, ids)
+    return arrays | rows_of_codes(levels, arrays["state"], arrays["next_state"])
 
 
 def _places(numbers: NDArray[Any], ids: Any, rows: Sequence[int]) -> str:

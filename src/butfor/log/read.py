@@ -26,6 +26,7 @@ from butfor.log.coding import (
     read_numbers,
     read_times,
 )
+from butfor.log.combinations import MOST_STATES, rows_of_codes
 from butfor.log.decisions import Decisions, last_rows
 from butfor.log.episodes import Episodes, mean_last_reward
 from butfor.log.problems import Index, LogProblems
@@ -39,7 +40,7 @@ from butfor.log.settle import (
 )
 from butfor.log.sources import Log, load_log
 from butfor.log.study import StudySource, read_study
-from butfor.log.variables import Outcome, Variable, ravel
+from butfor.log.variables import Outcome, Variable, count_levels, ravel
 from butfor.types import Floats
 
 # (values [R, d] of rows, names of the d columns, number of clusters) -> the cluster of each row [R]
@@ -202,17 +203,21 @@ def _assemble(
     log: Log, study: Study, rows: Decisions, ids: NDArray[Any], clusterer: Clusterer
 ) -> Reading:
     """Make Episodes of rows in which every problem is settled."""
-    codes, states = _group_codes(log, study, rows, "state", clusterer)
-    blank = np.logical_or.reduce([code < 0 for code in codes])
-    state = np.where(blank, -1, ravel(states, codes))
+    levels, states = _group_codes(log, study, rows, "state", clusterer)
+    blank = np.logical_or.reduce([code < 0 for code in levels])
+    wide = count_levels(states) > MOST_STATES
+    # the states of a wide log are numbered once it is known which rows are transitions
+    state = np.where(blank, -1, np.arange(len(rows)) if wide else ravel(states, levels))
     codes, actions = _group_codes(log, study, rows, "action", clusterer)
     arrays = rows.arrays(state, ravel(actions, codes), ids)
+    if wide:
+        arrays |= rows_of_codes(np.stack(levels, axis=1), arrays["state"], arrays["next_state"])
     kept, _ = rows.transitions()
     last = np.flatnonzero(last_rows(rows.episode))
     final = np.where(kept[last], -1, last)  # the row of each final state, -1 if there is none
     side, side_variables = _side(log, study, rows, np.append(np.flatnonzero(kept), final))
     key = study.columns.final_key
-    episodes = Episodes.from_arrays(
+    episodes = (Episodes.from_codes if wide else Episodes.from_arrays)(
         **arrays,
         outcomes=_outcomes(study, arrays),
         final_key=None if key is None else rows.cells["number", key][last],

@@ -15,7 +15,7 @@ from pydantic_core import PydanticCustomError
 from butfor.log.coding import listed, text_of
 from butfor.log.variables import Outcome, Variable
 
-MOST = 2**31 - 1  # states or actions: codes have 32 bits
+MOST = 2**31 - 1  # actions: codes have 32 bits
 MOST_NUMBERED = 1_000_000  # states, actions or clusters known only by number; each gets a name
 UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 INVALID = "invalid"  # type of the errors raised here; their message is shown as it is

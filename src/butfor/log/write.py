@@ -127,8 +127,16 @@ def _log_and_study(log: Episodes) -> tuple[Any, dict[str, Any]]:
     actions = np.concatenate([log.action, np.full(len(log), -1)])[row]
     study: dict[str, Any] = {
         "columns": roles,
-        "state": _variables(columns, "state", log.state_variables, states),
-        "action": _variables(columns, "action", log.action_variables, actions),
+        "state": _variables(
+            columns, "state", log.state_variables, states, log.codes(np.maximum(states, 0))
+        ),
+        "action": _variables(
+            columns,
+            "action",
+            log.action_variables,
+            actions,
+            unravel(log.action_variables, np.maximum(actions, 0)),
+        ),
     }
     if log.outcomes:
         study["outcome"] = {
@@ -145,10 +153,13 @@ def _log_and_study(log: Episodes) -> tuple[Any, dict[str, Any]]:
 
 
 def _variables(
-    columns: _Columns, group: str, variables: Sequence[Variable], codes: NDArray[Any]
+    columns: _Columns,
+    group: str,
+    variables: Sequence[Variable],
+    codes: NDArray[Any],
+    levels: Mapping[str, NDArray[Any]],
 ) -> dict[str, Any]:
     """Add the columns of the state or the action to the table, and return their sections."""
-    levels = unravel(variables, np.maximum(codes, 0))
     sections = {}
     for variable in variables:
         labels = _labels(variable.levels, np.where(codes < 0, -1, levels[variable.name]))

@@ -66,11 +66,14 @@ def make_cases(
     levels: int,
     weight: NDArray[np.number],
 ) -> Cases:
-    """Return distinct cases with their total weights."""
-    key = np.zeros(len(level), np.int64)
-    for column, size in zip(columns, sizes, strict=True):
-        key = key * size + column
-    _, chosen, position = np.unique(key * levels + level, return_index=True, return_inverse=True)
+    """Return distinct cases with their total weights; too many columns to compare stay as given."""
+    key = np.arange(len(level))
+    if math.prod(sizes) * levels < 2**63:
+        key = np.zeros(len(level), np.int64)
+        for column, size in zip(columns, sizes, strict=True):
+            key = key * size + column
+        key = key * levels + level
+    _, chosen, position = np.unique(key, return_index=True, return_inverse=True)
     return Cases(
         names=tuple(names),
         columns=np.array([column[chosen] for column in columns], np.int32).reshape(

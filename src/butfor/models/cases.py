@@ -8,8 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from butfor.log.episodes import Episodes
-from butfor.log.variables import unravel
-from butfor.models.factored import NEXT, Factor, FactoredModel
+from butfor.models.factored import NEXT, AnyFactor, FactoredModel, logged_codes
 from butfor.models.mdp import total_by
 from butfor.types import Floats
 
@@ -32,9 +31,7 @@ def similar_cases(model: FactoredModel) -> Floats:
 def logged_cases(model: FactoredModel, log: Episodes) -> Floats:
     """Similar past cases of each logged step, without those of its own episode, [N]."""
     known = log.next_state >= 0
-    codes = model.codes(log.state, log.action)
-    reached = unravel(model.state_variables, np.where(known, log.next_state, 0))
-    codes |= {NEXT + name: code for name, code in reached.items()}
+    codes = logged_codes(log)
     episode = np.repeat(np.arange(len(log)), log.lengths)
     least = np.full(len(log.state), np.inf)
     for factor in filter(_counted, model.factors):
@@ -52,11 +49,11 @@ def logged_cases(model: FactoredModel, log: Episodes) -> Floats:
     return least
 
 
-def _counted(factor: Factor) -> bool:
+def _counted(factor: AnyFactor) -> bool:
     return factor.learned and bool(factor.counts.any())
 
 
-def _rows(factor: Factor, codes: dict[str, np.ndarray[tuple[int], np.dtype[np.intp]]]) -> Floats:
+def _rows(factor: AnyFactor, codes: dict[str, np.ndarray[tuple[int], np.dtype[np.intp]]]) -> Floats:
     """Return the logged transitions behind each row of parent codes, [m]."""
     total = factor.counts.sum(axis=-1)
     return np.asarray(total[tuple(codes[parent] for parent in factor.parents)], dtype=np.float64)

@@ -9,7 +9,7 @@ import numpy as np
 
 from butfor.checks import check_whole
 from butfor.models.backoff import above, level_counts
-from butfor.models.factored import Factor, FactoredModel
+from butfor.models.factored import AnyFactor, Factor, FactoredModel
 from butfor.models.posterior import LEAST, MOST_NUMBERS
 from butfor.random import check_seed
 from butfor.types import Floats
@@ -25,7 +25,9 @@ class DrawnFactored:
     def model(self, b: int) -> FactoredModel:
         """Return model b."""
         factors = [
-            replace(factor, table=table[b] if table.ndim > factor.table.ndim else table)
+            replace(factor, table=table[b])
+            if isinstance(factor, Factor) and table.ndim > factor.table.ndim
+            else factor
             for factor, table in zip(self.mean.factors, self.tables, strict=True)
         ]
         return replace(self.mean, factors=tuple(factors))
@@ -57,7 +59,7 @@ def draw_factored(model: FactoredModel, count: int = 200, *, seed: int = 0) -> D
     return DrawnFactored(model, tuple(tables))
 
 
-def is_counted(factor: Factor) -> bool:
+def is_counted(factor: AnyFactor) -> bool:
     """Whether a table was learned by counting, so that it has a posterior."""
     return not math.isnan(factor.strength)
 

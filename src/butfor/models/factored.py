@@ -13,6 +13,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.checks import check_distributions
+from butfor.log.combinations import Combinations, check_combinations, state_codes
+from butfor.log.episodes import Episodes
 from butfor.log.variables import (
     Outcome,
     Variable,
@@ -23,13 +25,12 @@ from butfor.log.variables import (
     unravel,
 )
 from butfor.models.mdp import TabularMDP, assemble, check_mdp, coalesce
+from butfor.models.predictor import Codes, Predictor
 from butfor.types import Floats, Offsets
 
 END = ""  # the name of the factor that decides how, or whether, an episode ends
 ACTION, NEXT = "action.", "next."  # prefixes of parents: an action variable, the next state
 MOST_ENTRIES = 50_000_000  # of the rows of all states and actions
-
-Codes = dict[str, NDArray[np.intp]]  # level codes [m] by the name of a parent
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +50,16 @@ class Factor:
     score: float = math.nan  # mean log score of a case that was left out of what was learned
 
     @property
+    def levels(self) -> int:
+        """Number of levels of the variable; of the end, the outcomes and none."""
+        return self.table.shape[-1]
+
+    @property
+    def cases(self) -> int:
+        """Number of logged transitions that it was learned from."""
+        return round(self.counts.sum())
+
+    @property
     def learned(self) -> bool:
         """Whether nature decides the variable, rather than the past or the action alone."""
         return self.source != "static" and not self.source.startswith("copies ")
@@ -59,6 +70,9 @@ class Factor:
             count = len(next(iter(codes.values())))
             return np.broadcast_to(self.table, (count, self.table.shape[-1]))
         return self.table[tuple(codes[parent] for parent in self.parents)]
+
+
+AnyFactor = Factor | Predictor
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,15 +95,19 @@ class FactoredModel:
     transition, the noise of each variable is known through that variable's own value. So what is
     the same for the patient carries over variable by variable, even where other variables differ.
     This independence is an assumption beyond those of a `TabularMDP` with the same rows.
+
+    A model learned from a wide log is wide too: its states are those of the log, and serve only to
+    say where episodes begin. Its transitions reach any combination of levels.
     """
 
     state_variables: tuple[Variable, ...]
     action_variables: tuple[Variable, ...]
     outcomes: tuple[Outcome, ...]
-    factors: tuple[Factor, ...]  # of the state variables, each after its parents, then of the end
+    factors: tuple[AnyFactor, ...]  # of the state variables, each after its parents; the end last
     rewards: Rewards
     initial: Floats  # [S] distribution of the first state
     counts: NDArray[np.int64]  # [S, A] logged transitions
+    combinations: Combinations | None = None  # [S, J] level codes of each state of a wide model
 
     terminal = "visits"  # the last transition of an episode leads straight into its outcome
 
@@ -109,14 +127,27 @@ class FactoredModel:
         for factor in self.factors:
             expected = (*(self.size_of(parent) for parent in factor.parents), self._levels(factor))
             what = f"the table of {factor.variable or 'the end'!r}"
-            if factor.table.shape != expected:
-                raise ValueError(f"{what} has shape {factor.table.shape}, expected {expected}")
-            check_distributions(factor.table.reshape(-1, expected[-1]), what)
+            shape = factor.table.shape if isinstance(factor, Factor) else factor.shape
+            if shape != expected:
+                raise ValueError(f"{what} has shape {shape}, expected {expected}")
+            if isinstance(factor, Factor):
+                check_distributions(factor.table.reshape(-1, expected[-1]), what)
+        if self.combinations is not None:
+            check_combinations(self.state_variables, self.combinations)
 
     @property
     def n_states(self) -> int:
         """Number of states S, without outcomes."""
+        if self.combinations is not None:
+            return len(self.combinations)
         return count_levels(self.state_variables)
+
+    @property
+    def enumerable(self) -> bool:
+        """Whether there are few enough states to go through, and a table for every variable."""
+        pairs = count_levels(self.state_variables) * self.n_actions
+        tables = all(isinstance(factor, Factor) for factor in self.factors)
+        return self.combinations is None and pairs <= MOST_ENTRIES and tables
 
     @property
     def n_actions(self) -> int:
@@ -124,11 +155,11 @@ class FactoredModel:
         return count_levels(self.action_variables)
 
     @property
-    def end(self) -> Factor:
+    def end(self) -> AnyFactor:
         """The factor of the end."""
         return self.factors[-1]
 
-    def factor(self, variable: str) -> Factor:
+    def factor(self, variable: str) -> AnyFactor:
         """Return the factor of a state variable."""
         return next(factor for factor in self.factors if factor.variable == variable)
 
@@ -136,12 +167,12 @@ class FactoredModel:
         """Return the number of levels of a parent."""
         return size_of(parent, self.state_variables, self.action_variables)
 
-    def _levels(self, factor: Factor) -> int:
+    def _levels(self, factor: AnyFactor) -> int:
         return self.size_of(factor.variable) if factor.variable else len(self.outcomes) + 1
 
     def codes(self, state: NDArray[np.integer], action: NDArray[np.integer]) -> Codes:
         """Return the level codes of states and actions [m] by the names of parents."""
-        before = unravel(self.state_variables, np.asarray(state))
+        before = state_codes(self.state_variables, self.combinations, state)
         chosen = unravel(self.action_variables, np.asarray(action))
         return before | {ACTION + name: code for name, code in chosen.items()}
 
@@ -166,7 +197,7 @@ class FactoredModel:
                     ", ".join(factor.parents),
                     factor.strength,
                     factor.score,
-                    round(factor.counts.sum()),
+                    factor.cases,
                 )
                 for factor in self.factors
             ],
@@ -179,12 +210,13 @@ class FactoredModel:
 
     def expand(
         self, rows: Offsets | None = None
-    ) -> Iterator[tuple[Factor, Offsets, Floats, Codes]]:
+    ) -> Iterator[tuple[AnyFactor, Offsets, Floats, Codes]]:
         """Yield each factor with all ways to get to it from every state and action, or from some.
 
         These are rows s A + a [m], their probabilities [m] and the levels of parents [m]; each
         variable divides them by its possible levels.
         """
+        self._check_enumerable()
         states, actions = self.n_states, self.n_actions
         row = np.arange(states * actions) if rows is None else rows
         codes, weight = self.codes(row // actions, row % actions), np.ones(len(row))
@@ -202,6 +234,19 @@ class FactoredModel:
             row, weight = row[entry], weight[entry] * table[entry, level]
             codes = {name: code[entry] for name, code in codes.items()}
             codes[NEXT + factor.variable] = level
+
+    def _check_enumerable(self) -> None:
+        """Refuse a model whose states cannot be gone through one by one."""
+        if self.enumerable:
+            return
+        untabled = [f.variable or "the end" for f in self.factors if isinstance(f, Predictor)]
+        why = f"{', '.join(map(repr, untabled))} predicted on demand"
+        if not untabled:
+            why = f"{count_levels(self.state_variables):,} possible states"
+        raise ValueError(
+            f"the model has no table of all its states and actions: {why}. Replay.outcomes and "
+            "Replay.draws sample from it; for all else use fewer variables (hide) or levels"
+        )
 
     @cached_property
     def _tabular(self) -> TabularMDP:
@@ -232,6 +277,14 @@ class FactoredModel:
 def tabular(model: object) -> TabularMDP:
     """Return the transition rows of a model whose state is observed; refuse anything else."""
     return model.tabular() if isinstance(model, FactoredModel) else check_mdp(model)
+
+
+def logged_codes(log: Episodes) -> Codes:
+    """Return the level codes [N] of each logged step by parent; 0 where it was not logged."""
+    chosen = unravel(log.action_variables, log.action)
+    reached = log.codes(np.maximum(log.next_state, 0))
+    codes = log.codes(log.state) | {ACTION + name: code for name, code in chosen.items()}
+    return codes | {NEXT + name: code for name, code in reached.items()}
 
 
 def factor_arrays(count: int) -> list[str]:
@@ -269,7 +322,7 @@ def check_prefixes(state_variables: Sequence[Variable]) -> None:
             )
 
 
-def order_factors(factors: Sequence[Factor]) -> tuple[Factor, ...]:
+def order_factors(factors: Sequence[AnyFactor]) -> tuple[AnyFactor, ...]:
     """Order factors such that each comes after its parents in the next state; the end is last."""
     by_name = {factor.variable: factor for factor in factors}
     order = order_variables({factor.variable: factor.parents for factor in factors})

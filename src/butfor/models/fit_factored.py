@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from butfor.models.factored import (
     ACTION,
     END,
     NEXT,
-    Codes,
+    AnyFactor,
     Factor,
     FactoredModel,
     check_prefixes,
@@ -26,6 +26,7 @@ from butfor.models.factored import (
 )
 from butfor.models.fixed import fixed_factors
 from butfor.models.learners import check_learner, fit_classifier
+from butfor.models.predictor import Codes, Predictor
 from butfor.models.rewards import fit_rewards
 from butfor.models.transitions import Transitions, count_distinct
 from butfor.types import Floats
@@ -40,8 +41,9 @@ def fit_factored(
     *,
     parents: Mapping[str, Sequence[str]] | None = None,
     order: Sequence[str] | None = None,
-    known: Mapping[str, Factor | Table] | None = None,
-    ends: Factor | Table | Rule | None = None,
+    known: Mapping[str, AnyFactor | Table] | None = None,
+    ends: AnyFactor | Table | Rule | None = None,
+    numbers: Collection[str] = (),
 ) -> FactoredModel:
     """Learn one conditional distribution per variable of the next state, and one of ends.
 
@@ -64,6 +66,9 @@ def fit_factored(
     ends : Factor, (parents, table) or function, optional
         The rule of ends, if it is known. A function gets the codes [m] of each parent by name, by
         default of all variables of the next state, and returns probabilities [m, O + 1], none last.
+    numbers : optional
+        Parents whose level enters a classifier as one number, its position among the levels,
+        instead of one 0-1 feature per level.
 
     Notes
     -----
@@ -74,11 +79,20 @@ def fit_factored(
     an episode with an outcome, the end is predicted from the state before and the action, and other
     variables are learned from transitions that did not end.
 
+    A classifier whose parents have too many configurations for a table predicts on demand
+    (`Predictor`); such a model, and one of a wide log, answers by sampling.
+
     The model is causal only if the log's states contain everything that influenced both the actions
     and the course, and if the variables given their parents move independently.
     """
     return learn_factored(
-        count_distinct(log), learner, parents=parents, order=order, known=known, ends=ends
+        count_distinct(log),
+        learner,
+        parents=parents,
+        order=order,
+        known=known,
+        ends=ends,
+        numbers=numbers,
     )
 
 
@@ -88,8 +102,9 @@ def learn_factored(
     *,
     parents: Mapping[str, Sequence[str]] | None = None,
     order: Sequence[str] | None = None,
-    known: Mapping[str, Factor | Table] | None = None,
-    ends: Factor | Table | Rule | None = None,
+    known: Mapping[str, AnyFactor | Table] | None = None,
+    ends: AnyFactor | Table | Rule | None = None,
+    numbers: Collection[str] = (),
 ) -> FactoredModel:
     """Learn a model from counted transitions, of one log or of many; see `fit_factored`."""
     check_prefixes(rows.state_variables)
@@ -100,8 +115,10 @@ def learn_factored(
     _check_names(found, names, "known")
     if ends is not None:
         found[END] = _given_end(rows, ends, given.get(END))
+    for name in numbers:
+        size_of(name, rows.state_variables, rows.action_variables)
     fixed = {name: one for name, one in fixed_factors(rows).items() if name not in given}
-    found = fixed | found
+    found = dict[str, AnyFactor](fixed) | found
     order_variables(
         {name: found[name].parents if name in found else given.get(name, ()) for name in names}
     )
@@ -110,7 +127,7 @@ def learn_factored(
         if name not in found:
             chosen = given.get(name)
             possible = candidates(rows, name, fixed, order) if chosen is None else chosen
-            found[name] = _learn(rows, name, learners[name], possible, chosen is not None)
+            found[name] = _learn(rows, name, learners[name], possible, chosen is not None, numbers)
     return FactoredModel(
         state_variables=rows.state_variables,
         action_variables=rows.action_variables,
@@ -119,6 +136,7 @@ def learn_factored(
         rewards=fit_rewards(rows, _parents_of_rewards(rows, fixed)),
         initial=rows.first / rows.first.sum(),
         counts=rows.pair_counts(),
+        combinations=rows.combinations,
     )
 
 
@@ -149,8 +167,13 @@ def _parents_of_rewards(rows: Transitions, fixed: Mapping[str, Factor]) -> tuple
 
 
 def _learn(
-    rows: Transitions, variable: str, learner: Any, possible: Sequence[str], given: bool
-) -> Factor:
+    rows: Transitions,
+    variable: str,
+    learner: Any,
+    possible: Sequence[str],
+    given: bool,
+    numbers: Collection[str],
+) -> AnyFactor:
     """Learn one factor from counts or by a classifier."""
     sizes = [size_of(name, rows.state_variables, rows.action_variables) for name in possible]
     if variable == END:
@@ -163,17 +186,20 @@ def _learn(
         levels = size_of(variable, rows.state_variables, rows.action_variables)
     columns = [rows.codes[name][used] for name in possible]
     cases = make_cases(possible, columns, sizes, level[used], levels, rows.weight[used])
-    counted = isinstance(learner, str)
-    if (given or not counted) and math.prod(sizes) * levels > MOST_CELLS:
+    counted = isinstance(learner, str) or len(np.unique(cases.level)) < 2
+    fits = math.prod(sizes) * levels <= MOST_CELLS
+    if given and counted and not fits:
         raise ValueError(
             f"{variable or 'the end'!r}: {len(sizes)} parents have {math.prod(sizes):,} "
             f"configurations, too many for a table; name fewer in parents={{{variable!r}: [...]}}"
         )
-    if not counted and len(np.unique(cases.level)) > 1:
-        learned = fit_classifier(cases, learner)
+    if not counted:
+        learned = fit_classifier(cases, learner, numbers)
+        if not fits:
+            return Predictor(variable, tuple(possible), learned, round(cases.total))
         counts = cases.counts(range(len(possible)))
         return Factor(
-            variable, tuple(possible), learned.table, counts, learned.source, score=learned.score
+            variable, tuple(possible), learned.table(), counts, learned.source, score=learned.score
         )
     found = fit_given(cases, range(len(possible))) if given else fit_counts(cases)
     counts = cases.counts(found.parents)
@@ -232,9 +258,9 @@ def _given_parents(
     return {variable: tuple(own) for variable, own in parents.items()}
 
 
-def _given_factor(variable: str, given: Factor | Table) -> Factor:
+def _given_factor(variable: str, given: AnyFactor | Table) -> AnyFactor:
     """Return a known distribution as a factor."""
-    if isinstance(given, Factor):
+    if isinstance(given, Factor | Predictor):
         if given.variable != variable:
             raise ValueError(
                 f"the factor given for {variable or 'the end'!r} is of "
@@ -247,8 +273,8 @@ def _given_factor(variable: str, given: Factor | Table) -> Factor:
 
 
 def _given_end(
-    rows: Transitions, ends: Factor | Table | Rule, parents: tuple[str, ...] | None
-) -> Factor:
+    rows: Transitions, ends: AnyFactor | Table | Rule, parents: tuple[str, ...] | None
+) -> AnyFactor:
     """Return the rule of ends as a factor."""
     if not callable(ends):
         return _given_factor(END, ends)

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from butfor.log.combinations import Combinations, state_codes
 from butfor.log.episodes import Episodes
 from butfor.log.variables import Outcome, Variable, count_levels, unravel
-from butfor.models.factored import ACTION, NEXT, Codes
+from butfor.models.factored import ACTION, NEXT
 from butfor.models.mdp import total_by
+from butfor.models.predictor import Codes
 from butfor.types import Floats, Offsets
 
 BLOCK = 1 << 20  # rows of a log that are counted at a time
@@ -39,10 +41,13 @@ class Transitions:
     lowest: Floats  # [m] reward
     highest: Floats  # [m] reward
     first: Offsets  # [S] episodes that start in each state
+    combinations: Combinations | None = None  # [S, J] level codes of each state of a wide log
 
     @property
     def n_states(self) -> int:
         """Number of states S."""
+        if self.combinations is not None:
+            return len(self.combinations)
         return count_levels(self.state_variables)
 
     @property
@@ -58,11 +63,12 @@ class Transitions:
     @cached_property
     def codes(self) -> Codes:
         """Level codes [m] by the name of a parent; those of unknown next states are -1."""
-        found = dict(unravel(self.state_variables, self.state))
+        found = dict(state_codes(self.state_variables, self.combinations, self.state))
         chosen = unravel(self.action_variables, self.action)
         found |= {ACTION + name: code for name, code in chosen.items()}
         unknown = self.next_state < 0
-        after = unravel(self.state_variables, np.where(unknown, 0, self.next_state))
+        reached = np.where(unknown, 0, self.next_state)
+        after = state_codes(self.state_variables, self.combinations, reached)
         return found | {NEXT + name: np.where(unknown, -1, code) for name, code in after.items()}
 
     def pair_counts(self) -> NDArray[np.int64]:
@@ -98,6 +104,7 @@ def count_distinct(log: Episodes) -> Transitions:
                     first=np.bincount(
                         log.first_state if rows.start == 0 else [], minlength=log.n_states
                     ),
+                    combinations=log.combinations,
                 )
             )
             for rows in blocks
@@ -109,6 +116,11 @@ def merge_transitions(parts: Sequence[Transitions]) -> Transitions:
     """Return the distinct transitions of several logs with the same variables and outcomes."""
     if len(parts) == 1:
         return parts[0]
+    if any(part.combinations is not parts[0].combinations for part in parts):
+        raise ValueError(
+            "wide logs number their states differently, so their transitions do not add up; read "
+            "them as one log"
+        )
     columns: dict[str, Any] = {
         name: np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS
     }
@@ -146,7 +158,7 @@ def _distinct(rows: Transitions) -> Transitions:
 
 def check_countable(log: Episodes) -> None:
     """Refuse a log whose transitions cannot be numbered."""
-    states = count_levels(log.state_variables)
+    states = log.n_states
     possible = states * log.n_actions * (states + 1) * (len(log.outcomes) + 1)
     if possible >= 2**63:
         raise ValueError(

@@ -179,7 +179,10 @@ def credible_of_models(
 
 def _observed_engine(replay: Replay) -> ObservedEngine:
     if not isinstance(replay.engine, ObservedEngine):
-        raise ValueError("credible intervals are not available for a model with a hidden state")
+        why = "where states cannot be enumerated; use fewer variables (hide) or levels"
+        if replay.hidden:
+            why = "for a model with a hidden state"
+        raise ValueError(f"credible intervals are not available {why}")
     return replay.engine
 
 

@@ -14,7 +14,7 @@ from butfor.hidden.model import TabularPOMDP
 from butfor.hidden.policies import Policy
 from butfor.log.episodes import Episodes
 from butfor.models.cases import logged_cases, similar_cases
-from butfor.models.factored import NEXT, Factor, FactoredModel, tabular
+from butfor.models.factored import NEXT, AnyFactor, FactoredModel, tabular
 from butfor.models.fit import fit_mdp
 from butfor.models.fit_factored import fit_factored
 from butfor.models.mdp import TabularMDP
@@ -24,6 +24,8 @@ from butfor.replay.draws import Draws
 from butfor.replay.factored import FactoredEngine
 from butfor.replay.hidden import HiddenEngine
 from butfor.replay.observed import ObservedEngine
+from butfor.replay.outcomes import Found
+from butfor.replay.particles import ParticleEngine, state_table
 from butfor.replay.steps import Steps
 from butfor.types import Floats, Progress
 
@@ -54,11 +56,8 @@ class Engine(Protocol):
         seed: int,
         threads: int | None,
         progress: Progress | None,
-    ) -> tuple[Floats, Floats, Floats, Floats | None]:
-        """Outcome probabilities [n, O + 1], expected returns, mass cut off, unsupported mass [n].
-
-        The last is None if it needs a separate pass.
-        """
+    ) -> Found:
+        """Outcome probabilities, expected returns, mass cut off and unsupported mass."""
 
     def everything(
         self, *, threads: int | None, progress: Progress | None
@@ -97,25 +96,33 @@ class Engine(Protocol):
         """The few actions that, if changed, would have raised the expected return most."""
 
 
-def engine_of(model: Any, noise: str) -> type[ObservedEngine] | type[HiddenEngine]:
+def engine_of(
+    model: Any, noise: str, episodes: Episodes
+) -> type[ObservedEngine] | type[HiddenEngine] | type[ParticleEngine]:
     """Return the engine for a kind of model and of noise."""
     if isinstance(model, TabularPOMDP):
         return HiddenEngine
-    return FactoredEngine if noise == "variables" else ObservedEngine
+    if noise != "variables":
+        return ObservedEngine
+    enumerable = model.enumerable and episodes.combinations is None
+    return FactoredEngine if enumerable else ParticleEngine
 
 
 def check_question(
     episodes: Episodes, model: Any, noise: str, target: Policy, behavior: Policy | None
 ) -> tuple[Policy, Policy]:
     """Refuse a log, target or behavior that does not fit the model; return both policies."""
-    engine = engine_of(model, noise)
+    engine = engine_of(model, noise, episodes)
     given: Any = tabular(model) if engine is ObservedEngine else model
+    if isinstance(model, FactoredModel) and engine is not ParticleEngine:
+        target = state_table(target, episodes) if callable(target) else target
+        behavior = state_table(behavior, episodes) if callable(behavior) else behavior
     return engine.check(episodes, given, target, behavior)
 
 
 def make_engine(replay: Replay) -> Engine:
     """Return the engine that answers a question."""
-    return engine_of(replay.model, replay.noise)(replay)
+    return engine_of(replay.model, replay.noise, replay.episodes)(replay)
 
 
 def noise_of(model: Any, noise: str | None) -> str:
@@ -136,7 +143,7 @@ def noise_for(model: Any, other: Any, noise: str) -> str | None:
     return noise if type(model) is type(other) else None
 
 
-def factors_of(model: Any) -> tuple[Factor, ...]:
+def factors_of(model: Any) -> tuple[AnyFactor, ...]:
     """Return the factors of a model; none if it is not factored."""
     return model.factors if isinstance(model, FactoredModel) else ()
 
@@ -179,7 +186,7 @@ def fit_again(model: Any, log: Episodes) -> TabularMDP | FactoredModel:
         return fit_mdp(log, terminal=model.terminal)
 
 
-def _is_kept(factor: Factor) -> bool:
+def _is_kept(factor: AnyFactor) -> bool:
     """Whether a factor does not depend on the log."""
     return not factor.learned or factor.source == "given"
 

@@ -20,8 +20,9 @@ from butfor.log.episodes import Episodes
 from butfor.log.variables import Variable, unravel
 from butfor.mechanisms.independent import Independent
 from butfor.mechanisms.protocol import Compiled, Mechanism, counterfactual_rows
-from butfor.models.factored import END, NEXT, Codes, Factor, FactoredModel
+from butfor.models.factored import END, NEXT, AnyFactor, FactoredModel
 from butfor.models.mdp import TabularMDP
+from butfor.models.predictor import Codes
 from butfor.replay.bounds import Bounds
 from butfor.replay.observed import MOST_TABLED, ObservedEngine
 from butfor.types import Floats, Progress
@@ -42,23 +43,7 @@ class FactoredEngine(ObservedEngine):
         episodes: Episodes, model: Any, target: Policy, behavior: Policy | None
     ) -> tuple[Policy, Policy]:
         """Refuse a log, target or behavior that does not fit; return both policies as [S, A]."""
-        for kind, given, expected in (
-            ("state", episodes.state_variables, model.state_variables),
-            ("action", episodes.action_variables, model.action_variables),
-        ):
-            if _sizes(given) != _sizes(expected):
-                raise ValueError(
-                    f"the {kind} variables of the episodes are {_sizes(given)}, those of the model "
-                    f"{_sizes(expected)}; fit the model to episodes of the same kind"
-                )
-        unknown = np.flatnonzero(episodes.next_state < 0)
-        parents = [parent for parent in model.end.parents if parent.startswith(NEXT)]
-        if len(unknown) and parents:
-            raise ValueError(
-                f"{episodes.place(int(unknown[0]))}: the final state was not logged, but the end "
-                f"depends on {', '.join(map(repr, parents))}; fit the model without next-step "
-                "parents of the end, or log the final states"
-            )
+        check_factored_log(episodes, model)
         return ObservedEngine.check(episodes, model.tabular(), target, behavior)
 
     def bounds(self, *, threads: int | None, progress: Progress | None) -> Bounds:
@@ -99,6 +84,27 @@ class FactoredEngine(ObservedEngine):
         return couple_factors(self.replay.mechanism, self._tables, self._factors)
 
 
+def check_factored_log(episodes: Episodes, model: FactoredModel) -> None:
+    """Refuse a log whose variables or final states do not fit a factored model."""
+    for kind, given, expected in (
+        ("state", episodes.state_variables, model.state_variables),
+        ("action", episodes.action_variables, model.action_variables),
+    ):
+        if _sizes(given) != _sizes(expected):
+            raise ValueError(
+                f"the {kind} variables of the episodes are {_sizes(given)}, those of the model "
+                f"{_sizes(expected)}; fit the model to episodes of the same kind"
+            )
+    unknown = np.flatnonzero(episodes.next_state < 0)
+    parents = [parent for parent in model.end.parents if parent.startswith(NEXT)]
+    if len(unknown) and parents:
+        raise ValueError(
+            f"{episodes.place(int(unknown[0]))}: the final state was not logged, but the end "
+            f"depends on {', '.join(map(repr, parents))}; fit the model without next-step "
+            "parents of the end, or log the final states"
+        )
+
+
 def _sizes(variables: tuple[Variable, ...]) -> str:
     return ", ".join(f"{variable.name!r} ({len(variable.levels)})" for variable in variables)
 
@@ -117,7 +123,7 @@ class _Parents(NamedTuple):
         return sum(moved, np.full(count, self.first, np.int64))
 
 
-def _parents(factors: Sequence[Factor], fixed: Sequence[Factor]) -> list[_Parents]:
+def _parents(factors: Sequence[AnyFactor], fixed: Sequence[AnyFactor]) -> list[_Parents]:
     found, first = [], 0
     follows = {NEXT + factor.variable for factor in fixed}
     for factor in factors:
@@ -131,7 +137,7 @@ def _parents(factors: Sequence[Factor], fixed: Sequence[Factor]) -> list[_Parent
     return found
 
 
-def _split(model: FactoredModel) -> tuple[list[Factor], list[Factor]]:
+def _split(model: FactoredModel) -> tuple[list[AnyFactor], list[AnyFactor]]:
     """Return the factors that noise decides, the end last, and those that it does not.
 
     The latter follow from state and action alone, such as static variables and records of the
@@ -151,7 +157,7 @@ def _split(model: FactoredModel) -> tuple[list[Factor], list[Factor]]:
 
 def _codes(
     model: FactoredModel,
-    fixed: Sequence[Factor],
+    fixed: Sequence[AnyFactor],
     state: NDArray[np.integer],
     action: NDArray[np.integer],
 ) -> Codes:
@@ -211,7 +217,7 @@ def _sparse_rows(tables: list[Floats], first_label: NDArray[np.int64]) -> kernel
 
 
 def _observed(
-    model: FactoredModel, factors: Sequence[Factor], fixed: Sequence[Factor], log: Episodes
+    model: FactoredModel, factors: Sequence[AnyFactor], fixed: Sequence[AnyFactor], log: Episodes
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return each factor's configuration and entry at each logged step, both [N, F]."""
     codes = _codes(model, fixed, log.state, log.action)
@@ -246,16 +252,16 @@ def _reached(model: FactoredModel, log: Episodes) -> Codes:
     return levels | {END: ended}
 
 
-def _table(factor: Factor) -> Floats:
+def _table(factor: AnyFactor) -> Floats:
     """Return the rows of a factor by configuration, [configurations, levels]."""
     return factor.table.reshape(-1, factor.table.shape[-1])
 
 
-def _learned(factor: Factor) -> bool:
+def _learned(factor: AnyFactor) -> bool:
     return factor.learned and bool(factor.counts.any())
 
 
-def _counts(factor: Factor) -> Floats:
+def _counts(factor: AnyFactor) -> Floats:
     """Logged transitions behind each configuration; inf if nothing was learned from a log."""
     seen = factor.counts.sum(axis=-1).ravel()
     return np.asarray(seen if _learned(factor) else np.full(seen.shape, np.inf), dtype=np.float64)

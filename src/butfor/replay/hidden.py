@@ -24,6 +24,7 @@ from butfor.models.policies import estimate_behavior
 from butfor.replay.bounds import CLASSES, Bounds
 from butfor.replay.changes import Changes
 from butfor.replay.draws import Draws
+from butfor.replay.outcomes import Found
 from butfor.replay.steps import THIN, Steps
 from butfor.types import Floats, Progress
 
@@ -78,8 +79,8 @@ class HiddenEngine:
         seed: int,
         threads: int | None,
         progress: Progress | None,
-    ) -> tuple[Floats, Floats, Floats, Floats | None]:
-        """Outcome probabilities [n, O + 1], expected returns, mass cut off, unsupported mass [n].
+    ) -> Found:
+        """Outcome probabilities, expected returns, mass cut off and unsupported mass.
 
         Exact, except for a policy on beliefs, whose memory is unbounded: shares of `draws`.
         """
@@ -98,13 +99,13 @@ class HiddenEngine:
         else:
             found = exact_outcomes(self.chain, replay.discount, threads=threads, progress=progress)
         none = np.zeros(len(replay.log))
-        return *found, none, none
+        return Found(*found, none, none)
 
     def everything(
         self, *, threads: int | None, progress: Progress | None
     ) -> tuple[Floats, Floats, Steps, Floats]:
         """Outcomes, expected returns, steps and the unsupported mass, which is 0 here."""
-        probability, expected, none, _ = self.outcomes(
+        probability, expected, none, *_ = self.outcomes(
             negligible=0.0, draws=1, seed=0, threads=threads, progress=progress
         )
         steps = self.steps(probability=False, threads=threads, progress=None)

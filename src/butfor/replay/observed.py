@@ -31,6 +31,7 @@ from butfor.random import episode_keys
 from butfor.replay.bounds import Bounds
 from butfor.replay.changes import Changes
 from butfor.replay.draws import Draws
+from butfor.replay.outcomes import Found
 from butfor.replay.steps import THIN, Steps
 from butfor.threads import in_blocks
 from butfor.types import Floats, Progress
@@ -97,19 +98,16 @@ class ObservedEngine:
         seed: int,
         threads: int | None,
         progress: Progress | None,
-    ) -> tuple[Floats, Floats, Floats, Floats | None]:
-        """Outcome probabilities [n, O + 1], expected returns, mass cut off, unsupported mass [n].
-
-        The last is None if it needs a separate pass.
-        """
+    ) -> Found:
+        """Outcome probabilities, expected returns, mass cut off and unsupported mass, exact."""
         marked, end = (self.model, None) if negligible else self._mark_one_end()
         problem, values = self._prepared(marked)
         found = self._push(problem, values, negligible, threads, progress)
         if end is None:
             none = np.zeros(len(self.replay.log))
-            return *found, None if negligible or self._made_up.any() else none
+            return Found(*found, None if negligible or self._made_up.any() else none)
         probability, mass = _give_back(found[0], end)
-        return probability, *found[1:], mass
+        return Found(probability, *found[1:], mass)
 
     def everything(
         self, *, threads: int | None, progress: Progress | None

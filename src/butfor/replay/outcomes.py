@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,16 @@ from butfor.mechanisms.protocol import Mechanism
 from butfor.types import Floats
 
 TIE = 1e-12  # outcomes whose probabilities differ by no more are tied
+
+
+class Found(NamedTuple):
+    """What an engine finds about the outcomes of n episodes."""
+
+    probability: Floats  # [n, O + 1]
+    expected_return: Floats  # [n]
+    left_out: Floats  # [n] mass that was cut off
+    unsupported: Floats | None  # [n]; None: it needs a separate pass
+    return_error: Floats | None = None  # [n] standard error of the expected return
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,11 +40,23 @@ class Counterfactuals:
     mechanism: Mechanism | None = None  # None: Gumbel-Max
     draws: int | None = None  # None: exact; otherwise probabilities are shares of this many draws
     left_out: Floats | None = None  # [n] mass that continued by the model alone; None: no such mass
+    return_error: Floats | None = None  # [n] Monte Carlo standard error; None: not estimated
 
     @property
     def difference(self) -> Floats:
         """Expected return under the target less the observed return, [n]."""
         return self.expected_return - self.observed_return
+
+    @property
+    def probability_error(self) -> Floats:
+        """Monte Carlo standard error of each probability, [n, O + 1]; 0 if it is exact.
+
+        Where all of K draws agree it is 0 too, but another outcome may still have a probability of
+        about 3 / K.
+        """
+        if self.draws is None:
+            return np.zeros_like(self.probability)
+        return np.sqrt(self.probability * (1 - self.probability) / self.draws)
 
     @property
     def most_likely(self) -> NDArray[np.int64]:

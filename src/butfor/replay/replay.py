@@ -18,7 +18,7 @@ from butfor.hidden.policies import Policy
 from butfor.log.episodes import Episodes
 from butfor.mechanisms.gumbel_max import GumbelMax, counterfactual_distribution
 from butfor.mechanisms.protocol import Mechanism, check_mechanism
-from butfor.models.factored import Factor, FactoredModel, tabular
+from butfor.models.factored import AnyFactor, FactoredModel, tabular
 from butfor.models.mdp import TabularMDP
 from butfor.models.policies import estimate_behavior
 from butfor.replay.bounds import Bounds
@@ -39,6 +39,7 @@ from butfor.replay.engine import (
     step_cases,
 )
 from butfor.replay.outcomes import Counterfactuals
+from butfor.replay.particles import state_table
 from butfor.replay.steps import Steps
 from butfor.types import Floats, Progress
 
@@ -58,7 +59,8 @@ class Replay:
         A `TabularMDP`, a `FactoredModel`, or a `TabularPOMDP` if the state is hidden.
     target : [S, A]
         The policy to evaluate. With a `TabularPOMDP`: [Z, A] on the last observation, or a
-        `FiniteController`, `LatentPolicy` or `BeliefPolicy`.
+        `FiniteController`, `LatentPolicy` or `BeliefPolicy`. With a `FactoredModel`: also a
+        function of level codes, [m, J] → [m, A], which is needed where states cannot be enumerated.
     behavior : [S, A], optional
         The policy that produced the log; estimated from the log by default. It matters if the
         target is stochastic and the action noise is shared, and if it depended on a hidden state
@@ -127,7 +129,7 @@ class Replay:
         noise: str | None = None,
     ) -> None:
         belongs = noise_of(model, noise)
-        engine = engine_of(model, belongs)
+        engine = engine_of(model, belongs, episodes)
         check_choice(action_noise, "action_noise", ACTION_NOISES)
         chosen = GumbelMax() if mechanism is None else check_mechanism(mechanism)
         policy, known = check_question(episodes, model, belongs, target, behavior)
@@ -165,7 +167,7 @@ class Replay:
     @property
     def hidden(self) -> bool:
         """Whether the state is hidden."""
-        return engine_of(self.model, self.noise).hidden
+        return engine_of(self.model, self.noise, self.episodes).hidden
 
     @property
     def mdp(self) -> TabularMDP:
@@ -195,7 +197,7 @@ class Replay:
         return step_cases(self.model, self.log, self.counts)
 
     @property
-    def factors(self) -> tuple[Factor, ...]:
+    def factors(self) -> tuple[AnyFactor, ...]:
         """The factors of the model; none if it is not factored."""
         return factors_of(self.model)
 
@@ -209,9 +211,11 @@ class Replay:
         """How the model counts ends."""
         return "visits" if self.hidden else self.mdp.terminal
 
-    @property
+    @cached_property
     def target_table(self) -> Floats:
         """The target as an array [S, A]; a policy with memory or on hidden states is refused."""
+        if callable(self.target):
+            return state_table(self.target, self.episodes)
         if not isinstance(self.target, np.ndarray):
             raise ValueError(
                 "only a policy on the last observation is accepted here, not a "
@@ -304,8 +308,9 @@ class Replay:
             about the patient; `left_out` [n] is the mass that did. No probability is off by more
             than that, and no expected return by more than that times the range of returns.
         draws, seed
-            Only for a policy on beliefs, whose memory is unbounded: its probabilities are shares of
-            this many draws.
+            Only for a policy on beliefs, whose memory is unbounded, and for a factored model whose
+            states cannot be enumerated: probabilities are shares of this many draws. The result
+            has their standard errors.
         threads, progress
             Number of threads; a function called with (episodes done, total).
         """
@@ -314,13 +319,17 @@ class Replay:
         number = check_whole(draws, "draws", 1, "a whole number") if self.engine.drawn else None
 
         def compute() -> Counterfactuals:
-            probability, expected, left_out, support = self.engine.outcomes(
+            found = self.engine.outcomes(
                 negligible=negligible, draws=draws, seed=seed, threads=threads, progress=progress
             )
-            if support is not None:
-                self._kept[("support",)] = support
+            if found.unsupported is not None:
+                self._kept[("support",)] = found.unsupported
             return self._outcomes(
-                probability, expected, draws=number, left_out=left_out if negligible else None
+                found.probability,
+                found.expected_return,
+                draws=number,
+                left_out=found.left_out if negligible else None,
+                return_error=found.return_error,
             )
 
         key = ("outcomes", negligible, (number, seed) if number else None)
@@ -506,6 +515,7 @@ class Replay:
         *,
         draws: int | None = None,
         left_out: Floats | None = None,
+        return_error: Floats | None = None,
     ) -> Counterfactuals:
         return Counterfactuals(
             episodes=self.log,
@@ -518,6 +528,7 @@ class Replay:
             mechanism=self.mechanism,
             draws=draws,
             left_out=left_out,
+            return_error=return_error,
         )
 
     def _once(self, key: tuple[Any, ...], compute: Callable[[], Answer]) -> Answer:

@@ -125,10 +125,10 @@ def count_shard(shard: Shard, study: Study, seed: int, threads: int = 1) -> Coun
     if isinstance(reading, NothingLeft):
         return _count_nothing(study, reading.done)
     log = reading.episodes
-    if log.n_states > MOST_STATES or log.n_actions > MOST_ACTIONS:
+    if log.combinations is not None or log.n_states > MOST_STATES or log.n_actions > MOST_ACTIONS:
         raise ValueError(
-            f"{log.n_states:,} states and {log.n_actions:,} actions: summary detail allows up to "
-            f"{MOST_STATES:,} and {MOST_ACTIONS:,}; use fewer levels"
+            f"{count_levels(log.state_variables):,} states and {log.n_actions:,} actions: summary "
+            f"detail allows up to {MOST_STATES:,} and {MOST_ACTIONS:,}; use fewer levels"
         )
     keys = episode_keys(seed, log.id, "shards")
     half = half_of(keys)

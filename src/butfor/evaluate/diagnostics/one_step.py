@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from butfor.evaluate.diagnostics.halves import Halves
 from butfor.log.episodes import Episodes
 from butfor.log.variables import unravel
-from butfor.models.factored import END, NEXT, Codes, FactoredModel
+from butfor.models.factored import END, NEXT, FactoredModel
+from butfor.models.predictor import Codes
 from butfor.replay.engine import check_factored
 from butfor.types import Floats
 

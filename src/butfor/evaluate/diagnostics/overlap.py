@@ -31,6 +31,11 @@ def overlap_by_state(episodes: Episodes, target: ArrayLike) -> pd.DataFrame:
     """
     policy = check_policy(target, episodes.n_states, episodes.n_actions, "target")
     variables = episodes.state_variables, episodes.action_variables
+    if episodes.combinations is not None:
+        raise ValueError(
+            "overlap by state: the log has so many variables that hardly a state occurs twice; "
+            "hide() most of them first"
+        )
     return overlap_table(action_counts(episodes), policy, *variables)
 
 

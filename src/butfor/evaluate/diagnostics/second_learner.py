@@ -13,7 +13,7 @@ from butfor.log.episodes import Episodes
 from butfor.log.variables import ravel
 from butfor.models.backoff import backoff_table
 from butfor.models.draw_factored import is_counted
-from butfor.models.factored import NEXT, Factor, FactoredModel
+from butfor.models.factored import NEXT, AnyFactor, Factor, FactoredModel
 from butfor.models.mdp import total_by
 from butfor.replay.engine import check_factored, fit_again
 from butfor.replay.replay import Replay
@@ -71,15 +71,15 @@ def second_model(model: FactoredModel, log: Episodes) -> tuple[FactoredModel, st
         return None
     factors = [
         replace(one, table=backoff_table(one.counts, SMOOTHER), strength=SMOOTHER)
-        if is_counted(one)
+        if isinstance(one, Factor) and is_counted(one)
         else one
         for one in model.factors
     ]
     return replace(model, factors=tuple(factors)), f"counts with stronger back-off ({SMOOTHER:g})"
 
 
-def is_classifier(factor: Factor) -> bool:
-    """Whether a table was learned by a classifier, so that it extrapolates."""
+def is_classifier(factor: AnyFactor) -> bool:
+    """Whether a distribution was learned by a classifier, so that it extrapolates."""
     return factor.learned and factor.source != "given" and not is_counted(factor)
 
 

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from butfor.log.episodes import Episodes
 from butfor.models.classifiers import BOOSTING, LOGISTIC, have_classifiers, make_classifier
-from butfor.models.factored import Factor, FactoredModel
+from butfor.models.factored import AnyFactor, FactoredModel
 from butfor.models.fit import fit_mdp
 from butfor.models.fit_factored import fit_factored
 from butfor.models.mdp import TabularMDP
@@ -41,7 +41,7 @@ class Learned:
 
 
 def learn_models(
-    log: Episodes, terminal: str, *, end: Factor | None, classifiers: bool
+    log: Episodes, terminal: str, *, end: AnyFactor | None, classifiers: bool
 ) -> dict[str, Learned]:
     """Learn every model from a log, by name.
 

@@ -1,0 +1,85 @@
+"""Checks of the arrays that Episodes are made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from butfor.checks import check_integers
+from butfor.log.variables import check_distinct
+from butfor.types import Floats, Integers, Offsets
+
+
+def check_numbers(values: ArrayLike, name: str) -> Integers:
+    """Return whole numbers that fit into 32 bits."""
+    whole = check_integers(values, name)
+    limit = np.iinfo(np.int32).max
+    if len(whole) and np.abs(whole).max() > limit:
+        place = int(np.abs(whole).argmax())
+        raise ValueError(f"{name} at {place} is {whole[place]}, too large; relabel from 0")
+    return whole.astype(np.int32)
+
+
+def check_code_rows(values: ArrayLike, variables: int, name: str) -> NDArray[np.int64]:
+    """Return level codes [N, J] of whole numbers."""
+    rows = np.asarray(values)
+    if rows.ndim != 2 or rows.shape[1] != variables:
+        raise ValueError(
+            f"{name} has shape {rows.shape}, expected (rows, {variables}): one column per variable"
+        )
+    return check_integers(rows.reshape(-1), name).reshape(rows.shape)
+
+
+def check_offsets(offsets: Offsets, rows: int) -> None:
+    """Refuse offsets that do not divide the rows into episodes with steps."""
+    if len(offsets) < 2:
+        raise ValueError("no episodes: offsets need at least two entries, 0 and the number of rows")
+    if offsets[0] != 0 or offsets[-1] != rows:
+        raise ValueError(
+            f"offsets run from {offsets[0]} to {offsets[-1]}, expected 0 to {rows}, the rows given"
+        )
+    lengths = np.diff(offsets)
+    if (lengths <= 0).any():
+        episode = int(np.flatnonzero(lengths <= 0)[0])
+        raise ValueError(
+            f"the episode at position {episode} has {lengths[episode]} steps; "
+            "drop episodes without steps"
+        )
+
+
+def check_ids(ids: NDArray[Any]) -> None:
+    """Refuse names of episodes that are not distinct or not of one type."""
+    check_distinct(ids.tolist(), "id")
+    types = {type(identifier).__name__ for identifier in ids.tolist()}
+    if len(types) > 1:
+        raise ValueError(f"id: of several types ({', '.join(sorted(types))}); give one type")
+
+
+def check_ends(ends: Integers, ids: NDArray[Any], outcomes: int) -> None:
+    """Refuse outcomes that are not listed."""
+    wrong = (ends < -1) | (ends >= outcomes)
+    if wrong.any():
+        episode = int(np.flatnonzero(wrong)[0])
+        known = f"outcomes=[...] lists 0..{outcomes - 1}" if outcomes else "outcomes=[...] is empty"
+        raise ValueError(
+            f"episode {ids[episode]}: outcome {ends[episode]}, but {known}; list it there, "
+            "or give -1 for none"
+        )
+
+
+def check_rewards(reward: Floats | None, offsets: Offsets, ids: NDArray[Any]) -> None:
+    """Refuse rewards that are not finite."""
+    if reward is not None and not np.isfinite(reward).all():
+        row = int(np.flatnonzero(~np.isfinite(reward))[0])
+        raise ValueError(
+            f"row {row} ({place_of(row, offsets, ids)}): reward {reward[row]} is not finite; "
+            "fill or drop it"
+        )
+
+
+def place_of(row: int, offsets: Offsets, ids: NDArray[Any]) -> str:
+    """Name a row by its episode and step, for messages."""
+    episode = int(np.searchsorted(offsets, row, side="right")) - 1
+    return f"episode {ids[episode]}, step {row - offsets[episode]}"

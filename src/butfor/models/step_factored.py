@@ -1,0 +1,181 @@
+"""Steps of a factored model for many particles at once, whatever the number of states.
+
+Without evidence a step is one of the model. Given a logged step, each variable comes from its exact
+counterfactual row: its row in the logged step, its logged level, and its row for this particle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor import kernels
+from butfor.log.episodes import Episodes
+from butfor.models.factored import (
+    ACTION,
+    END,
+    NEXT,
+    AnyFactor,
+    Factor,
+    FactoredModel,
+    logged_codes,
+)
+from butfor.models.predictor import Codes
+from butfor.types import Floats, Keys, Offsets
+
+Couple = Callable[[int], kernels.Coupling]  # number of levels → a mechanism as kernels take it
+
+
+class Stream(NamedTuple):
+    """Where the random numbers of m particles come from."""
+
+    keys: Keys  # [m]
+    first: Offsets  # [m] counter of the first number of this step
+
+
+@dataclass(frozen=True, eq=False)
+class Logged:
+    """What a log shows of one factor at each of its N steps."""
+
+    codes: Codes  # [N] levels of its parents
+    level: Offsets  # [N] its own; -1: not logged
+    rows: Floats  # [R, levels] those of its table; without one, R = N predictions
+    place: Offsets  # [N] which of these rows is that of the step
+
+
+class FactorSampler:
+    """Draws the levels of one variable of the next state, or the end."""
+
+    def __init__(self, factor: AnyFactor, couple: Couple) -> None:
+        self.factor = factor
+        self.coupling = couple(factor.levels)
+        self.table: Floats | None = None
+        if isinstance(factor, Factor):
+            self.table = np.ascontiguousarray(factor.table.reshape(-1, factor.levels))
+            self.sizes = factor.table.shape[:-1]
+
+    def place(self, codes: Codes, count: int) -> Offsets:
+        """Return the row of the table for each row of parent codes, [m]."""
+        place = np.zeros(count, np.int64)
+        for parent, size in zip(self.factor.parents, self.sizes, strict=True):
+            place *= size
+            place += codes[parent]
+        return place
+
+    def observe(self, codes: Codes, level: Offsets) -> Logged:
+        """Return what a log shows, given the codes [N] of its parents and its levels."""
+        own = {parent: codes[parent] for parent in self.factor.parents}
+        if self.table is None:
+            return Logged(own, level, self.factor.rows(codes), np.arange(len(level)))
+        return Logged(own, level, self.table, self.place(codes, len(level)))
+
+    def draw(
+        self, codes: Codes, stream: Stream, offset: int, logged: Logged | None, step: Offsets
+    ) -> NDArray[np.intp]:
+        """Draw a level for each particle, [m]; `step` [m] is its logged step, -1 for none."""
+        count = len(step)
+        factual, observed = np.full(count, -1), np.full(count, -1)
+        if logged is not None:
+            observed = np.where(step >= 0, logged.level[step], -1)
+            factual = np.where(observed >= 0, logged.place[step], -1)
+        if self.table is not None:
+            rows, own = self.table, self.place(codes, count)
+        else:
+            rows, own, factual = self._predict(codes, logged, step, factual)
+        level = np.empty(count, np.intp)
+        kernels.draw_levels(
+            self.coupling, rows, own, factual, observed, stream.keys, stream.first, offset, level
+        )
+        return level
+
+    def _predict(
+        self, codes: Codes, logged: Logged | None, step: Offsets, factual: Offsets
+    ) -> tuple[Floats, Offsets, Offsets]:
+        """Return the rows that are needed, and which of them each particle has and had."""
+        same = factual >= 0
+        rows = np.empty((0, self.factor.levels))
+        if logged is not None:
+            for parent in self.factor.parents:
+                same &= codes[parent] == logged.codes[parent][step]
+            used, place = np.unique(factual[factual >= 0], return_inverse=True)
+            rows, factual = logged.rows[used], factual.copy()
+            factual[factual >= 0] = place
+        own = factual.copy()
+        # what is as it was needs no prediction, and is exactly as it was
+        asked = {parent: codes[parent][~same] for parent in self.factor.parents}
+        own[~same] = len(rows) + np.arange(int((~same).sum()))
+        if not same.all():
+            rows = np.concatenate([rows, self.factor.rows(asked)])
+        return rows, own, factual
+
+
+class FactoredSteps:
+    """Draws whole steps: every variable in its order, then the end."""
+
+    def __init__(self, model: FactoredModel, couple: Couple) -> None:
+        self.model = model
+        self.samplers = [FactorSampler(factor, couple) for factor in model.factors]
+        self.actions = np.array(
+            np.unravel_index(
+                np.arange(model.n_actions), [len(v.levels) for v in model.action_variables]
+            )
+        )
+
+    @property
+    def numbers(self) -> int:
+        """Random numbers that one step needs, with one for the action before them."""
+        return len(self.samplers) + 1
+
+    def observe(self, log: Episodes) -> list[Logged]:
+        """Return what a log shows of every factor; refuse a step that the model rules out."""
+        codes = logged_codes(log)
+        unknown = log.next_state < 0
+        end = np.full(len(log.state), len(log.outcomes))
+        end[log.offsets[1:] - 1] = np.where(log.outcome < 0, len(log.outcomes), log.outcome)
+        found = []
+        for sampler in self.samplers:
+            variable = sampler.factor.variable
+            level = end if variable == END else np.where(unknown, -1, codes[NEXT + variable])
+            one = sampler.observe(codes, level.astype(np.int64))
+            impossible = (level >= 0) & (one.rows[one.place, level] <= 0)
+            if impossible.any():
+                what = f"the value of {variable!r}" if variable else "the end"
+                raise ValueError(
+                    f"{log.place(int(impossible.argmax()))}: the model gives {what} that was "
+                    "logged probability 0; fit the model to these episodes"
+                )
+            found.append(one)
+        return found
+
+    def draw(
+        self,
+        before: Codes,
+        action: NDArray[np.intp],
+        stream: Stream,
+        logged: list[Logged] | None = None,
+        step: Offsets | None = None,
+    ) -> tuple[Codes, NDArray[np.intp], Floats]:
+        """Draw the next state, the end (O: none) and the reward of m particles.
+
+        `logged` is what a log shows of each factor, `step` [m] the logged step of each particle,
+        -1 for none.
+        """
+        codes = dict(before)
+        for place, variable in enumerate(self.model.action_variables):
+            codes[ACTION + variable.name] = self.actions[place][action]
+        of = np.full(len(action), -1) if step is None else step
+        end = np.empty(0, np.intp)
+        for number, sampler in enumerate(self.samplers):
+            known = None if logged is None else logged[number]
+            level = sampler.draw(codes, stream, number + 1, known, of)
+            if sampler.factor.variable == END:
+                end = level
+            else:
+                codes[NEXT + sampler.factor.variable] = level
+        reward = self.model.rewards.rows(codes)[np.arange(len(end)), end]
+        after = {v.name: codes[NEXT + v.name] for v in self.model.state_variables}
+        return after, end, np.asarray(reward)

@@ -1,0 +1,132 @@
+"""Fitted Q iteration, where the best policy is known."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LinearRegression
+from sklearn.tree import DecisionTreeRegressor
+
+import butfor as bf
+from butfor.models.factored import END, FactoredModel, Rewards
+from tests.factored import clinic_model, given
+from tests.wide import DRUG, OUTCOMES, VARIABLES
+
+
+def one_that_matters(*, wide):
+    """Patients die only while x00 is 1. The drug helps if it is, and harms if it is not.
+
+    A state without illness is better at every step, and only x00 matters; so the best action is
+    the one that makes x00 = 0 most likely: the drug if x00 = 1, nothing if x00 = 0.
+    """
+    ill = np.array([[0.1, 0.6], [0.8, 0.1]])  # by x00 and drug: chance that x00 is 1 afterwards
+    stays = np.array([[0.0, 0.2, 0.8], [0.2, 0.0, 0.8]])
+    variables = VARIABLES if wide else VARIABLES[:4]
+    factors = [given("x00", ("x00", "action.drug"), np.stack([1 - ill, ill], axis=-1))]
+    for variable in variables[1:]:
+        size = len(variable.levels)
+        table = 0.7 * np.eye(size) + 0.3 / size
+        factors.append(given(variable.name, (variable.name,), table))
+    count = 40 if wide else 16
+    generator = np.random.default_rng(0)
+    sizes = [len(variable.levels) for variable in variables]
+    return FactoredModel(
+        variables,
+        DRUG,
+        OUTCOMES,
+        (*factors, given(END, ("next.x00",), stays)),
+        Rewards((), np.array([-1.0, 1.0, 0.0])),
+        np.full(count, 1 / count),
+        np.zeros((count, 2), np.int64),
+        generator.integers(0, sizes, (count, len(sizes))).astype(np.int16) if wide else None,
+    )
+
+
+def test_the_best_policy_of_a_model_with_thirty_variables_is_found():
+    model = one_that_matters(wide=True)
+    policy = bf.fitted_q_policy(model, LinearRegression(), horizon=8)
+    sizes = [len(variable.levels) for variable in VARIABLES]
+    codes = np.random.default_rng(1).integers(0, sizes, (2000, len(sizes)))
+    np.testing.assert_array_equal(policy(codes).argmax(axis=1), codes[:, 0])
+
+
+def test_boosting_gains_most_of_what_the_best_policy_gains():
+    # all with the same random numbers, in the model; one that ignores the state gains nothing
+    model = one_that_matters(wide=True)
+    planned = bf.fitted_q_policy(model, horizon=3)
+
+    def value(policy):
+        return bf.simulate_factored(model, policy, 4000, horizon=3, seed=9).returns().mean()
+
+    never, best = (value(lambda codes, f=f: np.eye(2)[f * codes[:, 0]]) for f in (0, 1))
+    assert best > never
+    assert value(planned) - never > 0.9 * (best - never)
+
+
+def test_with_means_by_state_it_is_value_iteration_on_the_simulated_transitions():
+    model = one_that_matters(wide=False)
+    tree = DecisionTreeRegressor(random_state=0)  # grown until every state has its own leaf
+    found = bf.fitted_q_policy(model, tree, horizon=4, discount=0.9, episodes=3000, seed=1)
+    log = bf.simulate_factored(
+        model, lambda codes: np.full((len(codes), 2), 0.5), 3000, horizon=4, seed=1
+    )
+    ended = np.zeros(len(log.state), bool)
+    ended[log.offsets[1:][log.outcome >= 0] - 1] = True
+    rows = list(
+        zip(
+            *(c.tolist() for c in (log.state, log.action, log.reward, log.next_state, ended)),
+            strict=True,
+        )
+    )
+    value = [0.0] * 16
+    for _ in range(4):
+        targets = {}
+        for state, action, reward, reached, over in rows:
+            later = 0.0 if over else 0.9 * value[reached]
+            targets.setdefault((state, action), []).append(reward + later)
+        q = [[float(np.mean(targets[state, action])) for action in (0, 1)] for state in range(16)]
+        value = [max(row) for row in q]
+    codes = np.stack(np.unravel_index(np.arange(16), (2, 2, 2, 2)), axis=1)
+    np.testing.assert_allclose(found.values(codes), q, rtol=0, atol=1e-9)
+
+
+def test_a_plan_gains_most_of_what_the_optimum_gains():
+    generator = np.random.default_rng(4)
+    model = clinic_model(generator)
+    tabular = model.tabular()
+    best = bf.policy_iteration(tabular, discount=0.95)
+    tree = DecisionTreeRegressor(min_samples_leaf=30, random_state=0)
+    planned = bf.fitted_q_policy(model, tree, horizon=40, discount=0.95, episodes=1500)
+    codes = np.stack(np.unravel_index(np.arange(24), (3, 2, 2, 2)), axis=1)
+    uniform = np.full((24, 2), 0.5)
+
+    def value(policy):
+        return bf.policy_value(tabular, policy, discount=0.95)
+
+    gain = (value(planned(codes)) - value(uniform)) / (value(best) - value(uniform))
+    assert gain > 0.9
+
+
+def test_the_same_seed_gives_the_same_plan():
+    model = one_that_matters(wide=True)
+    codes = np.asarray(model.combinations)
+    one, two = (
+        bf.fitted_q_policy(model, LinearRegression(), horizon=3, episodes=300) for _ in range(2)
+    )
+    np.testing.assert_array_equal(one.values(codes), two.values(codes))
+
+
+def test_a_simulated_log_follows_the_model():
+    # x00 = 1 and no drug: 1 again with probability .8, exactly binomial
+    model = one_that_matters(wide=True)
+    log = bf.simulate_factored(
+        model, lambda codes: np.tile([1.0, 0.0], (len(codes), 1)), 3000, horizon=1, seed=2
+    )
+    ill = log.codes(log.state)["x00"] == 1
+    again = log.codes(log.next_state)["x00"][ill]
+    # Hoeffding, false alarm 1e-6
+    assert abs(again.mean() - 0.8) < np.sqrt(np.log(2 / 1e-6) / (2 * len(again)))
+    assert log.combinations is not None
+
+
+def test_what_is_no_regressor_is_refused():
+    with pytest.raises(ValueError, match=r"give a regressor of scikit-learn, such as Ridge\(\)"):
+        bf.fitted_q_policy(one_that_matters(wide=True), LinearRegression, horizon=3)
