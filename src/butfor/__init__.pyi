@@ -32,8 +32,6 @@ from .models.planning import policy_iteration as policy_iteration
 from .models.planning import policy_value as policy_value
 from .models.policies import estimate_behavior as estimate_behavior
 from .models.policies import soften as soften
-from .models.predictor import Predictor as Predictor
-from .models.simulate_factored import simulate_factored as simulate_factored
 from .present import charts as charts
 from .present.report import write_report as write_report
 from .replay.credible import credible_intervals as credible_intervals

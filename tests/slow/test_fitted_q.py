@@ -7,6 +7,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 import butfor as bf
 from butfor.models.factored import END, FactoredModel, Rewards
+from butfor.models.simulate_factored import simulate_factored
 from tests.factored import clinic_model, given
 from tests.wide import DRUG, OUTCOMES, VARIABLES
 
@@ -54,7 +55,7 @@ def test_boosting_gains_most_of_what_the_best_policy_gains():
     planned = bf.fitted_q_policy(model, horizon=3)
 
     def value(policy):
-        return bf.simulate_factored(model, policy, 4000, horizon=3, seed=9).returns().mean()
+        return simulate_factored(model, policy, 4000, horizon=3, seed=9).returns().mean()
 
     never, best = (value(lambda codes, f=f: np.eye(2)[f * codes[:, 0]]) for f in (0, 1))
     assert best > never
@@ -65,7 +66,7 @@ def test_with_means_by_state_it_is_value_iteration_on_the_simulated_transitions(
     model = one_that_matters(wide=False)
     tree = DecisionTreeRegressor(random_state=0)  # grown until every state has its own leaf
     found = bf.fitted_q_policy(model, tree, horizon=4, discount=0.9, episodes=3000, seed=1)
-    log = bf.simulate_factored(
+    log = simulate_factored(
         model, lambda codes: np.full((len(codes), 2), 0.5), 3000, horizon=4, seed=1
     )
     ended = np.zeros(len(log.state), bool)
@@ -117,7 +118,7 @@ def test_the_same_seed_gives_the_same_plan():
 def test_a_simulated_log_follows_the_model():
     # x00 = 1 and no drug: 1 again with probability .8, exactly binomial
     model = one_that_matters(wide=True)
-    log = bf.simulate_factored(
+    log = simulate_factored(
         model, lambda codes: np.tile([1.0, 0.0], (len(codes), 1)), 3000, horizon=1, seed=2
     )
     ill = log.codes(log.state)["x00"] == 1
