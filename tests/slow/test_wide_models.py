@@ -8,6 +8,7 @@ from sklearn.linear_model import LogisticRegression
 
 import butfor as bf
 from butfor.models.backoff import make_cases
+from butfor.models.factored import Factor
 from butfor.models.learners import fit_classifier
 from butfor.models.predictor import Predictor
 from butfor.models.transitions import count_distinct
@@ -34,7 +35,7 @@ def test_a_classifier_of_all_variables_predicts_on_demand_as_its_table_would(war
         warnings.simplefilter("ignore")
         few = bf.fit_factored(ward.log, {"x02": learner}, parents={"x02": ["x02", "action.drug"]})
         many = bf.fit_factored(ward.log, {"x02": learner})
-    assert isinstance(few.factor("x02"), bf.Factor)
+    assert isinstance(few.factor("x02"), Factor)
     found = many.factor("x02")
     assert isinstance(found, Predictor)
     codes = many.codes(ward.log.state, ward.log.action)

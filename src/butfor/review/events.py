@@ -13,6 +13,7 @@ import json
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -112,6 +113,11 @@ class Transaction:
         return self.connection.execute(statement, values)
 
 
+def _close_all(connections: list[sqlite3.Connection]) -> None:
+    while connections:
+        connections.pop().close()
+
+
 class EventFile:
     """A file of hash-chained events that many threads and processes can use at once."""
 
@@ -119,6 +125,7 @@ class EventFile:
         self.path = path
         self._clock = clock
         self._idle: list[sqlite3.Connection] = []
+        weakref.finalize(self, _close_all, self._idle)  # also if nobody calls `close`
         self._writer = threading.Lock()  # fairer than many threads contending for SQLite's lock
         self._file: tuple[int, int] | None = None
         with _explained(self.path), closing(self._connect()) as connection:
@@ -129,8 +136,7 @@ class EventFile:
 
     def close(self) -> None:
         """Close the file."""
-        while self._idle:
-            self._idle.pop().close()
+        _close_all(self._idle)
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
