@@ -5,9 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from butfor import Episodes, Factor, Outcome, Variable, fit_factored
+from butfor import Episodes, Outcome, Variable, fit_factored
 from butfor.models.backoff import backoff_table
-from butfor.models.factored import END
+from butfor.models.factored import END, Factor
 from butfor.models.fit_factored import learn_factored
 from butfor.models.fixed import fixed_factors
 from butfor.models.transitions import count_distinct, merge_transitions
