@@ -224,7 +224,7 @@ def test_a_restart_in_the_middle_of_a_sentence_loses_nothing(tmp_path, flags):
             assert ("?place=" in came_back) == (flags == 4)  # places belong to a run
             comment = browser.evaluate("document.querySelector('#comment').value")
             assert comment == "half a <b>sentence</b>"
-            assert browser.evaluate("document.querySelector('[value=\"5\"]').checked")
+            assert browser.evaluate("document.querySelector('[name=verdict][value=\"5\"]').checked")
             assert browser.evaluate("sessionStorage.getItem('sent')") is None
             leave(browser, "Enter", ctrl=True)
             assert browser.evaluate("sessionStorage.length") == 0
