@@ -158,9 +158,10 @@ def _conclusion(table: pd.DataFrame) -> str:
             "is worse."
         )
     if tabular["True"] < factored["True"] < factored["MB"] < tabular["MB"]:
+        care = "better" if factored["True"] > factored["Observed"] else "worse"
         text += (
-            " The factored model promises less, and its policy is truly better, but it still "
-            "promises too much: the physician saw glucose and diabetes, which no model of this log "
-            "can know."
+            " The factored model promises less, and its policy is truly better than the tabular "
+            f"one, but {care} than the care given, and it still promises too much: the physician "
+            "saw glucose and diabetes, which no model of this log can know."
         )
     return f"{text} Such cases are for experts to read."
