@@ -10,7 +10,7 @@ import butfor as bf
 from butfor import kernels
 from butfor.mechanisms.gumbel_max import GumbelMax
 from butfor.models.behavior import fit_behavior
-from butfor.replay.particles import ParticleEngine
+from butfor.replay.particles import ParticleEngine, state_table
 from tests.factored import clinic_model, simulate_factored
 from tests.reference import particles as slow
 from tests.wide import OUTCOMES, always, cautious, never, simulate
@@ -67,7 +67,7 @@ def test_the_behavior_itself_gives_back_every_episode(log, model):
 
 
 def test_an_array_suffices_for_a_target_that_stays_in_the_log(log, model):
-    behavior = fit_behavior(log)
+    behavior = state_table(fit_behavior(log), log)
     found = bf.Replay(log, model, behavior, behavior=behavior).outcomes(draws=3)
     np.testing.assert_array_equal(found.probability, np.eye(3)[log.outcome])
 
@@ -166,7 +166,7 @@ def test_the_behavior_is_estimated_from_the_variables_that_tell_most():
     # given more often the more of x00 to x05 are ill: .2 to .8
     log = simulate(3, 400).log
     codes = np.stack(list(log.codes(np.arange(log.n_states)).values()), axis=1)
-    found, true = fit_behavior(log)[:, 1], cautious(codes)[:, 1]
+    found, true = fit_behavior(log)(codes)[:, 1], cautious(codes)[:, 1]
     visits = np.bincount(log.state, minlength=log.n_states)
     error = np.average((found - true) ** 2, weights=visits)
     # closer than the frequency of the drug in the whole log

@@ -98,7 +98,8 @@ class ParticleEngine:
                 f"the episodes have {len(episodes.outcomes)} outcomes, the model "
                 f"{len(model.outcomes)}; fit the model to episodes of the same kind"
             )
-        known = fit_behavior(episodes) if behavior is None else state_table(behavior, episodes)
+        known = fit_behavior(episodes) if behavior is None else behavior
+        known = state_table(known, episodes)
         table = state_table(target, episodes)
         return target if callable(target) else table, known
 
