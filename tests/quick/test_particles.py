@@ -44,8 +44,9 @@ def test_levels_are_those_of_the_slow_twin():
     observed = np.array([generator.choice(4, p=rows[p]) if p >= 0 else -1 for p in factual])
     keys = generator.integers(0, 2**63, 500).astype(np.uint64)
     first, level = generator.integers(0, 2**40, 500), np.empty(500, np.intp)
+    ratio = np.ones(500)
     kernels.draw_levels(
-        GumbelMax().coupling(4), rows, own, factual, observed, keys, first, 3, level
+        GumbelMax().coupling(4), rows, own, factual, observed, keys, first, 3, level, ratio
     )
     columns = (own, factual, observed, keys, first + 3)
     expected = [
@@ -181,9 +182,7 @@ def test_the_behavior_is_estimated_from_the_variables_that_tell_most():
     [
         lambda replay: replay.bounds(),
         lambda replay: replay.fewest_changes(1),
-        lambda replay: replay.steps(),
-        lambda replay: replay.contributions(),
-        lambda replay: replay.compute(),
+        lambda replay: replay.steps(probability=True),
         bf.credible_intervals,
     ],
 )

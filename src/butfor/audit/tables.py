@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from butfor.audit.flags import describe_flag, first_changes, heaviest_step
 from butfor.audit.meta import Counts
 from butfor.log.episodes import Episodes
-from butfor.log.variables import Variable, count_levels, unravel
+from butfor.log.variables import Variable, unravel
 from butfor.random import episode_keys, scramble
 from butfor.replay.credible import Credible
 from butfor.replay.engine import Model
@@ -176,16 +176,9 @@ def course_table(replay: Replay | None, log: Episodes) -> pd.DataFrame:
     parts: list[pd.DataFrame] = []
     ids, place = log.id[:0], np.empty((0, 1, len(columns)))
     if replay is not None:
-        ids, steps = replay.log.id, replay.steps(probability=True)
-        place = np.concatenate(
-            [
-                steps.probability[..., : log.n_states] @ _members(log.state_variables),
-                steps.probability[..., log.n_states :],
-            ],
-            axis=2,
-        )
-        if steps.latent is not None:
-            parts = hidden_courses(replay, steps.latent)
+        ids, place = replay.log.id, replay.courses()
+        if replay.hidden:
+            parts = hidden_courses(replay)
     episode, step, column = np.nonzero(place > 0)
     courses = pd.DataFrame(
         {
@@ -217,9 +210,11 @@ def course_step_table(replay: Replay, shown: NDArray[np.int64]) -> pd.DataFrame:
     )
 
 
-def hidden_courses(replay: Replay, latent: Floats) -> list[pd.DataFrame]:
+def hidden_courses(replay: Replay) -> list[pd.DataFrame]:
     """Return the rows of `courses` about hidden variables: under the target, and as observed."""
     log, model = replay.log, replay.pomdp
+    latent = replay.steps(probability=True).latent
+    assert latent is not None
     parts = []
     for variable in model.hidden_variables:
         level = unravel(model.state_variables, np.arange(model.n_states))[variable.name]
@@ -241,14 +236,6 @@ def hidden_courses(replay: Replay, latent: Floats) -> list[pd.DataFrame]:
         happened = replay.posterior().frame()
         parts.append(happened.assign(world="observed"))
     return parts
-
-
-def _members(variables: Sequence[Variable]) -> Floats:
-    """Indicators of the states with each level of each variable, [S, number of levels]."""
-    codes = unravel(variables, np.arange(count_levels(variables)))
-    return np.column_stack(
-        [codes[v.name] == code for v in variables for code in range(len(v.levels))]
-    ).astype(np.float64)
 
 
 def count_controls(flagged: int) -> int:

@@ -71,6 +71,7 @@ def estimate_values(
     estimators : optional
         Some of NAMES; by default DEFAULT and those that `draws`, `learn` and `truth` make possible.
         With a hidden state: Observed, MB, CF and True; `learn` and `draws` are not available.
+        Where states cannot be enumerated: all but FQE and MB (sampled).
     behavior, behavior_probability, mechanism, action_noise, horizon, discount
         See `Replay`.
     interval : "percentile" or "bca"
@@ -139,7 +140,7 @@ def estimate_episodes(
     replay, seed = sample.replay, sample.seed
     refuse_hidden(replay, learn=learn, draws=sample.draws, relearn=relearn)
     given = {"draws": sample.draws, "learn": learn, "truth": truth}
-    names = check_names(estimators, given, hidden=replay.hidden)
+    names = check_names(estimators, given, hidden=replay.hidden, sampled=replay.sampled)
     if relearn and learn is None:
         raise ValueError(
             "relearn=True needs learn=..., the function that made the model and the target"

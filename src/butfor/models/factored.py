@@ -71,6 +71,14 @@ class Factor:
             return np.broadcast_to(self.table, (count, self.table.shape[-1]))
         return self.table[tuple(codes[parent] for parent in self.parents)]
 
+    def place(self, codes: Codes, count: int) -> Offsets:
+        """Return the row of the flattened table for each of `count` rows of parent codes, [m]."""
+        place = np.zeros(count, np.int64)
+        for parent, size in zip(self.parents, self.table.shape, strict=False):
+            place *= size
+            place += codes[parent]
+        return place
+
 
 AnyFactor = Factor | Predictor
 
