@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from butfor.checks import check_choice, check_whole
-from butfor.interop.targets import target_from_table
+from butfor.hidden.policies import Policy
+from butfor.interop.targets import target_from_table, wide_target_from_table
+from butfor.log.combinations import MOST_STATES
 from butfor.log.episodes import Episodes
 from butfor.log.sections import Evaluation, Study
 from butfor.log.variables import Variable, count_levels
@@ -96,8 +98,8 @@ class AuditSettings:
         self,
         log: Episodes,
         model: TabularMDP | FactoredModel,
-        target: Floats,
-        behavior: Floats,
+        target: Policy,
+        behavior: Floats | None,
         evaluation: Evaluation,
         *,
         horizon: int | None = None,
@@ -114,6 +116,7 @@ class AuditSettings:
             action_noise=self.action_noise,
             horizon=evaluation.horizon if horizon is None else horizon,
             discount=evaluation.discount,
+            seed=self.seed,
         )
 
     def kind(self, study: Study, states: Sequence[Variable], actions: Sequence[Variable]) -> str:
@@ -121,14 +124,23 @@ class AuditSettings:
 
         "auto" is what the study's [model] says. Without that, a factored model if there are two or
         more state variables and their transitions can be enumerated, unless something is asked for
-        that only a tabular model has: a prior, a rule for unseen pairs, or noise on labels.
+        that only a tabular model has: a prior, a rule for unseen pairs, or noise on labels. A log
+        whose states are too many to be numbered has a factored model in any case.
         """
+        size = count_levels(states)
         asked = {
             "prior": self.prior > 0,
             "unseen": self.unseen is not None,
             "noise_on": bool(self.noise(study)),
         }
         given = study.model.kind if self.model == AUTO else self.model
+        if size > MOST_STATES and given == TABULAR:
+            raise ValueError(
+                f"{size:,} possible states are too many for a tabular model; leave --model out, or "
+                "use fewer variables or levels"
+            )
+        if size > MOST_STATES:
+            given = FACTORED
         if given == FACTORED:
             for name, value in asked.items():
                 if value:
@@ -138,7 +150,6 @@ class AuditSettings:
                     )
         if given is not None:
             return given
-        size = count_levels(states)
         few = size * count_levels(actions) * size <= MOST_ENTRIES
         return FACTORED if len(states) > 1 and few and not any(asked.values()) else TABULAR
 
@@ -153,9 +164,11 @@ class AuditSettings:
                 f"--target {self.target}: there is no such file; give a table, or {LEARN!r}"
             )
 
-    def given_target(self, log: Episodes) -> Floats:
-        """Read the target from its table."""
+    def given_target(self, log: Episodes) -> Policy:
+        """Read the target from its table; that of a wide log names some of the variables."""
         self.check_target()
+        if log.combinations is not None:
+            return wide_target_from_table(self.target, log, missing=self.missing)
         return target_from_table(self.target, log, missing=self.missing)
 
     def record(

@@ -22,6 +22,8 @@ from butfor.random import numbered_keys
 from butfor.replay.replay import Replay
 from butfor.types import Floats
 
+SPLITS = 5  # into halves, which results are averaged over
+SPLITS_SAMPLED = 2  # where planning takes long
 Learned = TabularMDP | FactoredModel
 Learn = Callable[[Episodes], tuple[Learned, Policy]]  # log -> (model, target)
 
@@ -62,7 +64,9 @@ def learn_from(learn: Learn, log: Episodes) -> tuple[Learned, Policy]:
     return model, check_policy(table, model.n_states, model.n_actions, "the target of learn")
 
 
-def cross_fitted(replay: Replay, learn: Learn, *, splits: int = 5, seed: int = 0) -> CrossFitted:
+def cross_fitted(
+    replay: Replay, learn: Learn, *, splits: int = SPLITS, seed: int = 0
+) -> CrossFitted:
     """Learn on each half, evaluate on the other half and its model; average over splits.
 
     Parameters

@@ -18,7 +18,7 @@ from butfor.evaluate.bootstrap import (
     resampled_values,
     value_and_interval,
 )
-from butfor.evaluate.crossfit import CrossFitted, Learn, cross_fitted
+from butfor.evaluate.crossfit import SPLITS, SPLITS_SAMPLED, CrossFitted, Learn, cross_fitted
 from butfor.evaluate.episode_columns import EpisodeColumns
 from butfor.evaluate.estimators.importance import average
 from butfor.evaluate.estimators.table import CROSS_FITTED, ESTIMATORS, OnColumns, check_names
@@ -150,7 +150,8 @@ def estimate_episodes(
     functions = {name: ESTIMATORS[name] for name in names if name in ESTIMATORS}
     crossed, resampled = None, None
     if learn is not None and set(CROSS_FITTED) & set(names):
-        crossed = cross_fitted(replay, learn, seed=seed)
+        splits = SPLITS_SAMPLED if replay.sampled else SPLITS
+        crossed = cross_fitted(replay, learn, splits=splits, seed=seed)
     if relearn and learn is not None:
         resampled = relearn_values(
             functions,

@@ -1,9 +1,10 @@
-"""Target policies from elsewhere, as [S, A] arrays: a table, a Python function, a learned model."""
+"""Target policies from elsewhere: a table, a Python function, a learned model."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,50 @@ from numpy.typing import ArrayLike, NDArray
 
 from butfor.checks import ROW_TOLERANCE, check_choice, check_integers, check_policy
 from butfor.log.coding import code_integers, code_levels, listed, read_numbers
+from butfor.log.combinations import MOST_STATES
 from butfor.log.episodes import Episodes
 from butfor.log.sources import Log, load_log
 from butfor.log.variables import Variable, count_levels, ravel
 from butfor.types import Floats
 
 MISSING = ("error", "uniform")
+
+
+@dataclass(frozen=True, eq=False)
+class TablePolicy:
+    """A policy that depends on some of the state variables, for logs of any number of them."""
+
+    columns: tuple[int, ...]  # positions of these variables among all
+    sizes: tuple[int, ...]  # their numbers of levels
+    table: Floats  # [combinations of their levels, A]
+
+    def __call__(self, codes: NDArray[np.integer]) -> Floats:
+        """Return the distribution of actions in states given by codes [m, J], [m, A]."""
+        chosen = tuple(np.asarray(codes)[:, place] for place in self.columns)
+        return np.asarray(self.table[np.ravel_multi_index(chosen, self.sizes)])
+
+
+def wide_target_from_table(
+    table: Any, episodes: Episodes, *, missing: str = "error", name: str = "the target table"
+) -> TablePolicy:
+    """Make a policy of a table whose columns are some of the state variables of a wide log.
+
+    The table is as in `target_from_table`, with a row for each combination of their levels and each
+    possible action; a policy that needs the others too must be a function.
+    """
+    variables = episodes.state_variables
+    columns = load_log(table).table.column_names
+    used = [v.name for v in variables if v.name in columns]
+    few = [v for v in variables if v.name in used]
+    if not used or count_levels(few) > MOST_STATES:
+        raise ValueError(
+            f"{name}: a log of this many variables needs a table of those few on which the policy "
+            "depends, one column each; or give a function of level codes, [m, J] → [m, A]"
+        )
+    narrow = episodes.hide(*(v.name for v in variables if v.name not in used))
+    rows = target_from_table(table, narrow, missing=missing, name=name)
+    places = tuple(place for place, v in enumerate(variables) if v.name in used)
+    return TablePolicy(places, tuple(len(v.levels) for v in few), rows)
 
 
 def target_from_table(
@@ -44,7 +83,7 @@ def target_from_table(
     if episodes.combinations is not None:
         raise ValueError(
             f"{source.name}: the log numbers only the states that occur in it, but a policy needs "
-            "others too; give a function of level codes, [m, J] → [m, A]"
+            "others too; use wide_target_from_table, or a function of level codes, [m, J] → [m, A]"
         )
     state = _indices(source, episodes.state_variables, "state")
     action = _indices(source, episodes.action_variables, "action")

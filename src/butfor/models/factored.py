@@ -186,9 +186,11 @@ class FactoredModel:
 
     def stored_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that a file of the model holds: its rows, and its factors."""
-        own = [array for factor in self.factors for array in (factor.table, factor.counts)]
         names = factor_arrays(len(self.factors))
+        own = [array for factor in self.factors for array in (factor.table, factor.counts)]
         tables = dict(zip(names, [*own, self.rewards.table], strict=True))
+        if self.combinations is not None:
+            return {"initial": self.initial, "counts": self.counts} | tables
         return self.tabular().stored_arrays() | tables
 
     def describe(self) -> pd.DataFrame:

@@ -248,6 +248,21 @@ def listing(stays: Stays, shown: list[Any]) -> dict[str, Any]:
 def evidence(stays: Stays) -> dict[str, Any]:
     """Return the section on evidence: checks, and where the policy does what was rarely done."""
     audit = stays.audit
+    checks = [
+        {
+            "light": row.light,
+            "result": LIGHTS[row.light],
+            "check": row.check,
+            "sentence": _in_words(row.sentence, stays),
+        }
+        for row in audit.diagnostics.itertuples()
+    ]
+    if audit.combinations is not None:
+        sentence = (
+            "With this many variables hardly a state occurs twice in the records, so evidence is "
+            "counted variable by variable: similar past cases share what a variable depends on."
+        )
+        return {"sentence": sentence, "table": [], "more": 0, "checks": checks}
     visits = stays.counts.sum(axis=1)
     best = audit.target.argmax(axis=1)
     cases = stays.counts[np.arange(len(best)), best]
@@ -267,15 +282,6 @@ def evidence(stays: Stays) -> dict[str, Any]:
         "decisions were made in these states."
     )
     head = ["State", "The policy gives", "Decisions recorded there", "Times that was given there"]
-    checks = [
-        {
-            "light": row.light,
-            "result": LIGHTS[row.light],
-            "check": row.check,
-            "sentence": _in_words(row.sentence, stays),
-        }
-        for row in audit.diagnostics.itertuples()
-    ]
     more = int(thin.sum()) - len(rows)
     return {"sentence": sentence, "table": [head, *rows], "more": more, "checks": checks}
 
