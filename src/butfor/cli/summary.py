@@ -155,7 +155,7 @@ def _flagged_table(flagged: pd.DataFrame, outcomes: list[str]) -> Table:
             ),
             f"{row['difference']:+.2f}",
             "never" if row["first_change"] < 0 else row["first_change"],
-            "" if row["survives"] is None else row["survives"] or "no",
+            "" if pd.isna(row["survives"]) else row["survives"] or "no",
             f"{row['evidence_min']:.0f}",
         )
         for _, row in flagged.iterrows()

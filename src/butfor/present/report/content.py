@@ -55,13 +55,19 @@ def header(stays: Stays) -> dict[str, Any]:
         "facts": [
             f"{count} {stays.nouns if count != 1 else stays.noun}",
             f"policy: {'not named in this copy' if stays.redact else meta.target}",
-            f"model: {meta.counts.states} states, {meta.counts.actions} treatments",
+            f"model: {_model_size(stays)}, {meta.counts.actions} treatments",
             f"run {meta.digest[:8]}",
             f"butfor {meta.butfor}",
         ],
         "first": first,
         "warnings": [] if stays.redact else [_in_words(text, stays) for text in meta.warnings],
     }
+
+
+def _model_size(stays: Stays) -> str:
+    if stays.audit.combinations is not None:
+        return f"{len(stays.layout.state)} variables"
+    return f"{stays.audit.meta.counts.states} states"
 
 
 def estimates(stays: Stays) -> dict[str, Any]:
@@ -129,14 +135,14 @@ def glance(stays: Stays, *, flags: bool = True) -> dict[str, Any]:
     names = _row_names(stays)
     table = audit.episodes if flags else audit.episodes.assign(rank=0)
     spec = glance_template(names, noun=stays.noun, nouns=stays.nouns, flags=flags)
-    caption = (
-        f"{_glance_sentence(stays)} One mark for each {stays.noun}. Thin line: worst to best "
-        f"case. {HOLDS} {ESTIMATE}"
-    )
+    unknown = table["low_any"].isna()
+    line = "" if len(table) and unknown.all() else f"Thin line: worst to best case. {HOLDS} "
+    caption = f"{_glance_sentence(stays)} One mark for each {stays.noun}. {line}{ESTIMATE}"
     if flags:
         caption += f" Ringed: the {len(audit.flagged)} flagged ones."
-    if table["low_any"].isna().any():
-        caption += " Worst and best case were computed for some only."
+    if unknown.any():
+        some = "for some only" if line else "for none"
+        caption += f" Worst and best case were computed {some}."
     spec["description"] = caption
     counted = f"{capitalized(stays.nouns)}{' shown' if stays.scope else ''}"
     head = [WHAT_HAPPENED, counted, "Mean expected return", "Lowest", "Highest"]
