@@ -180,6 +180,7 @@ def _factored(
             told.source,
             np.nan if told.strength is None else told.strength,
             np.nan if told.score is None else told.score,
+            told.every,
         )
         for number, told in enumerate(meta.parameters.factors)
     )

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from butfor.log.episodes import Episodes
 from butfor.log.variables import Variable, unravel
-from butfor.models.backoff import backoff_table, fit_counts, make_cases
+from butfor.models.backoff import fit_counts, make_cases
 from butfor.models.factored import ACTION, Factor
+from butfor.models.fit_factored import counted_factor
 from butfor.models.predictor import Codes
 from butfor.types import Floats
 
@@ -46,27 +47,15 @@ def fit_behavior(log: Episodes) -> FactoredBehavior:
     variables that are chosen by leave-one-out log score. `estimate_behavior` instead counts by
     whole states, which says nothing where each occurs once.
     """
-    states = {variable.name: len(variable.levels) for variable in log.state_variables}
+    sizes = {variable.name: len(variable.levels) for variable in log.state_variables}
     codes, chosen = log.codes(log.state), unravel(log.action_variables, log.action)
-    factors, sizes = [], dict(states)
+    factors = []
     for variable in log.action_variables:
         level, levels = chosen[variable.name], len(variable.levels)
         names = list(sizes)
         columns = [codes[name] for name in names]
         weight = np.ones(len(level))
         cases = make_cases(names, columns, list(sizes.values()), level, levels, weight)
-        found = fit_counts(cases)
-        counts = cases.counts(found.parents)
-        factors.append(
-            Factor(
-                variable.name,
-                tuple(names[parent] for parent in found.parents),
-                backoff_table(counts, found.strength),
-                counts,
-                "counts",
-                found.strength,
-                found.score / cases.total,
-            )
-        )
+        factors.append(counted_factor(variable.name, cases, fit_counts(cases)))
         sizes[ACTION + variable.name], codes[ACTION + variable.name] = levels, level
     return FactoredBehavior(log.state_variables, log.action_variables, tuple(factors))
