@@ -13,7 +13,7 @@ from butfor.audit.learning import factored_learner
 from butfor.audit.settings import AuditSettings
 from butfor.audit.source import audit_into, audit_log
 from butfor.cli.main import app
-from butfor.interop.targets import wide_target_from_table
+from butfor.interop import target_from_table
 from tests.review_site import Site
 from tests.wide import VARIABLES, always, cautious, simulate
 
@@ -173,11 +173,11 @@ def test_the_target_of_a_wide_log_can_be_a_table_of_a_few_variables(tmp_path):
     state = found.log().codes(np.arange(len(found.target)))
     np.testing.assert_array_equal(found.target.argmax(axis=1), state["x00"])
     assert found.meta.target == "rule.csv"
-    policy = wide_target_from_table(rule, ward().log)
+    policy = target_from_table(rule, ward().log)
     codes = np.stack(list(ward().log.codes(ward().log.state).values()), axis=1)
     np.testing.assert_array_equal(policy(codes)[:, 1], codes[:, 0])
     with pytest.raises(ValueError, match="needs a table of those few on which"):
-        wide_target_from_table(rule.rename(columns={"x00": "state"}), ward().log)
+        target_from_table(rule.rename(columns={"x00": "state"}), ward().log)
 
 
 def test_what_a_wide_log_does_not_allow_is_refused_with_a_remedy(tmp_path):

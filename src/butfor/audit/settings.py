@@ -11,7 +11,7 @@ import numpy as np
 
 from butfor.checks import check_choice, check_whole
 from butfor.hidden.policies import Policy
-from butfor.interop.targets import target_from_table, wide_target_from_table
+from butfor.interop.targets import target_from_table
 from butfor.log.combinations import MOST_STATES
 from butfor.log.episodes import Episodes
 from butfor.log.sections import Evaluation, Study
@@ -167,8 +167,6 @@ class AuditSettings:
     def given_target(self, log: Episodes) -> Policy:
         """Read the target from its table; that of a wide log names some of the variables."""
         self.check_target()
-        if log.combinations is not None:
-            return wide_target_from_table(self.target, log, missing=self.missing)
         return target_from_table(self.target, log, missing=self.missing)
 
     def record(

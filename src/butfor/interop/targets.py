@@ -37,33 +37,13 @@ class TablePolicy:
         return np.asarray(self.table[np.ravel_multi_index(chosen, self.sizes)])
 
 
-def wide_target_from_table(
-    table: Any, episodes: Episodes, *, missing: str = "error", name: str = "the target table"
-) -> TablePolicy:
-    """Make a policy of a table whose columns are some of the state variables of a wide log.
-
-    The table is as in `target_from_table`, with a row for each combination of their levels and each
-    possible action; a policy that needs the others too must be a function.
-    """
-    variables = episodes.state_variables
-    columns = load_log(table).table.column_names
-    used = [v.name for v in variables if v.name in columns]
-    few = [v for v in variables if v.name in used]
-    if not used or count_levels(few) > MOST_STATES:
-        raise ValueError(
-            f"{name}: a log of this many variables needs a table of those few on which the policy "
-            "depends, one column each; or give a function of level codes, [m, J] → [m, A]"
-        )
-    narrow = episodes.hide(*(v.name for v in variables if v.name not in used))
-    rows = target_from_table(table, narrow, missing=missing, name=name)
-    places = tuple(place for place, v in enumerate(variables) if v.name in used)
-    return TablePolicy(places, tuple(len(v.levels) for v in few), rows)
-
-
 def target_from_table(
     table: Any, episodes: Episodes, *, missing: str = "error", name: str = "the target table"
-) -> Floats:
+) -> Floats | TablePolicy:
     """Make a policy of a table with one row per state and possible action, [S, A].
+
+    A wide log has too many states for that: its table has columns of those few state variables on
+    which the policy depends, and the policy is a function of level codes.
 
     Parameters
     ----------
@@ -78,13 +58,10 @@ def target_from_table(
         What messages call the table; a file is called by its path.
     """
     check_choice(missing, "missing", MISSING)
+    if episodes.combinations is not None:
+        return _wide_target(table, episodes, missing, name)
     source = _load(table, episodes, name)
     states, actions = episodes.n_states, episodes.n_actions
-    if episodes.combinations is not None:
-        raise ValueError(
-            f"{source.name}: the log numbers only the states that occur in it, but a policy needs "
-            "others too; use wide_target_from_table, or a function of level codes, [m, J] → [m, A]"
-        )
     state = _indices(source, episodes.state_variables, "state")
     action = _indices(source, episodes.action_variables, "action")
     pair = state * actions + action
@@ -188,6 +165,22 @@ def target_from_predict(
     counts = np.bincount(pair, minlength=states * actions).reshape(states, actions)
     counts[counts.sum(axis=1) == 0] = 1
     return check_policy(counts / counts.sum(axis=1, keepdims=True), states, actions)
+
+
+def _wide_target(table: Any, episodes: Episodes, missing: str, name: str) -> TablePolicy:
+    """Make a policy of a table whose columns are some of the state variables of a wide log."""
+    variables = episodes.state_variables
+    columns = load_log(table).table.column_names
+    few = [v for v in variables if v.name in columns]
+    if not few or count_levels(few) > MOST_STATES:
+        raise ValueError(
+            f"{name}: a log of this many variables needs a table of those few on which the policy "
+            "depends, one column each; or give a function of level codes, [m, J] → [m, A]"
+        )
+    narrow = episodes.hide(*(v.name for v in variables if v not in few))
+    rows = target_from_table(table, narrow, missing=missing, name=name)
+    places = tuple(place for place, v in enumerate(variables) if v in few)
+    return TablePolicy(places, tuple(len(v.levels) for v in few), np.asarray(rows))
 
 
 def _load(table: Any, episodes: Episodes, name: str) -> Log:
