@@ -14,6 +14,7 @@ from butfor.audit.settings import AuditSettings
 from butfor.audit.source import audit_into, audit_log
 from butfor.cli.main import app
 from butfor.interop import target_from_table
+from butfor.log.study import read_study
 from tests.review_site import Site
 from tests.wide import VARIABLES, always, cautious, simulate
 
@@ -178,6 +179,18 @@ def test_the_target_of_a_wide_log_can_be_a_table_of_a_few_variables(tmp_path):
     np.testing.assert_array_equal(policy(codes)[:, 1], codes[:, 0])
     with pytest.raises(ValueError, match="needs a table of those few on which"):
         target_from_table(rule.rename(columns={"x00": "state"}), ward().log)
+
+
+def test_a_log_whose_transitions_are_too_many_is_made_wide(tmp_path):
+    checked = read_study(write_log(tmp_path)[1])
+    few, many = (
+        ward().log.hide(*(f"x{j:02}" for j in range(kept, len(VARIABLES)))) for kept in (5, 16)
+    )
+    settings = AuditSettings()
+    assert settings.widen(checked, few) is few
+    assert settings.widen(checked, many).combinations is not None
+    assert AuditSettings(model="tabular").widen(checked, many) is many
+    assert AuditSettings(prior=1.0).widen(checked, many) is many
 
 
 def test_what_a_wide_log_does_not_allow_is_refused_with_a_remedy(tmp_path):

@@ -247,13 +247,15 @@ def _audit_in_memory(
     checked = read_study(study)
     names = settings.noise(checked)
     reading, clusters = _read(source, checked, settings.seed)
-    log = reading.episodes
-    kind = settings.kind(checked, log.state_variables, log.action_variables)
+    log = settings.widen(checked, reading.episodes)
+    wide = log.combinations is not None
+    kind = settings.kind(checked, log.state_variables, log.action_variables, wide=wide)
     learn = _learner(checked, settings, log, names, kind)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model, planned = learn(log)
-    wide = log.combinations is not None
+    if wide:
+        model.stored_arrays()  # refuse early what could not be saved
     replay = settings.ask(
         log,
         model,

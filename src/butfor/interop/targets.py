@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -177,7 +177,9 @@ def _wide_target(table: Any, episodes: Episodes, missing: str, name: str) -> Tab
             f"{name}: a log of this many variables needs a table of those few on which the policy "
             "depends, one column each; or give a function of level codes, [m, J] → [m, A]"
         )
-    narrow = episodes.hide(*(v.name for v in variables if v not in few))
+    codes = episodes.codes(episodes.state)
+    state = ravel(few, [codes[v.name] for v in few]).astype(np.int32)
+    narrow = replace(episodes, state=state, state_variables=tuple(few), combinations=None)
     rows = target_from_table(table, narrow, missing=missing, name=name)
     places = tuple(place for place, v in enumerate(variables) if v in few)
     return TablePolicy(places, tuple(len(v.levels) for v in few), np.asarray(rows))

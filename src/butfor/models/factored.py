@@ -259,7 +259,7 @@ class FactoredModel:
             why = f"{count_levels(self.state_variables):,} possible states"
         raise ValueError(
             f"the model has no table of all its states and actions: {why}. Replay.outcomes and "
-            "Replay.draws sample from it; for all else use fewer variables (hide) or levels"
+            "audits sample from it; for all else use fewer variables (hide) or levels"
         )
 
     @cached_property
