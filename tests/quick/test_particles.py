@@ -10,7 +10,7 @@ import butfor as bf
 from butfor import kernels
 from butfor.mechanisms.gumbel_max import GumbelMax
 from butfor.models.behavior import fit_behavior
-from butfor.replay.particles import ParticleEngine
+from butfor.replay.particles import ParticleEngine, state_table
 from tests.factored import clinic_model, simulate_factored
 from tests.reference import particles as slow
 from tests.wide import OUTCOMES, always, cautious, never, simulate
@@ -44,15 +44,30 @@ def test_levels_are_those_of_the_slow_twin():
     observed = np.array([generator.choice(4, p=rows[p]) if p >= 0 else -1 for p in factual])
     keys = generator.integers(0, 2**63, 500).astype(np.uint64)
     first, level = generator.integers(0, 2**40, 500), np.empty(500, np.intp)
+    ratio = np.ones(500)
     kernels.draw_levels(
-        GumbelMax().coupling(4), rows, own, factual, observed, keys, first, 3, level
+        GumbelMax().coupling(4), rows, own, factual, observed, keys, first, 3, level, ratio
     )
     columns = (own, factual, observed, keys, first + 3)
     expected = [
         slow.draw_level(rows.tolist(), *values)
         for values in zip(*(column.tolist() for column in columns), strict=True)
     ]
-    assert level.tolist() == expected
+    assert level.tolist() == [one for one, _ in expected]
+    np.testing.assert_allclose(ratio, [share for _, share in expected], rtol=1e-9)
+
+
+def test_similar_cases_are_those_of_the_slow_twin():
+    generator = np.random.default_rng(1)
+    total, own = generator.integers(0, 4, 6).astype(float), generator.integers(-1, 6, 30)
+    place, start = generator.integers(0, 6, 200), generator.integers(0, 25, 200)
+    least = np.where(generator.random(200) < 0.5, np.inf, 1.0)
+    expected = [
+        slow.cases(total.tolist(), p, own[s : s + 5].tolist(), before)
+        for p, s, before in zip(place.tolist(), start.tolist(), least.tolist(), strict=True)
+    ]
+    kernels.fewest_cases(total, place, own, start, start + 5, least)
+    assert least.tolist() == expected
 
 
 # identities
@@ -67,7 +82,7 @@ def test_the_behavior_itself_gives_back_every_episode(log, model):
 
 
 def test_an_array_suffices_for_a_target_that_stays_in_the_log(log, model):
-    behavior = fit_behavior(log)
+    behavior = state_table(fit_behavior(log), log)
     found = bf.Replay(log, model, behavior, behavior=behavior).outcomes(draws=3)
     np.testing.assert_array_equal(found.probability, np.eye(3)[log.outcome])
 
@@ -166,11 +181,67 @@ def test_the_behavior_is_estimated_from_the_variables_that_tell_most():
     # given more often the more of x00 to x05 are ill: .2 to .8
     log = simulate(3, 400).log
     codes = np.stack(list(log.codes(np.arange(log.n_states)).values()), axis=1)
-    found, true = fit_behavior(log)[:, 1], cautious(codes)[:, 1]
+    found, true = fit_behavior(log)(codes)[:, 1], cautious(codes)[:, 1]
     visits = np.bincount(log.state, minlength=log.n_states)
     error = np.average((found - true) ** 2, weights=visits)
     # closer than the frequency of the drug in the whole log
     assert error < np.average((true - log.action.mean()) ** 2, weights=visits)
+
+
+def test_the_behavior_has_a_table_for_each_action_variable():
+    # the fluid is x0 in four cases of five, the drug is not the fluid in nine of ten
+    generator = np.random.default_rng(4)
+    codes = generator.integers(0, 2, (4000, 30))
+    fluid = np.where(generator.random(4000) < 0.8, codes[:, 0], 1 - codes[:, 0])
+    drug = np.where(generator.random(4000) < 0.9, 1 - fluid, fluid)
+    log = bf.Episodes.from_codes(
+        codes,
+        fluid * 2 + drug,
+        codes,
+        offsets=np.arange(4001),
+        states=[bf.Variable(f"x{j}", ("0", "1")) for j in range(30)],
+        actions=[bf.Variable(name, ("off", "on")) for name in ("fluid", "drug")],
+    )
+    behavior = fit_behavior(log)
+    assert [factor.parents[0] for factor in behavior.factors] == ["x0", "action.fluid"]
+    rows = behavior(codes)
+    np.testing.assert_allclose(rows.sum(axis=1), 1.0)
+    # one of the two, as in the log, of which back-off may give a few cases elsewhere
+    assert rows[:, [1, 2]].sum(axis=1).mean() == pytest.approx((drug != fluid).mean(), abs=0.01)
+    given = rows[:, 2:].sum(axis=1)
+    assert given[codes[:, 0] == 1].mean() == pytest.approx(0.8, abs=0.04)
+
+
+# results that are sampled
+
+
+def test_contributions_of_the_behavior_itself_are_zero(log, model):
+    ended = log.select(log.outcome >= 0)
+    found = bf.Replay(ended, model, cautious, behavior=cautious).contributions()
+    np.testing.assert_allclose(found, 0.0, atol=1e-12)
+
+
+def test_one_seed_belongs_to_the_question(log, model):
+    one = bf.Replay(log, model, always, seed=3)
+    same(one.compute().outcomes(), bf.Replay(log, model, always).outcomes(seed=3))
+    other = bf.Replay(log, model, always, seed=4)
+    assert (one.engine.first_values() != other.engine.first_values()).any()
+    assert one.part([2]).seed == 3
+
+
+def test_steps_of_part_of_a_log_are_those_of_the_whole(log, model):
+    replay = bf.Replay(log, model, always, behavior=cautious)
+    whole, part = replay.steps(), replay.part([5, 2]).steps()
+    for name in ("influence", "mass", "earned", "other"):
+        np.testing.assert_array_equal(getattr(part, name), getattr(whole, name)[[5, 2]])
+
+
+def test_everything_is_still_about_the_patient_who_is_treated_alike(log, model):
+    steps = bf.Replay(log, model, cautious, behavior=cautious).steps()
+    first = slice(0, 1)  # 1 - P(observed) of thirty variables together
+    assert (steps.influence[:, first] > 0.99).all()
+    assert not steps.other.any()
+    np.testing.assert_array_equal(steps.mass[:, 0], 1.0)
 
 
 # what is refused
@@ -181,9 +252,7 @@ def test_the_behavior_is_estimated_from_the_variables_that_tell_most():
     [
         lambda replay: replay.bounds(),
         lambda replay: replay.fewest_changes(1),
-        lambda replay: replay.steps(),
-        lambda replay: replay.contributions(),
-        lambda replay: replay.compute(),
+        lambda replay: replay.steps(probability=True),
         bf.credible_intervals,
     ],
 )

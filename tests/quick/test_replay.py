@@ -305,8 +305,8 @@ def test_with_a_hidden_state_what_has_no_meaning_is_refused(hidden):
         replay.outcomes(negligible=1e-6)
     with pytest.raises(ValueError, match="fewest_changes: not available with a hidden state"):
         replay.fewest_changes(1)
-    with pytest.raises(ValueError, match="state values are not available"):
-        replay.engine.state_values()
+    with pytest.raises(ValueError, match="values of states are not available"):
+        replay.engine.logged_values()
     with pytest.raises(ValueError, match="TabularMDP"):
         _ = replay.mdp
     with pytest.raises(ValueError, match="learn: not available for a model with a hidden"):

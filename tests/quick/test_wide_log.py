@@ -1,5 +1,7 @@
 """Logs of so many variables that only the states that occur are numbered, and models of them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -209,9 +211,26 @@ def test_levels_for_a_column_that_is_no_state_are_refused():
         bf.Episodes.from_frame(frame, state=["a", "b"], states=[0, 1])
 
 
-def test_a_table_of_a_policy_is_refused_for_a_wide_log(ward):
+def test_a_table_of_whole_states_is_refused_for_a_wide_log(ward):
     with pytest.raises(ValueError, match="give a function of level codes"):
         bf.interop.target_from_table(pd.DataFrame({"state": [0], "action": [0]}), ward.log)
+
+
+def test_a_narrow_log_can_be_made_wide(ward):
+    log = ward.log.hide(*(f"x{j:02}" for j in range(4, COUNT)))
+    lost = log.next_state.copy()
+    lost[log.offsets[1:][log.outcome >= 0] - 1] = -1
+    log = replace(log, next_state=lost)
+    wide = log.widen()
+    assert log.combinations is None
+    assert len(wide.combinations) <= 16
+    for name in ("state", "next_state"):
+        one, other = getattr(wide, name), getattr(log, name)
+        np.testing.assert_array_equal(one < 0, other < 0)
+        before, after = log.codes(other[other >= 0]), wide.codes(one[one >= 0])
+        for variable in log.state_variables:
+            np.testing.assert_array_equal(before[variable.name], after[variable.name])
+    assert wide.widen() is wide
 
 
 # models of wide logs
@@ -251,10 +270,9 @@ def test_wide_logs_do_not_add_up():
         merge_transitions(parts)
 
 
-@pytest.mark.parametrize("detail", ["full", "summary"])
-def test_an_audit_of_a_wide_log_is_refused(ward, tmp_path, detail):
+def test_an_audit_of_a_wide_log_in_summary_detail_is_refused(ward, tmp_path):
     study = bf.write_episodes(ward.log, tmp_path / "log.parquet")
-    with pytest.raises(ValueError, match=r"12,230,590,464 .*use fewer"):
+    with pytest.raises(ValueError, match=r"12,230,590,464 .*use --detail full"):
         audit_into(
-            tmp_path / "log.parquet", study, tmp_path / "audit", AuditSettings(detail=detail)
+            tmp_path / "log.parquet", study, tmp_path / "audit", AuditSettings(detail="summary")
         )

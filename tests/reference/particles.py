@@ -28,11 +28,20 @@ def pick(row: list[float], u: float) -> int:
 
 def draw_level(
     rows: list[list[float]], own: int, factual: int, observed: int, key: int, counter: int
-) -> int:
-    """Draw one level: as observed from the same row, otherwise from the counterfactual row."""
+) -> tuple[int, float]:
+    """Draw one level: as observed from the same row, otherwise from the counterfactual row.
+
+    Also returns its probability in its own row, over that with which it was drawn.
+    """
     if own == factual:
-        return observed
+        return observed, rows[own][observed]
     row = rows[own]
     if factual >= 0:
         row = counterfactual_distribution(rows[factual], row, observed)
-    return pick(row, uniform(key, counter))
+    level = pick(row, uniform(key, counter))
+    return level, rows[own][level] / row[level]
+
+
+def cases(total: list[float], place: int, own: list[int], least: float) -> float:
+    """Return the cases of one place without those of its own episode, if they are fewer."""
+    return min(least, max(0.0, total[place] - own.count(place)))

@@ -6,12 +6,15 @@ import numpy as np
 import pytest
 
 import butfor as bf
-from butfor.replay.particles import ParticleEngine
+from butfor.evaluate.episode_columns import EpisodeColumns
+from butfor.evaluate.estimators.doubly_robust import doubly_robust
+from butfor.replay.particles import VALUE_DRAWS, ParticleEngine
 from tests.factored import clinic_model, simulate_factored
 from tests.support import FALSE_ALARM, frequencies_agree
 from tests.wide import always, cautious, simulate
 
 DRAWS = 4000
+SAMPLED = 200  # draws of results that do not say how many
 MECHANISMS = [bf.GumbelMax(), bf.InverseCDF(), bf.MaximalCoupling(), bf.Independent()]
 
 
@@ -71,6 +74,108 @@ def test_standard_errors_are_those_of_the_means():
     z = (found.expected_return - exact.expected_return)[free] / found.return_error[free]
     assert np.abs(z).max() < 5.6
     assert free.sum() > 10
+
+
+def course_counts(engine):
+    return np.round(engine.courses() * SAMPLED).astype(np.int64)
+
+
+def test_courses_agree_with_the_exact_engine():
+    replay = question(4)
+    exact = replay.courses()
+    assert frequencies_agree(course_counts(ParticleEngine(replay)), exact, SAMPLED)
+    factors = {one.variable: one for one in replay.factored.factors}
+    factors["sugar"] = replace(factors["sugar"], table=0.2 * factors["sugar"].table + 0.4)
+    model = replace(replay.factored, factors=tuple(factors.values()))
+    wrong = ParticleEngine(replay.ask(model=model))
+    assert not frequencies_agree(course_counts(wrong), exact, SAMPLED)
+
+
+def test_steps_agree_with_the_exact_engine():
+    # every variable depends on the state and the action alone, so that the cases of a draw do too
+    replay = question(5, end=("pulse", "dose"))
+    replay = replay.ask(model=bf.fit_factored(replay.episodes, parents={"": ["pulse", "dose"]}))
+    exact, found = replay.steps(), ParticleEngine(replay).everything(threads=None, progress=None)[1]
+    assert 0 < exact.thin.sum() < exact.mass.sum()
+    for name in ("mass", "thin", "other"):
+        counts = np.round(getattr(found, name) * SAMPLED).astype(np.int64)
+        assert frequencies_agree(counts, getattr(exact, name), SAMPLED), name
+    # the lower median of draws is at most that of the law if half of the mass is at or below it
+    sure = (exact.mass == 1) & (found.mass == 1) & (exact.thin == 0)
+    assert (found.evidence[sure] >= 10).all()
+
+
+def close(found, exact, share, largest):
+    """Whether a weighted sum of means over draws of returns is as near as Hoeffding allows.
+
+    `share` is the weight of each draw, [m, K] or [m, 1]; returns are within `largest` of 0.
+    """
+    wide = 2 * largest * np.sqrt((share**2).sum() * np.log(2 / FALSE_ALARM) / 2)
+    return abs(found - exact) < wide
+
+
+def largest_return(replay):
+    most = np.abs(replay.factored.rewards.table).max()
+    return most * sum(replay.discount**t for t in range(replay.horizon))
+
+
+def test_influence_agrees_with_the_exact_engine():
+    # no episode ends: where one does, particles tell apart the states in which it ended
+    replay = question(6)
+    factors = {one.variable: one for one in replay.factored.factors}
+    never = np.zeros_like(factors[""].table)
+    never[..., -1] = 1.0
+    factors[""] = replace(factors[""], table=never)
+    model = replace(replay.factored, factors=tuple(factors.values()))
+    log = simulate_factored(np.random.default_rng(1), model, replay.behavior_table, 60, 4)
+    replay = replay.ask(episodes=log, model=model)
+    exact, found = replay.steps(), ParticleEngine(replay).everything(threads=None, progress=None)[1]
+    # Hoeffding: a mean of 60 * SAMPLED numbers from 0 to 1, at each of six steps
+    wide = np.sqrt(np.log(2 * 6 / FALSE_ALARM) / (2 * 60 * SAMPLED))
+    gap = np.abs(found.influence.mean(axis=0) - exact.influence.mean(axis=0))
+    assert (gap < wide).all()
+    other = ParticleEngine(replay.ask(model=replay.factored, target=replay.behavior_table))
+    same = other.everything(threads=None, progress=None)[1]
+    assert (np.abs(same.influence.mean(axis=0) - exact.influence.mean(axis=0)) > wide).any()
+
+
+def test_values_in_the_model_agree_with_the_exact_engine():
+    replay = question(7, discount=0.9)
+    largest, engine = largest_return(replay), ParticleEngine(replay)
+    n, exact = len(replay), replay.engine.logged_values()
+    share = np.full((n * SAMPLED, 1), 1 / (n * SAMPLED))
+    mean = replay.engine.first_values().mean()
+    assert close(engine.first_values().mean(), mean, share, largest)
+    found, steps = engine.logged_values(), len(replay.log.state)
+    share = np.full((steps * VALUE_DRAWS, 1), 1 / (steps * VALUE_DRAWS))
+    for name in ("state", "action"):
+        one, other = getattr(found, name).mean(), getattr(exact, name).mean()
+        assert close(one, other, share, largest), name
+    assert not close(found.state.mean(), exact.state.mean() + 0.3 * largest, share, largest)
+
+
+def test_doubly_robust_estimates_are_unbiased():
+    # DR is linear in the values of states and actions, which are means over draws
+    replay = question(8, discount=0.9)
+    columns, drawn = EpisodeColumns(replay), EpisodeColumns(replay)
+    drawn.__dict__["_values"] = ParticleEngine(replay).logged_values()
+    ones = np.ones((1, len(replay)))
+    exact, found = (doubly_robust(one.logged, ones)[0] for one in (columns, drawn))
+    weight = np.stack([columns.ratio_before, columns.ratio]) * columns.powers / len(replay)
+    share = np.repeat(weight.reshape(-1, 1) / VALUE_DRAWS, VALUE_DRAWS)
+    assert found != exact
+    assert close(found, exact, share, largest_return(replay))
+
+
+def test_contributions_agree_with_the_exact_engine():
+    # a sum with random signs, since their plain sum is that of the first value alone
+    replay = question(9, discount=0.9)
+    found, exact = ParticleEngine(replay).contributions(threads=None), replay.contributions()
+    sign = np.random.default_rng(0).choice([-1.0, 1.0], len(found))
+    # each value counts in its own step and in the one before
+    share = np.full((len(found) * SAMPLED, 1), 2 / SAMPLED)
+    assert close(sign @ found, sign @ exact, share, largest_return(replay))
+    assert not close(sign @ exact, sign @ exact + len(found), share, largest_return(replay))
 
 
 def test_a_wrong_factor_fails():

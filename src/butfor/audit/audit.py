@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from butfor.audit.meta import META, Meta, read_meta
 from butfor.audit.model import CLUSTERS, MODEL, read_clusters, read_model
 from butfor.audit.reading import count_decisions, read_tables
 from butfor.log.clusters import Clusters
+from butfor.log.combinations import Combinations
 from butfor.log.episodes import Episodes
 from butfor.replay.draws import Draws
 from butfor.replay.engine import Model
@@ -47,6 +48,7 @@ class Audit:
     clusters: Clusters | None = None  # the states, if they are clusters
     latent_behavior: Floats | None = None  # [H, A] of a behavior that depended on a hidden state
     decisions: NDArray[np.int64] | None = None  # [S, A] in the log, if only a part was read
+    combinations: Combinations | None = None  # of the states of a wide log, then of drawn ones
 
     @property
     def partial(self) -> bool:
@@ -100,6 +102,9 @@ class Audit:
             none_name=self.meta.none,
             side=frame if len(frame.columns) else None,
             side_variables=variables.side,
+            combinations=None
+            if self.combinations is None
+            else self.combinations[: len(self.target)],
         )
 
     def trajectory(self, identifier: Any) -> tuple[Episodes, Draws]:
@@ -110,7 +115,7 @@ class Audit:
                 f"episode {identifier!r} has no drawn trajectories; choose a flagged episode: "
                 f"{', '.join(map(str, self.flagged['id'].tolist()[:8]))} …"
             )
-        log = self.log()
+        log = replace(self.log(), combinations=self.combinations)
         one = log.select([int((log.id == identifier).argmax())])
         count, horizon = int(mine["draw"].max()) + 1, log.horizon
         state = np.full((1, count, horizon + 1), -1, dtype=np.int32)
@@ -126,7 +131,8 @@ class Audit:
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
         """Write the audit as a folder, completely or not at all.
 
-        An existing audit is replaced only with `overwrite`; its reviews are kept.
+        An existing audit is replaced only with `overwrite`; its reviews are kept. A model with
+        distributions that a classifier predicts on demand cannot be written.
         """
         if self.partial:
             raise ValueError(
@@ -135,9 +141,11 @@ class Audit:
             )
         with whole_folder(folder, marker=META, overwrite=overwrite, keep=REVIEW_FILES) as new:
             tables = {name: getattr(self, name) for name in SCHEMAS}
-            policies = {"behavior": self.behavior, "target": self.target}
+            policies: dict[str, NDArray[Any]] = {"behavior": self.behavior, "target": self.target}
             if self.latent_behavior is not None:
                 policies["latent_behavior"] = self.latent_behavior
+            if self.combinations is not None:
+                policies["combinations"] = self.combinations
             write_audit(new, tables, self.model, policies, self.meta)
             if self.clusters is not None:
                 write_arrays(new / CLUSTERS, self.clusters.arrays())
@@ -153,16 +161,14 @@ class Audit:
         """
         path = Path(folder)
         meta = _read_meta(path)
-        model, behavior, target, latent_behavior = read_model(path / MODEL, meta)
+        stored = read_model(path / MODEL, meta)
+        states = None if stored.combinations is None else len(stored.combinations)
         clusters = read_clusters(path / CLUSTERS) if (path / CLUSTERS).is_file() else None
         return cls(
             meta=meta,
-            **read_tables(path, meta, shown=shown),
-            model=model,
-            behavior=behavior,
-            target=target,
+            **read_tables(path, meta, states, shown=shown),
+            **stored._asdict(),
             clusters=clusters,
-            latent_behavior=latent_behavior,
             decisions=count_decisions(path, meta) if shown else None,
         )
 
@@ -191,7 +197,7 @@ def write_audit(
     folder: Path,
     tables: Mapping[str, pd.DataFrame],
     model: Model,
-    policies: Mapping[str, Floats],
+    policies: Mapping[str, NDArray[Any]],
     meta: Meta,
 ) -> None:
     """Write the files of an audit into a new folder."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sparse
@@ -18,8 +18,9 @@ from butfor.checks import ROW_TOLERANCE, check_policy
 from butfor.hidden.model import TabularPOMDP
 from butfor.hidden.pairs import behavior_arrays
 from butfor.log.clusters import Clusters
+from butfor.log.combinations import Combinations, check_combinations
 from butfor.log.variables import count_levels
-from butfor.models.factored import Factor, FactoredModel, Rewards, factor_arrays
+from butfor.models.factored import Factor, FactoredModel, Rewards, factor_arrays, logged_codes
 from butfor.models.mdp import TabularMDP
 from butfor.replay.engine import Model
 from butfor.replay.replay import Replay
@@ -83,16 +84,29 @@ def hash_arrays(arrays: Iterable[NDArray[Any]], words: str = "") -> str:
 
 
 def _arrays(replay: Replay) -> list[NDArray[Any]]:
+    if replay.sampled:
+        codes = logged_codes(replay.log)  # what is predicted on demand has no table
+        known = [f.table if isinstance(f, Factor) else f.rows(codes) for f in replay.factors]
+        return [*known, replay.target_table, replay.behavior_table]
     stored = replay.model.stored_arrays()
     rows = [stored[name] for name in ("start", "next_state", "probability", "reward", "labels")]
     return [*rows, replay.target_table, replay.behavior_table]
 
 
-def read_model(path: Path, meta: Meta) -> tuple[Model, Floats, Floats, Floats | None]:
-    """Read the model, the behavior and the target, and check that they fit together.
+class Stored(NamedTuple):
+    """What the file of the model holds."""
 
-    The last value is the behavior on hidden states, if it depended on them.
-    """
+    model: Model
+    behavior: Floats  # [S, A]
+    target: Floats  # [S, A]
+    latent_behavior: Floats | None = None  # on hidden states, if it depended on them
+    combinations: Combinations | None = None  # of the states of a wide log, then of drawn ones
+
+
+def read_model(path: Path, meta: Meta) -> Stored:
+    """Read the model, the behavior and the target, and check that they fit together."""
+    if meta.parameters.sampled:
+        return _read_wide(path, meta)
     hidden = meta.parameters.hidden
     saw = hidden and meta.parameters.latent_behavior
     kinds = ROWS | POLICIES | (EMISSION if hidden else {}) | (LATENT if saw else {})
@@ -115,9 +129,9 @@ def read_model(path: Path, meta: Meta) -> tuple[Model, Floats, Floats, Floats | 
         ends = given >= 0
     _check_rows(path, dynamics, size, actions, ends)
     if meta.parameters.factors:
-        return _factored(path, stored, meta), behavior, target, None
+        return Stored(_factored(path, stored, meta), behavior, target)
     if not hidden:
-        return dynamics, behavior, target, None
+        return Stored(dynamics, behavior, target)
     for name in LATENT if saw else ():
         explain(path, check_policy, stored[name], size, actions, name)
     model = TabularPOMDP(
@@ -130,10 +144,32 @@ def read_model(path: Path, meta: Meta) -> tuple[Model, Floats, Floats, Floats | 
         action_variables=meta.variables.action,
         reward_seen=bool(stored["reward_seen"]),
     )
-    return model, behavior, target, stored.get("latent_behavior")
+    return Stored(model, behavior, target, stored.get("latent_behavior"))
 
 
-def _factored(path: Path, stored: dict[str, NDArray[Any]], meta: Meta) -> FactoredModel:
+def _read_wide(path: Path, meta: Meta) -> Stored:
+    """Read a model whose transitions have no rows, and policies in the states of its log."""
+    kinds = POLICIES | {"initial": "f", "counts": "iu", "combinations": "iu"}
+    kinds |= dict.fromkeys(factor_arrays(len(meta.parameters.factors)), "f")
+    stored = read_arrays(path, kinds, REMEDY)
+    states, actions = sizes(meta)
+    for name in POLICIES:
+        explain(path, check_policy, stored[name], states, actions, name)
+    table = explain(path, check_combinations, meta.variables.state, stored["combinations"])
+    check(len(table) >= states, path, f"combinations has {len(table)} rows, fewer than {states}")
+    for name, shape in (("initial", (states,)), ("counts", (states, actions))):
+        found = stored[name].shape
+        check(found == shape, path, f"{name} has shape {found}, expected {shape}")
+    model = _factored(path, stored, meta, table[:states])
+    return Stored(model, stored["behavior"], stored["target"], None, table)
+
+
+def _factored(
+    path: Path,
+    stored: dict[str, NDArray[Any]],
+    meta: Meta,
+    combinations: Combinations | None = None,
+) -> FactoredModel:
     """Make a factored model of its stored tables, and check them."""
     factors = tuple(
         Factor(
@@ -158,6 +194,7 @@ def _factored(path: Path, stored: dict[str, NDArray[Any]], meta: Meta) -> Factor
             Rewards(meta.parameters.reward_parents, stored["factor_rewards"]),
             stored["initial"],
             stored["counts"],
+            combinations,
         ),
     )
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from butfor.audit.files import FLAG, NUMBER, SCHEMAS, TEXT, WHOLE, WITH_IDS
 from butfor.audit.meta import REMEDY, Meta
 from butfor.checks import ROW_TOLERANCE
+from butfor.log.combinations import MOST_STATES
 from butfor.log.sources import count_rows, read_columns, read_pieces, read_rows
 from butfor.log.variables import count_levels
 
@@ -29,9 +30,12 @@ def check(right: Any, path: Path, problem: str) -> None:
         raise ValueError(f"{path}: {problem}; {REMEDY}")
 
 
-def read_tables(folder: Path, meta: Meta, *, shown: bool = False) -> dict[str, pd.DataFrame]:
+def read_tables(
+    folder: Path, meta: Meta, drawn_states: int | None = None, *, shown: bool = False
+) -> dict[str, pd.DataFrame]:
     """Read all tables, and check that they are about the same episodes and steps.
 
+    `drawn_states` is the number of states of a wide log and its draws together.
     With `shown`, `episodes` and `steps` have only the flagged episodes and the controls; of the
     others only the number, lengths and ranks are checked.
     """
@@ -56,7 +60,8 @@ def read_tables(folder: Path, meta: Meta, *, shown: bool = False) -> dict[str, p
     path = folder / "draws.parquet"
     _check_range(path, drawn, "draw", 0, max(1, meta.parameters.draws) - 1)
     states, actions = sizes(meta)
-    _check_range(path, drawn, "state", 0, states + len(meta.outcomes) - 1)
+    reached = states if drawn_states is None else drawn_states
+    _check_range(path, drawn, "state", 0, reached + len(meta.outcomes) - 1)
     _check_range(path, drawn, "action", -1, actions - 1)
     return tables
 
@@ -98,8 +103,11 @@ def _count(path: Path, sizes: tuple[int, int]) -> NDArray[np.int64]:
 
 
 def sizes(meta: Meta) -> tuple[int, int]:
-    """Return the numbers of states and actions."""
-    return count_levels(meta.variables.state), count_levels(meta.variables.action)
+    """Return the numbers of states and actions; a wide log counts the states that occur."""
+    states = count_levels(meta.variables.state)
+    if states > MOST_STATES or meta.parameters.sampled:
+        states = meta.counts.states
+    return states, count_levels(meta.variables.action)
 
 
 def _read_table(
@@ -168,7 +176,7 @@ def _check_episodes(path: Path, table: pd.DataFrame, meta: Meta) -> None:
         check(right, path, f"has no column {column!r} of numbers")
     shown = table[(table["rank"] > 0) | table["control"]]
     for column in ("low_any", "high_any", "low_stable", "high_stable", "survives"):
-        known = shown[column].notna().all()  # the others may have none
+        known = meta.parameters.sampled or shown[column].notna().all()  # the others may have none
         check(known, path, f"{column} is missing for an episode that is flagged or a control")
 
 

@@ -28,6 +28,7 @@ from butfor.audit.tables import (
     count_pairs,
     episode_table,
     judged_table,
+    sampling_notes,
     step_table,
     warnings_of,
     with_credible,
@@ -46,7 +47,7 @@ from butfor.models.policies import action_counts
 from butfor.random import check_seed
 from butfor.replay.credible import Credible
 from butfor.replay.engine import Model
-from butfor.replay.outcomes import rank_flags
+from butfor.replay.outcomes import DRAWS, rank_flags
 from butfor.replay.replay import Replay, as_replay, refuse_hidden
 from butfor.types import Progress
 
@@ -84,7 +85,8 @@ def run_audit(
     episodes, model, target
         The question: a `Replay` alone, or a log, its model and the target. With a `TabularPOMDP`
         the target must be a policy on the last observation, and there are no cross-fitted
-        estimates, credible intervals or clusters.
+        estimates, credible intervals or clusters. Where states cannot be enumerated, results are
+        shares of 200 draws per episode, and there are no bounds and no credible intervals.
     behavior, behavior_probability, mechanism, action_noise, horizon, discount
         See `Replay`. A behavior that is not given is estimated once, from the whole log.
     estimators
@@ -96,7 +98,7 @@ def run_audit(
     learn : optional
         The function that made model and target from this log, log → (model, target). With it the
         estimates include cross-fitted ones: a target evaluated in the model that it was learned
-        from looks too good.
+        from looks too good. `factored_learner` makes one, for logs of any width.
     truth : optional
         Episodes under the target in the world that produced the log, or its value there (for
         simulators).
@@ -129,7 +131,7 @@ def run_audit(
         discount=discount,
     )
     refuse_hidden(asked, learn=learn, relearn=relearn, clusters=clusters, credible=credible)
-    if not isinstance(asked.target, np.ndarray):
+    if not (asked.sampled or isinstance(asked.target, np.ndarray)):
         raise ValueError(
             "an audit evaluates a policy on the last observation, not a "
             f"{type(asked.target).__name__}; Replay.outcomes accepts it"
@@ -139,11 +141,14 @@ def run_audit(
             f"credible is about {len(credible.expected_return)} episodes, but the log has "
             f"{len(asked)}; compute it for these episodes"
         )
+    if asked.sampled and asked.seed != seed:
+        asked = asked.ask(seed=seed)
     replay = asked.pin_behavior().compute(threads=threads, progress=progress)
     computed = time.perf_counter()
     rank = rank_flags(replay.outcomes(), flags)
     control = choose_controls(rank, replay.log.id, seed)
-    replay.bounds(threads=threads)
+    if not replay.sampled:
+        replay.bounds(threads=threads)
     shown = show(replay, rank, control, draws=draws, seed=seed)
     table = episode_table(judged_table(replay), shown.table, np.arange(len(replay)))
     if credible is not None:
@@ -191,6 +196,7 @@ def run_audit(
         target=replay.target_table,
         clusters=clusters,
         latent_behavior=_latent_table(replay),
+        combinations=shown.combinations,
     )
 
 
@@ -234,7 +240,7 @@ def describe_audit(
     """
     given = record or {}
     model = replay.model
-    decisions = action_counts(replay.log) if replay.hidden else replay.mdp.counts
+    decisions = action_counts(replay.log) if replay.hidden else replay.learned.counts
     counts = Counts(
         episodes=numbers.episodes,
         steps=numbers.steps,
@@ -264,6 +270,7 @@ def describe_audit(
                 prior=None if np.isnan(credible.prior) else credible.prior,
                 confidence=credible.confidence,
             ),
+            sampled=DRAWS if replay.sampled else 0,
         ),
         seed=int(seed),
         digest=digest,
@@ -277,7 +284,11 @@ def describe_audit(
             hidden=replay.pomdp.hidden_variables if replay.hidden else (),
             latent=replay.pomdp.state_variables if replay.hidden else (),
         ),
-        warnings=(*warnings_of(counts, replay.terminal), *given.get("warnings", ())),
+        warnings=(
+            *warnings_of(counts, replay.terminal),
+            *sampling_notes(replay),
+            *given.get("warnings", ()),
+        ),
         words=dict(given.get("words", {})),
         problems=dict(given.get("problems", {})),
         target=given.get("target", "given"),

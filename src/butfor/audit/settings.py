@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from butfor.checks import check_choice, check_whole
+from butfor.hidden.policies import Policy
 from butfor.interop.targets import target_from_table
 from butfor.log.episodes import Episodes
 from butfor.log.sections import Evaluation, Study
@@ -96,8 +97,8 @@ class AuditSettings:
         self,
         log: Episodes,
         model: TabularMDP | FactoredModel,
-        target: Floats,
-        behavior: Floats,
+        target: Policy,
+        behavior: Floats | None,
         evaluation: Evaluation,
         *,
         horizon: int | None = None,
@@ -114,33 +115,57 @@ class AuditSettings:
             action_noise=self.action_noise,
             horizon=evaluation.horizon if horizon is None else horizon,
             discount=evaluation.discount,
+            seed=self.seed,
         )
 
-    def kind(self, study: Study, states: Sequence[Variable], actions: Sequence[Variable]) -> str:
-        """Return the kind of model to learn.
+    def widen(self, study: Study, log: Episodes) -> Episodes:
+        """Return the log, as a wide one if "auto" would find too many transitions to enumerate."""
+        chosen = self.model == AUTO and study.model.kind is None and len(log.state_variables) > 1
+        size = count_levels(log.state_variables)
+        if not chosen or size * log.n_actions * size <= MOST_ENTRIES or self._tabular_only(study):
+            return log
+        return log.widen()
 
-        "auto" is what the study's [model] says. Without that, a factored model if there are two or
-        more state variables and their transitions can be enumerated, unless something is asked for
-        that only a tabular model has: a prior, a rule for unseen pairs, or noise on labels.
-        """
+    def _tabular_only(self, study: Study) -> list[str]:
+        """Return what is asked for that only a tabular model has."""
         asked = {
             "prior": self.prior > 0,
             "unseen": self.unseen is not None,
             "noise_on": bool(self.noise(study)),
         }
+        return [name for name, value in asked.items() if value]
+
+    def kind(
+        self,
+        study: Study,
+        states: Sequence[Variable],
+        actions: Sequence[Variable],
+        *,
+        wide: bool = False,
+    ) -> str:
+        """Return the kind of model to learn.
+
+        "auto" is what the study's [model] says. Without that, a factored model if there are two or
+        more state variables and their transitions can be enumerated, unless something is asked for
+        that only a tabular model has: a prior, a rule for unseen pairs, or noise on labels. A wide
+        log has a factored model in any case.
+        """
+        size, asked = count_levels(states), self._tabular_only(study)
         given = study.model.kind if self.model == AUTO else self.model
-        if given == FACTORED:
-            for name, value in asked.items():
-                if value:
-                    raise ValueError(
-                        f"{name} belongs to tabular models; leave it out, or choose the tabular "
-                        "model"
-                    )
+        if wide and given == TABULAR:
+            raise ValueError(
+                f"{size:,} possible states are too many for a tabular model; leave --model out, or "
+                "use fewer variables or levels"
+            )
+        if wide:
+            given = FACTORED
+        if given == FACTORED and asked:
+            remedy = "leave it out" if wide else "leave it out, or choose the tabular model"
+            raise ValueError(f"{asked[0]} belongs to tabular models; {remedy}")
         if given is not None:
             return given
-        size = count_levels(states)
         few = size * count_levels(actions) * size <= MOST_ENTRIES
-        return FACTORED if len(states) > 1 and few and not any(asked.values()) else TABULAR
+        return FACTORED if len(states) > 1 and few and not asked else TABULAR
 
     def noise(self, study: Study) -> tuple[str, ...]:
         """Return the variables whose levels have the noise; if empty, next states have it."""
@@ -153,8 +178,8 @@ class AuditSettings:
                 f"--target {self.target}: there is no such file; give a table, or {LEARN!r}"
             )
 
-    def given_target(self, log: Episodes) -> Floats:
-        """Read the target from its table."""
+    def given_target(self, log: Episodes) -> Policy:
+        """Read the target from its table; that of a wide log names some of the variables."""
         self.check_target()
         return target_from_table(self.target, log, missing=self.missing)
 

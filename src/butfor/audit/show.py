@@ -9,6 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.audit.tables import course_step_table, course_table, draw_table, shown_table
+from butfor.log.combinations import Combinations
 from butfor.replay.replay import Replay
 
 
@@ -18,6 +19,9 @@ class Shown:
 
     table: pd.DataFrame  # one row per episode: see `shown_table`
     drawn: dict[str, pd.DataFrame]  # draws, courses, course_steps of the episodes to be read
+    combinations: Combinations | None = (
+        None  # of the states of a wide log, and those that draws reach
+    )
 
 
 def show(
@@ -32,9 +36,11 @@ def show(
     table = shown_table(replay, rank, control)
     read = np.flatnonzero((rank > 0) | control)
     some = replay.part(read) if len(read) else None
+    paths = None if some is None or draws == 0 else some.draws(draws, seed=seed)
     drawn = {
-        "draws": draw_table(some, draws, seed),
+        "draws": draw_table(paths),
         "courses": course_table(some, replay.log),
         "course_steps": course_step_table(replay, read),
     }
-    return Shown(table, drawn)
+    reached = replay.log if paths is None else paths.episodes
+    return Shown(table, drawn, reached.combinations)

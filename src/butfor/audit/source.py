@@ -199,6 +199,11 @@ def compare_log(
     checked = read_study(study)
     reading, _ = _read(source, checked, settings.seed)
     log = reading.episodes
+    if log.combinations is not None:
+        raise ValueError(
+            f"{count_levels(log.state_variables):,} possible states: labels need states that can "
+            "be enumerated; use fewer variables or levels"
+        )
     names = settings.noise(checked)
     if not names:
         names = nature_variables(log)
@@ -242,22 +247,26 @@ def _audit_in_memory(
     checked = read_study(study)
     names = settings.noise(checked)
     reading, clusters = _read(source, checked, settings.seed)
-    log = reading.episodes
-    kind = settings.kind(checked, log.state_variables, log.action_variables)
+    log = settings.widen(checked, reading.episodes)
+    wide = log.combinations is not None
+    kind = settings.kind(checked, log.state_variables, log.action_variables, wide=wide)
     learn = _learner(checked, settings, log, names, kind)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model, planned = learn(log)
-    policy = np.asarray(planned) if settings.learned else settings.given_target(log)
+    if wide:
+        model.stored_arrays()  # refuse early what could not be saved
     replay = settings.ask(
         log,
         model,
-        policy,
-        estimate_behavior(log, prior=settings.smoothing),
+        planned if settings.learned else settings.given_target(log),
+        # that of a wide log is learned like a variable
+        None if wide else estimate_behavior(log, prior=settings.smoothing),
         checked.evaluation,
         behavior_probability=reading.behavior_probability,
     )
     usual = MODELS_FACTORED if replay.factors else MODELS
+    usual = 0 if wide else usual
     models = usual if settings.models is None else settings.models
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # already recorded above
@@ -296,11 +305,6 @@ def _read(source: Any, study: Study, seed: int) -> tuple[Reading, Clusters | Non
     """Read a log into memory, its episodes in the order of their ids."""
     clusters: list[Clusters] = []
     reading = read_log(source, study, clusterer=_clusterer(clusters, seed))
-    if reading.episodes.combinations is not None:
-        raise ValueError(
-            f"{count_levels(reading.episodes.state_variables):,} possible states: an audit needs "
-            "states that can be enumerated; use fewer variables or levels, or ask `Replay.outcomes`"
-        )
     return in_order(reading), clusters[0] if clusters else None
 
 
@@ -310,7 +314,9 @@ def _learner(
     """Return the function that learns this kind of model, with noise on the named variables."""
     discount = study.evaluation.planning_discount
     if kind == FACTORED:
-        return factored_learner(log, discount=discount, **factored_options(study))
+        return factored_learner(
+            log, discount=discount, horizon=study.evaluation.horizon, **factored_options(study)
+        )
     return tabular_learner(
         discount=discount,
         unseen=settings.unseen,

@@ -12,10 +12,13 @@ from numpy.typing import NDArray
 from butfor.audit.flags import describe_flag, first_changes, heaviest_step
 from butfor.audit.meta import Counts
 from butfor.log.episodes import Episodes
-from butfor.log.variables import Variable, count_levels, unravel
+from butfor.log.variables import Variable, unravel
 from butfor.random import episode_keys, scramble
+from butfor.replay.bounds import CLASSES
 from butfor.replay.credible import Credible
+from butfor.replay.draws import Draws
 from butfor.replay.engine import Model
+from butfor.replay.outcomes import DRAWS
 from butfor.replay.replay import Replay
 from butfor.types import Floats, Keys
 
@@ -35,6 +38,8 @@ def judged_table(replay: Replay) -> pd.DataFrame:
     walked = replay.steps()
     table = replay.outcomes().frame()
     table["first_change"] = first_changes(replay.log, replay.actions())
+    if replay.sampled:
+        table["return_error"] = replay.outcomes().return_error
     table["unsupported"] = replay.support()
     table["evidence_min"] = walked.evidence_min
     table["thin_share"] = walked.thin_share
@@ -48,9 +53,14 @@ def shown_table(
     replay: Replay, rank: NDArray[np.int64], control: NDArray[np.bool_]
 ) -> pd.DataFrame:
     """Return one row per episode: bounds, rank, reason of the flag, and whether it is a control."""
-    bounds = replay.bounds()
-    table = bounds.frame()
-    table["survives"] = bounds.survives
+    bounds = None if replay.sampled else replay.bounds()
+    if bounds is None:
+        names = (f"{end}_{kind}" for kind in CLASSES for end in ("low", "high"))
+        table = pd.DataFrame({name: np.full(len(replay), np.nan) for name in names})
+        table["survives"] = None
+    else:
+        table = bounds.frame()
+        table["survives"] = bounds.survives
     table["rank"] = rank
     heaviest = np.full(len(replay), -1, dtype=np.int64)
     reasons = np.full(len(replay), "", dtype=object)
@@ -138,21 +148,20 @@ def _labels(variables: Sequence[Variable], name: str, codes: NDArray[Any]) -> pd
     return pd.Categorical.from_codes(codes, list(levels), ordered=True)
 
 
-def draw_table(replay: Replay | None, draws: int, seed: int) -> pd.DataFrame:
+def draw_table(drawn: Draws | None) -> pd.DataFrame:
     """Return drawn steps of the episodes shown; the last row of a draw, without action, is its end.
 
-    Empty without episodes or draws.
+    Empty without draws.
     """
-    if replay is None or draws == 0:
+    if drawn is None:
         names = ["id", "draw", "step", "state", "action", "reward"]
         return pd.DataFrame({name: np.empty(0, dtype=np.int64) for name in names})
-    drawn = replay.draws(draws, seed=seed)
     episode, draw, step = np.nonzero(drawn.state >= 0)
     padded = np.pad(drawn.action, ((0, 0), (0, 0), (0, 1)), constant_values=-1)
     earned = np.pad(drawn.reward, ((0, 0), (0, 0), (0, 1)))
     return pd.DataFrame(
         {
-            "id": replay.log.id[episode],
+            "id": drawn.episodes.id[episode],
             "draw": draw,
             "step": step,
             "state": drawn.state[episode, draw, step],
@@ -176,16 +185,9 @@ def course_table(replay: Replay | None, log: Episodes) -> pd.DataFrame:
     parts: list[pd.DataFrame] = []
     ids, place = log.id[:0], np.empty((0, 1, len(columns)))
     if replay is not None:
-        ids, steps = replay.log.id, replay.steps(probability=True)
-        place = np.concatenate(
-            [
-                steps.probability[..., : log.n_states] @ _members(log.state_variables),
-                steps.probability[..., log.n_states :],
-            ],
-            axis=2,
-        )
-        if steps.latent is not None:
-            parts = hidden_courses(replay, steps.latent)
+        ids, place = replay.log.id, replay.courses()
+        if replay.hidden:
+            parts = hidden_courses(replay)
     episode, step, column = np.nonzero(place > 0)
     courses = pd.DataFrame(
         {
@@ -217,9 +219,11 @@ def course_step_table(replay: Replay, shown: NDArray[np.int64]) -> pd.DataFrame:
     )
 
 
-def hidden_courses(replay: Replay, latent: Floats) -> list[pd.DataFrame]:
+def hidden_courses(replay: Replay) -> list[pd.DataFrame]:
     """Return the rows of `courses` about hidden variables: under the target, and as observed."""
     log, model = replay.log, replay.pomdp
+    latent = replay.steps(probability=True).latent
+    assert latent is not None
     parts = []
     for variable in model.hidden_variables:
         level = unravel(model.state_variables, np.arange(model.n_states))[variable.name]
@@ -241,14 +245,6 @@ def hidden_courses(replay: Replay, latent: Floats) -> list[pd.DataFrame]:
         happened = replay.posterior().frame()
         parts.append(happened.assign(world="observed"))
     return parts
-
-
-def _members(variables: Sequence[Variable]) -> Floats:
-    """Indicators of the states with each level of each variable, [S, number of levels]."""
-    codes = unravel(variables, np.arange(count_levels(variables)))
-    return np.column_stack(
-        [codes[v.name] == code for v in variables for code in range(len(v.levels))]
-    ).astype(np.float64)
 
 
 def count_controls(flagged: int) -> int:
@@ -323,3 +319,17 @@ def warnings_of(counts: Counts, terminal: str) -> list[str]:
             "the null test and the decomposition need not hold."
         )
     return found
+
+
+def sampling_notes(replay: Replay) -> list[str]:
+    """Return what to know about results that are sampled, in one note; nothing if they are not."""
+    errors = replay.engine.sampling_errors() if replay.sampled else None
+    if errors is None:
+        return []
+    return [
+        f"This log has too many states to enumerate, so results are means over {DRAWS} draws per "
+        "episode. By chance of these draws alone, the standard error of MB is "
+        f"{errors[0]:.4f}, that of CF is {errors[1]:.4f}, and that of a probability of one episode "
+        f"is up to {0.5 / DRAWS**0.5:.3f}. Not computed: bounds over mechanisms, credible "
+        "intervals, fewest changes, and FQE. The policy is saved only in the states of the log."
+    ]

@@ -122,7 +122,7 @@ def _print_estimates(console: Console, audit: Audit) -> None:
 
 def _print_flagged(console: Console, audit: Audit) -> None:
     flagged = audit.flagged
-    if len(flagged):
+    if len(flagged) and not audit.meta.parameters.sampled:
         survives = flagged["survives"].value_counts()
         console.print(
             f"Of {len(flagged)} flagged, {survives.get('any', 0)} keep the sign of their "
@@ -155,7 +155,7 @@ def _flagged_table(flagged: pd.DataFrame, outcomes: list[str]) -> Table:
             ),
             f"{row['difference']:+.2f}",
             "never" if row["first_change"] < 0 else row["first_change"],
-            row["survives"] or "no",
+            "" if pd.isna(row["survives"]) else row["survives"] or "no",
             f"{row['evidence_min']:.0f}",
         )
         for _, row in flagged.iterrows()

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from butfor.checks import check_policy, check_whole
+from butfor.hidden.policies import Policy, as_array
 from butfor.log.episodes import Episodes
 from butfor.models.factored import FactoredModel
 from butfor.models.mdp import TabularMDP
@@ -21,8 +22,10 @@ from butfor.random import numbered_keys
 from butfor.replay.replay import Replay
 from butfor.types import Floats
 
+SPLITS = 5  # into halves, which results are averaged over
+SPLITS_SAMPLED = 2  # where planning takes long
 Learned = TabularMDP | FactoredModel
-Learn = Callable[[Episodes], tuple[Learned, ArrayLike]]  # log -> (model, target)
+Learn = Callable[[Episodes], tuple[Learned, Policy]]  # log -> (model, target)
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class CrossFitted:
     unsupported_counterfactual: Floats  # [n]
 
 
-def learn_from(learn: Learn, log: Episodes) -> tuple[Learned, Floats]:
+def learn_from(learn: Learn, log: Episodes) -> tuple[Learned, Policy]:
     """Call the user's learning function and check what it returns."""
     learned = learn(log)
     if not isinstance(learned, tuple | list) or len(learned) != 2:
@@ -55,17 +58,22 @@ def learn_from(learn: Learn, log: Episodes) -> tuple[Learned, Floats]:
             f"learn returned {type(model).__name__} first; return a TabularMDP or FactoredModel, "
             "then the target"
         )
-    return model, check_policy(target, model.n_states, model.n_actions, "the target of learn")
+    if callable(target):
+        return model, target
+    table = as_array(target)
+    return model, check_policy(table, model.n_states, model.n_actions, "the target of learn")
 
 
-def cross_fitted(replay: Replay, learn: Learn, *, splits: int = 5, seed: int = 0) -> CrossFitted:
+def cross_fitted(
+    replay: Replay, learn: Learn, *, splits: int = SPLITS, seed: int = 0
+) -> CrossFitted:
     """Learn on each half, evaluate on the other half and its model; average over splits.
 
     Parameters
     ----------
     learn
-        The function that made the target: takes Episodes, returns their model and the policy
-        [S, A].
+        The function that made the target: takes Episodes, returns their model and the policy,
+        [S, A] or, with a `FactoredModel`, a function of level codes.
     """
     check_whole(splits, "splits", 1, "a whole number")
     episodes = replay.episodes

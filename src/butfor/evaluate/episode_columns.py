@@ -13,6 +13,7 @@ from butfor.evaluate.estimators.columns import Columns
 from butfor.models.policies import action_counts
 from butfor.replay.draws import Draws
 from butfor.replay.replay import Replay
+from butfor.replay.values import Values
 from butfor.types import Floats
 
 
@@ -97,11 +98,8 @@ class EpisodeColumns:
 
         A censored episode has one more value: that of its last state in the model.
         """
-        log, values, horizon = self.replay.log, self._values, self.replay.horizon
-        table = self._padded(values[horizon - log.time, log.state], 0.0)
-        stopped = self.stopped
-        length, final = log.lengths[stopped], log.next_state[log.offsets[1:] - 1]
-        table[stopped, length] = values[horizon - length, final[stopped]]
+        table, stopped = self._padded(self._values.state, 0.0), self.stopped
+        table[stopped, self.replay.log.lengths[stopped]] = self._values.final[stopped]
         return table
 
     @cached_property
@@ -112,21 +110,8 @@ class EpisodeColumns:
 
     @cached_property
     def action_value(self) -> Floats:
-        """Q_{H - t}(s_t, a_t) of the logged pairs, 0 past the end, [n, H].
-
-        Q_h(s, a) = sum_j P(j|s, a) (r + discount V_{h - 1}(j)), where nothing follows an outcome.
-        """
-        model, log, horizon = self.replay.mdp, self.replay.log, self.replay.horizon
-        row = log.state.astype(np.int64) * model.n_actions + log.action
-        left = horizon - log.time
-        logged = np.zeros(len(row))
-        for steps in range(1, horizon + 1):
-            mine = left == steps
-            later = np.append(self._values[steps - 1], np.zeros(len(model.outcomes)))
-            following = model.reward + self.replay.discount * later[model.next_state]
-            expected = model.probability * following
-            logged[mine] = np.add.reduceat(expected, model.start[:-1])[row[mine]]
-        return self._padded(logged, 0.0)
+        """Q_{H - t}(s_t, a_t) of the logged pairs, 0 past the end, [n, H]."""
+        return self._padded(self._values.action, 0.0)
 
     @cached_property
     def logged(self) -> Columns:
@@ -237,9 +222,9 @@ class EpisodeColumns:
         return pieces_of(self.replay.outcomes())
 
     @cached_property
-    def _values(self) -> Floats:
-        """Model value V_h(s) of the target with h steps left, [H + 1, S]."""
-        return self.replay.engine.state_values()
+    def _values(self) -> Values:
+        """Values of the target in the model at the logged steps."""
+        return self.replay.engine.logged_values()
 
     @cached_property
     def _places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

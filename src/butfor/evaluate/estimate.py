@@ -18,7 +18,7 @@ from butfor.evaluate.bootstrap import (
     resampled_values,
     value_and_interval,
 )
-from butfor.evaluate.crossfit import CrossFitted, Learn, cross_fitted
+from butfor.evaluate.crossfit import SPLITS, SPLITS_SAMPLED, CrossFitted, Learn, cross_fitted
 from butfor.evaluate.episode_columns import EpisodeColumns
 from butfor.evaluate.estimators.importance import average
 from butfor.evaluate.estimators.table import CROSS_FITTED, ESTIMATORS, OnColumns, check_names
@@ -71,6 +71,7 @@ def estimate_values(
     estimators : optional
         Some of NAMES; by default DEFAULT and those that `draws`, `learn` and `truth` make possible.
         With a hidden state: Observed, MB, CF and True; `learn` and `draws` are not available.
+        Where states cannot be enumerated: all but FQE and MB (sampled).
     behavior, behavior_probability, mechanism, action_noise, horizon, discount
         See `Replay`.
     interval : "percentile" or "bca"
@@ -139,7 +140,7 @@ def estimate_episodes(
     replay, seed = sample.replay, sample.seed
     refuse_hidden(replay, learn=learn, draws=sample.draws, relearn=relearn)
     given = {"draws": sample.draws, "learn": learn, "truth": truth}
-    names = check_names(estimators, given, hidden=replay.hidden)
+    names = check_names(estimators, given, hidden=replay.hidden, sampled=replay.sampled)
     if relearn and learn is None:
         raise ValueError(
             "relearn=True needs learn=..., the function that made the model and the target"
@@ -149,7 +150,8 @@ def estimate_episodes(
     functions = {name: ESTIMATORS[name] for name in names if name in ESTIMATORS}
     crossed, resampled = None, None
     if learn is not None and set(CROSS_FITTED) & set(names):
-        crossed = cross_fitted(replay, learn, seed=seed)
+        splits = SPLITS_SAMPLED if replay.sampled else SPLITS
+        crossed = cross_fitted(replay, learn, splits=splits, seed=seed)
     if relearn and learn is not None:
         resampled = relearn_values(
             functions,

@@ -1,9 +1,10 @@
-"""Target policies from elsewhere, as [S, A] arrays: a table, a Python function, a learned model."""
+"""Target policies from elsewhere: a table, a Python function, a learned model."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from butfor.checks import ROW_TOLERANCE, check_choice, check_integers, check_policy
 from butfor.log.coding import code_integers, code_levels, listed, read_numbers
+from butfor.log.combinations import MOST_STATES
 from butfor.log.episodes import Episodes
 from butfor.log.sources import Log, load_log
 from butfor.log.variables import Variable, count_levels, ravel
@@ -21,10 +23,27 @@ from butfor.types import Floats
 MISSING = ("error", "uniform")
 
 
+@dataclass(frozen=True, eq=False)
+class TablePolicy:
+    """A policy that depends on some of the state variables, for logs of any number of them."""
+
+    columns: tuple[int, ...]  # positions of these variables among all
+    sizes: tuple[int, ...]  # their numbers of levels
+    table: Floats  # [combinations of their levels, A]
+
+    def __call__(self, codes: NDArray[np.integer]) -> Floats:
+        """Return the distribution of actions in states given by codes [m, J], [m, A]."""
+        chosen = tuple(np.asarray(codes)[:, place] for place in self.columns)
+        return np.asarray(self.table[np.ravel_multi_index(chosen, self.sizes)])
+
+
 def target_from_table(
     table: Any, episodes: Episodes, *, missing: str = "error", name: str = "the target table"
-) -> Floats:
+) -> Floats | TablePolicy:
     """Make a policy of a table with one row per state and possible action, [S, A].
+
+    A wide log has too many states for that: its table has columns of those few state variables on
+    which the policy depends, and the policy is a function of level codes.
 
     Parameters
     ----------
@@ -39,13 +58,10 @@ def target_from_table(
         What messages call the table; a file is called by its path.
     """
     check_choice(missing, "missing", MISSING)
+    if episodes.combinations is not None:
+        return _wide_target(table, episodes, missing, name)
     source = _load(table, episodes, name)
     states, actions = episodes.n_states, episodes.n_actions
-    if episodes.combinations is not None:
-        raise ValueError(
-            f"{source.name}: the log numbers only the states that occur in it, but a policy needs "
-            "others too; give a function of level codes, [m, J] → [m, A]"
-        )
     state = _indices(source, episodes.state_variables, "state")
     action = _indices(source, episodes.action_variables, "action")
     pair = state * actions + action
@@ -149,6 +165,24 @@ def target_from_predict(
     counts = np.bincount(pair, minlength=states * actions).reshape(states, actions)
     counts[counts.sum(axis=1) == 0] = 1
     return check_policy(counts / counts.sum(axis=1, keepdims=True), states, actions)
+
+
+def _wide_target(table: Any, episodes: Episodes, missing: str, name: str) -> TablePolicy:
+    """Make a policy of a table whose columns are some of the state variables of a wide log."""
+    variables = episodes.state_variables
+    columns = load_log(table).table.column_names
+    few = [v for v in variables if v.name in columns]
+    if not few or count_levels(few) > MOST_STATES:
+        raise ValueError(
+            f"{name}: a log of this many variables needs a table of those few on which the policy "
+            "depends, one column each; or give a function of level codes, [m, J] → [m, A]"
+        )
+    codes = episodes.codes(episodes.state)
+    state = ravel(few, [codes[v.name] for v in few]).astype(np.int32)
+    narrow = replace(episodes, state=state, state_variables=tuple(few), combinations=None)
+    rows = target_from_table(table, narrow, missing=missing, name=name)
+    places = tuple(place for place, v in enumerate(variables) if v in few)
+    return TablePolicy(places, tuple(len(v.levels) for v in few), np.asarray(rows))
 
 
 def _load(table: Any, episodes: Episodes, name: str) -> Log:

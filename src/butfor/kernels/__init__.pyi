@@ -43,6 +43,7 @@ from .pairs import Pairs as Pairs
 from .pairs import Target as Target
 from .pairs import make_pair_work as make_pair_work
 from .particles import draw_levels as draw_levels
+from .particles import fewest_cases as fewest_cases
 from .random import DRAW_STRIDE as DRAW_STRIDE
 from .random import GOLDEN as GOLDEN
 from .random import MIX_1 as MIX_1

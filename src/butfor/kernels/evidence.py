@@ -21,7 +21,8 @@ def weigh_cases(cases, count, going, thin, steps, episode, t):
     """Write the weighted median of the first `count` cases, and the mass on fewer than `thin`."""
     few = 0.0
     for b in range(count):
-        if cases.number[b] < thin:
+        # a mean of whole numbers, by rounding, may be just below one
+        if cases.number[b] < thin * (1.0 - 1e-12):
             few += cases.mass[b]
     steps.thin[episode, t] = few
     half = 0.5 * going * (1.0 - 1e-12)

@@ -17,13 +17,14 @@ from butfor.kernels.rows import (
 
 
 @compiled
-def draw_levels(coupling, rows, own, factual, observed, keys, first, offset, level):
+def draw_levels(coupling, rows, own, factual, observed, keys, first, offset, level, ratio):
     """Fill in `level` [m], drawn for each particle from its row of `rows` [R, L].
 
     Particle i has row own[i]; in the logged step it was factual[i] (-1: nothing was logged), where
     the level observed[i] is possible. Equal rows give the observed level: consistency. Otherwise
     number first[i] + offset of the stream of keys[i] decides. Rows that neighboring particles share
-    are computed once.
+    are computed once. `ratio` [m] is multiplied by the probability of the level in the row, over
+    that with which it was drawn.
     """
     count, size = rows.shape
     mass = np.empty((count, size))
@@ -35,6 +36,7 @@ def draw_levels(coupling, rows, own, factual, observed, keys, first, offset, lev
         q, p, k = own[i], factual[i], observed[i]
         if p == q:
             level[i] = k
+            ratio[i] *= rows[q, k]
             continue
         u = uniform(keys[i], first[i] + offset)
         if p < 0:
@@ -55,3 +57,19 @@ def draw_levels(coupling, rows, own, factual, observed, keys, first, offset, lev
                 mass[q, pair.label[pair.start[1] + e]] = scratch.mass[e]
             stamp[q] = p * size + k
         level[i] = pick_by_mass(mass[q], 0, size, u)
+        ratio[i] *= rows[q, level[i]] / mass[q, level[i]]
+
+
+@compiled
+def fewest_cases(total, place, own, start, stop, least):
+    """Lower `least` [m] to the similar past cases of one variable where there are fewer.
+
+    Particle i has total[place[i]] cases, minus those of its own episode: how often place[i] is
+    among own[start[i] : stop[i]].
+    """
+    for i in range(len(place)):
+        number = total[place[i]]
+        for step in range(start[i], stop[i]):
+            if own[step] == place[i]:
+                number -= 1.0
+        least[i] = min(least[i], max(0.0, number))

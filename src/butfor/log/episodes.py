@@ -296,6 +296,23 @@ class Episodes:
             none_name=none_name,
         )
 
+    def widen(self) -> Episodes:
+        """Return the same log as a wide one, whose states are only those that occur."""
+        if self.combinations is not None:
+            return self
+        known = self.next_state >= 0
+        both = np.concatenate([self.state, self.next_state[known]])
+        occurs, number = np.unique(both, return_inverse=True)
+        reached = np.full_like(self.next_state, -1)
+        reached[known] = number[len(self.state) :]
+        codes = np.stack(list(self.codes(occurs).values()), axis=1)
+        return replace(
+            self,
+            state=number[: len(self.state)].astype(np.int32),
+            next_state=reached,
+            combinations=codes.astype(np.int16),
+        )
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
 

@@ -72,6 +72,14 @@ class Factor:
             return np.broadcast_to(self.table, (count, self.table.shape[-1]))
         return self.table[tuple(codes[parent] for parent in self.parents)]
 
+    def place(self, codes: Codes, count: int) -> Offsets:
+        """Return the row of the flattened table for each of `count` rows of parent codes, [m]."""
+        place = np.zeros(count, np.int64)
+        for parent, size in zip(self.parents, self.table.shape, strict=False):
+            place *= size
+            place += codes[parent]
+        return place
+
 
 AnyFactor = Factor | Predictor
 
@@ -179,9 +187,11 @@ class FactoredModel:
 
     def stored_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that a file of the model holds: its rows, and its factors."""
-        own = [array for factor in self.factors for array in (factor.table, factor.counts)]
         names = factor_arrays(len(self.factors))
+        own = [array for factor in self.factors for array in (factor.table, factor.counts)]
         tables = dict(zip(names, [*own, self.rewards.table], strict=True))
+        if self.combinations is not None:
+            return {"initial": self.initial, "counts": self.counts} | tables
         return self.tabular().stored_arrays() | tables
 
     def describe(self) -> pd.DataFrame:
@@ -249,7 +259,7 @@ class FactoredModel:
             why = f"{count_levels(self.state_variables):,} possible states"
         raise ValueError(
             f"the model has no table of all its states and actions: {why}. Replay.outcomes and "
-            "Replay.draws sample from it; for all else use fewer variables (hide) or levels"
+            "audits sample from it; for all else use fewer variables (hide) or levels"
         )
 
     @cached_property

@@ -12,7 +12,14 @@ from numpy.typing import ArrayLike
 from butfor.checks import check_distributions
 from butfor.log.episodes import Episodes
 from butfor.log.variables import check_distinct
-from butfor.models.backoff import MOST_CELLS, fit_counts, fit_given, make_cases
+from butfor.models.backoff import (
+    MOST_CELLS,
+    Backoff,
+    Cases,
+    fit_counts,
+    fit_given,
+    make_cases,
+)
 from butfor.models.factored import (
     ACTION,
     END,
@@ -204,9 +211,14 @@ def _learn(
             variable, tuple(possible), learned.table(), counts, learned.source, score=learned.score
         )
     found = fit_given(cases, range(len(possible))) if given else fit_counts(cases)
+    return counted_factor(variable, cases, found)
+
+
+def counted_factor(variable: str, cases: Cases, found: Backoff) -> Factor:
+    """Return the table of a variable that was learned by counting."""
     return Factor(
         variable,
-        tuple(possible[parent] for parent in found.parents),
+        tuple(cases.names[parent] for parent in found.parents),
         found.table(cases),
         cases.counts(found.parents),
         "counts",

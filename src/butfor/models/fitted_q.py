@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,13 +92,23 @@ def fitted_q_policy(
     wanted, found = log.reward, FittedQ((), sizes)
     rows = [np.flatnonzero(log.action == action) for action in range(actions)]
     features = [found.features(before[own]) for own in rows]
-    for step in range(steps):
-        if step:
-            wanted = log.reward + factor * going * found.values(after).max(axis=1)
-        parts = zip(features, rows, strict=True)
-        fitted = tuple(clone_learner(learner).fit(x, wanted[own]) for x, own in parts)
-        found = FittedQ(fitted, sizes)
+    with _one_thread():
+        for step in range(steps):
+            if step:
+                wanted = log.reward + factor * going * found.values(after).max(axis=1)
+            parts = zip(features, rows, strict=True)
+            fitted = tuple(clone_learner(learner).fit(x, wanted[own]) for x, own in parts)
+            found = FittedQ(fitted, sizes)
     return found
+
+
+def _one_thread() -> Any:
+    """Return a context in which regressors use one thread: on busy cores, more take longer."""
+    try:
+        from threadpoolctl import threadpool_limits  # noqa: PLC0415  comes with scikit-learn
+    except ImportError:
+        return nullcontext()
+    return threadpool_limits(limits=1)
 
 
 def _default() -> Any:

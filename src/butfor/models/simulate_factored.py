@@ -9,11 +9,11 @@ from butfor import kernels
 from butfor.checks import check_horizon, check_whole
 from butfor.hidden.policies import StatePolicy, policy_rows
 from butfor.log.episodes import Episodes
-from butfor.mechanisms.independent import Independent
-from butfor.models.factored import FactoredModel
+from butfor.models.factored import NEXT, FactoredModel
 from butfor.models.simulate import running_shares
-from butfor.models.step_factored import FactoredSteps, Stream
+from butfor.models.walk_factored import Moved, Starts, model_walk
 from butfor.random import numbered_keys, uniforms
+from butfor.types import Floats
 
 
 def simulate_factored(
@@ -31,27 +31,34 @@ def simulate_factored(
     """
     check_whole(episodes, "episodes", 1, "a whole number")
     check_horizon(horizon)
-    moves = FactoredSteps(model, Independent().coupling)
     keys = numbered_keys(seed, episodes, "factored")
     first = np.searchsorted(running_shares(model.initial), uniforms(keys, 0), side="right")
     start = model.codes(first, np.zeros(episodes, np.int64))
-    codes = {variable.name: start[variable.name] for variable in model.state_variables}
-    going, rows = np.arange(episodes), []
-    outcome = np.full(episodes, -1)
-    for t in range(horizon):
-        stream = Stream(keys[going], np.full(len(going), 1 + t * moves.numbers))
-        before = np.stack(list(codes.values()), axis=1)
-        action = _act(policy_rows(policy, before, model.n_actions, "policy"), stream)
-        after, end, reward = moves.draw(codes, action, stream)
-        reached = np.stack(list(after.values()), axis=1)
-        rows.append((going, before, action, reached, reward))
-        alive = end == len(model.outcomes)
-        outcome[going[~alive]] = end[~alive]
-        going, codes = going[alive], {name: code[alive] for name, code in after.items()}
-    episode, state, chosen, following, earned = (
+    names = [variable.name for variable in model.state_variables]
+    outcome, rows = np.full(episodes, -1), []
+
+    def note(moved: Moved) -> None:
+        before = np.stack([moved.codes[name] for name in names], axis=1)
+        reached = np.stack([moved.codes[NEXT + name] for name in names], axis=1)
+        time = np.full(len(before), moved.t)
+        rows.append((moved.group, time, before, moved.action, reached, moved.reward))
+        ended = moved.end < len(model.outcomes)
+        outcome[moved.group[ended]] = moved.end[ended]
+
+    def rows_of(codes: NDArray[np.int64]) -> Floats:
+        return policy_rows(policy, codes, model.n_actions, "policy")
+
+    # the first number of each stream was used for the first state
+    starts = Starts.unlogged(
+        {name: start[name] for name in names},
+        np.full(episodes, horizon),
+        keys + np.uint64(kernels.GOLDEN),
+    )
+    model_walk(model, rows_of).run(starts, 1, note)
+    episode, time, state, chosen, following, earned = (
         np.concatenate(column) for column in zip(*rows, strict=True)
     )
-    order = np.argsort(episode, kind="stable")
+    order = np.lexsort([time, episode])
     return Episodes.from_codes(
         state[order],
         chosen[order],
@@ -65,11 +72,3 @@ def simulate_factored(
         horizon=horizon,
         wide=model.combinations is not None,
     )
-
-
-def _act(rows: NDArray[np.float64], stream: Stream) -> NDArray[np.intp]:
-    """Draw an action from each row, [m]."""
-    action, none = np.empty(len(rows), np.intp), np.full(len(rows), -1)
-    coupling = Independent().coupling(rows.shape[1])
-    kernels.draw_levels(coupling, rows, np.arange(len(rows)), none, none, *stream, 0, action)
-    return action

@@ -47,48 +47,57 @@ class Logged:
     place: Offsets  # [N] which of these rows is that of the step
 
 
+class Drawn(NamedTuple):
+    """One step of m particles."""
+
+    codes: Codes  # [m] levels of the state, the action and the next state, by parent
+    end: NDArray[np.intp]  # [m] outcome; O: none
+    reward: Floats  # [m]
+    ratio: Floats  # [m] probability of the step in the model over that with which it was drawn
+
+
 class FactorSampler:
     """Draws the levels of one variable of the next state, or the end."""
 
     def __init__(self, factor: AnyFactor, couple: Couple) -> None:
         self.factor = factor
         self.coupling = couple(factor.levels)
-        self.table: Floats | None = None
-        if isinstance(factor, Factor):
+        self.tabled = factor if isinstance(factor, Factor) else None
+        if self.tabled is not None:
             self.table = np.ascontiguousarray(factor.table.reshape(-1, factor.levels))
-            self.sizes = factor.table.shape[:-1]
-
-    def place(self, codes: Codes, count: int) -> Offsets:
-        """Return the row of the table for each row of parent codes, [m]."""
-        place = np.zeros(count, np.int64)
-        for parent, size in zip(self.factor.parents, self.sizes, strict=True):
-            place *= size
-            place += codes[parent]
-        return place
 
     def observe(self, codes: Codes, level: Offsets) -> Logged:
         """Return what a log shows, given the codes [N] of its parents and its levels."""
         own = {parent: codes[parent] for parent in self.factor.parents}
-        if self.table is None:
+        if self.tabled is None:
             return Logged(own, level, self.factor.rows(codes), np.arange(len(level)))
-        return Logged(own, level, self.table, self.place(codes, len(level)))
+        return Logged(own, level, self.table, self.tabled.place(codes, len(level)))
 
     def draw(
-        self, codes: Codes, stream: Stream, offset: int, logged: Logged | None, step: Offsets
+        self,
+        codes: Codes,
+        stream: Stream,
+        offset: int,
+        logged: Logged | None,
+        step: Offsets,
+        ratio: Floats,
     ) -> NDArray[np.intp]:
-        """Draw a level for each particle, [m]; `step` [m] is its logged step, -1 for none."""
+        """Draw a level for each particle, [m]; `step` [m] is its logged step, -1 for none.
+
+        `ratio` [m] is multiplied by that of the level (see `Drawn`).
+        """
         count = len(step)
         factual, observed = np.full(count, -1), np.full(count, -1)
         if logged is not None:
             observed = np.where(step >= 0, logged.level[step], -1)
             factual = np.where(observed >= 0, logged.place[step], -1)
-        if self.table is not None:
-            rows, own = self.table, self.place(codes, count)
+        if self.tabled is not None:
+            rows, own = self.table, self.tabled.place(codes, count)
         else:
             rows, own, factual = self._predict(codes, logged, step, factual)
         level = np.empty(count, np.intp)
         kernels.draw_levels(
-            self.coupling, rows, own, factual, observed, stream.keys, stream.first, offset, level
+            self.coupling, rows, own, factual, observed, *stream, offset, level, ratio
         )
         return level
 
@@ -158,8 +167,8 @@ class FactoredSteps:
         stream: Stream,
         logged: list[Logged] | None = None,
         step: Offsets | None = None,
-    ) -> tuple[Codes, NDArray[np.intp], Floats]:
-        """Draw the next state, the end (O: none) and the reward of m particles.
+    ) -> Drawn:
+        """Draw the next state, the end and the reward of m particles.
 
         `logged` is what a log shows of each factor, `step` [m] the logged step of each particle,
         -1 for none.
@@ -168,14 +177,13 @@ class FactoredSteps:
         for place, variable in enumerate(self.model.action_variables):
             codes[ACTION + variable.name] = self.actions[place][action]
         of = np.full(len(action), -1) if step is None else step
-        end = np.empty(0, np.intp)
+        end, ratio = np.empty(0, np.intp), np.ones(len(action))
         for number, sampler in enumerate(self.samplers):
             known = None if logged is None else logged[number]
-            level = sampler.draw(codes, stream, number + 1, known, of)
+            level = sampler.draw(codes, stream, number + 1, known, of, ratio)
             if sampler.factor.variable == END:
                 end = level
             else:
                 codes[NEXT + sampler.factor.variable] = level
         reward = self.model.rewards.rows(codes)[np.arange(len(end)), end]
-        after = {v.name: codes[NEXT + v.name] for v in self.model.state_variables}
-        return after, end, np.asarray(reward)
+        return Drawn(codes, end, np.asarray(reward), ratio)

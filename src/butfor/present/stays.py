@@ -80,6 +80,7 @@ class Stays:
             none=meta.none,
             horizon=meta.parameters.horizon,
             hidden=variables.hidden,
+            combinations=self.audit.combinations,
         )
 
     def template(self, *, model: bool = True) -> dict[str, Any]:
@@ -206,7 +207,14 @@ class Stays:
     def _says(self, row: pd.Series) -> str:
         chances = sorted(outcome_chances(row, self.names), key=lambda pair: -pair[1])
         words = ", ".join(f"{name} {percent(p)}" for name, p in chances)
-        return f"Under the policy the model says: {words}."
+        draws = self.audit.meta.parameters.sampled
+        if not draws:
+            return f"Under the policy the model says: {words}."
+        error = max((p * (1 - p) / draws) ** 0.5 for _, p in chances)
+        return (
+            f"Under the policy the model says: {words} (shares of {draws} draws; standard error "
+            f"{100 * error:.1f} percentage points or less)."
+        )
 
     def _first(self, row: pd.Series, steps: pd.DataFrame) -> str:
         """Say where the policy first treats differently, and what it would give."""
@@ -219,16 +227,18 @@ class Stays:
             chances = counterfactual_distribution(self.audit.behavior[state], chances, given)
         policy = int(np.argmax(chances))
         own = ((steps["state"] == state) & (steps["action"] == policy)).sum()
-        cases = int(self.counts[state, policy] - own)
         alike = f"{SIMILAR_CASES} for that decision"
         if self.layout.hidden:
             alike = "Past cases of that decision that look the same in the record"
+        alike = f" {alike}: {int(self.counts[state, policy] - own)}."
+        if self.audit.combinations is not None:  # hardly a state occurs twice
+            alike = ""
         sure = "" if chances[policy] > 0.999 else f" (probability {percent(chances[policy])})"
         instead = describe_action(self.layout.action, given)
         return (
             f"First difference, decided at step {first}, seen at step {first + 1}: the policy "
-            f"gives {describe_action(self.layout.action, policy)}{sure} instead of {instead}. "
-            f"{alike}: {cases}."
+            f"gives {describe_action(self.layout.action, policy)}{sure} instead of {instead}."
+            f"{alike}"
         )
 
     def _inferred(self, identifier: Any) -> list[list[str]]:

@@ -27,6 +27,7 @@ from butfor.replay.observed import ObservedEngine
 from butfor.replay.outcomes import Found
 from butfor.replay.particles import ParticleEngine, state_table
 from butfor.replay.steps import Steps
+from butfor.replay.values import Values
 from butfor.types import Floats, Progress
 
 if TYPE_CHECKING:
@@ -59,16 +60,20 @@ class Engine(Protocol):
     ) -> Found:
         """Outcome probabilities, expected returns, mass cut off and unsupported mass."""
 
-    def everything(
-        self, *, threads: int | None, progress: Progress | None
-    ) -> tuple[Floats, Floats, Steps, Floats]:
-        """Outcome probabilities, expected returns, steps and unsupported mass [n]."""
+    def everything(self, *, threads: int | None, progress: Progress | None) -> tuple[Found, Steps]:
+        """Outcomes, with their unsupported mass, and steps."""
 
     def steps(self, *, probability: bool, threads: int | None, progress: Progress | None) -> Steps:
         """Influence, evidence and probabilities, step by step."""
 
-    def state_values(self) -> Floats:
-        """Value of the target in the model by steps left and state, [H + 1, S]."""
+    def logged_values(self) -> Values:
+        """Values of the target in the model at the logged steps."""
+
+    def courses(self) -> Floats:
+        """Probability of each level at each step, and of each outcome so far."""
+
+    def sampling_errors(self) -> tuple[float, float] | None:
+        """Standard errors, by chance of draws, of the mean of `first_values` and of `outcomes`."""
 
     def unsupported_in_model(self) -> Floats:
         """Probability that a new episode from each start ever uses a pair never seen, [n]."""

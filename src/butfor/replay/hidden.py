@@ -25,7 +25,8 @@ from butfor.replay.bounds import CLASSES, Bounds
 from butfor.replay.changes import Changes
 from butfor.replay.draws import Draws
 from butfor.replay.outcomes import Found
-from butfor.replay.steps import THIN, Steps
+from butfor.replay.steps import THIN, Steps, level_courses
+from butfor.replay.values import Values
 from butfor.types import Floats, Progress
 
 if TYPE_CHECKING:
@@ -101,15 +102,10 @@ class HiddenEngine:
         none = np.zeros(len(replay.log))
         return Found(*found, none, none)
 
-    def everything(
-        self, *, threads: int | None, progress: Progress | None
-    ) -> tuple[Floats, Floats, Steps, Floats]:
-        """Outcomes, expected returns, steps and the unsupported mass, which is 0 here."""
-        probability, expected, none, *_ = self.outcomes(
-            negligible=0.0, draws=1, seed=0, threads=threads, progress=progress
-        )
-        steps = self.steps(probability=False, threads=threads, progress=None)
-        return probability, expected, steps, none
+    def everything(self, *, threads: int | None, progress: Progress | None) -> tuple[Found, Steps]:
+        """Outcomes, with an unsupported mass of 0, and steps."""
+        found = self.outcomes(negligible=0.0, draws=1, seed=0, threads=threads, progress=progress)
+        return found, self.steps(probability=False, threads=threads, progress=None)
 
     def steps(self, *, probability: bool, threads: int | None, progress: Progress | None) -> Steps:
         """Follow both worlds of each episode."""
@@ -121,11 +117,18 @@ class HiddenEngine:
         place = np.concatenate([seen, ended], axis=2)
         return Steps(**given, probability=place, latent=latent)
 
-    def state_values(self) -> Floats:
+    def logged_values(self) -> Values:
         """Raise an error: the state is hidden."""
         raise ValueError(
-            "state values are not available for a model with a hidden state; give a TabularMDP"
+            "values of states are not available for a model with a hidden state; give a TabularMDP"
         )
+
+    def courses(self) -> Floats:
+        """Probability of each level of the observation at each step, and of each outcome so far."""
+        return level_courses(self.replay.steps(probability=True), self.replay.log)
+
+    def sampling_errors(self) -> None:
+        """None: not estimated."""
 
     def unsupported_in_model(self) -> Floats:
         """Zero, [n]: a model with a hidden state is given whole, so no row is made up."""

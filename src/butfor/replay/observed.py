@@ -32,7 +32,8 @@ from butfor.replay.bounds import Bounds
 from butfor.replay.changes import Changes
 from butfor.replay.draws import Draws
 from butfor.replay.outcomes import Found
-from butfor.replay.steps import THIN, Steps
+from butfor.replay.steps import THIN, Steps, level_courses
+from butfor.replay.values import Values, values_from_table
 from butfor.threads import in_blocks
 from butfor.types import Floats, Progress
 
@@ -86,9 +87,19 @@ class ObservedEngine:
         """Expected return of the target in the model, from each episode's first state, [n]."""
         return np.asarray(self.values[0][-1, self.replay.log.first_state])
 
-    def state_values(self) -> Floats:
-        """Value of the target in the model by steps left and state, [H + 1, S]."""
-        return self.values[0]
+    def logged_values(self) -> Values:
+        """Values of the target in the model at the logged steps, exact."""
+        replay = self.replay
+        return values_from_table(
+            self.values[0], self.model, replay.log, replay.horizon, replay.discount
+        )
+
+    def courses(self) -> Floats:
+        """Probability of each level at each step, and of each outcome so far."""
+        return level_courses(self.replay.steps(probability=True), self.replay.log)
+
+    def sampling_errors(self) -> None:
+        """None: nothing is sampled."""
 
     def outcomes(
         self,
@@ -109,16 +120,16 @@ class ObservedEngine:
         probability, mass = _give_back(found[0], end)
         return Found(probability, *found[1:], mass)
 
-    def everything(
-        self, *, threads: int | None, progress: Progress | None
-    ) -> tuple[Floats, Floats, Steps, Floats]:
-        """Outcomes, expected returns, steps and unsupported mass, in one pass if possible."""
+    def everything(self, *, threads: int | None, progress: Progress | None) -> tuple[Found, Steps]:
+        """Outcomes, with their unsupported mass, and steps, in one pass if possible."""
         marked, end = self._mark_one_end()
         probability, expected, steps = self._walk(marked, False, threads, progress)
+        none = np.zeros(len(expected))
         if end is None:
-            return probability, expected, steps, self.unsupported(threads=threads)
-        probability, mass = _give_back(probability, end)
-        return probability, expected, steps, mass
+            mass = self.unsupported(threads=threads)
+        else:
+            probability, mass = _give_back(probability, end)
+        return Found(probability, expected, none, mass), steps
 
     def steps(self, *, probability: bool, threads: int | None, progress: Progress | None) -> Steps:
         """Follow each counterfactual step by step."""

@@ -13,6 +13,7 @@ from butfor.log.episodes import Episodes
 from butfor.mechanisms.protocol import Mechanism
 from butfor.types import Floats
 
+DRAWS = 200  # by default, where probabilities are shares of draws
 TIE = 1e-12  # outcomes whose probabilities differ by no more are tied
 
 

@@ -7,7 +7,8 @@ its episode's id and its number.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -23,47 +24,25 @@ from butfor.log.episodes import Episodes
 from butfor.mechanisms.gumbel_max import GumbelMax
 from butfor.mechanisms.protocol import Compiled
 from butfor.models.behavior import fit_behavior
-from butfor.models.factored import FactoredModel
+from butfor.models.factored import NEXT, FactoredModel
 from butfor.models.predictor import Codes
-from butfor.models.step_factored import FactoredSteps, Logged, Stream
-from butfor.random import episode_keys
+from butfor.models.step_factored import FactoredSteps, Stream
+from butfor.models.walk_factored import Moved, Starts, Walk, model_walk
+from butfor.random import episode_keys, scramble
 from butfor.replay.bounds import Bounds
 from butfor.replay.changes import Changes
 from butfor.replay.draws import Draws
 from butfor.replay.factored import check_factored_log
-from butfor.replay.outcomes import Found
+from butfor.replay.outcomes import DRAWS, Found
+from butfor.replay.particle_steps import StepSums, course_sums
 from butfor.replay.steps import Steps
-from butfor.threads import in_blocks
+from butfor.replay.values import Values
 from butfor.types import Floats, Keys, Offsets, Progress
 
 if TYPE_CHECKING:
     from butfor.replay.replay import Replay
 
-MOST_TOGETHER = 1 << 16  # particles that take a step together
-
-
-@dataclass(frozen=True, eq=False)
-class Trajectories:
-    """What K particles of each of n episodes did."""
-
-    end: NDArray[np.int16]  # [n, K] outcome; O: none
-    earned: Floats  # [n, K] discounted sum of rewards
-    codes: NDArray[np.int16] | None  # [n, K, H + 1, J] of the states, -1 after the end
-    action: NDArray[np.int32]  # [n, K, H], or nothing without `codes`
-    reward: Floats  # [n, K, H], or nothing without `codes`
-
-    @classmethod
-    def empty(cls, episodes: int, count: int, horizon: int, variables: int) -> Trajectories:
-        """Return room for particles; without states if there are no variables."""
-        steps = horizon if variables else 0
-        codes = np.full((episodes, count, horizon + 1, variables), -1, np.int16)
-        return cls(
-            np.empty((episodes, count), np.int16),
-            np.zeros((episodes, count)),
-            codes if variables else None,
-            np.full((episodes, count, steps), -1, np.int32),
-            np.zeros((episodes, count, steps)),
-        )
+VALUE_DRAWS = 50  # particles behind the model's value of one logged step
 
 
 class ParticleEngine:
@@ -98,13 +77,14 @@ class ParticleEngine:
                 f"the episodes have {len(episodes.outcomes)} outcomes, the model "
                 f"{len(model.outcomes)}; fit the model to episodes of the same kind"
             )
-        known = fit_behavior(episodes) if behavior is None else state_table(behavior, episodes)
+        known = fit_behavior(episodes) if behavior is None else behavior
+        known = state_table(known, episodes)
         table = state_table(target, episodes)
         return target if callable(target) else table, known
 
     @cached_property
-    def logged(self) -> list[Logged]:
-        """What the log shows of every factor."""
+    def walk(self) -> Walk:
+        """How particles walk along the logged episodes."""
         log, replay = self.replay.log, self.replay
         if replay.action_noise == "shared":
             never = replay.behavior_table[log.state, log.action] <= 0
@@ -114,7 +94,12 @@ class ParticleEngine:
                     f"{log.place(row)} takes action {log.action[row]}, which the behavior policy "
                     "gives probability 0; leave behavior out to estimate it from the log"
                 )
-        return self.moves.observe(log)
+        return Walk(self.moves, self._act, self.moves.observe(log))
+
+    @cached_property
+    def alone(self) -> Walk:
+        """How particles walk through the model alone."""
+        return model_walk(self.model, self._target_rows)
 
     def outcomes(
         self,
@@ -128,25 +113,59 @@ class ParticleEngine:
         """Shares of particles by outcome, their mean return and its standard error."""
         if negligible:
             raise ValueError("negligible: particles leave nothing out; leave it out")
-        walked = self._walk(draws, seed, False, threads=threads, progress=progress)
-        ends = np.arange(len(self.model.outcomes) + 1)
-        probability = (walked.end[:, :, None] == ends).mean(axis=1)
-        expected = walked.earned.mean(axis=1)
-        error = np.full(len(expected), np.nan)
-        if draws > 1:
-            error = walked.earned.std(axis=1, ddof=1) / np.sqrt(draws)
-        none = np.zeros(len(expected))
-        return Found(probability, expected, none, none, error)
+        end, earned = self.walk.returns(
+            self._episodes(seed), draws, self.replay.discount, threads=threads, progress=progress
+        )
+        return self._found(end, earned)
+
+    def everything(self, *, threads: int | None, progress: Progress | None) -> tuple[Found, Steps]:
+        """Outcomes and steps from the same particles."""
+        sums = StepSums(self.replay, self.model)
+        end, earned = self.walk.returns(
+            self._episodes(self.replay.seed),
+            DRAWS,
+            self.replay.discount,
+            threads=threads,
+            progress=progress,
+            note=sums.note,
+        )
+        return self._found(end, earned), sums.steps()
+
+    def steps(self, *, probability: bool, threads: int | None, progress: Progress | None) -> Steps:
+        """Follow the particles step by step."""
+        if probability:
+            _refuse("the probability of every state")
+        return self.everything(threads=threads, progress=progress)[1]
+
+    def courses(self) -> Floats:
+        """Shares of particles by level and step, and by outcome so far, [n, H + 1, levels + O]."""
+        place, note = course_sums(self.replay.log, self._first, self.replay.horizon)
+        self.walk.run(self._episodes(self.replay.seed), DRAWS, note)
+        return place
 
     def draws(
         self, count: int, seed: int, *, threads: int | None, progress: Progress | None
     ) -> Draws:
         """The particles themselves; their episodes know the states that they reach, too."""
-        walked = self._walk(count, seed, True, threads=threads, progress=progress)
-        assert walked.codes is not None
-        log = self.replay.log
-        steps = (walked.codes >= 0).all(axis=3)
-        visited = walked.codes[steps]
+        log, horizon = self.replay.log, self.replay.horizon
+        names = [variable.name for variable in log.state_variables]
+        codes = np.full((len(log), count, horizon + 1, len(names)), -1, np.int16)
+        action = np.full((len(log), count, horizon), -1, np.int32)
+        reward = np.zeros((len(log), count, horizon))
+
+        def note(moved: Moved) -> None:
+            at = moved.group, moved.draw, moved.t
+            after = moved.group, moved.draw, moved.t + 1
+            for place, name in enumerate(names):
+                codes[(*at, place)] = moved.codes[name]
+                codes[(*after, place)] = moved.codes[NEXT + name]
+            action[at], reward[at] = moved.action, moved.reward
+
+        end, _ = self.walk.returns(
+            self._episodes(seed), count, 1.0, threads=threads, progress=progress, note=note
+        )
+        steps = (codes >= 0).all(axis=3)
+        visited = codes[steps]
         number = find_states(log.state_variables, log.combinations, visited)
         if log.combinations is not None:
             # new states follow those of the log, whose numbers stay
@@ -157,63 +176,118 @@ class ParticleEngine:
         state = np.full(steps.shape, -1, np.int32)
         state[steps] = number
         # an outcome takes the place of the state in which the episode ended
-        ended = np.nonzero(walked.end < len(log.outcomes))
-        last = (walked.action[ended] >= 0).sum(axis=1)
-        state[*ended, last] = log.n_states + walked.end[ended]
-        return Draws(episodes=log, state=state, action=walked.action, reward=walked.reward)
+        ended = np.nonzero(end < len(log.outcomes))
+        last = (action[ended] >= 0).sum(axis=1)
+        state[*ended, last] = log.n_states + end[ended]
+        return Draws(episodes=log, state=state, action=action, reward=reward)
 
-    def _walk(
-        self, count: int, seed: int, keep: bool, *, threads: int | None, progress: Progress | None
-    ) -> Trajectories:
-        """Let `count` particles of each episode live through it."""
-        log, horizon = self.replay.log, self.replay.horizon
-        kept = len(log.state_variables) if keep else 0
-        found = Trajectories.empty(len(log), count, horizon, kept)
-        keys, first, _ = episode_keys(seed, log.id, "counterfactual"), self._first, self.logged
-        in_blocks(
-            lambda start, stop: self._walk_block(start, stop, count, keys, first, found),
-            len(log),
-            threads=threads,
-            progress=progress,
-            largest=max(1, MOST_TOGETHER // count),
+    def contributions(self, *, threads: int | None) -> Floats:
+        """How much each observed step adds to its episode's difference, [N]."""
+        log, replay = self.replay.log, self.replay
+        # what remains of an episode after each of its steps is an episode too
+        rest = np.repeat(log.offsets[1:], log.lengths) - np.arange(len(log.state))
+        starts = Starts(
+            log.codes(log.state),
+            replay.horizon - log.time if replay.continuation else rest,
+            self._step_keys("contributions"),
+            np.arange(len(log.state)),
+            rest,
         )
-        return found
+        here = self.walk.returns(starts, DRAWS, replay.discount, threads=threads)[1].mean(axis=1)
+        following = np.append(here[1:], 0.0)
+        following[log.offsets[1:] - 1] = self._final_values() if replay.continuation else 0.0
+        return np.asarray(
+            replay.discount**log.time * (here - log.reward - replay.discount * following)
+        )
+
+    def first_values(self) -> Floats:
+        """Expected return of the target in the model, from each episode's first state, [n]."""
+        return np.asarray(self._first_returns.mean(axis=1))
+
+    def sampling_errors(self) -> tuple[float, float]:
+        """Standard errors of the mean value in the model and of the mean counterfactual return."""
+        returns = self._first_returns
+        in_model = returns.std(axis=1, ddof=1) / returns.shape[1] ** 0.5
+        of_episodes = self.replay.outcomes().return_error
+        assert of_episodes is not None
+        one, other = (float(np.sqrt((e**2).sum())) / len(e) for e in (in_model, of_episodes))
+        return one, other
+
+    def logged_values(self) -> Values:
+        """Values of the target in the model at the logged steps, as means over particles.
+
+        They are unbiased, and their noise is independent of what was logged.
+        """
+        log, discount = self.replay.log, self.replay.discount
+        left, codes = self.replay.horizon - log.time, log.codes(log.state)
+        found = []
+        for purpose, action in (("value", None), ("action value", log.action.astype(np.intp))):
+            starts = Starts.unlogged(codes, left, self._step_keys(purpose), action)
+            found.append(self.alone.returns(starts, VALUE_DRAWS, discount)[1].mean(axis=1))
+        return Values(found[0], found[1], self._final_values())
+
+    def share_in_model(self, holds: Callable[[Moved], NDArray[np.bool_]]) -> float:
+        """Share of the target's steps in the model at which something holds."""
+        found: list[tuple[int, int]] = []
+
+        def note(moved: Moved) -> None:
+            mask = holds(moved)
+            found.append((int(mask.sum()), len(mask)))
+
+        self.alone.run(self._alone_starts, VALUE_DRAWS, note)
+        return sum(some for some, _ in found) / sum(steps for _, steps in found)
+
+    @cached_property
+    def _first_returns(self) -> Floats:
+        """Returns of particles in the model alone from each first state, [n, DRAWS]."""
+        return self.alone.returns(self._alone_starts, DRAWS, self.replay.discount)[1]
+
+    @cached_property
+    def _alone_starts(self) -> Starts:
+        log, replay = self.replay.log, self.replay
+        keys = episode_keys(replay.seed, log.id, "model")
+        return Starts.unlogged(self._first, np.full(len(log), replay.horizon), keys)
+
+    def _final_values(self) -> Floats:
+        """Value in the model of where each episode stopped without an outcome, else 0, [n]."""
+        log, replay = self.replay.log, self.replay
+        final = log.next_state[log.offsets[1:] - 1]
+        stopped = np.flatnonzero((log.outcome < 0) & (final >= 0))
+        values = np.zeros(len(log))
+        keys = episode_keys(replay.seed, log.id, "final value")[stopped]
+        left = (replay.horizon - log.lengths)[stopped]
+        if len(stopped):
+            starts = Starts.unlogged(log.codes(final[stopped]), left, keys)
+            earned = self.alone.returns(starts, DRAWS, replay.discount)[1]
+            values[stopped] = earned.mean(axis=1)
+        return values
+
+    def _found(self, end: NDArray[np.int16], earned: Floats) -> Found:
+        """Return shares of particles by outcome, and the mean of their returns."""
+        ends = np.arange(len(self.model.outcomes) + 1)
+        count = earned.shape[1]
+        error = np.full(len(earned), np.nan)
+        if count > 1:
+            error = earned.std(axis=1, ddof=1) / np.sqrt(count)
+        none = np.zeros(len(earned))
+        return Found((end[:, :, None] == ends).mean(axis=1), earned.mean(axis=1), none, none, error)
 
     @cached_property
     def _first(self) -> Codes:
         return self.replay.log.codes(self.replay.log.first_state)
 
-    def _walk_block(
-        self, start: int, stop: int, count: int, keys: Keys, first: Codes, found: Trajectories
-    ) -> None:
-        """Walk all particles of episodes start .. stop - 1 together, step by step."""
-        replay, log = self.replay, self.replay.log
-        episode = np.repeat(np.arange(start, stop), count)
-        draw = np.tile(np.arange(count), stop - start)
-        codes = {name: code[episode] for name, code in first.items()}
-        found.end[start:stop] = len(self.model.outcomes)
-        for t in range(replay.horizon if replay.continuation else int(log.lengths.max())):
-            step = np.where(t < log.lengths[episode], log.offsets[episode] + t, -1)
-            if not replay.continuation and (step < 0).any():
-                going = step >= 0
-                episode, draw, step = episode[going], draw[going], step[going]
-                codes = {name: code[going] for name, code in codes.items()}
-            if len(episode) == 0:
-                return
-            stream = Stream(keys[episode], draw * kernels.DRAW_STRIDE + t * self.moves.numbers)
-            action = self._act(codes, stream, step)
-            after, end, reward = self.moves.draw(codes, action, stream, self.logged, step)
-            found.earned[episode, draw] += replay.discount**t * reward
-            found.end[episode, draw] = end
-            if found.codes is not None:
-                for place, name in enumerate(codes):
-                    found.codes[episode, draw, t, place] = codes[name]
-                    found.codes[episode, draw, t + 1, place] = after[name]
-                found.action[episode, draw, t] = action
-                found.reward[episode, draw, t] = reward
-            going = end == len(self.model.outcomes)
-            episode, draw = episode[going], draw[going]
-            codes = {name: code[going] for name, code in after.items()}
+    def _episodes(self, seed: int) -> Starts:
+        """Return the starts of the counterfactuals, one per episode."""
+        log, replay = self.replay.log, self.replay
+        steps = np.full(len(log), replay.horizon) if replay.continuation else log.lengths
+        keys = episode_keys(seed, log.id, "counterfactual")
+        return Starts(self._first, steps, keys, log.offsets[:-1], log.lengths)
+
+    def _step_keys(self, purpose: str) -> Keys:
+        """Return a key for each logged step, [N]."""
+        log = self.replay.log
+        keys = np.repeat(episode_keys(self.replay.seed, log.id, purpose), log.lengths)
+        return scramble(keys + log.time.astype(np.uint64))
 
     def _act(self, codes: Codes, stream: Stream, step: Offsets) -> NDArray[np.intp]:
         """Draw an action for each particle, given the one that was logged if noise is shared."""
@@ -228,7 +302,10 @@ class ParticleEngine:
         rows = np.concatenate([replay.behavior_table[log.state[used]], wanted])
         action = np.empty(len(step), np.intp)
         own = len(used) + np.arange(len(step))
-        kernels.draw_levels(self.action_coupling, rows, own, factual, observed, *stream, 0, action)
+        unused = np.ones(len(step))
+        kernels.draw_levels(
+            self.action_coupling, rows, own, factual, observed, *stream, 0, action, unused
+        )
         return action
 
     def _target_rows(self, codes: NDArray[np.int64]) -> Floats:
@@ -255,31 +332,9 @@ class ParticleEngine:
         """Zero, [n]: every row of a factored model is learned, none is made up."""
         return np.zeros(len(self.replay.log))
 
-    def first_values(self) -> Floats:
-        """Raise an error: not available with particles."""
-        _refuse("values in the model")
-
-    def state_values(self) -> Floats:
-        """Raise an error: not available with particles."""
-        _refuse("state values")
-
-    def everything(
-        self, *, threads: int | None, progress: Progress | None
-    ) -> tuple[Floats, Floats, Steps, Floats]:
-        """Raise an error: not available with particles."""
-        _refuse("compute")
-
-    def steps(self, *, probability: bool, threads: int | None, progress: Progress | None) -> Steps:
-        """Raise an error: not available with particles."""
-        _refuse("steps")
-
     def bounds(self, *, threads: int | None, progress: Progress | None) -> Bounds:
         """Raise an error: not available with particles."""
         _refuse("bounds")
-
-    def contributions(self, *, threads: int | None) -> Floats:
-        """Raise an error: not available with particles."""
-        _refuse("contributions")
 
     def posterior(self) -> LatentPosterior:
         """Raise an error: nothing is hidden."""
@@ -294,8 +349,8 @@ class ParticleEngine:
 
 def _refuse(what: str) -> NoReturn:
     raise ValueError(
-        f"{what}: not available where states cannot be enumerated, only `outcomes` and `draws` "
-        "are; use fewer variables (hide) or levels"
+        f"{what}: not available where states cannot be enumerated; use fewer variables (hide) or "
+        "levels"
     )
 
 

@@ -21,6 +21,7 @@ from butfor.mechanisms.protocol import Mechanism, check_mechanism
 from butfor.models.factored import AnyFactor, FactoredModel, tabular
 from butfor.models.mdp import TabularMDP
 from butfor.models.policies import estimate_behavior
+from butfor.random import check_seed
 from butfor.replay.bounds import Bounds
 from butfor.replay.changes import Changes
 from butfor.replay.checks import check_counts, check_probability
@@ -38,8 +39,8 @@ from butfor.replay.engine import (
     noise_of,
     step_cases,
 )
-from butfor.replay.outcomes import Counterfactuals
-from butfor.replay.particles import state_table
+from butfor.replay.outcomes import DRAWS, Counterfactuals, Found
+from butfor.replay.particles import ParticleEngine, state_table
 from butfor.replay.steps import Steps
 from butfor.types import Floats, Progress
 
@@ -88,6 +89,8 @@ class Replay:
         With a `FactoredModel`, what shares its noise between both worlds: each variable, by default
         (a further assumption: the noises of variables are independent), or the next state as a
         whole, as with any other model.
+    seed
+        Of results that are sampled because they cannot be enumerated.
 
     Notes
     -----
@@ -110,6 +113,7 @@ class Replay:
     continuation: bool
     counts: NDArray[np.int64]  # [S, A]
     noise: str
+    seed: int
     _kept: dict[Any, Any] = field(repr=False)
 
     def __init__(
@@ -127,6 +131,7 @@ class Replay:
         continuation: bool = True,
         counts: ArrayLike | None = None,
         noise: str | None = None,
+        seed: int = 0,
     ) -> None:
         belongs = noise_of(model, noise)
         engine = engine_of(model, belongs, episodes)
@@ -149,6 +154,7 @@ class Replay:
             "continuation": bool(continuation),
             "counts": check_counts(counts, episodes, engine.hidden),
             "noise": belongs,
+            "seed": check_seed(seed),
             "_kept": {},
         }
         for name, value in checked.items():
@@ -168,6 +174,18 @@ class Replay:
     def hidden(self) -> bool:
         """Whether the state is hidden."""
         return engine_of(self.model, self.noise, self.episodes).hidden
+
+    @property
+    def sampled(self) -> bool:
+        """Whether states are too many to be enumerated, so that results are shares of draws."""
+        return engine_of(self.model, self.noise, self.episodes) is ParticleEngine
+
+    @property
+    def particles(self) -> ParticleEngine:
+        """The engine of results that are sampled."""
+        if not isinstance(self.engine, ParticleEngine):
+            raise ValueError("the states of this model are enumerated, not sampled")
+        return self.engine
 
     @property
     def mdp(self) -> TabularMDP:
@@ -209,7 +227,7 @@ class Replay:
     @property
     def terminal(self) -> str:
         """How the model counts ends."""
-        return "visits" if self.hidden else self.mdp.terminal
+        return "visits" if self.hidden else self.learned.terminal
 
     @cached_property
     def target_table(self) -> Floats:
@@ -244,8 +262,9 @@ class Replay:
         behavior: Policy | None = None,
         behavior_probability: ArrayLike | None = None,
         counts: ArrayLike | None = None,
+        seed: int | None = None,
     ) -> Replay:
-        """Return the same question about another log, model or target.
+        """Return the same question about another log, model or target, or with another seed.
 
         A behavior that was given is kept; one that was estimated is estimated from the new log.
         """
@@ -266,6 +285,7 @@ class Replay:
             continuation=self.continuation,
             counts=counts,
             noise=self.noise if model is None else noise_for(self.model, model, self.noise),
+            seed=self.seed if seed is None else seed,
         )
 
     def pin_behavior(self) -> Replay:
@@ -293,8 +313,8 @@ class Replay:
         self,
         *,
         negligible: float = 0.0,
-        draws: int = 200,
-        seed: int = 0,
+        draws: int = DRAWS,
+        seed: int | None = None,
         threads: int | None = None,
         progress: Progress | None = None,
     ) -> Counterfactuals:
@@ -310,29 +330,24 @@ class Replay:
         draws, seed
             Only for a policy on beliefs, whose memory is unbounded, and for a factored model whose
             states cannot be enumerated: probabilities are shares of this many draws. The result
-            has their standard errors.
+            has their standard errors. The seed is by default that of the question.
         threads, progress
             Number of threads; a function called with (episodes done, total).
         """
         if not 0 <= negligible < 1:
             raise ValueError(f"negligible {negligible}: give a probability below 1, or 0 for none")
         number = check_whole(draws, "draws", 1, "a whole number") if self.engine.drawn else None
+        chosen = self.seed if seed is None else seed
 
         def compute() -> Counterfactuals:
             found = self.engine.outcomes(
-                negligible=negligible, draws=draws, seed=seed, threads=threads, progress=progress
+                negligible=negligible, draws=draws, seed=chosen, threads=threads, progress=progress
             )
             if found.unsupported is not None:
                 self._kept[("support",)] = found.unsupported
-            return self._outcomes(
-                found.probability,
-                found.expected_return,
-                draws=number,
-                left_out=found.left_out if negligible else None,
-                return_error=found.return_error,
-            )
+            return self._outcomes(found, number, found.left_out if negligible else None)
 
-        key = ("outcomes", negligible, (number, seed) if number else None)
+        key = ("outcomes", negligible, (number, chosen) if number else None)
         return self._once(key, compute)
 
     def steps(
@@ -365,6 +380,10 @@ class Replay:
         of a variable, the fewest over the variables and the end that were learned from a log. For
         parents in the next state it is their mean over the next states of the counterfactual.
 
+        Where states cannot be enumerated, all of this is about 200 draws: similar past cases are
+        those of each draw's own next state, and influence compares rows of the next state and the
+        end together.
+
         With a hidden state, similar past cases are the expected counts of a hidden state and action
         under the posterior of these episodes.
         """
@@ -372,6 +391,14 @@ class Replay:
             ("steps", probability),
             lambda: self.engine.steps(probability=probability, threads=threads, progress=progress),
         )
+
+    def courses(self) -> Floats:
+        """Follow each variable of the counterfactuals step by step, [n, H + 1, levels + O].
+
+        The joint probability of each level of each state variable and no outcome yet, and that of
+        each outcome so far.
+        """
+        return self._once(("courses",), self.engine.courses)
 
     def support(self, *, threads: int | None = None) -> Floats:
         """Probability that each episode's counterfactual ever uses a pair never seen, [n].
@@ -383,12 +410,12 @@ class Replay:
     def compute(self, *, threads: int | None = None, progress: Progress | None = None) -> Replay:
         """Compute outcomes, steps and support together, in one pass if possible; return self."""
         if ("steps", False) not in self._kept:
-            probability, expected, steps, support = self.engine.everything(
-                threads=threads, progress=progress
-            )
-            self._kept[("outcomes", 0.0, None)] = self._outcomes(probability, expected)
+            found, steps = self.engine.everything(threads=threads, progress=progress)
+            number = DRAWS if self.engine.drawn else None
+            key = ("outcomes", 0.0, (number, self.seed) if number else None)
+            self._kept[key] = self._outcomes(found, number)
             self._kept[("steps", False)] = steps
-            self._kept[("support",)] = support
+            self._kept[("support",)] = found.unsupported
         return self
 
     def bounds(self, *, threads: int | None = None, progress: Progress | None = None) -> Bounds:
@@ -509,18 +536,12 @@ class Replay:
         return self
 
     def _outcomes(
-        self,
-        probability: Floats,
-        expected: Floats,
-        *,
-        draws: int | None = None,
-        left_out: Floats | None = None,
-        return_error: Floats | None = None,
+        self, found: Found, draws: int | None, left_out: Floats | None = None
     ) -> Counterfactuals:
         return Counterfactuals(
             episodes=self.log,
-            probability=probability,
-            expected_return=expected,
+            probability=found.probability,
+            expected_return=found.expected_return,
             observed_return=self.observed_return,
             horizon=self.horizon,
             discount=self.discount,
@@ -528,7 +549,7 @@ class Replay:
             mechanism=self.mechanism,
             draws=draws,
             left_out=left_out,
-            return_error=return_error,
+            return_error=found.return_error,
         )
 
     def _once(self, key: tuple[Any, ...], compute: Callable[[], Answer]) -> Answer:

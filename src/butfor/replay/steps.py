@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from butfor.log.episodes import Episodes
+from butfor.log.variables import unravel
 from butfor.types import Floats
 
 NEGLIGIBLE = 0.05  # below this influence a step is simulation: no probability changes by more
@@ -30,7 +32,8 @@ class Steps:
     evidence: Floats  # [n, H] median similar past cases; nan where no mass is left
     thin: Floats  # [n, H] mass at pairs with fewer than 10 of them
     other: Floats  # [n, H] mass in rows (state and action) other than the observed one
-    apart: Floats  # [n, H] the part of it in rows that share no label with the observed one
+    apart: Floats  # [n, H] the part of it in rows that share no label with the observed one; nan
+    # where states cannot be enumerated
     probability: Floats  # [n, H + 1, S + O] of each state and outcome; [0, …] unless requested
     latent: Floats | None = None  # [n, H + 1, L] of each of L hidden states, without an outcome
 
@@ -99,3 +102,16 @@ class Steps:
                 "share_after": np.repeat(self.share_after, steps),
             }
         )
+
+
+def level_courses(steps: Steps, log: Episodes) -> Floats:
+    """Joint probability of each level and no outcome yet at each step, and of each outcome so far.
+
+    [n, H + 1, levels + O], the levels of each state variable of the log in turn.
+    """
+    codes = unravel(log.state_variables, np.arange(log.n_states))
+    members = np.column_stack(
+        [codes[v.name] == code for v in log.state_variables for code in range(len(v.levels))]
+    ).astype(np.float64)
+    levels, ended = np.split(steps.probability, [log.n_states], axis=2)
+    return np.concatenate([levels @ members, ended], axis=2)

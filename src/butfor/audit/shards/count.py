@@ -125,7 +125,12 @@ def count_shard(shard: Shard, study: Study, seed: int, threads: int = 1) -> Coun
     if isinstance(reading, NothingLeft):
         return _count_nothing(study, reading.done)
     log = reading.episodes
-    if log.combinations is not None or log.n_states > MOST_STATES or log.n_actions > MOST_ACTIONS:
+    if log.combinations is not None:
+        raise ValueError(
+            f"{count_levels(log.state_variables):,} possible states: summary detail needs states "
+            "that can be enumerated; use --detail full, or fewer variables or levels"
+        )
+    if log.n_states > MOST_STATES or log.n_actions > MOST_ACTIONS:
         raise ValueError(
             f"{count_levels(log.state_variables):,} states and {log.n_actions:,} actions: summary "
             f"detail allows up to {MOST_STATES:,} and {MOST_ACTIONS:,}; use fewer levels"

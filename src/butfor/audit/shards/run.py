@@ -313,7 +313,8 @@ def _make_setting(tally: Tally, chosen: AuditSettings, types: dict[str, Any]) ->
     model = fit(*BOTH)
     rows = tabular(model)
     horizon = counts.longest if evaluation.horizon is None else evaluation.horizon
-    target = plan(model, study) if chosen.learned else chosen.given_target(tally.example())
+    given = None if chosen.learned else chosen.given_target(tally.example())
+    target = plan(model, study) if given is None else np.asarray(given)
     halves = learn_halves(tally, fit, horizon=horizon)
     plain = {
         f"side.{section.name or column}": types.get(column)

@@ -12,15 +12,20 @@ from numpy.typing import NDArray
 
 from butfor.checks import check_horizon
 from butfor.evaluate.crossfit import Learn, Learned
-from butfor.evaluate.diagnostics.halves import Halves
+from butfor.evaluate.diagnostics.halves import Half, Halves
 from butfor.evaluate.diagnostics.lights import Row, at_most
 from butfor.evaluate.wording import percent
 from butfor.log.episodes import Episodes
 from butfor.log.variables import Outcome
-from butfor.models.factored import tabular
+from butfor.models.behavior import fit_behavior
+from butfor.models.factored import FactoredModel, tabular
 from butfor.models.mdp import TabularMDP, total_by
 from butfor.models.planning import value_tables
 from butfor.models.policies import action_counts, estimate_behavior
+from butfor.models.walk_factored import Starts, model_walk
+from butfor.random import episode_keys
+from butfor.replay.engine import check_factored
+from butfor.replay.outcomes import DRAWS
 from butfor.types import Floats
 
 GROUPS = 10  # of decisions, by predicted probability: deciles
@@ -45,7 +50,8 @@ def calibration_table(
     probability of the bad outcome up to the horizon under the behavior policy of that other half.
     Bad outcomes are those marked as bad, or else the one of lowest reward. Decisions in states that
     the other half never visits are left out, and so are episodes that stop before the horizon
-    without an outcome.
+    without an outcome. Where states cannot be enumerated, only the first decision of each episode
+    counts, and probabilities are shares of 200 draws.
 
     Parameters
     ----------
@@ -159,6 +165,11 @@ def _predict(halves: Halves, horizon: int) -> _HeldOut:
     else:
         known = (log.outcome >= 0) | (log.lengths == horizon)
         for half in halves.parts:
+            if isinstance(half.model, FactoredModel) and not half.model.enumerable:
+                begins = half.judged[known[half.judged]]
+                chances = drawn_chances(half, log.select(begins), horizon, bad, halves.seed)
+                predicted[log.offsets[begins]] = chances
+                continue
             other = tabular(half.model)
             practice = estimate_behavior(half.learned_from, terminal=other.terminal)
             table = bad_chances(other, practice, horizon, bad)
@@ -170,12 +181,13 @@ def _predict(halves: Halves, horizon: int) -> _HeldOut:
         if np.isnan(predicted).all():
             problem = "the other half of the log allows no prediction for any decision"
     rows = np.isfinite(predicted)
+    first_only = not getattr(halves.model, "enumerable", True)
     happened = np.asarray(np.append(bad, False))[log.outcome[of_row]]
     return _HeldOut(
         predicted=predicted[rows],
         happened=happened[rows],
         episode=of_row[rows],
-        decisions=len(log.state),
+        decisions=len(log) if first_only else len(log.state),
         problem=problem,
     )
 
@@ -201,6 +213,23 @@ def bad_chances(
     """Probability of a bad outcome by steps left and state, under a policy, [T + 1, S]."""
     tables = value_tables(model, practice, horizon=horizon)[1]
     return np.asarray(tables[:, :, :-1][:, :, bad].sum(axis=2))
+
+
+def drawn_chances(
+    half: Half, log: Episodes, horizon: int, bad: NDArray[np.bool_], seed: int
+) -> Floats:
+    """Probability of a bad outcome from the first decision of each episode on, by draws, [n].
+
+    Under the behavior that the other half of the log shows.
+    """
+    walk = model_walk(check_factored(half.model), fit_behavior(half.learned_from))
+    starts = Starts.unlogged(
+        log.codes(log.first_state),
+        np.full(len(log), horizon),
+        episode_keys(seed, log.id, "calibration"),
+    )
+    end, _ = walk.returns(starts, DRAWS, 1.0)
+    return np.asarray(np.append(bad, False)[end].mean(axis=1))
 
 
 def _by_group(held: _HeldOut) -> pd.DataFrame:

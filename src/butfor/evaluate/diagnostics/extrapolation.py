@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from butfor.evaluate.diagnostics.lights import Row, at_most
 from butfor.evaluate.diagnostics.occupancy import occupancy
 from butfor.evaluate.diagnostics.second_learner import is_classifier
 from butfor.evaluate.wording import percent
-from butfor.models.factored import FactoredModel
+from butfor.models.factored import Factor, FactoredModel
 from butfor.models.mdp import total_by
+from butfor.models.walk_factored import Moved
 from butfor.replay.replay import Replay
 from butfor.types import Floats
 
@@ -26,15 +28,39 @@ def check_extrapolation(replay: Replay) -> Row | None:
     names = [one.variable or "the end" for one in model.factors if is_classifier(one)]
     if not names:
         return None
-    start = np.bincount(replay.log.first_state, minlength=replay.log.n_states)
-    used = occupancy(replay, start)
-    value = float((used * never_logged(model)).sum() / used.sum())
+    if replay.sampled:
+        value = _drawn_share(replay)
+    else:
+        start = np.bincount(replay.log.first_state, minlength=replay.log.n_states)
+        used = occupancy(replay, start)
+        value = float((used * never_logged(model)).sum() / used.sum())
+    if np.isnan(value):
+        sentence = (
+            f"How far the classifiers (of {', '.join(names)}) extrapolate could not be assessed: "
+            "each predicts from so many parents that hardly a combination of them occurs twice. "
+            "Name fewer in parents=."
+        )
+        return "extrapolation", value, "amber", sentence
     sentence = (
         f"At {percent(value)} of the steps that the policy would take in the model, a classifier "
         f"(of {', '.join(names)}) predicts for a combination of parents that was never logged; "
         "what it says there is extrapolated."
     )
     return "extrapolation", value, at_most(value, EXTRAPOLATED), sentence
+
+
+def _drawn_share(replay: Replay) -> float:
+    """The same share where states cannot be enumerated; nan if no classifier has a table."""
+    model = replay.factored
+    tables = [one for one in model.factors if is_classifier(one) and isinstance(one, Factor)]
+    empty = [one.counts.sum(axis=-1).ravel() == 0 for one in tables]
+
+    def unseen(moved: Moved) -> NDArray[np.bool_]:
+        count = len(moved.action)
+        marks = [e[one.place(moved.codes, count)] for one, e in zip(tables, empty, strict=True)]
+        return np.any(marks, axis=0)
+
+    return replay.particles.share_in_model(unseen) if tables else float("nan")
 
 
 def never_logged(model: FactoredModel) -> Floats:

@@ -9,9 +9,7 @@ from numpy.typing import NDArray
 
 from butfor.evaluate.diagnostics.halves import Halves
 from butfor.log.episodes import Episodes
-from butfor.log.variables import unravel
-from butfor.models.factored import END, NEXT, FactoredModel
-from butfor.models.predictor import Codes
+from butfor.models.factored import END, NEXT, FactoredModel, logged_codes
 from butfor.replay.engine import check_factored
 from butfor.types import Floats
 
@@ -40,15 +38,15 @@ def predict_steps(halves: Halves, model: FactoredModel) -> list[OneStep]:
     """
     log = halves.episodes
     # without outcomes the end has one level, of which nothing can be said
-    learned = [one for one in model.factors if one.learned and one.table.shape[-1] > 1]
-    codes, ends = step_codes(model, log), step_ends(log)
+    learned = [one for one in model.factors if one.learned and one.levels > 1]
+    codes, ends = logged_codes(log), step_ends(log)
     reached = log.next_state >= 0
     usual = reached & (reached.all() | (ends == len(log.outcomes)))
     found = {
         factor.variable: OneStep(
             factor.variable,
             factor.parents,
-            np.zeros((len(log.state), factor.table.shape[-1])),
+            np.zeros((len(log.state), factor.levels)),
             codes[NEXT + factor.variable] if factor.variable else ends,
             usual.copy() if factor.variable else np.ones_like(usual),
         )
@@ -67,12 +65,6 @@ def predict_steps(halves: Halves, model: FactoredModel) -> list[OneStep]:
                 if factor.variable == END and any(p.startswith(NEXT) for p in factor.parents):
                     one.known[mine] = reached[mine]
     return list(found.values())
-
-
-def step_codes(model: FactoredModel, log: Episodes) -> Codes:
-    """Level codes [N] of the logged steps by the name of a parent; 0 if a next state is unknown."""
-    after = unravel(log.state_variables, np.maximum(log.next_state, 0))
-    return model.codes(log.state, log.action) | {NEXT + name: c for name, c in after.items()}
 
 
 def step_ends(log: Episodes) -> NDArray[np.intp]:

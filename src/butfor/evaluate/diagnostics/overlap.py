@@ -16,6 +16,7 @@ from butfor.log.variables import Variable, describe_action, unravel
 from butfor.models.policies import action_counts
 from butfor.types import Floats
 
+USUAL = 0.01  # least probability of what is done now and then in similar states
 OVERLAP = (0.95, 0.80)  # at least: one choice in twenty, one in five, without precedent
 
 
@@ -83,6 +84,21 @@ def overlap_row(counts: NDArray[np.int64], policy: Floats) -> Row:
             f"done there at least once; in {without} of {len(visits)} visited states it might do "
             "something that was never done there."
         )
+    return "overlap", value, at_least(value, OVERLAP), sentence
+
+
+def usual_row(behavior: Floats, target: Floats) -> Row:
+    """Check the share of the target's choices that are usual in similar states.
+
+    Both are distributions of actions at the logged decisions, [N, A]; the behavior is estimated
+    from similar states, where hardly a state occurs twice.
+    """
+    value = float((target * (behavior >= USUAL)).sum() / len(target))
+    sentence = (
+        f"{percent(value).capitalize()} of what the policy would do in the logged states is done "
+        f"in similar states at least once in {1 / USUAL:.0f} times, as estimated from the "
+        "variables on which decisions depend most."
+    )
     return "overlap", value, at_least(value, OVERLAP), sentence
 
 

@@ -38,11 +38,14 @@ def check_learners(replay: Replay) -> Row | None:
         return None
     other, name = found
     value = float(replay.engine.first_values().mean())
-    start = np.bincount(replay.log.first_state, minlength=replay.log.n_states)
-    values = state_values(
-        other, replay.target_table, horizon=replay.horizon, discount=replay.discount
-    )
-    change = float(start @ values / start.sum()) - value
+    if replay.sampled:  # by the same random numbers
+        change = float(replay.ask(model=other).engine.first_values().mean()) - value
+    else:
+        start = np.bincount(replay.log.first_state, minlength=replay.log.n_states)
+        values = state_values(
+            other, replay.target_table, horizon=replay.horizon, discount=replay.discount
+        )
+        change = float(start @ values / start.sum()) - value
     spread = float(replay.observed_return.std())
     gap = abs(change)
     light = at_most(gap, (DISAGREEMENT[0] * spread, DISAGREEMENT[1] * spread))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from butfor.evaluate.crossfit import Learn
 from butfor.evaluate.diagnostics.calibration import check_calibration
@@ -14,11 +15,13 @@ from butfor.evaluate.diagnostics.halves import Halves
 from butfor.evaluate.diagnostics.hidden import check_consistency, check_entropy, check_shared_rows
 from butfor.evaluate.diagnostics.lights import Row, at_least, at_most, worst_light
 from butfor.evaluate.diagnostics.occupancy import occupancy
-from butfor.evaluate.diagnostics.overlap import overlap_row
+from butfor.evaluate.diagnostics.overlap import overlap_row, usual_row
 from butfor.evaluate.episode_columns import EpisodeColumns
 from butfor.evaluate.sample import Sample
 from butfor.evaluate.warn import FEW
 from butfor.evaluate.wording import percent
+from butfor.models.cases import CaseCounter
+from butfor.models.walk_factored import Moved
 from butfor.replay.replay import Replay, refuse_hidden
 
 COLUMNS = ["check", "value", "light", "sentence"]
@@ -74,6 +77,10 @@ def diagnose(replay: Replay, *, learn: Learn | None = None, seed: int = 0) -> pd
         - *extrapolation*, with classifiers: share of the target's steps whose parents never had
           these levels in the log.
 
+        Where states cannot be enumerated, *overlap* is the share of the target's choices that are
+        made in similar states at least once in a hundred times, *calibration* is about the first
+        decision of each episode, and *log score* compares with the frequencies of each variable.
+
         With a hidden state:
 
         - *overlap* as above, by observation, for a target on the last observation;
@@ -112,7 +119,7 @@ def diagnose_sample(sample: Sample, about_model: Sequence[Row]) -> pd.DataFrame:
         rows = _check_hidden(replay, sample)
     else:
         rows = [
-            overlap_row(sample.counts, replay.target_table),
+            _overlap(sample),
             effective_row(sample.episodes, sample.effective),
             left_row(sample.episodes, sample.followers),
             rare_row(sample),
@@ -121,6 +128,14 @@ def diagnose_sample(sample: Sample, about_model: Sequence[Row]) -> pd.DataFrame:
             influence_row(*sample.influence),
         ]
     return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def _overlap(sample: Sample) -> Row:
+    replay = sample.replay
+    if not replay.sampled:
+        return overlap_row(sample.counts, replay.target_table)
+    state = replay.log.state
+    return usual_row(replay.behavior_table[state], replay.target_table[state])
 
 
 def _check_hidden(replay: Replay, sample: Sample) -> list[Row]:
@@ -161,14 +176,26 @@ def left_row(n: int, followers: int) -> Row:
 
 def rare_row(sample: Sample) -> Row:
     """Return the row about decisions that rest on few transitions."""
-    used = occupancy(sample.replay, sample.first)
-    known = sample.replay.known_cases(sample.decisions)
-    value = float(used[known < RARE].sum() / used.sum())
+    value = _rare_share(sample)
     sentence = (
         f"{percent(value).capitalize()} of the decisions that the policy would make in the model "
         f"rest on fewer than {RARE} logged transitions."
     )
     return "rare rows", value, at_most(value, RARE_ROWS), sentence
+
+
+def _rare_share(sample: Sample) -> float:
+    replay = sample.replay
+    if not replay.sampled:
+        used = occupancy(replay, sample.first)
+        return float(used[replay.known_cases(sample.decisions) < RARE].sum() / used.sum())
+    counter = CaseCounter(replay.factored, replay.log)
+
+    def few(moved: Moved) -> NDArray[np.bool_]:
+        none = np.zeros(len(moved.action), np.int64)  # no episode of the log is left out
+        return counter.count(moved.codes, none, none) < RARE
+
+    return replay.particles.share_in_model(few)
 
 
 def unsupported_row(value: float) -> Row:

@@ -56,13 +56,18 @@ NEEDS = {"CF (draws)": "draws", **dict.fromkeys(CROSS_FITTED, "learn"), "True": 
 NAMES = (*ESTIMATORS, *CROSS_FITTED, "True")
 DEFAULT = tuple(name for name in ESTIMATORS if name not in ("MB (sampled)", "CF (draws)"))
 HIDDEN = ("Observed", "MB", "CF", "True")  # importance weights are invalid with a hidden state
+COUNTED = ("FQE", "MB (sampled)")  # by state, which must occur more than once
 
 
 def check_names(
-    estimators: Sequence[str] | None, given: Mapping[str, object | None], *, hidden: bool
+    estimators: Sequence[str] | None,
+    given: Mapping[str, object | None],
+    *,
+    hidden: bool,
+    sampled: bool = False,
 ) -> tuple[str, ...]:
     """Return the estimators asked for; by default all that the `given` inputs make possible."""
-    known = HIDDEN if hidden else NAMES
+    known = HIDDEN if hidden else tuple(n for n in NAMES if not (sampled and n in COUNTED))
     if estimators is None:
         possible = (name for name, need in NEEDS.items() if given[need] is not None)
         return tuple(name for name in (*DEFAULT, *possible) if name in known)
@@ -72,9 +77,11 @@ def check_names(
     for name in names:
         check_choice(name, "estimator", NAMES)
         if name not in known:
+            where = "for a model with a hidden state"
+            if sampled:
+                where = "where states cannot be enumerated"
             raise ValueError(
-                f"estimator {name!r} is not available for a model with a hidden state; choose from "
-                f"{', '.join(HIDDEN)}"
+                f"estimator {name!r} is not available {where}; choose from {', '.join(known)}"
             )
         if name in NEEDS and given[NEEDS[name]] is None:
             raise ValueError(f"estimator {name!r} needs {NEEDS[name]}=...; see estimate_values")

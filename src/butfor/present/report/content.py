@@ -55,13 +55,19 @@ def header(stays: Stays) -> dict[str, Any]:
         "facts": [
             f"{count} {stays.nouns if count != 1 else stays.noun}",
             f"policy: {'not named in this copy' if stays.redact else meta.target}",
-            f"model: {meta.counts.states} states, {meta.counts.actions} treatments",
+            f"model: {_model_size(stays)}, {meta.counts.actions} treatments",
             f"run {meta.digest[:8]}",
             f"butfor {meta.butfor}",
         ],
         "first": first,
         "warnings": [] if stays.redact else [_in_words(text, stays) for text in meta.warnings],
     }
+
+
+def _model_size(stays: Stays) -> str:
+    if stays.audit.combinations is not None:
+        return f"{len(stays.layout.state)} variables"
+    return f"{stays.audit.meta.counts.states} states"
 
 
 def estimates(stays: Stays) -> dict[str, Any]:
@@ -129,14 +135,14 @@ def glance(stays: Stays, *, flags: bool = True) -> dict[str, Any]:
     names = _row_names(stays)
     table = audit.episodes if flags else audit.episodes.assign(rank=0)
     spec = glance_template(names, noun=stays.noun, nouns=stays.nouns, flags=flags)
-    caption = (
-        f"{_glance_sentence(stays)} One mark for each {stays.noun}. Thin line: worst to best "
-        f"case. {HOLDS} {ESTIMATE}"
-    )
+    unknown = table["low_any"].isna()
+    line = "" if len(table) and unknown.all() else f"Thin line: worst to best case. {HOLDS} "
+    caption = f"{_glance_sentence(stays)} One mark for each {stays.noun}. {line}{ESTIMATE}"
     if flags:
         caption += f" Ringed: the {len(audit.flagged)} flagged ones."
-    if table["low_any"].isna().any():
-        caption += " Worst and best case were computed for some only."
+    if unknown.any():
+        some = "for some only" if line else "for none"
+        caption += f" Worst and best case were computed {some}."
     spec["description"] = caption
     counted = f"{capitalized(stays.nouns)}{' shown' if stays.scope else ''}"
     head = [WHAT_HAPPENED, counted, "Mean expected return", "Lowest", "Highest"]
@@ -248,6 +254,21 @@ def listing(stays: Stays, shown: list[Any]) -> dict[str, Any]:
 def evidence(stays: Stays) -> dict[str, Any]:
     """Return the section on evidence: checks, and where the policy does what was rarely done."""
     audit = stays.audit
+    checks = [
+        {
+            "light": row.light,
+            "result": LIGHTS[row.light],
+            "check": row.check,
+            "sentence": _in_words(row.sentence, stays),
+        }
+        for row in audit.diagnostics.itertuples()
+    ]
+    if audit.combinations is not None:
+        sentence = (
+            "With this many variables hardly a state occurs twice in the records, so evidence is "
+            "counted variable by variable: similar past cases share what a variable depends on."
+        )
+        return {"sentence": sentence, "table": [], "more": 0, "checks": checks}
     visits = stays.counts.sum(axis=1)
     best = audit.target.argmax(axis=1)
     cases = stays.counts[np.arange(len(best)), best]
@@ -267,15 +288,6 @@ def evidence(stays: Stays) -> dict[str, Any]:
         "decisions were made in these states."
     )
     head = ["State", "The policy gives", "Decisions recorded there", "Times that was given there"]
-    checks = [
-        {
-            "light": row.light,
-            "result": LIGHTS[row.light],
-            "check": row.check,
-            "sentence": _in_words(row.sentence, stays),
-        }
-        for row in audit.diagnostics.itertuples()
-    ]
     more = int(thin.sum()) - len(rows)
     return {"sentence": sentence, "table": [head, *rows], "more": more, "checks": checks}
 

@@ -10,7 +10,6 @@ import pandas as pd
 
 from butfor.audit.tables import step_table
 from butfor.log.episodes import Episodes
-from butfor.log.variables import count_levels
 from butfor.present.charts.trajectory.layout import TrajectoryLayout
 from butfor.present.charts.trajectory.rows import trajectory_datasets
 from butfor.present.charts.trajectory.template import filled_template
@@ -63,6 +62,7 @@ def trajectory_chart(
         horizon=last,
         with_model=False,
         draws=0 if drawn is None else int(drawn["draw"].max()) + 1,
+        combinations=(episodes if draws is None else draws.episodes).combinations,
     )
     end = int(episodes.outcome[position])
     datasets = trajectory_datasets(layout, steps, outcome=end, first=first, draws=drawn, last=last)
@@ -81,7 +81,7 @@ def _ends_of_draws(layout: TrajectoryLayout, drawn: pd.DataFrame | None) -> str:
     """Say how many draws ended in each outcome, the most common first."""
     if drawn is None:
         return ""
-    ends = drawn.groupby("draw")["state"].last() - count_levels(layout.state)
+    ends = drawn.groupby("draw")["state"].last() - layout.n_states
     # a draw without an outcome ends in a state, whose number is below that of all outcomes
     counts = Counter(layout.names[max(end, -1)] for end in ends)
     (name, count), *others = counts.most_common()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import cycle
 
 import numpy as np
+from numpy.typing import NDArray
 
-from butfor.log.variables import Outcome, Variable
+from butfor.log.combinations import Combinations, state_codes
+from butfor.log.variables import Outcome, Variable, count_levels
 from butfor.present.charts.style import GREEN, LINE_HEIGHT, VERMILLION, Row
 
 PLOT = 500  # width of the part with the steps
@@ -64,6 +66,17 @@ class TrajectoryLayout:
     with_model: bool = True  # whether there are rows for evidence and outcomes by step
     hidden: tuple[Variable, ...] = ()  # inferred by the model; drawn only with it
     draws: int = 0  # number of drawn paths that the legend names
+    # level codes of the states of a wide log and its draws
+    combinations: Combinations | None = field(default=None, compare=False)
+
+    @property
+    def n_states(self) -> int:
+        """Number of states; outcomes are numbered after them."""
+        return count_levels(self.state) if self.combinations is None else len(self.combinations)
+
+    def codes(self, state: NDArray[np.integer]) -> dict[str, NDArray[np.intp]]:
+        """Return the level code of each state variable, by name, of states given by number."""
+        return state_codes(self.state, self.combinations, state)
 
     @cached_property
     def strips(self) -> tuple[Strip, ...]:

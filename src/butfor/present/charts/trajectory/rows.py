@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.evaluate.wording import percent
-from butfor.log.variables import count_levels, unravel
+from butfor.log.variables import unravel
 from butfor.present.charts import style
 from butfor.present.charts.trajectory.layout import OUTCOMES, PLOT, TrajectoryLayout
 from butfor.present.text import FIRST_DIFFERENCE, SIMILAR_CASES, ending
@@ -105,8 +105,8 @@ def _lines(layout: TrajectoryLayout, steps: pd.DataFrame) -> list[list[style.Row
     at, state, action = (
         steps[name].to_numpy(dtype=np.int64) for name in ("step", "state", "action")
     )
-    last_known = 0 <= state[-1] < count_levels(layout.state)
-    codes = unravel(layout.state, state if last_known else np.append(state[:-1], state[-2]))
+    last_known = 0 <= state[-1] < layout.n_states
+    codes = layout.codes(state if last_known else np.append(state[:-1], state[-2]))
     decided = unravel(layout.action, np.maximum(action, 0))
     decisions = {variable.name: variable.levels for variable in layout.action}
     lines = []
@@ -226,7 +226,7 @@ def _outcome_word(name: str, p: Floats, low: Floats, high: Floats) -> style.Row 
 def _draw_rows(layout: TrajectoryLayout, draws: pd.DataFrame, last: int) -> Datasets:
     """Return the lines of drawn paths, each a little beside its level, and where they end."""
     found: Datasets = {"draws": [], "draw_ends": []}
-    states = count_levels(layout.state)
+    states = layout.n_states
     count = int(draws["draw"].max()) + 1
     apart = min(0.12, 0.26 / max(1, (count - 1) // 2))
     for draw, path in draws[draws["step"] <= last].groupby("draw", sort=True):

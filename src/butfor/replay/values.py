@@ -1,0 +1,39 @@
+"""Values of the target in the model at what was logged."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from butfor.log.episodes import Episodes
+from butfor.models.mdp import TabularMDP
+from butfor.types import Floats
+
+
+class Values(NamedTuple):
+    """Expected returns of the target in the model, with h = H - t steps left at step t."""
+
+    state: Floats  # [N] V_h(s_t) of each logged state
+    action: Floats  # [N] Q_h(s_t, a_t) of each logged pair
+    final: Floats  # [n] of the state in which an episode stopped without an outcome, else 0
+
+
+def values_from_table(
+    values: Floats, model: TabularMDP, log: Episodes, horizon: int, discount: float
+) -> Values:
+    """Return the values at what was logged, from those by steps left and state, [H + 1, S].
+
+    Q_h(s, a) = sum_j P(j|s, a) (r + discount V_{h - 1}(j)), where nothing follows an outcome.
+    """
+    row = log.state.astype(np.int64) * model.n_actions + log.action
+    left = horizon - log.time
+    action = np.zeros(len(row))
+    for steps in range(1, horizon + 1):
+        mine = left == steps
+        later = np.append(values[steps - 1], np.zeros(len(model.outcomes)))
+        following = model.reward + discount * later[model.next_state]
+        expected = model.probability * following
+        action[mine] = np.add.reduceat(expected, model.start[:-1])[row[mine]]
+    final = values[horizon - log.lengths, log.next_state[log.offsets[1:] - 1]]
+    return Values(values[left, log.state], action, np.where(log.outcome < 0, final, 0.0))
