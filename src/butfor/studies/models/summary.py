@@ -20,7 +20,15 @@ from butfor.studies.models.experiment import (
     TABULAR_PLAN,
     Experiment,
 )
-from butfor.studies.models.learned import CLASSIFIERS, COUNTS, KNOWN_ENDS, MODELS, TABULAR, TRUE
+from butfor.studies.models.learned import (
+    CLASSIFIERS,
+    COUNTS,
+    KNOWN_ENDS,
+    MODELS,
+    MOST_CLUSTERS,
+    TABULAR,
+    TRUE,
+)
 from butfor.studies.models.tables import Cell, find, score_table, value_table
 from butfor.studies.scoring import clear
 
@@ -131,6 +139,7 @@ def content(experiment: Experiment) -> dict[str, Any]:
         "patients": min(PATIENTS, settings.reference),
         "followed": min(FOLLOWED, settings.reference),
         "floor": FLOOR,
+        "clusters": MOST_CLUSTERS,
         "targets": (TABULAR_PLAN, RULE),
     }
 

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from butfor.present.charts import estimates_chart
+from butfor.studies.article import signed
 from butfor.studies.models.tables import Cell, find, means
 from butfor.studies.models.wide.experiment import (
     HALVED,
@@ -96,35 +97,35 @@ def charts(experiment: WideExperiment) -> dict[str, Any]:
     """Return the figures by file name."""
     found = results(experiment)
     usual = {"estimator": PHYSICIANS, "value": experiment.physicians, "low": np.nan, "high": np.nan}
-    plans = [_mark(line["model"], line["true"]) for line in found["plans"]]
+    plans = [
+        _mark(line["model"], line["true"], f"claims {signed(line['claimed']['mean'], 2)}")
+        for line in found["plans"]
+    ]
     patients = [
-        _mark(line["model"], line["over_true"])
+        _mark(line["model"], line["over_true"], f"Brier score {line['brier']['mean']:.3f}")
         for line in found["patients"]
         if line["model"] != TRUE
     ]
     return {
         "wide_plans": estimates_chart(
-            pd.DataFrame([usual, *plans]),
+            pd.DataFrame([{**usual, "note": ""}, *plans]),
             reference=PHYSICIANS,
             title="Thirty variables: what is the learned policy truly worth?",
-            subtitle="True value of the policy planned on each model: the chance of going home "
-            f"minus that of death within {HORIZON} steps. Means over logs; bars: two standard "
-            "errors. Dashed line: physicians.",
+            subtitle="Chance of going home minus that of death; bars: two standard errors.",
             axis_title="true value",
         ),
         "wide_patients": estimates_chart(
             pd.DataFrame(patients),
             reference=None,
             title="Thirty variables: how much worse than the true model?",
-            subtitle="Brier score of single patients under the fixed rule, minus that of the true "
-            "model. Means over logs; bars: two standard errors.",
+            subtitle="Brier score of single patients, fixed rule; bars: two standard errors.",
             axis_title="Brier score minus that of the true model",
             domain=(0.0, 0.1),
         ),
     }
 
 
-def _mark(name: str, cell: Cell) -> Line:
-    margin = 2 * cell["se"]
-    mean = cell["mean"]
-    return {"estimator": name, "value": mean, "low": mean - margin, "high": mean + margin}
+def _mark(name: str, cell: Cell, note: str) -> Line:
+    mean, margin = cell["mean"], 2 * cell["se"]
+    ends = {"low": mean - margin, "high": mean + margin}
+    return {"estimator": name, "value": mean, **ends, "note": note}
