@@ -22,7 +22,7 @@ from butfor.types import Floats
 # At most, in standard deviations of the observed returns: the standard errors of a mean over 400
 # episodes and over 50, which *effective sample size* asks for too.
 DISAGREEMENT = (0.05, 0.14)
-SMOOTHER = 10.0  # strength of the back-off, three times the strongest that is chosen from
+SMOOTHER = 10.0  # strength of the back-off, at least
 
 
 def check_learners(replay: Replay) -> Row | None:
@@ -70,12 +70,16 @@ def second_model(model: FactoredModel, log: Episodes) -> tuple[FactoredModel, st
     if not any(is_counted(factor) for factor in model.factors):
         return None
     factors = [
-        replace(one, table=backoff_table(one.counts, SMOOTHER), strength=SMOOTHER)
-        if isinstance(one, Factor) and is_counted(one)
-        else one
+        _smoother(one) if isinstance(one, Factor) and is_counted(one) else one
         for one in model.factors
     ]
     return replace(model, factors=tuple(factors)), f"counts with stronger back-off ({SMOOTHER:g})"
+
+
+def _smoother(factor: Factor) -> Factor:
+    strength = max(SMOOTHER, factor.strength)
+    table = backoff_table(factor.counts, strength, every=factor.every)
+    return replace(factor, table=table, strength=strength)
 
 
 def is_classifier(factor: AnyFactor) -> bool:
