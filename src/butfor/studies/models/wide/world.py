@@ -148,6 +148,17 @@ def first_states(patients: int, seed: int) -> Codes:
     return codes
 
 
+def take_step(now: Codes, action: Codes, noise: NDArray[np.float32]) -> tuple[Codes, Codes]:
+    """Return the states reached [m, J] and the ends [m] with Gumbel noise [m, J + 1, levels]."""
+    codes = {variable.name: now[:, place] for place, variable in enumerate(STATES)}
+    for place, variable in enumerate(ACTIONS):
+        codes[ACTION + variable.name] = action >> (len(ACTIONS) - 1 - place) & 1
+    for place, factor in enumerate(factors()):
+        raced = np.log(factor.rows(codes)) + noise[:, place, : factor.levels]
+        codes[NEXT + factor.variable] = raced.argmax(axis=1)
+    return np.stack([codes[NEXT + variable.name] for variable in STATES], axis=1), codes[NEXT + END]
+
+
 def simulate(policy: StatePolicy, patients: int, *, seed: int) -> Episodes:
     """Simulate a log in which each variable of each step has its own Gumbel noise.
 
@@ -163,18 +174,13 @@ def simulate(policy: StatePolicy, patients: int, *, seed: int) -> Episodes:
         chosen = generator.random(patients)[going]
         chances = policy_rows(policy, now, 2 ** len(ACTIONS), "policy")
         action = (chances.cumsum(axis=1)[:, :-1] <= chosen[:, None]).sum(axis=1)
-        codes = {variable.name: now[:, place] for place, variable in enumerate(STATES)}
-        for place, variable in enumerate(ACTIONS):
-            codes[ACTION + variable.name] = action >> (len(ACTIONS) - 1 - place) & 1
-        for place, factor in enumerate(factors()):
-            raced = np.log(factor.rows(codes)) + noise[:, place, : factor.levels]
-            codes[NEXT + factor.variable] = raced.argmax(axis=1)
-        after = np.stack([codes[NEXT + variable.name] for variable in STATES], axis=1)
+        after, end = take_step(now, action, noise)
         rows.append((going, now, action, after))
-        end = codes[NEXT + END]
         alive = end == len(OUTCOMES)
         outcome[going[~alive]] = end[~alive]
         going, now = going[alive], after[alive]
+        if len(going) == 0:
+            break
     episode, state, taken, reached = (np.concatenate(part) for part in zip(*rows, strict=True))
     order = np.argsort(episode, kind="stable")
     return Episodes.from_codes(
