@@ -16,7 +16,7 @@ from butfor.mechanisms.independent import Independent
 from butfor.models.planning import policy_value, value_tables
 from butfor.replay.functions import counterfactual_outcomes
 from butfor.sepsis.simulate import noise_given
-from butfor.studies.article import _signed
+from butfor.studies.article import signed
 from butfor.studies.mechanisms.article import STUDY, bounds_finding, finding
 from butfor.studies.mechanisms.experiment import (
     AGAIN,
@@ -431,7 +431,7 @@ def test_the_quantile_of_t_decides():
     [(-0.00035, "0.000"), (0.0004, "0.000"), (0.0006, "+0.001"), (-0.25, "\N{MINUS SIGN}0.250")],
 )
 def test_what_rounds_to_0_has_no_sign(value, text):
-    assert _signed(value, 3) == text
+    assert signed(value, 3) == text
 
 
 def test_every_mechanism_is_drawn(cases):

@@ -19,7 +19,8 @@ from butfor.models import classifiers
 from butfor.studies.article import HIDDEN
 from butfor.studies.models import experiment as models
 from butfor.studies.models import learned
-from butfor.studies.models.article import STUDY, below_zero
+from butfor.studies.models.article import STUDY
+from butfor.studies.models.charts import charts
 from butfor.studies.models.experiment import (
     ON_SIGNS,
     ON_STATES,
@@ -33,12 +34,21 @@ from butfor.studies.models.experiment import (
     questions,
     score,
 )
-from butfor.studies.models.learned import COUNTS, KNOWN_ENDS, TABULAR, TRUE, Learned, learn_models
+from butfor.studies.models.learned import (
+    CLUSTERS,
+    COUNTS,
+    KNOWN_ENDS,
+    TABULAR,
+    TRUE,
+    Learned,
+    learn_models,
+)
+from butfor.studies.models.summary import below_zero, content
 from butfor.studies.models.tables import find, score_table, value_table
 from tests.articles import check_article, write_and_keep
 from tests.slow.test_figures import rows_of
 
-SMALL = ModelsSettings(repeats=2, seed=3, size=(20, 40), reference=40)
+SMALL = ModelsSettings(repeats=2, seed=3, size=(20, 40), reference=40, part="sepsis")
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +56,7 @@ def written(tmp_path_factory):
     """The folder of the article, and the experiment behind it, without classifiers."""
     goal = tmp_path_factory.mktemp("models") / "article"
     with (
-        mock.patch.object(learned, "have_classifiers", return_value=False),
+        mock.patch.object(ModelsSettings, "classifier_repeats", 0),
         mock.patch.object(models, "PATIENTS", 15),
         mock.patch.object(models, "FOLLOWED", 3),
     ):
@@ -60,7 +70,8 @@ def folder(written):
 
 @pytest.fixture(scope="module")
 def experiment(written):
-    return written[1]
+    assert written[1].wide is None
+    return written[1].sepsis
 
 
 @pytest.fixture(scope="module")
@@ -142,13 +153,15 @@ def test_every_model_is_asked_at_the_reference_and_two_at_other_sizes(experiment
     assert set(small["model"]) == {TABULAR, COUNTS}
     assert set(small["target"]) == {RULE}
     full = scores[(scores["size"] == 40) & (scores["state"] == "full") & (scores["repeat"] == 0)]
+    every = (ON_VARIABLES, ON_SIGNS, ON_STATES)
     expected = {(TABULAR, ON_STATES), (TABULAR, ON_SIGNS), (KNOWN_ENDS, ON_VARIABLES)}
-    expected |= {(name, noise) for name in (COUNTS, TRUE) for noise in (ON_VARIABLES, ON_STATES)}
+    expected |= {(CLUSTERS, ON_STATES)}
+    expected |= {(name, noise) for name in (COUNTS, TRUE) for noise in every}
     assert set(zip(full["model"], full["noise"], strict=True)) == expected
     hidden = set(scores.loc[scores["state"] == "hidden", "model"])
-    assert hidden == {TABULAR, COUNTS}
-    assert len(experiment.values) == 2 * 2 * 3 * (4 + 2)  # logs, sizes, targets, models
-    assert scores["influence"].notna().sum() == 2 * (6 + 4)
+    assert hidden == {TABULAR, CLUSTERS, COUNTS}
+    assert len(experiment.values) == 2 * 2 * 3 * (5 + 3)  # logs, sizes, targets, models
+    assert scores["influence"].notna().sum() == 2 * (9 + 6)
 
 
 def test_one_cell_agrees_with_the_public_functions(experiment):
@@ -210,11 +223,38 @@ def test_classifiers_are_learners_of_factored_models():
     with mock.patch.object(learned, "make_classifier", return_value=DummyClassifier()) as make:
         made = learn_models(log, "visits", end=None, classifiers=True)
     assert [call.args[0] for call in make.mock_calls] == list(classifiers.CLASSIFIERS)
-    assert list(made) == [TABULAR, COUNTS, *learned.CLASSIFIERS]
+    assert list(made) == [TABULAR, COUNTS, CLUSTERS, *learned.CLASSIFIERS]
     for name in learned.CLASSIFIERS:
         assert {factor.source for factor in made[name].model.factors} >= {"DummyClassifier"}
     with mock.patch.object(learned, "have_classifiers", return_value=False):
         assert list(learn_models(log, "visits", end=None, classifiers=True)) == [TABULAR, COUNTS]
+
+
+def test_clusters_have_a_plan_for_every_state(experiment):
+    log = sepsis.simulate(sepsis.behavior_policy(), 40, seed=SMALL.base_seed(1))
+    clusters = learn_models(log, "visits", end=None, classifiers=False)[CLUSTERS]
+    of_state = clusters.clustered.of_state
+    assert clusters.plan.shape == (1440, 8)
+    np.testing.assert_array_equal(clusters.asked(clusters.plan)[of_state], clusters.plan)
+    shown = clusters.shown(log)
+    np.testing.assert_array_equal(shown.state, of_state[log.state])
+    model = bf.fit_mdp(shown)
+    cell = {"state": "full", "size": 40, "repeat": 1, "model": CLUSTERS, "target": OWN}
+    row = in_cell(experiment.values, cell)
+    assert row["mb"] == pytest.approx(
+        bf.policy_value(model, bf.policy_iteration(model, discount=0.99), horizon=20)
+    )
+    true = bf.policy_value(sepsis.model(), clusters.plan, horizon=20)
+    assert row["true"] == pytest.approx(true)
+
+
+def test_thirty_variables_need_scikit_learn():
+    with mock.patch.object(models, "have_classifiers", return_value=False):
+        assert ModelsSettings().parts == ("sepsis",)
+        with pytest.raises(ValueError, match=r"part 'wide' needs scikit-learn: pip install"):
+            ModelsSettings(part="wide")
+    assert ModelsSettings().parts == ("sepsis", "wide")
+    assert ModelsSettings().steps == 20 * 2 + 5
 
 
 def test_classifiers_learn_what_two_features_decide_together():
@@ -244,6 +284,7 @@ def test_unknown_and_missing_classifiers_are_refused():
         ({"size": (5,)}, "size"),
         ({"size": (1000, 250)}, "the smallest first"),
         ({"size": (250, 500)}, "the reference 1000 is not among the sizes"),
+        ({"part": "ward"}, "part"),
     ],
 )
 def test_bad_settings_are_refused(options, message):
@@ -318,13 +359,13 @@ def test_the_article_has_its_files(folder):
     assert found["settings"]["size"] == [20, 40]
     assert found["physicians"] == pytest.approx(0.4334, abs=1e-4)
     assert [line["model"] for line in found["summary"]["hidden"]] == [
-        *(TABULAR, TABULAR, COUNTS, COUNTS),
+        *(TABULAR, TABULAR, CLUSTERS, COUNTS, COUNTS, COUNTS),
         "Frequencies known to an oracle",
     ]
 
 
 def test_charts_have_one_mark_for_each_model_and_size(experiment):
-    for name, chart in STUDY.charts(experiment).items():
+    for name, chart in charts(experiment).items():
         rows = rows_of(chart, "series", "size")
         place = [(row["panel"], row["series"], row["size"]) for row in rows]
         assert len(place) == len(set(place)) == 2 * 2 * 2, name
@@ -345,7 +386,7 @@ def test_the_page_says_whether_patients_are_predicted_better_than_by_frequencies
         for target, gap in briers.items():
             here = mine & (scores["target"] == target)
             scores.loc[here, "brier"] = scores.loc[here, "base"] + gap
-        return STUDY.content(replace(experiment, scores=scores))["no_better"]
+        return content(replace(experiment, scores=scores))["no_better"]
 
     assert words({TABULAR_PLAN: 0.1, RULE: 0.0}) == [TABULAR_PLAN, RULE]
     assert words({TABULAR_PLAN: -0.1, RULE: 0.1}) == [RULE]
@@ -371,11 +412,12 @@ def run_command(*arguments):
 def test_the_command_takes_sizes(tmp_path):
     out = str(tmp_path / "x")
     result, given = run_command(
-        *("models", "--out", out, "--repeats", "3", "--size", "250", "--size", "1000")
+        *("models", "--out", out, "--repeats", "3", "--size", "250", "--size", "1000"),
+        *("--part", "wide"),
     )
     assert result.exit_code == 0, result.output
     assert given["study"] is STUDY
-    assert given["settings"] == ModelsSettings(repeats=3, size=(250, 1000))
+    assert given["settings"] == ModelsSettings(repeats=3, size=(250, 1000), part="wide")
 
 
 @pytest.mark.parametrize(
@@ -396,4 +438,4 @@ def test_options_of_other_studies_are_refused(arguments, message, tmp_path):
 def test_questions_do_not_repeat():
     known = Learned(sepsis.factored_model())
     asked = list(questions(SMALL, 40, {TRUE: known}))
-    assert len(asked) == len(set(asked)) == 5
+    assert len(asked) == len(set(asked)) == 3 + 2 * 2

@@ -47,6 +47,9 @@ def study(
         list[int] | None,
         typer.Option(min=10, help="models: episodes of a log; repeat it for several sizes."),
     ] = None,
+    part: Annotated[
+        str | None, typer.Option(help="models: sepsis, wide (thirty variables) or all.")
+    ] = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
@@ -61,6 +64,7 @@ def study(
         "terminal": terminal,
         "behavior": behavior,
         "size": tuple(size) if size else None,
+        "part": part,
     }
     with exit_on_error():
         chosen = STUDIES[check_choice(name, "study", tuple(STUDIES))]

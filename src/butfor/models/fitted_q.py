@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.checks import check_discount, check_horizon
+from butfor.log.episodes import Episodes
 from butfor.models.factored import FactoredModel
 from butfor.models.learners import clone_learner, make_features
 from butfor.models.policies import greedy
@@ -68,14 +69,12 @@ def fitted_q_policy(
     (`simulate_factored`, `Replay`). Regression smooths over states, so it is not exactly optimal
     even in this model. It is better in truth only if the model is causal (see `fit_factored`).
     """
-    steps, factor = check_horizon(horizon), check_discount(discount)
-    learner = _default() if regressor is None else _check_regressor(regressor)
     actions = model.n_actions
     log = simulate_factored(
         model,
         lambda codes: np.full((len(codes), actions), 1 / actions),
         episodes,
-        horizon=steps,
+        horizon=check_horizon(horizon),
         seed=seed,
     )
     missing = np.flatnonzero(np.bincount(log.action, minlength=actions) == 0)
@@ -83,14 +82,25 @@ def fitted_q_policy(
         raise ValueError(
             f"episodes {episodes}: action {missing[0]} was never drawn; simulate more episodes"
         )
+    return fit_q(log, regressor, horizon=horizon, discount=discount)
+
+
+def fit_q(log: Episodes, regressor: Any = None, *, horizon: int, discount: float = 1.0) -> FittedQ:
+    """Plan by fitted Q iteration on the transitions of a log; see `fitted_q_policy`.
+
+    Every action must occur, and every final state that is followed by no outcome be known.
+    """
+    steps, factor = check_horizon(horizon), check_discount(discount)
+    learner = _default() if regressor is None else _check_regressor(regressor)
     before, after = (
-        np.stack(list(log.codes(state).values()), axis=1) for state in (log.state, log.next_state)
+        np.stack(list(log.codes(np.maximum(state, 0)).values()), axis=1)
+        for state in (log.state, log.next_state)
     )
     going = np.ones(len(log.state))
     going[log.offsets[1:][log.outcome >= 0] - 1] = 0.0
-    sizes = np.array([len(variable.levels) for variable in model.state_variables])
+    sizes = np.array([len(variable.levels) for variable in log.state_variables])
     wanted, found = log.reward, FittedQ((), sizes)
-    rows = [np.flatnonzero(log.action == action) for action in range(actions)]
+    rows = [np.flatnonzero(log.action == action) for action in range(log.n_actions)]
     features = [found.features(before[own]) for own in rows]
     with _one_thread():
         for step in range(steps):

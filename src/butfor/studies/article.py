@@ -145,7 +145,7 @@ def render_page(study: Study, settings: StudySettings, content: Mapping[str, Any
     environment = Environment(
         loader=PackageLoader("butfor.studies", ""), autoescape=True, undefined=StrictUndefined
     )
-    environment.filters |= {"signed": _signed, "chance": percent}
+    environment.filters |= {"signed": signed, "chance": percent}
     environment.filters["share"] = lambda value: f"{100 * value:.0f} %"
     return environment.get_template(f"{study.folder}/article.html").render(
         settings=settings,
@@ -162,9 +162,9 @@ def in_paper_order(table: pd.DataFrame) -> pd.DataFrame:
     return table.loc[order, order]
 
 
-def _signed(value: float, digits: int = 3) -> str:
+def signed(value: float, digits: int = 3) -> str:
+    """Return a number with a sign that its digits justify."""
     shown = round(float(value), digits)
-    # no sign that the digits do not justify
     if shown == 0:
         return f"{0:.{digits}f}"
     return f"{shown:+.{digits}f}".replace("-", "\N{MINUS SIGN}")

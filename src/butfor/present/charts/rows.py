@@ -19,6 +19,8 @@ NOTE = 205  # width at which notes wrap
 LABELS = 260  # room for names and notes at its left, also in a wide font
 NUMBERS = 185  # room for numbers at its right
 TOTAL = LABELS + PLOT + NUMBERS
+# texts end at the sides, and a font wider than the one that was measured must not be cut off
+PADDING = {"left": 24, "right": 48, "top": 8, "bottom": 8}
 Floats = NDArray[np.float64]
 
 
@@ -77,7 +79,8 @@ class RowChart:
             notes.encode(text="note:N", y=self.y("y_note")),
             *marks,
         )
-        return style.finish(style.framed(chart, PLOT, self.height), title, subtitle, total=TOTAL)
+        drawn = style.finish(style.framed(chart, PLOT, self.height), title, subtitle, total=TOTAL)
+        return drawn.properties(padding=PADDING)
 
 
 def number_text(value: float, low: float, high: float, values: Floats) -> str:

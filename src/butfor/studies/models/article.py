@@ -1,167 +1,73 @@
-"""The article: numbers for machines, and the content of its page."""
+"""The article: the sepsis simulator, and a ward with thirty variables."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
-from butfor.models.classifiers import have_classifiers
-from butfor.studies.article import Study
-from butfor.studies.models.charts import FIGURES, charts
+from butfor.studies.article import Advance, Study
+from butfor.studies.models import charts as sepsis_charts
+from butfor.studies.models import summary
+from butfor.studies.models import tables as sepsis_tables
 from butfor.studies.models.experiment import (
-    FLOOR,
-    FOLLOWED,
-    ON_SIGNS,
-    ON_STATES,
-    ON_VARIABLES,
-    OWN,
-    PATIENTS,
-    RULE,
-    STATES,
-    TABULAR_PLAN,
+    SEPSIS,
+    WIDE,
     Experiment,
     ModelsSettings,
     run_experiment,
 )
-from butfor.studies.models.learned import CLASSIFIERS, COUNTS, KNOWN_ENDS, MODELS, TABULAR, TRUE
-from butfor.studies.models.tables import Cell, find, score_table, tables, value_table
-from butfor.studies.scoring import clear
-
-ASKED = {"plan": TABULAR_PLAN, "rule": RULE, "own": OWN}  # targets, as columns are named
-SCORES = ("brier", "log_loss", "ruled_out", "cf_bias", "over_true")
-Line = dict[str, Any]  # a row of a table on the page: names, and cells by column
+from butfor.studies.models.wide import article as wide
+from butfor.studies.models.wide.experiment import WideExperiment, run_wide
 
 
-def results(experiment: Experiment) -> dict[str, Any]:
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """The parts that were run."""
+
+    sepsis: Experiment | None
+    wide: WideExperiment | None
+
+
+def run(settings: ModelsSettings, *, advance: Advance = lambda: None) -> Findings:
+    """Run the parts that the settings choose."""
+    sepsis = run_experiment(settings, advance=advance) if SEPSIS in settings.parts else None
+    seeds = [settings.base_seed(repeat, 2) for repeat in range(settings.classifier_repeats)]
+    ward = run_wide(seeds, advance=advance) if WIDE in settings.parts else None
+    return Findings(sepsis, ward)
+
+
+def charts(findings: Findings) -> dict[str, Any]:
+    """Return the figures by file name."""
+    found = sepsis_charts.charts(findings.sepsis) if findings.sepsis else {}
+    return found | (wide.charts(findings.wide) if findings.wide else {})
+
+
+def tables(findings: Findings) -> dict[str, pd.DataFrame]:
+    """Return the CSV files by name."""
+    found = sepsis_tables.tables(findings.sepsis) if findings.sepsis else {}
+    return found | (wide.tables(findings.wide) if findings.wide else {})
+
+
+def results(findings: Findings) -> dict[str, Any]:
     """Return the numbers for machines."""
-    values, scores = value_table(experiment.values), score_table(experiment.scores)
-    return {
-        "physicians": experiment.physicians,
-        "optimum": experiment.optimum,
-        "summary": {state: lines(experiment, values, scores, state) for state in STATES},
-        "by_size": {state: by_size(experiment, values, state) for state in STATES},
-        "values": values.to_dict("records"),
-        "scores": scores.to_dict("records"),
-    }
+    found = summary.results(findings.sepsis) if findings.sepsis else {}
+    return found | ({"wide": wide.results(findings.wide)} if findings.wide else {})
 
 
-def lines(
-    experiment: Experiment, values: pd.DataFrame, scores: pd.DataFrame, state: str
-) -> list[Line]:
-    """Return the main table of a kind of state, at the reference size: one row per model and noise.
-
-    The last row is the oracle that knows how often each outcome truly happens.
-    """
-    place = {"state": state, "size": experiment.settings.reference}
-    found: list[Line] = []
-    for name in MODELS:
-        for noise in (ON_STATES, ON_SIGNS, ON_VARIABLES):
-            here = {**place, "model": name}
-            if find(scores, "brier", **here, noise=noise) is None:
-                continue
-            line: Line = {"model": name, "noise": noise}
-            for short, target in ASKED.items():
-                asked = {**here, "target": target}
-                for measure in SCORES:
-                    line[f"{measure}_{short}"] = find(scores, measure, **asked, noise=noise)
-                line[f"mb_{short}"] = find(values, "bias", **asked)
-            line["own_true"] = find(values, "true", **here, target=OWN)
-            line["influence"] = find(scores, "influence", **here, noise=noise, target=RULE)
-            found.append(line)
-    return [*found, _frequencies(scores, place)]
-
-
-def _frequencies(scores: pd.DataFrame, place: dict[str, Any]) -> Line:
-    """Return the scores of the oracle's frequencies."""
-    columns = [f"{measure}_{short}" for short in ASKED for measure in (*SCORES, "mb")]
-    line: Line = dict.fromkeys([*columns, "own_true", "influence"])
-    line |= {"model": "Frequencies known to an oracle", "noise": ""}
-    asked = {**place, "model": COUNTS, "noise": ON_VARIABLES}
-    for short, target in list(ASKED.items())[:2]:
-        line[f"brier_{short}"] = find(scores, "base", **asked, target=target)
-        line[f"log_loss_{short}"] = find(scores, "base_log", **asked, target=target)
-    return line
-
-
-def by_size(experiment: Experiment, values: pd.DataFrame, state: str) -> list[Line]:
-    """Return what models are worth by size of the log: one row per size and learned model."""
-    found = []
-    for size in experiment.settings.size:
-        for name in MODELS:
-            place = {"state": state, "size": size, "model": name, "target": OWN}
-            if name == TRUE or find(values, "true", **place) is None:
-                continue
-            measures = ("true", "mb", "bias", "finite log", "confounding")
-            cells = {measure: find(values, measure, **place) for measure in measures}
-            found.append({"size": size, "model": name, **cells})
-    return found
-
-
-def content(experiment: Experiment) -> dict[str, Any]:
+def content(findings: Findings) -> dict[str, Any]:
     """Return what the page shows besides the results."""
-    settings = experiment.settings
-    values, scores = value_table(experiment.values), score_table(experiment.scores)
-    main = {
-        state: {
-            (line["model"], line["noise"]): line
-            for line in lines(experiment, values, scores, state)
-        }
-        for state in STATES
-    }
-    at = {"size": settings.reference, "model": COUNTS}
-    asked = {**at, "state": "hidden", "noise": ON_VARIABLES}
-    longest = {**asked, "size": settings.size[-1], "target": RULE}
-    own = {state: values_of(values, state, {**at, "target": OWN}) for state in STATES}
-    return {
-        "states": STATES,
-        "counts": {state: main[state][COUNTS, ON_VARIABLES] for state in STATES},
-        "tabular": {state: main[state][TABULAR, ON_STATES] for state in STATES},
-        "known_ends": main["full"][KNOWN_ENDS, ON_VARIABLES],
-        "known": main["full"][TRUE, ON_VARIABLES],
-        "pieces": own,
-        "hidden_over": {
-            target: find(scores, "over_base", **asked, target=target)
-            for target in (TABULAR_PLAN, RULE)
-        },
-        "no_better": [
-            target
-            for target in (TABULAR_PLAN, RULE)
-            if not below_zero(find(scores, "over_base", **asked, target=target))
-        ],
-        "stays": _stays(experiment, values),
-        "longest_over": find(scores, "over_base", **longest),
-        "classifiers": list(CLASSIFIERS) if have_classifiers() else [],
-        "patients": min(PATIENTS, settings.reference),
-        "followed": min(FOLLOWED, settings.reference),
-        "floor": FLOOR,
-        "targets": (TABULAR_PLAN, RULE),
-    }
-
-
-def values_of(values: pd.DataFrame, state: str, place: dict[str, Any]) -> dict[str, Cell | None]:
-    """Return the bias of MB in one cell, and its pieces."""
-    measures = ("bias", "finite log", "confounding")
-    return {measure: find(values, measure, state=state, **place) for measure in measures}
-
-
-def below_zero(cell: Cell | None) -> bool:
-    """Return whether a mean over logs lies below 0 by more than chance would easily produce."""
-    return cell is not None and cell["mean"] < -clear(int(cell["logs"])) * cell["se"]
-
-
-def _stays(experiment: Experiment, values: pd.DataFrame) -> dict[str, Any]:
-    """Return the confounding in the plans of the shortest and of the longest logs."""
-    place = {"state": "hidden", "model": COUNTS, "target": OWN}
-    sizes = experiment.settings.size
-    return {
-        "first": find(values, "confounding", **place, size=sizes[0]),
-        "last": find(values, "confounding", **place, size=sizes[-1]),
-        "bias": find(values, "bias", **place, size=sizes[-1]),
-        "sizes": (sizes[0], sizes[-1]),
-    }
+    return summary.content(findings.sepsis) if findings.sepsis else {}
 
 
 STUDY = Study(
-    "models", ModelsSettings, run_experiment, charts, tables, results, content, figures=FIGURES
+    "models",
+    ModelsSettings,
+    run,
+    charts,
+    tables,
+    results,
+    content,
+    figures=sepsis_charts.FIGURES + wide.FIGURES,
 )

@@ -15,15 +15,17 @@ import numpy as np
 import pandas as pd
 
 from butfor import sepsis
-from butfor.checks import check_whole
+from butfor.checks import check_choice, check_whole
 from butfor.log.episodes import Episodes
 from butfor.log.variables import unravel
+from butfor.models.classifiers import have_classifiers
 from butfor.models.factored import FactoredModel
 from butfor.models.mdp import TabularMDP
 from butfor.models.planning import policy_value, value_tables
 from butfor.replay.replay import Replay
 from butfor.studies.article import HIDDEN, HORIZON, LEAST_EPISODES, Advance, StudySettings
 from butfor.studies.models.learned import (
+    CLUSTERS,
     COUNTS,
     TABULAR,
     TRUE,
@@ -34,13 +36,15 @@ from butfor.studies.scoring import IMPOSSIBLE, brier, given_to_truth
 from butfor.studies.simulator import endless_model, vital_signs
 from butfor.types import Floats, Integers
 
+ALL = "all"
+PARTS = (SEPSIS, WIDE) = ("sepsis", "wide")
 STATES = {"full": "Nothing hidden", "hidden": "Glucose and diabetes hidden"}
 ON_STATES, ON_SIGNS, ON_VARIABLES = "states", "vital signs", "variables"
 OWN, TABULAR_PLAN, RULE = "own plan", "tabular plan", "fixed rule"
 TARGETS = (OWN, TABULAR_PLAN, RULE)
 PATIENTS = 250  # of each log who are scored one by one: the first ones, the same at every size
 FOLLOWED = 25  # of them who are followed step by step, which takes longest
-PLAIN = (TABULAR, COUNTS, TRUE)  # models that are asked with every noise
+PLAIN = (TABULAR, CLUSTERS, COUNTS, TRUE)  # models that are asked with every noise
 NEGLIGIBLE = 1e-6  # mass below which a counterfactual state continues by the model alone
 FLOOR = 0.001  # lower probabilities count as this one in the log loss, which stays finite
 Row = dict[str, Any]
@@ -53,6 +57,7 @@ class ModelsSettings(StudySettings):
     repeats: int = 20
     size: tuple[int, ...] = (250, 1000, 4000, 16_000)  # episodes in each log
     reference: int = 1000
+    part: str = "all"  # "sepsis", "wide" (thirty variables) or both
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -64,16 +69,25 @@ class ModelsSettings(StudySettings):
             raise ValueError(
                 f"the reference {self.reference} is not among the sizes {self.size}; add it"
             )
+        if check_choice(self.part, "part", (ALL, *PARTS)) == WIDE and not have_classifiers():
+            raise ValueError("part 'wide' needs scikit-learn: pip install 'butfor[cluster]'")
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The parts that are run; thirty variables need scikit-learn."""
+        chosen = PARTS if self.part == ALL else (self.part,)
+        return tuple(part for part in chosen if part != WIDE or have_classifiers())
 
     @property
     def classifier_repeats(self) -> int:
-        """Number of logs from which classifiers learn, which take longest."""
+        """Number of logs from which classifiers learn, which take longest; also of wide logs."""
         return max(2, self.repeats // 4)
 
     @property
     def steps(self) -> int:
         """Number of times that a run reports progress."""
-        return self.repeats * len(STATES)
+        each = {SEPSIS: self.repeats * len(STATES), WIDE: self.classifier_repeats}
+        return sum(each[part] for part in self.parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,11 +217,11 @@ def value_rows(world: World, log: Episodes, models: dict[str, Learned]) -> Itera
     """
     for name, learned in models.items():
         for target, policy in targets_of(world, models, name).items():
-            tables = value_tables(learned.rows, policy, horizon=HORIZON)[0]
+            tables = value_tables(learned.rows, learned.asked(policy), horizon=HORIZON)[0]
             yield {
                 "model": name,
                 "target": target,
-                "mb": float(tables[HORIZON][log.first_state].mean()),
+                "mb": float(tables[HORIZON][learned.shown(log).first_state].mean()),
                 "true": world.true_value(policy),
                 "endless": world.endless_value(policy),
             }
@@ -251,8 +265,9 @@ def questions(
 
 def noises_of(learned: Learned) -> tuple[str, ...]:
     """Return what noise may belong to in a model; the first is what is usual for it."""
-    factored = isinstance(learned.model, FactoredModel)
-    return (ON_VARIABLES, ON_STATES) if factored else (ON_STATES, ON_SIGNS)
+    if isinstance(learned.model, FactoredModel):
+        return ON_VARIABLES, ON_SIGNS, ON_STATES
+    return (ON_STATES,) if learned.clustered else (ON_STATES, ON_SIGNS)
 
 
 def ask(log: Episodes, learned: Learned, noise: str, target: Floats) -> Replay:
@@ -260,7 +275,9 @@ def ask(log: Episodes, learned: Learned, noise: str, target: Floats) -> Replay:
     if noise == ON_VARIABLES:
         return Replay(log, learned.model, target)
     rows = learned.rows
-    return Replay(log, rows.with_labels(vital_signs(log)) if noise == ON_SIGNS else rows, target)
+    if noise == ON_SIGNS:
+        rows = rows.with_labels(vital_signs(log))
+    return Replay(learned.shown(log), rows, learned.asked(target))
 
 
 def score(replay: Replay, truth: Integers) -> Row:

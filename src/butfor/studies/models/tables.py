@@ -29,7 +29,7 @@ def value_table(values: pd.DataFrame) -> pd.DataFrame:
         confounding=values["endless"] - values["true"],
         **{"finite log": values["mb"] - values["endless"]},
     )
-    return _means(pieces, PLACE, MEASURED)
+    return means(pieces, PLACE, MEASURED)
 
 
 def score_table(scores: pd.DataFrame) -> pd.DataFrame:
@@ -49,10 +49,10 @@ def score_table(scores: pd.DataFrame) -> pd.DataFrame:
         # a model's own plan is another target than the true model's
         over_true=(joined["brier"] - joined["best"]).where(joined["target"] != "own plan"),
     )
-    return _means(joined, [*PLACE[:-1], "noise", "target"], SCORED)
+    return means(joined, [*PLACE[:-1], "noise", "target"], SCORED)
 
 
-def _means(table: pd.DataFrame, by: list[str], columns: list[str]) -> pd.DataFrame:
+def means(table: pd.DataFrame, by: list[str], columns: list[str]) -> pd.DataFrame:
     """Return one row per cell and measure: mean, standard error and number of logs."""
     long = table.melt(id_vars=by, value_vars=columns, var_name="measure")
     groups = long.dropna(subset="value").groupby([*by, "measure"], sort=False)["value"]
