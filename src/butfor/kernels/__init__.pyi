@@ -6,6 +6,9 @@ from .chain import Problem as Problem
 from .chain import Work as Work
 from .chain import make_work as make_work
 from .changes import fewest_changes as fewest_changes
+from .confounding import Tilt as Tilt
+from .confounding import confounded_episodes as confounded_episodes
+from .confounding import confounded_values as confounded_values
 from .draws import draw_counterfactuals as draw_counterfactuals
 from .factors import IMPOSSIBLE as IMPOSSIBLE
 from .factors import UNKNOWN as UNKNOWN

@@ -60,7 +60,9 @@ def bound_product(problem, work, limits, nested, row, i, discount, later, result
             x = known.state[f] if level == none else states + level
             value = nested.value[f, e - rows.start[nested.config[f]]]
             for column in range(len(result)):
-                value[column] = worth(problem, nested.entry[x], column, discount, later)
+                value[column] = worth(
+                    problem, nested.entry[x], column // 4, column, discount, later
+                )
             known.at[f] = e + 1
             continue
         if f == 0:

@@ -207,13 +207,16 @@ def row_bounds(p, q, observed, value):
 
 
 @inlined
-def worth(problem, e, c, discount, later):
-    """Return what entry e contributes to bound c: its reward or outcome, and the bound `later`."""
+def worth(problem, e, quantity, c, discount, later):
+    """Return what entry e contributes to a bound, column c of `later`.
+
+    Quantity 0 is the return; quantity 1 + o the probability of outcome o, of none after the last.
+    """
     x = problem.dynamics.next_state[e]
     states = problem.dynamics.states
-    if c < 4:
+    if quantity == 0:
         after = discount * later[x, c] if x < states else 0.0
         return problem.dynamics.reward[e] + after
     if x < states:
         return later[x, c]
-    return 1.0 if x - states == c // 4 - 1 else 0.0
+    return 1.0 if x - states == quantity - 1 else 0.0
