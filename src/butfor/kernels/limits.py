@@ -17,6 +17,7 @@ from butfor.kernels.rows import (
     Rows,
     append_row,
     find_label,
+    meets,
     scatter,
     sort_by_ratio,
     unscatter,
@@ -177,6 +178,27 @@ def lowest_stable(rows, row, p_k, top, limits, sign):
             total += taken * ratio[b]
             rest -= taken
     return total / (p_k - rest)
+
+
+@bare
+def bound_values(rows, row, p, seen, limits, value, result):
+    """Bound the expected `value` [entry of the row, columns] of a row, given the observed entry.
+
+    `p` is the factual row by label. Columns are those of `bounds.Tables`.
+    """
+    size = rows.start[row + 1] - rows.start[row]
+    p_k = rows.probability[seen]
+    # rows without a common label are stable however they are coupled
+    apart = not meets(rows, row, p)
+    top = 0 if apart else find_limits(rows, row, p, rows.label[seen], limits)
+    for c in range(len(result)):
+        sign = 1.0 - 2.0 * (c & 1)
+        for e in range(size):
+            limits.value[e] = value[e, c]
+        if c & 2 and not apart:
+            result[c] = sign * lowest_stable(rows, row, p_k, top, limits, sign)
+        else:
+            result[c] = sign * lowest_any(rows, row, p_k, limits, sign)
 
 
 @compiled
