@@ -35,6 +35,7 @@ from .models.policies import estimate_behavior as estimate_behavior
 from .models.policies import soften as soften
 from .present import charts as charts
 from .present.report import write_report as write_report
+from .replay.confounding import confounding_bounds as confounding_bounds
 from .replay.credible import credible_intervals as credible_intervals
 from .replay.draws import draws_needed as draws_needed
 from .replay.functions import counterfactual_bounds as counterfactual_bounds

@@ -226,30 +226,6 @@ def test_contributions_of_steps_are_what_is_gained_by_taking_over_earlier(proble
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
 
 
-def test_spans_hold_every_course_that_is_possible(problem):
-    model, behaviors, targets = problem
-    log, _ = seen_under(model, behaviors["latent"])
-    for kind in KINDS:
-        options = {"behavior": behaviors["latent"]}
-        bounds = bf.counterfactual_bounds(log, model, targets[kind], **options)
-        draws = bf.sample_counterfactuals(log, model, targets[kind], draws=20, **options)
-        returns = draws.returns()
-        low, high = np.moveaxis(bounds.expected_return[0], -1, 0)
-        assert not bounds.sharp
-        assert (low <= returns.min(axis=1) + 1e-12).all()
-        assert (high >= returns.max(axis=1) - 1e-12).all()
-        result = bf.counterfactual_outcomes(log, model, targets[kind], **options)
-        stopping = options | {"continuation": False}
-        short = bf.counterfactual_bounds(log, model, targets[kind], **stopping)
-        stopped = bf.counterfactual_outcomes(log, model, targets[kind], **stopping)
-        low, high = np.moveaxis(short.expected_return[0], -1, 0)
-        assert (low <= stopped.expected_return + 1e-12).all()
-        assert (high >= stopped.expected_return - 1e-12).all()
-        within = bounds.probability[0]
-        assert (within[..., 0] <= result.probability + 1e-12).all()
-        assert (within[..., 1] >= result.probability - 1e-12).all()
-
-
 SPARSE = np.array(  # of four states two are ends; rows of state 0 have nothing in common
     [
         [[0.3, 0.0, 0.7, 0.0], [0.0, 0.6, 0.0, 0.4]],

@@ -567,9 +567,9 @@ def test_pictures_show_the_numbers_given_and_refuse_what_they_cannot_draw():
         (0.2, 0.5),
     }
     assert {row["true"] for row in rows_with(chart, "true")} == {0.3}
-    many = scores.loc[[0] * 10].assign(series=list("abcdefghij"))
+    many = scores.loc[[0] * 11].assign(series=list("abcdefghijk"))
     for call, message in (
-        (lambda: charts.scores_chart(many, groups=["few"]), "10 series"),
+        (lambda: charts.scores_chart(many, groups=["few"]), "11 series"),
         (lambda: charts.containment_chart(bounds, kinds=list("abcd")), "4 series, 3 at most"),
         (lambda: charts.reliability_chart(scores), "no column 'predicted'"),
     ):

@@ -96,11 +96,6 @@ def describe_survival(bounds: Bounds, position: int) -> str:
     difference = bounds.expected_return[:, position] - bounds.observed_return[position]
     (low, high), (low_stable, high_stable) = difference
     spans = f"from {low:+.2f} to {high:+.2f}"
-    if not bounds.sharp:
-        return (
-            "With a hidden state, bounds over mechanisms are not computed; the widest range of the "
-            f"difference that the model allows is {spans}."
-        )
     survives = bounds.survives[position]
     if survives == "any":
         return (

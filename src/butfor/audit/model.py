@@ -119,7 +119,8 @@ def read_model(path: Path, meta: Meta) -> Stored:
     outcomes, terminal = meta.outcome_details, meta.parameters.terminal
     size = count_levels(meta.variables.latent) if hidden else states
     rows = {name: stored[name] for name in ROWS}
-    dynamics = TabularMDP(**rows, outcomes=() if hidden else outcomes, terminal=terminal)
+    ends_of = () if hidden else outcomes
+    dynamics = TabularMDP(**rows, outcomes=ends_of, terminal=terminal, prior=None)
     ends = np.zeros(size, dtype=bool)
     if hidden:
         given = stored["outcome"]

@@ -15,6 +15,7 @@ import pandas as pd
 from butfor.checks import check_horizon, check_whole
 from butfor.evaluate.crossfit import Learn, learn_from, split_halves
 from butfor.evaluate.wording import signed
+from butfor.hidden.policies import as_array
 from butfor.log.episodes import Episodes
 from butfor.log.variables import project
 from butfor.models.planning import state_values
@@ -99,6 +100,11 @@ def rehearse(
     A warning, not a bound: a cause that was never recorded may matter more than all that were.
     """
     check_whole(splits, "splits", 1, "a whole number")
+    if log.combinations is not None:
+        raise ValueError(
+            "a rehearsal goes through all states, and those of this log cannot be enumerated; hide "
+            "variables first, or use fewer levels"
+        )
     steps = int(log.lengths.max()) if horizon is None else horizon
     check_horizon(steps)
     hidden = _groups(log, groups)
@@ -128,7 +134,8 @@ class _Half:
 
     def __init__(self, log: Episodes, learn: Learn, horizon: int, discount: float) -> None:
         self.log, self.horizon, self.discount = log, horizon, discount
-        self.model, self.target = learn_from(learn, log)
+        self.model, target = learn_from(learn, log)
+        self.target = as_array(target)
 
     def values(self, target: Floats) -> Floats:
         """Return the value of a target from each first state of this half."""

@@ -1,4 +1,4 @@
-"""Counterfactuals with a hidden state: exact pair chains, draws, and the widest bounds."""
+"""Counterfactuals with a hidden state: exact pair chains, draws and bounds."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import numpy as np
 
 from butfor import kernels
 from butfor.hidden.actor import Actor, first_beliefs
-from butfor.hidden.cells import cell_tables, expand, find_moves, refuse_beliefs
+from butfor.hidden.cells import cell_tables, refuse_beliefs
 from butfor.hidden.latent import draw_paths, trace_posterior
 from butfor.hidden.pairs import PairChain
 from butfor.models.mdp import total_by
 from butfor.random import episode_keys
 from butfor.types import Floats, Integers, Offsets, Progress
 
-MOST_NUMBERS = 20_000_000  # of beliefs held in memory at a time
+MOST_NUMBERS = 20_000_000  # of beliefs, or of bounds of pairs, held in memory at a time
 
 
 def exact_outcomes(
@@ -173,48 +173,33 @@ def draw_worlds(
     return state, seen, action, reward
 
 
-def outcome_spans(chain: PairChain, discount: float) -> Floats:
-    """Return the lowest and highest return and outcome of each episode, [n, 1 + O + 1, 2].
+def nested_bounds(
+    chain: PairChain,
+    discount: float,
+    *,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Floats:
+    """Return the lowest and highest counterfactual of each episode, [n, 1 + O + 1, 2, 2].
 
-    Whatever the mechanism, the world under the target starts in a hidden state that the episode
-    allows and then follows a course that the model allows: these are the worst and the best of all
-    such courses. No other part of the episode is used, so sharper bounds exist.
+    By quantity (the return, each outcome, none), class of mechanisms (any, stable) and end.
     """
-    target, log = chain.pairs.target, chain.episodes
-    posterior = trace_posterior(log, chain.model, chain.pairs.behavior)
-    which, entry = expand(posterior.start, log.offsets[:-1] + np.arange(len(log)))
-    cell = target.cell[posterior.state[entry], target.first[log.first_state][which]]
-    steps = (log.lengths + chain.pairs.log.left)[which]
-    begins = np.searchsorted(which, np.arange(len(log)))
-    return np.stack(
-        [
-            pick.reduceat(_extremes(chain, discount, pick)[steps, cell], begins, axis=0)
-            for pick in (np.minimum, np.maximum)
-        ],
-        axis=2,
-    )
+    refuse_beliefs(chain.target, "bounds")
+    values, outcomes = cell_tables(chain.pairs.target, chain.horizon, discount)
+    quantities = outcomes.shape[2] + 1
+    check_size(chain, 4 * quantities)
+    found = np.empty((len(chain.episodes), 4 * quantities))
+    given = float(discount), values, outcomes, found
+    chain.run(kernels.bound_pairs, *given, threads=threads, progress=progress)
+    return found.reshape(len(found), quantities, 2, 2)
 
 
-def _extremes(chain: PairChain, discount: float, pick: np.ufunc) -> Floats:
-    """Return the lowest or highest return and outcome indicators, [H + 1, C, 1 + O + 1].
-
-    By steps left and cell; the last column is for no outcome.
-    """
-    target, model = chain.pairs.target, chain.model
-    found = find_moves(model, target)
-    order = np.argsort(found.group, kind="stable")
-    entry, arrived = found.entry[order], found.cell[order]
-    first = np.searchsorted(found.group[order], np.arange(len(target.earned)))
-    end = model.outcome[model.dynamics.next_state[entry]]
-    gained = np.zeros((len(entry), len(model.outcomes) + 2))
-    gained[:, 0] = model.dynamics.reward[entry]
-    over = np.flatnonzero(end >= 0)
-    gained[over, 1 + end[over]] = 1.0
-    kept = np.array([discount] + [1.0] * (gained.shape[1] - 1))
-    tables = np.zeros((chain.horizon + 1, len(target.state), gained.shape[1]))
-    tables[0, :, -1] = 1.0  # with no step left there is no outcome
-    for left in range(1, chain.horizon + 1):
-        ahead = np.where(end[:, None] >= 0, 0.0, tables[left - 1][arrived])
-        of_group = pick.reduceat(gained + kept * ahead, first, axis=0)
-        tables[left] = pick.reduceat(of_group[target.group], target.choice, axis=0)
-    return tables
+def check_size(chain: PairChain, columns: int) -> None:
+    """Refuse pairs of both worlds whose bounds would not fit in memory."""
+    widest = int(np.diff(chain.model.arrays.showing.start).max())
+    numbers = widest * len(chain.pairs.target.state) * columns
+    if numbers > MOST_NUMBERS:
+        raise ValueError(
+            f"bounds: the model and this target have {numbers:,} bounds of pairs of both worlds, "
+            f"more than {MOST_NUMBERS:,}; use fewer observations or memory nodes"
+        )

@@ -6,6 +6,9 @@ from .chain import Problem as Problem
 from .chain import Work as Work
 from .chain import make_work as make_work
 from .changes import fewest_changes as fewest_changes
+from .confounding import Tilt as Tilt
+from .confounding import confounded_episodes as confounded_episodes
+from .confounding import confounded_values as confounded_values
 from .draws import draw_counterfactuals as draw_counterfactuals
 from .factors import IMPOSSIBLE as IMPOSSIBLE
 from .factors import UNKNOWN as UNKNOWN
@@ -32,6 +35,7 @@ from .mechanisms import counterfactual_rows as counterfactual_rows
 from .models import Models as Models
 from .models import exact_outcomes_of_models as exact_outcomes_of_models
 from .models import value_tables_of_models as value_tables_of_models
+from .pair_bounds import bound_pairs as bound_pairs
 from .pair_episodes import HiddenSteps as HiddenSteps
 from .pair_episodes import draw_pair_step as draw_pair_step
 from .pair_episodes import exact_pairs as exact_pairs

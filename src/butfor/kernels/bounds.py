@@ -125,7 +125,7 @@ def bound_row(problem, work, limits, nested, row, i, seen_entry, discount, later
         certain = low
     if certain >= 0:
         for c in range(len(result)):
-            result[c] = worth(problem, certain, c, discount, later)
+            result[c] = worth(problem, certain, c // 4, c, discount, later)
         return
     if len(problem.factors.place) > 0:
         bound_product(problem, work, limits, nested, row, i, discount, later, result)
@@ -137,7 +137,7 @@ def bound_row(problem, work, limits, nested, row, i, seen_entry, discount, later
     for c in range(len(result)):
         sign = 1.0 - 2.0 * (c & 1)
         for e in range(low, high):
-            limits.value[e - low] = worth(problem, e, c, discount, later)
+            limits.value[e - low] = worth(problem, e, c // 4, c, discount, later)
         if c & 2:
             result[c] = sign * lowest_stable(rows, row, p_k, top, limits, sign)
         else:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from butfor.kernels.compiled import bare
 from butfor.kernels.factors import configuration
-from butfor.kernels.limits import find_limits, lowest_any, lowest_stable, worth
+from butfor.kernels.limits import bound_values, worth
 from butfor.kernels.rows import hold
 
 
@@ -60,7 +60,9 @@ def bound_product(problem, work, limits, nested, row, i, discount, later, result
             x = known.state[f] if level == none else states + level
             value = nested.value[f, e - rows.start[nested.config[f]]]
             for column in range(len(result)):
-                value[column] = worth(problem, nested.entry[x], column, discount, later)
+                value[column] = worth(
+                    problem, nested.entry[x], column // 4, column, discount, later
+                )
             known.at[f] = e + 1
             continue
         if f == 0:
@@ -94,13 +96,4 @@ def bound_factor(factors, known, limits, nested, i, f, result):
                 result[column] += rows.probability[e] * value[e - start, column]
         return
     hold(rows, factors.config[i, f], known.held, known.p)
-    top = find_limits(rows, c, known.p, rows.label[seen], limits)
-    for column in range(len(result)):
-        sign = 1.0 - 2.0 * (column & 1)
-        for e in range(stop - start):
-            limits.value[e] = value[e, column]
-        if column & 2:
-            found = lowest_stable(rows, c, rows.probability[seen], top, limits, sign)
-        else:
-            found = lowest_any(rows, c, rows.probability[seen], limits, sign)
-        result[column] = sign * found
+    bound_values(rows, c, known.p, seen, limits, value, result)

@@ -17,6 +17,7 @@ from butfor.kernels.rows import (
     Rows,
     append_row,
     find_label,
+    meets,
     scatter,
     sort_by_ratio,
     unscatter,
@@ -179,6 +180,27 @@ def lowest_stable(rows, row, p_k, top, limits, sign):
     return total / (p_k - rest)
 
 
+@bare
+def bound_values(rows, row, p, seen, limits, value, result):
+    """Bound the expected `value` [entry of the row, columns] of a row, given the observed entry.
+
+    `p` is the factual row by label. Columns are those of `bounds.Tables`.
+    """
+    size = rows.start[row + 1] - rows.start[row]
+    p_k = rows.probability[seen]
+    # rows without a common label are stable however they are coupled
+    apart = not meets(rows, row, p)
+    top = 0 if apart else find_limits(rows, row, p, rows.label[seen], limits)
+    for c in range(len(result)):
+        sign = 1.0 - 2.0 * (c & 1)
+        for e in range(size):
+            limits.value[e] = value[e, c]
+        if c & 2 and not apart:
+            result[c] = sign * lowest_stable(rows, row, p_k, top, limits, sign)
+        else:
+            result[c] = sign * lowest_any(rows, row, p_k, limits, sign)
+
+
 @compiled
 def row_bounds(p, q, observed, value):
     """Bound the expected `value` [m, n] of each of m dense pairs of rows p, q [m, n].
@@ -207,13 +229,16 @@ def row_bounds(p, q, observed, value):
 
 
 @inlined
-def worth(problem, e, c, discount, later):
-    """Return what entry e contributes to bound c: its reward or outcome, and the bound `later`."""
+def worth(problem, e, quantity, c, discount, later):
+    """Return what entry e contributes to a bound, column c of `later`.
+
+    Quantity 0 is the return; quantity 1 + o the probability of outcome o, of none after the last.
+    """
     x = problem.dynamics.next_state[e]
     states = problem.dynamics.states
-    if c < 4:
+    if quantity == 0:
         after = discount * later[x, c] if x < states else 0.0
         return problem.dynamics.reward[e] + after
     if x < states:
         return later[x, c]
-    return 1.0 if x - states == c // 4 - 1 else 0.0
+    return 1.0 if x - states == quantity - 1 else 0.0

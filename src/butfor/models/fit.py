@@ -68,6 +68,7 @@ class Counted:
     outcomes: tuple[Outcome, ...]
     made_up: NDArray[np.bool_]  # [S, A] rows that follow from the rule for unseen pairs
     terminal: str
+    prior: float
     mixed: bool  # whether a prior or the rule combines next states of all actions in one row
 
     def model(self) -> TabularMDP:
@@ -85,6 +86,7 @@ class Counted:
             counts=self.counts,
             unseen=self.made_up,
             terminal=self.terminal,
+            prior=self.prior,
         )
 
     def labelled(self, labels: ArrayLike) -> TabularMDP:
@@ -190,6 +192,7 @@ def complete_counts(
         outcomes=ends,
         made_up=made_up.reshape(states, actions),
         terminal=terminal,
+        prior=prior,
         mixed=prior > 0 or unseen == "uniform",
     )
 

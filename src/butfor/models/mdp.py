@@ -35,6 +35,7 @@ class TabularMDP:
     unseen: NDArray[np.bool_]  # [S, A] rows that the rule for unseen pairs made up
     outcomes: tuple[Outcome, ...]
     terminal: str = "visits"  # how an episode's last transition is read: see fit_mdp
+    prior: float | None = None  # what was added to the counts; None: not known to be counted
 
     def stored_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that a file of the model holds."""
@@ -211,6 +212,7 @@ def assemble(
     counts: NDArray[np.int64],
     unseen: NDArray[np.bool_],
     terminal: str,
+    prior: float | None = None,
 ) -> TabularMDP:
     """Make a model from entries with distinct keys row * (S + O) + next; rows are normalized."""
     order = np.argsort(keys)
@@ -227,6 +229,7 @@ def assemble(
         unseen=unseen,
         outcomes=outcomes,
         terminal=terminal,
+        prior=prior,
     )
     return model if labels is None else model.with_labels(labels)
 

@@ -24,14 +24,15 @@ class Bounds:
     required only between the observed row and each other row; otherwise they are conservative. With
     noise per variable each row of each variable is bounded separately, from the last variable to
     the first, which is conservative too: one noise may not be able to do the worst in all of them.
+    With a hidden state the same holds for each row of each pair of hidden states of both worlds,
+    which are averaged over the hidden paths that the record allows.
     """
 
     expected_return: Floats  # [2, n, 2]
     probability: Floats  # [2, n, O + 1, 2] of each outcome; the last is that of none
     observed_return: Floats  # [n]
     outcome_names: list[str]  # none last
-    sharp: bool = True  # False (with a hidden state): the widest range that the model allows
-    tight: bool = True  # False (with noise per variable): conservative even for a single step
+    tight: bool = True  # False (noise per variable, hidden state): conservative for a single step
 
     def frame(self) -> pd.DataFrame:
         """Return one row per episode: `low_any`, `high_any`, …, `p_<outcome>_low_any`, …."""

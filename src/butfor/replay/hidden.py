@@ -12,7 +12,7 @@ from butfor.hidden.chain import (
     exact_outcomes,
     first_values,
     hidden_contributions,
-    outcome_spans,
+    nested_bounds,
     walk_hidden,
 )
 from butfor.hidden.latent import LatentPosterior, latent_posterior
@@ -21,7 +21,7 @@ from butfor.hidden.pairs import check_log, prepare_pairs
 from butfor.hidden.policies import BeliefPolicy, Policy, check_hidden_policy
 from butfor.log.episodes import Episodes
 from butfor.models.policies import estimate_behavior
-from butfor.replay.bounds import CLASSES, Bounds
+from butfor.replay.bounds import Bounds
 from butfor.replay.changes import Changes
 from butfor.replay.draws import Draws
 from butfor.replay.outcomes import Found
@@ -139,14 +139,15 @@ class HiddenEngine:
         return np.zeros(len(self.replay.log))
 
     def bounds(self, *, threads: int | None, progress: Progress | None) -> Bounds:
-        """Return the widest range that the model allows, for both classes of mechanisms."""
-        spans = np.stack([outcome_spans(self.chain, self.replay.discount)] * len(CLASSES))
+        """Bound each pair of both worlds step by step, backwards, over every coupling of rows."""
+        found = nested_bounds(self.chain, self.replay.discount, threads=threads, progress=progress)
+        table = np.moveaxis(found, 2, 0)
         return Bounds(
-            expected_return=spans[:, :, 0],
-            probability=spans[:, :, 1:],
+            expected_return=table[:, :, 0],
+            probability=table[:, :, 1:],
             observed_return=self.replay.observed_return,
             outcome_names=self.replay.log.outcome_names,
-            sharp=False,
+            tight=False,
         )
 
     def draws(

@@ -22,6 +22,7 @@ from butfor.hidden.latent import LatentPosterior
 from butfor.hidden.policies import Policy, as_array
 from butfor.log.episodes import Episodes
 from butfor.log.variables import Outcome
+from butfor.mechanisms.inverse_cdf import InverseCDF
 from butfor.mechanisms.protocol import Compiled, Mechanism, counterfactual_rows
 from butfor.models.fit import destinations
 from butfor.models.mdp import TabularMDP, check_mdp
@@ -400,7 +401,20 @@ class ObservedEngine:
         return kernels.no_factors()
 
     def _couple(self, model: TabularMDP, policy: Floats) -> kernels.Coupling:
-        return couple(self.replay.mechanism, self.replay.log, model, policy)
+        mechanism = self.replay.mechanism
+        if isinstance(mechanism, InverseCDF) and mechanism.by_value:
+            mechanism = InverseCDF(self._value_order)
+        return couple(mechanism, self.replay.log, model, policy)
+
+    @cached_property
+    def _value_order(self) -> list[int]:
+        """Next states and outcomes from the lowest value under the target to the highest."""
+        if (self.model.labels != np.arange(len(self.model.labels))).any():
+            raise ValueError(
+                "order 'value' of an InverseCDF needs noise on states: use a model without labels"
+            )
+        ends = [outcome.reward for outcome in self.model.outcomes]
+        return np.argsort([*self.values[0][-1], *ends], kind="stable").tolist()
 
     def _prepared(self, model: TabularMDP) -> tuple[kernels.Problem, tuple[Floats, Floats]]:
         if model is self.model:

@@ -436,8 +436,8 @@ class Replay:
         With noise per variable, each row of each variable is bounded separately, from the last
         variable to the first: conservative even for a single step (`tight` is False).
 
-        With a hidden state the result, for both classes, is the widest range that the model allows
-        (`sharp` is False).
+        With a hidden state, each row of each pair of hidden states of both worlds is bounded
+        separately and averaged over the hidden paths that the record allows: conservative, too.
         """
         return self._once(
             ("bounds",), lambda: self.engine.bounds(threads=threads, progress=progress)

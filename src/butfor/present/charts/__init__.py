@@ -1,5 +1,6 @@
 """Charts, one function each: plain data in, an Altair chart out; nothing else uses altair."""
 
+from .confounding import confounding_chart as confounding_chart
 from .glance import glance_datasets as glance_datasets
 from .glance import glance_template as glance_template
 from .influence import influence_chart as influence_chart

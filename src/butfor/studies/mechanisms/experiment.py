@@ -42,6 +42,7 @@ MECHANISMS: dict[str, Mechanism] = {
     "Maximal coupling": MaximalCoupling(),
     "Maximal coupling" + SIGNS: MaximalCoupling(),
     "Inverse CDF": InverseCDF(),
+    "Inverse CDF, by value": InverseCDF("value"),
     "Independent": Independent(),
 }
 OWN = "Simulator's own mechanism"

@@ -12,11 +12,12 @@ from butfor.present.charts import style
 
 COLORS = (
     *(style.BLUE, style.GREEN, "#6A4FC3", "#8A5A00", "#5E6600"),
-    *(style.VERMILLION, "#8E3B73", style.GREY, style.BLACK),
+    *(style.VERMILLION, "#8E3B73", "#00707A", style.GREY, style.BLACK),
 )
 SHAPES = (
     *("circle", "square", "triangle-up", "diamond", "triangle-left", "triangle-down"),
-    *("M-1,-1L1,-1L-1,1L1,1Z", "cross", "triangle-right"),  # the first is an hourglass
+    *("M-1,-1L1,-1L-1,1L1,1Z", "M-1,-1L-1,1L1,-1L1,1Z"),  # an hourglass, standing and lying
+    *("cross", "triangle-right"),
 )
 CLASS_COLORS = ("#A9CDE4", style.BLUE, "#00375A")
 SCORES_WIDTH, BOUNDS_WIDTH, CURVES_SIDE = 270, 240, 128  # of a panel
@@ -38,7 +39,7 @@ def scores_chart(
     Parameters
     ----------
     table
-        One row per mark: `panel, series, group, value, se`; at most nine series.
+        One row per mark: `panel, series, group, value, se`; at most ten series.
     groups
         The groups from left to right.
     """
