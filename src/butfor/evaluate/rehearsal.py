@@ -135,7 +135,7 @@ class _Half:
     def __init__(self, log: Episodes, learn: Learn, horizon: int, discount: float) -> None:
         self.log, self.horizon, self.discount = log, horizon, discount
         self.model, target = learn_from(learn, log)
-        self.target = as_array(target)
+        self.target = np.asarray(as_array(target), dtype=np.float64)
 
     def values(self, target: Floats) -> Floats:
         """Return the value of a target from each first state of this half."""
