@@ -142,6 +142,10 @@ class AuditSettings:
         few = size * count_levels(actions) * size <= MOST_ENTRIES
         return FACTORED if len(states) > 1 and few and not any(asked.values()) else TABULAR
 
+    def classifies(self, study: Study) -> bool:
+        """Whether a classifier learns the model, if that is factored."""
+        return study.model.learner != "counts" and self.model != TABULAR
+
     def noise(self, study: Study) -> tuple[str, ...]:
         """Return the variables whose levels have the noise; if empty, next states have it."""
         return study.noise_variables() if self.noise_on is None else tuple(self.noise_on)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -88,6 +88,16 @@ class Rewards:
 
 
 @dataclass(frozen=True, eq=False)
+class Learning:
+    """How a model was learned from a log: see `fit_factored`."""
+
+    learner: Any = "counts"
+    parents: Mapping[str, Sequence[str]] | None = None
+    order: Sequence[str] | None = None
+    numbers: Collection[str] = ()
+
+
+@dataclass(frozen=True, eq=False)
 class FactoredModel:
     """P(x' | x, a) = prod_j P(x'_j | parents of j), and an end o ~ P(o | x', x, a).
 
@@ -108,6 +118,7 @@ class FactoredModel:
     initial: Floats  # [S] distribution of the first state
     counts: NDArray[np.int64]  # [S, A] logged transitions
     combinations: Combinations | None = None  # [S, J] level codes of each state of a wide model
+    learning: Learning | None = None  # if it was learned from a log
 
     terminal = "visits"  # the last transition of an episode leads straight into its outcome
 
