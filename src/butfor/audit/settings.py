@@ -11,6 +11,7 @@ import numpy as np
 
 from butfor.checks import check_choice, check_whole
 from butfor.interop.targets import target_from_table
+from butfor.log.combinations import MOST_TRANSITIONS
 from butfor.log.episodes import Episodes
 from butfor.log.sections import Evaluation, Study
 from butfor.log.variables import Variable, count_levels
@@ -20,7 +21,7 @@ from butfor.mechanisms.inverse_cdf import InverseCDF
 from butfor.mechanisms.maximal import MaximalCoupling
 from butfor.mechanisms.protocol import Mechanism
 from butfor.models.classifiers import BOOSTING, LOGISTIC, make_classifier
-from butfor.models.factored import MOST_ENTRIES, FactoredModel
+from butfor.models.factored import FactoredModel
 from butfor.models.mdp import TabularMDP
 from butfor.random import check_seed
 from butfor.replay.replay import ACTION_NOISES, Replay
@@ -139,7 +140,7 @@ class AuditSettings:
         if given is not None:
             return given
         size = count_levels(states)
-        few = size * count_levels(actions) * size <= MOST_ENTRIES
+        few = size * count_levels(actions) * size <= MOST_TRANSITIONS
         return FACTORED if len(states) > 1 and few and not any(asked.values()) else TABULAR
 
     def classifies(self, study: Study) -> bool:

@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.checks import check_distributions
-from butfor.log.combinations import Combinations, check_combinations, state_codes
+from butfor.log.combinations import MOST_TRANSITIONS, Combinations, check_combinations, state_codes
 from butfor.log.episodes import Episodes
 from butfor.log.variables import (
     Outcome,
@@ -30,7 +30,6 @@ from butfor.types import Floats, Offsets
 
 END = ""  # the name of the factor that decides how, or whether, an episode ends
 ACTION, NEXT = "action.", "next."  # prefixes of parents: an action variable, the next state
-MOST_ENTRIES = 50_000_000  # of the rows of all states and actions
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +157,7 @@ class FactoredModel:
         """Whether there are few enough states to go through, and a table for every variable."""
         pairs = count_levels(self.state_variables) * self.n_actions
         tables = all(isinstance(factor, Factor) for factor in self.factors)
-        return self.combinations is None and pairs <= MOST_ENTRIES and tables
+        return self.combinations is None and pairs <= MOST_TRANSITIONS and tables
 
     @property
     def n_actions(self) -> int:
@@ -237,9 +236,9 @@ class FactoredModel:
                 return
             table = factor.rows(codes)
             entry, level = np.nonzero(table)
-            if len(entry) > MOST_ENTRIES:
+            if len(entry) > MOST_TRANSITIONS:
                 raise ValueError(
-                    f"{states} states and {actions} actions have more than {MOST_ENTRIES:,} "
+                    f"{states} states and {actions} actions have more than {MOST_TRANSITIONS:,} "
                     "possible transitions; use fewer variables or levels"
                 )
             row, weight = row[entry], weight[entry] * table[entry, level]
