@@ -67,14 +67,9 @@ def test_plans_are_truly_good(value, experiment):
 
 def test_single_patients_are_predicted_nearly_as_well_as_by_the_true_model(score):
     assert score("over_true", "full", TABULAR_PLAN) <= 0.02
-    assert score("over_true", "full", RULE, model=KNOWN_ENDS) <= 0.04
-
-
-@pytest.mark.xfail(
-    strict=True, reason="0.061 more than the true model: ends, learned from 1000 patients, are off"
-)
-def test_single_patients_under_a_rule_that_physicians_seldom_follow(score):
     assert score("over_true", "full", RULE) <= 0.04
+    # nearly all of what remains under a rule that physicians seldom follow is the model of ends
+    assert score("over_true", "full", RULE, model=KNOWN_ENDS) <= 0.02
 
 
 def test_with_hidden_variables_patients_are_predicted_no_better_than_by_frequencies(score):

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from butfor.models import backoff
-from butfor.models.backoff import backoff_table, fit_counts, fit_given, make_cases
+from butfor.models.backoff import (
+    backoff_table,
+    fit_counts,
+    fit_given,
+    left_out_scores,
+    make_cases,
+)
 from tests.reference import backoff as slow
 
 
@@ -20,6 +26,14 @@ def random_cases(seed, count=80):
 def as_cases(columns, sizes, level, levels=3):
     names = [f"x{i}" for i in range(len(sizes))]
     return make_cases(names, columns, sizes, level, levels, np.ones(len(level)))
+
+
+def search_score(cases, parents, strength):
+    """The leave-one-out score of a table that drops the last parent."""
+    search = backoff._Search(cases, strength)
+    for parent in parents:
+        search.add(parent)
+    return search.score
 
 
 def as_list(columns, level):
@@ -48,23 +62,43 @@ def test_the_last_parent_is_dropped_first():
     assert backoff_table(counts.transpose(1, 0, 2), 1.0)[1, 0, 1] > 0.9
 
 
+def test_each_parent_is_dropped_in_turn():
+    # two cases of level 0 with parents (0, 0), two of level 1 with (1, 1); strength 1
+    # no parent (1/2, 1/2); one parent 0: (2 + 1/2) / 3 = 5/6 for level 0, one parent 1: 1/6
+    # (0, 0): (2 + 5/6) / 3 = 17/18; (0, 1), never seen: half 5/6 and half 1/6
+    counts = np.zeros((2, 2, 2))
+    counts[0, 0, 0] = counts[1, 1, 1] = 2
+    table = backoff_table(counts, 1.0, every=True)
+    np.testing.assert_allclose(table[..., 0], [[17 / 18, 1 / 2], [1 / 2, 1 / 18]], rtol=1e-15)
+
+
 def test_a_case_left_out_scores_as_in_a_table_of_the_others():
     # two cases, parent levels 0 and 0, levels 0 and 1, strength 1. Without the first case: no
     # parent (0 + 1/2) / (1 + 1) = 1/4, with the parent (0 + 1/4) / (1 + 1) = 1/8. Both alike.
     cases = as_cases([np.array([0, 0])], [2], np.array([0, 1]), levels=2)
     found = fit_given(cases, [0], strengths=(1.0,))
+    assert not found.every
     assert found.score == pytest.approx(2 * np.log(1 / 8), abs=1e-14)
 
 
 @pytest.mark.parametrize("parents", [(), (0,), (2, 0), (0, 1, 2)])
-@pytest.mark.parametrize("strength", [1.0, 3.0])
+@pytest.mark.parametrize("strength", [0.1, 1.0, 3.0])
 def test_scores_equal_those_of_tables_counted_anew_without_each_case(parents, strength):
     columns, sizes, level = random_cases(1)
     cases = as_cases(columns, sizes, level)
-    expected = slow.left_out_score(as_list(columns, level), parents, 3, strength)
-    found = fit_given(cases, parents, strengths=(strength,))
+    expected = [
+        slow.left_out_score(as_list(columns, level), parents, 3, strength, every=every)
+        for every in (False, True)
+    ]
     # some 80 logarithms of sums of a few terms
-    assert found.score == pytest.approx(expected, rel=1e-12)
+    last, each = (
+        search_score(cases, parents, strength),
+        left_out_scores(cases.counts(parents), [strength]),
+    )
+    assert [last, each[0]] == pytest.approx(expected, rel=1e-12)
+    found = fit_given(cases, parents, strengths=(strength,))
+    assert found.score == pytest.approx(max(expected), rel=1e-12)
+    assert found.every == (expected[1] > expected[0] + 1e-9)
 
 
 def test_leaving_a_case_out_of_its_own_row_alone_is_another_score():
@@ -76,14 +110,14 @@ def test_leaving_a_case_out_of_its_own_row_alone_is_another_score():
     kept = (counts - 1 + table[:, None]) / counts.sum(axis=-1, keepdims=True)
     seen = counts > 0
     wrong = float((counts[seen] * np.log(kept[seen])).sum())
-    assert abs(wrong - fit_given(cases, [0, 2], strengths=(1.0,)).score) > 0.1
+    assert abs(wrong - search_score(cases, [0, 2], 1.0)) > 0.1
 
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("strength", [1.0, 3.0])
 def test_the_search_finds_the_parents_of_the_slow_one(seed, strength):
     columns, sizes, level = random_cases(seed)
-    found = fit_counts(as_cases(columns, sizes, level), strengths=(strength,))
+    found = backoff._Search(as_cases(columns, sizes, level), strength).run()
     parents, score = slow.choose_parents(as_list(columns, level), 3, strength)
     assert found.parents == parents
     assert found.score == pytest.approx(score, rel=1e-12)
@@ -118,6 +152,25 @@ def test_the_parent_that_tells_most_is_backed_off_to_last():
     weak, strong = rng.integers(2, size=(2, 2000))
     level = np.where(rng.random(2000) < 0.9, strong, weak)
     assert fit_counts(as_cases([weak, strong], [2, 2], level, levels=2)).parents == (1, 0)
+
+
+def test_dropping_each_parent_guards_against_what_one_of_them_says():
+    # patients leave if they get none of three drugs; the third was never given alone
+    counts = np.zeros((2, 2, 2, 2))
+    for drugs in np.ndindex(2, 2, 2):
+        counts[(*drugs, int(sum(drugs) == 0))] = 10
+    counts[0, 0, 1] = 0
+    assert backoff_table(counts, 1.0)[0, 0, 1, 1] > 0.9
+    assert backoff_table(counts, 1.0, every=True)[0, 0, 1, 1] < 0.5
+
+
+def test_the_lattice_of_many_parents_is_left_out(monkeypatch):
+    columns, sizes, level = random_cases(1)
+    cases = as_cases(columns, sizes, level)
+    usual = fit_given(cases, (0, 1, 2))
+    assert usual.every
+    monkeypatch.setattr(backoff, "MOST_DROPPED", 3 * 4 * 3 * 3 - 1)
+    assert not fit_given(cases, (0, 1, 2)).every
 
 
 def test_noise_gets_no_parents():

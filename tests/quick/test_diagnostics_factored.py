@@ -25,12 +25,10 @@ from butfor.evaluate.diagnostics.second_learner import (
     SMOOTHER,
     check_learners,
     second_model,
-    target_values,
 )
 from butfor.evaluate.diagnostics.variables import calibration_by_variable, variable_gap
 from butfor.models.backoff import backoff_table
 from butfor.models.factored import END
-from butfor.models.planning import value_tables
 from butfor.replay.engine import fit_again
 from tests.builders import HOME
 from tests.correlated import VITALS, held_out, one_step, predictions, ward_log
@@ -113,19 +111,13 @@ def test_few_steps_cannot_tell():
 # learners agree
 
 
-def test_values_of_the_target_are_those_of_the_table_of_all_transitions():
-    generator = np.random.default_rng(5)
-    model = clinic_model(generator)
-    for policy in (generator.dirichlet([1, 1], 24), np.eye(2)[generator.integers(2, size=24)]):
-        expected = value_tables(model.tabular(), policy, horizon=6, discount=0.9)[0][-1]
-        np.testing.assert_allclose(target_values(model, policy, 6, 0.9), expected, atol=1e-12)
-
-
 def test_counts_are_compared_with_stronger_back_off(ward):
     log, model = ward
     other, name = second_model(model, log)
     for one, smooth in zip(model.factors, other.factors, strict=True):
-        np.testing.assert_array_equal(smooth.table, backoff_table(one.counts, SMOOTHER))
+        strength = max(one.strength, SMOOTHER)
+        expected = backoff_table(one.counts, strength, every=one.every)
+        np.testing.assert_array_equal(smooth.table, expected)
     target = np.tile([0.0, 1.0], (27, 1))
     row = check_learners(bf.Replay(log, model, target))
     gap = bf.policy_value(other, target, horizon=8) - bf.policy_value(model, target, horizon=8)

@@ -1,5 +1,7 @@
 """Models drawn from the posterior of counted tables."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import norm
@@ -7,11 +9,13 @@ from scipy.stats import norm
 from butfor import fit_factored
 from butfor.models.backoff import backoff_table
 from butfor.models.draw_factored import draw_factored, draw_table
+from butfor.models.factored import Factor
 from tests.quick.test_fit_factored import ward
 from tests.support import FALSE_ALARM
 
 COUNTS = np.array([[[3.0, 1.0], [0.0, 0.0]], [[0.0, 2.0], [5.0, 4.0]]])
 STRENGTH = 3.0
+TABLE = Factor("x", ("a", "b"), COUNTS, COUNTS, "counts", strength=STRENGTH)
 
 
 def moments(counts, strength):
@@ -48,9 +52,24 @@ def agrees(draws, counts, strength):
 
 def test_draws_have_the_moments_of_the_posterior():
     generator = np.random.default_rng(0)
-    draws = np.stack([draw_table(COUNTS, STRENGTH, generator) for _ in range(5000)])
+    draws = np.stack([draw_table(TABLE, generator) for _ in range(5000)])
     np.testing.assert_allclose(moments(COUNTS, STRENGTH)[0], backoff_table(COUNTS, STRENGTH))
     assert agrees(draws, COUNTS, STRENGTH)
+
+
+def test_draws_that_drop_each_parent_in_turn_have_the_mean_of_their_table():
+    # the mean of a row given those with one parent fewer is linear in them
+    generator = np.random.default_rng(0)
+    each = replace(TABLE, every=True)
+    draws = np.stack([draw_table(each, generator) for _ in range(5000)])
+    error = draws.std(axis=0, ddof=1) / np.sqrt(len(draws))
+    limit = norm.isf(FALSE_ALARM / (2 * COUNTS.size)) * error
+    off = {
+        every: np.abs(draws.mean(axis=0) - backoff_table(COUNTS, STRENGTH, every=every))
+        for every in (False, True)
+    }
+    assert (off[True] <= limit).all()
+    assert (off[False] > limit).any()
 
 
 def test_draws_around_a_fixed_row_with_one_parent_fewer_would_be_noticed():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from butfor import Episodes, Outcome, Variable, fit_factored
-from butfor.models.backoff import backoff_table
+from butfor.models.backoff import STRENGTHS, backoff_table
 from butfor.models.factored import END, Factor
 from butfor.models.fit_factored import learn_factored
 from butfor.models.fixed import fixed_factors
@@ -223,7 +223,8 @@ def test_a_description_has_one_row_per_factor():
     table = fit_factored(ward()).describe()
     assert list(table["variable"]) == ["pulse", "drug", "(end)"]
     assert list(table["source"]) == ["counts", "copies action.given", "counts"]
-    assert table["strength"].isin([1.0, 3.0]).sum() == 2
+    assert table["strength"].isin(STRENGTHS).sum() == 2
+    assert table["drops"].isin(["last", "each"]).tolist() == [True, False, True]
     assert list(table["cases"]) == [len(ward().state), 0, len(ward().state)]
     assert (table["log_score"].dropna() < 0).all()
 

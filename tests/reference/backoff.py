@@ -10,26 +10,46 @@ Case = tuple[tuple[int, ...], int]  # levels of possible parents, level
 
 
 def probability(
-    cases: Sequence[Case], case: Case, parents: Sequence[int], levels: int, strength: float
+    cases: Sequence[Case],
+    case: Case,
+    parents: Sequence[int],
+    levels: int,
+    strength: float,
+    *,
+    every: bool = False,
 ) -> float:
-    """Return the probability of a case's level in the table of the given cases."""
-    p = 1 / levels
-    for known in range(len(parents) + 1):
-        alike = [
-            level
-            for values, level in cases
-            if all(values[parent] == case[0][parent] for parent in parents[:known])
-        ]
-        p = (alike.count(case[1]) + strength * p) / (len(alike) + strength)
-    return p
+    """Return the probability of a case's level in the table of the given cases.
+
+    The table backs off to the one without the last parent, or to those without each of them.
+    """
+    fewer = 1 / levels
+    if parents:
+        dropped = parents if every else parents[-1:]
+        rest = [[parent for parent in parents if parent != one] for one in dropped]
+        fewer = sum(
+            probability(cases, case, some, levels, strength, every=every) for some in rest
+        ) / len(rest)
+    alike = [
+        level
+        for values, level in cases
+        if all(values[parent] == case[0][parent] for parent in parents)
+    ]
+    return (alike.count(case[1]) + strength * fewer) / (len(alike) + strength)
 
 
 def left_out_score(
-    cases: Sequence[Case], parents: Sequence[int], levels: int, strength: float
+    cases: Sequence[Case],
+    parents: Sequence[int],
+    levels: int,
+    strength: float,
+    *,
+    every: bool = False,
 ) -> float:
     """Return the summed log probability of each case in the table of all others."""
     return sum(
-        math.log(probability([*cases[:i], *cases[i + 1 :]], case, parents, levels, strength))
+        math.log(
+            probability([*cases[:i], *cases[i + 1 :]], case, parents, levels, strength, every=every)
+        )
         for i, case in enumerate(cases)
     )
 

@@ -48,6 +48,7 @@ class FactorSettings(Section):
     source: str
     strength: float | None = None  # of the back-off
     score: float | None = None  # mean log score of a case left out
+    every: bool = False  # the back-off drops each parent in turn
 
 
 class Parameters(Section):

@@ -144,6 +144,7 @@ def _factored(path: Path, stored: dict[str, NDArray[Any]], meta: Meta) -> Factor
             told.source,
             np.nan if told.strength is None else told.strength,
             np.nan if told.score is None else told.score,
+            told.every,
         )
         for number, told in enumerate(meta.parameters.factors)
     )

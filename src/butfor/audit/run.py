@@ -206,7 +206,11 @@ def _describe_factor(factor: AnyFactor) -> FactorSettings:
         if np.isfinite(value := float(getattr(factor, name)))
     }
     return FactorSettings(
-        variable=factor.variable, parents=factor.parents, source=factor.source, **known
+        variable=factor.variable,
+        parents=factor.parents,
+        source=factor.source,
+        every=factor.every,
+        **known,
     )
 
 

@@ -1,9 +1,14 @@
-"""Tables with back-off: the prior mean of a row is the row with one parent fewer."""
+"""Tables with back-off: the prior mean of a row is the row with one parent fewer.
+
+The parent that is dropped is always the last one; or each is dropped in turn, and the prior mean is
+the mean of the rows without it. The data decide. The second hedges where a configuration was never
+seen: all those that differ from it in one parent are asked, not only those with another last one.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -15,11 +20,13 @@ from butfor.models.mdp import total_by
 from butfor.threads import in_blocks
 from butfor.types import Floats, Integers, Offsets
 
-STRENGTHS = (1.0, 3.0)  # of the back-off, in cases: how much the row with one parent fewer weighs
+STRENGTHS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)  # of the back-off, in cases: what the prior weighs
+SEARCHED = (1.0, 3.0)  # strengths with which parents are searched for
 LEAST_GAIN = 2.0  # of the log score, for a parent to be added
 PAIR_COST = 1.0  # what two parents at once must gain beyond that
 PARTNERS = 12  # a pair has one of this many best single parents
 MOST_CELLS = 1 << 22  # of a table
+MOST_DROPPED = 1 << 19  # of all tables with fewer parents, if each parent is dropped in turn
 SMALL = 10_000_000  # counted cases below which threads take longer to start than to help
 
 
@@ -53,11 +60,16 @@ class Cases:
 
 @dataclass(frozen=True, eq=False)
 class Backoff:
-    """Parents in the order of back-off (the last is dropped first), and the strength of it."""
+    """Parents in the order of back-off, which of them is dropped, and the strength of it."""
 
     parents: tuple[int, ...]
     strength: float
     score: float  # summed leave-one-out log score
+    every: bool = False  # each parent is dropped in turn, not only the last
+
+    def table(self, cases: Cases) -> Floats:
+        """Return P(level | parents), [levels of parents …, levels]."""
+        return backoff_table(cases.counts(self.parents), self.strength, every=self.every)
 
 
 def make_cases(
@@ -93,50 +105,97 @@ def make_cases(
     )
 
 
-def fit_counts(cases: Cases, *, strengths: Sequence[float] = STRENGTHS) -> Backoff:
-    """Choose the parents of a table, and the strength of its back-off, by leave-one-out log score.
+def fit_counts(cases: Cases, *, strengths: Sequence[float] = SEARCHED) -> Backoff:
+    """Choose the parents of a table, and its back-off, by leave-one-out log score.
 
     Beginning with none, the parent or the pair of parents is added that raises the score most. It
     stops when a parent gains less than 2, a pair less than 3. The score of a case is its
-    probability in the table of all other cases.
+    probability in the table of all other cases. The search drops the last parent first; the
+    back-off of the parents that it found is then chosen by `fit_given`.
     """
     found = [_Search(cases, strength).run() for strength in strengths]
-    return max(found, key=lambda backoff: backoff.score)
+    return fit_given(cases, max(found, key=lambda backoff: backoff.score).parents)
 
 
 def fit_given(
     cases: Cases, parents: Sequence[int], *, strengths: Sequence[float] = STRENGTHS
 ) -> Backoff:
-    """Choose the strength of the back-off where the parents are given."""
+    """Choose the back-off where the parents are given: its strength, and which parent it drops."""
     searches = [_Search(cases, strength) for strength in strengths]
     for search in searches:
         for parent in parents:
             search.add(parent)
-    return max((search.result() for search in searches), key=lambda backoff: backoff.score)
+    found = [search.result() for search in searches]
+    dropped = cases.levels * math.prod(int(cases.sizes[parent]) + 1 for parent in parents)
+    if len(parents) > 1 and dropped <= MOST_DROPPED:
+        scores = left_out_scores(cases.counts(parents), strengths)
+        found += [
+            Backoff(tuple(parents), strength, float(score), every=True)
+            for strength, score in zip(strengths, scores, strict=True)
+        ]
+    return max(found, key=lambda backoff: backoff.score)
 
 
-def backoff_table(counts: Floats, strength: float) -> Floats:
+def backoff_table(counts: Floats, strength: float, *, every: bool = False) -> Floats:
     """Return P(level | parents) from counts [levels of parents …, levels], of the same shape.
 
-    With parents c_1 … c_m, P_i(y | c_1 … c_i) = (n + strength P_{i-1}) / (N + strength), where n of
-    N cases with these parents have level y, and P_{-1} is uniform.
+    P(y | c) = (n + strength P'(y | c)) / (N + strength), where n of N cases with parents c have
+    level y, and P' is P without the last parent; or, with `every`, the mean of P without the first,
+    without the second, and so on. Without parents, P' is uniform.
     """
-    table = np.full(counts.shape[-1], 1.0 / counts.shape[-1])
-    for n in level_counts(counts):
-        total = n.sum(axis=-1, keepdims=True)
-        table = (n + strength * above(table, n)) / (total + strength)
-    return table
+
+    def mean(n: Floats, fewer: Floats) -> Floats:
+        return (n + strength * fewer) / (n.sum(axis=-1, keepdims=True) + strength)
+
+    return build_table(counts[None], mean, every=every)[0]
 
 
-def level_counts(counts: Floats) -> list[Floats]:
-    """Return the counts by no parent, by the first, by the first two, and so on."""
-    last = counts.ndim - 1
-    return [counts.sum(axis=tuple(range(known, last))) for known in range(last + 1)]
+def left_out_scores(counts: Floats, strengths: Sequence[float]) -> Floats:
+    """Return the leave-one-out log score of a table that drops each parent in turn, by strength."""
+    weight = np.array(strengths).reshape(-1, *(1,) * counts.ndim)
+
+    def kept(n: Floats, fewer: Floats) -> Floats:
+        rest = n.sum(axis=-1, keepdims=True) - 1 + weight
+        # a row without cases is no part of the score
+        return (n - 1 + weight * fewer) / np.where(rest > 0, rest, 1.0)
+
+    tables, seen = build_table(counts[None], kept, every=True), counts > 0
+    return np.asarray(np.log(tables[:, seen]) @ counts[seen])
 
 
-def above(table: Floats, counts: Floats) -> Floats:
-    """Return the rows with one parent fewer in a shape that broadcasts to the counts."""
-    return table[..., None, :] if counts.ndim > table.ndim else table
+def build_table(counts: Floats, row: Callable[[Floats, Floats], Floats], *, every: bool) -> Floats:
+    """Build tables [B, levels of parents …, levels] from those without parents on.
+
+    `row` makes rows of their counts and of the rows with one parent fewer. Counts have this shape,
+    or B of them is 1; axes of parents that a table does not have are of length 1.
+    """
+    last = counts.ndim - 2
+    uniform = np.full(counts.shape[-1], 1.0 / counts.shape[-1])
+    tables: dict[tuple[int, ...], Floats] = {(): row(_counts_by(counts, ()), uniform)}
+    for known in range(1, last + 1):
+        chosen = combinations(range(last), known) if every else [tuple(range(known))]
+        tables = {
+            parents: row(_counts_by(counts, parents), _fewer(tables, parents, every=every))
+            for parents in chosen
+        }
+    return tables[tuple(range(last))]
+
+
+def _counts_by(counts: Floats, parents: tuple[int, ...]) -> Floats:
+    others = [parent for parent in range(counts.ndim - 2) if parent not in parents]
+    return counts.sum(axis=tuple(parent + 1 for parent in others), keepdims=True)
+
+
+def _fewer(
+    tables: dict[tuple[int, ...], Floats], parents: tuple[int, ...], *, every: bool
+) -> Floats:
+    """Return the table with one parent fewer: without the last, or the mean over all of them."""
+    if not every:
+        return tables[parents[:-1]]
+    total = tables[parents[1:]]
+    for i in range(1, len(parents)):
+        total = total + tables[parents[:i] + parents[i + 1 :]]
+    return total / len(parents)
 
 
 class _Search:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from butfor.log.episodes import Episodes
-from butfor.models.backoff import backoff_table, fit_counts, make_cases
+from butfor.models.backoff import fit_counts, make_cases
 from butfor.types import Floats
 
 
@@ -28,7 +28,7 @@ def fit_behavior(log: Episodes) -> Floats:
         np.ones(len(log.action)),
     )
     found = fit_counts(cases)
-    table = backoff_table(cases.counts(found.parents), found.strength)
+    table = found.table(cases)
     if not found.parents:
         return np.tile(table, (log.n_states, 1))
     states = log.codes(np.arange(log.n_states))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from butfor.checks import check_whole
-from butfor.models.backoff import above, level_counts
+from butfor.models.backoff import build_table
 from butfor.models.factored import AnyFactor, Factor, FactoredModel
 from butfor.models.posterior import LEAST, MOST_NUMBERS
 from butfor.random import check_seed
@@ -36,8 +36,8 @@ class DrawnFactored:
 def draw_factored(model: FactoredModel, count: int = 200, *, seed: int = 0) -> DrawnFactored:
     """Draw models from the posterior of the tables that were learned by counting.
 
-    A row is Dirichlet(n + strength P), where P is the row with one parent fewer, itself drawn in
-    the same way; the row without parents has a uniform P. Parents and strengths stay as chosen, as
+    A row is Dirichlet(n + strength P), where P is the row with one parent fewer (see
+    `backoff_table`), itself drawn in the same way. Parents and back-off stay as chosen, as
     do tables of classifiers, given tables, rewards and first states: intervals of these draws do
     not contain that uncertainty. Model b depends on the seed and b only.
     """
@@ -51,7 +51,7 @@ def draw_factored(model: FactoredModel, count: int = 200, *, seed: int = 0) -> D
         )
     generators = [np.random.default_rng([seed, b]) for b in range(count)]
     tables = [
-        np.stack([draw_table(factor.counts, factor.strength, one) for one in generators])
+        np.stack([draw_table(factor, one) for one in generators])
         if is_counted(factor)
         else factor.table
         for factor in model.factors
@@ -64,11 +64,11 @@ def is_counted(factor: AnyFactor) -> bool:
     return not math.isnan(factor.strength)
 
 
-def draw_table(counts: Floats, strength: float, generator: np.random.Generator) -> Floats:
-    """Draw a table with back-off from its posterior, one parent after the other."""
-    table = np.full(counts.shape[-1], 1.0 / counts.shape[-1])
-    for n in level_counts(counts):
-        gamma = generator.standard_gamma(n + strength * above(table, n))
-        gamma = np.maximum(gamma, LEAST)
-        table = gamma / gamma.sum(axis=-1, keepdims=True)
-    return table
+def draw_table(factor: AnyFactor, generator: np.random.Generator) -> Floats:
+    """Draw a table with back-off from its posterior, beginning without parents."""
+
+    def drawn(n: Floats, fewer: Floats) -> Floats:
+        gamma = np.maximum(generator.standard_gamma(n + factor.strength * fewer), LEAST)
+        return np.asarray(gamma / gamma.sum(axis=-1, keepdims=True))
+
+    return build_table(factor.counts[None], drawn, every=factor.every)[0]

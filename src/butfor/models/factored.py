@@ -47,6 +47,7 @@ class Factor:
     source: str  # "static", "copies action.dose", "counts", "given", or the learner's name
     strength: float = math.nan  # of the back-off of "counts", in cases
     score: float = math.nan  # mean log score of a case that was left out of what was learned
+    every: bool = False  # the back-off of "counts" drops each parent in turn, not only the last
 
     @property
     def levels(self) -> int:
@@ -196,8 +197,10 @@ class FactoredModel:
     def describe(self) -> pd.DataFrame:
         """Return one row per factor: what decides it, how it was found, and how well it predicts.
 
-        `parents` are in the order of back-off, the last dropped first. `log_score` is the mean log
-        probability of a case in a table learned from all others (classifiers: from other folds).
+        A row of a table is drawn towards the row with one parent fewer; `strength` says how many
+        cases that weighs, `drops` which parent: the "last" one, or "each" in turn. `log_score` is
+        the mean log probability of a case in a table learned from all others (classifiers: from
+        other folds).
         """
         return pd.DataFrame(
             [
@@ -206,12 +209,13 @@ class FactoredModel:
                     factor.source,
                     ", ".join(factor.parents),
                     factor.strength,
+                    "" if math.isnan(factor.strength) else "each" if factor.every else "last",
                     factor.score,
                     factor.cases,
                 )
                 for factor in self.factors
             ],
-            columns=["variable", "source", "parents", "strength", "log_score", "cases"],
+            columns=["variable", "source", "parents", "strength", "drops", "log_score", "cases"],
         )
 
     def tabular(self) -> TabularMDP:

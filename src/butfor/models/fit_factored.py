@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from butfor.checks import check_distributions
 from butfor.log.episodes import Episodes
 from butfor.log.variables import check_distinct
-from butfor.models.backoff import MOST_CELLS, backoff_table, fit_counts, fit_given, make_cases
+from butfor.models.backoff import MOST_CELLS, fit_counts, fit_given, make_cases
 from butfor.models.factored import (
     ACTION,
     END,
@@ -53,13 +53,15 @@ def fit_factored(
     Parameters
     ----------
     learner
-        "counts": tables with back-off, parents chosen by leave-one-out log score. Or a classifier
-        or pipeline of scikit-learn with `predict_proba`, cloned for each variable and calibrated by
-        cross-fitting. Or {variable: learner}, others by counts; the end is called "".
+        "counts": tables with back-off, their parents and their back-off chosen by leave-one-out
+        log score. Or a classifier or pipeline of scikit-learn with `predict_proba`, cloned for each
+        variable and calibrated by cross-fitting. Or {variable: learner}, others by counts; the end
+        is called "".
     parents : {variable: parents}, optional
-        Parents that are given rather than chosen, in the order of back-off (the last is dropped
-        first). A parent is a state variable before the step ("pulse"), an action variable
-        ("action.dose") or a variable of the next state ("next.pulse").
+        Parents that are given rather than chosen, in the order of back-off: where it drops one
+        after the other, the last goes first. A parent is a state variable before the step
+        ("pulse"), an action variable ("action.dose") or a variable of the next state
+        ("next.pulse").
     order : optional
         Names of state variables. Each may then depend on the next levels of those before it.
     known : {variable: Factor, or (parents, table)}, optional
@@ -219,15 +221,15 @@ def _learn(
             variable, tuple(possible), learned.table(), counts, learned.source, score=learned.score
         )
     found = fit_given(cases, range(len(possible))) if given else fit_counts(cases)
-    counts = cases.counts(found.parents)
     return Factor(
         variable,
         tuple(possible[parent] for parent in found.parents),
-        backoff_table(counts, found.strength),
-        counts,
+        found.table(cases),
+        cases.counts(found.parents),
         "counts",
         strength=found.strength,
         score=found.score / cases.total,
+        every=found.every,
     )
 
 

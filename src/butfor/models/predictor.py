@@ -28,7 +28,7 @@ class Predictor:
     learned_from: Learned  # the classifier with its features and its calibration
     cases: int  # logged transitions that it was learned from
 
-    strength = math.nan  # there is no back-off
+    strength, every = math.nan, False  # there is no back-off
     learned = True
 
     @property

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.models.backoff import LEAST_GAIN, MOST_CELLS, above, level_counts
+from butfor.models.backoff import LEAST_GAIN, MOST_CELLS
 from butfor.models.factored import Rewards, size_of
 from butfor.models.fit import differs_from, varying_rewards
 from butfor.models.mdp import total_by
@@ -151,6 +151,9 @@ class _Search:
             for weight in (self.rows.weight.astype(np.float64), self.rows.reward)
         )
         table = self.values
-        for count, total in zip(level_counts(counts), level_counts(totals), strict=True):
-            table = (total + self.strength * above(table, count)) / (count + self.strength)
+        for known in range(len(self.parents) + 1):
+            dropped = tuple(range(known, len(self.parents)))
+            count, total = counts.sum(axis=dropped), totals.sum(axis=dropped)
+            fewer = table[..., None, :] if known else table
+            table = (total + self.strength * fewer) / (count + self.strength)
         return table
