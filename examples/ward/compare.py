@@ -19,14 +19,13 @@ import butfor as bf
 from butfor.models.classifiers import BOOSTING, LOGISTIC, make_classifier
 
 STUDY = Path(__file__).with_name("study.toml")
-JUDGED = 20_000  # patients who are treated by a policy to find out what it is worth
 
 
-def compare(patients: int, seed: int) -> Iterator[tuple[str, float, float, float]]:
+def compare(patients: int, seed: int, judged: int) -> Iterator[tuple[str, float, float, float]]:
     """Yield learner, log score, value in the model and true value of its plan, for one log."""
     log = bf.read_episodes(simulate(patients, seed), STUDY)
     cut = replace(log, numbers=None)
-    yield "physicians", np.nan, np.nan, worth(physicians)
+    yield "physicians", np.nan, np.nan, worth(physicians, judged)
     for name, one, learner in (
         ("counts", cut, "counts"),
         ("logistic, levels", cut, make_classifier(LOGISTIC)),
@@ -35,19 +34,21 @@ def compare(patients: int, seed: int) -> Iterator[tuple[str, float, float, float
         ("boosting, numbers", log, make_classifier(BOOSTING)),
     ):
         model = bf.fit_factored(one, learner)
-        yield name, model.describe()["log_score"].sum(), *promise(model, log)
-    yield "tabular", np.nan, *promise(bf.fit_mdp(log), log)
+        yield name, model.describe()["log_score"].sum(), *promise(model, log, judged)
+    yield "tabular", np.nan, *promise(bf.fit_mdp(log), log, judged)
 
 
-def promise(model: bf.TabularMDP | bf.FactoredModel, log: bf.Episodes) -> tuple[float, float]:
+def promise(
+    model: bf.TabularMDP | bf.FactoredModel, log: bf.Episodes, judged: int
+) -> tuple[float, float]:
     """Return the value of the model's plan in the model, and in truth."""
     plan = bf.policy_iteration(model, discount=0.99)
-    return bf.policy_value(model, plan, horizon=log.horizon), worth(acting(plan, log))
+    return bf.policy_value(model, plan, horizon=log.horizon), worth(acting(plan, log), judged)
 
 
-def worth(policy: Policy) -> float:
-    """Return the mean return of new patients who are treated by a policy."""
-    ends = simulate(JUDGED, 1_000_000, policy).groupby("patient")["outcome"].last()
+def worth(policy: Policy, judged: int) -> float:
+    """Return the mean return of this many new patients who are treated by a policy."""
+    ends = simulate(judged, 1_000_000, policy).groupby("patient")["outcome"].last()
     return float((ends == "discharged").mean() - (ends == "died").mean())
 
 
@@ -73,7 +74,9 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--patients", type=int, default=1000)
     parser.add_argument("--logs", type=int, default=3)
+    parser.add_argument("--judged", type=int, default=20_000, help="new patients, for the truth")
     given = parser.parse_args()
-    rows = [row for seed in range(given.logs) for row in compare(given.patients, seed)]
+    logs = [compare(given.patients, seed, given.judged) for seed in range(given.logs)]
+    rows = [row for log in logs for row in log]
     table = pd.DataFrame(rows, columns=["learner", "log score", "in the model", "in truth"])
     print(table.groupby("learner", sort=False).mean().round(3).to_string())
