@@ -8,6 +8,7 @@ import pytest
 
 import butfor as bf
 from butfor.audit.shards.run import SUMMARIZED
+from butfor.evaluate.diagnostics import rivals
 from butfor.evaluate.diagnostics.correlation import (
     check_correlation,
     residual_correlations,
@@ -16,10 +17,10 @@ from butfor.evaluate.diagnostics.extrapolation import check_extrapolation, never
 from butfor.evaluate.diagnostics.log_score import (
     check_log_score,
     outcome_probabilities,
-    tabular_probabilities,
     transition_probabilities,
 )
 from butfor.evaluate.diagnostics.one_step import predict_steps
+from butfor.evaluate.diagnostics.rivals import cluster_probabilities, tabular_probabilities
 from butfor.evaluate.diagnostics.second_learner import (
     SMOOTHER,
     check_learners,
@@ -179,6 +180,52 @@ def test_a_factored_world_is_predicted_better_by_a_factored_model(ward):
     assert light == "green"
     assert value > 0
     assert "better than a tabular model" in sentence
+
+
+def test_clusters_predict_each_variable_from_similar_states(monkeypatch):
+    # Two clusters: states with x = 0 and with x = 9, whatever y is. From x = 0 one step of three
+    # ended, the others led to x = 0 and 9, each with y = 1. Overall frequencies, with one case
+    # spread evenly: of ends (1.5, 4.5) / 6, of x = 0 and 9 (1.1, 3.1) / 5, of y = 1 it is 2.5 / 5.
+    monkeypatch.setattr(rivals, "CLUSTERS", 2)
+    variables = [bf.Variable("x", tuple("0123456789")), bf.Variable("y", ("a", "b"))]
+    x, y = np.array([0, 0, 0, 9, 9]), np.array([0, 1, 0, 0, 1])
+    after = [1, 19, -1, 18, 18]  # 2 x + y; unknown where the step ended
+    seen = bf.Episodes.from_arrays(
+        2 * x + y, [0] * 5, after, offsets=range(6), states=variables, actions=1,
+        outcome=[-1, -1, 0, -1, -1], outcomes=[HOME],
+    )  # fmt: skip
+    asked = bf.Episodes.from_arrays(
+        [1, 1], [0, 0], [1, -1], offsets=[0, 1, 2], states=variables, actions=1, outcome=[-1, 0],
+        outcomes=[HOME],
+    )  # fmt: skip
+    stays = (1 + 1.1 / 5) / 3 * (2 + 2.5 / 5) / 3
+    expected = [(2 + 4.5 / 6) / 4 * stays, (1 + 1.5 / 6) / 4]
+    found = cluster_probabilities(seen, asked, seed=0)
+    np.testing.assert_allclose(found, expected, rtol=1e-14)
+
+
+def test_clusters_of_many_states_are_compared_and_do_worse_in_a_factored_world():
+    log = bf.sepsis.simulate(bf.sepsis.behavior_policy(), 300, seed=1)
+    _, value, light, sentence = check_log_score(held_out(log, bf.fit_factored(log)))
+    assert light == "green"
+    told = re.search(r"100 clusters of similar states reach .*difference of \+([\d.]+)", sentence)
+    against_table = re.search(r"against .*? difference of \+([\d.]+)", sentence)
+    gains = [float(found[1]) for found in (told, against_table)]
+    assert value == pytest.approx(min(gains), abs=5e-4)
+    assert "the factored model is better" in sentence
+
+
+def test_clusters_that_predict_better_than_the_model_decide_the_light():
+    # a model whose oxygen moves as nowhere in the log
+    log = bf.sepsis.simulate(bf.sepsis.behavior_policy(), 300, seed=1)
+    model = bf.fit_factored(log)
+    wild = replace(model.factor("oxygen"), parents=(), table=np.array([0.999, 0.001]))
+    factors = tuple(wild if one.variable == "oxygen" else one for one in model.factors)
+    wrong = replace(model, factors=factors)
+    row = check_log_score(held_out(log, wrong, lambda half: (wrong, None)))
+    assert row[2] == "red"
+    assert row[1] < 0
+    assert "they are better; give the model other parents" in row[3]
 
 
 def test_variables_that_move_together_are_predicted_better_by_a_table():

@@ -1,6 +1,7 @@
 """From a file to an audit, as a new user would: init, edit, audit; and what goes wrong."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ import butfor as bf
 from butfor.audit.audit import Audit
 from butfor.audit.source import audit_log
 from butfor.cli.main import app
+from butfor.log.study import read_study
 from tests.slow.test_io_broken import LOG, LOGS, STUDIES, STUDY
 
 
@@ -224,3 +226,52 @@ def test_a_draft_tells_how_far_apart_rows_are_where_that_is_clear(tmp_path, time
     draft = (tmp_path / "study.toml").read_text()
     assert ("time_step = " in draft) == (step is not None)
     assert step is None or step in draft
+
+
+def ward_with(tmp_path, **states):
+    """A log of ten stays with these columns of the state, and its draft."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"stay_id": np.repeat(np.arange(10), 5), "hour": np.tile(np.arange(5), 10)}
+    )
+    for name, values in states.items():
+        frame[name.replace("_", " ")] = rng.choice(values, 50)
+    frame["dose"] = np.where(frame["hour"] < 4, rng.choice(["low", "high"], 50), None)
+    frame["died"] = np.where(frame["hour"] < 4, None, rng.choice(["yes", "no"], 50))
+    frame.to_csv(tmp_path / "log.csv", index=False)
+    assert run("init", tmp_path / "log.csv", "--out", tmp_path / "study.toml").exit_code == 0
+    return (tmp_path / "study.toml").read_text()
+
+
+def test_a_draft_with_two_state_variables_has_a_model_and_hints_that_can_be_used(tmp_path):
+    draft = ward_with(tmp_path, heart_rate=["low", "high"], pain=["no", "yes"])
+    assert read_study(tmp_path / "study.toml").model.kind == "factored"
+    used = re.sub(r"(?m)^# (parents|order)", r"\1", draft)
+    assert used != draft
+    (tmp_path / "used.toml").write_text(used)
+    model = read_study(tmp_path / "used.toml").model
+    assert model.learner == "counts"
+    assert model.parents == {"heart rate": ["heart rate", "action.dose"]}
+    assert model.order == ["heart rate", "pain"]
+    out = tmp_path / "audit"
+    result = run("audit", tmp_path / "log.csv", "--study", tmp_path / "used.toml", "--out", out)
+    assert result.exit_code == 0, result.output
+
+
+def test_a_draft_with_one_state_variable_has_no_model(tmp_path):
+    assert "[model]" not in ward_with(tmp_path, pain=["no", "yes"])
+
+
+def test_a_draft_of_too_many_transitions_to_enumerate_is_tabular(tmp_path):
+    # 4 quartiles to the sixth power are 4096 states: 34 million transitions with two actions, and
+    # 67 million with four
+    columns = {f"x{number}": np.arange(50) for number in range(6)}
+    draft = ward_with(tmp_path, **columns)
+    assert 'kind = "factored"' in draft
+    frame = pd.read_csv(tmp_path / "log.csv")
+    frame["dose"] = np.where(frame["hour"] < 4, np.tile(["a", "b", "c", "d", None], 10), None)
+    frame.to_csv(tmp_path / "more.csv", index=False)
+    assert run("init", tmp_path / "more.csv", "--out", tmp_path / "more.toml").exit_code == 0
+    text = (tmp_path / "more.toml").read_text()
+    assert 'kind = "tabular"' in text
+    assert "# order" not in text

@@ -10,7 +10,9 @@ from butfor.audit.audit import Audit
 from butfor.audit.settings import AuditSettings
 from butfor.audit.source import audit_into
 from butfor.cli.main import app
+from butfor.models import learners
 from butfor.models.cases import logged_cases
+from butfor.models.transitions import count_distinct
 from tests.shard_logs import check_same, simulate_patients, write_shards
 
 
@@ -134,3 +136,24 @@ def test_the_command_takes_the_kind_of_model(patients, tmp_path):
     )
     assert wrong.exit_code != 0
     assert "deep" in wrong.output
+
+
+def test_shards_learn_by_a_classifier_from_distinct_transitions(patients, tmp_path, monkeypatch):
+    folder, log = patients
+    text = (folder / "study.toml").read_text() + '\n[model]\nlearner = "boosting"\n'
+    (tmp_path / "study.toml").write_text(text)
+    chosen = AuditSettings(flags=2, draws=1, detail="summary")
+    distinct = len(count_distinct(log).state)
+    assert distinct < len(log.state)
+    monkeypatch.setattr(learners, "MOST_CASES", len(log.state) - 1)  # more cases than fit at once
+    sizes = []
+    for source in ("one", "shards"):
+        out = tmp_path / source
+        audit = audit_into(folder / source, tmp_path / "study.toml", out, chosen)
+        sizes.append(audit.model.factor("oxygen").counts.sum())
+    check_same(tmp_path / "one", tmp_path / "shards")
+    assert audit.model.factor("oxygen").source == "HistGradientBoostingClassifier"
+    assert sizes == [len(log.state)] * 2
+    monkeypatch.setattr(learners, "MOST_CASES", 10)
+    with pytest.raises(ValueError, match="HistGradientBoostingClassifier learns from at most 10"):
+        audit_into(folder / "one", tmp_path / "study.toml", tmp_path / "none", chosen)

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import BernoulliNB
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 from sklearn.svm import SVC
@@ -13,6 +15,7 @@ from butfor import Episodes, Variable, fit_factored, sepsis
 from butfor.models import learners
 from butfor.models.backoff import make_cases
 from butfor.models.factored import END
+from butfor.models.features import make_features
 from butfor.models.learners import fit_classifier
 from butfor.models.predictor import Predictor
 from tests.quick.test_fit_factored import DEATH, GIVEN, PULSE, ward
@@ -66,7 +69,7 @@ def test_cross_fitting_tempers_a_classifier_that_is_too_sure():
     level = np.where(rng.random(300) < 0.7, columns[0] // 2, rng.integers(2, size=300))
     cases = make_cases("abcde", columns, [4] * 5, level, 2, np.ones(300))
     learned = fit_classifier(cases, DecisionTreeClassifier(random_state=0))
-    features = learners.make_features(cases.columns, cases.sizes, [False] * 5)
+    features = make_features(cases.columns, cases.sizes, [None] * 5)
     raw = DecisionTreeClassifier(random_state=0).fit(features, cases.level)
     sure = raw.predict_proba(features).max(axis=1)
     assert np.median(sure) == 1.0
@@ -142,10 +145,59 @@ def test_too_many_configurations_are_predicted_on_demand_without_a_table():
         model.tabular()
 
 
-def test_too_many_cases_are_refused(monkeypatch):
+def many_cases(count=3000):
+    """Cases of which few are distinct."""
+    rng = np.random.default_rng(3)
+    x, y = rng.integers(3, size=(2, count))
+    level = (rng.random(count) < 0.2 + 0.2 * x).astype(int)
+    return make_cases(("x", "y"), [x, y], [3, 3], level, 2, np.ones(count))
+
+
+@pytest.mark.parametrize("learner", [BernoulliNB(), make_pipeline(BernoulliNB())])
+def test_many_cases_are_given_with_weights(learner, monkeypatch):
+    # naive Bayes only adds up: weights are exactly repetitions
+    one_by_one = fit_classifier(many_cases(), learner)
+    monkeypatch.setattr(learners, "MOST_CASES", 1000)
+    weighted = fit_classifier(many_cases(), learner)
+    asked = np.eye(6, dtype=np.float32)
+    found, expected = (one.fitted.predict_proba(asked) for one in (weighted, one_by_one))
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert np.isfinite(weighted.score)
+
+
+def test_more_distinct_cases_than_fit_at_once_are_given_in_batches(monkeypatch):
+    at_once = fit_classifier(many_cases(), BernoulliNB())
+    monkeypatch.setattr(learners, "MOST_CASES", 10)
+    monkeypatch.setattr(learners, "BLOCK", 4)
+    batches = fit_classifier(many_cases(), BernoulliNB())
+    asked = np.eye(6, dtype=np.float32)
+    found, expected = (one.fitted.predict_proba(asked) for one in (batches, at_once))
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert np.isfinite(batches.score)
+
+
+def test_folds_share_out_every_level_evenly():
+    level = np.array([0, 1, 0, 1, 1])
+    times = np.array([7, 1, 4, 12, 3])
+    folds = np.array(learners._folds(level, times))
+    assert folds.sum(axis=0).tolist() == times.tolist()
+    for one in (0, 1):
+        own = folds[:, level == one].sum(axis=1)
+        assert own.max() - own.min() <= 1
+
+
+def test_too_many_cases_for_a_learner_without_weights_are_refused(monkeypatch):
     monkeypatch.setattr(learners, "MOST_CASES", 100)
-    with pytest.raises(ValueError, match="a classifier learns from at most 100"):
-        fit_classifier(some_cases(), LogisticRegression())
+    message = "3,000 cases: KNeighborsClassifier learns from at most 100, because its fit takes no"
+    with pytest.raises(ValueError, match=message):
+        fit_classifier(many_cases(), KNeighborsClassifier())
+
+
+def test_too_many_distinct_cases_for_a_learner_without_batches_are_refused(monkeypatch):
+    monkeypatch.setattr(learners, "MOST_CASES", 10)
+    message = "18 distinct cases: LogisticRegression learns from at most 10, because it has no part"
+    with pytest.raises(ValueError, match=message):
+        fit_classifier(many_cases(), LogisticRegression())
 
 
 def test_boosting_learns_the_sepsis_log():

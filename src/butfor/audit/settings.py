@@ -12,6 +12,7 @@ import numpy as np
 from butfor.checks import check_choice, check_whole
 from butfor.hidden.policies import Policy
 from butfor.interop.targets import target_from_table
+from butfor.log.combinations import MOST_TRANSITIONS
 from butfor.log.episodes import Episodes
 from butfor.log.sections import Evaluation, Study
 from butfor.log.variables import Variable, count_levels
@@ -21,7 +22,7 @@ from butfor.mechanisms.inverse_cdf import InverseCDF
 from butfor.mechanisms.maximal import MaximalCoupling
 from butfor.mechanisms.protocol import Mechanism
 from butfor.models.classifiers import BOOSTING, LOGISTIC, make_classifier
-from butfor.models.factored import MOST_ENTRIES, FactoredModel
+from butfor.models.factored import FactoredModel
 from butfor.models.mdp import TabularMDP
 from butfor.random import check_seed
 from butfor.replay.replay import ACTION_NOISES, Replay
@@ -122,7 +123,11 @@ class AuditSettings:
         """Return the log, as a wide one if "auto" would find too many transitions to enumerate."""
         chosen = self.model == AUTO and study.model.kind is None and len(log.state_variables) > 1
         size = count_levels(log.state_variables)
-        if not chosen or size * log.n_actions * size <= MOST_ENTRIES or self._tabular_only(study):
+        if (
+            not chosen
+            or size * log.n_actions * size <= MOST_TRANSITIONS
+            or self._tabular_only(study)
+        ):
             return log
         return log.widen()
 
@@ -164,8 +169,12 @@ class AuditSettings:
             raise ValueError(f"{asked[0]} belongs to tabular models; {remedy}")
         if given is not None:
             return given
-        few = size * count_levels(actions) * size <= MOST_ENTRIES
+        few = size * count_levels(actions) * size <= MOST_TRANSITIONS
         return FACTORED if len(states) > 1 and few and not asked else TABULAR
+
+    def classifies(self, study: Study) -> bool:
+        """Whether a classifier learns the model, if that is factored."""
+        return study.model.learner != "counts" and self.model != TABULAR
 
     def noise(self, study: Study) -> tuple[str, ...]:
         """Return the variables whose levels have the noise; if empty, next states have it."""

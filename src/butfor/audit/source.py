@@ -55,6 +55,10 @@ CREDIBLE = (
     "Noise belongs to what nature decides, except in the credible intervals of single episodes, "
     "where it belongs to next states: with a prior, the next states of all actions share a row."
 )
+UNUSED = (
+    "number = true had no effect: only classifiers take numbers uncut, and the model was learned "
+    'from levels. Set learner = "logistic" or "boosting" in [model], or remove number.'
+)
 
 
 def audit_log(
@@ -295,7 +299,8 @@ def _audit_in_memory(
                 probability=reading.behavior_probability is not None,
                 problems=reading.done,
                 warnings=[str(warning.message) for warning in caught]
-                + [CREDIBLE] * bool(names and models),
+                + [CREDIBLE] * bool(names and models)
+                + [UNUSED] * bool(checked.number_columns() and not settings.classifies(checked)),
             ),
             progress=progress,
         )

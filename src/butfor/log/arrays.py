@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from butfor.checks import check_integers
@@ -77,6 +79,32 @@ def check_rewards(reward: Floats | None, offsets: Offsets, ids: NDArray[Any]) ->
             f"row {row} ({place_of(row, offsets, ids)}): reward {reward[row]} is not finite; "
             "fill or drop it"
         )
+
+
+def check_level_numbers(
+    numbers: pd.DataFrame, names: Sequence[str], known: NDArray[np.bool_]
+) -> pd.DataFrame:
+    """Return the numbers behind the levels of some of these variables, finite where known [m]."""
+    for name in numbers.columns:
+        if name not in names:
+            raise ValueError(
+                f"numbers: no state variable {name!r}; there are {', '.join(map(repr, names))}"
+            )
+    if len(numbers) != len(known):
+        raise ValueError(
+            f"numbers has {len(numbers)} rows, expected {len(known)}: one per transition, then one "
+            "for the final state of each episode"
+        )
+    values = numbers.astype(np.float64).reset_index(drop=True)
+    for name, column in values.items():
+        wrong = known & ~np.isfinite(column.to_numpy())
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise ValueError(
+                f"numbers, row {row}: {name!r} is {column[row]}; give a finite number wherever the "
+                "state is known"
+            )
+    return values
 
 
 def place_of(row: int, offsets: Offsets, ids: NDArray[Any]) -> str:

@@ -96,8 +96,12 @@ def _canonical(text: str) -> str:
 def code_cuts(column: Any, cuts: Sequence[float]) -> Codes:
     """Code each number by its bin: bin i is the half-open interval [cut i - 1, cut i)."""
     numbers, wrong = read_numbers(column)
-    codes = np.searchsorted(np.asarray(cuts, dtype=np.float64), numbers, side="right")
-    return _mark(codes, numbers, wrong)
+    return _mark(bins_of(numbers, cuts), numbers, wrong)
+
+
+def bins_of(numbers: Floats, cuts: Sequence[float]) -> Codes:
+    """Return the bin of each number."""
+    return np.searchsorted(np.asarray(cuts, dtype=np.float64), numbers, side="right")
 
 
 def code_rows(column: Any) -> Codes:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from butfor.log.variables import Variable, ravel, unravel
 
 MOST_STATES = 10_000_000  # that are numbered whether they occur or not: arrays [S, A] must fit
+MOST_TRANSITIONS = 50_000_000  # that are possible in a model whose states are enumerated
 MOST_LEVELS = 2**15 - 1  # of one variable of a wide log
 WORD = 2**62  # combinations of levels that one integer can hold
 

@@ -14,11 +14,12 @@ import pandas as pd
 import pyarrow as pa
 
 from butfor.log.coding import EMPTY, Codes, encode, identify, read_numbers, read_times, text_of
+from butfor.log.combinations import MOST_TRANSITIONS
 from butfor.log.read import read_log
 from butfor.log.sections import UNITS, place
 from butfor.log.sources import Log, load_log
 from butfor.log.study import read_study
-from butfor.log.write import comment_lines, write_toml
+from butfor.log.write import comment_lines, toml_value, write_toml
 
 FEW = 6  # numbers with at most this many distinct values become levels
 MOST_LEVELS = 20  # text with more distinct values becomes a side column
@@ -85,7 +86,7 @@ def draft_study(source: Any) -> str:
     tail = ""
     if found:
         tail = f"\n# {CHECK} reading the log with this draft finds:\n{comment_lines(found)}\n"
-    return head + write_toml(content, comments) + tail
+    return head + write_toml(content, comments, _hints(content)) + tail
 
 
 def _try(source: Any, content: dict[str, Any]) -> str:
@@ -116,6 +117,8 @@ def _draft(log: Log, guesses: dict[str, Guess]) -> tuple[dict[str, Any], dict[st
     _states(content, comments, left, number)
     if "outcome" in columns:
         content["outcome"] = _outcomes(guesses[columns["outcome"]], comments)
+    if len(content["state"]) > 1:
+        content["model"], comments["[model]"] = _model(content)
     content["words"] = {"episode": "stay" if "stay" in episode.lower() else "episode"}
     content["evaluation"] = {"discount": 1.0, "planning_discount": 0.99}
     return {key: part for key, part in content.items() if part}, comments
@@ -267,7 +270,7 @@ def _states(
     side: dict[str, Any] = {}
     for name, guess in left.items():
         section = _levels(guess)
-        size = len(section.get("levels", section.get("cuts", ()))) + ("cuts" in section)
+        size = _size(section)
         if guess.kind in ("empty", "time") or not 1 < size <= MOST_LEVELS:
             side[name] = {}
         elif states * size > MOST_STATES:
@@ -286,6 +289,44 @@ def _states(
             comments[place("state", name)] = f"{CHECK} {what}; normal = [...] is missing"
     if side:
         content["side"] = side
+
+
+def _model(content: dict[str, Any]) -> tuple[dict[str, str], str]:
+    """Return the [model] section, factored if its transitions can be enumerated, and a comment."""
+    sizes = [_size(section) for section in content["state"].values()]
+    actions = math.prod(_size(section) for section in content["action"].values())
+    moving = [_size(s) for s in content["state"].values() if "static" not in s]
+    if math.prod(sizes) * actions * math.prod(moving) > MOST_TRANSITIONS:
+        return {"kind": "tabular"}, (
+            f'{CHECK} with fewer levels it could be "factored": one distribution per variable\n'
+            "learns far more from a log than one per state."
+        )
+    return {"kind": "factored", "learner": "counts"}, (
+        f'{CHECK} one distribution per variable; "tabular" is one per state. The learner may be\n'
+        '"logistic" or "boosting" (they need scikit-learn). These learn from the number itself\n'
+        "where the section of a state with cuts says number = true."
+    )
+
+
+def _hints(content: dict[str, Any]) -> dict[str, str]:
+    """Return what [model] could also say: parents of a variable, and an order of variables."""
+    if content.get("model", {}).get("kind") != "factored":
+        return {}
+    names, action = list(content["state"]), next(iter(content["action"]), "")
+    changing = [name for name in names if "static" not in content["state"][name]] or names
+    own = [changing[0], f"action.{action}"]
+    key = place("model", changing[0]).removeprefix("[model.").removesuffix("]")
+    hint = f"parents.{key} = {toml_value(own)}  # if it is known what decides it"
+    if len(changing) > 1:
+        hint += (
+            f"\norder = {toml_value(changing[:2])}  # if the second depends on where the first goes"
+        )
+    return {"[model]": hint}
+
+
+def _size(section: dict[str, Any]) -> int:
+    """Return the number of levels of a drafted variable."""
+    return len(section["levels"]) if "levels" in section else len(section.get("cuts", ())) + 1
 
 
 def _levels(guess: Guess) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from butfor.log.arrays import (
     check_code_rows,
     check_ends,
     check_ids,
+    check_level_numbers,
     check_numbers,
     check_offsets,
     check_rewards,
@@ -70,6 +71,8 @@ class Episodes:
     side: pd.DataFrame | None = None  # N rows, then n of the final states; hidden from models
     side_variables: tuple[Variable, ...] = ()  # the columns of `side` that have levels
     combinations: Combinations | None = None  # [S, J] level codes of each state of a wide log
+    # the numbers behind the levels of some state variables, in the rows of `side`; nan if unknown
+    numbers: pd.DataFrame | None = None
 
     @classmethod
     def from_arrays(
@@ -348,6 +351,13 @@ class Episodes:
         """Step of each row within its episode, [N]."""
         return np.arange(len(self.state)) - np.repeat(self.offsets[:-1], self.lengths)
 
+    @property
+    def following(self) -> Offsets:
+        """Row of `side` and `numbers` that describes what each step led to, [N]."""
+        rows = np.arange(1, len(self.state) + 1)
+        rows[self.offsets[1:] - 1] = len(self.state) + np.arange(len(self))
+        return rows
+
     def codes(self, state: NDArray[np.integer]) -> dict[str, NDArray[np.intp]]:
         """Level codes of states given by their numbers [m], by state variable."""
         return state_codes(self.state_variables, self.combinations, state)
@@ -416,9 +426,11 @@ class Episodes:
 
     def _take(self, rows: Offsets, finals: Offsets, lengths: Offsets, **changes: Any) -> Episodes:
         """Return some transitions; `finals` are the side rows of the final states."""
-        side = self.side
-        if side is not None:
-            side = side.iloc[np.concatenate([rows, finals])].reset_index(drop=True)
+        both = np.concatenate([rows, finals])
+        side, numbers = (
+            None if frame is None else frame.iloc[both].reset_index(drop=True)
+            for frame in (self.side, self.numbers)
+        )
         return replace(
             self,
             state=self.state[rows],
@@ -427,8 +439,20 @@ class Episodes:
             reward=self.reward[rows],
             offsets=np.concatenate([[0], np.cumsum(lengths)]),
             side=side,
+            numbers=numbers,
             **changes,
         )
+
+    def with_numbers(self, numbers: pd.DataFrame) -> Episodes:
+        """Return the log with the numbers behind the levels of some state variables.
+
+        Classifiers of `fit_factored` learn from these numbers; all else knows levels only. One
+        column per variable; N rows, then one for the final state of each episode.
+        """
+        finals = self.next_state[self.offsets[1:] - 1]
+        known = np.append(self.state, finals) >= 0
+        names = [variable.name for variable in self.state_variables]
+        return replace(self, numbers=check_level_numbers(numbers, names, known))
 
     def hide(self, *names: str) -> Episodes:
         """Move variables out of the state into side columns that no model sees.
@@ -486,6 +510,9 @@ class Episodes:
             side=side,
             side_variables=side_variables,
             combinations=combinations,
+            numbers=None
+            if self.numbers is None
+            else self.numbers.drop(columns=[*names], errors="ignore"),
         )
 
     def state_labels(self, *names: str) -> Integers:

@@ -17,6 +17,7 @@ from butfor.log.clusters import fit_clusters
 from butfor.log.coding import (
     MISSING,
     NOT_A_NUMBER,
+    bins_of,
     code_cuts,
     code_integers,
     code_levels,
@@ -172,7 +173,9 @@ def _code_cells(log: Log, study: Study) -> dict[tuple[str, str], Index]:
         ("action", named.action, named.actions),
     ):
         for column, section in getattr(study, group).items():
-            if section.cuts is not None:
+            if column in study.number_columns() and group == "state":
+                coders[group, column] = code_rows
+            elif section.cuts is not None:
                 coders[group, column] = partial(code_cuts, cuts=section.cuts)
             else:
                 coders[group, column] = partial(code_levels, levels=section.levels)
@@ -215,7 +218,8 @@ def _assemble(
     kept, _ = rows.transitions()
     last = np.flatnonzero(last_rows(rows.episode))
     final = np.where(kept[last], -1, last)  # the row of each final state, -1 if there is none
-    side, side_variables = _side(log, study, rows, np.append(np.flatnonzero(kept), final))
+    described = np.append(np.flatnonzero(kept), final)
+    side, side_variables = _side(log, study, rows, described)
     key = study.columns.final_key
     episodes = (Episodes.from_codes if wide else Episodes.from_arrays)(
         **arrays,
@@ -227,6 +231,12 @@ def _assemble(
         side=side,
     )
     episodes = replace(episodes, side_variables=side_variables)
+    if numbered := study.number_columns():
+        columns = {
+            name: np.where(described < 0, np.nan, _numbers(log, rows, "state", column)[described])
+            for column, name in numbered.items()
+        }
+        episodes = episodes.with_numbers(pd.DataFrame(columns))
     probability = rows.numbers["probability"][kept] if "probability" in rows.numbers else None
     if study.evaluation.horizon is not None:
         if probability is not None:
@@ -256,19 +266,29 @@ def _group_codes(
         count = getattr(study.columns, f"{group}s") or int(cells[ready].max(initial=0)) + 1
         return [cells[ready]], group_variables(study, group, count)
     variables = group_variables(study, group, 0)
+    for column in study.number_columns() if group == "state" else ():
+        cuts = study.state[column].cuts or ()
+        bins = bins_of(_numbers(log, rows, group, column), cuts)
+        cells[column] = np.where(cells[column] < 0, cells[column], bins)
     codes = [cells[column] for column in getattr(study, group)]
     if group == "state" and study.cluster is not None:
         names, count = study.cluster.columns, study.cluster.count
-        # a cell is coded by the row of its number, which may have been carried forward
-        from_rows = np.stack([cells[name] for name in names], axis=1)
-        values = np.stack([read_numbers(log.table[name])[0] for name in names], axis=1)
-        known = (from_rows >= 0).all(axis=1)
+        values = np.stack([_numbers(log, rows, group, name) for name in names], axis=1)
+        known = np.isfinite(values).all(axis=1)
         found = np.full(len(rows), MISSING)
-        taken = values[from_rows[known], np.arange(len(names))]
-        found[known] = np.asarray(clusterer(taken, names, count), dtype=np.int64)
+        found[known] = np.asarray(clusterer(values[known], names, count), dtype=np.int64)
         codes.append(found)
         variables = (*variables, Variable("cluster", tuple(map(str, range(count)))))
     return codes, variables
+
+
+def _numbers(log: Log, rows: Decisions, group: str, column: str) -> Floats:
+    """Return the numbers of a column whose cells are coded by their rows, nan where missing, [M].
+
+    The number of another row is one that was carried forward.
+    """
+    numbers, taken = log.code(column, read_numbers)[0], rows.cells[group, column]
+    return np.where(taken < 0, np.nan, numbers[taken])
 
 
 def _outcomes(study: Study, arrays: Mapping[str, Any]) -> list[Outcome]:
@@ -298,9 +318,9 @@ def _side(
             if (codes >= 0).all():
                 variables.append(variable)
         elif section.type == "number":
-            numbers = read_numbers(log.table[column])[0]
-            codes = np.where(chosen < 0, MISSING, rows.cells["side", column][chosen])
-            columns[name] = np.where(codes < 0, np.nan, numbers[codes])
+            columns[name] = np.where(
+                chosen < 0, np.nan, _numbers(log, rows, "side", column)[chosen]
+            )
         else:
             columns[name] = _plain_side(log, column, pa.array(source, mask=source < 0))
     return pd.DataFrame(columns), tuple(variables)

@@ -194,6 +194,19 @@ class VariableSection(Section):
         return Variable(self.name or column, tuple(bins), normal=normal, static=self.static)
 
 
+class StateSection(VariableSection):
+    """A variable of the state; its number may enter classifiers uncut."""
+
+    number: bool = False  # what is predicted is its level, what classifiers learn from its number
+
+    def mistakes(self, given: Mapping[str, Any]) -> Mistakes:
+        """Yield also a number without cuts."""
+        yield from super().mistakes(given)
+        if self.number and "cuts" not in given:
+            text = "true, but there are no cuts; what is predicted must have levels, so give cuts"
+            yield "number", f"{text}, or remove number"
+
+
 class SideColumn(Section):
     """A column that reviewers see and the model does not."""
 
@@ -202,9 +215,19 @@ class SideColumn(Section):
     static: bool = False
     type: CellType | None = None
     name: str | None = None
+    number: bool = False  # refused: see `mistakes`
 
     def mistakes(self, given: Mapping[str, Any]) -> Mistakes:
-        """Yield what is wrong between levels, type, normal and static."""
+        """Yield what is wrong between levels, type, normal and static, and any use as a number."""
+        if self.number:
+            yield (
+                "number",
+                (
+                    "true, but no model sees a side column, so what would have become of it is "
+                    "unknown; move it to [state.<column>] with cuts and number = true, and with "
+                    "static = true if it never changes within an episode"
+                ),
+            )
         if "levels" in given and "type" in given:
             yield "type", "given together with levels; remove it, since levels are text"
         if self.levels is not None:
@@ -276,7 +299,7 @@ class Study(Section):
     """A study file in which no mistake was found."""
 
     columns: Columns
-    state: dict[str, VariableSection] = {}
+    state: dict[str, StateSection] = {}
     cluster: ClusterSection | None = None
     action: dict[str, VariableSection] = {}
     outcome: dict[str, OutcomeSection] = {}
@@ -294,6 +317,10 @@ class Study(Section):
     def action_variables(self) -> tuple[Variable, ...]:
         """Return the variables of the [action] sections, in order."""
         return tuple(section.variable(column) for column, section in self.action.items())
+
+    def number_columns(self) -> dict[str, str]:
+        """Return the columns whose numbers enter classifiers uncut, with their variables' names."""
+        return {column: one.name or column for column, one in self.state.items() if one.number}
 
     def noise_variables(self) -> tuple[str, ...]:
         """Return the names of the variables in [noise], empty if there is no such section."""

@@ -26,6 +26,7 @@ from butfor.log.sections import (
     OutcomeSection,
     Section,
     SideColumn,
+    StateSection,
     Study,
     VariableSection,
     Words,
@@ -47,7 +48,7 @@ SINGLE: dict[str, type[Section]] = {
     "problems": create_model("ProblemsSection", __base__=Section, **_CHOICES),
 }
 REPEATED: dict[str, type[Section]] = {
-    "state": VariableSection,
+    "state": StateSection,
     "action": VariableSection,
     "outcome": OutcomeSection,
     "side": SideColumn,

@@ -59,8 +59,15 @@ def write_episodes(
     return study_goal
 
 
-def write_toml(content: Mapping[str, Any], comments: Mapping[str, str] | None = None) -> str:
-    """Write sections of plain values as TOML, with comments by the head of their section."""
+def write_toml(
+    content: Mapping[str, Any],
+    comments: Mapping[str, str] | None = None,
+    hints: Mapping[str, str] | None = None,
+) -> str:
+    """Write sections of plain values as TOML.
+
+    By the head of a section, comments come before it, hints (keys that could be added) at its end.
+    """
     blocks = []
     for section, entries in content.items():
         nested = entries and all(isinstance(value, Mapping) for value in entries.values())
@@ -69,6 +76,8 @@ def write_toml(content: Mapping[str, Any], comments: Mapping[str, str] | None = 
             comment = (comments or {}).get(head, "")
             lines = [comment_lines(comment)] if comment else []
             lines += [head, *(f"{key} = {toml_value(value)}" for key, value in values.items())]
+            hint = (hints or {}).get(head, "")
+            lines += [comment_lines(hint)] if hint else []
             blocks.append("\n".join(lines))
     return "\n\n".join(blocks) + "\n"
 

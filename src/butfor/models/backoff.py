@@ -8,8 +8,8 @@ seen: all those that differ from it in one parent are asked, not only those with
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import combinations
 
 import numpy as np
@@ -40,6 +40,8 @@ class Cases:
     level: Integers  # [m] what is predicted
     levels: int
     weight: Floats  # [m] whole numbers
+    # [m] the number behind the level, by name of the parent; cases with numbers are not merged
+    logged: Mapping[str, Floats] = field(default_factory=dict)
 
     @property
     def total(self) -> float:
@@ -77,10 +79,14 @@ def make_cases(
     level: NDArray[np.integer],
     levels: int,
     weight: NDArray[np.number],
+    logged: Mapping[str, Floats] | None = None,
 ) -> Cases:
-    """Return distinct cases with their total weights; too many columns to compare stay as given."""
+    """Return distinct cases with their total weights; too many columns to compare stay as given.
+
+    Cases with logged numbers stay as given too.
+    """
     key = np.arange(len(level))
-    if math.prod(sizes) * levels < 2**63:
+    if math.prod(sizes) * levels < 2**63 and not logged:
         key = np.zeros(len(level), np.int64)
         for column, size in zip(columns, sizes, strict=True):
             key = key * size + column
@@ -95,6 +101,7 @@ def make_cases(
         level=level[chosen].astype(np.int32),
         levels=levels,
         weight=total_by(position, weight.astype(np.float64), len(chosen)),
+        logged=dict(logged or {}),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.checks import check_distributions
-from butfor.log.combinations import Combinations, check_combinations, state_codes
+from butfor.log.combinations import MOST_TRANSITIONS, Combinations, check_combinations, state_codes
 from butfor.log.episodes import Episodes
 from butfor.log.variables import (
     Outcome,
@@ -30,7 +30,6 @@ from butfor.types import Floats, Offsets
 
 END = ""  # the name of the factor that decides how, or whether, an episode ends
 ACTION, NEXT = "action.", "next."  # prefixes of parents: an action variable, the next state
-MOST_ENTRIES = 50_000_000  # of the rows of all states and actions
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +96,16 @@ class Rewards:
 
 
 @dataclass(frozen=True, eq=False)
+class Learning:
+    """How a model was learned from a log: see `fit_factored`."""
+
+    learner: Any = "counts"
+    parents: Mapping[str, Sequence[str]] | None = None
+    order: Sequence[str] | None = None
+    numbers: Collection[str] = ()
+
+
+@dataclass(frozen=True, eq=False)
 class FactoredModel:
     """P(x' | x, a) = prod_j P(x'_j | parents of j), and an end o ~ P(o | x', x, a).
 
@@ -117,6 +126,7 @@ class FactoredModel:
     initial: Floats  # [S] distribution of the first state
     counts: NDArray[np.int64]  # [S, A] logged transitions
     combinations: Combinations | None = None  # [S, J] level codes of each state of a wide model
+    learning: Learning | None = None  # if it was learned from a log
 
     terminal = "visits"  # the last transition of an episode leads straight into its outcome
 
@@ -156,7 +166,7 @@ class FactoredModel:
         """Whether there are few enough states to go through, and a table for every variable."""
         pairs = count_levels(self.state_variables) * self.n_actions
         tables = all(isinstance(factor, Factor) for factor in self.factors)
-        return self.combinations is None and pairs <= MOST_ENTRIES and tables
+        return self.combinations is None and pairs <= MOST_TRANSITIONS and tables
 
     @property
     def n_actions(self) -> int:
@@ -240,9 +250,9 @@ class FactoredModel:
                 return
             table = factor.rows(codes)
             entry, level = np.nonzero(table)
-            if len(entry) > MOST_ENTRIES:
+            if len(entry) > MOST_TRANSITIONS:
                 raise ValueError(
-                    f"{states} states and {actions} actions have more than {MOST_ENTRIES:,} "
+                    f"{states} states and {actions} actions have more than {MOST_TRANSITIONS:,} "
                     "possible transitions; use fewer variables or levels"
                 )
             row, weight = row[entry], weight[entry] * table[entry, level]

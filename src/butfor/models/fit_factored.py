@@ -27,6 +27,7 @@ from butfor.models.factored import (
     AnyFactor,
     Factor,
     FactoredModel,
+    Learning,
     check_prefixes,
     order_variables,
     size_of,
@@ -35,7 +36,7 @@ from butfor.models.fixed import fixed_factors
 from butfor.models.learners import check_learner, fit_classifier
 from butfor.models.predictor import Codes, Predictor
 from butfor.models.rewards import fit_rewards
-from butfor.models.transitions import Transitions, count_distinct
+from butfor.models.transitions import Transitions, count_distinct, logged_transitions
 from butfor.types import Floats
 
 Table = tuple[Sequence[str], ArrayLike]  # parents, and [levels of parents …, levels]
@@ -77,7 +78,10 @@ def fit_factored(
         default of all variables of the next state, and returns probabilities [m, O + 1], none last.
     numbers : optional
         Parents whose level enters a classifier as one number, its position among the levels,
-        instead of one 0-1 feature per level.
+        instead of one 0-1 feature per level. Where the log has the number behind a level
+        (`Episodes.numbers`), classifiers always learn from that number; the model, which knows
+        levels only, then predicts the mean over seven quantiles of the numbers logged with the
+        level. Counts do not use numbers.
 
     Notes
     -----
@@ -94,6 +98,7 @@ def fit_factored(
     The model is causal only if the log's states contain everything that influenced both the actions
     and the course, and if the variables given their parents move independently.
     """
+    _check_side(log, parents or {})
     return learn_factored(
         count_distinct(log),
         learner,
@@ -102,6 +107,7 @@ def fit_factored(
         known=known,
         ends=ends,
         numbers=numbers,
+        logged=None if log.numbers is None else logged_transitions(log),
     )
 
 
@@ -114,8 +120,12 @@ def learn_factored(
     known: Mapping[str, AnyFactor | Table] | None = None,
     ends: AnyFactor | Table | Rule | None = None,
     numbers: Collection[str] = (),
+    logged: Transitions | None = None,
 ) -> FactoredModel:
-    """Learn a model from counted transitions, of one log or of many; see `fit_factored`."""
+    """Learn a model from counted transitions, of one log or of many; see `fit_factored`.
+
+    `logged` are the transitions from which classifiers learn, if there are numbers behind levels.
+    """
     check_prefixes(rows.state_variables)
     names = [variable.name for variable in rows.state_variables]
     learners = _learners(learner, names)
@@ -136,7 +146,11 @@ def learn_factored(
         if name not in found:
             chosen = given.get(name)
             possible = candidates(rows, name, fixed, order) if chosen is None else chosen
-            found[name] = _learn(rows, name, learners[name], possible, chosen is not None, numbers)
+            counted = isinstance(learners[name], str)
+            source = rows if counted or logged is None else logged
+            found[name] = _learn(
+                source, name, learners[name], possible, chosen is not None, numbers
+            )
     return FactoredModel(
         state_variables=rows.state_variables,
         action_variables=rows.action_variables,
@@ -146,6 +160,7 @@ def learn_factored(
         initial=rows.first / rows.first.sum(),
         counts=rows.pair_counts(),
         combinations=rows.combinations,
+        learning=Learning(learner, parents, order, numbers),
     )
 
 
@@ -194,10 +209,12 @@ def _learn(
         level = rows.codes[NEXT + variable]
         levels = size_of(variable, rows.state_variables, rows.action_variables)
     columns = [rows.codes[name][used] for name in possible]
-    cases = make_cases(possible, columns, sizes, level[used], levels, rows.weight[used])
+    logged = {name: rows.numbers[name][used] for name in possible if name in rows.numbers}
+    cases = make_cases(possible, columns, sizes, level[used], levels, rows.weight[used], logged)
     counted = isinstance(learner, str) or len(np.unique(cases.level)) < 2
     fits = math.prod(sizes) * levels <= MOST_CELLS
-    if given and counted and not fits:
+    given = given and isinstance(learner, str)  # counted by itself, one level needs no parents
+    if given and not fits:
         raise ValueError(
             f"{variable or 'the end'!r}: {len(sizes)} parents have {math.prod(sizes):,} "
             f"configurations, too many for a table; name fewer in parents={{{variable!r}: [...]}}"
@@ -325,6 +342,22 @@ def _check_rule(rule: Rule, codes: Codes, shape: tuple[int, int]) -> Floats:
             "configuration, one column per outcome, none last"
         )
     return check_distributions(found, "ends")
+
+
+def _check_side(log: Episodes, parents: Mapping[str, Sequence[str]]) -> None:
+    """Refuse side columns as parents: no model knows how they go on."""
+    side = set() if log.side is None else set(map(str, log.side.columns))
+    states = {variable.name for variable in log.state_variables}
+    for variable, own in parents.items():
+        for parent in own:
+            if parent.removeprefix("side.") in side - states:
+                column = parent.removeprefix("side.")
+                raise ValueError(
+                    f"parents of {variable or 'the end'!r}: {parent!r} is a side column, which no "
+                    "model sees, so what would have become of it is unknown; make it part of the "
+                    f"state ([state.{column}] with cuts and number = true, and static = true if it "
+                    "never changes within an episode)"
+                )
 
 
 def _check_end(rows: Transitions, parents: Sequence[str]) -> None:

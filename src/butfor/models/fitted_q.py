@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from butfor.checks import check_discount, check_horizon
 from butfor.log.episodes import Episodes
 from butfor.models.factored import FactoredModel
-from butfor.models.learners import clone_learner, make_features
+from butfor.models.features import make_features
+from butfor.models.learners import clone_learner
 from butfor.models.policies import greedy
 from butfor.models.simulate_factored import simulate_factored
 from butfor.types import Floats, Offsets
@@ -33,7 +34,7 @@ class FittedQ:
 
     def features(self, codes: NDArray[np.integer]) -> NDArray[np.float32]:
         """Return one 0-1 feature per level of each variable, [m, features]."""
-        return make_features(np.asarray(codes).T, self.sizes, (False,) * len(self.sizes))
+        return make_features(np.asarray(codes).T, self.sizes, [None] * len(self.sizes))
 
     def __call__(self, codes: NDArray[np.integer]) -> Floats:
         """Return the greedy policy in states given by codes [m, J], [m, A]."""

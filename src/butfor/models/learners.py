@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from butfor.models.backoff import Cases
+from butfor.models.features import Numbers, at_point, level_numbers, make_features, points_of
 from butfor.types import Floats, Offsets
 
 FOLDS = 5
-MOST_CASES = 2_000_000  # that a classifier learns from, in memory
-BLOCK = 1 << 16  # configurations of parents that are predicted together
+MOST_CASES = 2_000_000  # that a classifier learns from at once
+BLOCK = 1 << 16  # cases or configurations of parents whose features are in memory together
 TEMPERATURES = np.geomspace(0.5, 4.0, 13)  # above 1 a row becomes more even
 # of the frequencies of levels in a calibrated row; large ones for trees that predict 0 or 1
 SHARES = (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.2, 0.3, 0.5)
+Times = NDArray[np.int64]  # [m] how often each case counts
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Learned:
 
     fitted: Any
     sizes: Offsets  # [V] levels of each parent
-    numbers: tuple[bool, ...]  # [V] whether its level is one number; otherwise a 0-1 per level
+    numbers: Numbers  # [V] [points, levels] that stand for levels; None: a 0-1 feature per level
     usual: Floats  # [levels] their overall frequencies
     calibration: Calibration
     source: str  # name of the learner
@@ -54,8 +57,7 @@ class Learned:
 
     def rows(self, columns: NDArray[np.integer]) -> Floats:
         """Return the distribution for each column of parent levels [V, m], [m, levels]."""
-        features = make_features(columns, self.sizes, self.numbers)
-        rows = predict(self.fitted, features, len(self.usual))
+        rows = predict_levels(self.fitted, columns, self.sizes, self.numbers, len(self.usual))
         return self.calibration.apply(rows, self.usual)
 
     def table(self) -> Floats:
@@ -91,41 +93,135 @@ def check_learner(learner: Any, variable: str) -> None:
 def fit_classifier(cases: Cases, learner: Any, numbers: Collection[str] = ()) -> Learned:
     """Fit a classifier to all cases, each level of a parent a 0-1 feature, or one number for all.
 
+    A parent in `numbers` enters as the position of its level. One whose number was logged enters as
+    that number, standardized. A model knows levels only, so there the prediction for a level is the
+    mean of those for seven quantiles of the numbers that were logged with it.
+
     How even its rows should be, and how much of the overall frequencies of levels to add, is
     decided by the log score of predictions for cases of folds that it was not fitted to. So every
     level stays possible. Rows of configurations that were never seen are extrapolated.
+
+    Up to two million cases are given one by one. If there are more, distinct cases are given with
+    weights, at once or, if there are more than two million of these too, by `partial_fit`.
     """
-    if cases.total > MOST_CASES:
-        raise ValueError(
-            f"{cases.total:,.0f} cases, but a classifier learns from at most {MOST_CASES:,}; use "
-            "learner='counts', or fewer episodes"
-        )
-    times = cases.weight.astype(np.int64)
-    as_numbers = tuple(name in numbers for name in cases.names)
-    features = make_features(cases.columns, cases.sizes, as_numbers)
-    features = np.repeat(features, times, axis=0)
-    level = np.repeat(cases.level, times)
-    usual = np.bincount(level, minlength=cases.levels) + 1 / cases.levels
+    given = _Given(cases, learner, numbers)
+    times = given.cases.weight.astype(np.int64)
+    usual = np.bincount(given.cases.level, times, minlength=cases.levels) + 1 / cases.levels
     usual = usual / usual.sum()
-    calibration = _calibrate(learner, features, level, usual)
-    fitted = clone_learner(learner).fit(features, level)
+    calibration = _calibrate(given, times, usual)
     name = type(learner).__name__
-    return Learned(fitted, cases.sizes, as_numbers, usual, calibration, name)
+    return Learned(given.fit(times), cases.sizes, given.numbers, usual, calibration, name)
 
 
-def make_features(
-    columns: NDArray[np.integer], sizes: Offsets, numbers: Sequence[bool]
-) -> NDArray[np.float32]:
-    """Return one 0-1 feature per level of each parent, or its level as a number, [m, features]."""
-    width = [1 if number else int(size) for size, number in zip(sizes, numbers, strict=True)]
-    start = np.concatenate([[0], np.cumsum(width)]).astype(np.int64)
-    features = np.zeros((columns.shape[1], int(start[-1])), np.float32)
-    for column, first, number in zip(columns, start[:-1], numbers, strict=True):
-        if number:
-            features[:, first] = column
-        else:
-            features[np.arange(len(column)), first + column] = 1.0
-    return features
+class _Given:
+    """Cases in the form in which a learner takes them."""
+
+    def __init__(self, cases: Cases, learner: Any, numbers: Collection[str]) -> None:
+        self.learner = learner
+        self.weights = _weights_argument(learner)  # "": cases are given one by one
+        if cases.total <= MOST_CASES:
+            cases, self.weights = _one_by_one(cases), ""
+        self.batches = len(cases.level) > MOST_CASES
+        self._check(cases)
+        self.cases = cases
+        self.logged = [_standardized(cases.logged.get(name)) for name in cases.names]
+        self.numbers = [self._numbers(parent, numbers) for parent in range(len(cases.names))]
+
+    def _numbers(self, parent: int, numbers: Collection[str]) -> Floats | None:
+        """Return what stands for the levels of a parent, [points, levels]; None: 0-1 features."""
+        cases, logged = self.cases, self.logged[parent]
+        size = int(cases.sizes[parent])
+        if logged is not None:
+            earlier = sum(own is not None for own in self.logged[:parent])
+            return level_numbers(cases.columns[parent], logged, size, earlier)
+        return np.arange(float(size))[None] if cases.names[parent] in numbers else None
+
+    def _check(self, cases: Cases) -> None:
+        """Refuse more cases than the learner can take."""
+        name, most = type(self.learner).__name__, f"{MOST_CASES:,}"
+        if cases.total > MOST_CASES and not self.weights:
+            raise ValueError(
+                f"{cases.total:,.0f} cases: {name} learns from at most {most}, because its fit "
+                "takes no sample_weight; use a classifier that does, learner='counts', or fewer "
+                "episodes"
+            )
+        if self.batches and not hasattr(self.learner, "partial_fit"):
+            raise ValueError(
+                f"{len(cases.level):,} distinct cases: {name} learns from at most {most}, because "
+                "it has no partial_fit; use a classifier that has one (SGDClassifier), "
+                "learner='counts', or fewer variables, levels and uncut numbers"
+            )
+
+    def fit(self, times: Times) -> Any:
+        """Fit a copy of the learner to the cases, each as often as it counts."""
+        fitted, used = clone_learner(self.learner), np.flatnonzero(times)
+        level = self.cases.level
+        if not self.batches:
+            weights = {self.weights: times[used]} if self.weights else {}
+            return fitted.fit(self._features(used), level[used], **weights)
+        used = np.random.default_rng(0).permutation(used)
+        for start in range(0, len(used), BLOCK):
+            rows = used[start : start + BLOCK]
+            fitted.partial_fit(
+                self._features(rows),
+                level[rows],
+                classes=np.unique(level),
+                sample_weight=times[rows],
+            )
+        return fitted
+
+    def predict(self, fitted: Any, rows: Offsets, levels: int) -> Floats:
+        """Predict some cases from the levels of their parents, as a model will, [m, levels]."""
+        found = np.empty((len(rows), levels))
+        for start in range(0, len(rows), BLOCK):
+            part = slice(start, start + BLOCK)
+            columns = self.cases.columns[:, rows[part]]
+            found[part] = predict_levels(fitted, columns, self.cases.sizes, self.numbers, levels)
+        return found
+
+    def _features(self, rows: Offsets) -> NDArray[np.float32]:
+        exact = [None if own is None else own[rows] for own in self.logged]
+        columns = self.cases.columns[:, rows]
+        return make_features(columns, self.cases.sizes, at_point(self.numbers, 0), exact)
+
+
+def _one_by_one(cases: Cases) -> Cases:
+    """Return cases in which each counts once, and appears as often as it was logged."""
+    times = cases.weight.astype(np.int64)
+    return replace(
+        cases,
+        columns=np.repeat(cases.columns, times, axis=1),
+        level=np.repeat(cases.level, times),
+        weight=np.ones(times.sum()),
+        logged={name: np.repeat(own, times) for name, own in cases.logged.items()},
+    )
+
+
+def _standardized(logged: Floats | None) -> Floats | None:
+    """Return numbers with mean 0 and standard deviation 1, or all 0."""
+    if logged is None:
+        return None
+    spread = logged.std()
+    return np.asarray((logged - logged.mean()) / (spread if spread > 0 else 1.0))
+
+
+def _weights_argument(learner: Any) -> str:
+    """Return the name under which `fit` takes weights of cases, "" if it takes none."""
+    prefix = ""
+    while hasattr(learner, "steps"):  # a pipeline
+        name, learner = learner.steps[-1]
+        prefix += f"{name}__"
+    takes = "sample_weight" in inspect.signature(learner.fit).parameters
+    return f"{prefix}sample_weight" if takes else ""
+
+
+def predict_levels(
+    fitted: Any, columns: NDArray[np.integer], sizes: Offsets, numbers: Numbers, levels: int
+) -> Floats:
+    """Predict from levels of parents [V, m], as the mean over what stands for them, [m, levels]."""
+    points = range(points_of(numbers))
+    features = (make_features(columns, sizes, at_point(numbers, point)) for point in points)
+    return np.mean([predict(fitted, one, levels) for one in features], axis=0)
 
 
 def predict(fitted: Any, features: NDArray[np.float32], levels: int) -> Floats:
@@ -135,37 +231,38 @@ def predict(fitted: Any, features: NDArray[np.float32], levels: int) -> Floats:
     return rows
 
 
-def _calibrate(
-    learner: Any, features: NDArray[np.float32], level: NDArray[np.integer], usual: Floats
-) -> Calibration:
+def _calibrate(given: _Given, times: Times, usual: Floats) -> Calibration:
     """Choose the calibration by the log score of predictions for folds that were left out."""
+    level = given.cases.level
     # with two levels seen twice, two levels are left whichever fold is taken out
-    if (np.bincount(level) > 1).sum() < 2:
+    if (np.bincount(level, times) > 1).sum() < 2:
         return Calibration()
-    fold = _folds(level)
-    rows = np.zeros((len(level), len(usual)))
-    for left_out in np.unique(fold):
-        here = fold == left_out
-        fitted = clone_learner(learner).fit(features[~here], level[~here])
-        rows[here] = predict(fitted, features[here], len(usual))
-    own = np.arange(len(level)), level
-    found = []
-    for temperature in TEMPERATURES.tolist():
-        even = Calibration(temperature, 0.0).apply(rows, usual)[own]
-        for share in SHARES:
-            score = float(np.log((1 - share) * even + share * usual[level]).mean())
-            found.append(Calibration(temperature, share, score))
-    return max(found, key=lambda calibration: calibration.score)
+    score = np.zeros((len(TEMPERATURES), len(SHARES)))
+    for left_out in _folds(level, times):
+        here = np.flatnonzero(left_out)
+        rows = given.predict(given.fit(times - left_out), here, len(usual))
+        own = np.arange(len(here)), level[here]
+        for number, temperature in enumerate(TEMPERATURES.tolist()):
+            even = Calibration(temperature, 0.0).apply(rows, usual)[own]
+            for place, share in enumerate(SHARES):
+                chance = (1 - share) * even + share * usual[level[here]]
+                score[number, place] += left_out[here] @ np.log(chance)
+    chosen, place = divmod(int(score.argmax()), len(SHARES))
+    best = float(score.max() / times.sum())
+    return Calibration(float(TEMPERATURES[chosen]), SHARES[place], best)
 
 
-def _folds(level: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Return the fold of each case, [n]: every level spread over the folds as evenly as can be."""
+def _folds(level: NDArray[np.integer], times: Times) -> list[Times]:
+    """Return how often each case is in each fold: every level as evenly as can be."""
     mixed = np.random.default_rng(0).permutation(len(level))
     order = mixed[np.argsort(level[mixed], kind="stable")]
-    first = np.searchsorted(level[order], level[order])
-    fold = np.empty(len(level), np.int64)
-    fold[order] = (np.arange(len(level)) - first) % FOLDS
-    return fold
+    before = np.cumsum(times[order]) - times[order]
+    first = before - before[np.searchsorted(level[order], level[order])]
+    folds = np.zeros((FOLDS, len(level)), np.int64)
+    for fold in range(FOLDS):  # of the places first, first + 1, … of a case, every fifth
+        upto = (first + times[order] - 1 - fold) // FOLDS
+        folds[fold, order] = upto - (first - 1 - fold) // FOLDS
+    return [fold for fold in folds if fold.any()]
 
 
 def clone_learner(learner: Any) -> Any:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -42,6 +42,8 @@ class Transitions:
     highest: Floats  # [m] reward
     first: Offsets  # [S] episodes that start in each state
     combinations: Combinations | None = None  # [S, J] level codes of each state of a wide log
+    # [m] numbers behind levels, by name of the parent, where transitions are as they were logged
+    numbers: Mapping[str, Floats] = field(default_factory=dict)
 
     @property
     def n_states(self) -> int:
@@ -81,34 +83,40 @@ class Transitions:
 def count_distinct(log: Episodes) -> Transitions:
     """Count the distinct transitions of a log."""
     check_countable(log)
-    ends = np.full(len(log.state), len(log.outcomes), np.int64)
-    last = log.offsets[1:] - 1
-    ends[last] = np.where(log.outcome >= 0, log.outcome, len(log.outcomes))
     blocks = [slice(row, row + BLOCK) for row in range(0, len(log.state), BLOCK)]
-    return merge_transitions(
-        [
-            _distinct(
-                Transitions(
-                    state_variables=log.state_variables,
-                    action_variables=log.action_variables,
-                    outcomes=log.outcomes,
-                    state=log.state[rows].astype(np.int64),
-                    action=log.action[rows].astype(np.int64),
-                    next_state=log.next_state[rows].astype(np.int64),
-                    end=ends[rows],
-                    weight=np.ones(len(ends[rows]), np.int64),
-                    reward=log.reward[rows],
-                    squares=log.reward[rows] ** 2,
-                    lowest=log.reward[rows],
-                    highest=log.reward[rows],
-                    first=np.bincount(
-                        log.first_state if rows.start == 0 else [], minlength=log.n_states
-                    ),
-                    combinations=log.combinations,
-                )
-            )
-            for rows in blocks
-        ]
+    return merge_transitions([_distinct(_transitions(log, rows)) for rows in blocks])
+
+
+def logged_transitions(log: Episodes) -> Transitions:
+    """Return every transition of a log as it was logged, with the numbers behind levels."""
+    rows, following = np.arange(len(log.state)), log.following
+    numbers = {}
+    for name, values in ({} if log.numbers is None else log.numbers).items():
+        numbers[str(name)] = values.to_numpy()[rows]
+        numbers[f"{NEXT}{name}"] = values.to_numpy()[following]
+    return replace(_transitions(log, slice(None)), numbers=numbers)
+
+
+def _transitions(log: Episodes, rows: slice) -> Transitions:
+    """Return some transitions of a log as they are; the first ones tell where episodes start."""
+    ends = np.full(len(log.state), len(log.outcomes), np.int64)
+    ends[log.offsets[1:] - 1] = np.where(log.outcome >= 0, log.outcome, len(log.outcomes))
+    reward = log.reward[rows]
+    return Transitions(
+        state_variables=log.state_variables,
+        action_variables=log.action_variables,
+        outcomes=log.outcomes,
+        state=log.state[rows].astype(np.int64),
+        action=log.action[rows].astype(np.int64),
+        next_state=log.next_state[rows].astype(np.int64),
+        end=ends[rows],
+        weight=np.ones(len(reward), np.int64),
+        reward=reward,
+        squares=reward**2,
+        lowest=reward,
+        highest=reward,
+        first=np.bincount([] if rows.start else log.first_state, minlength=log.n_states),
+        combinations=log.combinations,
     )
 
 

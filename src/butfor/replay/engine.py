@@ -14,7 +14,7 @@ from butfor.hidden.model import TabularPOMDP
 from butfor.hidden.policies import Policy
 from butfor.log.episodes import Episodes
 from butfor.models.cases import logged_cases, similar_cases
-from butfor.models.factored import NEXT, AnyFactor, FactoredModel, tabular
+from butfor.models.factored import NEXT, AnyFactor, FactoredModel, Learning, tabular
 from butfor.models.fit import fit_mdp
 from butfor.models.fit_factored import fit_factored
 from butfor.models.mdp import TabularMDP
@@ -174,21 +174,30 @@ def step_cases(model: Any, log: Episodes, counts: NDArray[np.int64]) -> NDArray[
     return np.asarray(counts[log.state, log.action] - own[same])
 
 
-def fit_again(model: Any, log: Episodes) -> TabularMDP | FactoredModel:
-    """Learn a model of the same kind from another log; what was given stays, the rest is counted.
+def fit_again(model: Any, log: Episodes, *, learner: Any = None) -> TabularMDP | FactoredModel:
+    """Learn a model of the same kind from another log, in the same way or by another learner.
 
-    If a variable depends on the next step, variables may depend on those before them in the order
-    of the model.
+    What was given, or found to be static or to copy an action, stays. A factored model that was not
+    learned from a log is counted; if a variable depends on the next step, variables may depend on
+    those before them in the order of the model.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about varying rewards, reported for the whole log
-        if isinstance(model, FactoredModel):
-            *factors, end = (one for one in model.factors)
-            kept = {one.variable: one for one in factors if _is_kept(one)}
-            later = any(name.startswith(NEXT) for one in factors for name in one.parents)
-            order = [one.variable for one in factors] if later else None
-            return fit_factored(log, known=kept, order=order, ends=end if _is_kept(end) else None)
-        return fit_mdp(log, terminal=model.terminal)
+        if not isinstance(model, FactoredModel):
+            return fit_mdp(log, terminal=model.terminal)
+        *factors, end = model.factors
+        later = any(name.startswith(NEXT) for one in factors for name in one.parents)
+        order = [one.variable for one in factors] if later else None
+        learned = model.learning or Learning(order=order)
+        return fit_factored(
+            log,
+            learned.learner if learner is None else learner,
+            parents=learned.parents,
+            order=learned.order,
+            known={one.variable: one for one in factors if _is_kept(one)},
+            ends=end if _is_kept(end) else None,
+            numbers=learned.numbers,
+        )
 
 
 def _is_kept(factor: AnyFactor) -> bool:

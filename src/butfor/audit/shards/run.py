@@ -300,6 +300,13 @@ def _check_early(chosen: AuditSettings, study: Study) -> None:
     if not chosen.learned:
         chosen.check_target()
     check_rules(tuple(study.outcomes().values()), chosen.unseen, chosen.prior)
+    numbered = list(study.number_columns())
+    if numbered and chosen.classifies(study):
+        raise ValueError(
+            f"[state] {numbered[0]} number: summary detail keeps counts of levels, but a "
+            "classifier learns from the numbers of all decisions; use --detail full, remove "
+            'number, or set learner = "counts" in [model]'
+        )
     names = chosen.noise(study)
     if names and study.columns.state is None:
         project(study.state_variables(), *names)

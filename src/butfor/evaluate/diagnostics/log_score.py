@@ -1,16 +1,24 @@
-"""Log score: whether a factored or a tabular model predicts the other half of the log better."""
+"""Log score: whether a factored or a simpler model predicts the other half of the log better."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.evaluate.diagnostics.halves import Halves
+from butfor.evaluate.diagnostics.halves import Half, Halves
 from butfor.evaluate.diagnostics.lights import Row, at_least
 from butfor.evaluate.diagnostics.one_step import OneStep, step_ends
+from butfor.evaluate.diagnostics.rivals import (
+    CLUSTERS,
+    can_cluster,
+    cluster_probabilities,
+    tabular_probabilities,
+)
 from butfor.log.episodes import Episodes
 from butfor.models.factored import NEXT, FactoredModel, logged_codes
 from butfor.models.mdp import total_by
@@ -20,26 +28,45 @@ from butfor.types import Floats
 # Standard errors by which the factored model is better, at least: by chance alone exceeded in one
 # log in 44, on either side.
 BETTER = (2.0, -2.0)
-PRIOR = 1.0  # cases that the frequencies of next states weigh in the tabular model
+Predict = Callable[[Half, Episodes], Floats]  # probabilities [N] of the steps of other episodes
+
+
+class _Gain(NamedTuple):
+    """By how much the factored model is better than another."""
+
+    score: float  # mean log score of the other
+    gain: float
+    error: float  # standard error of the gain
+
+    @classmethod
+    def of(cls, log: Episodes, score: Floats, other: Floats) -> _Gain:
+        """Compare log scores of each step, [N]; episodes are independent."""
+        gain = float((score - other).mean())
+        episode = np.repeat(pd.factorize(log.id)[0], log.lengths)
+        sums = np.bincount(episode, score - other - gain)
+        return cls(float(other.mean()), gain, float(np.sqrt((sums**2).sum()) / len(score)))
+
+    @property
+    def light(self) -> str:
+        ratio = self.gain / self.error if self.error > 0 else np.sign(self.gain) * np.inf
+        return at_least(ratio if self.gain else 0.0, BETTER)
+
+    @property
+    def words(self) -> str:
+        return f"{self.score:.3f}, a difference of {self.gain:+.3f} (± {2 * self.error:.3f})"
 
 
 def check_log_score(halves: Halves) -> Row:
-    """Compare the mean log score of held-out transitions with that of a tabular model.
+    """Compare the mean log score of held-out transitions with those of two simpler models.
 
-    Both predict the next state, or the outcome if the step ended. In the tabular model a row seen
-    n times has the weight n, and the frequencies of next states and outcomes in that half of the
-    log have the weight 1: without that, it would give what it never saw probability 0.
+    All predict the next state, or the outcome if the step ended: a tabular model and, where there
+    are more than a hundred different states and scikit-learn is installed, clusters of states
+    (`cluster_probabilities`). The better of the two decides the light. In a row of the tabular
+    model seen n times these have the weight n, and the frequencies of next states and outcomes in
+    that half of the log have the weight 1: without that, it would give what it never saw
+    probability 0. Clusters are smoothed likewise.
     """
-    log = halves.episodes
-    factored, tabular = np.zeros((2, len(log.state)))
-    of_row = np.repeat(np.arange(len(log)), log.lengths)
-    for half in halves.parts:
-        judged = np.zeros(len(log), dtype=bool)
-        judged[half.judged] = True
-        mine = judged[of_row]
-        part = log.select(half.judged)
-        factored[mine] = transition_probabilities(check_factored(half.model), part)
-        tabular[mine] = tabular_probabilities(half.learned_from, part)
+    factored = _held_out(halves, _factored)
     impossible = int((factored == 0).sum())
     if impossible:
         sentence = (
@@ -47,10 +74,30 @@ def check_log_score(halves: Halves) -> Row:
             "log; what is static or copies an action there does not always do so."
         )
         return "log score", float("nan"), "red", sentence
-    score, other = np.log(factored), np.log(tabular)
-    gain = float((score - other).mean())
-    error = _error(score - other - gain, pd.factorize(log.id)[0][of_row])
-    return _row(float(score.mean()), float(other.mean()), gain, error)
+    score = np.log(factored)
+    tabular = _gain(halves, score, lambda half, log: tabular_probabilities(half.learned_from, log))
+    clusters = None
+    if all(can_cluster(half.learned_from) for half in halves.parts):
+        predict = partial(cluster_probabilities, seed=halves.seed)
+        clusters = _gain(halves, score, lambda half, log: predict(half.learned_from, log))
+    return _row(float(score.mean()), tabular, clusters)
+
+
+def _factored(half: Half, log: Episodes) -> Floats:
+    return transition_probabilities(check_factored(half.model), log)
+
+
+def _held_out(halves: Halves, predict: Predict) -> Floats:
+    """Return the probability of each step as predicted from the other half of the log, [N]."""
+    log = halves.episodes
+    found = np.zeros(len(log.state))
+    for half in halves.parts:
+        found[log.rows_of(half.judged)] = predict(half, log.select(half.judged))
+    return found
+
+
+def _gain(halves: Halves, score: Floats, predict: Predict) -> _Gain:
+    return _Gain.of(halves.episodes, score, np.log(_held_out(halves, predict)))
 
 
 def check_variable_scores(log: Episodes, predicted: Sequence[OneStep]) -> Row:
@@ -65,48 +112,41 @@ def check_variable_scores(log: Episodes, predicted: Sequence[OneStep]) -> Row:
         usual = np.bincount(level, minlength=one.rows.shape[1]) / max(len(level), 1)
         score[one.known] += np.log(one.rows[one.known, level])
         other[one.known] += np.log(usual[level])
-    gain = float((score - other).mean())
-    episode = pd.factorize(log.id)[0][np.repeat(np.arange(len(log)), log.lengths)]
-    error = _error(score - other - gain, episode)
-    light = at_least(_ratio(gain, error), BETTER)
+    found = _Gain.of(log, score, other)
     better = {
         "green": "better than the overall frequencies of each variable do",
         "amber": "neither clearly better nor clearly worse than overall frequencies",
         "red": "worse than overall frequencies; learn it from more episodes or fewer variables",
-    }[light]
+    }[found.light]
     sentence = (
         "Of the transitions in the other half of the log, the factored model predicts the levels "
         f"of all variables {better}: mean log probability {score.mean():.3f} against "
-        f"{other.mean():.3f}, a difference of {gain:+.3f} (± {2 * error:.3f}). This covers only "
-        "actions that were taken."
+        f"{found.words}. This covers only actions that were taken."
     )
-    return "log score", gain, light, sentence
+    return "log score", found.gain, found.light, sentence
 
 
-def _ratio(gain: float, error: float) -> float:
-    """Return how many standard errors the gain is."""
-    return gain / error if error > 0 else float(np.sign(gain)) * np.inf if gain else 0.0
-
-
-def _error(centered: Floats, episode: NDArray[np.integer]) -> float:
-    """Standard error of a mean over steps, episodes being independent."""
-    return float(np.sqrt((np.bincount(episode, centered) ** 2).sum()) / len(centered))
-
-
-def _row(score: float, other: float, gain: float, error: float) -> Row:
-    light = at_least(_ratio(gain, error), BETTER)
+def _row(score: float, tabular: _Gain, clusters: _Gain | None) -> Row:
     better = {
         "green": "better than a tabular model",
         "amber": "neither clearly better nor clearly worse than a tabular model",
         "red": "worse than a tabular model; consider one (fit_mdp, or --model tabular)",
-    }[light]
+    }[tabular.light]
     sentence = (
         "Of the transitions in the other half of the log, the factored model predicts the next "
-        f"state {better}: mean log probability {score:.3f} against {other:.3f}, a difference of "
-        f"{gain:+.3f} (± {2 * error:.3f}). The tabular model is smoothed by one case with the "
-        "frequencies of next states. This covers only actions that were taken."
+        f"state {better}: mean log probability {score:.3f} against {tabular.words}. The tabular "
+        "model is smoothed by one case with the frequencies of next states. "
     )
-    return "log score", gain, light, sentence
+    if clusters is not None:
+        verdict = {
+            "green": "the factored model is better",
+            "amber": "neither is clearly better",
+            "red": "they are better; give the model other parents or another learner",
+        }[clusters.light]
+        sentence += f"{CLUSTERS} clusters of similar states reach {clusters.words}: {verdict}. "
+    sentence += "This covers only actions that were taken."
+    closest = min((one for one in (tabular, clusters) if one), key=lambda one: one.gain)
+    return "log score", closest.gain, closest.light, sentence
 
 
 def transition_probabilities(model: FactoredModel, log: Episodes) -> Floats:
@@ -133,28 +173,3 @@ def outcome_probabilities(model: FactoredModel, pairs: NDArray[np.int64]) -> Flo
     position = np.searchsorted(pairs, row)
     mass = weight[:, None] * end.rows(codes)
     return np.stack([total_by(position, column, len(pairs)) for column in mass.T], axis=1)
-
-
-def tabular_probabilities(learned_from: Episodes, log: Episodes) -> Floats:
-    """The same in a table with one row per state and action, learned from other episodes, [N]."""
-    size = log.n_states + len(log.outcomes)
-    seen, asked = _labels(learned_from), _labels(log)
-    usual = np.bincount(seen, minlength=size) + PRIOR / size
-    usual /= usual.sum()
-    before, now = _pairs(learned_from), _pairs(log)
-    total = np.bincount(before, minlength=log.n_states * log.n_actions)[now]
-    key, count = np.unique(before * size + seen, return_counts=True)
-    wanted = now * size + asked
-    position = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
-    same = np.where(key[position] == wanted, count[position], 0)
-    return np.asarray((same + PRIOR * usual[asked]) / (total + PRIOR))
-
-
-def _pairs(log: Episodes) -> NDArray[np.int64]:
-    return log.state.astype(np.int64) * log.n_actions + log.action
-
-
-def _labels(log: Episodes) -> NDArray[np.int64]:
-    """The next state of each step, or S + o if it ended in outcome o, [N]."""
-    ends = step_ends(log)
-    return np.where(ends < len(log.outcomes), log.n_states + ends, log.next_state).astype(np.int64)

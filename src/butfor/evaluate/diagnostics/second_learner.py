@@ -68,7 +68,7 @@ def check_learners(replay: Replay) -> Row | None:
 def second_model(model: FactoredModel, log: Episodes) -> tuple[FactoredModel, str] | None:
     """Return the model of another learner, and the name of that learner; None if none learned."""
     if any(is_classifier(factor) for factor in model.factors):
-        return check_factored(fit_again(model, log)), "counts with back-off"
+        return check_factored(fit_again(model, log, learner="counts")), "counts with back-off"
     if not any(is_counted(factor) for factor in model.factors):
         return None
     factors = [

@@ -73,7 +73,7 @@ def diagnose(replay: Replay, *, learn: Learn | None = None, seed: int = 0) -> pd
           predict of two variables, of the pair that is most correlated;
         - *learners agree*: by how much another learner changes the target's value in the model;
         - *log score*: by how much the mean log probability of a held-out transition is higher than
-          in a tabular model;
+          in a tabular model, or by clusters of states if these are better;
         - *extrapolation*, with classifiers: share of the target's steps whose parents never had
           these levels in the log.
 

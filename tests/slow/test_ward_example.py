@@ -1,0 +1,74 @@
+"""The example of the tutorial: its log, its study file and its comparison of learners."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import butfor as bf
+from butfor.audit.settings import AuditSettings
+from butfor.audit.source import audit_into
+from butfor.log.draft import draft_study
+from butfor.log.study import read_study
+
+ROOT = Path(__file__).parents[2]
+WARD = ROOT / "examples" / "ward"
+
+
+def run_script(name, *arguments):
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(WARD / name), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def ward(tmp_path_factory):
+    path = tmp_path_factory.mktemp("ward") / "ward.csv"
+    run_script("make_log.py", path, "--patients", 120)
+    return path
+
+
+def test_the_log_begins_as_the_tutorial_shows(tmp_path):
+    run_script("make_log.py", tmp_path / "ward.csv")
+    shown = re.search(
+        r"```\n(patient,.*?)```", (ROOT / "docs" / "ten-variables.md").read_text(), re.S
+    )
+    assert (tmp_path / "ward.csv").read_text().startswith(shown[1])
+
+
+def test_the_draft_finds_what_the_tutorial_says(ward):
+    draft = draft_study(ward)
+    for line in ("time_step = 6.0", "[action.oxygen]", "[action.antibiotics]", "[model]"):
+        assert line in draft
+    assert "[side.on_antibiotics]" in draft
+    assert draft.count("static = true") == 3
+
+
+def test_ten_variables_three_of_them_numbers_have_the_states_that_the_tutorial_says(ward):
+    study = read_study(WARD / "study.toml")
+    assert len(study.state) == 10
+    assert list(study.number_columns()) == ["age", "spo2", "rate"]
+    log = bf.read_episodes(ward, study)
+    assert log.n_states == 1536
+    rows = bf.fit_factored(log).tabular()
+    # 3 x 2 x 2 x 2 x 2 next states, and two outcomes
+    assert len(rows.probability) == 1536 * 4 * (48 + 2)
+
+
+def test_the_audit_of_the_tutorial_is_exact(ward, tmp_path):
+    settings = AuditSettings(flags=5, draws=2, models=2)
+    audit = audit_into(ward, WARD / "study.toml", tmp_path / "audit", settings)
+    assert isinstance(audit.model, bf.FactoredModel)
+    assert audit.model.factor("on_oxygen").source == "copies action.oxygen"
+    assert "log score" in audit.diagnostics["check"].tolist()
+
+
+def test_learners_are_compared():
+    printed = run_script("compare.py", "--patients", 60, "--logs", 1, "--judged", 500)
+    for learner in ("physicians", "counts", "logistic, numbers", "boosting, levels", "tabular"):
+        assert learner in printed
