@@ -64,7 +64,10 @@ COMBINATIONS = [
 
 @pytest.fixture(scope="module")
 def patients():
-    """A log whose state is the pulse and the dose given last; some pairs were never seen."""
+    """A log whose state is the pulse and the dose given last; some pairs were never seen.
+
+    A last dose of 2 sends most patients home.
+    """
     rng = np.random.default_rng(7)
     lengths = rng.integers(1, 6, EPISODES)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -75,6 +78,7 @@ def patients():
         visits = pulse[start + i : stop + i + 1] * 3 + given
         state.extend(visits[:-1].tolist())
         following.extend(visits[1:].tolist())
+    home = rng.random(EPISODES) < np.where(dose[offsets[1:] - 1] == 2, 0.85, 0.2)
     return bf.Episodes.from_arrays(
         state,
         dose,
@@ -82,7 +86,7 @@ def patients():
         offsets=offsets,
         states=(bf.Variable("pulse", tuple("abcde")), bf.Variable("dose", ("0", "1", "2"))),
         actions=(bf.Variable("dose", ("0", "1", "2")),),
-        outcome=rng.integers(-1, 2, EPISODES),
+        outcome=np.where(rng.random(EPISODES) < 0.25, -1, home),
         outcomes=(DEATH, HOME),
     )
 

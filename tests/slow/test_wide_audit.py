@@ -201,6 +201,8 @@ def test_what_a_wide_log_does_not_allow_is_refused_with_a_remedy(tmp_path):
         audit_into(log, study, tmp_path / "out", AuditSettings(detail="summary"))
     with pytest.raises(ValueError, match="not available where states cannot be enumerated"):
         audit_log(log, study, target="learn", models=5)
+    with pytest.raises(ValueError, match="a rehearsal needs states that can be enumerated"):
+        bf.rehearse(ward().log, factored_learner(ward().log, discount=0.99))
     model = bf.fit_factored(ward().log)
     with pytest.raises(ValueError, match="'FQE' is not available where states cannot be"):
         bf.estimate_values(ward().log, model, cautious, estimators=["FQE"])

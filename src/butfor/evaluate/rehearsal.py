@@ -102,8 +102,7 @@ def rehearse(
     check_whole(splits, "splits", 1, "a whole number")
     if log.combinations is not None:
         raise ValueError(
-            "a rehearsal goes through all states, and those of this log cannot be enumerated; hide "
-            "variables first, or use fewer levels"
+            "a rehearsal needs states that can be enumerated; use fewer variables (hide) or levels"
         )
     steps = int(log.lengths.max()) if horizon is None else horizon
     check_horizon(steps)
