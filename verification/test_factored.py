@@ -2,8 +2,8 @@
 
 Decided by means over ten logs. With nothing hidden the plan is truly better than the physicians
 (.43) and its value is known within a few hundredths. Nearly all of that error is the model of ends:
-with their rule given it was .005 +- .004 on 20 logs. With glucose and diabetes hidden the plan is no
-longer absurd, but confounding remains and shows as a value that is .3 too high.
+with their rule given it was .005 +- .004 on 20 logs. With glucose and diabetes hidden the plan is
+no longer absurd, but confounding remains and shows as a value that is .3 too high.
 """
 
 import numpy as np

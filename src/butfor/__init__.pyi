@@ -9,6 +9,7 @@ from .audit.run import run_audit as run_audit
 from .audit.source import audit_log as audit_log
 from .evaluate.diagnostics import diagnose as diagnose
 from .evaluate.estimate import estimate_values as estimate_values
+from .evaluate.rehearsal import rehearse as rehearse
 from .log.episodes import Episodes as Episodes
 from .log.read import read_episodes as read_episodes
 from .log.study import read_study as read_study

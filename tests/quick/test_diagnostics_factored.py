@@ -24,12 +24,10 @@ from butfor.evaluate.diagnostics.second_learner import (
     SMOOTHER,
     check_learners,
     second_model,
-    target_values,
 )
 from butfor.evaluate.diagnostics.variables import calibration_by_variable, variable_gap
 from butfor.models.backoff import backoff_table
 from butfor.models.factored import END
-from butfor.models.planning import value_tables
 from butfor.replay.engine import fit_again
 from tests.builders import HOME
 from tests.correlated import VITALS, held_out, one_step, predictions, ward_log
@@ -110,14 +108,6 @@ def test_few_steps_cannot_tell():
 
 
 # learners agree
-
-
-def test_values_of_the_target_are_those_of_the_table_of_all_transitions():
-    generator = np.random.default_rng(5)
-    model = clinic_model(generator)
-    for policy in (generator.dirichlet([1, 1], 24), np.eye(2)[generator.integers(2, size=24)]):
-        expected = value_tables(model.tabular(), policy, horizon=6, discount=0.9)[0][-1]
-        np.testing.assert_allclose(target_values(model, policy, 6, 0.9), expected, atol=1e-12)
 
 
 def test_counts_are_compared_with_stronger_back_off(ward):

@@ -6,7 +6,7 @@ from typing import Any
 
 from butfor.evaluate.crossfit import Learn
 from butfor.log.episodes import Episodes
-from butfor.models.factored import FactoredModel
+from butfor.models.factored import NEXT, FactoredModel
 from butfor.models.fit import fit_mdp
 from butfor.models.fit_factored import fit_factored
 from butfor.models.fixed import fixed_factors
@@ -27,11 +27,25 @@ def factored_learner(
     """Return a function that learns a factored model from parts of a log and plans a policy.
 
     What is static or copies an action is found in the whole log: a part may lack the exceptions.
+    Parts may also lack variables.
     """
     fixed = fixed_factors(count_distinct(log))
 
     def learn(part: Episodes) -> tuple[FactoredModel, Floats]:
-        model = fit_factored(part, learner, parents=parents, order=order, known=fixed)
+        names = {variable.name for variable in part.state_variables}
+        gone = {variable.name for variable in log.state_variables} - names
+        gone |= {NEXT + name for name in gone}
+        model = fit_factored(
+            part,
+            learner,
+            parents={
+                variable: [parent for parent in own if parent not in gone]
+                for variable, own in (parents or {}).items()
+                if variable not in gone
+            },
+            order=None if order is None else [name for name in order if name not in gone],
+            known={name: factor for name, factor in fixed.items() if name not in gone},
+        )
         return model, policy_iteration(model, discount=discount)
 
     return learn

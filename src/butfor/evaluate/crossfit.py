@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from butfor.checks import check_policy, check_whole
 from butfor.log.episodes import Episodes
-from butfor.models.factored import FactoredModel, tabular
+from butfor.models.factored import FactoredModel
 from butfor.models.mdp import TabularMDP
 from butfor.random import numbered_keys
 from butfor.replay.replay import Replay
@@ -50,14 +50,12 @@ def learn_from(learn: Learn, log: Episodes) -> tuple[Learned, Floats]:
             "things, their model and the target policy"
         )
     model, target = learned
-    try:
-        rows = tabular(model)
-    except ValueError:
+    if not isinstance(model, TabularMDP | FactoredModel):
         raise ValueError(
             f"learn returned {type(model).__name__} first; return a TabularMDP or FactoredModel, "
             "then the target"
-        ) from None
-    return model, check_policy(target, rows.n_states, rows.n_actions, "the target of learn")
+        )
+    return model, check_policy(target, model.n_states, model.n_actions, "the target of learn")
 
 
 def cross_fitted(replay: Replay, learn: Learn, *, splits: int = 5, seed: int = 0) -> CrossFitted:

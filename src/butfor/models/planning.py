@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse.linalg import splu
+from scipy.sparse.linalg import LinearOperator, bicgstab, splu
 
 from butfor.checks import check_discount, check_horizon, check_policy
+from butfor.models.backup import Backup
 from butfor.models.factored import FactoredModel, tabular
 from butfor.models.mdp import TabularMDP, check_mdp, total_by
 from butfor.models.policies import greedy
@@ -25,15 +28,13 @@ def policy_iteration(model: TabularMDP | FactoredModel, *, discount: float = 0.9
     """
     if not 0 <= discount < 1:
         raise ValueError(f"discount {discount}: planning needs a number from 0 to below 1")
-    model = tabular(model)
-    moves, earned = _transition_matrix(model), expected_rewards(model)
+    steps = _FactoredSteps(model) if _in_parts(model) else _TabularSteps(tabular(model))
     seen = model.counts > 0
-    policy = greedy(earned.reshape(seen.shape), prefer=seen, tolerance=TIE)
+    policy = greedy(steps.earned, prefer=seen, tolerance=TIE)
     before = np.full(model.n_states, -np.inf)
     for _ in range(MOST_SWEEPS):
-        average = _policy_matrix(policy)
-        values = _solve(average @ moves, average @ earned, discount)
-        actions = (earned + discount * (moves @ values)).reshape(seen.shape)
+        values = steps.evaluate(policy, discount)
+        actions = steps.earned + discount * steps.after(values)
         better = greedy(actions, prefer=seen, tolerance=TIE)
         # ties can make policies alternate: stop when no value rises by more than a tie
         tie = TIE * max(1.0, float(np.abs(values).max()))
@@ -55,10 +56,11 @@ def policy_value(
 
     `initial` [S] is the distribution of the first state, by default the model's.
     """
-    model = tabular(model)
-    start = (model if initial is None else model.with_initial(initial)).initial
+    start = model.initial
+    if initial is not None:
+        start = tabular(model).with_initial(initial).initial
     if horizon is None and discount == 1:
-        return float(start @ _without_end(*_policy_rows(model, policy), start > 0))
+        return float(start @ _without_end(*_policy_rows(tabular(model), policy), start > 0))
     return float(start @ state_values(model, policy, horizon=horizon, discount=discount))
 
 
@@ -70,6 +72,8 @@ def state_values(
     discount: float = 1.0,
 ) -> Floats:
     """Return the expected (discounted) return of a policy from each state, [S]."""
+    if horizon is not None and _in_parts(model):
+        return _horizon_values(model, policy, horizon, discount)
     model = tabular(model)
     if horizon is not None:
         return value_tables(model, policy, horizon=horizon, discount=discount)[0][-1]
@@ -103,6 +107,65 @@ def value_tables(
     for left in range(1, horizon + 1):
         tables[left] = gained + kept * (moves @ tables[left - 1])
     return np.ascontiguousarray(tables[:, :, 0]), np.ascontiguousarray(tables[:, :, 1:])
+
+
+class _TabularSteps:
+    """What follows each state and action on average, by the rows of a model."""
+
+    def __init__(self, model: TabularMDP) -> None:
+        self.shape = model.counts.shape
+        self.moves = _transition_matrix(model)
+        self.earned = expected_rewards(model).reshape(self.shape)
+
+    def after(self, values: Floats) -> Floats:
+        return np.asarray(self.moves @ values).reshape(self.shape)
+
+    def evaluate(self, policy: Floats, discount: float) -> Floats:
+        average = _policy_matrix(policy)
+        return _solve(average @ self.moves, average @ self.earned.ravel(), discount)
+
+
+class _FactoredSteps:
+    """The same by the factors of a model, whose rows are never written down."""
+
+    def __init__(self, model: FactoredModel) -> None:
+        self.model, backup = model, Backup(model)
+        self.earned, self.after = backup.rewards, backup.after
+
+    def evaluate(self, policy: Floats, discount: float) -> Floats:
+        """Solve V = R + discount P V by steps through the factors; by the rows if that fails."""
+        earned = (policy * self.earned).sum(axis=1)
+        size = len(earned)
+
+        def left(values: Floats) -> Floats:
+            return values - discount * (policy * self.after(values)).sum(axis=1)
+
+        found, _ = bicgstab(
+            LinearOperator((size, size), matvec=left, dtype=np.float64), earned, rtol=1e-14
+        )
+        # an error of values is at most 1 / (1 - discount) times that of the equations
+        error = float(np.abs(left(found) - earned).max()) / (1 - discount)
+        if not error <= TIE / 100 * max(1.0, float(np.abs(found).max())):
+            return _TabularSteps(self.model.tabular()).evaluate(policy, discount)
+        return np.asarray(found)
+
+
+def _in_parts(model: TabularMDP | FactoredModel) -> TypeGuard[FactoredModel]:
+    """Whether a model can be planned in without its table of transitions."""
+    return isinstance(model, FactoredModel) and Backup.fits(model)
+
+
+def _horizon_values(
+    model: FactoredModel, policy: ArrayLike, horizon: int, discount: float
+) -> Floats:
+    """Return the values of a policy over some steps by the factors of a model, [S]."""
+    check_discount(discount)
+    check_horizon(horizon)
+    chosen = check_policy(policy, model.n_states, model.n_actions)
+    backup, values = Backup(model), np.zeros(model.n_states)
+    for _ in range(horizon):
+        values = (chosen * (backup.rewards + discount * backup.after(values))).sum(axis=1)
+    return values
 
 
 def expected_rewards(model: TabularMDP) -> Floats:

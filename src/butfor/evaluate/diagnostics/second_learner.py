@@ -5,19 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from butfor.evaluate.diagnostics.lights import Row, at_most
 from butfor.evaluate.wording import signed
 from butfor.log.episodes import Episodes
-from butfor.log.variables import ravel
 from butfor.models.backoff import backoff_table
 from butfor.models.draw_factored import is_counted
-from butfor.models.factored import NEXT, AnyFactor, Factor, FactoredModel
-from butfor.models.mdp import total_by
+from butfor.models.factored import AnyFactor, Factor, FactoredModel
+from butfor.models.planning import state_values
 from butfor.replay.engine import check_factored, fit_again
 from butfor.replay.replay import Replay
-from butfor.types import Floats
 
 # At most, in standard deviations of the observed returns: the standard errors of a mean over 400
 # episodes and over 50, which *effective sample size* asks for too.
@@ -42,7 +39,9 @@ def check_learners(replay: Replay) -> Row | None:
     other, name = found
     value = float(replay.engine.first_values().mean())
     start = np.bincount(replay.log.first_state, minlength=replay.log.n_states)
-    values = target_values(other, replay.target_table, replay.horizon, replay.discount)
+    values = state_values(
+        other, replay.target_table, horizon=replay.horizon, discount=replay.discount
+    )
     change = float(start @ values / start.sum()) - value
     spread = float(replay.observed_return.std())
     gap = abs(change)
@@ -85,30 +84,3 @@ def _smoother(factor: Factor) -> Factor:
 def is_classifier(factor: AnyFactor) -> bool:
     """Whether a distribution was learned by a classifier, so that it extrapolates."""
     return factor.learned and factor.source != "given" and not is_counted(factor)
-
-
-def target_values(model: FactoredModel, policy: Floats, horizon: int, discount: float) -> Floats:
-    """Expected return of a policy from each state, [S].
-
-    Only the rows that the policy uses are enumerated, with no table of all transitions.
-    """
-    state, action = np.nonzero(policy)
-    rows = state * model.n_actions + action
-    *_, (end, row, weight, codes) = model.expand(rows)
-    weight = weight * policy.ravel()[row]
-    table = end.rows(codes)
-    from_state = row // model.n_actions
-    earned = total_by(
-        from_state, weight * (table * model.rewards.rows(codes)).sum(axis=1), model.n_states
-    )
-    after = ravel(model.state_variables, _reached(model, codes))
-    staying = weight * table[:, -1]
-    values = np.zeros(model.n_states)
-    for _ in range(horizon):
-        moved = total_by(from_state, staying * values[after], model.n_states)
-        values = earned + discount * moved
-    return values
-
-
-def _reached(model: FactoredModel, codes: dict[str, NDArray[np.intp]]) -> list[NDArray[np.intp]]:
-    return [codes[NEXT + variable.name] for variable in model.state_variables]

@@ -1,0 +1,172 @@
+"""Rehearsal: what the same method would have promised too much, had a variable not been logged.
+
+Nothing in a log tells of a cause that it does not record. But what a method does with a log that
+lacks a cause can be tried, because the causes that were recorded can be hidden from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from butfor.checks import check_horizon, check_whole
+from butfor.evaluate.crossfit import Learn, learn_from, split_halves
+from butfor.evaluate.wording import signed
+from butfor.log.episodes import Episodes
+from butfor.log.variables import project
+from butfor.models.planning import state_values
+from butfor.random import numbered_keys
+from butfor.types import Floats, Integers, Progress
+
+MOST_HIDDEN = 12  # rehearsals: with more variables, neighbors are hidden together
+SPLITS = 4  # with one, the worst error of a log of 1000 episodes varied by a quarter over seeds
+COLUMNS = ["hidden", "promised", "judged", "error"]
+
+
+@dataclass(frozen=True, eq=False)
+class Rehearsal:
+    """What the method promises here, and by how much it would have been wrong without a variable.
+
+    The table has one row per variable, or group of variables, that was hidden: the value that the
+    policy learned without it was `promised`, by a model without it; how the model that has it
+    `judged` the same policy; and the `error`, promised minus judged. Values are means over both
+    halves of each split: a policy is never judged by the half that it was learned from.
+    """
+
+    table: pd.DataFrame
+    value: float  # of the policy learned with all variables, in the other half's model
+    observed: float  # mean return in the log
+
+    @property
+    def gain(self) -> float:
+        """What is promised here beyond what was observed."""
+        return self.value - self.observed
+
+    @property
+    def worst(self) -> float:
+        """The largest error; 0 if none is positive."""
+        return max(0.0, float(self.table["error"].max()))
+
+    @property
+    def passed(self) -> bool:
+        """Whether the gain is larger than every error. A warning if not, no proof if so."""
+        return self.gain > self.worst
+
+    def sentence(self) -> str:
+        """Say the worst error beside the gain."""
+        gain = f"The gain promised here is {signed(self.gain)}"
+        row = self.table.iloc[int(self.table["error"].argmax())]
+        if row["error"] <= 0:
+            return f"Without any one variable the same method would not have promised more. {gain}."
+        return (
+            f"Had {row['hidden']} not been logged, the same method would have promised "
+            f"{abs(row['error']):.2f} too much. {gain}."
+        )
+
+
+def rehearse(
+    log: Episodes,
+    learn: Learn,
+    *,
+    groups: Sequence[Sequence[str]] | None = None,
+    horizon: int | None = None,
+    discount: float = 1.0,
+    splits: int = SPLITS,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Rehearsal:
+    """Hide each variable in turn, learn on one half of a log, and judge by the other half's models.
+
+    Parameters
+    ----------
+    learn
+        The function that makes model and target, as for `estimate_values`; it is given logs that
+        lack variables.
+    groups : optional
+        State variables to hide together, by default each by itself; with more than 12, neighbors.
+    horizon : optional
+        Number of steps; by default the longest episode's.
+    splits
+        Number of times that the log is split into halves at random.
+    progress : optional
+        Called with (done, total).
+
+    Notes
+    -----
+    A warning, not a bound: a cause that was never recorded may matter more than all that were.
+    """
+    check_whole(splits, "splits", 1, "a whole number")
+    steps = int(log.lengths.max()) if horizon is None else horizon
+    check_horizon(steps)
+    hidden = _groups(log, groups)
+    found = np.zeros((len(hidden), 2))
+    full = 0.0
+    short = [log.hide(*names) for names in hidden]
+    for split, key in enumerate(numbered_keys(seed, splits, "rehearsal").tolist()):
+        halves = split_halves(log, key)
+        whole = [_Half(log.select(half), learn, steps, discount) for half in halves]
+        full += _crossed(whole, whole)
+        for number, (names, without) in enumerate(zip(hidden, short, strict=True)):
+            parts = [_Half(without.select(half), learn, steps, discount) for half in halves]
+            kept = [v.name for v in log.state_variables if v.name not in names]
+            place = project(log.state_variables, *kept)
+            found[number] += _crossed(parts, parts), _crossed(parts, whole, place)
+            if progress is not None:
+                progress(split * len(hidden) + number + 1, splits * len(hidden))
+    promised, judged = (found / splits).T
+    rows = zip(map(_in_words, hidden), promised, judged, promised - judged, strict=True)
+    table = pd.DataFrame(list(rows), columns=COLUMNS)
+    observed = float(log.truncate(steps).returns(discount).mean())
+    return Rehearsal(table, full / splits, observed)
+
+
+class _Half:
+    """Half of a log, with its model and the policy learned from it."""
+
+    def __init__(self, log: Episodes, learn: Learn, horizon: int, discount: float) -> None:
+        self.log, self.horizon, self.discount = log, horizon, discount
+        self.model, self.target = learn_from(learn, log)
+
+    def values(self, target: Floats) -> Floats:
+        """Return the value of a target from each first state of this half."""
+        values = state_values(self.model, target, horizon=self.horizon, discount=self.discount)
+        return values[self.log.first_state]
+
+
+def _crossed(
+    learned: Sequence[_Half], judges: Sequence[_Half], place: Integers | None = None
+) -> float:
+    """Return the mean value of each half's target in the model of the other half's judge.
+
+    `place` maps the states of the judges to those of the targets.
+    """
+    targets = [half.target if place is None else half.target[place] for half in learned]
+    return float(
+        np.concatenate([judges[0].values(targets[1]), judges[1].values(targets[0])]).mean()
+    )
+
+
+def _groups(log: Episodes, groups: Sequence[Sequence[str]] | None) -> list[tuple[str, ...]]:
+    """Return the names of the variables that are hidden together."""
+    names = [variable.name for variable in log.state_variables]
+    if len(names) < 2:
+        raise ValueError(
+            f"a rehearsal hides one of several state variables, but there is only {names[0]!r}"
+        )
+    if groups is None:
+        count = min(len(names), MOST_HIDDEN)
+        return [tuple(part.tolist()) for part in np.array_split(np.array(names), count)]
+    for group in groups:
+        if isinstance(group, str):
+            raise ValueError(f"groups: {group!r} is text; give lists of names")
+        if not group:
+            raise ValueError("groups: one of them is empty; name at least one variable in each")
+    return [tuple(group) for group in groups]
+
+
+def _in_words(names: Sequence[str]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last

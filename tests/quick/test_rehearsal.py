@@ -1,0 +1,162 @@
+"""Rehearsal: what the same method would have promised, had a variable not been logged."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import butfor as bf
+from butfor.audit.learning import factored_learner
+from butfor.evaluate.crossfit import split_halves
+from butfor.evaluate.rehearsal import Rehearsal, rehearse
+from butfor.random import numbered_keys
+from tests.builders import DEATH, HOME
+
+SEVERE = bf.Variable("severity", ("mild", "severe"))
+PULSE = bf.Variable("pulse", ("low", "high"))
+DRUG = [bf.Variable("drug", ("no", "yes"))]
+
+
+def triage(episodes=4000, seed=0, *, treated=(0.8, 0.2), effect=-0.1):
+    """One decision each: the drug goes to mild cases and harms everybody; the pulse is noise.
+
+    P(home) = .9 for mild and .3 for severe cases, .1 less with the drug. Of mild cases 80 percent
+    get it, of severe ones 20: without the severity the drug looks better than none.
+    """
+    rng = np.random.default_rng(seed)
+    severe, pulse = rng.integers(2, size=(2, episodes))
+    drug = (rng.random(episodes) < np.where(severe, treated[1], treated[0])).astype(int)
+    home = rng.random(episodes) < np.where(severe, 0.3, 0.9) + effect * drug
+    state = 2 * severe + pulse
+    return bf.Episodes.from_arrays(
+        state, drug, state, offsets=np.arange(episodes + 1), states=[SEVERE, PULSE], actions=DRUG,
+        outcome=home.astype(int), outcomes=[DEATH, HOME],
+    )  # fmt: skip
+
+
+def learn(log):
+    model = bf.fit_mdp(log)
+    return model, bf.policy_iteration(model, discount=0.9)
+
+
+def frequencies(log, names):
+    """Mean return by the levels of these variables and action, [states, 2]; and each's state."""
+    codes = log.codes(log.state)
+    state = sum(codes[name] * 2**place for place, name in enumerate(names))
+    means = [
+        [log.returns()[(state == s) & (log.action == a)].mean() for a in (0, 1)]
+        for s in range(2 ** len(names))
+    ]
+    return np.array(means), state
+
+
+def test_one_decision_by_frequencies():
+    log = triage()
+    found = rehearse(log, learn, splits=1, seed=5)
+    halves = [
+        log.select(half) for half in split_halves(log, int(numbered_keys(5, 1, "rehearsal")[0]))
+    ]
+    names = ["severity", "pulse"]
+    for row, hidden in zip(found.table.itertuples(), names, strict=True):
+        kept = [name for name in names if name != hidden]
+        promised, judged = [], []
+        for mine, other in (halves, halves[::-1]):
+            means, state = frequencies(mine, kept)
+            best = frequencies(other, kept)[0].argmax(axis=1)
+            promised.append(means[state, best[state]])
+            full, everything = frequencies(mine, names)
+            judged.append(full[everything, best[state]])
+        expected = [np.concatenate(values).mean() for values in (promised, judged)]
+        assert row.hidden == hidden
+        # means of 4000 numbers of size 1
+        assert [row.promised, row.judged] == pytest.approx(expected, abs=1e-12)
+        assert row.error == row.promised - row.judged
+
+
+def test_a_confounder_that_is_hidden_makes_the_method_promise_too_much():
+    found = rehearse(triage(), learn)
+    severity, pulse = found.table["error"]
+    # without severity everybody gets the drug: the mean return is 2 (.8 .8 + .2 .2) - 1 = .36 among
+    # the treated, and truly 2 (.5 .8 + .5 .2) - 1 = 0. Standard errors are below 1 / sqrt(4000);
+    # .08 is five of them
+    assert severity == pytest.approx(0.36, abs=0.08)
+    assert abs(pulse) < 0.08
+    assert found.worst == max(severity, pulse)
+    # the best policy gives nobody the drug: 2 (.5 .9 + .5 .3) - 1 = .2, where .1 was observed
+    assert found.value == pytest.approx(0.2, abs=0.08)
+    assert found.gain == pytest.approx(0.1, abs=0.08)
+    assert not found.passed
+    assert found.sentence().startswith("Had severity not been logged, the same method would have")
+
+
+def test_a_drug_that_helps_and_was_given_at_random_passes():
+    # everybody treated: 2 (.5 1 + .5 .4) - 1 = .4 where .3 was observed; nothing confounds
+    found = rehearse(triage(treated=(0.5, 0.5), effect=0.1), learn)
+    assert found.gain == pytest.approx(0.1, abs=0.08)
+    assert found.passed
+
+
+def test_a_method_that_learns_tables_by_variable():
+    log = triage()
+    learner = factored_learner(
+        log, discount=0.9, parents={"": ["severity", "action.drug", "next.pulse"]}
+    )
+    found = rehearse(log, learner, splits=1)
+    assert found.table["error"][0] == pytest.approx(0.36, abs=0.08)
+
+
+def test_groups_are_hidden_together_and_named():
+    third = bf.Variable("age", ("young", "old"))
+    log = triage(400)
+    state = 2 * log.state + np.arange(400) % 2
+    wider = bf.Episodes.from_arrays(
+        state, log.action, state, offsets=log.offsets, states=[SEVERE, PULSE, third], actions=DRUG,
+        outcome=log.outcome, outcomes=log.outcomes,
+    )  # fmt: skip
+    found = rehearse(wider, learn, groups=[["severity", "pulse"], ["age"]], splits=1)
+    assert found.table["hidden"].tolist() == ["severity and pulse", "age"]
+
+
+def test_the_seed_decides_the_splits():
+    log = triage(300)
+    values = [rehearse(log, learn, splits=1, seed=seed).value for seed in (1, 1, 2)]
+    assert values[0] == values[1] != values[2]
+
+
+def test_progress_counts_every_rehearsal():
+    calls = []
+    rehearse(triage(100), learn, splits=2, progress=lambda done, total: calls.append((done, total)))
+    assert calls == [(1, 4), (2, 4), (3, 4), (4, 4)]
+
+
+def make(errors, value=0.5, observed=0.2):
+    rows = [(f"x{i}", value, value - error, error) for i, error in enumerate(errors)]
+    return Rehearsal(
+        pd.DataFrame(rows, columns=["hidden", "promised", "judged", "error"]), value, observed
+    )
+
+
+def test_the_gain_must_exceed_the_worst_error():
+    assert make([0.1, 0.29]).passed
+    assert not make([0.1, 0.31]).passed
+    assert not make([-0.1], value=0.1).passed  # no gain
+    assert "would not have promised more" in make([-0.1, -0.2]).sentence()
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        (["severity"], "'severity' is text; give lists of names"),
+        ([[]], "one of them is empty"),
+        ([["sugar"]], "no state variable 'sugar'"),
+        ([["severity", "pulse"]], "leaves no state"),
+    ],
+)
+def test_bad_groups_are_refused(groups, message):
+    with pytest.raises(ValueError, match=message):
+        rehearse(triage(20), learn, groups=groups)
+
+
+def test_one_state_variable_cannot_be_hidden():
+    log = triage(20).hide("pulse")
+    with pytest.raises(ValueError, match="there is only 'severity'"):
+        rehearse(log, learn)
