@@ -160,3 +160,47 @@ def test_one_state_variable_cannot_be_hidden():
     log = triage(20).hide("pulse")
     with pytest.raises(ValueError, match="there is only 'severity'"):
         rehearse(log, learn)
+
+
+# ------------------------------------------------------------------------------- in an audit
+
+
+def test_the_check_is_red_only_for_a_gain_that_could_be_made_up():
+    for rehearsal, light, words in (
+        (make([0.1]), "green", "not a proof"),
+        (make([0.4]), "red", "could have made up such a gain"),
+        (make([0.4], value=0.1), "amber", "no gain is promised (−0.10)"),
+    ):
+        check, value, found, sentence = rehearsal.row()
+        assert (check, found) == ("rehearsal", light)
+        assert value == rehearsal.gain - rehearsal.worst
+        assert words in sentence
+
+
+def test_an_audit_keeps_its_rehearsal(tmp_path):
+    log = triage(60)
+    model, target = learn(log)
+    rehearsal = rehearse(log, learn, splits=1)
+    audit = bf.run_audit(
+        log, model, target, learn=learn, rehearsal=rehearsal, flags=2, draws=1, resamples=2
+    )
+    assert tuple(audit.diagnostics.set_index("check").loc["rehearsal"]) == rehearsal.row()[1:]
+    loaded = bf.Audit.load(audit.save(tmp_path / "audit")).rehearsal
+    pd.testing.assert_frame_equal(loaded.table, rehearsal.table)
+    assert (loaded.value, loaded.observed) == (rehearsal.value, rehearsal.observed)
+
+
+def test_a_damaged_rehearsal_is_named(tmp_path):
+    log = triage(60)
+    model, target = learn(log)
+    audit = bf.run_audit(
+        log, model, target, rehearsal=rehearse(log, learn, splits=1), flags=0, resamples=2
+    )
+    audit.save(tmp_path / "audit")
+    rehearsal = tmp_path / "audit" / "rehearsal.parquet"
+    pd.DataFrame({"hidden": ["x"]}).to_parquet(rehearsal)
+    with pytest.raises(ValueError, match=r"rehearsal\.parquet: has no column 'promised'"):
+        bf.Audit.load(tmp_path / "audit")
+    rehearsal.unlink()
+    with pytest.raises(FileNotFoundError, match=r"rehearsal\.parquet"):
+        bf.Audit.load(tmp_path / "audit")

@@ -132,6 +132,27 @@ def test_numbers_have_the_digits_they_need(value, text):
     assert row["number"] == text
 
 
+REHEARSALS = pd.DataFrame(
+    {
+        "hidden": ["age", "heart rate"],
+        "promised": [0.3, 0.7],
+        "judged": [0.35, 0.2],
+        "error": [-0.05, 0.5],
+    }
+)
+
+
+def test_rehearsals_have_the_largest_error_first_and_the_gain_as_a_line():
+    chart = charts.rehearsal_chart(REHEARSALS, 0.25)
+    rows = rows_of(chart, "number")
+    assert [(row["name"], row["value"], row["number"]) for row in rows] == [
+        ("Without heart rate", 0.5, "+0.50"),
+        ("Without age", -0.05, "−0.05"),
+    ]
+    assert {row["gain"] for row in rows} == {0.25}
+    assert " ".join(rows[0]["note"]) == "promised +0.70, judged +0.20"
+
+
 def test_boxes_are_percentiles_and_leave_out_what_is_missing():
     values = np.random.default_rng(0).normal(size=101)
     repeats = pd.DataFrame({"estimator": ["WIS"] * 102 + ["MB"], "value": [*values, np.nan, 0.5]})

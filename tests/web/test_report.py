@@ -10,12 +10,14 @@ from html.parser import HTMLParser
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 import butfor as bf
 from butfor import charts
 from butfor.cli.main import app
+from butfor.evaluate.rehearsal import Rehearsal
 from butfor.evaluate.wording import percent, plural, share, signed
 from butfor.present import STATIC, Stays
 from butfor.present.charts.trajectory.layout import TrajectoryLayout
@@ -616,3 +618,13 @@ def test_text_that_looks_like_an_escape_stays_text():
     value = {"a": ["x\\u202e", "y\u202ez", "</script>"]}
     assert json.loads(str(_json(value))) == {"a": ["x\\u202e", "yz", "</script>"]}
     assert "<" not in str(_json(value))
+
+
+def test_a_rehearsal_is_drawn_and_told(page):
+    errors = pd.DataFrame({"hidden": ["pulse"], "promised": [0.9], "judged": [0.1], "error": [0.8]})
+    told = Reader(render_report(sepsis_audit(rehearsal=Rehearsal(errors, 0.5, 0.2))))
+    assert told.data("rehearsal")["spec"]["datasets"]
+    assert ("div", "id", "chart-rehearsal") in told.attributes
+    sentence = "Had pulse not been logged, the same method would have promised 0.80 too much."
+    assert sentence in " ".join(told.words)
+    assert "chart-rehearsal" not in str(Reader(page).attributes)

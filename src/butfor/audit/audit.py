@@ -16,7 +16,8 @@ from butfor.audit.files import SCHEMAS, write_table
 from butfor.audit.folders import whole_folder
 from butfor.audit.meta import META, Meta, read_meta
 from butfor.audit.model import CLUSTERS, MODEL, read_clusters, read_model
-from butfor.audit.reading import count_decisions, read_tables
+from butfor.audit.reading import count_decisions, read_rehearsal, read_tables
+from butfor.evaluate.rehearsal import Rehearsal
 from butfor.log.clusters import Clusters
 from butfor.log.combinations import Combinations
 from butfor.log.episodes import Episodes
@@ -49,6 +50,7 @@ class Audit:
     latent_behavior: Floats | None = None  # [H, A] of a behavior that depended on a hidden state
     decisions: NDArray[np.int64] | None = None  # [S, A] in the log, if only a part was read
     combinations: Combinations | None = None  # of the states of a wide log, then of drawn ones
+    rehearsal: Rehearsal | None = None  # of the method that learned the target
 
     @property
     def partial(self) -> bool:
@@ -141,6 +143,8 @@ class Audit:
             )
         with whole_folder(folder, marker=META, overwrite=overwrite, keep=REVIEW_FILES) as new:
             tables = {name: getattr(self, name) for name in SCHEMAS}
+            if self.rehearsal is not None:
+                tables["rehearsal"] = self.rehearsal.table
             policies: dict[str, NDArray[Any]] = {"behavior": self.behavior, "target": self.target}
             if self.latent_behavior is not None:
                 policies["latent_behavior"] = self.latent_behavior
@@ -169,6 +173,7 @@ class Audit:
             **read_tables(path, meta, states, shown=shown),
             **stored._asdict(),
             clusters=clusters,
+            rehearsal=read_rehearsal(path / "rehearsal.parquet", meta),
             decisions=count_decisions(path, meta) if shown else None,
         )
 

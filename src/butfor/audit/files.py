@@ -92,6 +92,9 @@ SCHEMAS = {
         {"step": WHOLE, "mass": NUMBER, "evidence": NUMBER, "thin": NUMBER, "influence": NUMBER}
     ),
 }
+OPTIONAL = {
+    "rehearsal": pa.schema({"hidden": TEXT, "promised": NUMBER, "judged": NUMBER, "error": NUMBER})
+}
 WITH_IDS = ("episodes", "steps", "draws", "courses", "course_steps")
 
 
@@ -100,7 +103,7 @@ def as_arrow(name: str, frame: pd.DataFrame, types: Mapping[str, Any] | None = N
 
     `types` are those of side columns that are copied from the log.
     """
-    known = {field.name: field.type for field in SCHEMAS[name]} | dict(types or {})
+    known = {field.name: field.type for field in (SCHEMAS | OPTIONAL)[name]} | dict(types or {})
     empty = frame.iloc[:0].copy()
     for column in known.keys() & set(frame):
         empty[column] = pd.Series([], dtype=object)

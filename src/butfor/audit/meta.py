@@ -99,6 +99,13 @@ class Variables(Section):
         return check_variables(variables, info.field_name) if variables else ()
 
 
+class RehearsalSettings(Section):
+    """What a rehearsal is compared with."""
+
+    value: float  # of policies learned with all variables, in the other half's model
+    observed: float
+
+
 class Meta(Section):
     """Provenance, parameters, counts and names of an audit."""
 
@@ -116,6 +123,7 @@ class Meta(Section):
     target: str
     made_by: dict[str, Any]
     decomposition_gap: float | None = None
+    rehearsal: RehearsalSettings | None = None
     seconds: dict[str, float] = {}
 
     @computed_field  # type: ignore[prop-decorator]

@@ -13,9 +13,10 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from butfor.audit.files import FLAG, NUMBER, SCHEMAS, TEXT, WHOLE, WITH_IDS
+from butfor.audit.files import FLAG, NUMBER, OPTIONAL, SCHEMAS, TEXT, WHOLE, WITH_IDS
 from butfor.audit.meta import REMEDY, Meta
 from butfor.checks import ROW_TOLERANCE
+from butfor.evaluate.rehearsal import Rehearsal
 from butfor.log.combinations import MOST_STATES
 from butfor.log.sources import count_rows, read_columns, read_pieces, read_rows
 from butfor.log.variables import count_levels
@@ -64,6 +65,15 @@ def read_tables(
     _check_range(path, drawn, "state", 0, reached + len(meta.outcomes) - 1)
     _check_range(path, drawn, "action", -1, actions - 1)
     return tables
+
+
+def read_rehearsal(path: Path, meta: Meta) -> Rehearsal | None:
+    """Read the rehearsal of an audit that has one."""
+    if meta.rehearsal is None:
+        return None
+    table = _read_table(path, OPTIONAL["rehearsal"])
+    check(len(table) > 0, path, "has no rows")
+    return Rehearsal(table, meta.rehearsal.value, meta.rehearsal.observed)
 
 
 def _read_shown(folder: Path, meta: Meta) -> dict[str, pd.DataFrame]:

@@ -18,6 +18,7 @@ from butfor.audit.meta import (
     FactorSettings,
     Meta,
     Parameters,
+    RehearsalSettings,
     Variables,
 )
 from butfor.audit.model import digest_of
@@ -38,6 +39,7 @@ from butfor.evaluate.crossfit import Learn
 from butfor.evaluate.diagnostics.table import check_model
 from butfor.evaluate.episode_columns import EpisodeColumns
 from butfor.evaluate.estimate import estimate_episodes
+from butfor.evaluate.rehearsal import Rehearsal
 from butfor.hidden.policies import LatentPolicy, Policy
 from butfor.log.clusters import Clusters
 from butfor.log.episodes import Episodes
@@ -74,6 +76,7 @@ def run_audit(
     behavior_probability: ArrayLike | None = None,
     clusters: Clusters | None = None,
     credible: Credible | None = None,
+    rehearsal: Rehearsal | None = None,
     record: Mapping[str, Any] | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -110,6 +113,8 @@ def run_audit(
     credible : optional
         The result of `credible_intervals` for these episodes and this target; it adds the columns
         `low_credible`, ….
+    rehearsal : optional
+        The result of `rehearse` for this log and `learn`; it adds a check.
     record : optional
         Additional entries of `meta`: words, problems (how they were handled), warnings, target
         (where it comes from), made_by (how model and target were made).
@@ -164,7 +169,10 @@ def run_audit(
         truth=truth,
         progress=progress,
     )
-    numbers = numbers_of(sample, estimates, check_model(replay, learn, seed))
+    checks = check_model(replay, learn, seed)
+    if rehearsal is not None:
+        checks.append(rehearsal.row())
+    numbers = numbers_of(sample, estimates, checks)
     done = time.perf_counter()
     meta = describe_audit(
         replay,
@@ -176,6 +184,7 @@ def run_audit(
         seed=seed,
         digest=digest_of(replay),
         credible=credible,
+        rehearsal=rehearsal,
         seconds={
             "outcomes": computed - started,
             "estimates": done - computed,
@@ -197,6 +206,7 @@ def run_audit(
         clusters=clusters,
         latent_behavior=_latent_table(replay),
         combinations=shown.combinations,
+        rehearsal=rehearsal,
     )
 
 
@@ -231,6 +241,7 @@ def describe_audit(
     seed: int,
     digest: str,
     credible: Credible | None,
+    rehearsal: Rehearsal | None = None,
     seconds: Mapping[str, float],
     record: Mapping[str, Any] | None,
 ) -> Meta:
@@ -294,5 +305,8 @@ def describe_audit(
         target=given.get("target", "given"),
         made_by=dict(given.get("made_by", {})),
         decomposition_gap=numbers.gap,
+        rehearsal=None
+        if rehearsal is None
+        else RehearsalSettings(value=rehearsal.value, observed=rehearsal.observed),
         seconds={name: round(passed, 4) for name, passed in seconds.items()},
     )

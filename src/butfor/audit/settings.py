@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from butfor.checks import check_choice, check_whole
+from butfor.evaluate.rehearsal import can_rehearse
 from butfor.hidden.policies import Policy
 from butfor.interop.targets import target_from_table
 from butfor.log.combinations import MOST_TRANSITIONS
@@ -77,6 +78,7 @@ class AuditSettings:
     models: int | None = None  # None: in full detail 200 (factored: 50), none in summary
     seed: int = 0
     detail: str = AUTO
+    rehearsal: bool = True  # see `rehearses`
 
     def __post_init__(self) -> None:
         check_choice(self.model, "model", (AUTO, FACTORED, TABULAR))
@@ -175,6 +177,10 @@ class AuditSettings:
     def classifies(self, study: Study) -> bool:
         """Whether a classifier learns the model, if that is factored."""
         return study.model.learner != "counts" and self.model != TABULAR
+
+    def rehearses(self, study: Study, log: Episodes) -> bool:
+        """Whether to rehearse the method that learns the target; classifiers take too long."""
+        return self.rehearsal and self.learned and can_rehearse(log) and not self.classifies(study)
 
     def noise(self, study: Study) -> tuple[str, ...]:
         """Return the variables whose levels have the noise; if empty, next states have it."""

@@ -33,6 +33,7 @@ from butfor.audit.shards.log import in_order
 from butfor.audit.shards.run import audit_shards
 from butfor.audit.shards.workers import Cluster, Workers
 from butfor.evaluate.crossfit import Learn
+from butfor.evaluate.rehearsal import rehearse
 from butfor.log.clusters import Clusters, fit_clusters
 from butfor.log.episodes import Episodes
 from butfor.log.read import Clusterer, Reading, read_log
@@ -284,9 +285,20 @@ def _audit_in_memory(
                 unseen=settings.unseen,
                 progress=progress,
             )
+        rehearsal = None
+        if settings.rehearses(checked, log):
+            rehearsal = rehearse(
+                log,
+                _learner(checked, settings, log, (), kind),
+                horizon=replay.horizon,
+                discount=replay.discount,
+                seed=settings.seed,
+                progress=progress,
+            )
         return run_audit(
             replay,
             credible=credible,
+            rehearsal=rehearsal,
             flags=settings.flags,
             draws=settings.draws,
             seed=settings.seed,

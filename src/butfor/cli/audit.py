@@ -66,6 +66,12 @@ def audit(
             "any size. auto: full for up to a million decisions."
         ),
     ] = "auto",
+    rehearsal: Annotated[
+        bool,
+        typer.Option(
+            help="Hide each state variable in turn, and see what the method would have promised."
+        ),
+    ] = True,
     threads: Annotated[
         int | None,
         typer.Option(min=1, help="Threads in summary detail; by default one per core."),
@@ -104,6 +110,7 @@ def audit(
             seed=seed,
             action_noise=action_noise,
             detail=detail,
+            rehearsal=rehearsal,
         )
         with (
             progress_bar(console, "Reading, learning, replaying") as show,

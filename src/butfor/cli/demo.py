@@ -21,6 +21,7 @@ from butfor.audit.run import run_audit
 from butfor.cli.options import Json
 from butfor.cli.output import exit_on_error, make_table, print_json, progress_bar, records
 from butfor.cli.summary import SHOWN, audit_as_json, print_audit
+from butfor.evaluate.rehearsal import rehearse
 from butfor.models.planning import policy_value
 from butfor.present import charts
 from butfor.present.report import write_report
@@ -98,6 +99,7 @@ def run_demonstration(
             learn=learn,
             truth=policy_value(sepsis.model(VERSION), known, horizon=log.horizon),
             credible=credible_intervals(replay, models=MODELS, seed=seed),
+            rehearsal=rehearse(log, learn, horizon=log.horizon, seed=seed),
             seed=seed,
             record={
                 "words": {"episode": "patient"},

@@ -14,6 +14,7 @@ import pandas as pd
 
 from butfor.checks import check_horizon, check_whole
 from butfor.evaluate.crossfit import Learn, learn_from, split_halves
+from butfor.evaluate.diagnostics.lights import Row
 from butfor.evaluate.wording import signed
 from butfor.hidden.policies import as_array
 from butfor.log.episodes import Episodes
@@ -56,9 +57,21 @@ class Rehearsal:
         """Whether the gain is larger than every error. A warning if not, no proof if so."""
         return self.gain > self.worst
 
+    def row(self) -> Row:
+        """Return it as a check: by how much the gain exceeds the worst error."""
+        light = "green" if self.passed else "red" if self.gain > 0 else "amber"
+        verdict = {
+            "green": "This is a warning that did not come, not a proof.",
+            "amber": "There is no gain that could be due to something unrecorded.",
+            "red": "A single variable that was not recorded could have made up such a gain.",
+        }[light]
+        return "rehearsal", self.gain - self.worst, light, f"{self.sentence()} {verdict}"
+
     def sentence(self) -> str:
         """Say the worst error beside the gain."""
         gain = f"The gain promised here is {signed(self.gain)}"
+        if self.gain <= 0:
+            gain = f"Here no gain is promised ({signed(self.gain)})"
         row = self.table.iloc[int(self.table["error"].argmax())]
         if row["error"] <= 0:
             return f"Without any one variable the same method would not have promised more. {gain}."
@@ -66,6 +79,12 @@ class Rehearsal:
             f"Had {row['hidden']} not been logged, the same method would have promised "
             f"{abs(row['error']):.2f} too much. {gain}."
         )
+
+
+def can_rehearse(log: Episodes) -> bool:
+    """Whether a variable of a log can be hidden: there are several, and all states are known."""
+    final = log.next_state[log.offsets[1:] - 1]
+    return log.combinations is None and len(log.state_variables) > 1 and bool((final >= 0).all())
 
 
 def rehearse(

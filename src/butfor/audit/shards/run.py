@@ -58,8 +58,8 @@ SUMMARIZED = (
     "credible intervals and no FQE; intervals resample about 1000 groups of episodes; "
     "cross-fitting uses one split; calibration groups are groups of states; factored models lack "
     "the checks calibration by variable, calibration of ends, residual correlation, log score, "
-    "learners agree and extrapolation; medians of influence are to a thousandth. For a complete "
-    "audit use --detail full, if the log fits in memory."
+    "learners agree and extrapolation; there is no rehearsal; medians of influence are to a "
+    "thousandth. For a complete audit use --detail full, if the log fits in memory."
 )
 
 

@@ -8,6 +8,7 @@ from .labels import labels_chart as labels_chart
 from .outcome_table import outcome_table_chart as outcome_table_chart
 from .rows import changes_chart as changes_chart
 from .rows import estimates_chart as estimates_chart
+from .rows import rehearsal_chart as rehearsal_chart
 from .save import save_figure as save_figure
 from .studies.boxplot import boxplot_chart as boxplot_chart
 from .studies.diagrams import scm_diagrams as scm_diagrams

@@ -1,4 +1,4 @@
-"""Charts of one value per row: estimates with their intervals, and the fewest changes."""
+"""Charts of one value per row: estimates with intervals, fewest changes, rehearsals."""
 
 from __future__ import annotations
 
@@ -241,3 +241,59 @@ def _changes_row(number: int, value: float, words: str, values: Floats) -> style
     words_of_gain = f"gain {number_text(gain, np.nan, np.nan, values)}" if gain else "no gain"
     name = f"At most {number} change{'s' * (number != 1)}"
     return row | {"name": name, "note": words or "no change would help", "gain": words_of_gain}
+
+
+def rehearsal_chart(
+    table: pd.DataFrame,
+    gain: float,
+    *,
+    title: str = "What would one variable less have made up?",
+    subtitle: str = "Bar: what the same method would have promised too much, had the variable not "
+    "been logged. Dashed line: the gain that is promised here. If it is shorter than a bar, a "
+    "single unrecorded variable could have made it up.",
+    axis_title: str = "Average return per episode",
+    domain: style.Domain | None = None,
+) -> alt.LayerChart:
+    """Draw the error of each rehearsal, the largest first, beside the gain promised.
+
+    Parameters
+    ----------
+    table
+        One row per rehearsal: `hidden, promised, judged, error` (`Rehearsal.table`).
+    gain
+        What is promised here beyond what was observed (`Rehearsal.gain`).
+    """
+    style.require_columns(table, ("hidden", "promised", "judged", "error"), "table")
+    numbers = table[["promised", "judged", "error"]].to_numpy(dtype=np.float64)
+    if len(table) == 0 or not np.isfinite(numbers).all() or not math.isfinite(gain):
+        raise ValueError("table and gain: give at least one row, and finite numbers")
+    values = np.append(numbers[:, 2], [gain, 0.0])
+    rows: list[style.Row] = [
+        {
+            "name": f"Without {hidden}",
+            "note": f"promised {style.signed(promised, 2)}, judged {style.signed(judged, 2)}",
+            "from": 0.0,
+            "value": error,
+            "gain": gain,
+            "number": number_text(error, np.nan, np.nan, values),
+        }
+        for hidden, promised, judged, error in style.tuples(
+            table.sort_values("error", ascending=False, kind="stable"),
+            "hidden",
+            "promised",
+            "judged",
+            "error",
+        )
+    ]
+    plot = RowChart(rows, values, axis_title=axis_title, domain=domain, least=44)
+    base = alt.Chart(style.data(rows)).encode(y=plot.y())
+    layers = [
+        alt.Chart(style.data(rows[:1]))
+        .mark_rule(strokeDash=style.DASHES, color=style.BLACK)
+        .encode(x=plot.x("gain")),
+        base.mark_rule(strokeWidth=8, opacity=0.6, color=style.VERMILLION).encode(
+            x=plot.x("from"), x2="value:Q", tooltip=["name:N", "number:N"]
+        ),
+        plot.numbers("number"),
+    ]
+    return plot.draw(layers, title, subtitle)

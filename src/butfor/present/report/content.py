@@ -10,7 +10,12 @@ import pandas as pd
 
 from butfor.evaluate.wording import percent, share, signed
 from butfor.log.variables import describe_action, unravel
-from butfor.present.charts import estimates_chart, glance_datasets, glance_template
+from butfor.present.charts import (
+    estimates_chart,
+    glance_datasets,
+    glance_template,
+    rehearsal_chart,
+)
 from butfor.present.stays import Stays
 from butfor.present.text import (
     CHANCE,
@@ -290,6 +295,30 @@ def evidence(stays: Stays) -> dict[str, Any]:
     head = ["State", "The policy gives", "Decisions recorded there", "Times that was given there"]
     more = int(thin.sum()) - len(rows)
     return {"sentence": sentence, "table": [head, *rows], "more": more, "checks": checks}
+
+
+def rehearsal(stays: Stays) -> dict[str, Any] | None:
+    """Return the chart of what one variable less would have made up; None without a rehearsal."""
+    found = stays.audit.rehearsal
+    if found is None:
+        return None
+    spec = rehearsal_chart(
+        found.table, found.gain, axis_title=f"Average return per {stays.noun}"
+    ).to_dict()
+    spec.pop("title")
+    caption = (
+        "No records tell of a cause that they do not contain. So each variable was hidden in turn, "
+        "and the policy learned again without it. Bar: what the records without the variable would "
+        "have promised beyond what the full records say of the same policy. Dashed line: the gain "
+        f"promised here. {found.sentence()}"
+    )
+    spec["description"] = caption
+    rows = [
+        [str(row.hidden), signed(row.promised), signed(row.judged), signed(row.error)]
+        for row in found.table.sort_values("error", ascending=False, kind="stable").itertuples()
+    ]
+    head = ["Hidden", "Promised without it", "Judged with it", "Promised too much"]
+    return {"spec": spec, "caption": caption, "table": [head, *rows]}
 
 
 def provenance(stays: Stays) -> dict[str, Any]:

@@ -82,6 +82,9 @@ def render_report(audit: Audit, *, stays: int | None = None, redact: bool = Fals
         "listing": content.listing(all_stays, shown),
         "template": {"spec": all_stays.template()},
     }
+    rehearsal = content.rehearsal(all_stays)
+    if rehearsal is not None:
+        blocks["rehearsal"] = {"spec": rehearsal.pop("spec")}
     pictures = [all_stays.one(identifier) for identifier in shown]
     pictures = [stay | {"datasets": pack_rows(stay["datasets"])} for stay in pictures]
     files = (STATIC / "style.css", STATIC / "charts.js", HERE / "static" / "report.js")
@@ -112,6 +115,7 @@ def render_report(audit: Audit, *, stays: int | None = None, redact: bool = Fals
         glance=glance,
         cells=content.cells(all_stays),
         evidence=content.evidence(all_stays),
+        rehearsal=rehearsal,
         provenance=content.provenance(all_stays),
         flagged=len(audit.flagged),
         shown=len(shown),

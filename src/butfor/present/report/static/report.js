@@ -258,6 +258,8 @@ await drawChart(document.getElementById("chart-estimates"), estimates.spec);
 await drawChart(document.getElementById("chart-glance"), glance.spec, unpackRows(glance.datasets), {
   renderer: glance.renderer,
 });
+const rehearsal = document.getElementById("chart-rehearsal");
+if (rehearsal) await drawChart(rehearsal, read("rehearsal").spec);
 const first = listing.rows.find((row) => row[PLACE] === 0);
 if (location.hash.startsWith("#stay-")) followAddress();
 await turn;
