@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +29,8 @@ from rich.console import Console
 from rich.table import Table
 
 import butfor as bf
+from benchmarks import factored
+from benchmarks.measurement import Measurement, best_of, in_own_process
 from benchmarks.review import EACH, EPISODES, PAUSE, REVIEWERS, measure_server
 from benchmarks.shards import measure_sizes
 from butfor.interop.icu_sepsis import LONGEST_STAY, load_icu_sepsis
@@ -38,7 +40,6 @@ from butfor.sepsis import dynamics
 from butfor.studies.article import write_study
 from butfor.studies.oberst2019.article import STUDY
 from butfor.studies.oberst2019.experiment import Oberst2019Settings, repeat_logs
-from tests import wide
 from tests.reference import paper
 from tests.reference import sepsis as plain_sepsis
 
@@ -48,29 +49,6 @@ TWIN_DRAWS = 5
 PLAIN_EPISODES = 4000
 HIDDEN_EPISODES = 300
 ICU_EPISODES = 10_000
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """One line of the table: what was measured, what came out, what was promised."""
-
-    work: str
-    seconds: float | None
-    promise: str
-    ratio: float | None = None
-    note: str = ""
-    kept: bool | None = None  # whether a promised ratio or size was reached; None: a time, "about"
-
-
-def best_of(runs: int, work: Callable[[], object]) -> float:
-    """Return the shortest time of several runs, after one to warm up."""
-    work()
-    times = []
-    for _ in range(runs):
-        start = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - start)
-    return min(times)
 
 
 def sepsis_problem() -> tuple[bf.Episodes, bf.TabularMDP, np.ndarray]:
@@ -245,23 +223,6 @@ def measure_hidden_state() -> list[Measurement]:
     return [Measurement(work, each, "under 5 ms", note=note, kept=each < 0.005)]
 
 
-def measure_particles() -> list[Measurement]:
-    log = wide.simulate(0, 1000).log
-    model = bf.fit_factored(log)
-    spent = []
-
-    def sample() -> None:
-        start = time.process_time()
-        bf.Replay(log, model, wide.always, behavior=wide.cautious).outcomes(draws=100)
-        spent.append(time.process_time() - start)
-
-    best_of(3, sample)
-    work = "30 variables, 1000 episodes x 100 draws, CPU"
-    return [
-        Measurement(work, min(spent), "under 10 s", None, "count conditionals", min(spent) < 10)
-    ]
-
-
 def measure_simulation() -> list[Measurement]:
     policy = bf.sepsis.behavior_policy("icml2019")
     seconds = best_of(5, lambda: bf.sepsis.simulate(policy, 1_000_000, version="icml2019"))
@@ -273,44 +234,6 @@ def measure_simulation() -> list[Measurement]:
     note = f"plain Python: {twin:.0f} s, from {PLAIN_EPISODES} episodes"
     work = "simulate one million sepsis episodes"
     return [Measurement(work, seconds, "300 x, about 5 s", ratio, note, ratio >= 300)]
-
-
-def measure_factored() -> list[Measurement]:
-    """Learning a factored model from the full states, of few and of very many patients."""
-    policy = bf.sepsis.behavior_policy("corrected")
-    lines = []
-    for episodes, runs, promise in ((1000, 5, "under 0.5 s"), (1_000_000, 1, "under 30 s")):
-        log = bf.sepsis.simulate(policy, episodes)
-        seconds = best_of(runs, lambda log=log: bf.fit_factored(log))
-        work = f"fit_factored on {episodes:,} sepsis episodes"
-        lines.append(Measurement(work, seconds, promise))
-    return lines
-
-
-def measure_product_rows() -> list[Measurement]:
-    """Counterfactuals with noise per variable, against those with noise on states; one thread."""
-    full = bf.sepsis.simulate(bf.sepsis.behavior_policy("corrected"), 1000)
-    lines = []
-    for log, promise in ((full.hide("glucose", "diabetes"), 1.0), (full, 2.0)):
-        model = bf.fit_factored(log)
-        target = bf.policy_iteration(model)
-
-        def pass_of(noise: str, log=log, model=model, target=target) -> object:
-            asked = bf.Replay(log, model, target, noise=noise)
-            return asked.outcomes(negligible=1e-6, threads=1)
-
-        seconds = best_of(3, lambda ask=pass_of: ask("variables"))
-        ratio = best_of(3, lambda ask=pass_of: ask("state")) / seconds
-        work = f"noise per variable, 1000 sepsis episodes, {log.n_states} states"
-        note = "ratio: noise on the states of the same model"
-        promised = f"under {promise:.0f} s"
-        lines.append(Measurement(work, seconds, promised, ratio, note, seconds < promise))
-    log = full.hide("glucose", "diabetes")
-    model = bf.fit_factored(log)
-    target = bf.policy_iteration(model)
-    walked = best_of(3, lambda: bf.Replay(log, model, target).compute(threads=1))
-    work = "the same with every step recorded, 144 states"
-    return [*lines, Measurement(work, walked, "about 0.7 s")]
 
 
 def measure_planning() -> list[Measurement]:
@@ -418,9 +341,7 @@ def measure_reading() -> list[Measurement]:
         found = []
         for ending, limit in (("csv", 5.0), ("parquet", 2.0)):
             code = READING_CODE.format(log=folder / f"log.{ending}", study=folder / "study.toml")
-            runs = [
-                json.loads(subprocess.check_output([sys.executable, "-c", code])) for _ in range(3)
-            ]
+            runs = [in_own_process(code) for _ in range(3)]
             seconds, memory = min(run[0] for run in runs), min(run[1] for run in runs)
             found.append(
                 Measurement(
@@ -456,13 +377,12 @@ reward = 1.0
 [side."lab 4"]
 """
 READING_CODE = """
-import json, resource, time
+import time
 from butfor.log.read import read_episodes
 start = time.perf_counter()
 log = read_episodes("{log}", "{study}")
 seconds = time.perf_counter() - start
 assert len(log.state) == 1_000_000
-print(json.dumps([seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024]))
 """
 
 
@@ -558,10 +478,11 @@ MEASURES = [
     measure_draws,
     measure_how_sure,
     measure_hidden_state,
-    measure_particles,
+    factored.measure_particles,
     measure_simulation,
-    measure_factored,
-    measure_product_rows,
+    factored.measure_factored,
+    factored.measure_factored_planning,
+    factored.measure_product_rows,
     measure_planning,
     measure_tensor,
     measure_study,

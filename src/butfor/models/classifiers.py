@@ -59,6 +59,8 @@ def make_logistic(*, crossed: int = 0) -> Any:
 
 def add_products(features: NDArray[np.float32], crossed: int) -> NDArray[np.float32]:
     """Return features [m, F] and the product of each with each of the last `crossed`."""
+    if crossed == 0:
+        return features
     last = range(features.shape[1] - crossed, features.shape[1])
     return np.hstack([features, *(features * features[:, [column]] for column in last)])
 

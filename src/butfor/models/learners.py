@@ -55,9 +55,19 @@ class Learned:
         """Mean log score of cases of other folds; nan if there were too few for folds."""
         return self.calibration.score
 
+    @property
+    def plain(self) -> bool:
+        """Whether every level of a parent is a 0-1 feature."""
+        return all(own is None for own in self.numbers)
+
     def rows(self, columns: NDArray[np.integer]) -> Floats:
         """Return the distribution for each column of parent levels [V, m], [m, levels]."""
         rows = predict_levels(self.fitted, columns, self.sizes, self.numbers, len(self.usual))
+        return self.calibration.apply(rows, self.usual)
+
+    def rows_of(self, features: NDArray[np.float32]) -> Floats:
+        """Return the distribution for each row of 0-1 features, if all are, [m, levels]."""
+        rows = predict(self.fitted, features, len(self.usual))
         return self.calibration.apply(rows, self.usual)
 
     def table(self) -> Floats:

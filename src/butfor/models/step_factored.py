@@ -24,7 +24,8 @@ from butfor.models.factored import (
     FactoredModel,
     logged_codes,
 )
-from butfor.models.predictor import Codes
+from butfor.models.features import make_features
+from butfor.models.predictor import Codes, Predictor
 from butfor.types import Floats, Keys, Offsets
 
 Couple = Callable[[int], kernels.Coupling]  # number of levels → a mechanism as kernels take it
@@ -41,7 +42,7 @@ class Stream(NamedTuple):
 class Logged:
     """What a log shows of one factor at each of its N steps."""
 
-    codes: Codes  # [N] levels of its parents
+    codes: Codes  # [N] levels of all parents
     level: Offsets  # [N] its own; -1: not logged
     rows: Floats  # [R, levels] those of its table; without one, R = N predictions
     place: Offsets  # [N] which of these rows is that of the step
@@ -68,10 +69,9 @@ class FactorSampler:
 
     def observe(self, codes: Codes, level: Offsets) -> Logged:
         """Return what a log shows, given the codes [N] of its parents and its levels."""
-        own = {parent: codes[parent] for parent in self.factor.parents}
         if self.tabled is None:
-            return Logged(own, level, self.factor.rows(codes), np.arange(len(level)))
-        return Logged(own, level, self.table, self.tabled.place(codes, len(level)))
+            return Logged(codes, level, self.factor.rows(codes), np.arange(len(level)))
+        return Logged(codes, level, self.table, self.tabled.place(codes, len(level)))
 
     def draw(
         self,
@@ -79,14 +79,14 @@ class FactorSampler:
         stream: Stream,
         offset: int,
         logged: Logged | None,
-        step: Offsets,
+        alike: Alike,
         ratio: Floats,
     ) -> NDArray[np.intp]:
-        """Draw a level for each particle, [m]; `step` [m] is its logged step, -1 for none.
+        """Draw a level for each particle, [m].
 
         `ratio` [m] is multiplied by that of the level (see `Drawn`).
         """
-        count = len(step)
+        step, count = alike.step, len(alike.step)
         factual, observed = np.full(count, -1), np.full(count, -1)
         if logged is not None:
             observed = np.where(step >= 0, logged.level[step], -1)
@@ -94,7 +94,7 @@ class FactorSampler:
         if self.tabled is not None:
             rows, own = self.table, self.tabled.place(codes, count)
         else:
-            rows, own, factual = self._predict(codes, logged, step, factual)
+            rows, own, factual = self._predict(alike, logged, factual)
         level = np.empty(count, np.intp)
         kernels.draw_levels(
             self.coupling, rows, own, factual, observed, *stream, offset, level, ratio
@@ -102,24 +102,64 @@ class FactorSampler:
         return level
 
     def _predict(
-        self, codes: Codes, logged: Logged | None, step: Offsets, factual: Offsets
+        self, alike: Alike, logged: Logged | None, factual: Offsets
     ) -> tuple[Floats, Offsets, Offsets]:
         """Return the rows that are needed, and which of them each particle has and had."""
-        same = factual >= 0
+        same, columns = alike.to_predict(self.factor.parents)
         rows = np.empty((0, self.factor.levels))
         if logged is not None:
-            for parent in self.factor.parents:
-                same &= codes[parent] == logged.codes[parent][step]
-            used, place = np.unique(factual[factual >= 0], return_inverse=True)
-            rows, factual = logged.rows[used], factual.copy()
-            factual[factual >= 0] = place
-        own = factual.copy()
-        # what is as it was needs no prediction, and is exactly as it was
-        asked = {parent: codes[parent][~same] for parent in self.factor.parents}
-        own[~same] = len(rows) + np.arange(int((~same).sum()))
-        if not same.all():
-            rows = np.concatenate([rows, self.factor.rows(asked)])
+            rows, factual = logged.rows[alike.used], np.where(factual >= 0, alike.place, -1)
+        own = alike.place.copy()
+        own[~same] = len(rows) + np.arange(columns.shape[1])
+        if columns.shape[1]:
+            assert isinstance(self.factor, Predictor)
+            learned = self.factor.learned_from
+            if learned.plain:
+                found = learned.rows_of(alike.features(self.factor.parents, learned.sizes))
+            else:
+                found = learned.rows(columns)
+            rows = np.concatenate([rows, found])
         return rows, own, factual
+
+
+class Alike:
+    """Which particles are as the logged step was: they need no prediction, and are exactly so.
+
+    Many variables have the same parents; each set of parents is compared once.
+    """
+
+    def __init__(self, codes: Codes, logged: Codes | None, step: Offsets) -> None:
+        self.codes, self.logged, self.step = codes, logged, step
+        self.used, place = np.unique(step[step >= 0], return_inverse=True)
+        self.place = np.full(len(step), -1)  # [m] position of a particle's step among those used
+        self.place[step >= 0] = place
+        self._found: dict[tuple[str, ...], tuple[NDArray[np.bool_], NDArray[np.intp]]] = {}
+        self._same: dict[str, NDArray[np.bool_]] = {}
+        self._features: dict[tuple[str, ...], NDArray[np.float32]] = {}
+
+    def to_predict(self, parents: tuple[str, ...]) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
+        """Return whether all parents are as they were, [m], and their codes where not, [V, …]."""
+        if parents not in self._found:
+            same = self.step >= 0
+            for parent in parents:
+                same = same & self._is_same(parent)
+            columns = np.array([self.codes[parent][~same] for parent in parents])
+            self._found[parents] = same, columns
+        return self._found[parents]
+
+    def features(self, parents: tuple[str, ...], sizes: Offsets) -> NDArray[np.float32]:
+        """Return 0-1 features of what is to be predicted."""
+        if parents not in self._features:
+            columns = self.to_predict(parents)[1]
+            self._features[parents] = make_features(columns, sizes, [None] * len(parents))
+        return self._features[parents]
+
+    def _is_same(self, parent: str) -> NDArray[np.bool_]:
+        if self.logged is None:
+            return np.zeros(len(self.step), bool)
+        if parent not in self._same:
+            self._same[parent] = self.codes[parent] == self.logged[parent][self.step]
+        return self._same[parent]
 
 
 class FactoredSteps:
@@ -177,10 +217,11 @@ class FactoredSteps:
         for place, variable in enumerate(self.model.action_variables):
             codes[ACTION + variable.name] = self.actions[place][action]
         of = np.full(len(action), -1) if step is None else step
+        alike = Alike(codes, logged[0].codes if logged else None, of)
         end, ratio = np.empty(0, np.intp), np.ones(len(action))
         for number, sampler in enumerate(self.samplers):
             known = None if logged is None else logged[number]
-            level = sampler.draw(codes, stream, number + 1, known, of, ratio)
+            level = sampler.draw(codes, stream, number + 1, known, alike, ratio)
             if sampler.factor.variable == END:
                 end = level
             else:

@@ -1,0 +1,44 @@
+"""What a benchmark reports, and how it is timed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One line of the table: what was measured, what came out, what was promised."""
+
+    work: str
+    seconds: float | None
+    promise: str
+    ratio: float | None = None
+    note: str = ""
+    kept: bool | None = None  # whether a promised ratio or size was reached; None: a time, "about"
+
+
+def best_of(runs: int, work: Callable[[], object]) -> float:
+    """Return the shortest time of several runs, after one to warm up."""
+    work()
+    times = []
+    for _ in range(runs):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def in_own_process(code: str) -> tuple[float, float]:
+    """Run code that sets `seconds`, and return them and the peak memory in bytes."""
+    report = (
+        "\nimport json, resource"
+        "\npeak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024"
+        "\nprint(json.dumps([seconds, peak]))"
+    )
+    seconds, memory = json.loads(subprocess.check_output([sys.executable, "-c", code + report]))
+    return seconds, memory
