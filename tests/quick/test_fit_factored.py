@@ -323,6 +323,25 @@ def test_known_tables_are_taken_as_they_are():
     assert same.factor("pulse") is model.factor("pulse")
 
 
+def test_a_known_function_of_a_variable_becomes_a_table():
+    def falls(codes):
+        high = np.where(codes["action.given"] == 1, 0.1, 0.5 + 0.4 * codes["pulse"])
+        return np.stack([1 - high, high], axis=1)
+
+    pulse = fit_factored(ward(), known={"pulse": falls}).factor("pulse")
+    assert (pulse.parents, pulse.source) == (("pulse", "drug", "action.given"), "given")
+    np.testing.assert_allclose(pulse.table[1, :, 0, 1], 0.9)
+    np.testing.assert_allclose(pulse.table[:, :, 1, 1], 0.1)
+    own = ["action.given", "pulse"]
+    fewer = fit_factored(ward(), known={"pulse": falls}, parents={"pulse": own}).factor("pulse")
+    assert fewer.parents == tuple(own)
+    assert fewer.table.shape == (2, 2, 2)
+    with pytest.raises(ValueError, match=r"known\['pulse'\]: the function asks for 'pulse', but"):
+        fit_factored(ward(), known={"pulse": falls}, parents={"pulse": ["action.given"]})
+    with pytest.raises(ValueError, match=r"known\['pulse'\]: .* one column per level"):
+        fit_factored(ward(), known={"pulse": lambda codes: np.ones((8, 3)) / 3})
+
+
 def test_a_known_rule_of_ends_becomes_a_table():
     def rule(codes):
         well = (codes["next.pulse"] == 0) & (codes["next.drug"] == 0)

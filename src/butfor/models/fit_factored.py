@@ -40,7 +40,8 @@ from butfor.models.transitions import Transitions, count_distinct, logged_transi
 from butfor.types import Floats
 
 Table = tuple[Sequence[str], ArrayLike]  # parents, and [levels of parents …, levels]
-Rule = Callable[[Codes], ArrayLike]  # codes [m] by parent → probabilities [m, O + 1]
+Rule = Callable[[Codes], ArrayLike]  # codes [m] by parent → probabilities [m, levels]
+Given = AnyFactor | Table | Rule
 
 
 def fit_factored(
@@ -49,8 +50,8 @@ def fit_factored(
     *,
     parents: Mapping[str, Sequence[str]] | None = None,
     order: Sequence[str] | None = None,
-    known: Mapping[str, AnyFactor | Table] | None = None,
-    ends: AnyFactor | Table | Rule | None = None,
+    known: Mapping[str, Given] | None = None,
+    ends: Given | None = None,
     numbers: Collection[str] = (),
 ) -> FactoredModel:
     """Learn one conditional distribution per variable of the next state, and one of ends.
@@ -71,11 +72,13 @@ def fit_factored(
         ("next.pulse").
     order : optional
         Names of state variables. Each may then depend on the next levels of those before it.
-    known : {variable: Factor, or (parents, table)}, optional
-        Distributions that are known.
+    known : {variable: Factor, (parents, table) or function}, optional
+        Distributions that are known. A function gets the codes [m] of each parent by name, by
+        default of all variables of the state and the action, and returns probabilities
+        [m, levels].
     ends : Factor, (parents, table) or function, optional
-        The rule of ends, if it is known. A function gets the codes [m] of each parent by name, by
-        default of all variables of the next state, and returns probabilities [m, O + 1], none last.
+        The rule of ends, if it is known. The parents of a function are by default all variables of
+        the next state; it returns probabilities [m, O + 1], none last.
     numbers : optional
         Parents whose level enters a classifier as one number, its position among the levels,
         instead of one 0-1 feature per level. Where the log has the number behind a level
@@ -117,8 +120,8 @@ def learn_factored(
     *,
     parents: Mapping[str, Sequence[str]] | None = None,
     order: Sequence[str] | None = None,
-    known: Mapping[str, AnyFactor | Table] | None = None,
-    ends: AnyFactor | Table | Rule | None = None,
+    known: Mapping[str, Given] | None = None,
+    ends: Given | None = None,
     numbers: Collection[str] = (),
     logged: Transitions | None = None,
 ) -> FactoredModel:
@@ -130,10 +133,10 @@ def learn_factored(
     names = [variable.name for variable in rows.state_variables]
     learners = _learners(learner, names)
     given = _given_parents(rows, parents or {}, order)
-    found = {name: _given_factor(name, table) for name, table in (known or {}).items()}
+    found = {name: _given(rows, name, one, given) for name, one in (known or {}).items()}
     _check_names(found, names, "known")
     if ends is not None:
-        found[END] = _given_end(rows, ends, given.get(END))
+        found[END] = _given(rows, END, ends, given)
     for name in numbers:
         size_of(name, rows.state_variables, rows.action_variables)
     fixed = {name: one for name, one in fixed_factors(rows).items() if name not in given}
@@ -303,45 +306,49 @@ def _given_factor(variable: str, given: AnyFactor | Table) -> AnyFactor:
     return Factor(variable, tuple(parents), numbers, np.zeros_like(numbers), "given")
 
 
-def _given_end(
-    rows: Transitions, ends: AnyFactor | Table | Rule, parents: tuple[str, ...] | None
+def _given(
+    rows: Transitions, variable: str, given: Given, parents: Mapping[str, tuple[str, ...]]
 ) -> AnyFactor:
-    """Return the rule of ends as a factor."""
-    if not callable(ends):
-        return _given_factor(END, ends)
-    if parents is None:
-        parents = tuple(NEXT + variable.name for variable in rows.state_variables)
-    sizes = [size_of(name, rows.state_variables, rows.action_variables) for name in parents]
-    count, levels = math.prod(sizes), len(rows.outcomes) + 1
+    """Return a known distribution as a factor; a function is asked for every configuration."""
+    if not callable(given):
+        return _given_factor(variable, given)
+    states = [each.name for each in rows.state_variables]
+    if variable == END:
+        usual = [NEXT + name for name in states]
+        levels = len(rows.outcomes) + 1
+    else:
+        usual = [*states, *(ACTION + each.name for each in rows.action_variables)]
+        levels = size_of(variable, rows.state_variables, rows.action_variables)
+    own = parents.get(variable, tuple(usual))
+    sizes = [size_of(name, rows.state_variables, rows.action_variables) for name in own]
+    count, what = math.prod(sizes), f"known[{variable!r}]" if variable else "ends"
     if count * levels > MOST_CELLS:
         raise ValueError(
-            f"ends: {count:,} configurations of the variables of the next state are too many for a "
-            f"table; name those that matter in parents={{{END!r}: [...]}}"
+            f"{what}: {count:,} configurations of {len(own)} parents are too many for a table; "
+            f"name those that matter in parents={{{variable!r}: [...]}}"
         )
-    codes = dict(zip(parents, np.unravel_index(np.arange(count), sizes), strict=True))
-    return Factor(
-        END,
-        parents,
-        _check_rule(ends, codes, (count, levels)).reshape(*sizes, levels),
-        np.zeros((*sizes, levels)),
-        "given",
-    )
+    codes = dict(zip(own, np.unravel_index(np.arange(count), sizes), strict=True))
+    table = _check_rule(given, codes, (count, levels), variable, what)
+    return Factor(variable, own, table.reshape(*sizes, levels), np.zeros((*sizes, levels)), "given")
 
 
-def _check_rule(rule: Rule, codes: Codes, shape: tuple[int, int]) -> Floats:
+def _check_rule(
+    rule: Rule, codes: Codes, shape: tuple[int, int], variable: str, what: str
+) -> Floats:
     try:
         found = np.asarray(rule(codes), dtype=np.float64)
     except KeyError as error:
         raise ValueError(
-            f"ends: the function asks for {error}, but its parents are {', '.join(codes)}; name "
-            f"others in parents={{{END!r}: [...]}}"
+            f"{what}: the function asks for {error}, but its parents are {', '.join(codes)}; name "
+            f"others in parents={{{variable!r}: [...]}}"
         ) from error
     if found.shape != shape:
+        columns = "level" if variable else "outcome, none last"
         raise ValueError(
-            f"ends: the function returns shape {found.shape}, expected {shape}: one row per "
-            "configuration, one column per outcome, none last"
+            f"{what}: the function returns shape {found.shape}, expected {shape}: one row per "
+            f"configuration, one column per {columns}"
         )
-    return check_distributions(found, "ends")
+    return check_distributions(found, what)
 
 
 def _check_side(log: Episodes, parents: Mapping[str, Sequence[str]]) -> None:
