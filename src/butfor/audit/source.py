@@ -78,6 +78,7 @@ def audit_log(
     flags: int = 60,
     draws: int = 5,
     models: int | None = None,
+    rehearsal: bool = True,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Audit:
@@ -112,6 +113,9 @@ def audit_log(
     models : int
         Number of models to draw for credible intervals (`credible_intervals`); 0 for none. Their
         prior is `prior`, or the default of `credible_intervals` if that is 0.
+    rehearsal
+        Whether to rehearse the method that learns the target (`rehearse`): with tables or counts,
+        and several state variables.
     """
     settings = AuditSettings(
         target=target,
@@ -126,6 +130,7 @@ def audit_log(
         flags=flags,
         draws=draws,
         models=models,
+        rehearsal=rehearsal,
         seed=seed,
         detail=FULL,
     )
