@@ -18,7 +18,7 @@ def sepsis_audit(episodes=300, **options):
     return bf.run_audit(log, model, bf.policy_iteration(model), record=record, **given)
 
 
-def hidden_audit(episodes=300, **options):
+def hidden_audit(episodes=120, **options):
     """An audit of the same patients with the true model, which infers glucose and diabetes."""
     log = _patients(episodes)
     target = bf.policy_iteration(bf.fit_mdp(log))

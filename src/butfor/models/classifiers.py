@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from importlib.util import find_spec
 from typing import Any
 
@@ -78,6 +79,8 @@ def one_thread() -> Any:
     With a few thousand rows more threads gain little, and on a busy machine they wait for each
     other many times as long as the work takes.
     """
-    from threadpoolctl import threadpool_limits  # noqa: PLC0415  comes with scikit-learn
-
+    try:
+        from threadpoolctl import threadpool_limits  # noqa: PLC0415  comes with scikit-learn
+    except ImportError:
+        return nullcontext()
     return threadpool_limits(1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from butfor.checks import check_discount, check_horizon
 from butfor.log.episodes import Episodes
+from butfor.models.classifiers import one_thread
 from butfor.models.factored import FactoredModel
 from butfor.models.features import make_features
 from butfor.models.learners import clone_learner
@@ -103,7 +103,7 @@ def fit_q(log: Episodes, regressor: Any = None, *, horizon: int, discount: float
     wanted, found = log.reward, FittedQ((), sizes)
     rows = [np.flatnonzero(log.action == action) for action in range(log.n_actions)]
     features = [found.features(before[own]) for own in rows]
-    with _one_thread():
+    with one_thread():
         for step in range(steps):
             if step:
                 wanted = log.reward + factor * going * found.values(after).max(axis=1)
@@ -111,15 +111,6 @@ def fit_q(log: Episodes, regressor: Any = None, *, horizon: int, discount: float
             fitted = tuple(clone_learner(learner).fit(x, wanted[own]) for x, own in parts)
             found = FittedQ(fitted, sizes)
     return found
-
-
-def _one_thread() -> Any:
-    """Return a context in which regressors use one thread: on busy cores, more take longer."""
-    try:
-        from threadpoolctl import threadpool_limits  # noqa: PLC0415  comes with scikit-learn
-    except ImportError:
-        return nullcontext()
-    return threadpool_limits(limits=1)
 
 
 def _default() -> Any:

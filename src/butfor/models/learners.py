@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Collection
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,11 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.models.backoff import Cases
+from butfor.models.classifiers import one_thread
 from butfor.models.features import Numbers, at_point, level_numbers, make_features, points_of
 from butfor.types import Floats, Offsets
 
 FOLDS = 5
 MOST_CASES = 2_000_000  # that a classifier learns from at once
+FEW = 200_000  # cases from which threads gain less than they lose on a busy machine
 BLOCK = 1 << 16  # cases or configurations of parents whose features are in memory together
 TEMPERATURES = np.geomspace(0.5, 4.0, 13)  # above 1 a row becomes more even
 # of the frequencies of levels in a calibrated row; large ones for trees that predict 0 or 1
@@ -118,9 +121,10 @@ def fit_classifier(cases: Cases, learner: Any, numbers: Collection[str] = ()) ->
     times = given.cases.weight.astype(np.int64)
     usual = np.bincount(given.cases.level, times, minlength=cases.levels) + 1 / cases.levels
     usual = usual / usual.sum()
-    calibration = _calibrate(given, times, usual)
+    with one_thread() if len(given.cases.level) <= FEW else nullcontext():
+        calibration, fitted = _calibrate(given, times, usual), given.fit(times)
     name = type(learner).__name__
-    return Learned(given.fit(times), cases.sizes, given.numbers, usual, calibration, name)
+    return Learned(fitted, cases.sizes, given.numbers, usual, calibration, name)
 
 
 class _Given:
