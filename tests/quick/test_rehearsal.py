@@ -168,7 +168,7 @@ def test_one_state_variable_cannot_be_hidden():
 def test_the_check_is_red_only_for_a_gain_that_could_be_made_up():
     for rehearsal, light, words in (
         (make([0.1]), "green", "not a proof"),
-        (make([0.4]), "red", "could have made up such a gain"),
+        (make([0.4]), "red", "could account for such a gain"),
         (make([0.4], value=0.1), "amber", "no gain is promised (−0.10)"),
     ):
         check, value, found, sentence = rehearsal.row()

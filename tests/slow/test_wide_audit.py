@@ -195,7 +195,7 @@ def test_a_log_whose_transitions_are_too_many_is_made_wide(tmp_path):
 
 def test_what_a_wide_log_does_not_allow_is_refused_with_a_remedy(tmp_path):
     log, study = write_log(tmp_path)
-    with pytest.raises(ValueError, match="too many for a tabular model; leave --model out"):
+    with pytest.raises(ValueError, match="too many for a tabular model; choose the factored one"):
         audit_log(log, study, model="tabular")
     with pytest.raises(ValueError, match="use --detail full"):
         audit_into(log, study, tmp_path / "out", AuditSettings(detail="summary"))

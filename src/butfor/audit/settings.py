@@ -161,8 +161,8 @@ class AuditSettings:
         given = study.model.kind if self.model == AUTO else self.model
         if wide and given == TABULAR:
             raise ValueError(
-                f"{size:,} possible states are too many for a tabular model; leave --model out, or "
-                "use fewer variables or levels"
+                f"{size:,} possible states are too many for a tabular model; choose the factored "
+                "one, or use fewer variables or levels"
             )
         if wide:
             given = FACTORED

@@ -331,5 +331,6 @@ def sampling_notes(replay: Replay) -> list[str]:
         "episode. By chance of these draws alone, the standard error of MB is "
         f"{errors[0]:.4f}, that of CF is {errors[1]:.4f}, and that of a probability of one episode "
         f"is up to {0.5 / DRAWS**0.5:.3f}. Not computed: bounds over mechanisms, credible "
-        "intervals, fewest changes, and FQE. The policy is saved only in the states of the log."
+        "intervals, fewest changes, rehearsals and FQE. The policy is saved only in the states of "
+        "the log."
     ]

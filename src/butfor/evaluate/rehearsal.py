@@ -63,7 +63,7 @@ class Rehearsal:
         verdict = {
             "green": "This is a warning that did not come, not a proof.",
             "amber": "There is no gain that could be due to something unrecorded.",
-            "red": "A single variable that was not recorded could have made up such a gain.",
+            "red": "A single variable that was not recorded could account for such a gain.",
         }[light]
         return "rehearsal", self.gain - self.worst, light, f"{self.sentence()} {verdict}"
 

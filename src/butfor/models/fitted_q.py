@@ -118,7 +118,8 @@ def _default() -> Any:
         from sklearn.ensemble import HistGradientBoostingRegressor  # noqa: PLC0415  an extra
     except ImportError as error:
         raise ValueError(
-            "fitted Q iteration needs scikit-learn: pip install 'butfor[cluster]'"
+            "planning where states cannot be enumerated needs scikit-learn: pip install "
+            "'butfor[cluster]', or give the policy (--target FILE)"
         ) from error
     # few leaves: returns are noisy, and large trees would follow the noise
     return HistGradientBoostingRegressor(

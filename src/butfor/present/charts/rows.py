@@ -247,10 +247,10 @@ def rehearsal_chart(
     table: pd.DataFrame,
     gain: float,
     *,
-    title: str = "What would one variable less have made up?",
+    title: str = "How large a gain could one missing variable fake?",
     subtitle: str = "Bar: what the same method would have promised too much, had the variable not "
     "been logged. Dashed line: the gain that is promised here. If it is shorter than a bar, a "
-    "single unrecorded variable could have made it up.",
+    "single unrecorded variable could account for it.",
     axis_title: str = "Average return per episode",
     domain: style.Domain | None = None,
 ) -> alt.LayerChart:

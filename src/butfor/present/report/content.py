@@ -298,7 +298,7 @@ def evidence(stays: Stays) -> dict[str, Any]:
 
 
 def rehearsal(stays: Stays) -> dict[str, Any] | None:
-    """Return the chart of what one variable less would have made up; None without a rehearsal."""
+    """Return the section on the rehearsal: its chart, caption and numbers; None without one."""
     found = stays.audit.rehearsal
     if found is None:
         return None
