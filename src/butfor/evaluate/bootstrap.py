@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from butfor.checks import check_confidence, check_whole
+from butfor.evaluate.influence import Influence
 from butfor.random import numbered_keys
 from butfor.types import Floats, Progress
 
@@ -16,7 +17,6 @@ MOST_GROUPS = 200  # groups of episodes that the jackknife leaves out in turn
 BLOCK = 1 << 22  # weights held in memory at a time
 
 Evaluate = Callable[[Floats], Floats]  # weights [B, n] -> values [B]
-Found = tuple[float, float, float]  # value, low, high
 
 
 def resample_weights(
@@ -111,17 +111,27 @@ def resampled_values(
     return {name: np.concatenate(parts) for name, parts in values.items()}
 
 
-def value_and_interval(
-    evaluate: Evaluate, resampled: Floats, episodes: int, interval: str, confidence: float
-) -> Found:
-    """Value on all episodes and its interval, which is nan for a single episode."""
-    value = float(evaluate(np.ones((1, episodes)))[0])
-    if episodes == 1:
-        return value, float("nan"), float("nan")
+def bootstrap_interval(
+    evaluate: Evaluate,
+    value: float,
+    resampled: Floats,
+    rows: int,
+    interval: str,
+    confidence: float,
+) -> tuple[float, float]:
+    """Interval of an estimate from its values in resamples, widened if few rows decide it.
+
+    Percentiles are too narrow where a few rows have most of the influence, as with large weights.
+    Both ends are moved away from the value as Student's t is wider than the normal distribution,
+    with `Influence.freedom` degrees of freedom.
+    """
+    left_out = np.concatenate([evaluate(block) for block in jackknife_weights(rows)])
+    defined = left_out[np.isfinite(left_out)]
     if interval == "percentile":
-        return value, *percentile_interval(resampled, confidence)
-    left_out = np.concatenate([evaluate(block) for block in jackknife_weights(episodes)])
-    return value, *bca_interval(value, resampled, left_out, confidence)
+        ends = percentile_interval(resampled, confidence)
+    else:
+        ends = bca_interval(value, resampled, left_out, confidence)
+    return Influence(defined).stretch(value, ends, confidence) if len(defined) else ends
 
 
 def _counts(episodes: int, keys: list[int]) -> Floats:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.stats import t as student
 
 from butfor.checks import check_policy, check_whole
 from butfor.hidden.policies import Policy, as_array
@@ -22,26 +23,42 @@ from butfor.random import numbered_keys
 from butfor.replay.replay import Replay
 from butfor.types import Floats
 
-SPLITS = 5  # into halves, which results are averaged over
-SPLITS_SAMPLED = 2  # where planning takes long
+SPLITS = 10  # into halves, which results are averaged over
+SPLITS_SLOW = 3  # where learning or planning takes long
+MOST_REPLAYED = 100  # episodes of each half that are replayed
 Learned = TabularMDP | FactoredModel
 Learn = Callable[[Episodes], tuple[Learned, Policy]]  # log -> (model, target)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CrossFitted:
-    """Value of the procedure that learned the target, by episode; estimates are the means.
+    """Value of the procedure that learned the target, by split and half of the log, [K, 2].
 
-    In each split, every episode is evaluated with the target of the half that it is not in and the
-    model of the half that it is in; its numbers are the means over the splits. The unsupported
-    masses are the probabilities of ever using a pair never seen in that half. If such pairs lead to
-    the worst outcome, larger masses make the values more pessimistic.
+    Each half is evaluated in its own model, with the target of the other half; estimates are the
+    means. The unsupported masses are the probabilities of ever using a pair never seen in the half.
     """
 
-    model_based: Floats  # [n] value of the first state in the model
-    counterfactual: Floats  # [n] expected counterfactual return
-    unsupported_model_based: Floats  # [n]
-    unsupported_counterfactual: Floats  # [n]
+    model_based: Floats  # value in the model
+    counterfactual: Floats  # mean expected counterfactual return
+    unsupported_model_based: Floats
+    unsupported_counterfactual: Floats
+    learned: bool  # whether halves gave other targets than the one in question
+
+    def interval(self, values: Floats, confidence: float) -> tuple[float, float]:
+        """Return the interval around the mean of values [K, 2].
+
+        The squared error is the mean over splits of (difference between the halves)^2 / 4, which is
+        the variance of the mean of two independent halves, plus the variance between splits, which
+        is how much the choice of a policy varies. Quantiles are those of Student's t with K degrees
+        of freedom.
+        """
+        splits = len(values)
+        error = (np.diff(values, axis=1) ** 2).mean() / 4
+        if splits > 1:
+            error += values.mean(axis=1).var(ddof=1)
+        half = float(np.sqrt(error) * student.ppf((1 + confidence) / 2, splits))
+        mean = float(values.mean())
+        return mean - half, mean + half
 
 
 def learn_from(learn: Learn, log: Episodes) -> tuple[Learned, Policy]:
@@ -65,34 +82,66 @@ def learn_from(learn: Learn, log: Episodes) -> tuple[Learned, Policy]:
 
 
 def cross_fitted(
-    replay: Replay, learn: Learn, *, splits: int = SPLITS, seed: int = 0
+    replay: Replay, learn: Learn, *, splits: int | None = None, seed: int = 0
 ) -> CrossFitted:
-    """Learn on each half, evaluate on the other half and its model; average over splits.
+    """Learn on each half, evaluate the other half's target in the half's own model.
 
     Parameters
     ----------
     learn
         The function that made the target: takes Episodes, returns their model and the policy,
         [S, A] or, with a `FactoredModel`, a function of level codes.
+    splits : optional
+        Number of random splits into halves: 10, or 3 where learning or planning takes long.
+
+    Notes
+    -----
+    If a half has more than 100 episodes, so many are replayed: what replays add to the values of
+    their first states, on average, is added to the mean value of all first states.
     """
-    check_whole(splits, "splits", 1, "a whole number")
+    count = _usual_splits(replay) if splits is None else splits
+    check_whole(count, "splits", 1, "a whole number")
     episodes = replay.episodes
+    found = np.full((4, count, 2), np.nan)
     if (episodes.id == episodes.id[0]).all():
-        return CrossFitted(*np.full((4, len(episodes)), np.nan))
-    sums = np.zeros((4, len(episodes)))
-    for key in numbered_keys(seed, splits, "crossfit").tolist():
+        return CrossFitted(*found, learned=True)
+    changed = False
+    for split, key in enumerate(numbered_keys(seed, count, "crossfit").tolist()):
         halves = split_halves(episodes, key)
         logs = [episodes.select(half) for half in halves]
         learned = [learn_from(learn, log) for log in logs]
         for mine, other in ((0, 1), (1, 0)):
-            half = replay.ask(episodes=logs[mine], model=learned[mine][0], target=learned[other][1])
-            sums[:, halves[mine]] += (
-                half.engine.first_values(),
-                half.outcomes().expected_return,
-                half.engine.unsupported_in_model(),
-                half.support(),
-            )
-    return CrossFitted(*(sums / splits))
+            target = learned[other][1]
+            half = replay.ask(episodes=logs[mine], model=learned[mine][0], target=target)
+            changed = changed or not _same(target, replay.target)
+            order = np.random.Generator(np.random.PCG64(key)).permutation(len(half))
+            found[:, split, mine] = evaluate_half(half, np.sort(order[:MOST_REPLAYED]))
+    return CrossFitted(*found, learned=changed)
+
+
+def evaluate_half(half: Replay, replayed: NDArray[np.int64]) -> tuple[float, float, float, float]:
+    """Return MB and CF of a half of the log, and the unsupported mass of each."""
+    values, some = half.engine.first_values(), half
+    if len(replayed) < len(half):
+        some = half.part(replayed)
+    added = some.outcomes().expected_return - values[replayed]
+    return (
+        float(values.mean()),
+        float(values.mean() + added.mean()),
+        float(half.engine.unsupported_in_model().mean()),
+        float(some.support().mean()),
+    )
+
+
+def _usual_splits(replay: Replay) -> int:
+    classified = any(f.learned and f.source not in ("given", "counts") for f in replay.factors)
+    return SPLITS_SLOW if replay.sampled or classified else SPLITS
+
+
+def _same(target: Policy, asked: Policy) -> bool:
+    if callable(target) or callable(asked):
+        return target is asked
+    return np.array_equal(as_array(target), as_array(asked))
 
 
 def split_halves(episodes: Episodes, key: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -14,14 +14,17 @@ from butfor.evaluate import warn
 from butfor.evaluate.bootstrap import (
     INTERVALS,
     Evaluate,
-    Found,
+    bootstrap_interval,
+    percentile_interval,
     resampled_values,
-    value_and_interval,
 )
-from butfor.evaluate.crossfit import SPLITS, SPLITS_SAMPLED, CrossFitted, Learn, cross_fitted
+from butfor.evaluate.crossfit import CrossFitted, Learn, cross_fitted
 from butfor.evaluate.episode_columns import EpisodeColumns
 from butfor.evaluate.estimators.importance import average
 from butfor.evaluate.estimators.table import CROSS_FITTED, ESTIMATORS, OnColumns, check_names
+from butfor.evaluate.influence import Influence
+from butfor.evaluate.intervals import BY_MODEL, NONE, Intervals
+from butfor.evaluate.refit import THESE, Groups, group_episodes
 from butfor.evaluate.relearn import relearn_values
 from butfor.evaluate.sample import Sample
 from butfor.hidden.policies import Policy
@@ -33,7 +36,10 @@ from butfor.replay.outcomes import Counterfactuals
 from butfor.replay.replay import Replay, as_replay, refuse_hidden
 from butfor.types import Floats, Progress
 
-COLUMNS = ["estimator", "value", "low", "high", "episodes", "effective", "warning"]
+COLUMNS = [
+    "estimator", "value", "low", "high", "low_these", "high_these", "episodes", "effective",
+    "warning",
+]  # fmt: skip
 RESAMPLES = 1000
 RESAMPLES_LEARNED = 100  # if model and target are learned again on each
 MOST_RESAMPLES = {"MAGIC": 200}  # which has its own bootstrap inside
@@ -148,20 +154,16 @@ def estimate_episodes(
     usual = RESAMPLES_LEARNED if relearn else RESAMPLES
     count = usual if resamples is None else resamples
     functions = {name: ESTIMATORS[name] for name in names if name in ESTIMATORS}
-    crossed, resampled = None, None
-    if learn is not None and set(CROSS_FITTED) & set(names):
-        splits = SPLITS_SAMPLED if replay.sampled else SPLITS
-        crossed = cross_fitted(replay, learn, splits=splits, seed=seed)
-    if relearn and learn is not None:
+    crossed, resampled, groups = None, None, None
+    if learn is not None and (relearn or set(CROSS_FITTED) & set(names)):
+        crossed = cross_fitted(replay, learn, seed=seed)
+    fixed = crossed is None or not crossed.learned
+    if relearn and learn is not None and fixed:
         resampled = relearn_values(
-            functions,
-            sample,
-            learn,
-            resamples=count,
-            seed=seed,
-            crossed=crossed is not None,
-            progress=progress,
+            functions, sample, learn, resamples=count, seed=seed, progress=progress
         )
+    elif fixed and set(BY_MODEL) & set(names):
+        groups = group_episodes(sample, blend="MAGIC" in names)
     return estimate_sample(
         sample,
         {name: partial(f, sample) for name, f in functions.items()},
@@ -171,8 +173,9 @@ def estimate_episodes(
         resamples=count,
         confidence=confidence,
         seed=seed,
+        groups=groups,
         truth=None if truth is None else _known_truth(truth, replay),
-        resampled=resampled,
+        relearned=resampled,
         progress=progress,
     )
 
@@ -180,6 +183,7 @@ def estimate_episodes(
 def estimate_sums(
     sample: Sample,
     crossed: CrossFitted | None = None,
+    groups: Groups | None = None,
     *,
     interval: str = "percentile",
     resamples: int = RESAMPLES,
@@ -203,6 +207,7 @@ def estimate_sums(
         resamples=resamples,
         confidence=confidence,
         seed=seed,
+        groups=groups,
         progress=progress,
     )
 
@@ -217,8 +222,9 @@ def estimate_sample(
     resamples: int,
     confidence: float,
     seed: int,
+    groups: Groups | None = None,
     truth: Floats | float | None = None,
-    resampled: Mapping[str, Floats] | None = None,
+    relearned: Mapping[str, Floats] | None = None,
     progress: Progress | None = None,
 ) -> pd.DataFrame:
     """Return the named estimates with intervals, sizes and warnings.
@@ -228,34 +234,62 @@ def estimate_sample(
     plain
         The estimators that are not cross-fitted.
     crossed : optional
-        Cross-fitted values by row of the sample: of episodes, or summed over groups.
+        Cross-fitted values by split and half.
+    groups : optional
+        What learns the model again, for the intervals of MB, CF and MAGIC.
     truth : optional
         Returns under the target in the world that produced the log, [m], or its exact value there.
-    resampled : optional
-        Values on resamples, if they were already computed.
+    relearned : optional
+        Values on resamples in which the model was learned again.
     """
     check_choice(interval, "interval", INTERVALS)
     check_confidence(confidence)
     check_whole(resamples, "resamples", 1, "a whole number")
-    evaluate, rows = dict(plain), len(sample)
-    if crossed is not None:
-        values = (crossed.model_based, crossed.counterfactual)
-        for name, value in zip(CROSS_FITTED, values, strict=True):
-            evaluate[name] = partial(average, value, episodes=sample.logged.episodes)
-    explain, sizes = warn.about(sample, crossed, evaluate, truth)
+    rows = len(sample)
+    influences = {} if groups is None else groups.influences()
+    intervals = Intervals(sample, crossed, influences, interval, confidence)
+    known = [*plain, *(() if crossed is None else CROSS_FITTED)]
+    explain, sizes = warn.about(sample, crossed, known, truth, intervals.reasons)
+    resampled = relearned
     if resampled is None:
+        needed = {name: f for name, f in plain.items() if intervals.bootstraps(name)}
         resampled = resampled_values(
-            evaluate, rows, resamples, seed, most=MOST_RESAMPLES, progress=progress
+            needed, rows, resamples, seed, most=MOST_RESAMPLES, progress=progress
         )
-    found = {
-        name: value_and_interval(f, resampled[name], rows, interval, confidence)
-        for name, f in evaluate.items()
-    }
+    found: dict[str, warn.Found] = {}
+    for name, evaluate in plain.items():
+        value = float(evaluate(np.ones((1, rows)))[0])
+        if relearned is not None:
+            found[name] = (value, *percentile_interval(relearned[name], confidence))
+        else:
+            found[name] = (value, *intervals.plain(name, value, evaluate, resampled.get(name)))
+    if crossed is not None:
+        for name, values, mass in zip(
+            CROSS_FITTED,
+            (crossed.model_based, crossed.counterfactual),
+            (crossed.unsupported_model_based, crossed.unsupported_counterfactual),
+            strict=True,
+        ):
+            ends = intervals.cross_fitted(name, values, mass)
+            found[name] = (float(values.mean()), *ends)
     if truth is not None and "True" in names:
         found["True"] = _true_interval(truth, resamples, seed, interval, confidence)
     warnings = explain(found, resampled)
-    table = [(name, *found[name], *sizes(name), warnings[name]) for name in names]
+    these = _these(intervals, found, influences)
+    table = [
+        (name, *found[name], *these.get(name, NONE), *sizes(name), warnings[name])
+        for name in names
+    ]
     return pd.DataFrame(table, columns=COLUMNS)
+
+
+def _these(
+    intervals: Intervals, found: Mapping[str, warn.Found], influences: Mapping[str, Influence]
+) -> dict[str, tuple[float, float]]:
+    """Return the interval of CF that is about these episodes only."""
+    if "CF" not in found or THESE not in influences or "CF" in intervals.reasons:
+        return {}
+    return {"CF": intervals.these(found["CF"][0], influences[THESE])}
 
 
 def _known_truth(truth: Episodes | float, replay: Replay) -> Floats | float:
@@ -267,9 +301,13 @@ def _known_truth(truth: Episodes | float, replay: Replay) -> Floats | float:
 
 def _true_interval(
     truth: Floats | float, count: int, seed: int, interval: str, confidence: float
-) -> Found:
-    if not isinstance(truth, np.ndarray):
-        return truth, float("nan"), float("nan")  # exact: no sampling error
+) -> warn.Found:
+    if not isinstance(truth, np.ndarray) or len(truth) == 1:
+        return float(np.mean(truth)), *NONE  # exact, or nothing to resample
     evaluate = {"True": partial(average, truth)}
     resampled = resampled_values(evaluate, len(truth), count, seed)["True"]
-    return value_and_interval(evaluate["True"], resampled, len(truth), interval, confidence)
+    value = float(truth.mean())
+    found = bootstrap_interval(
+        evaluate["True"], value, resampled, len(truth), interval, confidence
+    )
+    return value, *found

@@ -7,13 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from butfor.evaluate.bootstrap import weight_blocks
-from butfor.evaluate.crossfit import Learn, cross_fitted, learn_from
+from butfor.evaluate.crossfit import Learn, learn_from
 from butfor.evaluate.episode_columns import EpisodeColumns
-from butfor.evaluate.estimators.importance import average
 from butfor.evaluate.estimators.table import Estimator
 from butfor.types import Floats, Progress
-
-SPLITS = 1  # of cross-fitting inside a resample: the interval covers the choice of split
 
 
 def relearn_values(
@@ -23,16 +20,13 @@ def relearn_values(
     *,
     resamples: int,
     seed: int,
-    crossed: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, Floats]:
     """Learn model and target from each resample of the episodes and evaluate them on it.
 
-    A behavior that was not given is estimated again, too. With `crossed` the result includes "MB
-    (cross-fitted)" and "CF (cross-fitted)", from one split of each resample.
+    A behavior that was not given is estimated again, too.
     """
-    names = [*functions, *(("MB (cross-fitted)", "CF (cross-fitted)") if crossed else ())]
-    values = {name: np.full(resamples, np.nan) for name in names}
+    values = {name: np.full(resamples, np.nan) for name in functions}
     n, number = len(sample), 0
     ones = np.ones((1, n))
     for block in weight_blocks(n, resamples, seed):
@@ -41,10 +35,6 @@ def relearn_values(
             again = _learn_again(sample, index, learn)
             for name, function in functions.items():
                 values[name][number] = function(again, ones)[0]
-            if crossed and len(np.unique(index)) > 1:
-                result = cross_fitted(again.replay, learn, splits=SPLITS, seed=seed)
-                values["MB (cross-fitted)"][number] = average(result.model_based, ones)[0]
-                values["CF (cross-fitted)"][number] = average(result.counterfactual, ones)[0]
             number += 1
             if progress is not None:
                 progress(number, resamples)

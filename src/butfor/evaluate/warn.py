@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.evaluate.bootstrap import Found
 from butfor.evaluate.crossfit import CrossFitted
 from butfor.evaluate.sample import Sample
 from butfor.evaluate.wording import signed
@@ -24,6 +23,7 @@ BROKEN_OFF = ("Observed", "IS", "WIS", "PDIS", "PDWIS")  # use logged rewards on
 FEW = 50  # smaller effective sample sizes cause a warning
 SMALL_MASS = 0.01  # smaller probabilities of unseen pairs cause no warning
 FAR = 0.1  # standard deviations of the return by which cross-fitting must differ for a warning
+Found = tuple[float, float, float]  # value, low, high
 LISTED = 3  # states named in a message
 NOTHING = 0.005  # rounds to 0.00 with two decimals
 ROUNDING = 1e-9  # relative; smaller gaps are floating-point error
@@ -63,11 +63,15 @@ def about(
     crossed: CrossFitted | None,
     names: Collection[str],
     truth: Floats | float | None,
+    reasons: Mapping[str, str],
 ) -> tuple[
     Callable[[Mapping[str, Found], Mapping[str, Floats]], dict[str, str]],
     Callable[[str], tuple[int, float]],
 ]:
-    """Return the functions that give the warnings and the sizes of the named estimates."""
+    """Return the functions that give the warnings and the sizes of the named estimates.
+
+    `reasons` why estimates have no interval may be filled in later.
+    """
     if sample.replay.hidden:
         said = of_consistency(sample)
         return (
@@ -75,7 +79,7 @@ def about(
             partial(sizes, facts=None, truth=truth, episodes=len(sample)),
         )
     facts = facts_of(sample, crossed, names)
-    return partial(explain, facts, len(sample)), partial(sizes, facts=facts, truth=truth)
+    return partial(explain, facts, reasons), partial(sizes, facts=facts, truth=truth)
 
 
 def facts_of(sample: Sample, crossed: CrossFitted | None, names: Collection[str]) -> Facts:
@@ -97,22 +101,25 @@ def facts_of(sample: Sample, crossed: CrossFitted | None, names: Collection[str]
 
 
 def explain(
-    facts: Facts, rows: int, found: Mapping[str, Found], resampled: Mapping[str, Floats]
+    facts: Facts,
+    reasons: Mapping[str, str],
+    found: Mapping[str, Found],
+    resampled: Mapping[str, Floats],
 ) -> dict[str, str]:
     """Return the warning about each estimate (value, low, high).
 
-    `rows` is the number of episodes, or of groups of episodes, that were resampled.
+    `reasons` say why an estimate has no interval.
     """
     explained = {}
     for name in found:
         said = []
         if name != "True":
             said = [
-                of_one(rows, facts.episodes),
-                of_weights(name, facts),
+                reasons.get(name, ""),
+                of_weights(name, facts) if "effective" not in reasons.get(name, "") else "",
                 of_overlap(name, facts.unlogged if name == "FQE" else facts.missing),
                 of_censored(name, facts.censored),
-                of_undefined(resampled[name]) if name in UNDEFINED else "",
+                of_undefined(resampled[name]) if name in UNDEFINED and name in resampled else "",
                 of_unsupported(name, facts),
                 of_outside(found[name]),
             ]
@@ -162,13 +169,6 @@ def consistency(replay: Replay) -> float:
     if np.abs(gap).max() <= ROUNDING * max(1.0, float(np.abs(expected).max())):
         return 0.0
     return float(gap.mean() / (gap.std(ddof=1) / len(gap) ** 0.5))
-
-
-def of_one(rows: int, episodes: int) -> str:
-    """Warn that a single row cannot be resampled."""
-    if rows > 1:
-        return ""
-    return "one episode: no interval" if episodes == 1 else "one group of episodes: no interval"
 
 
 def of_weights(name: str, facts: Facts) -> str:
@@ -251,7 +251,7 @@ def of_luck(crossed: Found, plain: Found, spread: float, rule: float) -> str:
 
     `rule` is how much the cross-fitted one could rise if pairs never seen led to the best outcome.
     """
-    if not (crossed[2] < plain[1] and plain[0] - crossed[0] > FAR * spread):
+    if not (crossed[2] < plain[0] and plain[0] - crossed[0] > FAR * spread):
         return ""
     gap = (
         f"policies learned the same way on half of the log score {crossed[0]:+.2f} in the model of "
@@ -259,7 +259,7 @@ def of_luck(crossed: Found, plain: Found, spread: float, rule: float) -> str:
     )
     if rule < NOTHING:
         return f"{gap}: part of the plain estimate is overfitting"
-    if crossed[0] + rule < plain[1]:
+    if crossed[0] + rule < plain[0]:
         return (
             f"{gap}, and {crossed[0] + rule:+.2f} even if every pair never seen led to the best "
             "outcome: part of the plain estimate is overfitting"
@@ -286,8 +286,8 @@ def _unsupported(
     """Mean probability of ever using a pair never seen, for each MB and CF estimator."""
     mass: dict[str, float] = {}
     if crossed is not None:
-        mass["MB (cross-fitted)"] = crossed.unsupported_model_based.sum() / sample.episodes
-        mass["CF (cross-fitted)"] = crossed.unsupported_counterfactual.sum() / sample.episodes
+        mass["MB (cross-fitted)"] = float(crossed.unsupported_model_based.mean())
+        mass["CF (cross-fitted)"] = float(crossed.unsupported_counterfactual.mean())
     for kind, attribute in (("MB", "unsupported_in_model"), ("CF", "unsupported")):
         mine = [name for name in names if name.startswith(kind) and name not in mass]
         if mine:  # only then, because it takes a pass over all episodes

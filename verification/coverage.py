@@ -1,0 +1,196 @@
+"""How often printed intervals hold the true value: `python -m verification.coverage`.
+
+Nothing is hidden. Three designs: enough patients, many, and few whose treatment overlaps little
+with the policy; one state variable (a tabular model) or three (a factored one). The policy is given,
+or learned from each log.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+import butfor as bf
+from butfor.models.factored import END, Factor, FactoredModel, Rewards
+from butfor.models.simulate import simulate_model
+from butfor.models.simulate_factored import simulate_factored
+
+HORIZON = 6
+OUTCOMES = (bf.Outcome("well", 1.0), bf.Outcome("ill", -1.0, bad=True))
+KINDS = ("tabular", "factored")
+VARIABLES = (
+    bf.Variable("pulse", ("low", "normal", "high")),
+    bf.Variable("sugar", ("normal", "high")),
+    bf.Variable("fever", ("no", "yes")),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """A world, the policy that treats its patients, and the one that is evaluated."""
+
+    name: str
+    kind: str
+    patients: int
+    world: bf.TabularMDP | FactoredModel
+    behavior: np.ndarray  # [S, A]
+    target: np.ndarray | None  # [S, A]; None: learned from each log
+
+    def simulate(self, seed: int) -> bf.Episodes:
+        """Return a log of the design."""
+        if isinstance(self.world, FactoredModel):
+            sizes = [len(v.levels) for v in VARIABLES]
+
+            def act(codes):
+                return self.behavior[np.ravel_multi_index(codes.T, sizes)]
+
+            return simulate_factored(
+                self.world, act, self.patients, horizon=HORIZON, seed=seed
+            )
+        return simulate_model(
+            self.world, self.behavior, self.patients, horizon=HORIZON, seed=seed
+        )
+
+    def learn(self, log: bf.Episodes):
+        """Learn a model and a policy from a log."""
+        model = bf.fit_factored(log) if self.kind == "factored" else bf.fit_mdp(log)
+        return model, bf.policy_iteration(model)
+
+
+def designs(kind: str, *, learned: bool = False) -> list[Design]:
+    """Return the three designs."""
+    sizes = {"n = 100": 100, "n = 1000": 1000, "low overlap, n = 200": 200}
+    if learned:
+        sizes = {f"learned, n = {n}": n for n in (100, 300, 1000)}
+    found = []
+    for number, (name, patients) in enumerate(sizes.items()):
+        low = name.startswith("low")
+        actions = 3 if low else 2
+        generator = np.random.default_rng([KINDS.index(kind), low])
+        make = factored_world if kind == "factored" else tabular_world
+        world = make(generator, actions)
+        states = world.n_states
+        chosen = np.eye(actions)[generator.integers(actions, size=states)]
+        behavior = np.where(chosen > 0, 0.12, 0.44) if low else _mild(generator, states, actions)
+        target = chosen if low else _mild(generator, states, actions)
+        found.append(
+            Design(name, kind, patients, world, behavior, None if learned else target)
+        )
+    return found
+
+
+def tabular_world(generator: np.random.Generator, actions: int, states: int = 6) -> bf.TabularMDP:
+    """Return a random world in which severity decides how a stay ends."""
+    rows = np.zeros((states, actions, states + 2))
+    severity = generator.uniform(size=states)
+    for state in range(states):
+        following = generator.choice(states, 3, replace=False)
+        for action in range(actions):
+            ends = 0.2 * generator.uniform(0.3, 1.7)
+            well = np.clip(1 - severity[state] + 0.3 * generator.normal(), 0.05, 0.95)
+            rows[state, action, following] = (1 - ends) * generator.dirichlet(np.ones(3))
+            rows[state, action, states:] = ends * well, ends * (1 - well)
+    return bf.TabularMDP.from_arrays(rows, outcomes=OUTCOMES)
+
+
+def factored_world(generator: np.random.Generator, actions: int) -> FactoredModel:
+    """Return a random world of three vital signs that move by themselves and by treatment."""
+
+    def given(variable, parents, table):
+        return Factor(variable, parents, table, np.zeros(table.shape), "given")
+
+    def rows(*shape):
+        return generator.dirichlet(np.ones(shape[-1]), shape[:-1])
+
+    ends = np.zeros((3, 2, actions, 3))
+    for place in np.ndindex(3, 2, actions):
+        chance, well = 0.2 * generator.uniform(0.3, 1.7), generator.uniform(0.1, 0.9)
+        ends[place] = chance * well, chance * (1 - well), 1 - chance
+    dose = bf.Variable("dose", tuple(str(level) for level in range(actions)))
+    return FactoredModel(
+        VARIABLES,
+        (dose,),
+        OUTCOMES,
+        (
+            given("pulse", ("pulse", "action.dose"), rows(3, actions, 3)),
+            given("sugar", ("sugar", "action.dose"), rows(2, actions, 2)),
+            given("fever", ("fever", "pulse"), rows(2, 3, 2)),
+            given(END, ("next.pulse", "next.sugar", "action.dose"), ends),
+        ),
+        Rewards((), np.array([1.0, -1.0, 0.0])),
+        generator.dirichlet(np.ones(12)),
+        np.zeros((12, actions), np.int64),
+    )
+
+
+def _mild(generator: np.random.Generator, states: int, actions: int) -> np.ndarray:
+    return 0.1 + (1 - 0.1 * actions) * generator.dirichlet(np.full(actions, 3.0), states)
+
+
+def printed(design: Design, logs: int, seed: int = 0) -> Iterator[dict[str, object]]:
+    """Yield, for each log and each estimate, whether an interval was printed and was right."""
+    behavior = bf.policy_value(design.world, design.behavior, horizon=HORIZON)
+    for number in range(logs):
+        log = design.simulate(seed + number)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model, plan = design.learn(log)
+            target = plan if design.target is None else design.target
+            learn = design.learn if design.target is None else None
+            replay = bf.Replay(log, model, target, horizon=HORIZON)
+            table = bf.estimate_values(replay, learn=learn, seed=number)
+        true = bf.policy_value(design.world, target, horizon=HORIZON)
+        for row in table.itertuples():
+            value = behavior if row.estimator == "Observed" else true
+            yield {
+                "model": design.kind,
+                "design": design.name,
+                "estimator": row.estimator,
+                "printed": np.isfinite(row.low),
+                "held": row.low <= value <= row.high,
+                "width": row.high - row.low,
+            }
+        if "CF" in set(table["estimator"]) and design.target is not None:
+            row = table.set_index("estimator").loc["CF"]
+            asked = replay.ask(model=design.world, behavior=replay.behavior)
+            value = asked.outcomes().expected_return.mean()
+            yield {
+                "model": design.kind,
+                "design": design.name,
+                "estimator": "CF, these patients",
+                "printed": np.isfinite(row["low_these"]),
+                "held": row["low_these"] <= value <= row["high_these"],
+                "width": row["high_these"] - row["low_these"],
+            }
+
+
+def coverage(rows: Iterator[dict[str, object]]) -> pd.DataFrame:
+    """Return the share of printed intervals that hold the true value, and its standard error."""
+    table = pd.DataFrame(rows)
+    by = table.groupby(["model", "design", "estimator"], sort=False)
+    found = by["printed"].agg(logs="size", printed="sum")
+    found["coverage"] = table[table["printed"]].groupby(["model", "design", "estimator"], sort=False)["held"].mean()
+    found["error"] = (found["coverage"] * (1 - found["coverage"]) / found["printed"]) ** 0.5
+    found["width"] = by["width"].median()
+    return found
+
+
+def main() -> None:
+    """Print the table of all designs."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--logs", type=int, default=500)
+    parser.add_argument("--kind", choices=KINDS, action="append")
+    chosen = parser.parse_args()
+    for kind in chosen.kind or KINDS:
+        for learned in (False, True):
+            for design in designs(kind, learned=learned):
+                print(coverage(printed(design, chosen.logs)).round(3).to_string(), flush=True)
+
+
+if __name__ == "__main__":
+    main()
