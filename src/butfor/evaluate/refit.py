@@ -46,7 +46,9 @@ class Groups:
         The mean counterfactual return of a log, in the model learned from it, is the value of the
         policy in that model, apart from what the model does not fit: so a group that counts less
         changes CF by as much as MB. Part of that is that its own counterfactual returns count less;
-        what remains is its influence on the counterfactuals of all episodes as they are.
+        what remains is its influence on the counterfactuals of all episodes as they are. Of a
+        factored model there is no such number: which variables an action affects was chosen once,
+        and with 100 episodes such intervals held the true value in 41% of logs.
         """
         count, episodes = len(self.starts), self.starts.sum(axis=1)
         base = self._evaluate(self.replay.learned, np.ones(count))
@@ -59,7 +61,9 @@ class Groups:
             if progress is not None:
                 progress(group + 1, count)
         own = (self.replayed - episodes * self.replayed.sum() / episodes.sum()) / episodes.sum()
-        found |= {"CF": found["MB"], THESE: found["MB"] - own}
+        found["CF"] = found["MB"]
+        if not self.replay.factors:
+            found[THESE] = found["MB"] - own
         return {name: Influence(values) for name, values in found.items()}
 
     def _evaluate(self, model: Learned, weights: Floats) -> dict[str, float]:
