@@ -10,12 +10,15 @@ from numpy.typing import NDArray
 
 from butfor.evaluate.crossfit import Learn
 from butfor.evaluate.diagnostics.calibration import check_calibration
+from butfor.evaluate.diagnostics.disagreement import disagreement_row
 from butfor.evaluate.diagnostics.factored import check_factored_model
 from butfor.evaluate.diagnostics.halves import Halves
 from butfor.evaluate.diagnostics.hidden import check_consistency, check_entropy, check_shared_rows
-from butfor.evaluate.diagnostics.lights import Row, at_least, at_most, worst_light
+from butfor.evaluate.diagnostics.lights import UNKNOWN, Row, at_least, at_most, worst_light
 from butfor.evaluate.diagnostics.occupancy import occupancy
-from butfor.evaluate.diagnostics.overlap import overlap_row, usual_row
+from butfor.evaluate.diagnostics.overlap import RARE, overlap_row, usual_row
+from butfor.evaluate.diagnostics.past import past_row
+from butfor.evaluate.diagnostics.weights import weight_row
 from butfor.evaluate.episode_columns import EpisodeColumns
 from butfor.evaluate.sample import Sample
 from butfor.evaluate.warn import FEW
@@ -25,7 +28,6 @@ from butfor.models.walk_factored import Moved
 from butfor.replay.replay import Replay, refuse_hidden
 
 COLUMNS = ["check", "value", "light", "sentence"]
-RARE = 10  # with fewer transitions the standard error of a probability can exceed .16
 
 # Limits are (green, amber): a light is green up to the first, amber up to the second, else red.
 # At least: a share of 400 episodes has a 95% interval of ± 5 points, one of 50 episodes ± 14.
@@ -38,6 +40,11 @@ RARE_ROWS = (0.05, 0.20)  # at most: one decision in twenty, one in five
 # probability is assumed; one point is lost in the noise of any log, ten are not.
 UNSUPPORTED = (0.01, 0.10)
 ABOUT = (0.50, 0.20)  # at least: half of the steps, one in five
+HIDDEN_CAUSES = (
+    "No computation shows whether something that was not recorded influenced both the decisions and "
+    "the course. If so, every estimate can be wrong while every check above finds no concern. Ask "
+    "those who made the decisions what they went by."
+)
 
 
 def diagnose(replay: Replay, *, learn: Learn | None = None, seed: int = 0) -> pd.DataFrame:
@@ -115,19 +122,25 @@ def diagnose_sample(sample: Sample, about_model: Sequence[Row]) -> pd.DataFrame:
     `about_model` are the rows of `check_model`, calibration first.
     """
     replay = sample.replay
+    rows: list[Row | None]
     if replay.hidden:
-        rows = _check_hidden(replay, sample)
+        rows = [*_check_hidden(replay, sample)]
     else:
         rows = [
             _overlap(sample),
             effective_row(sample.episodes, sample.effective),
             left_row(sample.episodes, sample.followers),
+            weight_row(sample),
             rare_row(sample),
             unsupported_row(sample.unsupported),
             *about_model,
+            disagreement_row(sample),
+            # where hardly a state occurs twice, none has the cases for a test
+            None if replay.sampled else past_row(sample.past),
             influence_row(*sample.influence),
         ]
-    return pd.DataFrame(rows, columns=COLUMNS)
+    rows.append(("hidden causes", float("nan"), UNKNOWN, HIDDEN_CAUSES))
+    return pd.DataFrame([row for row in rows if row is not None], columns=COLUMNS)
 
 
 def _overlap(sample: Sample) -> Row:

@@ -1,0 +1,42 @@
+"""Mean importance weight: whether the behavior explains how often the policy was followed."""
+
+from __future__ import annotations
+
+import math
+
+from butfor.evaluate.diagnostics.lights import Row, at_most
+from butfor.evaluate.sample import Sample
+
+# At most, in standard errors. If the behavior is right and known, chance alone exceeds the first in
+# one log in 22 and the second in one in 370. Estimated from the same log, it makes the mean weight
+# vary less than the standard error says, so that false alarms are rarer still.
+AWAY = (2.0, 3.0)
+NEGLIGIBLE = 0.02  # from 1: in a large log even this is many standard errors, but it changes nothing
+
+
+def weight_row(sample: Sample) -> Row:
+    """Check whether the final importance weights average to 1, as those of a right behavior do.
+
+    With w = prod_t pi(a_t|s_t) / pi_b(a_t|s_t), E[w] = 1 if pi_b is right given the states and takes
+    every action of the target. The standard error takes the behavior as known.
+    """
+    n, effective = sample.episodes, sample.effective
+    mean = float(sample.logged.ratio[:, -1].sum()) / n
+    if sample.followers == 0:
+        sentence = "Every importance weight is 0: no episode follows the policy to its end."
+        return "mean importance weight", mean, "red", sentence
+    if n < 2 or not effective > 0:
+        sentence = "The importance weights are too few, or too large, to be averaged."
+        return "mean importance weight", mean, "amber", sentence
+    # effective = (sum w)^2 / sum w^2, so the variance of the weights is mean^2 (n / effective - 1)
+    error = mean * math.sqrt(max(n / effective - 1, 0.0) / (n - 1))
+    away = abs(mean - 1)
+    apart = away / error if error > 0 else math.inf
+    light = "green" if away <= NEGLIGIBLE else at_most(apart, AWAY)
+    sentence = f"The importance weights average {mean:.2f} (standard error {error:.2f}); they should average 1."
+    if light != "green":
+        sentence += (
+            " Either decisions depend on more than the state, or the episodes that would have the "
+            "largest weights are missing from the log, as happens at low overlap with nothing hidden."
+        )
+    return "mean importance weight", mean, light, sentence
