@@ -12,6 +12,7 @@ import butfor as bf
 from butfor.audit.audit import Audit
 from butfor.audit.source import audit_log
 from butfor.cli.main import app
+from butfor.evaluate.diagnostics.lights import LIGHTS
 from butfor.log.study import read_study
 from tests.slow.test_io_broken import LOG, LOGS, STUDIES, STUDY
 
@@ -68,7 +69,13 @@ def test_the_same_as_json(hospital, study, tmp_path):
     printed = json.loads(result.stdout)
     assert {row["estimator"] for row in printed["estimates"]} >= {"Observed", "MB", "CF"}
     assert printed["written"] == [str(tmp_path / "a")]
-    assert {row["light"] for row in printed["diagnostics"]} <= {"green", "amber", "red"}
+    assert list(printed)[0] == "conclusion"
+    assert printed["conclusion"] == {
+        "light": "red",
+        "sentence": Audit.load(tmp_path / "a").conclusion.sentence,
+        "checks": list(Audit.load(tmp_path / "a").conclusion.checks),
+    }
+    assert {row["light"] for row in printed["diagnostics"]} <= set(LIGHTS)
     made_by = Audit.load(tmp_path / "a").meta.made_by
     assert made_by["study"] == study.read_text()
     assert made_by["planning_discount"] == 0.99

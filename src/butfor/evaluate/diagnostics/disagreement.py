@@ -26,17 +26,11 @@ NAMES = {
 
 
 def disagreement_row(sample: Sample) -> Row | None:
-    """Check the estimate that is farthest from what the model says (MB); None without a spread.
-
-    Each difference is a mean over episodes, so its standard error follows from the episodes, or
-    groups of them, with model and behavior held fixed.
-    """
+    """Check the estimate that is farthest from what the model says (MB); None without a spread."""
     columns, spread = sample.columns, sample.spread
     if len(columns) < 2 or not spread > 0:
         return None
-    # if few episodes have most of the weight, they decide, and errors are not normal
-    terms = _terms(columns, weighted=sample.effective >= FEW)
-    found = {name: _difference(term, columns) for name, term in terms.items()}
+    found = differences(sample)
     value = float(columns.value.sum() / columns.episodes.sum())
     apart = {n: gap for n, (gap, error) in found.items() if abs(gap) > APART * error}
     name = max(apart or found, key=lambda n: abs(found[n][0]))
@@ -53,6 +47,17 @@ def disagreement_row(sample: Sample) -> Row | None:
             "the model does not fit."
         )
     return "estimators disagree", abs(gap) / spread, light, sentence
+
+
+def differences(sample: Sample) -> dict[str, tuple[float, float]]:
+    """Return each estimate minus MB, with its standard error, by name.
+
+    A difference is a mean over episodes, so its standard error follows from the episodes, or groups
+    of them, with model and behavior held fixed.
+    """
+    # if few episodes have most of the weight, they decide, and errors are not normal
+    terms = _terms(sample.columns, weighted=sample.effective >= FEW)
+    return {name: _difference(term, sample.columns) for name, term in terms.items()}
 
 
 def _terms(columns: Columns, weighted: bool) -> dict[str, Floats]:

@@ -83,13 +83,20 @@ def overlap_row(counts: NDArray[np.int64], policy: Floats) -> Row:
     precedent, often = (share @ _chosen(counts >= least, policy)[met] for least in (1, RARE))
     without = int((_chosen(counts > 0, policy)[met] < 1).sum())
     light = worst_light([at_least(precedent, OVERLAP), at_least(often, OFTEN)])
-    what, done = "what the policy would do in the logged states", f"done there at least {RARE} times"
+    what, done = (
+        "what the policy would do in the logged states",
+        f"done there at least {RARE} times",
+    )
     sentence = f"All of {what} was {done}."
     if often < 1:
         sentence = f"{percent(often).capitalize()} of {what} was {done}, "
-        sentence += "and all of it at least once." if not without else (
-            f"{percent(precedent)} at least once; in {without} of {int(met.sum())} visited states "
-            "it might do something that was never done there."
+        sentence += (
+            "and all of it at least once."
+            if not without
+            else (
+                f"{percent(precedent)} at least once; in {without} of {int(met.sum())} visited states "
+                "it might do something that was never done there."
+            )
         )
     return "overlap", float(often), light, sentence
 

@@ -122,7 +122,7 @@ class GTest:
 def past_names(state_variables: Sequence[Variable]) -> tuple[str, ...]:
     """Return what the variables of the step before are called."""
     return (
-        "the action of the step before",
+        "the action of the step before, if any,",
         *(f'"{variable.name}" at the step before' for variable in state_variables),
     )
 

@@ -11,7 +11,9 @@ from butfor.evaluate.sample import Sample
 # one log in 22 and the second in one in 370. Estimated from the same log, it makes the mean weight
 # vary less than the standard error says, so that false alarms are rarer still.
 AWAY = (2.0, 3.0)
-NEGLIGIBLE = 0.02  # from 1: in a large log even this is many standard errors, but it changes nothing
+NEGLIGIBLE = (
+    0.02  # from 1: in a large log even this is many standard errors, but it changes nothing
+)
 
 
 def weight_row(sample: Sample) -> Row:
@@ -33,7 +35,10 @@ def weight_row(sample: Sample) -> Row:
     away = abs(mean - 1)
     apart = away / error if error > 0 else math.inf
     light = "green" if away <= NEGLIGIBLE else at_most(apart, AWAY)
-    sentence = f"The importance weights average {mean:.2f} (standard error {error:.2f}); they should average 1."
+    sentence = (
+        f"The importance weights average {mean:.2f} (standard error {error:.2g}); they should "
+        "average 1."
+    )
     if light != "green":
         sentence += (
             " Either decisions depend on more than the state, or the episodes that would have the "
