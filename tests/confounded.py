@@ -60,6 +60,6 @@ def simulate_stays(episodes, seed, *, confounded):
     )
 
 
-def check_stays(log, fit):
+def check_stays(log, fit, target=TARGET):
     """Return the table of checks for the policy on a log, with a model learned by `fit`."""
-    return bf.diagnose(bf.Replay(log, fit(log), TARGET, horizon=HORIZON))
+    return bf.diagnose(bf.Replay(log, fit(log), target, horizon=HORIZON))

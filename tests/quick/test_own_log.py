@@ -69,7 +69,7 @@ def test_the_same_as_json(hospital, study, tmp_path):
     printed = json.loads(result.stdout)
     assert {row["estimator"] for row in printed["estimates"]} >= {"Observed", "MB", "CF"}
     assert printed["written"] == [str(tmp_path / "a")]
-    assert list(printed)[0] == "conclusion"
+    assert next(iter(printed)) == "conclusion"
     assert printed["conclusion"] == {
         "light": "red",
         "sentence": Audit.load(tmp_path / "a").conclusion.sentence,

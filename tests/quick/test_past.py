@@ -5,7 +5,8 @@ import pytest
 from scipy.stats import chi2_contingency
 
 import butfor as bf
-from butfor.evaluate.diagnostics.past import GTest, PastCounts, g_test, past_row
+from butfor.evaluate.diagnostics.past import GTest, g_test, past_row
+from butfor.evaluate.past_counts import PastCounts
 from tests.builders import DEATH, HOME, patient_log
 from tests.reference import past as plain
 
@@ -35,8 +36,8 @@ def loyal_log(episodes, steps, keeps, seed):
 
 
 def test_one_table_gives_the_usual_statistic():
-    # 30, 20 / 20, 30: every expected count is 25. G = 2 (60 log 1.2 + 40 log .8) = 4.0271. Williams:
-    # (100 / 50 + 100 / 50 - 1)^2 / 600 = .015. Open: 200 log 2.
+    # 30, 20 / 20, 30: every expected count is 25. G = 2 (60 log 1.2 + 40 log .8) = 4.0271; the
+    # correction 1 + (100 / 50 + 100 / 50 - 1)^2 / 600 = 1.015. Open: 200 log 2.
     cases = [(0, 0, 0)] * 30 + [(0, 0, 1)] * 20 + [(0, 1, 0)] * 20 + [(0, 1, 1)] * 30
     found = g_test(*counted(cases))
     table = [[30, 20], [20, 30]]

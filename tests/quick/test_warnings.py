@@ -132,7 +132,7 @@ def test_differences_are_those_of_the_estimates(fixed_hour):
     found = bf.estimate_values(fixed_hour.replay, resamples=2).set_index("estimator")["value"]
     gaps = {name: gap for name, (gap, _) in differences(fixed_hour).items()}
     assert gaps == pytest.approx({name: found[name] - found["MB"] for name in ("CF", "WIS", "DR")})
-    name, gap, _, said = disagreement_row(fixed_hour)
+    _, gap, _, said = disagreement_row(fixed_hour)
     assert "(CF)" in said
     assert gap == pytest.approx(abs(gaps["CF"]) / fixed_hour.spread, rel=1e-9)
 

@@ -15,7 +15,11 @@ def g_test(cases):
         pooled = pool([row for row, _ in pairs], sqrt(LEAST * n))
         least = LEAST * n / min(Counter(pooled).values())
         columns = pool([column for _, column in pairs], least)
-        rows, kinds, cells = Counter(pooled), Counter(columns), Counter(zip(pooled, columns))
+        rows, kinds, cells = (
+            Counter(pooled),
+            Counter(columns),
+            Counter(zip(pooled, columns, strict=True)),
+        )
         if len(rows) == 1 or len(kinds) == 1:
             continue
         g = 2 * sum(k * log(k * n / (rows[i] * kinds[j])) for (i, j), k in cells.items())

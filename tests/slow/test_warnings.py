@@ -6,7 +6,8 @@ from scipy.stats import binom
 
 import butfor as bf
 from butfor.evaluate.diagnostics.lights import ALARMS
-from butfor.evaluate.diagnostics.past import FALSE_ALARM, PastCounts
+from butfor.evaluate.diagnostics.past import FALSE_ALARM, past_tests
+from butfor.evaluate.past_counts import PastCounts
 from tests.confounded import check_stays, simulate_stays
 
 LOGS, EPISODES, CHANCE = 10, 5000, 1e-6
@@ -56,7 +57,7 @@ def test_the_past_is_falsely_found_to_matter_as_seldom_as_stated():
     # limit, whatever its size: 300 logs have more than the limit below once in a million times.
     logs, alarms, freedom = 300, 0, 0
     for seed in range(logs):
-        tests = list(PastCounts.of_log(sparse_log(seed)).tests())
+        tests = list(past_tests(PastCounts.of_log(sparse_log(seed))))
         freedom += sum(test.freedom for *_, test in tests)
         alarms += any(test.chance < FALSE_ALARM / len(tests) for *_, test in tests)
     assert freedom > 10 * logs  # there was something to test

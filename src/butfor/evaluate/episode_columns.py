@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.evaluate.decomposition import Pieces, pieces_of
-from butfor.evaluate.diagnostics.past import PastCounts
 from butfor.evaluate.estimators.columns import Columns
+from butfor.evaluate.past_counts import PastCounts
 from butfor.models.policies import action_counts
 from butfor.replay.draws import Draws
 from butfor.replay.replay import Replay

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.evaluate.decomposition import Pieces
-from butfor.evaluate.diagnostics.past import PastCounts
 from butfor.evaluate.estimators.columns import Columns
+from butfor.evaluate.past_counts import PastCounts
 from butfor.replay.replay import Replay
 
 

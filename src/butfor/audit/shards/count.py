@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from butfor.audit.exact import NARROW, ExactSums
 from butfor.audit.shards.log import Shard, read_shard
-from butfor.evaluate.diagnostics.past import previous_levels
+from butfor.evaluate.past_counts import count_past
 from butfor.log.episodes import Episodes
 from butfor.log.read import NothingLeft, group_variables
 from butfor.log.sections import Study
@@ -173,9 +173,7 @@ def count_shard(shard: Shard, study: Study, seed: int, threads: int = 1) -> Coun
     np.maximum.at(high, place, log.reward)
     first = np.zeros((2, log.n_states), dtype=np.int64)
     np.add.at(first, (half, log.first_state), 1)
-    past = previous_levels(log)
-    known = past.ravel() >= 0
-    past_entry, past_level, at = distinct(np.tile(place, len(past))[known], past.ravel()[known])
+    past_entry, past_level, past_number = count_past(log, place)
     last_reward.add(log.outcome[ended].astype(np.int64), log.reward[last][:, None])
     return Counts(
         episodes=len(log),
@@ -191,7 +189,7 @@ def count_shard(shard: Shard, study: Study, seed: int, threads: int = 1) -> Coun
         high=high,
         past_entry=past_entry,
         past_level=past_level,
-        past_number=np.bincount(at, minlength=len(past_entry)),
+        past_number=past_number,
         first=first,
         ends=np.bincount(log.outcome[ended], minlength=outcomes),
         last_reward=last_reward,

@@ -22,8 +22,8 @@ from butfor.evaluate.diagnostics.calibration import (
     untold_row,
 )
 from butfor.evaluate.diagnostics.lights import Row
-from butfor.evaluate.diagnostics.past import PastCounts
 from butfor.evaluate.estimators.columns import Columns
+from butfor.evaluate.past_counts import PastCounts
 from butfor.replay.replay import Replay
 from butfor.types import Floats
 

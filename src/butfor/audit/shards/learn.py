@@ -16,7 +16,7 @@ from butfor.audit.settings import FACTORED, AuditSettings, factored_options
 from butfor.audit.shards.count import ACTION, HALF, STATE, Counts
 from butfor.evaluate.crossfit import Learned
 from butfor.evaluate.diagnostics.calibration import GROUPS, bad_chances, bad_outcomes
-from butfor.evaluate.diagnostics.past import PastCounts, past_names
+from butfor.evaluate.past_counts import PastCounts, past_names
 from butfor.log.episodes import Episodes
 from butfor.log.read import group_variables
 from butfor.log.sections import Study

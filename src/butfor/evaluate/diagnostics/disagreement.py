@@ -11,9 +11,8 @@ from butfor.evaluate.warn import FEW
 from butfor.evaluate.wording import signed
 from butfor.types import Floats
 
-# Standard errors between two estimates. The model was learned from the same episodes, so they vary
-# together by more than the standard error allows for, and chance exceeds this far less often than in
-# one log in 370.
+# Standard errors between two estimates, exceeded by chance in fewer than one log in 370: the model
+# was learned from the same episodes, so that both vary together more than the standard error knows.
 APART = 3.0
 # At most, in standard deviations of the return: the standard errors of a mean over 400 episodes and
 # over 50, as for *learners agree*.
@@ -37,8 +36,9 @@ def disagreement_row(sample: Sample) -> Row | None:
     gap, error = found[name]
     light = at_most(abs(gap) / spread, DISAGREEMENT) if apart else "green"
     sentence = (
-        f"The model puts the policy at {signed(value)} (MB), {NAMES[name]} at {signed(value + gap)} "
-        f"({name}), ± {2 * error:.2f}; observed returns have a standard deviation of {spread:.2f}."
+        f"The model puts the policy at {signed(value)} (MB), {NAMES[name]} at "
+        f"{signed(value + gap)} ({name}), ± {2 * error:.2f}; observed returns have a standard "
+        f"deviation of {spread:.2f}."
     )
     if light != "green":
         sentence += (

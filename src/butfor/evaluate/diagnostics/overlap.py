@@ -87,17 +87,16 @@ def overlap_row(counts: NDArray[np.int64], policy: Floats) -> Row:
         "what the policy would do in the logged states",
         f"done there at least {RARE} times",
     )
-    sentence = f"All of {what} was {done}."
-    if often < 1:
-        sentence = f"{percent(often).capitalize()} of {what} was {done}, "
+    sentence = f"{percent(often).capitalize()} of {what} was {done}, "
+    if without:
         sentence += (
-            "and all of it at least once."
-            if not without
-            else (
-                f"{percent(precedent)} at least once; in {without} of {int(met.sum())} visited states "
-                "it might do something that was never done there."
-            )
+            f"{percent(precedent)} at least once; in {without} of {int(met.sum())} visited states "
+            "it might do something that was never done there."
         )
+    elif often < 1:
+        sentence += "and all of it at least once."
+    else:
+        sentence = f"All of {what} was {done}."
     return "overlap", float(often), light, sentence
 
 

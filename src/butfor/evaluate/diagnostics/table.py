@@ -41,9 +41,9 @@ RARE_ROWS = (0.05, 0.20)  # at most: one decision in twenty, one in five
 UNSUPPORTED = (0.01, 0.10)
 ABOUT = (0.50, 0.20)  # at least: half of the steps, one in five
 HIDDEN_CAUSES = (
-    "No computation shows whether something that was not recorded influenced both the decisions and "
-    "the course. If so, every estimate can be wrong while every check above finds no concern. Ask "
-    "those who made the decisions what they went by."
+    "No computation shows whether something that was not recorded influenced both the decisions "
+    "and the course. If so, every estimate can be wrong while every check above finds no concern. "
+    "Ask those who made the decisions what they went by."
 )
 
 
@@ -58,21 +58,28 @@ def diagnose(replay: Replay, *, learn: Learn | None = None, seed: int = 0) -> pd
     Returns
     -------
     DataFrame
-        check, value, light ("green", "amber" or "red"), sentence. The checks, in this order:
+        check, value, light ("green", "amber", "red", or "unknown" for what cannot be checked),
+        sentence. The checks, in this order:
 
         - *overlap*: share of the target's choices in logged states that were made there at least
-          once;
+          ten times; the light also depends on the share made at least once;
         - *effective sample size*: (sum w)^2 / sum w^2 of the importance weights, over n;
         - *episodes left*: share of the episodes with any weight;
+        - *mean importance weight*: mean of the final weights, which should be 1;
         - *rare rows*: share of the target's decisions, in the model from the log's first states
           on, that rest on fewer than 10 logged transitions;
         - *unsupported mass*: mean probability that a counterfactual uses a pair never seen;
         - *calibration*: mean gap between the predicted and the observed share of the bad outcome on
           held-out data, by decile of the prediction (nan if it cannot be assessed);
+        - *estimators disagree*: distance of WIS, DR or CF from MB, in standard deviations of the
+          return, of that which is farthest and differs by more than chance;
+        - *the past still matters*: share of what the state leaves open, about the action or about
+          what follows, that the step before tells; nan if there are too few cases;
         - *influence*: median share of the counterfactual's steps that still depend on what happened
-          in the episode.
+          in the episode;
+        - *hidden causes*: always unknown.
 
-        With a factored model, before *influence*:
+        With a factored model, after *calibration*:
 
         - *calibration by variable*, *calibration of ends*: gap between predicted and observed
           shares one step ahead, on held-out data, of the worst variable and of the end;
@@ -86,7 +93,8 @@ def diagnose(replay: Replay, *, learn: Learn | None = None, seed: int = 0) -> pd
 
         Where states cannot be enumerated, *overlap* is the share of the target's choices that are
         made in similar states at least once in a hundred times, *calibration* is about the first
-        decision of each episode, and *log score* compares with the frequencies of each variable.
+        decision of each episode, *log score* compares with the frequencies of each variable, and
+        *the past still matters* is left out: hardly a state has two cases to compare.
 
         With a hidden state:
 
@@ -95,12 +103,12 @@ def diagnose(replay: Replay, *, learn: Learn | None = None, seed: int = 0) -> pd
           alone predicts for the target;
         - *hidden state*: its entropy in bits given the record, mean over steps;
         - *rows in common*: share of the rows met that share a label with the observed row;
-        - *influence* as above.
+        - *influence* and *hidden causes* as above.
 
     Notes
     -----
-    Green lights are necessary, not sufficient: no check can detect a common cause of actions and
-    course that the log does not record.
+    Green lights are necessary, not sufficient: a common cause of actions and course that the log
+    does not record may leave no trace in it. `conclude` decides from all checks.
     """
     refuse_hidden(replay, learn=learn)
     replay.compute()

@@ -19,8 +19,8 @@ NEGLIGIBLE = (
 def weight_row(sample: Sample) -> Row:
     """Check whether the final importance weights average to 1, as those of a right behavior do.
 
-    With w = prod_t pi(a_t|s_t) / pi_b(a_t|s_t), E[w] = 1 if pi_b is right given the states and takes
-    every action of the target. The standard error takes the behavior as known.
+    With w = prod_t pi(a_t|s_t) / pi_b(a_t|s_t), E[w] = 1 if pi_b is right given the states and
+    takes every action of the target. The standard error takes the behavior as known.
     """
     n, effective = sample.episodes, sample.effective
     mean = float(sample.logged.ratio[:, -1].sum()) / n
@@ -41,7 +41,7 @@ def weight_row(sample: Sample) -> Row:
     )
     if light != "green":
         sentence += (
-            " Either decisions depend on more than the state, or the episodes that would have the "
-            "largest weights are missing from the log, as happens at low overlap with nothing hidden."
+            " Either decisions depend on more than the state, or episodes that would have large "
+            "weights are missing from the log, as happens at low overlap with nothing hidden."
         )
     return "mean importance weight", mean, light, sentence
