@@ -403,7 +403,7 @@ def test_the_outcome_of_lowest_reward_is_bad_where_none_is_marked():
     assert '"worse"' in sentence(found, "calibration")
 
 
-def test_a_log_that_cannot_be_split_or_has_no_outcomes_is_amber():
+def test_a_log_that_cannot_be_split_or_has_no_outcomes_is_unknown():
     alone = ward_log().select([0])
     nameless = bf.Episodes.from_arrays(
         [0, 0, 0], [0, 0, 0], [0, 0, 0], offsets=[0, 1, 3], states=1, actions=1
@@ -413,7 +413,7 @@ def test_a_log_that_cannot_be_split_or_has_no_outcomes_is_amber():
         model = bf.fit_mdp(log, unseen="self-loop")
         found = diagnose(log, model, policy)
         assert np.isnan(values(found)["calibration"])
-        assert lights(found)["calibration"] == "amber"
+        assert lights(found)["calibration"] == "unknown"
         assert why in sentence(found, "calibration")
         assert calibration_table(log, model).empty
 

@@ -58,6 +58,9 @@ def test_three_commands_lead_from_a_csv_file_to_an_audit(hospital, study):
     assert "How well would the policy do?" in result.output
     assert "Checks" in result.output
     audit = Audit.load(hospital / "audit")
+    assert (
+        result.output.split()[:3] == audit.conclusion.sentence.split()[:3] == ["Do", "not", "act"]
+    )
     assert len(audit.episodes) == 150
     assert audit.meta.words["episode"] == "stay"
     assert audit.meta.target == "learned from this log"

@@ -44,19 +44,21 @@ class _Reason:
 GRAVITY = (
     _Reason(
         (FRESH,),
-        "judged on data that it was not learned from, the policy does worse than what was done",
+        "judged on data that it was not learned from, the policy does no better than what was done",
         "judged on data that it was not learned from, the policy may do no better than what was "
         "done",
     ),
     _Reason(
         ("the past still matters",),
-        "the step before still matters, so the states leave out something that lasts",
-        "the step before still matters somewhat, so the states may leave out something that lasts",
+        "the step before still predicts what comes next, a sign that something lasting is missing "
+        "from the records",
+        "the step before still predicts some of what comes next, a possible sign that something "
+        "lasting is missing from the records",
     ),
     _Reason(
         ("mean importance weight",),
-        "the importance weights are off, as if decisions had depended on more than the states",
-        "the importance weights may be off",
+        "decisions look as if they had depended on more than what was recorded",
+        "decisions may have depended on more than what was recorded",
     ),
     _Reason(
         ("estimators disagree", "consistency"),
@@ -70,8 +72,8 @@ GRAVITY = (
     ),
     _Reason(
         ("overlap", "unsupported mass", "rare rows", "effective sample size", "episodes left"),
-        "too few of the records show what the policy would do",
-        "not many of the records show what the policy would do",
+        "too little of what the policy would do is in the records",
+        "little of what the policy would do is in the records",
     ),
     _Reason(
         (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from butfor.evaluate.diagnostics.lights import Row, at_most
+from butfor.evaluate.diagnostics.second_learner import DISAGREEMENT
 from butfor.evaluate.estimators.columns import Columns
 from butfor.evaluate.sample import Sample
 from butfor.evaluate.warn import FEW
@@ -14,9 +15,6 @@ from butfor.types import Floats
 # Standard errors between two estimates, exceeded by chance in fewer than one log in 370: the model
 # was learned from the same episodes, so that both vary together more than the standard error knows.
 APART = 3.0
-# At most, in standard deviations of the return: the standard errors of a mean over 400 episodes and
-# over 50, as for *learners agree*.
-DISAGREEMENT = (0.05, 0.14)
 NAMES = {
     "WIS": "reweighted episodes put it",
     "DR": "the model corrected by the episodes puts it",

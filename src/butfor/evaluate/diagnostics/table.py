@@ -108,7 +108,7 @@ def diagnose(replay: Replay, *, learn: Learn | None = None, seed: int = 0) -> pd
     Notes
     -----
     Green lights are necessary, not sufficient: a common cause of actions and course that the log
-    does not record may leave no trace in it. `conclude` decides from all checks.
+    does not record may leave no trace in it. `Audit.conclusion` decides from all checks.
     """
     refuse_hidden(replay, learn=learn)
     replay.compute()

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 
-from butfor.evaluate.diagnostics.lights import Row, at_most
+from butfor.evaluate.diagnostics.hidden import CONSISTENT
+from butfor.evaluate.diagnostics.lights import UNKNOWN, Row, at_most
 from butfor.evaluate.sample import Sample
 
-# At most, in standard errors. If the behavior is right and known, chance alone exceeds the first in
-# one log in 22 and the second in one in 370. Estimated from the same log, it makes the mean weight
-# vary less than the standard error says, so that false alarms are rarer still.
-AWAY = (2.0, 3.0)
-NEGLIGIBLE = (
-    0.02  # from 1: in a large log even this is many standard errors, but it changes nothing
-)
+# At most, in standard errors, as for *consistency*, if the behavior is known. If it is estimated
+# from the same log, the mean weight varies less than that, and false alarms are rarer still.
+AWAY = CONSISTENT
+# From 1, at most: in a large log this may be many standard errors, but it changes no estimate much.
+NEGLIGIBLE = 0.02
 
 
 def weight_row(sample: Sample) -> Row:
@@ -29,7 +28,7 @@ def weight_row(sample: Sample) -> Row:
         return "mean importance weight", mean, "red", sentence
     if n < 2 or not effective > 0:
         sentence = "The importance weights are too few, or too large, to be averaged."
-        return "mean importance weight", mean, "amber", sentence
+        return "mean importance weight", mean, UNKNOWN, sentence
     # effective = (sum w)^2 / sum w^2, so the variance of the weights is mean^2 (n / effective - 1)
     error = mean * math.sqrt(max(n / effective - 1, 0.0) / (n - 1))
     away = abs(mean - 1)
