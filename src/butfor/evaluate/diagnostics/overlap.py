@@ -80,23 +80,20 @@ def overlap_row(counts: NDArray[np.int64], policy: Floats) -> Row:
     visits = counts.sum(axis=1)
     met = visits > 0
     share = visits[met] / visits.sum()
-    precedent, often = (share @ _chosen(counts >= least, policy)[met] for least in (1, RARE))
-    without = int((_chosen(counts > 0, policy)[met] < 1).sum())
+    once, ten = (_chosen(counts >= least, policy)[met] for least in (1, RARE))
+    precedent, often, without = share @ once, share @ ten, int((once < 1).sum())
     light = worst_light([at_least(precedent, OVERLAP), at_least(often, OFTEN)])
-    what, done = (
-        "what the policy would do in the logged states",
-        f"done there at least {RARE} times",
-    )
-    sentence = f"{percent(often).capitalize()} of {what} was {done}, "
+    what = "what the policy would do in the logged states was done there"
+    sentence = f"{percent(often).capitalize()} of {what} at least {RARE} times, "
     if without:
         sentence += (
             f"{percent(precedent)} at least once; in {without} of {int(met.sum())} visited states "
             "it might do something that was never done there."
         )
-    elif often < 1:
+    elif (ten < 1).any():
         sentence += "and all of it at least once."
     else:
-        sentence = f"All of {what} was {done}."
+        sentence = f"All of {what} at least {RARE} times."
     return "overlap", float(often), light, sentence
 
 

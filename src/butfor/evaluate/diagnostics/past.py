@@ -74,7 +74,7 @@ def past_row(counts: PastCounts) -> Row | None:
         return None
     tests = list(past_tests(counts))
     level = FALSE_ALARM / max(len(tests), 1)
-    shown = [(name, told, test) for name, told, test in tests if test.detectable(level) <= TOLD[1]]
+    shown = [one for one in tests if one[2].detectable(level) <= TOLD[1]]
     found = [one for one in tests if one[2].chance < level]
     if not (shown or found):
         sentence = (
