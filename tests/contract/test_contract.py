@@ -256,18 +256,18 @@ def check_courses(table, replay):
 
 def check_cross_fitted(audit, log, teach, options):
     """Learn on each half, by hand, and ask the question of the other half."""
-    values = np.zeros((2, len(log)))
-    keys = numbered_keys(SEED, 5, "crossfit").tolist()
+    values = []
+    keys = numbered_keys(SEED, 10, "crossfit").tolist()
     for key in keys:
         halves = split_halves(log, key)
         learned = [teach(log.select(half)) for half in halves]
         for mine, other in ((0, 1), (1, 0)):
             model, target = learned[mine][0], learned[other][1]
             half = Replay(log.select(halves[mine]), model, target, **options)
-            values[0, halves[mine]] += half.engine.first_values() / len(keys)
-            values[1, halves[mine]] += half.outcomes().expected_return / len(keys)
+            both = half.engine.first_values(), half.outcomes().expected_return
+            values.append([number.mean() for number in both])
     found = audit.estimates.set_index("estimator")["value"]
-    for name, expected in zip(CROSS_FITTED, values.mean(axis=1), strict=True):
+    for name, expected in zip(CROSS_FITTED, np.mean(values, axis=0), strict=True):
         assert found[name] == pytest.approx(expected, abs=1e-12), name
 
 

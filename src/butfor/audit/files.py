@@ -14,6 +14,7 @@ import pyarrow.parquet
 ROW_GROUP = 2**17  # rows
 TEXT, NUMBER, WHOLE, SHORT, FLAG = pa.string(), pa.float64(), pa.int64(), pa.int32(), pa.bool_()
 
+ADDED = ("low_these", "high_these")  # columns that audits of version 0.1 lack
 # The columns that every audit has. Others depend on the log: ids (text or integers), `p_…` of each
 # outcome and their bounds, `state.…`, `action.…`, `target.…` and `side.…`.
 SCHEMAS = {
@@ -23,6 +24,8 @@ SCHEMAS = {
             "value": NUMBER,
             "low": NUMBER,
             "high": NUMBER,
+            "low_these": NUMBER,
+            "high_these": NUMBER,
             "episodes": WHOLE,
             "effective": NUMBER,
             "warning": TEXT,

@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from butfor.audit.files import FLAG, NUMBER, OPTIONAL, SCHEMAS, TEXT, WHOLE, WITH_IDS
+from butfor.audit.files import ADDED, FLAG, NUMBER, OPTIONAL, SCHEMAS, TEXT, WHOLE, WITH_IDS
 from butfor.audit.meta import REMEDY, Meta
 from butfor.checks import ROW_TOLERANCE
 from butfor.evaluate.rehearsal import Rehearsal
@@ -126,6 +126,8 @@ def _read_table(
     table: pd.DataFrame = _told(path, read)
     for field in schema:
         name, kind = field.name, field.type
+        if name in ADDED and name not in table:
+            table[name] = np.nan
         check(name in table, path, f"has no column {name!r}")
         right = len(table) == 0 or _is(kind, table[name])
         check(right, path, f"the column {name!r} has the type {table[name].dtype}, not {kind}")

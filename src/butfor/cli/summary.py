@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from rich.console import Console
 from rich.markup import escape
@@ -110,8 +111,8 @@ def _print_estimates(console: Console, audit: Audit) -> None:
         "True" in set(audit.estimates["estimator"])
     )
     console.print(
-        "* Sampling error with the model and the policy held fixed; not errors in the model, nor "
-        f"the luck in learning the policy.{true}"
+        "* Chance in the sample, and in what the model learned from it; not what the states leave "
+        f"out.{true}"
     )
     if credible:
         console.print(
@@ -119,9 +120,24 @@ def _print_estimates(console: Console, audit: Audit) -> None:
             f"{credible.models} models drawn from their posterior; not what the states leave out, "
             "nor the choice of mechanism."
         )
-    for row in shown[shown["estimator"].isin(("WIS", "CF (cross-fitted)"))].itertuples():
-        if row.warning:
-            console.print(f"{row.estimator}: {row.warning}.")
+    for names, sentence in _notes(shown):
+        console.print(f"{names}: {sentence}.")
+
+
+def _notes(estimates: pd.DataFrame) -> list[tuple[str, str]]:
+    """Return why estimates have no interval, and what else is doubtful about two of them."""
+    found: dict[str, list[str]] = {}
+    for row in estimates.itertuples():
+        first, *others = str(row.warning).split("; ")
+        said = [first] if first.startswith("no interval") else []
+        if row.estimator in ("WIS", "CF (cross-fitted)"):
+            said = [first, *others]
+        for sentence in filter(None, said):
+            found.setdefault(sentence, []).append(str(row.estimator))
+        if np.isfinite(row.low_these):
+            span = _interval(row.low_these, row.high_these)
+            found[f"{span} for these episodes; the interval above is about any"] = ["CF"]
+    return [(", ".join(names), sentence) for sentence, names in found.items()]
 
 
 def _print_flagged(console: Console, audit: Audit) -> None:

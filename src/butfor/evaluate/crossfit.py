@@ -44,6 +44,12 @@ class CrossFitted:
     unsupported_counterfactual: Floats
     learned: bool  # whether halves gave other targets than the one in question
 
+    @classmethod
+    def of(cls, found: Floats, learned: bool) -> CrossFitted:
+        """Return the numbers of an array, [4, K, 2]."""
+        value, counterfactual, *masses = found
+        return cls(value, counterfactual, masses[0], masses[1], learned)
+
     def interval(self, values: Floats, confidence: float) -> tuple[float, float]:
         """Return the interval around the mean of values [K, 2].
 
@@ -104,7 +110,7 @@ def cross_fitted(
     episodes = replay.episodes
     found = np.full((4, count, 2), np.nan)
     if (episodes.id == episodes.id[0]).all():
-        return CrossFitted(*found, learned=True)
+        return CrossFitted.of(found, True)
     changed = False
     for split, key in enumerate(numbered_keys(seed, count, "crossfit").tolist()):
         halves = split_halves(episodes, key)
@@ -116,7 +122,7 @@ def cross_fitted(
             changed = changed or not _same(target, replay.target)
             order = np.random.Generator(np.random.PCG64(key)).permutation(len(half))
             found[:, split, mine] = evaluate_half(half, np.sort(order[:MOST_REPLAYED]))
-    return CrossFitted(*found, learned=changed)
+    return CrossFitted.of(found, changed)
 
 
 def evaluate_half(half: Replay, replayed: NDArray[np.int64]) -> tuple[float, float, float, float]:

@@ -277,8 +277,7 @@ def estimate_sample(
     warnings = explain(found, resampled)
     these = _these(intervals, found, influences)
     table = [
-        (name, *found[name], *these.get(name, NONE), *sizes(name), warnings[name])
-        for name in names
+        (name, *found[name], *these.get(name, NONE), *sizes(name), warnings[name]) for name in names
     ]
     return pd.DataFrame(table, columns=COLUMNS)
 
@@ -307,7 +306,5 @@ def _true_interval(
     evaluate = {"True": partial(average, truth)}
     resampled = resampled_values(evaluate, len(truth), count, seed)["True"]
     value = float(truth.mean())
-    found = bootstrap_interval(
-        evaluate["True"], value, resampled, len(truth), interval, confidence
-    )
+    found = bootstrap_interval(evaluate["True"], value, resampled, len(truth), interval, confidence)
     return value, *found

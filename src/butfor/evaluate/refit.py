@@ -17,6 +17,7 @@ from butfor.evaluate.crossfit import Learned
 from butfor.evaluate.episode_columns import EpisodeColumns
 from butfor.evaluate.estimators.doubly_robust import magic
 from butfor.evaluate.influence import Influence
+from butfor.models.mdp import total_by
 from butfor.models.planning import state_values
 from butfor.models.reweight import reweighting
 from butfor.random import episode_keys
@@ -100,5 +101,5 @@ def group_episodes(sample: EpisodeColumns, *, blend: bool) -> Groups | None:
         return float(magic(asked.logged, weights[group][None])[0])
 
     blends = blend and len(replay.mdp.probability) <= MOST_ENTRIES
-    replayed = np.bincount(group, sample.columns.counterfactual, minlength=count)
+    replayed = total_by(group, sample.columns.counterfactual, count)
     return Groups(replay, learn, starts, replayed, mix if blends else None)

@@ -13,14 +13,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from butfor.log.episodes import Episodes
 from butfor.models.backoff import backoff_table
 from butfor.models.draw_factored import is_counted
 from butfor.models.factored import END, NEXT, AnyFactor, Factor, FactoredModel
 from butfor.models.fit import count_transitions
-from butfor.models.mdp import TabularMDP, coalesce, total_by
+from butfor.models.mdp import TabularMDP, total_by
 from butfor.models.policies import action_counts
 from butfor.models.transitions import Transitions, logged_transitions
 from butfor.types import Floats, Offsets
@@ -105,16 +104,17 @@ class _Factored:
         return replace(self.model, factors=tuple(factors))
 
 
-def _learn_table(factor: Factor, cell: Offsets, weights: Floats) -> Factor:
+def _learn_table(factor: AnyFactor, cell: Offsets, weights: Floats) -> Factor:
+    assert isinstance(factor, Factor)
     used = cell >= 0
     counts = total_by(cell[used], weights[used], factor.table.size).reshape(factor.table.shape)
     table = backoff_table(counts, factor.strength, every=factor.every)
     return replace(factor, counts=counts, table=table)
 
 
-def _cells(factor: AnyFactor, rows: Transitions) -> Offsets | None | str:
+def _cells(factor: AnyFactor, rows: Transitions) -> Offsets | str | None:
     """Return the cell of each transition in a counted table, -1 where it tells nothing."""
-    if not is_counted(factor):
+    if not isinstance(factor, Factor) or not is_counted(factor):
         return None if not factor.learned or factor.source == "given" else "not counted"
     codes = rows.codes
     level = rows.end if factor.variable == END else codes[NEXT + factor.variable]

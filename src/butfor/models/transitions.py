@@ -122,8 +122,11 @@ def _transitions(log: Episodes, rows: slice) -> Transitions:
 
 def merge_transitions(parts: Sequence[Transitions]) -> Transitions:
     """Return the distinct transitions of several logs with the same variables and outcomes."""
-    if len(parts) == 1:
-        return parts[0]
+    return parts[0] if len(parts) == 1 else _distinct(join_transitions(parts))
+
+
+def join_transitions(parts: Sequence[Transitions]) -> Transitions:
+    """Return the transitions of several logs one after the other, not merged."""
     if any(part.combinations is not parts[0].combinations for part in parts):
         raise ValueError(
             "wide logs number their states differently, so their transitions do not add up; read "
@@ -132,8 +135,7 @@ def merge_transitions(parts: Sequence[Transitions]) -> Transitions:
     columns: dict[str, Any] = {
         name: np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS
     }
-    first = np.sum([part.first for part in parts], axis=0)
-    return _distinct(replace(parts[0], **columns, first=first))
+    return replace(parts[0], **columns, first=np.sum([part.first for part in parts], axis=0))
 
 
 COLUMNS = (

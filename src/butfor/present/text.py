@@ -16,7 +16,7 @@ SIMILAR_CASES = "Similar past cases"
 # what is always shown beside a model's number, a worst or best case, an interval, a true value
 ESTIMATE = "A model estimate, not a fact."
 HOLDS = "Holds only if the model is right."
-CHANCE = "Covers chance in the sample, not errors in the model."
+CHANCE = "Covers chance, also in what the model learned; not what the records leave out."
 SIMULATOR = "known only because this is a simulator"
 TRUE = "True"
 FIRST_DIFFERENCE = "policy first treats differently (decided at step {step})"

@@ -24,16 +24,20 @@ from butfor.types import Floats, Keys, Offsets
 HALF, STATE, ACTION = 62, 38, 24
 MOST_STATES, MOST_ACTIONS = 1 << 23, 1 << 14
 Arrays = dict[str, NDArray[Any]]
+Counted = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]  # what, with what, number
 NUMBERS = ("episodes", "steps", "longest", "states", "actions")
 PAST = ("past_entry", "past_level", "past_number")
-ARRAYS = ("keys", "end", "number", "low", "high", "first", "ends", "digest", *PAST)
+FOLDED = ("fold_entry", "fold", "fold_number", "start", "start_fold", "start_number")
+ARRAYS = ("keys", "end", "number", "low", "high", "first", "ends", "digest", *PAST, *FOLDED)
+FOLDS = 50  # of episodes, by a hash of their ids, to learn models from some of them
 
 
 @dataclass(frozen=True, eq=False)
 class Counts:
     """Counts of one shard or of several.
 
-    Each episode is in one of two halves, by a hash of its id, for cross-fitting and calibration.
+    Each episode is in one of two halves, by a hash of its id, for calibration, and in one of 50
+    folds, for models of some of the episodes.
     """
 
     episodes: int
@@ -50,6 +54,12 @@ class Counts:
     past_entry: NDArray[np.int64]  # [M] one of the E transitions; increasing together with the next
     past_level: NDArray[np.int64]  # [M] what preceded it, see `previous_levels`
     past_number: NDArray[np.int64]  # [M] number of times
+    fold_entry: NDArray[np.int64]  # [F] one of the E transitions; increasing with the next
+    fold: NDArray[np.int64]  # [F] in which it was logged
+    fold_number: NDArray[np.int64]  # [F] number of times
+    start: NDArray[np.int64]  # [G] a state in which episodes start; increasing with the next
+    start_fold: NDArray[np.int64]  # [G] their fold
+    start_number: NDArray[np.int64]  # [G] their number
     first: NDArray[np.int64]  # [2, states] episodes that start in each state, by half
     ends: NDArray[np.int64]  # [O] episodes with each outcome
     last_reward: ExactSums  # [O + 1, 1] rewards of their last steps; the last row is 0
@@ -100,14 +110,19 @@ class Counts:
             low[at] = np.minimum(low[at], counts.low)
             high[at] = np.maximum(high[at], counts.high)
             first[:, : counts.states] += counts.first
-        earlier = np.concatenate(
-            [place[self.past_entry], place[len(self.keys) :][other.past_entry]]
+        later = place[len(self.keys) :]
+        past = add_counts(
+            (place[self.past_entry], self.past_level, self.past_number),
+            (later[other.past_entry], other.past_level, other.past_number),
         )
-        past_entry, past_level, at = distinct(
-            earlier, np.concatenate([self.past_level, other.past_level])
+        folded = add_counts(
+            (place[self.fold_entry], self.fold, self.fold_number),
+            (later[other.fold_entry], other.fold, other.fold_number),
         )
-        past_number = np.zeros(len(past_entry), dtype=np.int64)
-        np.add.at(past_number, at, np.concatenate([self.past_number, other.past_number]))
+        starts = add_counts(
+            (self.start, self.start_fold, self.start_number),
+            (other.start, other.start_fold, other.start_number),
+        )
         return Counts(
             episodes=self.episodes + other.episodes,
             steps=self.steps + other.steps,
@@ -120,9 +135,7 @@ class Counts:
             reward=reward,
             low=low,
             high=high,
-            past_entry=past_entry,
-            past_level=past_level,
-            past_number=past_number,
+            **dict(zip((*PAST, *FOLDED), (*past, *folded, *starts), strict=True)),
             first=first,
             ends=self.ends + other.ends,
             last_reward=ExactSums(self.last_reward.limbs + other.last_reward.limbs),
@@ -173,7 +186,10 @@ def count_shard(shard: Shard, study: Study, seed: int, threads: int = 1) -> Coun
     np.maximum.at(high, place, log.reward)
     first = np.zeros((2, log.n_states), dtype=np.int64)
     np.add.at(first, (half, log.first_state), 1)
-    past_entry, past_level, past_number = count_past(log, place)
+    past = count_past(log, place)
+    fold = fold_of(keys)
+    folded = count_pairs(place, np.repeat(fold, log.lengths))
+    starts = count_pairs(log.first_state, fold)
     last_reward.add(log.outcome[ended].astype(np.int64), log.reward[last][:, None])
     return Counts(
         episodes=len(log),
@@ -187,9 +203,7 @@ def count_shard(shard: Shard, study: Study, seed: int, threads: int = 1) -> Coun
         reward=reward,
         low=low,
         high=high,
-        past_entry=past_entry,
-        past_level=past_level,
-        past_number=past_number,
+        **dict(zip((*PAST, *FOLDED), (*past, *folded, *starts), strict=True)),
         first=first,
         ends=np.bincount(log.outcome[ended], minlength=outcomes),
         last_reward=last_reward,
@@ -219,9 +233,7 @@ def _count_nothing(study: Study, done: Mapping[str, int]) -> Counts:
         reward=ExactSums(np.zeros((NARROW, 0, 2), dtype=np.int64)),
         low=nothing,
         high=nothing,
-        past_entry=number,
-        past_level=number,
-        past_number=number,
+        **dict.fromkeys((*PAST, *FOLDED), number),
         first=np.zeros((2, sizes["state"]), dtype=np.int64),
         ends=np.zeros(outcomes, dtype=np.int64),
         last_reward=ExactSums.make(outcomes + 1, 1),
@@ -238,6 +250,27 @@ def distinct(keys: Offsets, end: Offsets) -> tuple[Offsets, Offsets, Offsets]:
     place = np.empty(len(keys), dtype=np.int64)
     place[order] = np.cumsum(new) - 1
     return keys[order][new], end[order][new], place
+
+
+def add_counts(one: Counted, other: Counted) -> Counted:
+    """Return the counts of both: two numbers that identify what was counted, and how often."""
+    first, second, number = (np.concatenate(pair) for pair in zip(one, other, strict=True))
+    kept, with_it, place = distinct(first, second)
+    total = np.zeros(len(kept), dtype=np.int64)
+    np.add.at(total, place, number)
+    return kept, with_it, total
+
+
+def count_pairs(first: NDArray[Any], second: NDArray[Any]) -> Counted:
+    """Count the distinct pairs of two numbers."""
+    one = np.ones(len(first), np.int64)
+    none = np.empty(0, np.int64)
+    return add_counts((first.astype(np.int64), second.astype(np.int64), one), (none, none, none))
+
+
+def fold_of(keys: Keys) -> NDArray[np.int64]:
+    """Return the fold of each episode."""
+    return (keys % np.uint64(FOLDS)).astype(np.int64)
 
 
 def half_of(keys: Keys) -> NDArray[np.int64]:

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.audit.exact import ExactSums
-from butfor.audit.shards.judge import CROSSED, EXTRA, SHARES, Candidates, Judged
+from butfor.audit.shards.count import FOLDS
+from butfor.audit.shards.judge import EXTRA, SHARES, Candidates, Judged
 from butfor.audit.shards.learn import Setting
 from butfor.audit.show import Shown, show
 from butfor.audit.tables import lowest_unflagged
@@ -22,7 +23,7 @@ from butfor.evaluate.diagnostics.calibration import (
     untold_row,
 )
 from butfor.evaluate.diagnostics.lights import Row
-from butfor.evaluate.estimators.columns import Columns
+from butfor.evaluate.estimators.columns import SINGLE, Columns
 from butfor.evaluate.past_counts import PastCounts
 from butfor.replay.replay import Replay
 from butfor.types import Floats
@@ -83,10 +84,20 @@ class ShardSums:
 
     @cached_property
     def crossed(self) -> CrossFitted | None:
-        """Cross-fitted values and unsupported masses, summed by group."""
+        """Cross-fitted values and unsupported masses of the split whose episodes were replayed."""
         if not (self.setting.learned and self.setting.halves):
             return None
-        return CrossFitted(*(self._extra[name] for name in CROSSED))
+        sums = self.gathered.sums["halves"].values()
+        found = sums[:, 1:] / sums[:, :1]
+        targets = [half.target for half in self.setting.halves]
+        changed = any(not np.array_equal(one, self.replay.target_table) for one in targets)
+        return CrossFitted.of(found.T[:, None, :], changed)
+
+    def replayed(self) -> Floats:
+        """Sum of the expected counterfactual returns by fold, [FOLDS]."""
+        sums = self.gathered.sums["groups"].values()
+        column = SINGLE.index("counterfactual")
+        return np.asarray(sums[:, column].reshape(-1, FOLDS).sum(axis=0))
 
     @cached_property
     def episodes(self) -> int:

@@ -28,15 +28,9 @@ from butfor.types import Floats, Keys
 GROUPS = 1000  # of episodes, by a hash of their ids, resampled instead of single episodes
 SHARES = 1000  # bins in which shares are counted for medians
 LOG = ("state", "action", "next_state", "reward", "offsets", "outcome", "id", "final_key")
-# The fields of `CrossFitted`, and what else is summed in addition to the columns of the estimators.
-CROSSED = (
-    "crossed_value",
-    "crossed_counterfactual",
-    "crossed_unsupported_value",
-    "crossed_unsupported_counterfactual",
-)
-EXTRA = ("squared_return", "squared_ratio", "unsupported", "unsupported_model", *CROSSED)
-SUMS = ("groups", "cells", "expected", "by_state", "calibration")
+# What is summed in addition to the columns of the estimators.
+EXTRA = ("squared_return", "squared_ratio", "unsupported", "unsupported_model")
+SUMS = ("groups", "cells", "expected", "by_state", "calibration", "halves")
 COUNTS = ("sizes", "about", "after")
 
 
@@ -46,7 +40,7 @@ class Judged:
 
     episodes: Any  # a pyarrow Table with one row per episode, by id
     steps: Any  # a pyarrow Table with one row per step and final state
-    sums: Mapping[str, ExactSums]  # groups, cells, expected, by_state, calibration
+    sums: Mapping[str, ExactSums]  # see SUMS
     counts: Mapping[str, NDArray[np.int64]]  # sizes: followers and censored; shares about, after
     candidates: Candidates
 
@@ -109,7 +103,6 @@ def judge_shard(shard: Shard, setting: Setting, threads: int) -> Judged:
         "squared_ratio": sample.ratio[:, -1] ** 2,
         "unsupported": replay.support(),
         "unsupported_model": setting.unsupported[log.first_state],
-        **_cross_fit(replay, keys, setting, threads),
     }
     columns = np.column_stack([sample.columns.matrix(), *(extra[name] for name in EXTRA)])
     cell, size = cells_of(result), len(result.outcome_names)
@@ -123,6 +116,7 @@ def judge_shard(shard: Shard, setting: Setting, threads: int) -> Judged:
             "expected": _sums(cell // size, result.probability, size),
             "by_state": _sums(log.first_state, piece_columns(result), log.n_states),
             "calibration": _calibrate(log, keys, setting),
+            "halves": _cross_fit(replay, keys, setting, threads),
         },
         counts={
             "sizes": np.array([sample.followers, sample.censored]),
@@ -156,11 +150,14 @@ def _shares(shares: Floats) -> NDArray[np.int64]:
     return np.bincount(np.rint(shares * SHARES).astype(np.int64), minlength=SHARES + 1)
 
 
-def _cross_fit(replay: Replay, keys: Keys, setting: Setting, threads: int) -> dict[str, Floats]:
-    """Evaluate each half in its own model, with the target learned from the other half."""
-    found = {name: np.zeros(len(replay)) for name in CROSSED}
+def _cross_fit(replay: Replay, keys: Keys, setting: Setting, threads: int) -> ExactSums:
+    """Evaluate each half in its own model, with the target learned from the other half, [2, 5].
+
+    These are numbers of episodes, and sums of the fields of `CrossFitted`.
+    """
+    sums = ExactSums.make(2, 5)
     if not (setting.learned and setting.halves):
-        return found
+        return sums
     half = half_of(keys)
     for number, judge in enumerate(setting.halves):
         mine = np.flatnonzero(half == number)
@@ -168,11 +165,15 @@ def _cross_fit(replay: Replay, keys: Keys, setting: Setting, threads: int) -> di
             continue
         part = replay.ask(episodes=replay.log.select(mine), model=judge.model, target=judge.target)
         first = part.log.first_state
-        found["crossed_value"][mine] = judge.value[first]
-        found["crossed_counterfactual"][mine] = part.outcomes(threads=threads).expected_return
-        found["crossed_unsupported_value"][mine] = judge.unsupported[first]
-        found["crossed_unsupported_counterfactual"][mine] = part.support(threads=threads)
-    return found
+        found = (
+            np.ones(len(mine)),
+            judge.value[first],
+            part.outcomes(threads=threads).expected_return,
+            judge.unsupported[first],
+            part.support(threads=threads),
+        )
+        sums.add(np.full(len(mine), number), np.column_stack(found))
+    return sums
 
 
 def _calibrate(log: Episodes, keys: Keys, setting: Setting) -> ExactSums:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from butfor.audit.exact import ExactSums
 from butfor.audit.settings import FACTORED, AuditSettings, factored_options
-from butfor.audit.shards.count import ACTION, HALF, STATE, Counts
+from butfor.audit.shards.count import ACTION, FOLDS, HALF, STATE, Counts
 from butfor.evaluate.crossfit import Learned
 from butfor.evaluate.diagnostics.calibration import GROUPS, bad_chances, bad_outcomes
 from butfor.evaluate.past_counts import PastCounts, past_names
@@ -25,16 +25,16 @@ from butfor.models.factored import tabular
 from butfor.models.fit import check_rules, complete_counts, differs_from, varying_rewards
 from butfor.models.fit_factored import learn_factored
 from butfor.models.fixed import fixed_factors
-from butfor.models.mdp import TabularMDP
+from butfor.models.mdp import TabularMDP, total_by
 from butfor.models.planning import policy_iteration, state_values
 from butfor.models.policies import behavior_of
-from butfor.models.transitions import Transitions, merge_transitions
+from butfor.models.transitions import Transitions, join_transitions, merge_transitions
 from butfor.replay.observed import unsupported_by_state
 from butfor.replay.replay import Replay
 from butfor.types import Floats, Integers, Offsets
 
 BOTH = (0, 1)
-Fit = Callable[..., Learned]  # (half, …) -> the model of these halves
+Fit = Callable[[Transitions], Learned]
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,41 +96,42 @@ class Tally:
         np.add.at(total, pair, number)
         return total.reshape(self.counts.states, self.counts.actions)
 
-    def fit(
-        self, *halves: int, unseen: str | None, prior: float, labels: Integers | None
-    ) -> TabularMDP:
-        """Learn a model from the transitions of one half or both."""
-        check_rules(self.outcomes, unseen, prior)
-        pair, follows, number, sums = self._entries(halves)
-        key = pair * (self.counts.states + len(self.outcomes)) + follows
-        distinct, place = np.unique(key, return_inverse=True)
-        together = np.zeros(len(distinct), dtype=np.int64)
-        np.add.at(together, place, number)
-        reward = ExactSums.make(len(distinct), 1)
-        for limb, more in zip(reward.limbs, sums, strict=True):
-            np.add.at(limb, place, more)
-        counted = complete_counts(
-            distinct,
-            together.astype(np.float64),
-            reward.values()[:, 0] / together,
-            first=self.counts.first[list(halves)].sum(axis=0),
-            counts=self.visits(*halves),
-            outcomes=self.outcomes,
-            terminal="visits",
-            unseen=unseen,
-            prior=prior,
-        )
-        return counted.model() if labels is None else counted.labelled(labels)
-
     def transitions(self, *halves: int) -> Transitions:
         """Return the distinct transitions of one half or both."""
-        return merge_transitions([self._transitions(half) for half in halves])
+        return merge_transitions([self._rows(half, self.counts.number) for half in halves])
 
-    def _transitions(self, half: int) -> Transitions:
+    def counted(self) -> Transitions:
+        """Return the transitions as they were counted, those of both halves apart, [E]."""
+        return join_transitions([self._rows(half, self.counts.number) for half in BOTH])
+
+    def folded(self, chosen: NDArray[np.bool_]) -> Transitions:
+        """Return the distinct transitions of the chosen folds, [FOLDS].
+
+        Where the reward of a transition varies, it is the mean over all folds.
+        """
+        number = self.logged(chosen.astype(np.float64)).astype(np.int64)
+        rows = merge_transitions([self._rows(half, number) for half in BOTH])
+        return replace(rows, first=self.starts()[chosen].sum(axis=0))
+
+    def logged(self, weights: Floats) -> Floats:
+        """Count the transitions with weights on the folds, [E]."""
         counts = self.counts
-        mine = counts.keys >> HALF == half
+        number = counts.fold_number * weights[counts.fold]
+        return total_by(counts.fold_entry, number, len(counts.keys))
+
+    def starts(self) -> NDArray[np.int64]:
+        """Count the episodes by fold and first state, [FOLDS, S]."""
+        found = np.zeros((FOLDS, self.counts.states), np.int64)
+        found[self.counts.start_fold, self.counts.start] = self.counts.start_number
+        return found
+
+    def _rows(self, half: int, number: NDArray[np.int64]) -> Transitions:
+        """Return the transitions of a half that were logged, if so often."""
+        counts = self.counts
+        mine = np.flatnonzero((counts.keys >> HALF == half) & (number > 0))
         state, action, reached = _unpack(counts.keys[mine])
         sums = ExactSums(counts.reward.limbs[:, mine]).values()
+        sums *= (number / counts.number)[mine, None]
         return Transitions(
             state_variables=self.state_variables,
             action_variables=self.action_variables,
@@ -139,7 +140,7 @@ class Tally:
             action=action,
             next_state=reached,
             end=counts.end[mine],
-            weight=counts.number[mine],
+            weight=number[mine],
             reward=sums[:, 0],
             squares=sums[:, 1],
             lowest=counts.low[mine],
@@ -210,6 +211,30 @@ class Tally:
         )
 
 
+def fit_transitions(
+    rows: Transitions, *, unseen: str | None, prior: float, labels: Integers | None
+) -> TabularMDP:
+    """Learn a tabular model from counted transitions."""
+    check_rules(rows.outcomes, unseen, prior)
+    ends, columns = rows.end < len(rows.outcomes), rows.n_states + len(rows.outcomes)
+    reached = np.where(ends, rows.n_states + rows.end, rows.next_state)
+    key = (rows.state * rows.n_actions + rows.action) * columns + reached
+    distinct, place = np.unique(key, return_inverse=True)
+    number = total_by(place, rows.weight.astype(np.float64), len(distinct))
+    counted = complete_counts(
+        distinct,
+        number,
+        total_by(place, rows.reward, len(distinct)) / number,
+        first=rows.first,
+        counts=rows.pair_counts(),
+        outcomes=rows.outcomes,
+        terminal="visits",
+        unseen=unseen,
+        prior=prior,
+    )
+    return counted.model() if labels is None else counted.labelled(labels)
+
+
 def _unpack(keys: Offsets) -> tuple[Offsets, Offsets, Offsets]:
     """Return state, action and next state (-1: unknown) of packed transitions."""
     packed = keys & ((1 << HALF) - 1)
@@ -235,7 +260,7 @@ def learn_halves(tally: Tally, fit: Fit, *, horizon: int) -> tuple[Half, ...]:
     """Learn model and target of each half, and evaluate each target in the other model."""
     if not tally.counts.first.sum(axis=1).all():
         return ()
-    models = [fit(half) for half in BOTH]
+    models = [fit(tally.transitions(half)) for half in BOTH]
     targets = [plan(model, tally.study) for model in models[::-1]]
     bad = bad_outcomes(tally.outcomes)
     return tuple(
@@ -265,15 +290,15 @@ def plan(model: Learned, study: Study) -> Floats:
 
 
 def fit_of(tally: Tally, chosen: AuditSettings) -> Fit:
-    """Return the function that learns a model from one half or both."""
+    """Return the function that learns a model from counted transitions."""
     study = tally.study
     if chosen.kind(study, tally.state_variables, tally.action_variables) == FACTORED:
         options = factored_options(study)
         fixed = fixed_factors(tally.transitions(*BOTH))
-        return lambda *halves: learn_factored(tally.transitions(*halves), **options, known=fixed)
+        return lambda rows: learn_factored(rows, **options, known=fixed)
     labels = tally.labels(chosen.noise(study))
-    return lambda *halves: tally.fit(
-        *halves, unseen=chosen.unseen, prior=chosen.prior, labels=labels
+    return lambda rows: fit_transitions(
+        rows, unseen=chosen.unseen, prior=chosen.prior, labels=labels
     )
 
 

@@ -35,6 +35,7 @@ from butfor.audit.shards.learn import (
 )
 from butfor.audit.shards.log import Shard, check_alike, find_shards, list_shard
 from butfor.audit.shards.parts import Parts
+from butfor.audit.shards.refit import cross_fit_folds, group_folds
 from butfor.audit.shards.stitch import RANGE, stitch_tables
 from butfor.audit.shards.workers import Threads, Workers
 from butfor.audit.tables import count_controls, with_credible
@@ -120,7 +121,10 @@ def audit_shards(
     counted = time.perf_counter()
     gathered = run.judge(setting, tally)
     sample = ShardSums(gathered, setting, counts.steps, tally.past())
-    estimates = estimate_sums(sample, sample.crossed, seed=chosen.seed)
+    crossed = cross_fit_folds(tally, fit_of(tally, chosen), sample)
+    fixed = crossed is None or not crossed.learned
+    groups = group_folds(tally, sample) if fixed else None
+    estimates = estimate_sums(sample, crossed, groups, seed=chosen.seed)
     numbers = numbers_of(sample, estimates, [sample.calibration()])
     shown = show_candidates(gathered.candidates, setting, chosen.draws)
     judged = time.perf_counter()
@@ -317,7 +321,7 @@ def _make_setting(tally: Tally, chosen: AuditSettings, types: dict[str, Any]) ->
     study, counts = tally.study, tally.counts
     evaluation = study.evaluation
     fit = fit_of(tally, chosen)
-    model = fit(*BOTH)
+    model = fit(tally.transitions(*BOTH))
     rows = tabular(model)
     horizon = counts.longest if evaluation.horizon is None else evaluation.horizon
     given = None if chosen.learned else chosen.given_target(tally.example())

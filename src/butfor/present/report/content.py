@@ -114,6 +114,7 @@ def estimates(stays: Stays) -> dict[str, Any]:
         "Estimate": [ESTIMATORS.get(name, (name,))[0] for name in table["estimator"]],
         "Value": [signed(value) for value in table["value"]],
         "95% interval": _spans(table, "low", "high"),
+        f"For these {stays.nouns} only": _spans(table, "low_these", "high_these"),
         "If the model were learned again": _spans(table, "low_credible", "high_credible"),
         "Counts": [
             "" if row.estimator == TRUE else str(row.episodes) for row in table.itertuples()
@@ -122,6 +123,8 @@ def estimates(stays: Stays) -> dict[str, Any]:
     }
     if table["low_credible"].isna().all():
         del columns["If the model were learned again"]
+    if table["low_these"].isna().all():
+        del columns[f"For these {stays.nouns} only"]
     rows = [list(row) for row in zip(*columns.values(), strict=True)]
     full = [f"{FULL_NAMES[name]} ({name})" for name in table["estimator"] if name in FULL_NAMES]
     names = _in_words(f"Abbreviations: {', '.join(full)}." if full else "", stays)
