@@ -49,12 +49,8 @@ class Design:
             def act(codes):
                 return self.behavior[np.ravel_multi_index(codes.T, sizes)]
 
-            return simulate_factored(
-                self.world, act, self.patients, horizon=HORIZON, seed=seed
-            )
-        return simulate_model(
-            self.world, self.behavior, self.patients, horizon=HORIZON, seed=seed
-        )
+            return simulate_factored(self.world, act, self.patients, horizon=HORIZON, seed=seed)
+        return simulate_model(self.world, self.behavior, self.patients, horizon=HORIZON, seed=seed)
 
     def learn(self, log: bf.Episodes):
         """Learn a model and a policy from a log."""
@@ -78,9 +74,7 @@ def designs(kind: str, *, learned: bool = False) -> list[Design]:
         chosen = np.eye(actions)[generator.integers(actions, size=states)]
         behavior = np.where(chosen > 0, 0.12, 0.44) if low else _mild(generator, states, actions)
         target = chosen if low else _mild(generator, states, actions)
-        found.append(
-            Design(name, kind, patients, world, behavior, None if learned else target)
-        )
+        found.append(Design(name, kind, patients, world, behavior, None if learned else target))
     return found
 
 
@@ -174,7 +168,9 @@ def coverage(rows: Iterator[dict[str, object]]) -> pd.DataFrame:
     table = pd.DataFrame(rows)
     by = table.groupby(["model", "design", "estimator"], sort=False)
     found = by["printed"].agg(logs="size", printed="sum")
-    found["coverage"] = table[table["printed"]].groupby(["model", "design", "estimator"], sort=False)["held"].mean()
+    found["coverage"] = (
+        table[table["printed"]].groupby(["model", "design", "estimator"], sort=False)["held"].mean()
+    )
     found["error"] = (found["coverage"] * (1 - found["coverage"]) / found["printed"]) ** 0.5
     found["width"] = by["width"].median()
     return found

@@ -109,7 +109,10 @@ def test_estimates_show_the_numbers_given():
 
 def test_estimates_say_what_the_interval_leaves_out_and_why_the_truth_is_known():
     chart = charts.estimates_chart(ESTIMATES)
-    assert "Covers chance in the sample, not errors in the model." in words_of(chart)
+    assert (
+        "Covers chance, also in what the model learned; not what the records leave out."
+        in words_of(chart)
+    )
     notes = {row["name"]: " ".join(row["note"]) for row in rows_of(chart, "note")}
     assert notes["True"] == "known only because this is a simulator"
     noted = ESTIMATES.assign(note=["what happened", None, None, None])

@@ -223,7 +223,7 @@ def test_what_must_be_shown_together_is(page, audit):
         assert "worst to best case" in stay["range"]
         assert stay["range"].endswith("Holds only if the model is right.")
     text = " ".join(read.words)
-    assert "Covers chance in the sample, not errors in the model." in text
+    assert "Covers chance, also in what the model learned; not what the records leave out." in text
     assert "weighted importance sampling (WIS)" in text
     assert "A flag means “read this chart”, not “the policy is better”." in text
     assert "Never given to the model: diabetes, glucose." in text

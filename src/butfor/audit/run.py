@@ -106,8 +106,7 @@ def run_audit(
         Episodes under the target in the world that produced the log, or its value there (for
         simulators).
     interval, resamples, relearn
-        See `estimate_values`. Without `relearn`, intervals hold model and policy fixed and are too
-        narrow for a policy that was learned from the log.
+        See `estimate_values`.
     clusters : optional
         The clusters that are the states, to be saved with the audit.
     credible : optional

@@ -15,7 +15,6 @@ from butfor.evaluate.bootstrap import (
     INTERVALS,
     Evaluate,
     bootstrap_interval,
-    percentile_interval,
     resampled_values,
 )
 from butfor.evaluate.crossfit import CrossFitted, Learn, cross_fitted
@@ -81,14 +80,16 @@ def estimate_values(
     behavior, behavior_probability, mechanism, action_noise, horizon, discount
         See `Replay`.
     interval : "percentile" or "bca"
-        Kind of bootstrap interval, over episodes, with model and target held fixed.
+        Kind of bootstrap interval, over episodes, of estimates that do not learn the model again.
     resamples : optional
         1000 by default, 100 with `relearn`; MAGIC uses at most 200.
     learn : optional
-        The function that made model and target from a log, for cross-fitting and `relearn`.
+        The function that made model and target from a log. If it learns other targets from halves
+        of the log, plain estimates have no interval, because the target was selected on the same
+        episodes; the cross-fitted ones do.
     relearn
-        Whether to learn model and target again on every resample, so that the interval covers
-        learning too (the acceleration of `bca` still holds them fixed).
+        Whether to call `learn` on every resample, where the model cannot be learned again by
+        reweighting counts. It must give the same target each time.
     truth : Episodes or number, optional
         Episodes under the target in the world that produced the log, or its exact value there.
     draws, counterfactuals : optional
@@ -100,7 +101,14 @@ def estimate_values(
     Returns
     -------
     DataFrame
-        estimator, value, low, high, episodes (with weight), effective (sample size), warning.
+        estimator, value, low, high, low_these and high_these (CF of these episodes only), episodes
+        (with weight), effective (sample size), warning. An interval is missing where it would not
+        hold the true value often enough; the warning says why.
+
+    Notes
+    -----
+    Intervals cover chance: other episodes, and with them another model. They do not cover what the
+    states leave out.
     """
     if counterfactuals is not None and not isinstance(episodes, Replay):
         mechanism, action_noise = counterfactuals.mechanism, counterfactuals.action_noise
@@ -247,7 +255,8 @@ def estimate_sample(
     check_whole(resamples, "resamples", 1, "a whole number")
     rows = len(sample)
     influences = {} if groups is None else groups.influences()
-    intervals = Intervals(sample, crossed, influences, interval, confidence)
+    again = relearned is not None
+    intervals = Intervals(sample, crossed, influences, interval, confidence, again)
     known = [*plain, *(() if crossed is None else CROSS_FITTED)]
     explain, sizes = warn.about(sample, crossed, known, truth, intervals.reasons)
     resampled = relearned
@@ -259,10 +268,7 @@ def estimate_sample(
     found: dict[str, warn.Found] = {}
     for name, evaluate in plain.items():
         value = float(evaluate(np.ones((1, rows)))[0])
-        if relearned is not None:
-            found[name] = (value, *percentile_interval(relearned[name], confidence))
-        else:
-            found[name] = (value, *intervals.plain(name, value, evaluate, resampled.get(name)))
+        found[name] = (value, *intervals.plain(name, value, evaluate, resampled.get(name)))
     if crossed is not None:
         for name, values, mass in zip(
             CROSS_FITTED,

@@ -50,11 +50,12 @@ class Intervals:
     influences: Mapping[str, Influence]  # of MB, CF and MAGIC with the model learned again
     kind: str  # of bootstrap intervals: "percentile" or "bca"
     confidence: float
+    relearned: bool = False  # whether the model was learned again on every resample
     reasons: dict[str, str] = field(default_factory=dict)  # by estimate
 
     def bootstraps(self, name: str) -> bool:
         """Whether the interval of an estimate is made from its values in resamples."""
-        return not self._reason(name) and (self.given or name not in BY_MODEL)
+        return not self._reason(name) and (name not in BY_MODEL or self.given or self.relearned)
 
     def plain(
         self, name: str, value: float, evaluate: Evaluate, resampled: Floats | None
@@ -101,7 +102,8 @@ class Intervals:
             return LEARNED
         if name in WEIGHTED and not self.sample.effective >= LEAST_EFFECTIVE:
             return FEW.format(effective=self.sample.effective)
-        if name in BY_MODEL and not self.given and name not in self.influences:
+        known = self.given or self.relearned or name in self.influences
+        if name in BY_MODEL and not known:
             return NOT_REFITTED
         return ""
 

@@ -121,7 +121,7 @@ def explain(
                 of_censored(name, facts.censored),
                 of_undefined(resampled[name]) if name in UNDEFINED and name in resampled else "",
                 of_unsupported(name, facts),
-                of_outside(found[name]),
+                of_outside(found[name]) if name == "FQE" else "",
             ]
         plain = name.removesuffix(" (cross-fitted)")
         if plain != name and plain in found:

@@ -56,9 +56,9 @@ PASSES = 3  # over all shards: list, count, judge
 SAMPLED = 64  # one id in this many is sampled to divide the ids into ranges
 SUMMARIZED = (
     "Summary detail: bounds over mechanisms are computed only for the episodes shown; there are no "
-    "credible intervals and no FQE; intervals resample about 1000 groups of episodes; "
-    "cross-fitting uses one split; calibration groups are groups of states; factored models lack "
-    "the checks calibration by variable, calibration of ends, residual correlation, log score, "
+    "credible intervals, no FQE and no interval of MAGIC; intervals resample about 1000 groups of "
+    "episodes; cross-fitting replays episodes in one of its splits; calibration groups are groups "
+    "of states; factored models lack the checks calibration by variable, calibration of ends, residual correlation, log score, "
     "learners agree and extrapolation; there is no rehearsal; medians of influence are to a "
     "thousandth. For a complete audit use --detail full, if the log fits in memory."
 )
