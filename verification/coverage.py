@@ -1,8 +1,8 @@
 """How often printed intervals hold the true value: `python -m verification.coverage`.
 
 Nothing is hidden. Three designs: enough patients, many, and few whose treatment overlaps little
-with the policy; one state variable (a tabular model) or three (a factored one). The policy is given,
-or learned from each log.
+with the policy; one state variable (a tabular model) or three (a factored one). The policy is
+given, or learned from each log.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def designs(kind: str, *, learned: bool = False) -> list[Design]:
     if learned:
         sizes = {f"learned, n = {n}": n for n in (100, 300, 1000)}
     found = []
-    for number, (name, patients) in enumerate(sizes.items()):
+    for name, patients in sizes.items():
         low = name.startswith("low")
         actions = 3 if low else 2
         generator = np.random.default_rng([KINDS.index(kind), low])
@@ -166,11 +166,10 @@ def printed(design: Design, logs: int, seed: int = 0) -> Iterator[dict[str, obje
 def coverage(rows: Iterator[dict[str, object]]) -> pd.DataFrame:
     """Return the share of printed intervals that hold the true value, and its standard error."""
     table = pd.DataFrame(rows)
-    by = table.groupby(["model", "design", "estimator"], sort=False)
+    names = ["model", "design", "estimator"]
+    by = table.groupby(names, sort=False)
     found = by["printed"].agg(logs="size", printed="sum")
-    found["coverage"] = (
-        table[table["printed"]].groupby(["model", "design", "estimator"], sort=False)["held"].mean()
-    )
+    found["coverage"] = table[table["printed"]].groupby(names, sort=False)["held"].mean()
     found["error"] = (found["coverage"] * (1 - found["coverage"]) / found["printed"]) ** 0.5
     found["width"] = by["width"].median()
     return found

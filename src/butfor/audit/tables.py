@@ -272,13 +272,16 @@ def lowest_unflagged(rank: NDArray[np.int64], order: Keys) -> NDArray[np.bool_]:
 
 
 def with_credible(estimates: pd.DataFrame, credible: Credible | None) -> pd.DataFrame:
-    """Add the credible intervals of the estimates that have one; nan for the others."""
+    """Add the credible intervals of the estimates that have one; nan for the others.
+
+    They take the policy as given, so an estimate without an interval has none of these either: if
+    the policy was learned from the same log, it was selected for its errors.
+    """
     table = estimates.copy()
     known = {} if credible is None else credible.estimates.set_index("estimator").to_dict("index")
     for end in ("low", "high"):
-        table[f"{end}_credible"] = [
-            known.get(name, {}).get(end, np.nan) for name in table["estimator"]
-        ]
+        found = [known.get(name, {}).get(end, np.nan) for name in table["estimator"]]
+        table[f"{end}_credible"] = np.where(table["low"].isna(), np.nan, found)
     return table
 
 

@@ -61,7 +61,10 @@ def demo(
         print_json(found | {"models": records(table.reset_index())})
         return
     print_audit(console, audit)
-    rows = [(kind, *(f"{value:+.2f}" for value in row)) for kind, row in table.iterrows()]
+    rows = [
+        (kind, *(_with_interval(audits[kind], name, value) for name, value in row.items()))
+        for kind, row in table.iterrows()
+    ]
     console.print(
         "\n[bold]The same log, two models[/bold], each with the policy that is best in it. "
         "Tabular: one distribution per state and action, as in the paper. Factored: one per "
@@ -73,6 +76,14 @@ def demo(
         console.print(f"{name}: {path}")
     open_review = shlex.join([sys.argv[0], "review", str(written["Audit folder"])])
     console.print(f"To review: {open_review}", markup=False, soft_wrap=True)
+
+
+def _with_interval(audit: Audit, name: str, value: float) -> str:
+    """Return a number, and below it its interval, if it has one and is an estimate."""
+    row = audit.estimates.set_index("estimator").loc[name]
+    if pd.isna(row["low"]) or name == "Observed":
+        return f"{value:+.2f}"
+    return f"{value:+.2f}\n{row['low']:+.2f} to {row['high']:+.2f}"
 
 
 def run_demonstration(

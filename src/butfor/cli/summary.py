@@ -91,7 +91,7 @@ def _print_log(console: Console, audit: Audit) -> None:
 
 def _print_estimates(console: Console, audit: Audit) -> None:
     shown = audit.estimates[audit.estimates["estimator"].isin(SHOWN)]
-    credible = audit.meta.parameters.credible
+    credible = audit.meta.parameters.credible if shown["low_credible"].notna().any() else None
     columns = ["", ">Mean return", "95% interval*", "Model**", ">Cases"]
     rows = [
         [
@@ -128,11 +128,11 @@ def _notes(estimates: pd.DataFrame) -> list[tuple[str, str]]:
     """Return why estimates have no interval, and what else is doubtful about two of them."""
     found: dict[str, list[str]] = {}
     for row in estimates.itertuples():
-        first, *others = str(row.warning).split("; ")
-        said = [first] if first.startswith("no interval") else []
-        if row.estimator in ("WIS", "CF (cross-fitted)"):
-            said = [first, *others]
-        for sentence in filter(None, said):
+        reason, _, others = str(row.warning).partition("; ")
+        if not reason.startswith("no interval"):
+            reason, others = "", str(row.warning)
+        told = others if row.estimator in ("WIS", "CF (cross-fitted)") else ""
+        for sentence in filter(None, (reason, told)):
             found.setdefault(sentence, []).append(str(row.estimator))
         if np.isfinite(row.low_these):
             span = _interval(row.low_these, row.high_these)

@@ -31,11 +31,11 @@ NONE = (float("nan"), float("nan"))
 
 ONE = "no interval: there is nothing to resample"
 LEARNED = (
-    "no interval: the policy was learned from the same episodes, which flatters it; see the "
-    "cross-fitted estimates"
+    "no interval: the policy was learned from the same episodes, which flatters it (see the "
+    "cross-fitted estimates)"
 )
 FEW = (
-    "no interval: not enough data (effective sample size {effective:.1f}; below "
+    "no interval: not enough data (effective sample size {effective:.1f}, and below "
     f"{LEAST_EFFECTIVE:.0f} intervals miss the true value too often)"
 )
 NOT_REFITTED = "no interval: the model is not learned again in resamples of these episodes"

@@ -58,9 +58,10 @@ SUMMARIZED = (
     "Summary detail: bounds over mechanisms are computed only for the episodes shown; there are no "
     "credible intervals, no FQE and no interval of MAGIC; intervals resample about 1000 groups of "
     "episodes; cross-fitting replays episodes in one of its splits; calibration groups are groups "
-    "of states; factored models lack the checks calibration by variable, calibration of ends, residual correlation, log score, "
-    "learners agree and extrapolation; there is no rehearsal; medians of influence are to a "
-    "thousandth. For a complete audit use --detail full, if the log fits in memory."
+    "of states; factored models lack the checks calibration by variable, calibration of ends, "
+    "residual correlation, log score, learners agree and extrapolation; there is no rehearsal; "
+    "medians of influence are to a thousandth. For a complete audit use --detail full, if the log "
+    "fits in memory."
 )
 
 
