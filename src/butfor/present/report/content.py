@@ -107,6 +107,8 @@ def estimates(stays: Stays) -> dict[str, Any]:
         f"{sentence} Dot: estimate; bar: 95% interval. {CHANCE} {ESTIMATE} "
         f"{thin}Dashed line: what happened."
     )
+    if (chosen["low"].isna() & (chosen["estimator"] != TRUE)).any():
+        caption += " Without a bar: no interval, for the reason in the table."
     if TRUE in set(table["estimator"]):
         caption += f" True: {SIMULATOR}."
     spec["description"] = caption
