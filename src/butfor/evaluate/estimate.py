@@ -15,7 +15,6 @@ from butfor.evaluate.bootstrap import (
     INTERVALS,
     Evaluate,
     bootstrap_interval,
-    percentile_interval,
     resampled_values,
 )
 from butfor.evaluate.crossfit import CrossFitted, Learn, cross_fitted
@@ -87,8 +86,9 @@ def estimate_values(
     learn : optional
         The function that made model and target from a log, for cross-fitting and `relearn`.
     relearn
-        Whether to learn model and target again on every resample, so that the interval covers
-        learning too (the acceleration of `bca` still holds them fixed).
+        Whether to learn the model again on every resample, for percentile intervals of whatever
+        kind `learn` is. Only if it gives the same target for every log: a target learned from the
+        log has cross-fitted intervals only.
     truth : Episodes or number, optional
         Episodes under the target in the world that produced the log, or its exact value there.
     draws, counterfactuals : optional
@@ -247,7 +247,9 @@ def estimate_sample(
     check_whole(resamples, "resamples", 1, "a whole number")
     rows = len(sample)
     influences = {} if groups is None else groups.influences()
-    intervals = Intervals(sample, crossed, influences, interval, confidence)
+    intervals = Intervals(
+        sample, crossed, influences, interval, confidence, relearned is not None
+    )
     known = [*plain, *(() if crossed is None else CROSS_FITTED)]
     explain, sizes = warn.about(sample, crossed, known, truth, intervals.reasons)
     resampled = relearned
@@ -259,10 +261,7 @@ def estimate_sample(
     found: dict[str, warn.Found] = {}
     for name, evaluate in plain.items():
         value = float(evaluate(np.ones((1, rows)))[0])
-        if relearned is not None:
-            found[name] = (value, *percentile_interval(relearned[name], confidence))
-        else:
-            found[name] = (value, *intervals.plain(name, value, evaluate, resampled.get(name)))
+        found[name] = (value, *intervals.plain(name, value, evaluate, resampled.get(name)))
     if crossed is not None:
         for name, values, mass in zip(
             CROSS_FITTED,
