@@ -247,9 +247,7 @@ def estimate_sample(
     check_whole(resamples, "resamples", 1, "a whole number")
     rows = len(sample)
     influences = {} if groups is None else groups.influences()
-    intervals = Intervals(
-        sample, crossed, influences, interval, confidence, relearned is not None
-    )
+    intervals = Intervals(sample, crossed, influences, interval, confidence, relearned is not None)
     known = [*plain, *(() if crossed is None else CROSS_FITTED)]
     explain, sizes = warn.about(sample, crossed, known, truth, intervals.reasons)
     resampled = relearned
@@ -276,8 +274,7 @@ def estimate_sample(
     warnings = explain(found, resampled)
     these = _these(intervals, found, influences)
     table = [
-        (name, *found[name], *these.get(name, NONE), *sizes(name), warnings[name])
-        for name in names
+        (name, *found[name], *these.get(name, NONE), *sizes(name), warnings[name]) for name in names
     ]
     return pd.DataFrame(table, columns=COLUMNS)
 
@@ -306,7 +303,5 @@ def _true_interval(
     evaluate = {"True": partial(average, truth)}
     resampled = resampled_values(evaluate, len(truth), count, seed)["True"]
     value = float(truth.mean())
-    found = bootstrap_interval(
-        evaluate["True"], value, resampled, len(truth), interval, confidence
-    )
+    found = bootstrap_interval(evaluate["True"], value, resampled, len(truth), interval, confidence)
     return value, *found
