@@ -1,15 +1,15 @@
 """How often printed intervals hold the true value: `python -m verification.coverage`.
 
 Nothing is hidden. Three designs: enough patients, many, and few whose treatment overlaps little
-with the policy; one state variable (a tabular model) or three (a factored one). The policy is given,
-or learned from each log.
+with the policy; one state variable (a tabular model) or three (a factored one). The policy is
+given, or learned from each log.
 """
 
 from __future__ import annotations
 
 import argparse
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,12 +49,8 @@ class Design:
             def act(codes):
                 return self.behavior[np.ravel_multi_index(codes.T, sizes)]
 
-            return simulate_factored(
-                self.world, act, self.patients, horizon=HORIZON, seed=seed
-            )
-        return simulate_model(
-            self.world, self.behavior, self.patients, horizon=HORIZON, seed=seed
-        )
+            return simulate_factored(self.world, act, self.patients, horizon=HORIZON, seed=seed)
+        return simulate_model(self.world, self.behavior, self.patients, horizon=HORIZON, seed=seed)
 
     def learn(self, log: bf.Episodes):
         """Learn a model and a policy from a log."""
@@ -68,7 +64,7 @@ def designs(kind: str, *, learned: bool = False) -> list[Design]:
     if learned:
         sizes = {f"learned, n = {n}": n for n in (100, 300, 1000)}
     found = []
-    for number, (name, patients) in enumerate(sizes.items()):
+    for name, patients in sizes.items():
         low = name.startswith("low")
         actions = 3 if low else 2
         generator = np.random.default_rng([KINDS.index(kind), low])
@@ -78,9 +74,7 @@ def designs(kind: str, *, learned: bool = False) -> list[Design]:
         chosen = np.eye(actions)[generator.integers(actions, size=states)]
         behavior = np.where(chosen > 0, 0.12, 0.44) if low else _mild(generator, states, actions)
         target = chosen if low else _mild(generator, states, actions)
-        found.append(
-            Design(name, kind, patients, world, behavior, None if learned else target)
-        )
+        found.append(Design(name, kind, patients, world, behavior, None if learned else target))
     return found
 
 
@@ -132,51 +126,65 @@ def _mild(generator: np.random.Generator, states: int, actions: int) -> np.ndarr
     return 0.1 + (1 - 0.1 * actions) * generator.dirichlet(np.full(actions, 3.0), states)
 
 
-def printed(design: Design, logs: int, seed: int = 0) -> Iterator[dict[str, object]]:
+def printed(
+    design: Design, logs: int, *, estimators: Sequence[str] | None = None
+) -> Iterator[dict[str, object]]:
     """Yield, for each log and each estimate, whether an interval was printed and was right."""
     behavior = bf.policy_value(design.world, design.behavior, horizon=HORIZON)
-    for number in range(logs):
-        log = design.simulate(seed + number)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            model, plan = design.learn(log)
-            target = plan if design.target is None else design.target
-            learn = design.learn if design.target is None else None
-            replay = bf.Replay(log, model, target, horizon=HORIZON)
-            table = bf.estimate_values(replay, learn=learn, seed=number)
-        true = bf.policy_value(design.world, target, horizon=HORIZON)
-        for row in table.itertuples():
-            value = behavior if row.estimator == "Observed" else true
-            yield {
-                "model": design.kind,
-                "design": design.name,
-                "estimator": row.estimator,
-                "printed": np.isfinite(row.low),
-                "held": row.low <= value <= row.high,
-                "width": row.high - row.low,
-            }
-        if "CF" in set(table["estimator"]) and design.target is not None:
-            row = table.set_index("estimator").loc["CF"]
+    for seed in range(logs):
+        replay, table = estimated(design, seed, estimators)
+        true = true_value(design, replay)
+        found = [
+            (row.estimator, behavior if row.estimator == "Observed" else true, row.low, row.high)
+            for row in table.itertuples()
+        ]
+        these = table[table["estimator"] == "CF"][["low_these", "high_these"]]
+        if len(these) and design.target is not None:
             asked = replay.ask(model=design.world, behavior=replay.behavior)
             value = asked.outcomes().expected_return.mean()
+            found.append(("CF, these patients", value, *these.iloc[0]))
+        for estimator, value, low, high in found:
             yield {
                 "model": design.kind,
                 "design": design.name,
-                "estimator": "CF, these patients",
-                "printed": np.isfinite(row["low_these"]),
-                "held": row["low_these"] <= value <= row["high_these"],
-                "width": row["high_these"] - row["low_these"],
+                "estimator": estimator,
+                "printed": np.isfinite(low),
+                "held": low <= value <= high,
+                "width": high - low,
             }
 
 
-def coverage(rows: Iterator[dict[str, object]]) -> pd.DataFrame:
-    """Return the share of printed intervals that hold the true value, and its standard error."""
-    table = pd.DataFrame(rows)
-    by = table.groupby(["model", "design", "estimator"], sort=False)
-    found = by["printed"].agg(logs="size", printed="sum")
-    found["coverage"] = table[table["printed"]].groupby(["model", "design", "estimator"], sort=False)["held"].mean()
+def estimated(
+    design: Design, seed: int, estimators: Sequence[str] | None = None
+) -> tuple[bf.Replay, pd.DataFrame]:
+    """Return the question that a log of the design asks, and the table of estimates."""
+    log = design.simulate(seed)
+    learn = design.learn if design.target is None else None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model, plan = design.learn(log)
+        target = plan if design.target is None else design.target
+        replay = bf.Replay(log, model, target, horizon=HORIZON)
+        table = bf.estimate_values(replay, estimators=estimators, learn=learn, seed=seed)
+    return replay, table
+
+
+def true_value(design: Design, replay: bf.Replay) -> float:
+    """Return the value of the policy in question in the world that made the log."""
+    return bf.policy_value(design.world, replay.target, horizon=HORIZON)
+
+
+def coverage(rows: Iterable[dict[str, object]]) -> pd.DataFrame:
+    """Return how many printed intervals hold the true value, their share and its standard error."""
+    table = pd.DataFrame(rows).groupby(["model", "design", "estimator"], sort=False)
+    found = table.agg(
+        logs=("printed", "size"),
+        printed=("printed", "sum"),
+        held=("held", "sum"),  # an interval that was not printed holds nothing
+        width=("width", "median"),
+    )
+    found["coverage"] = found["held"] / found["printed"]
     found["error"] = (found["coverage"] * (1 - found["coverage"]) / found["printed"]) ** 0.5
-    found["width"] = by["width"].median()
     return found
 
 

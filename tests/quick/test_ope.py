@@ -23,7 +23,6 @@ from butfor.evaluate.estimate import COLUMNS, estimate_values
 from butfor.evaluate.estimators import model_based
 from butfor.evaluate.estimators.doubly_robust import RIDGE
 from butfor.evaluate.estimators.table import CROSS_FITTED, DEFAULT, ESTIMATORS, NAMES
-from butfor.evaluate.influence import Influence
 from butfor.evaluate.intervals import LEARNED, LEAST_EFFECTIVE, ONE
 from butfor.models.fit import destinations
 from butfor.models.planning import state_values, value_tables
@@ -875,8 +874,8 @@ def test_no_follower_and_no_overlap_are_told_for_each_estimator():
 
 
 def test_the_models_luck_is_told_where_cross_fitting_parts_from_the_plain_estimate():
-    # 100 states, 5 actions, 8 one-step episodes of each pair, which end well by a coin: whatever the
-    # policy, its value is 0, and the best-looking actions only were lucky
+    # 100 states, 5 actions, 8 one-step episodes of each pair, which end well by a coin: every
+    # policy has the value 0, and the actions that look best were only lucky
     pairs = np.tile(np.arange(500), 8)
     log = bf.Episodes.from_arrays(
         pairs // 5,
