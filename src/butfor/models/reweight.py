@@ -44,12 +44,16 @@ def reweighting(model: Any, log: Episodes) -> Reweight | None:
     return lambda weights: again(weights[episode])
 
 
-def _agree(one: TabularMDP | FactoredModel, other: TabularMDP | FactoredModel) -> bool:
+def _agree(one: Any, other: Any) -> bool:
     """Whether two models of the same structure have the same probabilities."""
-    if isinstance(one, FactoredModel) and isinstance(other, FactoredModel):
-        pairs = zip(one.factors, other.factors, strict=True)
-        return all(a is b or np.allclose(a.table, b.table) for a, b in pairs)
-    return np.allclose(one.probability, other.probability)
+    pairs = zip(_tables(one), _tables(other), strict=True)
+    return all(np.allclose(mine, yours) for mine, yours in pairs)
+
+
+def _tables(model: TabularMDP | FactoredModel) -> list[Floats]:
+    if isinstance(model, TabularMDP):
+        return [model.probability]
+    return [factor.table for factor in model.factors if isinstance(factor, Factor)]
 
 
 def reweight_transitions(
