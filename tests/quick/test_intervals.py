@@ -15,6 +15,7 @@ from butfor.evaluate.estimators.table import CROSS_FITTED, ESTIMATORS
 from butfor.evaluate.influence import Influence
 from butfor.evaluate.intervals import LEARNED, NOT_REFITTED, assumes_worst, possible_returns
 from butfor.evaluate.refit import GROUPS, LESS, THESE, group_episodes
+from butfor.evaluate.warn import WEIGHTED
 from tests.builders import DEATH, HOME, random_log, ward_log
 from tests.factored import clinic_model, simulate_factored
 from tests.reference import ope as reference
@@ -226,7 +227,7 @@ def test_a_learned_target_has_cross_fitted_intervals_only_and_a_fixed_one_all(le
     assert rows.drop(index="CF")[["low_these", "high_these"]].isna().all(axis=None)
 
 
-# ------------------------------------------------------------- what is possible, what is unseen
+# ------------------------------------------- what is possible, too little data, pairs never seen
 
 
 def world(step):
@@ -279,6 +280,30 @@ def test_only_the_outcome_of_lowest_reward_is_the_worst(unseen, worst):
     log = ward_log()
     model = bf.fit_mdp(log, unseen=unseen)
     assert assumes_worst(bf.Replay(log, model, bf.estimate_behavior(log))) == worst
+
+
+@pytest.mark.parametrize("relearn", [False, True])
+def test_weighted_estimates_have_an_interval_from_an_effective_sample_size_of_ten(relearn):
+    # one step, one state, a policy that always takes action 1: those who had it are the sample
+    for followers in (9, 10):
+        log = one_step(np.arange(40) < followers, np.arange(40) % 2)
+        frame = estimate_values(
+            log,
+            bf.fit_mdp(log),
+            [[0.0, 1.0]],
+            estimators=[*WEIGHTED, "FQE", "MB"],
+            learn=lambda part: (bf.fit_mdp(part), np.array([[0.0, 1.0]])),
+            relearn=relearn,
+            resamples=50,
+        ).set_index("estimator")
+        assert (frame.loc[list(WEIGHTED), "effective"] == followers).all()
+        assert np.isfinite(frame.loc[["FQE", "MB"], ["low", "high"]]).all(axis=None)
+        printed = np.isfinite(frame.loc[list(WEIGHTED), ["low", "high"]])
+        assert printed.all(axis=None) if followers == 10 else not printed.any(axis=None)
+        said = frame.loc[list(WEIGHTED), "warning"].str.startswith(
+            f"no interval: not enough data (effective sample size {followers}.0; below 10 "
+        )
+        assert (said == (followers < 10)).all()
 
 
 def test_intervals_are_clipped_to_possible_returns():

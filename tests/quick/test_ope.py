@@ -804,48 +804,6 @@ def test_few_followers_are_told_with_the_effective_sample_size(sepsis):
     )
 
 
-WEIGHTED = ["IS", "WIS", "PDIS", "PDWIS", "DR", "WDR", "MAGIC"]
-
-
-@pytest.mark.parametrize("relearn", [False, True])
-def test_weighted_estimates_have_an_interval_from_an_effective_sample_size_of_ten(relearn):
-    # one step, one state, a policy that always takes action 1: those who had it are the sample
-    for followers in (9, 10):
-        log = one_step(np.arange(40) < followers, np.arange(40) % 2)
-        frame = estimate_values(
-            log,
-            bf.fit_mdp(log),
-            [[0.0, 1.0]],
-            estimators=[*WEIGHTED, "FQE", "MB"],
-            learn=keep(np.array([[0.0, 1.0]])),
-            relearn=relearn,
-            resamples=50,
-        ).set_index("estimator")
-        assert (frame.loc[WEIGHTED, "effective"] == followers).all()
-        assert np.isfinite(frame.loc[["FQE", "MB"], ["low", "high"]]).all(axis=None)
-        printed = np.isfinite(frame.loc[WEIGHTED, ["low", "high"]])
-        assert printed.all(axis=None) if followers == 10 else not printed.any(axis=None)
-        said = frame.loc[WEIGHTED, "warning"].str.startswith(
-            f"no interval: not enough data (effective sample size {followers}.0; below 10 "
-        )
-        assert (said == (followers < 10)).all()
-
-
-def one_step(action, outcome):
-    """Episodes of one step in one state with two actions."""
-    n = len(action)
-    return bf.Episodes.from_arrays(
-        np.zeros(n, int),
-        np.asarray(action, int),
-        np.zeros(n, int),
-        offsets=np.arange(n + 1),
-        outcome=outcome,
-        outcomes=[DEATH, HOME],
-        states=1,
-        actions=2,
-    )
-
-
 def test_resamples_without_a_follower_are_counted():
     assert warn.of_undefined(np.array([0.5, np.nan, np.nan])).startswith(
         "in 2 of 3 resamples no episode follows the policy"
