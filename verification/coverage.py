@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -126,52 +126,65 @@ def _mild(generator: np.random.Generator, states: int, actions: int) -> np.ndarr
     return 0.1 + (1 - 0.1 * actions) * generator.dirichlet(np.full(actions, 3.0), states)
 
 
-def printed(design: Design, logs: int, seed: int = 0) -> Iterator[dict[str, object]]:
+def printed(
+    design: Design, logs: int, *, estimators: Sequence[str] | None = None
+) -> Iterator[dict[str, object]]:
     """Yield, for each log and each estimate, whether an interval was printed and was right."""
     behavior = bf.policy_value(design.world, design.behavior, horizon=HORIZON)
-    for number in range(logs):
-        log = design.simulate(seed + number)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            model, plan = design.learn(log)
-            target = plan if design.target is None else design.target
-            learn = design.learn if design.target is None else None
-            replay = bf.Replay(log, model, target, horizon=HORIZON)
-            table = bf.estimate_values(replay, learn=learn, seed=number)
-        true = bf.policy_value(design.world, target, horizon=HORIZON)
-        for row in table.itertuples():
-            value = behavior if row.estimator == "Observed" else true
-            yield {
-                "model": design.kind,
-                "design": design.name,
-                "estimator": row.estimator,
-                "printed": np.isfinite(row.low),
-                "held": row.low <= value <= row.high,
-                "width": row.high - row.low,
-            }
-        if "CF" in set(table["estimator"]) and design.target is not None:
-            row = table.set_index("estimator").loc["CF"]
+    for seed in range(logs):
+        replay, table = estimated(design, seed, estimators)
+        true = true_value(design, replay)
+        found = [
+            (row.estimator, behavior if row.estimator == "Observed" else true, row.low, row.high)
+            for row in table.itertuples()
+        ]
+        these = table[table["estimator"] == "CF"][["low_these", "high_these"]]
+        if len(these) and design.target is not None:
             asked = replay.ask(model=design.world, behavior=replay.behavior)
             value = asked.outcomes().expected_return.mean()
+            found.append(("CF, these patients", value, *these.iloc[0]))
+        for estimator, value, low, high in found:
             yield {
                 "model": design.kind,
                 "design": design.name,
-                "estimator": "CF, these patients",
-                "printed": np.isfinite(row["low_these"]),
-                "held": row["low_these"] <= value <= row["high_these"],
-                "width": row["high_these"] - row["low_these"],
+                "estimator": estimator,
+                "printed": np.isfinite(low),
+                "held": low <= value <= high,
+                "width": high - low,
             }
 
 
-def coverage(rows: Iterator[dict[str, object]]) -> pd.DataFrame:
-    """Return the share of printed intervals that hold the true value, and its standard error."""
-    table = pd.DataFrame(rows)
-    names = ["model", "design", "estimator"]
-    by = table.groupby(names, sort=False)
-    found = by["printed"].agg(logs="size", printed="sum")
-    found["coverage"] = table[table["printed"]].groupby(names, sort=False)["held"].mean()
+def estimated(
+    design: Design, seed: int, estimators: Sequence[str] | None = None
+) -> tuple[bf.Replay, pd.DataFrame]:
+    """Return the question that a log of the design asks, and the table of estimates."""
+    log = design.simulate(seed)
+    learn = design.learn if design.target is None else None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model, plan = design.learn(log)
+        target = plan if design.target is None else design.target
+        replay = bf.Replay(log, model, target, horizon=HORIZON)
+        table = bf.estimate_values(replay, estimators=estimators, learn=learn, seed=seed)
+    return replay, table
+
+
+def true_value(design: Design, replay: bf.Replay) -> float:
+    """Return the value of the policy in question in the world that made the log."""
+    return bf.policy_value(design.world, replay.target, horizon=HORIZON)
+
+
+def coverage(rows: Iterable[dict[str, object]]) -> pd.DataFrame:
+    """Return how many printed intervals hold the true value, their share and its standard error."""
+    table = pd.DataFrame(rows).groupby(["model", "design", "estimator"], sort=False)
+    found = table.agg(
+        logs=("printed", "size"),
+        printed=("printed", "sum"),
+        held=("held", "sum"),  # an interval that was not printed holds nothing
+        width=("width", "median"),
+    )
+    found["coverage"] = found["held"] / found["printed"]
     found["error"] = (found["coverage"] * (1 - found["coverage"]) / found["printed"]) ** 0.5
-    found["width"] = by["width"].median()
     return found
 
 

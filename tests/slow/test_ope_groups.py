@@ -10,12 +10,15 @@ from scipy.stats import norm
 
 import butfor as bf
 from butfor.audit.exact import ExactSums
+from butfor.evaluate import refit
 from butfor.evaluate.bootstrap import resample_weights
 from butfor.evaluate.crossfit import CrossFitted
 from butfor.evaluate.episode_columns import EpisodeColumns
 from butfor.evaluate.estimate import estimate_sums, estimate_values
 from butfor.evaluate.estimators.columns import Columns
 from butfor.evaluate.estimators.table import CROSS_FITTED, ESTIMATORS, OnColumns
+from butfor.evaluate.intervals import BY_MODEL, NOT_REFITTED, ONE
+from butfor.evaluate.refit import group_episodes
 from butfor.evaluate.warn import facts_of
 from butfor.random import episode_keys
 from tests.builders import ward_log
@@ -23,6 +26,7 @@ from tests.support import FALSE_ALARM
 
 OF_COLUMNS = {name: f.function for name, f in ESTIMATORS.items() if isinstance(f, OnColumns)}
 SUMMED = [name for name in OF_COLUMNS if name != "MAGIC"]  # MAGIC judges its rows, not sums only
+RESAMPLED = [name for name in SUMMED if name not in BY_MODEL]
 GROUPS, RESAMPLES = 500, 1000
 
 
@@ -38,12 +42,13 @@ def sepsis():
     replay = bf.Replay(log, model, target)
     sample = EpisodeColumns(replay)
     assert sample.effective > 1000  # bootstrap distributions are near the normal
-    halves = np.random.default_rng(1).normal(size=(2, len(log)))  # stands for cross-fitting
-    crossed = CrossFitted(*halves, np.zeros(len(log)), np.zeros(len(log)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(refit, "MOST_ENTRIES", 0)  # MAGIC without an interval, which takes long
+        table = estimate_values(replay, estimators=list(OF_COLUMNS), resamples=RESAMPLES)
     return SimpleNamespace(
         sample=sample,
-        crossed=crossed,
-        table=by_name(estimate_values(replay, estimators=list(OF_COLUMNS), resamples=RESAMPLES)),
+        groups=group_episodes(sample, blend=False),
+        table=by_name(table),
         hashed=(episode_keys(0, log.id, "groups") % GROUPS).astype(np.int64),
     )
 
@@ -132,18 +137,19 @@ def test_groups_that_are_all_several_times_as_large_change_nothing(sepsis, name)
 
 def test_groups_of_one_episode_give_the_table_of_the_episodes(sepsis):
     columns = sepsis.sample.columns
-    table = by_name(estimate_sums(Grouped(sepsis.sample, columns), resamples=RESAMPLES))
+    sample = Grouped(sepsis.sample, columns)
+    table = by_name(estimate_sums(sample, groups=sepsis.groups, resamples=RESAMPLES))
     pd.testing.assert_frame_equal(table, sepsis.table, rtol=1e-12, atol=0)
 
 
 def test_values_of_groups_are_those_of_the_episodes(sepsis):
     groups = group_sums(sepsis.sample.columns, sepsis.hashed, GROUPS)
-    table = by_name(estimate_sums(Grouped(sepsis.sample, groups)))
+    table = by_name(estimate_sums(Grouped(sepsis.sample, groups), groups=sepsis.groups))
     for name in SUMMED:
         assert abs(table.value[name] - sepsis.table.value[name]) < 1e-12, name
     columns = ["episodes", "effective", "warning"]
     assert table[columns].equals(sepsis.table[columns])
-    inside = sepsis.table.loc["MAGIC"]
+    inside = sepsis.table.loc["WDR"]
     assert inside.low < table.value["MAGIC"] < inside.high
 
 
@@ -161,12 +167,12 @@ def widths_apart(sepsis, group):
     tail = 0.025
     z = norm.isf(tail)
     quantiles = 2 * tail * (1 - 2 * tail) / (RESAMPLES * norm.pdf(z) ** 2 * (2 * z) ** 2)
-    chance = ndtri(1 - FALSE_ALARM / len(SUMMED) / 2)
+    chance = ndtri(1 - FALSE_ALARM / len(RESAMPLED) / 2)
     allowed = chance * np.sqrt(2 * quantiles + 0.5 / GROUPS) + 0.5 / GROUPS
     groups = group_sums(sepsis.sample.columns, group, GROUPS)
     table = by_name(estimate_sums(Grouped(sepsis.sample, groups), resamples=RESAMPLES, seed=1))
     apart = (table.high - table.low) / (sepsis.table.high - sepsis.table.low) - 1
-    return apart[SUMMED].abs(), allowed
+    return apart[RESAMPLED].abs(), allowed
 
 
 def test_intervals_of_groups_are_as_wide_as_those_of_episodes(sepsis):
@@ -191,25 +197,35 @@ def test_neither_order_nor_parts_of_the_log_change_a_byte(sepsis):
     assert whole.tobytes() == parts.tobytes()
 
 
-def test_cross_fitted_sums_are_averaged_over_episodes(sepsis):
-    groups = group_sums(sepsis.sample.columns, sepsis.hashed, GROUPS)
-    both = sepsis.crossed.model_based, sepsis.crossed.counterfactual
-    used = np.unique(sepsis.hashed)  # groups without an episode have no row
-    sums = (np.bincount(sepsis.hashed, values)[used] for values in both)
-    crossed = CrossFitted(*sums, np.zeros(1), np.zeros(1))
-    table = by_name(estimate_sums(Grouped(sepsis.sample, groups), crossed, resamples=20))
+def test_without_a_model_learned_again_its_estimates_have_no_interval(sepsis):
+    table = by_name(estimate_sums(Grouped(sepsis.sample, sepsis.sample.columns), resamples=9))
+    printed = np.isfinite(table[["low", "high"]]).all(axis=1)
+    assert set(table.index[~printed]) == {"MB", "CF", "MAGIC"}
+    assert table.warning[~printed].str.startswith(NOT_REFITTED).all()
+
+
+@pytest.mark.parametrize("learned", [False, True])
+def test_cross_fitted_values_are_averaged_over_splits_and_halves(sepsis, learned):
+    both = np.random.default_rng(1).normal(scale=0.1, size=(2, 10, 2))
+    crossed = CrossFitted(*both, *np.zeros((2, 10, 2)), learned=learned)
+    sample = Grouped(sepsis.sample, sepsis.sample.columns)
+    table = by_name(estimate_sums(sample, crossed, sepsis.groups, resamples=20))
     assert list(table.index) == [*OF_COLUMNS, *CROSS_FITTED]
     for name, values in zip(CROSS_FITTED, both, strict=True):
         assert table.value[name] == pytest.approx(values.mean(), abs=1e-12)
+        ends = crossed.interval(values, 0.95)
+        assert (table.low[name], table.high[name]) == pytest.approx(ends, abs=1e-12)
+    printed = table.index[np.isfinite(table.low)]
+    plain = ["Observed"] if learned else SUMMED
+    assert printed.tolist() == [*plain, *CROSS_FITTED]
 
 
 def test_one_group_has_no_interval(sepsis):
     group = np.zeros(len(sepsis.sample), np.int64)
-    table = estimate_sums(
-        Grouped(sepsis.sample, group_sums(sepsis.sample.columns, group, 1)), resamples=9
-    )
-    assert table[["low", "high"]].isna().all(axis=None)
-    assert table.warning.str.startswith("one group of episodes: no interval").all()
+    one = Grouped(sepsis.sample, group_sums(sepsis.sample.columns, group, 1))
+    table = estimate_sums(one, resamples=9)
+    assert table[["low", "high", "low_these", "high_these"]].isna().all(axis=None)
+    assert table.warning.str.startswith(ONE).all()
 
 
 def test_groups_are_checked(sepsis):

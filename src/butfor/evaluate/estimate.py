@@ -88,8 +88,9 @@ def estimate_values(
         of the log, plain estimates have no interval, because the target was selected on the same
         episodes; the cross-fitted ones do.
     relearn
-        Whether to call `learn` on every resample, where the model cannot be learned again by
-        reweighting counts. It must give the same target each time.
+        Whether to learn the model again on every resample, for percentile intervals of whatever
+        kind `learn` is. Only if it gives the same target for every log: a target learned from the
+        log has cross-fitted intervals only.
     truth : Episodes or number, optional
         Episodes under the target in the world that produced the log, or its exact value there.
     draws, counterfactuals : optional
@@ -255,8 +256,7 @@ def estimate_sample(
     check_whole(resamples, "resamples", 1, "a whole number")
     rows = len(sample)
     influences = {} if groups is None else groups.influences()
-    again = relearned is not None
-    intervals = Intervals(sample, crossed, influences, interval, confidence, again)
+    intervals = Intervals(sample, crossed, influences, interval, confidence, relearned is not None)
     known = [*plain, *(() if crossed is None else CROSS_FITTED)]
     explain, sizes = warn.about(sample, crossed, known, truth, intervals.reasons)
     resampled = relearned

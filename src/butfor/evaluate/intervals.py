@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from butfor.evaluate.bootstrap import Evaluate, bootstrap_interval
+from butfor.evaluate.bootstrap import Evaluate, bootstrap_interval, percentile_interval
 from butfor.evaluate.crossfit import CrossFitted
 from butfor.evaluate.influence import Influence
 from butfor.evaluate.sample import Sample
@@ -50,7 +50,7 @@ class Intervals:
     influences: Mapping[str, Influence]  # of MB, CF and MAGIC with the model learned again
     kind: str  # of bootstrap intervals: "percentile" or "bca"
     confidence: float
-    relearned: bool = False  # whether the model was learned again on every resample
+    relearned: bool = False  # whether the model was learned again in each resample
     reasons: dict[str, str] = field(default_factory=dict)  # by estimate
 
     def bootstraps(self, name: str) -> bool:
@@ -67,6 +67,8 @@ class Intervals:
             return NONE
         if resampled is None:
             return self._within(name, self.influences[name].interval(value, self.confidence))
+        if self.relearned:
+            return self._within(name, percentile_interval(resampled, self.confidence))
         found = bootstrap_interval(
             evaluate, value, resampled, len(self.sample), self.kind, self.confidence
         )
@@ -102,8 +104,8 @@ class Intervals:
             return LEARNED
         if name in WEIGHTED and not self.sample.effective >= LEAST_EFFECTIVE:
             return FEW.format(effective=self.sample.effective)
-        known = self.given or self.relearned or name in self.influences
-        if name in BY_MODEL and not known:
+        refitted = self.given or self.relearned or name in self.influences
+        if name in BY_MODEL and not refitted:
             return NOT_REFITTED
         return ""
 

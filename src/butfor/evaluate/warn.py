@@ -113,15 +113,17 @@ def explain(
     explained = {}
     for name in found:
         said = []
+        reason = reasons.get(name, "")
+        sized = "effective" in reason and facts.followers > 0  # the reason says how few
         if name != "True":
             said = [
-                reasons.get(name, ""),
-                of_weights(name, facts) if "effective" not in reasons.get(name, "") else "",
+                reason,
+                of_weights(name, facts) if not sized else "",
                 of_overlap(name, facts.unlogged if name == "FQE" else facts.missing),
                 of_censored(name, facts.censored),
                 of_undefined(resampled[name]) if name in UNDEFINED and name in resampled else "",
                 of_unsupported(name, facts),
-                of_outside(found[name]) if name == "FQE" else "",
+                of_outside(name, found[name]),
             ]
         plain = name.removesuffix(" (cross-fitted)")
         if plain != name and plain in found:
@@ -220,12 +222,14 @@ def of_undefined(resampled: Floats) -> str:
     )
 
 
-def of_outside(found: Found) -> str:
+def of_outside(name: str, found: Found) -> str:
     """Warn if the value of (value, low, high) is outside its interval."""
     value, low, high = found
     slack = 1e-9 * max(abs(low), abs(high))
     if not (value < low - slack or value > high + slack):
         return ""
+    if name in WEIGHTED:
+        return "the value lies outside its interval, which is limited to possible returns"
     return (
         "the value lies outside its interval: resamples contain fewer distinct episodes, so "
         "state-action pairs seen rarely are missing from them"

@@ -37,8 +37,22 @@ def reweighting(model: Any, log: Episodes) -> Reweight | None:
         return None
     rows = logged_transitions(log)
     again = reweight_transitions(model, rows, _constant(model, log))
+    if again is None or not _agree(again(np.ones(len(rows.state))), model):
+        return None
     episode = np.repeat(np.arange(len(log)), log.lengths)
-    return None if again is None else lambda weights: again(weights[episode])
+    return lambda weights: again(weights[episode])
+
+
+def _agree(one: Any, other: Any) -> bool:
+    """Whether two models of the same structure have the same probabilities."""
+    pairs = zip(_tables(one), _tables(other), strict=True)
+    return all(np.allclose(mine, yours) for mine, yours in pairs)
+
+
+def _tables(model: TabularMDP | FactoredModel) -> list[Floats]:
+    if isinstance(model, TabularMDP):
+        return [model.probability]
+    return [factor.table for factor in model.factors if isinstance(factor, Factor)]
 
 
 def reweight_transitions(
@@ -131,7 +145,8 @@ def _entries(model: TabularMDP, rows: Transitions) -> Offsets:
     ends = (rows.end < len(model.outcomes)) & (model.terminal == "visits")
     reached = np.where(ends, model.n_states + rows.end, rows.next_state)
     logged = (rows.state * model.n_actions + rows.action) * columns + reached
-    return np.asarray(order[np.searchsorted(keys, logged, sorter=order)])
+    place = np.searchsorted(keys, logged, sorter=order)
+    return np.asarray(order[np.minimum(place, len(keys) - 1)])
 
 
 def _constant(model: Any, log: Episodes) -> Floats | None:
