@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from butfor.evaluate.crossfit import Learn
+from butfor.evaluate.crossfit import Learn, Learned
 from butfor.hidden.policies import Policy
 from butfor.log.episodes import Episodes
+from butfor.models.caution import Caution
 from butfor.models.factored import NEXT, FactoredModel
 from butfor.models.fit import fit_mdp
 from butfor.models.fit_factored import fit_factored
@@ -26,6 +27,7 @@ def factored_learner(
     parents: dict[str, list[str]] | None = None,
     order: list[str] | None = None,
     horizon: int | None = None,
+    caution: Caution | None = None,
 ) -> Learn:
     """Return a function that learns a factored model from parts of a log and plans a policy.
 
@@ -53,7 +55,7 @@ def factored_learner(
         )
         if not model.enumerable:
             return model, fitted_q_policy(model, horizon=steps, discount=discount)
-        return model, policy_iteration(model, discount=discount)
+        return model, plan(model, discount=discount, caution=caution)
 
     return learn
 
@@ -64,14 +66,19 @@ def tabular_learner(
     unseen: str | None = None,
     prior: float = 0.0,
     labels: Integers | None = None,
+    caution: Caution | None = None,
 ) -> Learn:
-    """Return a function that learns a tabular model from a log and plans a policy.
-
-    Labels, which only noise has, make no difference to the plan.
-    """
+    """Return a function that learns a tabular model from a log and plans a policy."""
 
     def learn(log: Episodes) -> tuple[TabularMDP, Floats]:
         model = fit_mdp(log, unseen=unseen, prior=prior, labels=labels)
-        return model, policy_iteration(model.with_labels(None), discount=discount)
+        return model, plan(model, discount=discount, caution=caution)
 
     return learn
+
+
+def plan(model: Learned, *, discount: float, caution: Caution | None) -> Floats:
+    """Plan a policy in a model; labels, which only noise has, make no difference."""
+    if isinstance(model, TabularMDP):
+        model = model.with_labels(None)
+    return policy_iteration(model, discount=discount, caution=caution)

@@ -65,6 +65,10 @@ class Backup:
         stays = self._end.table[..., -1]
         return self._mean(stays, self._of_end, values.reshape(self._sizes), self._next)
 
+    def mean(self, table: Floats, parents: tuple[str, ...]) -> Floats:
+        """Mean [S, A] over the next state of a table with one axis per parent."""
+        return self._mean(table, self._axes(*parents))
+
     @property
     def _end(self) -> Factor:
         assert isinstance(self.model.end, Factor)

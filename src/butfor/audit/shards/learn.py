@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.audit.exact import ExactSums
+from butfor.audit.learning import plan
 from butfor.audit.settings import FACTORED, AuditSettings, factored_options
 from butfor.audit.shards.count import ACTION, HALF, STATE, Counts
 from butfor.evaluate.crossfit import Learned
@@ -25,7 +26,7 @@ from butfor.models.fit import check_rules, complete_counts, differs_from, varyin
 from butfor.models.fit_factored import learn_factored
 from butfor.models.fixed import fixed_factors
 from butfor.models.mdp import TabularMDP
-from butfor.models.planning import policy_iteration, state_values
+from butfor.models.planning import state_values
 from butfor.models.policies import behavior_of
 from butfor.models.transitions import Transitions, merge_transitions
 from butfor.replay.observed import unsupported_by_state
@@ -34,6 +35,7 @@ from butfor.types import Floats, Integers, Offsets
 
 BOTH = (0, 1)
 Fit = Callable[..., Learned]  # (half, …) -> the model of these halves
+Plan = Callable[[Learned], Floats]
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,12 +218,18 @@ def settle(study: Study, counts: Counts) -> Study:
     return study.model_copy(update={"columns": columns, "outcome": ends})
 
 
-def learn_halves(tally: Tally, fit: Fit, *, horizon: int) -> tuple[Half, ...]:
+def plan_of(study: Study, chosen: AuditSettings) -> Plan:
+    """Return the function that plans a policy in a model."""
+    discount = study.evaluation.planning_discount
+    return lambda model: plan(model, discount=discount, caution=chosen.caution)
+
+
+def learn_halves(tally: Tally, fit: Fit, make: Plan, *, horizon: int) -> tuple[Half, ...]:
     """Learn model and target of each half, and evaluate each target in the other model."""
     if not tally.counts.first.sum(axis=1).all():
         return ()
     models = [fit(half) for half in BOTH]
-    targets = [plan(model, tally.study) for model in models[::-1]]
+    targets = [make(model) for model in models[::-1]]
     bad = bad_outcomes(tally.outcomes)
     return tuple(
         _judging_half(model, target, horizon, tally.study.evaluation.discount, bad)
@@ -241,12 +249,6 @@ def _judging_half(
         chance=bad_chances(rows, behavior_of(rows.counts), horizon, bad),
         seen=rows.counts.sum(axis=1) > 0,
     )
-
-
-def plan(model: Learned, study: Study) -> Floats:
-    """Plan the policy of highest value; labels, which only noise has, make no difference."""
-    rows = tabular(model).with_labels(None)
-    return policy_iteration(rows, discount=study.evaluation.planning_discount)
 
 
 def fit_of(tally: Tally, chosen: AuditSettings) -> Fit:

@@ -31,7 +31,7 @@ from butfor.audit.shards.learn import (
     fit_of,
     key_of,
     learn_halves,
-    plan,
+    plan_of,
 )
 from butfor.audit.shards.log import Shard, check_alike, find_shards, list_shard
 from butfor.audit.shards.parts import Parts
@@ -316,13 +316,13 @@ def _make_setting(tally: Tally, chosen: AuditSettings, types: dict[str, Any]) ->
     """Learn the models, plan or read the target, and collect all that judging needs."""
     study, counts = tally.study, tally.counts
     evaluation = study.evaluation
-    fit = fit_of(tally, chosen)
+    fit, make = fit_of(tally, chosen), plan_of(study, chosen)
     model = fit(*BOTH)
     rows = tabular(model)
     horizon = counts.longest if evaluation.horizon is None else evaluation.horizon
     given = None if chosen.learned else chosen.given_target(tally.example())
-    target = plan(model, study) if given is None else np.asarray(given)
-    halves = learn_halves(tally, fit, horizon=horizon)
+    target = make(model) if given is None else np.asarray(given)
+    halves = learn_halves(tally, fit, make, horizon=horizon)
     plain = {
         f"side.{section.name or column}": types.get(column)
         for column, section in study.side.items()
