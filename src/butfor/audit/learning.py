@@ -33,7 +33,8 @@ def factored_learner(
 
     What is static or copies an action is found in the whole log: a part may lack the exceptions.
     Parts may also lack variables. Where states cannot be enumerated, the policy is planned by
-    fitted Q iteration (`fitted_q_policy`) and is a function of level codes.
+    fitted Q iteration (`fitted_q_policy`), which knows no bad cases, and is a function of level
+    codes.
     """
     fixed = fixed_factors(count_distinct(log))
     steps = log.horizon if horizon is None else horizon
@@ -54,6 +55,7 @@ def factored_learner(
             known={name: factor for name, factor in fixed.items() if name not in gone},
         )
         if not model.enumerable:
+            _refuse(caution)
             return model, fitted_q_policy(model, horizon=steps, discount=discount)
         return model, plan(model, discount=discount, caution=caution)
 
@@ -82,3 +84,13 @@ def plan(model: Learned, *, discount: float, caution: Caution | None) -> Floats:
     if isinstance(model, TabularMDP):
         model = model.with_labels(None)
     return policy_iteration(model, discount=discount, caution=caution)
+
+
+def _refuse(caution: Caution | None) -> None:
+    """Refuse what a plan by fitted Q iteration cannot do."""
+    if caution is not None and (caution.least_cases or caution.risk is not None):
+        asked = "least_cases" if caution.least_cases else "risk"
+        raise ValueError(
+            f"{asked} needs states that can be enumerated; leave it out, or use fewer variables or "
+            "levels"
+        )

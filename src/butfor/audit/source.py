@@ -316,7 +316,7 @@ def _audit_in_memory(
             seed=settings.seed,
             learn=learn if settings.learned else None,
             clusters=clusters,
-            record=settings.record(
+            record=(replace(settings, caution=None) if wide else settings).record(
                 source,
                 checked,
                 Path(study).read_text(encoding="utf-8"),

@@ -43,7 +43,7 @@ class Caution:
         because in a row that was seen once nothing varies.
     """
 
-    bad_cases: float = 1.0
+    bad_cases: float = 2.0
     least_cases: int = 0
     risk: float | None = None
 

@@ -42,7 +42,7 @@ def policy_iteration(
     ----------
     caution : optional
         By default the model is taken at its word, and the policy prefers actions that seldom were
-        taken and by luck went well. `Caution()` plans as if each action had gone badly once more.
+        taken and by luck went well. `Caution()` plans as if each had gone badly twice more.
 
     Notes
     -----

@@ -56,7 +56,8 @@ def content(experiment: Experiment) -> dict[str, Any]:
     rows = summarize(experiment.values).to_dict("records")
     return {
         "by": {
-            kind: {row["caution"]: row for row in rows if row["model"] == kind} for kind in KINDS
+            kind: {row["caution"]: row for row in rows if row["model"] == kind}
+            for kind in (TABULAR, FACTORED)
         },
         "plain": PLAIN,
         "likely": LIKELY,
@@ -65,7 +66,6 @@ def content(experiment: Experiment) -> dict[str, Any]:
     }
 
 
-KINDS = (TABULAR, FACTORED)
 STUDY = Study(
     "caution", CautionSettings, run_experiment, charts, tables, results, content, figures=0
 )

@@ -22,16 +22,17 @@ from butfor.types import Floats
 
 TABULAR, FACTORED = "tabular", "factored"
 USUAL, PLAIN, LIKELY = "the usual action", "no caution", "prior by likelihood"
+AT_LEAST = "at least 10 cases"
 PRIORS = tuple(0.01 * 2**power for power in range(11))  # among which the likelihood chooses
 CAUTIONS: dict[str, Caution | None] = {
     PLAIN: None,
-    "10 cases": Caution(bad_cases=0, least_cases=10),
-    "20 cases": Caution(bad_cases=0, least_cases=20),
-    "1 bad case": Caution(),
-    "2 bad cases": Caution(bad_cases=2),
+    AT_LEAST: Caution(bad_cases=0, least_cases=10),
+    "at least 20 cases": Caution(bad_cases=0, least_cases=20),
+    "1 bad case": Caution(bad_cases=1),
+    "2 bad cases": Caution(),
     "5 bad cases": Caution(bad_cases=5),
-    "1 bad case, 10 cases": Caution(least_cases=10),
-    "1 bad case, risk .05": Caution(risk=0.05),
+    "2 bad cases, at least 10 cases": Caution(least_cases=10),
+    "2 bad cases, risk .05": Caution(risk=0.05),
 }
 
 
@@ -86,8 +87,8 @@ def plans(
         smooth = fit_mdp(log, terminal=terminal, prior=prior)
         yield TABULAR, name, smooth, _plan(smooth, None)
     smooth = fit_mdp(log, terminal=terminal, prior=0.5, unseen="uniform")
-    name = "prior .5, unseen uniform, 10 cases"
-    yield TABULAR, name, smooth, _plan(smooth, CAUTIONS["10 cases"])
+    name = f"prior .5, unseen uniform, {AT_LEAST}"
+    yield TABULAR, name, smooth, _plan(smooth, CAUTIONS[AT_LEAST])
     factored = fit_factored(log)
     for name, caution in CAUTIONS.items():
         yield FACTORED, name, factored, _plan(factored, caution)
