@@ -23,6 +23,8 @@ class TabularLookahead:
     `worst`, and ends. None: it is right.
     """
 
+    sweeps = 0  # of value iteration, with which planning begins
+
     def __init__(self, model: TabularMDP, trust: Floats | None = None, worst: float = 0.0) -> None:
         self.shape = model.counts.shape
         self.moves = transition_matrix(model)
@@ -35,14 +37,16 @@ class TabularLookahead:
         """Mean value [S, A] of the next state, where values are [S]."""
         return np.asarray(self.moves @ values).reshape(self.shape)
 
-    def evaluate(self, policy: Floats, discount: float) -> Floats:
-        """Return the value of a policy from each state, [S]."""
+    def evaluate(self, policy: Floats, discount: float, guess: Floats | None = None) -> Floats:
+        """Return the value of a policy from each state, [S]; no guess is needed."""
         average = policy_matrix(policy)
         return solve(average @ self.moves, average @ self.earned.ravel(), discount)
 
 
 class FactoredLookahead:
     """The same by the factors of a model, whose rows are never written down."""
+
+    sweeps = 20  # a step takes little time compared with an evaluation
 
     def __init__(
         self, model: FactoredModel, trust: Floats | None = None, worst: float = 0.0
@@ -58,17 +62,20 @@ class FactoredLookahead:
         found = self.backup.after(values)
         return found if self.trust is None else self.trust * found
 
-    def evaluate(self, policy: Floats, discount: float) -> Floats:
-        """Solve V = R + discount P V by steps through the factors; by the rows if that fails."""
-        earned = (policy * self.earned).sum(axis=1)
-        size = len(earned)
+    def evaluate(self, policy: Floats, discount: float, guess: Floats | None = None) -> Floats:
+        """Return the value of a deterministic policy from each state, [S].
+
+        Solves V = R + discount P V by steps through the factors; by the rows if that fails.
+        """
+        size = len(policy)
+        taken = np.arange(size), policy.argmax(axis=1)
+        earned = self.earned[taken]
 
         def left(values: Floats) -> Floats:
-            return values - discount * (policy * self.after(values)).sum(axis=1)
+            return values - discount * self.after(values)[taken]
 
-        found, _ = bicgstab(
-            LinearOperator((size, size), matvec=left, dtype=np.float64), earned, rtol=1e-14
-        )
+        system = LinearOperator((size, size), matvec=left, dtype=np.float64)
+        found, _ = bicgstab(system, earned, x0=guess, rtol=1e-14)
         # an error of values is at most 1 / (1 - discount) times that of the equations
         error = float(np.abs(left(found) - earned).max()) / (1 - discount)
         if not error <= TIE / 100 * max(1.0, float(np.abs(found).max())):

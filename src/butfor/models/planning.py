@@ -72,10 +72,14 @@ def _plan(
         taken = actions if allowed is None else np.where(allowed, actions, -np.inf)
         return greedy(taken, prefer=seen, tolerance=TIE)
 
-    policy = best(steps.earned)
+    values, actions = np.zeros(model.n_states), steps.earned
+    for _ in range(steps.sweeps):
+        values = (best(actions) * actions).sum(axis=1)
+        actions = steps.earned + discount * steps.after(values)
+    policy = best(actions)
     before = np.full(model.n_states, -np.inf)
     for _ in range(MOST_SWEEPS):
-        values = steps.evaluate(policy, discount)
+        values = steps.evaluate(policy, discount, values)
         better = best(steps.earned + discount * steps.after(values))
         # ties can make policies alternate: stop when no value rises by more than a tie
         tie = TIE * max(1.0, float(np.abs(values).max()))
