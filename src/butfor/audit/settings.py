@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from butfor.checks import check_choice, check_whole
-from butfor.evaluate.rehearsal import can_rehearse
+from butfor.evaluate.rehearsal import Part, can_rehearse
 from butfor.hidden.policies import Policy
 from butfor.interop.targets import target_from_table
 from butfor.log.combinations import MOST_TRANSITIONS
@@ -181,7 +181,7 @@ class AuditSettings:
         """Whether a classifier learns the model, if that is factored."""
         return study.model.learner != "counts" and self.model != TABULAR
 
-    def rehearses(self, study: Study, log: Episodes) -> bool:
+    def rehearses(self, study: Study, log: Part) -> bool:
         """Whether to rehearse the method that learns the target; classifiers take too long."""
         return self.rehearsal and self.learned and can_rehearse(log) and not self.classifies(study)
 

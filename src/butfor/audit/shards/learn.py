@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,17 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.audit.exact import ExactSums
-from butfor.audit.learning import plan
+from butfor.audit.learning import factored_learner, plan, tabular_learner
 from butfor.audit.settings import FACTORED, AuditSettings, factored_options
 from butfor.audit.shards.count import ACTION, HALF, STATE, Counts
 from butfor.evaluate.crossfit import Learned
 from butfor.evaluate.diagnostics.calibration import GROUPS, bad_chances, bad_outcomes
+from butfor.evaluate.rehearsal import Rehearsal, hidden_groups, rehearse_halves
 from butfor.log.episodes import Episodes
 from butfor.log.read import group_variables
 from butfor.log.sections import Study
 from butfor.log.variables import Variable, project
 from butfor.models.factored import tabular
-from butfor.models.fit import check_rules, complete_counts, differs_from, varying_rewards
+from butfor.models.fit import count_again, differs_from, varying_rewards
 from butfor.models.fit_factored import learn_factored
 from butfor.models.fixed import fixed_factors
 from butfor.models.mdp import TabularMDP
@@ -101,26 +103,7 @@ class Tally:
         self, *halves: int, unseen: str | None, prior: float, labels: Integers | None
     ) -> TabularMDP:
         """Learn a model from the transitions of one half or both."""
-        check_rules(self.outcomes, unseen, prior)
-        pair, follows, number, sums = self._entries(halves)
-        key = pair * (self.counts.states + len(self.outcomes)) + follows
-        distinct, place = np.unique(key, return_inverse=True)
-        together = np.zeros(len(distinct), dtype=np.int64)
-        np.add.at(together, place, number)
-        reward = ExactSums.make(len(distinct), 1)
-        for limb, more in zip(reward.limbs, sums, strict=True):
-            np.add.at(limb, place, more)
-        counted = complete_counts(
-            distinct,
-            together.astype(np.float64),
-            reward.values()[:, 0] / together,
-            first=self.counts.first[list(halves)].sum(axis=0),
-            counts=self.visits(*halves),
-            outcomes=self.outcomes,
-            terminal="visits",
-            unseen=unseen,
-            prior=prior,
-        )
+        counted = count_again(self.transitions(*halves), unseen=unseen, prior=prior)
         return counted.model() if labels is None else counted.labelled(labels)
 
     def transitions(self, *halves: int) -> Transitions:
@@ -262,6 +245,40 @@ def fit_of(tally: Tally, chosen: AuditSettings) -> Fit:
     return lambda *halves: tally.fit(
         *halves, unseen=chosen.unseen, prior=chosen.prior, labels=labels
     )
+
+
+def rehearse_tally(
+    tally: Tally, chosen: AuditSettings, *, horizon: int, observed: float
+) -> Rehearsal | None:
+    """Rehearse the method that learned the target, by one split into halves, if that is asked for.
+
+    `observed` is the mean return in the log.
+    """
+    study = tally.study
+    parts = [tally.transitions(half) for half in BOTH]
+    both = all(part.first.any() for part in parts)
+    if not both or not all(chosen.rehearses(study, part) for part in parts):
+        return None
+    shared: dict[str, Any] = {
+        "discount": study.evaluation.planning_discount,
+        "caution": chosen.caution,
+    }
+    if chosen.kind(study, tally.state_variables, tally.action_variables) == FACTORED:
+        whole = tally.transitions(*BOTH)
+        learn = factored_learner(whole, **factored_options(study), **shared)
+    else:
+        learn = tabular_learner(unseen=chosen.unseen, prior=chosen.prior, **shared)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # told of the whole log already
+        return rehearse_halves(
+            [parts],
+            learn,
+            splits=1,
+            hidden=hidden_groups(tally.state_variables),
+            horizon=horizon,
+            discount=study.evaluation.discount,
+            observed=observed,
+        )
 
 
 def find_cuts(halves: tuple[Half, ...]) -> Floats:

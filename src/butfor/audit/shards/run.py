@@ -32,6 +32,7 @@ from butfor.audit.shards.learn import (
     key_of,
     learn_halves,
     plan_of,
+    rehearse_tally,
 )
 from butfor.audit.shards.log import Shard, check_alike, find_shards, list_shard
 from butfor.audit.shards.parts import Parts
@@ -56,10 +57,10 @@ SAMPLED = 64  # one id in this many is sampled to divide the ids into ranges
 SUMMARIZED = (
     "Summary detail: bounds over mechanisms are computed only for the episodes shown; there are no "
     "credible intervals and no FQE; intervals resample about 1000 groups of episodes; "
-    "cross-fitting uses one split; calibration groups are groups of states; factored models lack "
-    "the checks calibration by variable, calibration of ends, residual correlation, log score, "
-    "learners agree and extrapolation; there is no rehearsal; medians of influence are to a "
-    "thousandth. For a complete audit use --detail full, if the log fits in memory."
+    "cross-fitting and rehearsal use one split; calibration groups are groups of states; factored "
+    "models lack the checks calibration by variable, calibration of ends, residual correlation, "
+    "log score, learners agree and extrapolation; medians of influence are to a thousandth. For a "
+    "complete audit use --detail full, if the log fits in memory."
 )
 
 
@@ -121,7 +122,14 @@ def audit_shards(
     gathered = run.judge(setting, tally)
     sample = ShardSums(gathered, setting, counts.steps)
     estimates = estimate_sums(sample, sample.crossed, seed=chosen.seed)
-    numbers = numbers_of(sample, estimates, [sample.calibration()])
+    rehearsal = rehearse_tally(
+        tally,
+        chosen,
+        horizon=setting.question.horizon,
+        observed=float(estimates.set_index("estimator").loc["Observed", "value"]),
+    )
+    told = [] if rehearsal is None else [rehearsal.row()]
+    numbers = numbers_of(sample, estimates, [sample.calibration(), *told])
     shown = show_candidates(gathered.candidates, setting, chosen.draws)
     judged = time.perf_counter()
     question = setting.question
@@ -138,6 +146,7 @@ def audit_shards(
             seed=chosen.seed,
             digest=digest_of_shards(counts.digest, question),
             credible=None,
+            rehearsal=rehearsal,
             seconds={
                 "counting": counted - began,
                 "judging": judged - counted,
@@ -158,6 +167,8 @@ def audit_shards(
             "decomposition": numbers.decomposition,
             **shown.drawn,
         }
+        if rehearsal is not None:
+            tables["rehearsal"] = rehearsal.table
         policies = {"behavior": question.behavior_table, "target": question.target_table}
         write_audit(folder, tables, question.model, policies, meta)
     parts.remove()
