@@ -15,6 +15,9 @@ from tests.reference.factored_rows import row
 
 MODELS = {
     "next-step parents": lambda: clinic_model(np.random.default_rng(1)),
+    "parents that are always the same": lambda: clinic_model(
+        np.random.default_rng(3), end=("next.sex", "sex", "next.dose", "action.dose", "next.pulse")
+    ),
     "tiny": lambda: tiny_model(np.random.default_rng(2)),
     "learned, with a flag that copies the action": lambda: bf.fit_factored(ward()),
 }
