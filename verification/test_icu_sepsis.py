@@ -41,7 +41,11 @@ def test_caution_makes_the_policy_truly_better(found):
     value = audit.estimates.set_index("estimator")["value"]
     true = bf.policy_value(data.model, audit.target[found["cluster"]])
     assert true > found["expert"]
-    for estimate, told in ((value["MB"], 0.865), (value["MB (cross-fitted)"], 0.826), (true, 0.795)):
+    for estimate, told in (
+        (value["MB"], 0.865),
+        (value["MB (cross-fitted)"], 0.826),
+        (true, 0.795),
+    ):
         assert abs(estimate - told) < 0.03, (estimate, told)
 
 
