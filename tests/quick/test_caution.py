@@ -1,9 +1,13 @@
 """Caution: plans that do not chase luck."""
 
+from dataclasses import asdict
+
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import butfor as bf
+from butfor.cli.main import app
 from butfor.models.caution import usual_actions
 from tests.builders import DEATH, HOME
 from tests.factored import clinic_model, simulate_factored
@@ -175,3 +179,39 @@ def test_plans_have_no_seed():
 def test_impossible_cautions_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         bf.Caution(**options)
+
+
+@pytest.fixture(scope="module")
+def patients(tmp_path_factory):
+    """A log in a file and its study file, and the log itself."""
+    folder = tmp_path_factory.mktemp("log")
+    log = bf.sepsis.simulate(bf.sepsis.behavior_policy(), 150, seed=4).hide("glucose", "diabetes")
+    bf.write_episodes(log, folder / "log.csv", folder / "study.toml")
+    return folder, log
+
+
+@pytest.mark.parametrize("detail", ["full", "summary"])
+@pytest.mark.parametrize(
+    ("options", "caution"),
+    [
+        ([], bf.Caution()),
+        (["--bad-cases", "0"], bf.Caution(bad_cases=0)),
+        (["--least-cases", "5", "--risk", "0.2", "--model", "tabular"], bf.Caution(2, 5, 0.2)),
+    ],
+)
+def test_an_audit_learns_with_the_caution_that_is_asked_for(
+    patients, options, caution, detail, tmp_path
+):
+    folder, log = patients
+    rest = ["--detail", detail, "--no-rehearsal", "--flags", "1", *options]
+    if detail == "full":
+        rest += ["--models", "0"]
+    files = [str(folder / "log.csv"), "--study", str(folder / "study.toml")]
+    result = CliRunner().invoke(app, ["audit", *files, "--out", str(tmp_path / "audit"), *rest])
+    assert result.exit_code == 0, result.output
+    audit = bf.Audit.load(tmp_path / "audit")
+    assert audit.meta.made_by["caution"] == asdict(caution)
+    model = bf.fit_mdp(log) if "tabular" in options else bf.fit_factored(log)
+    np.testing.assert_array_equal(
+        audit.target, bf.policy_iteration(model, discount=0.99, caution=caution)
+    )
