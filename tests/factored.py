@@ -38,7 +38,7 @@ def clinic_model(
 ) -> FactoredModel:
     """Two variables that nature moves, one of them by way of the other; a static one and a copy."""
     sizes = {"pulse": 3, "sugar": 2, "sex": 2, "dose": 2}
-    shape = [sizes[parent.removeprefix("next.")] for parent in end]
+    shape = [sizes[parent.removeprefix("next.").removeprefix("action.")] for parent in end]
     # the end is rare, and every reward is different
     ends = 0.7 * np.array([0.0, 0.0, 1.0]) + 0.3 * rows(generator, *shape, 3)
     earned = generator.normal(size=(3, 2, 3))

@@ -36,6 +36,19 @@ def test_the_page_tells_what_comes_out(found):
     assert audit.diagnostics.set_index("check").loc["rare rows", "value"] > 0.9
 
 
+def test_caution_makes_the_policy_truly_better(found):
+    audit, data = found["cautious"], found["data"]
+    value = audit.estimates.set_index("estimator")["value"]
+    true = bf.policy_value(data.model, audit.target[found["cluster"]])
+    assert true > found["expert"]
+    for estimate, told in (
+        (value["MB"], 0.865),
+        (value["MB (cross-fitted)"], 0.826),
+        (true, 0.795),
+    ):
+        assert abs(estimate - told) < 0.03, (estimate, told)
+
+
 def test_the_lights_say_not_to_believe_it(found):
     light = found["audit"].diagnostics.set_index("check")["light"]
     assert light["rare rows"] == "red"

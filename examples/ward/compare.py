@@ -34,15 +34,21 @@ def compare(patients: int, seed: int, judged: int) -> Iterator[tuple[str, float,
         ("boosting, numbers", log, make_classifier(BOOSTING)),
     ):
         model = bf.fit_factored(one, learner)
-        yield name, model.describe()["log_score"].sum(), *promise(model, log, judged)
+        score = model.describe()["log_score"].sum()
+        yield name, score, *promise(model, log, judged)
+        if learner == "counts":
+            yield f"{name}, caution", score, *promise(model, log, judged, bf.Caution())
     yield "tabular", np.nan, *promise(bf.fit_mdp(log), log, judged)
 
 
 def promise(
-    model: bf.TabularMDP | bf.FactoredModel, log: bf.Episodes, judged: int
+    model: bf.TabularMDP | bf.FactoredModel,
+    log: bf.Episodes,
+    judged: int,
+    caution: bf.Caution | None = None,
 ) -> tuple[float, float]:
     """Return the value of the model's plan in the model, and in truth."""
-    plan = bf.policy_iteration(model, discount=0.99)
+    plan = bf.policy_iteration(model, discount=0.99, caution=caution)
     return bf.policy_value(model, plan, horizon=log.horizon), worth(acting(plan, log), judged)
 
 

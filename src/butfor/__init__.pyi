@@ -24,6 +24,7 @@ from .mechanisms.inverse_cdf import InverseCDF as InverseCDF
 from .mechanisms.maximal import MaximalCoupling as MaximalCoupling
 from .mechanisms.properties import is_monotone as is_monotone
 from .mechanisms.properties import is_stable as is_stable
+from .models.caution import Caution as Caution
 from .models.factored import FactoredModel as FactoredModel
 from .models.fit import fit_mdp as fit_mdp
 from .models.fit_factored import fit_factored as fit_factored

@@ -5,6 +5,7 @@ Over all mechanisms, action noises and kinds of model, the tables of an audit ar
 in many gives the same bytes. To add a mechanism, add it to MECHANISMS; a kind of model, to `ask`.
 """
 
+import json
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -378,7 +379,8 @@ def sources(patients, tmp_path_factory):
 
 def files_of(folder):
     """Return the bytes of every table and of the model."""
-    names = [*(f"{name}.parquet" for name in SCHEMAS), "model.npz"]
+    names = [*sorted(path.name for path in folder.glob("*.parquet")), "model.npz"]
+    assert {f"{name}.parquet" for name in SCHEMAS} <= set(names)
     return {name: (folder / name).read_bytes() for name in names}
 
 
@@ -412,3 +414,15 @@ def test_the_bytes_do_not_depend_on_where_the_log_is(
         )
         pd.testing.assert_frame_equal(full, summary, rtol=0, atol=1e-12)
     assert written["full", "one"]["model.npz"] == written["summary", "one"]["model.npz"]
+    rehearsals = {
+        (detail, name): json.loads((tmp_path / f"{detail} {name}/meta.json").read_text())[
+            "rehearsal"
+        ]
+        for detail, name in written
+    }
+    for detail in ("full", "summary"):
+        assert "rehearsal.parquet" in written[detail, "one"]
+        for name in ("many", "csv"):
+            assert rehearsals[detail, name] == rehearsals[detail, "one"]
+    observed = [rehearsals[detail, "one"]["observed"] for detail in ("full", "summary")]
+    assert observed[0] == pytest.approx(observed[1], abs=1e-12)

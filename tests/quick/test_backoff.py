@@ -30,10 +30,10 @@ def as_cases(columns, sizes, level, levels=3):
 
 def search_score(cases, parents, strength):
     """The leave-one-out score of a table that drops the last parent."""
-    search = backoff._Search(cases, strength)
+    search = backoff._Search(cases, [strength])
     for parent in parents:
         search.add(parent)
-    return search.score
+    return search.score[0]
 
 
 def as_list(columns, level):
@@ -117,7 +117,7 @@ def test_leaving_a_case_out_of_its_own_row_alone_is_another_score():
 @pytest.mark.parametrize("strength", [1.0, 3.0])
 def test_the_search_finds_the_parents_of_the_slow_one(seed, strength):
     columns, sizes, level = random_cases(seed)
-    found = backoff._Search(as_cases(columns, sizes, level), strength).run()
+    found = backoff._Search(as_cases(columns, sizes, level), [strength]).run()
     parents, score = slow.choose_parents(as_list(columns, level), 3, strength)
     assert found.parents == parents
     assert found.score == pytest.approx(score, rel=1e-12)
@@ -126,7 +126,7 @@ def test_the_search_finds_the_parents_of_the_slow_one(seed, strength):
 
 def test_the_kernel_scores_singles_and_pairs_like_the_slow_twin():
     columns, sizes, level = random_cases(7)
-    search = backoff._Search(as_cases(columns, sizes, level), 3.0)
+    search = backoff._Search(as_cases(columns, sizes, level), [3.0])
     search.add(1)
     options = [(0, -1), (2, -1), (0, 2), (2, 0), (3, -1), (0, 3)]
     gains = search._gains(options)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import butfor as bf
-from butfor.models import planning
+from butfor.models import lookahead
 from butfor.models.backup import Backup
 from butfor.models.planning import state_values
 from tests.factored import clinic_model, tiny_model
@@ -15,6 +15,9 @@ from tests.reference.factored_rows import row
 
 MODELS = {
     "next-step parents": lambda: clinic_model(np.random.default_rng(1)),
+    "parents that are always the same": lambda: clinic_model(
+        np.random.default_rng(3), end=("next.sex", "sex", "next.dose", "action.dose", "next.pulse")
+    ),
     "tiny": lambda: tiny_model(np.random.default_rng(2)),
     "learned, with a flag that copies the action": lambda: bf.fit_factored(ward()),
 }
@@ -80,5 +83,5 @@ def test_values_by_factors_are_values_by_rows(model, discount):
 def test_a_solution_that_is_not_exact_enough_is_not_used(monkeypatch):
     model = MODELS["next-step parents"]()
     expected = bf.policy_iteration(model)
-    monkeypatch.setattr(planning, "bicgstab", lambda left, right, **options: (right, 1))
+    monkeypatch.setattr(lookahead, "bicgstab", lambda left, right, **options: (right, 1))
     np.testing.assert_array_equal(bf.policy_iteration(model), expected)

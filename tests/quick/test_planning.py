@@ -4,7 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from butfor import Outcome, TabularMDP, policy_iteration, policy_value
-from butfor.models.planning import expected_rewards, state_values, value_tables
+from butfor.models.lookahead import expected_rewards
+from butfor.models.planning import state_values, value_tables
 from tests.builders import DEATH, HOME, random_rows
 from tests.reference import planning as twin
 

@@ -5,11 +5,13 @@ import pandas as pd
 import pytest
 
 import butfor as bf
-from butfor.audit.learning import factored_learner
+from butfor.audit.learning import factored_learner, tabular_learner
 from butfor.evaluate.crossfit import split_halves
-from butfor.evaluate.rehearsal import Rehearsal, rehearse
+from butfor.evaluate.rehearsal import Rehearsal, hidden_groups, rehearse, rehearse_halves
+from butfor.models.transitions import count_distinct
 from butfor.random import numbered_keys
 from tests.builders import DEATH, HOME
+from tests.factored import clinic_model, simulate_factored
 
 SEVERE = bf.Variable("severity", ("mild", "severe"))
 PULSE = bf.Variable("pulse", ("low", "high"))
@@ -204,3 +206,47 @@ def test_a_damaged_rehearsal_is_named(tmp_path):
     rehearsal.unlink()
     with pytest.raises(FileNotFoundError, match=r"rehearsal\.parquet"):
         bf.Audit.load(tmp_path / "audit")
+
+
+def counted_halves(log, seed=0):
+    """Return two halves of a log, as episodes and as transitions counted in them."""
+    halves = split_halves(log, int(numbered_keys(seed, 1, "rehearsal")[0]))
+    episodes = [log.select(half) for half in halves]
+    return episodes, [count_distinct(half) for half in episodes]
+
+
+@pytest.mark.filterwarnings("ignore:the reward of")
+@pytest.mark.parametrize("kind", ["factored", "tabular"])
+def test_counted_transitions_rehearse_as_their_episodes_do(kind):
+    log = ward_log()
+    learner = {
+        "factored": lambda whole: factored_learner(whole, discount=0.9, caution=bf.Caution()),
+        "tabular": lambda whole: tabular_learner(discount=0.9, prior=0.5, caution=bf.Caution()),
+    }[kind]
+    episodes, counted = counted_halves(log)
+    asked = {"splits": 1, "hidden": hidden_groups(log.state_variables), "horizon": 5}
+    asked |= {"discount": 0.95, "observed": 0.1}
+    found = [
+        rehearse_halves([halves], learner(whole), **asked)
+        for halves, whole in ((episodes, log), (counted, count_distinct(log)))
+    ]
+    # the same sums of whole numbers, added in another order: rounding only
+    pd.testing.assert_frame_equal(found[0].table, found[1].table, rtol=0, atol=1e-12)
+    assert found[0].value == pytest.approx(found[1].value, abs=1e-12)
+    assert found[0].table["error"].abs().max() > 0.01
+
+
+def ward_log():
+    """Episodes of several steps with four variables."""
+    generator = np.random.default_rng(2)
+    policy = generator.dirichlet(np.ones(2), 24)
+    return simulate_factored(generator, clinic_model(generator), policy, 200, 5)
+
+
+def test_variables_are_hidden_from_counted_transitions_as_from_episodes():
+    log = ward_log()
+    hidden, expected = count_distinct(log).hide("sugar"), count_distinct(log.hide("sugar"))
+    assert [v.name for v in hidden.state_variables] == ["pulse", "sex", "dose"]
+    for name in ("state", "action", "next_state", "end", "weight", "first", "lowest", "highest"):
+        np.testing.assert_array_equal(getattr(hidden, name), getattr(expected, name), name)
+    np.testing.assert_allclose(hidden.reward, expected.reward, atol=1e-12)

@@ -109,7 +109,7 @@ def test_demo_as_json_agrees_with_the_library(tmp_path):
         bf.sepsis.behavior_policy("icml2019"), 200, seed=1, version="icml2019"
     ).hide("glucose", "diabetes")
     model = bf.fit_factored(log)
-    target = bf.policy_iteration(model)
+    target = bf.policy_iteration(model, caution=bf.Caution())
     exact = bf.counterfactual_outcomes(log, model, target)
     value = {row["estimator"]: row["value"] for row in printed["estimates"]}
     assert value["Observed"] == pytest.approx(log.returns().mean())

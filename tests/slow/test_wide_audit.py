@@ -193,6 +193,13 @@ def test_a_log_whose_transitions_are_too_many_is_made_wide(tmp_path):
     assert AuditSettings(prior=1.0).widen(checked, many) is many
 
 
+@pytest.mark.parametrize("caution", [bf.Caution(least_cases=5), bf.Caution(risk=0.1)])
+def test_caution_by_state_is_refused(caution):
+    learn = factored_learner(ward().log, discount=0.99, caution=caution)
+    with pytest.raises(ValueError, match="needs states that can be enumerated; leave it out"):
+        learn(ward().log)
+
+
 def test_what_a_wide_log_does_not_allow_is_refused_with_a_remedy(tmp_path):
     log, study = write_log(tmp_path)
     with pytest.raises(ValueError, match="too many for a tabular model; choose the factored one"):

@@ -2,58 +2,69 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from butfor.evaluate.crossfit import Learn
+from butfor.evaluate.crossfit import Learned
+from butfor.evaluate.rehearsal import Part
 from butfor.hidden.policies import Policy
 from butfor.log.episodes import Episodes
+from butfor.models.caution import Caution
 from butfor.models.factored import NEXT, FactoredModel
-from butfor.models.fit import fit_mdp
-from butfor.models.fit_factored import fit_factored
+from butfor.models.fit import count_again, fit_mdp
+from butfor.models.fit_factored import fit_factored, learn_factored
 from butfor.models.fitted_q import fitted_q_policy
 from butfor.models.fixed import fixed_factors
 from butfor.models.mdp import TabularMDP
 from butfor.models.planning import policy_iteration
-from butfor.models.transitions import count_distinct
+from butfor.models.transitions import Transitions, count_distinct
 from butfor.types import Floats, Integers
+
+LearnPart = Callable[[Part], tuple[Learned, Policy]]
 
 
 def factored_learner(
-    log: Episodes,
+    log: Part,
     *,
     discount: float,
     learner: Any = "counts",
     parents: dict[str, list[str]] | None = None,
     order: list[str] | None = None,
     horizon: int | None = None,
-) -> Learn:
+    caution: Caution | None = None,
+) -> LearnPart:
     """Return a function that learns a factored model from parts of a log and plans a policy.
 
     What is static or copies an action is found in the whole log: a part may lack the exceptions.
     Parts may also lack variables. Where states cannot be enumerated, the policy is planned by
-    fitted Q iteration (`fitted_q_policy`) and is a function of level codes.
+    fitted Q iteration (`fitted_q_policy`), which knows no bad cases, and is a function of level
+    codes.
     """
-    fixed = fixed_factors(count_distinct(log))
-    steps = log.horizon if horizon is None else horizon
+    fixed = fixed_factors(log if isinstance(log, Transitions) else count_distinct(log))
+    named = {variable.name for variable in log.state_variables}
+    steps = log.horizon if horizon is None and isinstance(log, Episodes) else horizon
 
-    def learn(part: Episodes) -> tuple[FactoredModel, Policy]:
-        names = {variable.name for variable in part.state_variables}
-        gone = {variable.name for variable in log.state_variables} - names
+    def learn(part: Part) -> tuple[FactoredModel, Policy]:
+        gone = named - {variable.name for variable in part.state_variables}
         gone |= {NEXT + name for name in gone}
-        model = fit_factored(
-            part,
-            learner,
-            parents={
+        options: dict[str, Any] = {
+            "parents": {
                 variable: [parent for parent in own if parent not in gone]
                 for variable, own in (parents or {}).items()
                 if variable not in gone
             },
-            order=None if order is None else [name for name in order if name not in gone],
-            known={name: factor for name, factor in fixed.items() if name not in gone},
-        )
+            "order": None if order is None else [name for name in order if name not in gone],
+            "known": {name: factor for name, factor in fixed.items() if name not in gone},
+        }
+        if isinstance(part, Transitions):
+            model = learn_factored(part, learner, **options)
+        else:
+            model = fit_factored(part, learner, **options)
         if not model.enumerable:
+            _refuse(caution)
+            assert steps is not None  # what was counted can be enumerated
             return model, fitted_q_policy(model, horizon=steps, discount=discount)
-        return model, policy_iteration(model, discount=discount)
+        return model, plan(model, discount=discount, caution=caution)
 
     return learn
 
@@ -64,14 +75,32 @@ def tabular_learner(
     unseen: str | None = None,
     prior: float = 0.0,
     labels: Integers | None = None,
-) -> Learn:
-    """Return a function that learns a tabular model from a log and plans a policy.
+    caution: Caution | None = None,
+) -> LearnPart:
+    """Return a function that learns a tabular model from a log and plans a policy."""
 
-    Labels, which only noise has, make no difference to the plan.
-    """
-
-    def learn(log: Episodes) -> tuple[TabularMDP, Floats]:
-        model = fit_mdp(log, unseen=unseen, prior=prior, labels=labels)
-        return model, policy_iteration(model.with_labels(None), discount=discount)
+    def learn(part: Part) -> tuple[TabularMDP, Floats]:
+        if isinstance(part, Transitions):
+            model = count_again(part, unseen=unseen, prior=prior).model()
+        else:
+            model = fit_mdp(part, unseen=unseen, prior=prior, labels=labels)
+        return model, plan(model, discount=discount, caution=caution)
 
     return learn
+
+
+def plan(model: Learned, *, discount: float, caution: Caution | None) -> Floats:
+    """Plan a policy in a model; labels, which only noise has, make no difference."""
+    if isinstance(model, TabularMDP):
+        model = model.with_labels(None)
+    return policy_iteration(model, discount=discount, caution=caution)
+
+
+def _refuse(caution: Caution | None) -> None:
+    """Refuse what a plan by fitted Q iteration cannot do."""
+    if caution is not None and (caution.least_cases or caution.risk is not None):
+        asked = "least_cases" if caution.least_cases else "risk"
+        raise ValueError(
+            f"{asked} needs states that can be enumerated; leave it out, or use fewer variables or "
+            "levels"
+        )

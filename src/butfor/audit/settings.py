@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from butfor.checks import check_choice, check_whole
-from butfor.evaluate.rehearsal import can_rehearse
+from butfor.evaluate.rehearsal import Part, can_rehearse
 from butfor.hidden.policies import Policy
 from butfor.interop.targets import target_from_table
 from butfor.log.combinations import MOST_TRANSITIONS
@@ -22,6 +22,7 @@ from butfor.mechanisms.independent import Independent
 from butfor.mechanisms.inverse_cdf import InverseCDF
 from butfor.mechanisms.maximal import MaximalCoupling
 from butfor.mechanisms.protocol import Mechanism
+from butfor.models.caution import Caution
 from butfor.models.classifiers import BOOSTING, LOGISTIC, make_classifier
 from butfor.models.factored import FactoredModel
 from butfor.models.mdp import TabularMDP
@@ -30,6 +31,7 @@ from butfor.replay.replay import ACTION_NOISES, Replay
 from butfor.types import Floats
 
 LEARN = "learn"
+CAUTION = Caution()  # with which a target is learned
 MECHANISMS: dict[str, Mechanism] = {
     "gumbel-max": GumbelMax(),
     "maximal": MaximalCoupling(),
@@ -79,6 +81,7 @@ class AuditSettings:
     seed: int = 0
     detail: str = AUTO
     rehearsal: bool = True  # see `rehearses`
+    caution: Caution | None = CAUTION
 
     def __post_init__(self) -> None:
         check_choice(self.model, "model", (AUTO, FACTORED, TABULAR))
@@ -178,7 +181,7 @@ class AuditSettings:
         """Whether a classifier learns the model, if that is factored."""
         return study.model.learner != "counts" and self.model != TABULAR
 
-    def rehearses(self, study: Study, log: Episodes) -> bool:
+    def rehearses(self, study: Study, log: Part) -> bool:
         """Whether to rehearse the method that learns the target; classifiers take too long."""
         return self.rehearsal and self.learned and can_rehearse(log) and not self.classifies(study)
 
@@ -224,6 +227,7 @@ class AuditSettings:
                 "smoothing": self.smoothing,
                 "noise_on": list(self.noise(study)) or None,
                 "planning_discount": study.evaluation.planning_discount,
+                "caution": asdict(self.caution) if self.learned and self.caution else None,
                 "behavior_probability": probability,
             },
         }

@@ -18,6 +18,7 @@ from butfor.audit.meta import META
 from butfor.audit.run import run_audit
 from butfor.audit.settings import (
     AUTO,
+    CAUTION,
     FACTORED,
     FULL,
     LEARN,
@@ -41,6 +42,7 @@ from butfor.log.sections import Study
 from butfor.log.sources import count_decisions
 from butfor.log.study import read_study
 from butfor.log.variables import count_levels
+from butfor.models.caution import Caution
 from butfor.models.policies import estimate_behavior
 from butfor.models.posterior import PRIOR
 from butfor.replay.credible import credible_intervals
@@ -79,6 +81,7 @@ def audit_log(
     draws: int = 5,
     models: int | None = None,
     rehearsal: bool = True,
+    caution: Caution | None = CAUTION,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Audit:
@@ -116,6 +119,9 @@ def audit_log(
     rehearsal
         Whether to rehearse the method that learns the target (`rehearse`): with tables or counts,
         and several state variables.
+    caution : optional
+        How a learned target avoids chasing luck (`policy_iteration`); None to take the model at its
+        word.
     """
     settings = AuditSettings(
         target=target,
@@ -131,6 +137,7 @@ def audit_log(
         draws=draws,
         models=models,
         rehearsal=rehearsal,
+        caution=caution,
         seed=seed,
         detail=FULL,
     )
@@ -309,7 +316,7 @@ def _audit_in_memory(
             seed=settings.seed,
             learn=learn if settings.learned else None,
             clusters=clusters,
-            record=settings.record(
+            record=(replace(settings, caution=None) if wide else settings).record(
                 source,
                 checked,
                 Path(study).read_text(encoding="utf-8"),
@@ -337,13 +344,18 @@ def _learner(
     discount = study.evaluation.planning_discount
     if kind == FACTORED:
         return factored_learner(
-            log, discount=discount, horizon=study.evaluation.horizon, **factored_options(study)
+            log,
+            discount=discount,
+            horizon=study.evaluation.horizon,
+            caution=settings.caution,
+            **factored_options(study),
         )
     return tabular_learner(
         discount=discount,
         unseen=settings.unseen,
         prior=settings.prior,
         labels=nature_labels(log, *names) if names else None,
+        caution=settings.caution,
     )
 
 

@@ -11,13 +11,14 @@ import typer
 from rich.console import Console
 
 from butfor.audit.folders import check_free
-from butfor.audit.settings import MECHANISMS, AuditSettings
+from butfor.audit.settings import CAUTION, MECHANISMS, AuditSettings
 from butfor.audit.shards.parts import parts_folder
 from butfor.audit.shards.workers import Cluster, Threads, Workers
 from butfor.audit.source import audit_into
 from butfor.cli import options
 from butfor.cli.output import exit_on_error, print_json, progress_bar
 from butfor.cli.summary import audit_as_json, print_audit
+from butfor.models.caution import Caution
 
 
 def audit(
@@ -32,6 +33,9 @@ def audit(
             "auto: factored if there are two or more state variables."
         ),
     ] = "auto",
+    bad_cases: options.BadCases = CAUTION.bad_cases,
+    least_cases: options.LeastCases = CAUTION.least_cases,
+    risk: options.Risk = CAUTION.risk,
     missing: options.Missing = "error",
     unseen: options.Unseen = None,
     prior: options.Prior = 0.0,
@@ -111,6 +115,7 @@ def audit(
             action_noise=action_noise,
             detail=detail,
             rehearsal=rehearsal,
+            caution=Caution(bad_cases, least_cases, risk),
         )
         with (
             progress_bar(console, "Reading, learning, replaying") as show,

@@ -18,6 +18,7 @@ from butfor.audit.audit import REVIEW_FILES, Audit
 from butfor.audit.folders import check_free, whole_folder
 from butfor.audit.learning import factored_learner, tabular_learner
 from butfor.audit.run import run_audit
+from butfor.audit.settings import CAUTION
 from butfor.cli.options import Json
 from butfor.cli.output import exit_on_error, make_table, print_json, progress_bar, records
 from butfor.cli.summary import SHOWN, audit_as_json, print_audit
@@ -97,8 +98,8 @@ def run_demonstration(
     full = sepsis.simulate(physician, episodes, seed=seed, version=VERSION)
     log = full.hide("glucose", "diabetes")
     learners = {
-        "factored": factored_learner(log, discount=PLANNING),
-        "tabular": tabular_learner(discount=PLANNING),
+        "factored": factored_learner(log, discount=PLANNING, caution=CAUTION),
+        "tabular": tabular_learner(discount=PLANNING),  # with the paper's planner
     }
     audits = {}
     for kind, learn in learners.items():

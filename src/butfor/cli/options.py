@@ -12,6 +12,29 @@ StudyFile = Annotated[Path, typer.Option("--study", help="Study file that descri
 Target = Annotated[
     str, typer.Option(help="'learn', or a table of states, actions and probabilities.")
 ]
+BadCases = Annotated[
+    float,
+    typer.Option(
+        min=0,
+        help="Learned target: plan as if each action had this many more cases that ended in the "
+        "outcome of lowest reward. 0 takes the model at its word, and chases luck.",
+    ),
+]
+LeastCases = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        help="Learned target: take only actions with this many similar past cases, or the one "
+        "taken most often in that state.",
+    ),
+]
+Risk = Annotated[
+    float | None,
+    typer.Option(
+        help="Learned target: keep the action taken most often in a state unless another is "
+        "better with probability 1 - risk, such as 0.05. Takes longer.",
+    ),
+]
 Missing = Annotated[
     str, typer.Option(help="How to treat states missing from the table: error or uniform.")
 ]

@@ -13,6 +13,7 @@ from butfor.checks import check_choice
 from butfor.cli.options import Json, Overwrite
 from butfor.cli.output import exit_on_error, progress_bar
 from butfor.studies.article import RESULTS, Study, StudySettings, write_study
+from butfor.studies.caution.article import STUDY as CAUTION
 from butfor.studies.factors.article import STUDY as FACTORS
 from butfor.studies.hidden_state.article import STUDY as HIDDEN_STATE
 from butfor.studies.mechanisms.article import STUDY as MECHANISMS
@@ -25,6 +26,7 @@ STUDIES: dict[str, Study] = {
     "mechanisms": MECHANISMS,
     "hidden-state": HIDDEN_STATE,
     "models": MODELS,
+    "caution": CAUTION,
 }
 
 

@@ -6,26 +6,29 @@ lacks a cause can be tried, because the causes that were recorded can be hidden 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from butfor.checks import check_horizon, check_whole
-from butfor.evaluate.crossfit import Learn, learn_from, split_halves
+from butfor.evaluate.crossfit import Learn, Learned, learn_from, split_halves
 from butfor.evaluate.diagnostics.lights import Row
 from butfor.evaluate.wording import signed
-from butfor.hidden.policies import as_array
+from butfor.hidden.policies import Policy, as_array
 from butfor.log.episodes import Episodes
-from butfor.log.variables import project
+from butfor.log.variables import Variable, project
 from butfor.models.planning import state_values
+from butfor.models.transitions import Transitions
 from butfor.random import numbered_keys
 from butfor.types import Floats, Integers, Progress
 
 MOST_HIDDEN = 12  # rehearsals: with more variables, neighbors are hidden together
 SPLITS = 4  # with one, the worst error of a log of 1000 episodes varied by a quarter over seeds
 COLUMNS = ["hidden", "promised", "judged", "error"]
+Part = Episodes | Transitions  # some of a log: its episodes, or what was counted in them
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,10 +84,10 @@ class Rehearsal:
         )
 
 
-def can_rehearse(log: Episodes) -> bool:
+def can_rehearse(log: Part) -> bool:
     """Whether a variable of a log can be hidden: there are several, and all states are known."""
-    final = log.next_state[log.offsets[1:] - 1]
-    return log.combinations is None and len(log.state_variables) > 1 and bool((final >= 0).all())
+    known = bool((log.next_state >= 0).all())
+    return log.combinations is None and len(log.state_variables) > 1 and known
 
 
 def rehearse(
@@ -125,40 +128,66 @@ def rehearse(
         )
     steps = int(log.lengths.max()) if horizon is None else horizon
     check_horizon(steps)
-    hidden = _groups(log, groups)
-    found = np.zeros((len(hidden), 2))
-    full = 0.0
-    short = [log.hide(*names) for names in hidden]
-    for split, key in enumerate(numbered_keys(seed, splits, "rehearsal").tolist()):
-        halves = split_halves(log, key)
-        whole = [_Half(log.select(half), learn, steps, discount) for half in halves]
+    keys = numbered_keys(seed, splits, "rehearsal").tolist()
+    return rehearse_halves(
+        ([log.select(half) for half in split_halves(log, key)] for key in keys),
+        learn,
+        splits=splits,
+        hidden=hidden_groups(log.state_variables, groups),
+        horizon=steps,
+        discount=discount,
+        observed=float(log.truncate(steps).returns(discount).mean()),
+        progress=progress,
+    )
+
+
+def rehearse_halves(
+    halves: Iterable[Sequence[Part]],
+    learn: Callable[[Any], tuple[Learned, Policy]],  # takes the parts
+    *,
+    splits: int,
+    hidden: Sequence[Sequence[str]],
+    horizon: int,
+    discount: float,
+    observed: float,
+    progress: Progress | None = None,
+) -> Rehearsal:
+    """Rehearse by two halves of a log for each split: their episodes, or transitions counted there.
+
+    `hidden` lists the variables that are hidden together, `observed` is the mean return in the log.
+    """
+    found, full = np.zeros((len(hidden), 2)), 0.0
+    for split, parts in enumerate(halves):
+        whole = [_Half(part, learn, horizon, discount) for part in parts]
         full += _crossed(whole, whole)
-        for number, (names, without) in enumerate(zip(hidden, short, strict=True)):
-            parts = [_Half(without.select(half), learn, steps, discount) for half in halves]
-            kept = [v.name for v in log.state_variables if v.name not in names]
-            place = project(log.state_variables, *kept)
-            found[number] += _crossed(parts, parts), _crossed(parts, whole, place)
+        for number, names in enumerate(hidden):
+            without = [_Half(part.hide(*names), learn, horizon, discount) for part in parts]
+            variables = parts[0].state_variables
+            place = project(variables, *(v.name for v in variables if v.name not in names))
+            found[number] += _crossed(without, without), _crossed(without, whole, place)
             if progress is not None:
                 progress(split * len(hidden) + number + 1, splits * len(hidden))
     promised, judged = (found / splits).T
     rows = zip(map(_in_words, hidden), promised, judged, promised - judged, strict=True)
-    table = pd.DataFrame(list(rows), columns=COLUMNS)
-    observed = float(log.truncate(steps).returns(discount).mean())
-    return Rehearsal(table, full / splits, observed)
+    return Rehearsal(pd.DataFrame(list(rows), columns=COLUMNS), full / splits, observed)
 
 
 class _Half:
     """Half of a log, with its model and the policy learned from it."""
 
-    def __init__(self, log: Episodes, learn: Learn, horizon: int, discount: float) -> None:
-        self.log, self.horizon, self.discount = log, horizon, discount
-        self.model, target = learn_from(learn, log)
+    def __init__(self, part: Any, learn: Learn, horizon: int, discount: float) -> None:
+        self.horizon, self.discount = horizon, discount
+        self.model, target = learn_from(learn, part)
         self.target = np.asarray(as_array(target), dtype=np.float64)
+        if isinstance(part, Transitions):
+            self.first = part.first
+        else:
+            self.first = np.bincount(part.first_state, minlength=part.n_states)
 
-    def values(self, target: Floats) -> Floats:
-        """Return the value of a target from each first state of this half."""
+    def total(self, target: Floats) -> float:
+        """Return the value of a target, added up over the first states of this half."""
         values = state_values(self.model, target, horizon=self.horizon, discount=self.discount)
-        return values[self.log.first_state]
+        return float(self.first @ values)
 
 
 def _crossed(
@@ -169,14 +198,15 @@ def _crossed(
     `place` maps the states of the judges to those of the targets.
     """
     targets = [half.target if place is None else half.target[place] for half in learned]
-    return float(
-        np.concatenate([judges[0].values(targets[1]), judges[1].values(targets[0])]).mean()
-    )
+    total = judges[0].total(targets[1]) + judges[1].total(targets[0])
+    return total / float(sum(judge.first.sum() for judge in judges))
 
 
-def _groups(log: Episodes, groups: Sequence[Sequence[str]] | None) -> list[tuple[str, ...]]:
-    """Return the names of the variables that are hidden together."""
-    names = [variable.name for variable in log.state_variables]
+def hidden_groups(
+    variables: Sequence[Variable], groups: Sequence[Sequence[str]] | None = None
+) -> list[tuple[str, ...]]:
+    """Return the names of the variables that are hidden together; with many, neighbors."""
+    names = [variable.name for variable in variables]
     if len(names) < 2:
         raise ValueError(
             f"a rehearsal hides one of several state variables, but there is only {names[0]!r}"

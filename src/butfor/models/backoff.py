@@ -113,7 +113,7 @@ def fit_counts(cases: Cases, *, strengths: Sequence[float] = SEARCHED) -> Backof
     probability in the table of all other cases. The search drops the last parent first; the
     back-off of the parents that it found is then chosen by `fit_given`.
     """
-    found = [_Search(cases, strength).run() for strength in strengths]
+    found = [_Search(cases, [strength]).run() for strength in strengths]
     return fit_given(cases, max(found, key=lambda backoff: backoff.score).parents)
 
 
@@ -121,11 +121,10 @@ def fit_given(
     cases: Cases, parents: Sequence[int], *, strengths: Sequence[float] = STRENGTHS
 ) -> Backoff:
     """Choose the back-off where the parents are given: its strength, and which parent it drops."""
-    searches = [_Search(cases, strength) for strength in strengths]
-    for search in searches:
-        for parent in parents:
-            search.add(parent)
-    found = [search.result() for search in searches]
+    search = _Search(cases, strengths)
+    for parent in parents:
+        search.add(parent)
+    found = search.results()
     dropped = cases.levels * math.prod(int(cases.sizes[parent]) + 1 for parent in parents)
     if len(parents) > 1 and dropped <= MOST_DROPPED:
         scores = left_out_scores(cases.counts(parents), strengths)
@@ -171,19 +170,31 @@ def build_table(counts: Floats, row: Callable[[Floats, Floats], Floats], *, ever
     """
     last = counts.ndim - 2
     uniform = np.full(counts.shape[-1], 1.0 / counts.shape[-1])
-    tables: dict[tuple[int, ...], Floats] = {(): row(_counts_by(counts, ()), uniform)}
+    by = _counts_by(counts, every=every)
+    tables: dict[tuple[int, ...], Floats] = {(): row(by[()], uniform)}
     for known in range(1, last + 1):
-        chosen = combinations(range(last), known) if every else [tuple(range(known))]
         tables = {
-            parents: row(_counts_by(counts, parents), _fewer(tables, parents, every=every))
-            for parents in chosen
+            parents: row(by[parents], _fewer(tables, parents, every=every))
+            for parents in _choices(last, known, every=every)
         }
     return tables[tuple(range(last))]
 
 
-def _counts_by(counts: Floats, parents: tuple[int, ...]) -> Floats:
-    others = [parent for parent in range(counts.ndim - 2) if parent not in parents]
-    return counts.sum(axis=tuple(parent + 1 for parent in others), keepdims=True)
+def _choices(last: int, known: int, *, every: bool) -> list[tuple[int, ...]]:
+    """Return which of the parents a table of so many has."""
+    return list(combinations(range(last), known)) if every else [tuple(range(known))]
+
+
+def _counts_by(counts: Floats, *, every: bool) -> dict[tuple[int, ...], Floats]:
+    """Return the counts by each choice of parents, each summed from one with a parent more."""
+    last = counts.ndim - 2
+    by = {tuple(range(last)): counts}
+    for known in reversed(range(last)):
+        for parents in _choices(last, known, every=every):
+            more = next(parent for parent in range(last) if parent not in parents)
+            wider = tuple(sorted((*parents, more)))
+            by[parents] = by[wider].sum(axis=more + 1, keepdims=True)
+    return by
 
 
 def _fewer(
@@ -199,44 +210,48 @@ def _fewer(
 
 
 class _Search:
-    """The parents chosen so far, and what each case scores when it is left out."""
+    """The parents chosen so far, and what each case scores when it is left out, by strength."""
 
-    def __init__(self, cases: Cases, strength: float) -> None:
-        self.cases, self.strength = cases, strength
+    def __init__(self, cases: Cases, strengths: Sequence[float]) -> None:
+        self.cases, self.strengths = cases, strengths
         self.parents: list[int] = []
         self.cell = np.zeros(len(cases.level), np.int64)  # [m] by the levels of the parents
-        self.kept = np.full((1, cases.levels), 1.0 / cases.levels)  # [cells, levels] left out
-        self.score = 0.0
+        # [strengths, cells, levels] left out
+        self.kept = np.full((len(strengths), 1, cases.levels), 1.0 / cases.levels)
+        self.score = np.zeros(len(strengths))
         self._back_off(self.kept)
 
-    def result(self) -> Backoff:
-        return Backoff(tuple(self.parents), self.strength, self.score)
+    def results(self) -> list[Backoff]:
+        scores = zip(self.strengths, self.score.tolist(), strict=True)
+        return [Backoff(tuple(self.parents), strength, score) for strength, score in scores]
 
     def run(self) -> Backoff:
+        """Search for parents with the first strength."""
         while (best := self._best()) is not None:
             for parent in best:
                 self.add(parent)
-        return self.result()
+        return self.results()[0]
 
     def add(self, parent: int) -> None:
         """Add a parent behind the others."""
         self.parents.append(parent)
         # number the cells that occur, in order
         key = self.cell * self.cases.sizes[parent] + self.cases.columns[parent]
-        occurs = np.zeros(len(self.kept) * int(self.cases.sizes[parent]), bool)
+        occurs = np.zeros(self.kept.shape[1] * int(self.cases.sizes[parent]), bool)
         occurs[key] = True
         self.cell = (np.cumsum(occurs) - 1)[key]
-        self._back_off(self.kept[np.flatnonzero(occurs) // self.cases.sizes[parent]])
+        self._back_off(self.kept[:, np.flatnonzero(occurs) // self.cases.sizes[parent]])
 
     def _back_off(self, fewer: Floats) -> None:
         """Score the cases in their cells, given the rows with one parent fewer, by cell."""
         place = self.cell * self.cases.levels + self.cases.level
-        counts = total_by(place, self.cases.weight, fewer.size).reshape(fewer.shape)
+        counts = total_by(place, self.cases.weight, fewer[0].size).reshape(fewer[0].shape)
         total = counts.sum(axis=1, keepdims=True)
         seen = counts > 0
-        kept = (counts - 1 + self.strength * fewer) / (total - 1 + self.strength)
+        strength = np.array(self.strengths)[:, None, None]
+        kept = (counts - 1 + strength * fewer) / (total - 1 + strength)
         self.kept = np.where(seen, kept, 1.0)
-        self.score = float((counts[seen] * np.log(kept[seen])).sum())
+        self.score = (counts[seen] * np.log(kept[:, seen])).sum(axis=1)
 
     def _best(self) -> tuple[int, ...] | None:
         """Return the parent or the pair to add next; None if nothing gains enough."""
@@ -273,12 +288,12 @@ class _Search:
                 self.cases.columns,
                 self.cases.sizes,
                 self.cell,
-                len(self.kept),
+                self.kept.shape[1],
                 self.cases.level,
                 self.cases.levels,
                 self.cases.weight,
-                self.kept,
-                self.strength,
+                self.kept[0],
+                self.strengths[0],
                 scores,
             )
 
@@ -286,7 +301,7 @@ class _Search:
             work(0, len(chosen))
         else:
             in_blocks(work, len(chosen))
-        return scores - self.score
+        return scores - self.score[0]
 
 
 def _ranked_pairs(ranked: list[int]) -> list[tuple[int, tuple[int, int]]]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from butfor import kernels
 from butfor.log.episodes import Episodes
+from butfor.models.backup import Backup
 from butfor.models.factored import NEXT, AnyFactor, Factor, FactoredModel, logged_codes
 from butfor.models.mdp import total_by
 from butfor.models.predictor import Codes
@@ -23,6 +24,10 @@ def similar_cases(model: FactoredModel) -> Floats:
     """
     pairs = model.n_states * model.n_actions
     least = np.full(pairs, np.inf)
+    if Backup.fits(model):
+        backup, parts = Backup(model), filter(_counted, model.factors)
+        means = [backup.mean(part.counts.sum(axis=-1), part.parents) for part in parts]
+        return np.minimum.reduce([least.reshape(model.counts.shape), *means])
     for factor, row, weight, codes in model.expand():
         if _counted(factor):
             number = _rows(factor, codes)

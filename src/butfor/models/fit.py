@@ -13,6 +13,7 @@ from butfor.log.episodes import Episodes
 from butfor.log.variables import Outcome
 from butfor.models.mdp import TabularMDP, assemble, coalesce, total_by
 from butfor.models.policies import TERMINALS, action_counts, check_final_states, final_states
+from butfor.models.transitions import Transitions
 from butfor.types import Floats, Offsets
 
 
@@ -136,6 +137,25 @@ def count_transitions(
         counts=action_counts(episodes),
         outcomes=ends,
         terminal=terminal,
+        unseen=unseen,
+        prior=prior,
+    )
+
+
+def count_again(rows: Transitions, *, unseen: str | None, prior: float) -> Counted:
+    """Count what was counted before, of one log or of many; ends are counted as visits."""
+    check_rules(rows.outcomes, unseen, prior)
+    columns = rows.n_states + len(rows.outcomes)
+    ended = rows.end < len(rows.outcomes)
+    follows = np.where(ended, rows.n_states + rows.end, rows.next_state)
+    pair = rows.state * rows.n_actions + rows.action
+    weight = rows.weight.astype(np.float64)
+    return complete_counts(
+        *coalesce(pair * columns + follows, weight, rows.reward / weight),
+        first=rows.first,
+        counts=rows.pair_counts(),
+        outcomes=rows.outcomes,
+        terminal="visits",
         unseen=unseen,
         prior=prior,
     )

@@ -2,46 +2,123 @@
 
 from __future__ import annotations
 
-from typing import TypeGuard
+from collections.abc import Sequence
 
 import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse.linalg import LinearOperator, bicgstab, splu
+from scipy.sparse.linalg import splu
 
 from butfor.checks import check_discount, check_horizon, check_policy
 from butfor.models.backup import Backup
+from butfor.models.caution import Caution, usual_actions
 from butfor.models.factored import FactoredModel, tabular
-from butfor.models.mdp import TabularMDP, check_mdp, total_by
+from butfor.models.lookahead import (
+    TIE,
+    Lookahead,
+    expected_rewards,
+    in_parts,
+    look_ahead,
+    policy_matrix,
+    solve,
+    transition_matrix,
+)
+from butfor.models.mdp import TabularMDP, check_mdp
 from butfor.models.policies import greedy
 from butfor.types import Floats
 
-TIE = 1e-9  # actions whose values differ by less are tied
 MOST_SWEEPS = 1000
 
 
-def policy_iteration(model: TabularMDP | FactoredModel, *, discount: float = 0.99) -> Floats:
+def policy_iteration(
+    model: TabularMDP | FactoredModel, *, discount: float = 0.99, caution: Caution | None = None
+) -> Floats:
     """Return the deterministic policy of highest discounted value, [S, A].
 
     Among actions within 1e-9 of the best, those that the log took in that state are preferred, then
     the lowest index.
+
+    Parameters
+    ----------
+    caution : optional
+        By default the model is taken at its word, and the policy prefers actions that seldom were
+        taken and by luck went well. `Caution()` plans as if each had gone badly twice more.
+
+    Notes
+    -----
+    Caution is about chance. A cause that the log does not record misleads a cautious plan too.
     """
     if not 0 <= discount < 1:
         raise ValueError(f"discount {discount}: planning needs a number from 0 to below 1")
-    steps = _FactoredSteps(model) if _in_parts(model) else _TabularSteps(tabular(model))
+    if caution is None:
+        return _plan(look_ahead(model), model, discount)
+    allowed, worst = caution.allowed(model), _worst(model, discount)
+    if caution.risk is None:
+        return _plan(look_ahead(model, caution.trust(model), worst), model, discount, allowed)
+    steps = list(caution.draw(model, worst))
+    return _improve(steps, usual_actions(model), allowed, discount, caution.risk)
+
+
+def _plan(
+    steps: Lookahead,
+    model: TabularMDP | FactoredModel,
+    discount: float,
+    allowed: NDArray[np.bool_] | None = None,
+) -> Floats:
+    """Return the best policy among those that take allowed actions, [S, A]."""
     seen = model.counts > 0
-    policy = greedy(steps.earned, prefer=seen, tolerance=TIE)
+
+    def best(actions: Floats) -> Floats:
+        taken = actions if allowed is None else np.where(allowed, actions, -np.inf)
+        return greedy(taken, prefer=seen, tolerance=TIE)
+
+    values, actions = np.zeros(model.n_states), steps.earned
+    for _ in range(steps.sweeps):
+        values = (best(actions) * actions).sum(axis=1)
+        actions = steps.earned + discount * steps.after(values)
+    policy = best(actions)
     before = np.full(model.n_states, -np.inf)
     for _ in range(MOST_SWEEPS):
-        values = steps.evaluate(policy, discount)
-        actions = steps.earned + discount * steps.after(values)
-        better = greedy(actions, prefer=seen, tolerance=TIE)
+        values = steps.evaluate(policy, discount, values)
+        better = best(steps.earned + discount * steps.after(values))
         # ties can make policies alternate: stop when no value rises by more than a tie
         tie = TIE * max(1.0, float(np.abs(values).max()))
         if (better == policy).all() or (values - before).max() <= tie:
             return better
         policy, before = better, values
     raise RuntimeError(f"policy iteration did not converge in {MOST_SWEEPS} sweeps")
+
+
+def _improve(
+    models: Sequence[Lookahead],
+    usual: NDArray[np.bool_],
+    allowed: NDArray[np.bool_],
+    discount: float,
+    risk: float,
+) -> Floats:
+    """Change the usual actions only where others are better in all but `risk` of the models.
+
+    Of these the one with the best mean is taken; in states without a usual action any may be.
+    """
+    policy = greedy(usual)
+    tried = set()
+    while policy.tobytes() not in tried:  # changes elsewhere can undo one
+        tried.add(policy.tobytes())
+        values = np.stack(
+            [one.earned + discount * one.after(one.evaluate(policy, discount)) for one in models]
+        )
+        own = np.where(usual, values, -np.inf).max(axis=2, keepdims=True)
+        better = (values <= own + TIE).mean(axis=0) <= risk
+        policy = greedy(np.where((better & allowed) | usual, values.mean(axis=0), -np.inf))
+    return policy
+
+
+def _worst(model: TabularMDP | FactoredModel, discount: float) -> float:
+    """Return the lowest reward of an outcome; without outcomes, the value of the worst state."""
+    if model.outcomes:
+        return min(outcome.reward for outcome in model.outcomes)
+    best = policy_iteration(model, discount=discount)
+    return float(state_values(model, best, discount=discount).min())
 
 
 def policy_value(
@@ -72,7 +149,7 @@ def state_values(
     discount: float = 1.0,
 ) -> Floats:
     """Return the expected (discounted) return of a policy from each state, [S]."""
-    if horizon is not None and _in_parts(model):
+    if horizon is not None and in_parts(model):
         return _horizon_values(model, policy, horizon, discount)
     model = tabular(model)
     if horizon is not None:
@@ -81,7 +158,7 @@ def state_values(
     moves, earned = _policy_rows(model, policy)
     if discount == 1:
         return _without_end(moves, earned, np.ones(model.n_states, dtype=bool))
-    return _solve(moves, earned, discount)
+    return solve(moves, earned, discount)
 
 
 def value_tables(
@@ -96,8 +173,8 @@ def value_tables(
     check_discount(discount)
     check_horizon(horizon)
     chosen = check_policy(policy, model.n_states, model.n_actions)
-    average = _policy_matrix(chosen)
-    moves = average @ _transition_matrix(model)
+    average = policy_matrix(chosen)
+    moves = average @ transition_matrix(model)
     earned = average @ expected_rewards(model)
     ended = average @ _outcome_matrix(model)
     gained = np.column_stack([earned, ended, np.zeros(model.n_states)])
@@ -107,52 +184,6 @@ def value_tables(
     for left in range(1, horizon + 1):
         tables[left] = gained + kept * (moves @ tables[left - 1])
     return np.ascontiguousarray(tables[:, :, 0]), np.ascontiguousarray(tables[:, :, 1:])
-
-
-class _TabularSteps:
-    """What follows each state and action on average, by the rows of a model."""
-
-    def __init__(self, model: TabularMDP) -> None:
-        self.shape = model.counts.shape
-        self.moves = _transition_matrix(model)
-        self.earned = expected_rewards(model).reshape(self.shape)
-
-    def after(self, values: Floats) -> Floats:
-        return np.asarray(self.moves @ values).reshape(self.shape)
-
-    def evaluate(self, policy: Floats, discount: float) -> Floats:
-        average = _policy_matrix(policy)
-        return _solve(average @ self.moves, average @ self.earned.ravel(), discount)
-
-
-class _FactoredSteps:
-    """The same by the factors of a model, whose rows are never written down."""
-
-    def __init__(self, model: FactoredModel) -> None:
-        self.model, backup = model, Backup(model)
-        self.earned, self.after = backup.rewards, backup.after
-
-    def evaluate(self, policy: Floats, discount: float) -> Floats:
-        """Solve V = R + discount P V by steps through the factors; by the rows if that fails."""
-        earned = (policy * self.earned).sum(axis=1)
-        size = len(earned)
-
-        def left(values: Floats) -> Floats:
-            return values - discount * (policy * self.after(values)).sum(axis=1)
-
-        found, _ = bicgstab(
-            LinearOperator((size, size), matvec=left, dtype=np.float64), earned, rtol=1e-14
-        )
-        # an error of values is at most 1 / (1 - discount) times that of the equations
-        error = float(np.abs(left(found) - earned).max()) / (1 - discount)
-        if not error <= TIE / 100 * max(1.0, float(np.abs(found).max())):
-            return _TabularSteps(self.model.tabular()).evaluate(policy, discount)
-        return np.asarray(found)
-
-
-def _in_parts(model: TabularMDP | FactoredModel) -> TypeGuard[FactoredModel]:
-    """Whether a model can be planned in without its table of transitions."""
-    return isinstance(model, FactoredModel) and Backup.fits(model)
 
 
 def _horizon_values(
@@ -168,20 +199,6 @@ def _horizon_values(
     return values
 
 
-def expected_rewards(model: TabularMDP) -> Floats:
-    """Return the expected reward of each state-action pair, row s A + a, [S A]."""
-    rows = len(model.start) - 1
-    return total_by(model.entry_row, model.probability * model.reward, rows)
-
-
-def _transition_matrix(model: TabularMDP) -> sparse.csr_array:
-    """Return the moves that do not end in an outcome, sparse [S A, S]."""
-    stays = model.next_state < model.n_states
-    entries = (model.entry_row[stays], model.next_state[stays])
-    shape = (len(model.start) - 1, model.n_states)
-    return sparse.csr_array((model.probability[stays], entries), shape)
-
-
 def _outcome_matrix(model: TabularMDP) -> Floats:
     """Return the probability of moving straight into each outcome, [S A, O]."""
     ends = model.next_state >= model.n_states
@@ -190,24 +207,10 @@ def _outcome_matrix(model: TabularMDP) -> Floats:
     return table
 
 
-def _policy_matrix(policy: Floats) -> sparse.csr_array:
-    """Return the sparse matrix [S, S A] that averages rows over a policy's actions."""
-    state, action = np.nonzero(policy)
-    states, actions = policy.shape
-    entries = (state, state * actions + action)
-    return sparse.csr_array((policy[state, action], entries), (states, states * actions))
-
-
 def _policy_rows(model: TabularMDP, policy: ArrayLike) -> tuple[sparse.csr_array, Floats]:
     """Return the moves [S, S] and expected rewards [S] under a policy."""
-    average = _policy_matrix(check_policy(policy, model.n_states, model.n_actions))
-    return average @ _transition_matrix(model), average @ expected_rewards(model)
-
-
-def _solve(moves: sparse.csr_array, earned: Floats, discount: float) -> Floats:
-    """Solve V = R + discount P V."""
-    system = sparse.eye_array(len(earned), format="csc") - discount * moves.tocsc()
-    return np.asarray(splu(system).solve(earned))
+    average = policy_matrix(check_policy(policy, model.n_states, model.n_actions))
+    return average @ transition_matrix(model), average @ expected_rewards(model)
 
 
 def _without_end(moves: sparse.csr_array, earned: Floats, starts: NDArray[np.bool_]) -> Floats:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from butfor.log.combinations import Combinations, state_codes
 from butfor.log.episodes import Episodes
-from butfor.log.variables import Outcome, Variable, count_levels, unravel
+from butfor.log.variables import Outcome, Variable, count_levels, project, unravel
 from butfor.models.factored import ACTION, NEXT
 from butfor.models.mdp import total_by
 from butfor.models.predictor import Codes
@@ -72,6 +72,22 @@ class Transitions:
         reached = np.where(unknown, 0, self.next_state)
         after = state_codes(self.state_variables, self.combinations, reached)
         return found | {NEXT + name: np.where(unknown, -1, code) for name, code in after.items()}
+
+    def hide(self, *names: str) -> Transitions:
+        """Return the transitions between states that lack these variables."""
+        kept = [variable for variable in self.state_variables if variable.name not in names]
+        place = project(self.state_variables, *(variable.name for variable in kept))
+        first = np.zeros(count_levels(kept), np.int64)
+        np.add.at(first, place, self.first)
+        return _distinct(
+            replace(
+                self,
+                state_variables=tuple(kept),
+                state=place[self.state].astype(np.int64),
+                next_state=np.where(self.next_state < 0, -1, place[self.next_state]),
+                first=first,
+            )
+        )
 
     def pair_counts(self) -> NDArray[np.int64]:
         """Count the logged decisions by state and action, [S, A]."""

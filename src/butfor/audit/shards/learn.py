@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,29 +13,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.audit.exact import ExactSums
+from butfor.audit.learning import factored_learner, plan, tabular_learner
 from butfor.audit.settings import FACTORED, AuditSettings, factored_options
 from butfor.audit.shards.count import ACTION, FOLDS, HALF, STATE, Counts
 from butfor.evaluate.crossfit import Learned
 from butfor.evaluate.diagnostics.calibration import GROUPS, bad_chances, bad_outcomes
 from butfor.evaluate.past_counts import PastCounts, past_names
+from butfor.evaluate.rehearsal import SPLITS, Rehearsal, hidden_groups, rehearse_halves
 from butfor.log.episodes import Episodes
 from butfor.log.read import group_variables
 from butfor.log.sections import Study
 from butfor.log.variables import Variable, project
 from butfor.models.factored import tabular
-from butfor.models.fit import check_rules, complete_counts, differs_from, varying_rewards
+from butfor.models.fit import count_again, differs_from, varying_rewards
 from butfor.models.fit_factored import learn_factored
 from butfor.models.fixed import fixed_factors
 from butfor.models.mdp import TabularMDP, total_by
-from butfor.models.planning import policy_iteration, state_values
+from butfor.models.planning import state_values
 from butfor.models.policies import behavior_of
 from butfor.models.transitions import Transitions, join_transitions, merge_transitions
+from butfor.random import numbered_keys
 from butfor.replay.observed import unsupported_by_state
 from butfor.replay.replay import Replay
 from butfor.types import Floats, Integers, Offsets
 
 BOTH = (0, 1)
 Fit = Callable[[Transitions], Learned]
+Plan = Callable[[Learned], Floats]
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +117,18 @@ class Tally:
         number = self.logged(chosen.astype(np.float64)).astype(np.int64)
         rows = merge_transitions([self._rows(half, number) for half in BOTH])
         return replace(rows, first=self.starts()[chosen].sum(axis=0))
+
+    def split_folds(self, seed: int, splits: int, purpose: str) -> list[list[Transitions]]:
+        """Split the folds into halves at random; a half without an episode makes no split."""
+        found = []
+        for key in numbered_keys(seed, splits, purpose).tolist():
+            chosen = np.zeros(FOLDS, bool)
+            order = np.random.Generator(np.random.PCG64(key)).permutation(FOLDS)
+            chosen[order[: FOLDS // 2]] = True
+            halves = [self.folded(side) for side in (chosen, ~chosen)]
+            if all(half.first.any() for half in halves):
+                found.append(halves)
+        return found
 
     def logged(self, weights: Floats) -> Floats:
         """Count the transitions with weights on the folds, [E]."""
@@ -215,23 +232,7 @@ def fit_transitions(
     rows: Transitions, *, unseen: str | None, prior: float, labels: Integers | None
 ) -> TabularMDP:
     """Learn a tabular model from counted transitions."""
-    check_rules(rows.outcomes, unseen, prior)
-    ends, columns = rows.end < len(rows.outcomes), rows.n_states + len(rows.outcomes)
-    reached = np.where(ends, rows.n_states + rows.end, rows.next_state)
-    key = (rows.state * rows.n_actions + rows.action) * columns + reached
-    distinct, place = np.unique(key, return_inverse=True)
-    number = total_by(place, rows.weight.astype(np.float64), len(distinct))
-    counted = complete_counts(
-        distinct,
-        number,
-        total_by(place, rows.reward, len(distinct)) / number,
-        first=rows.first,
-        counts=rows.pair_counts(),
-        outcomes=rows.outcomes,
-        terminal="visits",
-        unseen=unseen,
-        prior=prior,
-    )
+    counted = count_again(rows, unseen=unseen, prior=prior)
     return counted.model() if labels is None else counted.labelled(labels)
 
 
@@ -256,12 +257,18 @@ def settle(study: Study, counts: Counts) -> Study:
     return study.model_copy(update={"columns": columns, "outcome": ends})
 
 
-def learn_halves(tally: Tally, fit: Fit, *, horizon: int) -> tuple[Half, ...]:
+def plan_of(study: Study, chosen: AuditSettings) -> Plan:
+    """Return the function that plans a policy in a model."""
+    discount = study.evaluation.planning_discount
+    return lambda model: plan(model, discount=discount, caution=chosen.caution)
+
+
+def learn_halves(tally: Tally, fit: Fit, make: Plan, *, horizon: int) -> tuple[Half, ...]:
     """Learn model and target of each half, and evaluate each target in the other model."""
     if not tally.counts.first.sum(axis=1).all():
         return ()
     models = [fit(tally.transitions(half)) for half in BOTH]
-    targets = [plan(model, tally.study) for model in models[::-1]]
+    targets = [make(model) for model in models[::-1]]
     bad = bad_outcomes(tally.outcomes)
     return tuple(
         _judging_half(model, target, horizon, tally.study.evaluation.discount, bad)
@@ -283,12 +290,6 @@ def _judging_half(
     )
 
 
-def plan(model: Learned, study: Study) -> Floats:
-    """Plan the policy of highest value; labels, which only noise has, make no difference."""
-    rows = tabular(model).with_labels(None)
-    return policy_iteration(rows, discount=study.evaluation.planning_discount)
-
-
 def fit_of(tally: Tally, chosen: AuditSettings) -> Fit:
     """Return the function that learns a model from counted transitions."""
     study = tally.study
@@ -300,6 +301,40 @@ def fit_of(tally: Tally, chosen: AuditSettings) -> Fit:
     return lambda rows: fit_transitions(
         rows, unseen=chosen.unseen, prior=chosen.prior, labels=labels
     )
+
+
+def rehearse_tally(
+    tally: Tally, chosen: AuditSettings, *, horizon: int, observed: float
+) -> Rehearsal | None:
+    """Rehearse the method that learned the target, by splits of the folds, if that is asked for.
+
+    `observed` is the mean return in the log.
+    """
+    study = tally.study
+    halves = tally.split_folds(chosen.seed, SPLITS, "rehearsal")
+    parts = [part for pair in halves for part in pair]
+    if not parts or not all(chosen.rehearses(study, part) for part in parts):
+        return None
+    shared: dict[str, Any] = {
+        "discount": study.evaluation.planning_discount,
+        "caution": chosen.caution,
+    }
+    if chosen.kind(study, tally.state_variables, tally.action_variables) == FACTORED:
+        whole = tally.transitions(*BOTH)
+        learn = factored_learner(whole, **factored_options(study), **shared)
+    else:
+        learn = tabular_learner(unseen=chosen.unseen, prior=chosen.prior, **shared)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # told of the whole log already
+        return rehearse_halves(
+            halves,
+            learn,
+            splits=len(halves),
+            hidden=hidden_groups(tally.state_variables),
+            horizon=horizon,
+            discount=study.evaluation.discount,
+            observed=observed,
+        )
 
 
 def find_cuts(halves: tuple[Half, ...]) -> Floats:

@@ -9,14 +9,15 @@ import numpy as np
 
 from butfor.audit.shards.count import FOLDS
 from butfor.audit.shards.gather import ShardSums
-from butfor.audit.shards.learn import Fit, Tally, plan
+from butfor.audit.shards.learn import Fit, Plan, Tally
 from butfor.evaluate.crossfit import SPLITS, CrossFitted, Learned
 from butfor.evaluate.refit import LESS, Groups
 from butfor.models.factored import tabular
 from butfor.models.planning import state_values
 from butfor.models.reweight import reweight_transitions
-from butfor.random import numbered_keys
+from butfor.models.transitions import Transitions
 from butfor.replay.observed import unsupported_by_state
+from butfor.replay.replay import Replay
 
 
 def group_folds(tally: Tally, sample: ShardSums) -> Groups | None:
@@ -38,7 +39,7 @@ def group_folds(tally: Tally, sample: ShardSums) -> Groups | None:
     )
 
 
-def cross_fit_folds(tally: Tally, fit: Fit, sample: ShardSums) -> CrossFitted | None:
+def cross_fit_folds(tally: Tally, fit: Fit, plan: Plan, sample: ShardSums) -> CrossFitted | None:
     """Cross-fit over several splits of the folds into halves; None if the target was given.
 
     Episodes are replayed in one split only, that of the second pass. What replays add to the values
@@ -47,9 +48,11 @@ def cross_fit_folds(tally: Tally, fit: Fit, sample: ShardSums) -> CrossFitted | 
     first = sample.crossed
     if first is None:
         return None
-    keys = numbered_keys(sample.setting.seed, SPLITS - 1, "folds").tolist()
-    found = [_cross_fit_split(tally, fit, sample, key) for key in keys]
-    values, masses, changed = zip(*(one for one in found if one is not None), strict=True)
+    splits = tally.split_folds(sample.setting.seed, SPLITS - 1, "crossfit")
+    if not splits:
+        return first
+    found = [_cross_fit_split(halves, fit, plan, sample.replay) for halves in splits]
+    values, masses, changed = zip(*found, strict=True)
     model_based = np.concatenate([first.model_based, np.array(values)])
     unsupported = np.concatenate([first.unsupported_model_based, np.array(masses)])
     added = first.counterfactual.mean() - first.model_based.mean()
@@ -64,26 +67,16 @@ def cross_fit_folds(tally: Tally, fit: Fit, sample: ShardSums) -> CrossFitted | 
 
 
 def _cross_fit_split(
-    tally: Tally, fit: Fit, sample: ShardSums, key: int
-) -> tuple[list[float], list[float], bool] | None:
-    """Return values, unsupported masses and whether targets differ, for one split of the folds."""
-    chosen = np.zeros(FOLDS, bool)
-    order = np.random.Generator(np.random.PCG64(key)).permutation(FOLDS)
-    chosen[order[: FOLDS // 2]] = True
-    sides = [chosen, ~chosen]
-    starts = [tally.starts()[side].sum(axis=0) for side in sides]
-    if not all(start.any() for start in starts):
-        return None
-    models = [fit(tally.folded(side)) for side in sides]
-    targets = [plan(model, tally.study) for model in models]
-    replay = sample.replay
+    halves: list[Transitions], fit: Fit, plan: Plan, replay: Replay
+) -> tuple[list[float], list[float], bool]:
+    """Return values, unsupported masses and whether targets differ, for two halves of the log."""
+    models = [fit(half) for half in halves]
+    targets = [plan(model) for model in models]
     values, masses = [], []
-    for mine, start in enumerate(starts):
-        target, share = targets[1 - mine], start / start.sum()
-        by_state = state_values(
-            models[mine], target, horizon=replay.horizon, discount=replay.discount
-        )
-        mass = unsupported_by_state(tabular(models[mine]), target, horizon=replay.horizon)
+    for model, half, target in zip(models, halves, targets[::-1], strict=True):
+        share = half.first / half.first.sum()
+        by_state = state_values(model, target, horizon=replay.horizon, discount=replay.discount)
+        mass = unsupported_by_state(tabular(model), target, horizon=replay.horizon)
         values.append(float(share @ by_state))
         masses.append(float(share @ mass))
     changed = any(not np.array_equal(target, replay.target_table) for target in targets)

@@ -31,7 +31,8 @@ from butfor.audit.shards.learn import (
     fit_of,
     key_of,
     learn_halves,
-    plan,
+    plan_of,
+    rehearse_tally,
 )
 from butfor.audit.shards.log import Shard, check_alike, find_shards, list_shard
 from butfor.audit.shards.parts import Parts
@@ -57,11 +58,11 @@ SAMPLED = 64  # one id in this many is sampled to divide the ids into ranges
 SUMMARIZED = (
     "Summary detail: bounds over mechanisms are computed only for the episodes shown; there are no "
     "credible intervals, no FQE and no interval of MAGIC; intervals resample about 1000 groups of "
-    "episodes; cross-fitting replays episodes in one of its splits; calibration groups are groups "
-    "of states; factored models lack the checks calibration by variable, calibration of ends, "
-    "residual correlation, log score, learners agree and extrapolation; there is no rehearsal; "
-    "medians of influence are to a thousandth. For a complete audit use --detail full, if the log "
-    "fits in memory."
+    "episodes; cross-fitting replays episodes in one of its splits; "
+    "calibration groups are groups of states; factored models lack the checks calibration by "
+    "variable, calibration of ends, residual correlation, log score, learners agree and "
+    "extrapolation; medians of influence are to a thousandth. For a complete audit use --detail "
+    "full, if the log fits in memory."
 )
 
 
@@ -122,11 +123,18 @@ def audit_shards(
     counted = time.perf_counter()
     gathered = run.judge(setting, tally)
     sample = ShardSums(gathered, setting, counts.steps, tally.past())
-    crossed = cross_fit_folds(tally, fit_of(tally, chosen), sample)
+    crossed = cross_fit_folds(tally, fit_of(tally, chosen), plan_of(tally.study, chosen), sample)
     fixed = crossed is None or not crossed.learned
     groups = group_folds(tally, sample) if fixed else None
     estimates = estimate_sums(sample, crossed, groups, seed=chosen.seed)
-    numbers = numbers_of(sample, estimates, [sample.calibration()])
+    rehearsal = rehearse_tally(
+        tally,
+        chosen,
+        horizon=setting.question.horizon,
+        observed=float(estimates.set_index("estimator").loc["Observed", "value"]),
+    )
+    told = [] if rehearsal is None else [rehearsal.row()]
+    numbers = numbers_of(sample, estimates, [sample.calibration(), *told])
     shown = show_candidates(gathered.candidates, setting, chosen.draws)
     judged = time.perf_counter()
     question = setting.question
@@ -143,6 +151,7 @@ def audit_shards(
             seed=chosen.seed,
             digest=digest_of_shards(counts.digest, question),
             credible=None,
+            rehearsal=rehearsal,
             seconds={
                 "counting": counted - began,
                 "judging": judged - counted,
@@ -163,6 +172,8 @@ def audit_shards(
             "decomposition": numbers.decomposition,
             **shown.drawn,
         }
+        if rehearsal is not None:
+            tables["rehearsal"] = rehearsal.table
         policies = {"behavior": question.behavior_table, "target": question.target_table}
         write_audit(folder, tables, question.model, policies, meta)
     parts.remove()
@@ -321,13 +332,13 @@ def _make_setting(tally: Tally, chosen: AuditSettings, types: dict[str, Any]) ->
     """Learn the models, plan or read the target, and collect all that judging needs."""
     study, counts = tally.study, tally.counts
     evaluation = study.evaluation
-    fit = fit_of(tally, chosen)
+    fit, make = fit_of(tally, chosen), plan_of(study, chosen)
     model = fit(tally.transitions(*BOTH))
     rows = tabular(model)
     horizon = counts.longest if evaluation.horizon is None else evaluation.horizon
     given = None if chosen.learned else chosen.given_target(tally.example())
-    target = plan(model, study) if given is None else np.asarray(given)
-    halves = learn_halves(tally, fit, horizon=horizon)
+    target = make(model) if given is None else np.asarray(given)
+    halves = learn_halves(tally, fit, make, horizon=horizon)
     plain = {
         f"side.{section.name or column}": types.get(column)
         for column, section in study.side.items()

@@ -1,0 +1,1 @@
+"""What caution does to the true value of plans."""
