@@ -301,7 +301,7 @@ def test_weighted_estimates_have_an_interval_from_an_effective_sample_size_of_te
         printed = np.isfinite(frame.loc[list(WEIGHTED), ["low", "high"]])
         assert printed.all(axis=None) if followers == 10 else not printed.any(axis=None)
         said = frame.loc[list(WEIGHTED), "warning"].str.startswith(
-            f"no interval: not enough data (effective sample size {followers}.0; below 10 "
+            f"no interval: not enough data (effective sample size {followers}.0, and below 10 "
         )
         assert (said == (followers < 10)).all()
 

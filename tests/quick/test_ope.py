@@ -790,7 +790,7 @@ def test_few_followers_are_told_with_the_effective_sample_size(sepsis):
     assert row["effective"] == pytest.approx(ratio.sum() ** 2 / (ratio**2).sum())
     assert row["effective"] < LEAST_EFFECTIVE
     assert row["warning"].startswith(
-        f"no interval: not enough data (effective sample size {row['effective']:.1f}; below 10 "
+        f"no interval: not enough data (effective sample size {row['effective']:.1f}, and below 10 "
     )
     assert row[["low", "high"]].isna().all()
     assert warnings_of(frame)["Observed"] == ""
@@ -820,7 +820,7 @@ def test_no_follower_and_no_overlap_are_told_for_each_estimator():
     for name in ("WIS", "PDWIS"):
         assert np.isnan(rows.loc[name, ["value", "low", "high"]].astype(float)).all()
         assert "no episode follows the policy to its end: undefined" in told[name]
-        assert told[name].startswith("no interval: not enough data (effective sample size 0.0;")
+        assert told[name].startswith("no interval: not enough data (effective sample size 0.0,")
     assert "every weight is 0, and so is the estimate" in told["IS"]
     assert rows.loc["IS", "episodes"] == rows.loc["IS", "effective"] == 0
     never = "the policy takes actions never seen in 2 visited states (0, 1): "
