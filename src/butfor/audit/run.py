@@ -278,7 +278,7 @@ def describe_audit(
             if credible is None
             else CredibleSettings(
                 models=credible.models,
-                prior=None if np.isnan(credible.prior) else credible.prior,
+                prior=credible.prior,
                 confidence=credible.confidence,
             ),
             sampled=DRAWS if replay.sampled else 0,

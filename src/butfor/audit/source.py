@@ -42,7 +42,6 @@ from butfor.log.sources import count_decisions
 from butfor.log.study import read_study
 from butfor.log.variables import count_levels
 from butfor.models.policies import estimate_behavior
-from butfor.models.posterior import PRIOR
 from butfor.replay.credible import credible_intervals
 from butfor.replay.labels import (
     LabelComparison,
@@ -54,7 +53,7 @@ from butfor.types import Floats, Progress
 
 CREDIBLE = (
     "Noise belongs to what nature decides, except in the credible intervals of single episodes, "
-    "where it belongs to next states: with a prior, the next states of all actions share a row."
+    "where it belongs to next states: with their prior, a row contains every next state."
 )
 UNUSED = (
     "number = true had no effect: only classifiers take numbers uncut, and the model was learned "
@@ -112,7 +111,7 @@ def audit_log(
         those in the study's [noise], and without that section the next state as a whole.
     models : int
         Number of models to draw for credible intervals (`credible_intervals`); 0 for none. Their
-        prior is `prior`, or the default of `credible_intervals` if that is 0.
+        prior is that of `credible_intervals`, whatever `prior` and `unseen`.
     rehearsal
         Whether to rehearse the method that learns the target (`rehearse`): with tables or counts,
         and several state variables.
@@ -285,9 +284,7 @@ def _audit_in_memory(
             credible = credible_intervals(
                 replay,
                 models=models,
-                prior=settings.prior or PRIOR,
                 seed=settings.seed,
-                unseen=settings.unseen,
                 progress=progress,
             )
         rehearsal = None

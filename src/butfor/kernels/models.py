@@ -59,10 +59,10 @@ def exact_outcomes_of_models(
 ):
     """Push episodes first .. last - 1 through their chains in B models; see `exact_outcomes`.
 
-    `drawn`, a Models, replaces the problem's own probabilities and values. Writes `outcome_mass` [n, O + 1, B]
-    and `expected_return` [n, B], with episodes counted from `first`. At each step, differences
-    between a row and its counterfactual whose probability is below `negligible`, and courses that
-    are a thousand times less probable than that, are ignored.
+    `drawn`, a Models, replaces the problem's own probabilities and values. Writes `outcome_mass`
+    [n, O + 1, B] and `expected_return` [n, B], with episodes counted from `first`. At each step,
+    differences between a row and its counterfactual whose probability is below `negligible` are
+    ignored, and states that are less probable than that in every model continue by the model alone.
     """
     rows, labels = problem.dynamics.rows, problem.dynamics.labels
     states, models = problem.dynamics.states, drawn.at_once.shape[1]

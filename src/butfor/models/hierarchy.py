@@ -17,7 +17,7 @@ from scipy.special import gammaln
 from butfor.models.mdp import total_by
 from butfor.types import Floats
 
-WEIGHTS = 2.0 ** np.arange(-2, 9)  # weights that are possible, equally probable beforehand
+WEIGHTS: Floats = 2.0 ** np.arange(-2.0, 9.0)  # weights that are possible, equally probable beforehand
 LEAST = 1e-300  # smallest share of a row that a draw gives to a transition that may happen
 BURN = 50  # sweeps before the first draw
 BETWEEN = 2  # sweeps from one draw to the next
@@ -55,7 +55,8 @@ class Hierarchy:
             Whether all weights are the same.
         """
         parents = counts.ndim - 1
-        self.generator, self.possible, self.tied = generator, possible, tied
+        self.generator, self.possible = generator, possible
+        self.every, self.tied = every, tied
         self.nodes: list[list[Node]] = [  # by number of parents
             list(combinations(range(parents), size)) if every else [tuple(range(size))]
             for size in range(parents + 1)
@@ -92,11 +93,9 @@ class Hierarchy:
 
     def _above(self, node: Node) -> list[Node]:
         """Return the tables that this one is backed off to."""
-        if len(self.nodes[len(node)]) == 1 and len(node) < len(self.nodes) - 1 or len(node) == 1:
+        if not self.every:
             return [node[:-1]]
-        known = set(self.nodes[len(node) - 1])
-        dropped = (node[:i] + node[i + 1 :] for i in reversed(range(len(node))))
-        return [one for one in dropped if one in known]
+        return [node[:i] + node[i + 1 :] for i in range(len(node))]
 
     def _seat(self) -> None:
         """Draw tables from the largest table of rows upwards; they become cases above."""
@@ -145,10 +144,9 @@ class Hierarchy:
         scores = []
         for (total, rows), values in zip(self._tables, self.possible, strict=True):
             k = np.asarray(values)[:, None]
-            scores.append((total * np.log(k[:, 0])) + (gammaln(k) - gammaln(k + rows)).sum(axis=1))
+            scores.append(total * np.log(k[:, 0]) + (gammaln(k) - gammaln(k + rows)).sum(axis=1))
         if self.tied:
-            scores = [sum(scores)] * len(scores)
-            self.weight[:] = self._choose(scores[0], self.possible[0])
+            self.weight[:] = self._choose(np.sum(scores, axis=0), self.possible[0])
             return
         for size, (score, values) in enumerate(zip(scores, self.possible, strict=True)):
             self.weight[size] = self._choose(score, values)
@@ -165,7 +163,9 @@ class Hierarchy:
                 self.rows[node] = normalized(shape if mean else draw_gamma(shape, self.generator))
 
 
-def seat(cases: NDArray[np.int64], weight: Floats | float, generator: np.random.Generator) -> Floats:
+def seat(
+    cases: NDArray[np.int64], weight: Floats | float, generator: np.random.Generator
+) -> Floats:
     """Draw the number of tables at which so many cases sit down, one after another.
 
     Case i, counted from 0, takes a new table with probability w / (w + i).
@@ -173,7 +173,8 @@ def seat(cases: NDArray[np.int64], weight: Floats | float, generator: np.random.
     of = np.repeat(np.arange(len(cases)), cases)
     before = np.arange(len(of)) - np.repeat(np.cumsum(cases) - cases, cases)
     w = np.broadcast_to(weight, cases.shape)[of]
-    return total_by(of, (generator.random(len(of)) * (w + before) < w) * 1.0, len(cases))
+    new = generator.random(len(of)) * (w + before) < w
+    return total_by(of, new.astype(np.float64), len(cases))
 
 
 def draw_gamma(shape: Floats, generator: np.random.Generator) -> Floats:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from butfor.checks import check_whole
 from butfor.log.episodes import Episodes
 from butfor.models.fit import Counted, count_transitions
-from butfor.models.hierarchy import BETWEEN, BURN, WEIGHTS, Hierarchy, draw_gamma, normalized
+from butfor.models.hierarchy import BETWEEN, BURN, WEIGHTS, Hierarchy, draw_gamma
 from butfor.models.mdp import TabularMDP, assemble
 from butfor.random import check_seed
 from butfor.types import Floats, Offsets
@@ -33,6 +33,7 @@ class Drawn(NamedTuple):
     probability: Floats  # [E] of the entries of the posterior
     around: Floats  # [S, K] the weighted row of each state, around which those of its pairs vary
     weight: Floats  # [3] of overall row, rows of states, rows of pairs
+    seed: int  # of what `Posterior.elsewhere` draws
 
 
 class Posterior:
@@ -78,7 +79,8 @@ class Posterior:
             hierarchy.run(BETWEEN)
             cases, around = self._cases_around(hierarchy)
             probability = self._normalized(draw_gamma(cases, generator))
-            yield Drawn(probability, around, hierarchy.weight.copy())
+            rest = int(generator.integers(2**63))
+            yield Drawn(probability, around, hierarchy.weight.copy(), rest)
 
     def mean(self) -> TabularMDP:
         """Return the model of the mean rows, with weights in the middle of what is possible."""
@@ -86,7 +88,7 @@ class Posterior:
         return self.model(self._normalized(self._cases_around(hierarchy)[0]))
 
     def _hierarchy(self, generator: np.random.Generator, weights: Floats | None) -> Hierarchy:
-        possible = [WEIGHTS] * 3 if weights is None else [np.array([w]) for w in weights]
+        possible = [WEIGHTS] * 3 if weights is None else list(weights.reshape(3, 1))
         return Hierarchy(self.counts, possible=possible, generator=generator)
 
     def _cases_around(self, hierarchy: Hierarchy) -> tuple[Floats, Floats]:
@@ -100,12 +102,14 @@ class Posterior:
         total = np.add.reduceat(weight, self.start[:-1])
         return np.asarray(weight / np.repeat(total, np.diff(self.start)))
 
-    def elsewhere(
-        self, drawn: Drawn, states: NDArray[np.integer], generator: np.random.Generator
-    ) -> Floats:
-        """Draw how the last entry of rows of these states is divided, [J, K]."""
+    def elsewhere(self, drawn: Drawn, states: NDArray[np.integer]) -> Floats:
+        """Draw how the last entries of rows of these states are divided, [J, K]; 0 without one."""
         outside = self.outside[states]
-        return normalized(np.where(outside, draw_gamma(drawn.around[states], generator), 0.0))
+        divided = np.zeros(outside.shape)
+        generator = np.random.default_rng(drawn.seed)
+        divided[outside] = draw_gamma(drawn.around[states][outside], generator)
+        total = divided.sum(axis=1, keepdims=True)
+        return divided / np.where(total > 0, total, 1.0)
 
     def model(self, probability: Floats) -> TabularMDP:
         """Return a model with the entries that are no rest."""
@@ -210,7 +214,7 @@ def check_memory(entries: int, models: int) -> None:
 
 def _possible(counted: Counted) -> NDArray[np.int64]:
     """Return the next states that can occur: all that were reached, and every outcome."""
-    states, actions = counted.counts.shape
+    states = len(counted.counts)
     width = states + len(counted.outcomes)
     seen = ~counted.made_up.ravel()[counted.keys // width]
     return np.union1d(counted.keys[seen] % width, np.arange(states, width))

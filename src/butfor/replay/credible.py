@@ -116,8 +116,8 @@ def credible_intervals(
     fifth as many models again are drawn with a quarter of the weights, and as many with four times
     these, to show how much the prior matters to each episode.
 
-    At each step, differences between a row and its counterfactual of probability below 1e-6 are
-    ignored, far less than 200 draws can resolve. Noise belongs to states, and labels are not used.
+    At each step, differences between a row and its counterfactual of probability below 1e-4 are
+    ignored, less than 200 draws can resolve. Noise belongs to states, and labels are not used.
     In a long log with many states, rows list the outcomes and what was seen from their state under
     any action; who goes anywhere else continues by the model alone, without the patient's noise.
     """
@@ -125,10 +125,11 @@ def credible_intervals(
     check_whole(models, "models", 1, "a whole number")
     check_seed(seed)
     weights = fixed_weights(prior)
-    log, chosen = episodes, mechanism
-    if isinstance(episodes, Replay):
-        if episodes.factors:
-            return _of_factored(episodes, models, confidence, seed, threads, progress)
+    if not isinstance(episodes, Replay):
+        log, chosen = episodes, mechanism
+    elif episodes.factors:
+        return _of_factored(episodes, models, confidence, seed, threads, progress)
+    else:
         log, terminal, chosen = episodes.episodes, episodes.terminal, episodes.mechanism
     check_rules(log.outcomes, unseen, 0.0)
     check_cells(log)
@@ -177,15 +178,16 @@ def credible_of_models(
     drawn
         Models of the same variables, such as factored models whose tables were drawn from their
         posterior. Mechanism, noise and everything else are those of the question.
+    weaker, stronger
+        Models of a weaker and of a stronger prior, whose means say how much the prior matters.
     confidence : number
         Posterior probability of the central intervals.
 
     Notes
     -----
-    `weaker` and `stronger` are models of a weaker and of a stronger prior, if any: their mean says
-    how much the prior matters. As with `credible_intervals`, the target is the same in every model, and the intervals cover the
+    As with `credible_intervals`, the target is the same in every model, and the intervals cover the
     probabilities of the model only: neither its structure (which parents a variable has) nor the
-    mechanism. States that a step reaches with less than 1e-6 probability continue by the model
+    mechanism. States that a step reaches with less than 1e-4 probability continue by the model
     alone.
     """
     check_confidence(confidence)
@@ -213,15 +215,15 @@ def _of_factored(
     """Draw factored models, and others of weaker and of stronger priors."""
     posterior = draw_factored(replay.factored, models, seed=seed)
     usual = [posterior.model(b) for b in range(models)]
-    weaker, stronger = [], []
-    for factor, others in zip(OTHER_WEIGHTS, (weaker, stronger), strict=True):
-        drawn = draw_factored(replay.factored, count_others(models), seed=seed, strength=factor)
-        others += [drawn.model(b) for b in range(count_others(models))]
+    others = []
+    for strength in OTHER_WEIGHTS:
+        drawn = draw_factored(replay.factored, count_others(models), seed=seed, strength=strength)
+        others.append([drawn.model(b) for b in range(count_others(models))])
     return credible_of_models(
         replay,
         usual,
-        weaker=weaker,
-        stronger=stronger,
+        weaker=others[0],
+        stronger=others[1],
         confidence=confidence,
         threads=threads,
         progress=progress,
@@ -265,7 +267,8 @@ def _intervals(
             masses, returns = push(first, last)
             usual = returns[:, :models]
             expected[first:last] = _central(usual, ends, axis=1).T
-            probability[first:last] = np.moveaxis(_central(masses[..., :models], ends, axis=2), 0, -1)
+            chances = _central(masses[..., :models], ends, axis=2)
+            probability[first:last] = np.moveaxis(chances, 0, -1)
             for i, part in enumerate((np.arange(models), *parts)):
                 if len(part):
                     means[first:last, i] = returns[:, part].mean(axis=1)

@@ -53,10 +53,9 @@ class Push:
         tables = _Tables(posterior, problem.target, replay.horizon, replay.discount)
         by_model = np.empty((count, len(posterior.column)))
         found = [np.empty((*shape, count)) for shape in tables.shapes]
-        generator = np.random.default_rng(count)
         for b, one in enumerate(drawn):
             by_model[b] = one.probability
-            for table, part in zip(found, tables(one, generator), strict=True):
+            for table, part in zip(found, tables(one), strict=True):
                 table[..., b] = part
         self.values = found[0]
         self.models = kernels.Models(np.ascontiguousarray(by_model.T), by_model, *found)
@@ -139,24 +138,22 @@ class _Tables:
         self.entry = np.repeat(posterior.start[row], width) + within
         self.place = (np.repeat(np.arange(len(row)), width), posterior.column[self.entry])
         self.kept = np.array([discount] + [1.0] * (self.outcomes + 1))
-        both = (len(row), self.outcomes + 1)
-        steps = horizon if posterior.outside.any() else 0
+        self.steps = horizon if posterior.outside.any() else 0  # from elsewhere on
+        ends = self.outcomes + 1
         self.shapes = (
             (horizon + 1, states),
-            (horizon + 1, states, self.outcomes + 1),
-            (steps, *both[:1]),
-            (steps, *both),
+            (horizon + 1, states, ends),
+            (self.steps, len(row)),
+            (self.steps, len(row), ends),
         )
 
-    def __call__(self, drawn: Drawn, generator: np.random.Generator) -> tuple[Floats, ...]:
+    def __call__(self, drawn: Drawn) -> tuple[Floats, ...]:
         """Return values [H + 1, S], ends [H + 1, S, O + 1], and both [H, J …] from elsewhere on."""
         posterior = self.posterior
         states, _, size = posterior.counts.shape
         rows = np.zeros((len(self.state), size + 1))
         rows[self.place] = drawn.probability[self.entry]
-        divided = np.zeros_like(self.reward)
-        if len(divided) and self.shapes[2][0]:
-            divided = posterior.elsewhere(drawn, self.state, generator)
+        divided = posterior.elsewhere(drawn, self.state)
         share = self.target.probability[:, None]
         moved = share * (rows[:, :size] + rows[:, size:] * divided)  # [J, K]
         moves = np.add.reduceat(moved, self.target.start[:-1])  # [S, K]
@@ -171,6 +168,6 @@ class _Tables:
             after[left - 1, reached] = self.kept * found[left - 1, posterior.columns[reached]]
             found[left] = moves @ after[left - 1]
             found[left, :, 0] += earned
-        beyond = divided @ after[: self.shapes[2][0]]  # [H, J, O + 2]
+        beyond = divided @ after[: self.steps]  # [H, J, O + 2]
         beyond[..., 0] += (divided * self.reward).sum(axis=1)
         return found[..., 0], found[..., 1:], beyond[..., 0], beyond[..., 1:]
