@@ -15,7 +15,7 @@ ROW_GROUP = 2**17  # rows
 TEXT, NUMBER, WHOLE, SHORT, FLAG = pa.string(), pa.float64(), pa.int64(), pa.int32(), pa.bool_()
 
 # The columns that every audit has. Others depend on the log: ids (text or integers), `p_…` of each
-# outcome and their bounds, `state.…`, `action.…`, `target.…` and `side.…`.
+# outcome and their bounds, credible intervals, `state.…`, `action.…`, `target.…` and `side.…`.
 SCHEMAS = {
     "estimates": pa.schema(
         {

@@ -42,6 +42,7 @@ from butfor.log.sources import count_decisions
 from butfor.log.study import read_study
 from butfor.log.variables import count_levels
 from butfor.models.policies import estimate_behavior
+from butfor.models.posterior import MOST_CELLS, count_cells
 from butfor.replay.credible import credible_intervals
 from butfor.replay.labels import (
     LabelComparison,
@@ -54,6 +55,9 @@ from butfor.types import Floats, Progress
 CREDIBLE = (
     "Noise belongs to what nature decides, except in the credible intervals of single episodes, "
     "where it belongs to next states: with their prior, a row contains every next state."
+)
+NO_CREDIBLE = (
+    f"More than {MOST_CELLS:,} transitions are possible, so there are no credible intervals."
 )
 UNUSED = (
     "number = true had no effect: only classifiers take numbers uncut, and the model was learned "
@@ -275,7 +279,8 @@ def _audit_in_memory(
         behavior_probability=reading.behavior_probability,
     )
     usual = MODELS_FACTORED if replay.factors else MODELS
-    usual = 0 if wide else usual
+    large = not wide and not replay.factors and count_cells(log) > MOST_CELLS
+    usual = 0 if wide or large else usual
     models = usual if settings.models is None else settings.models
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # already recorded above
@@ -314,6 +319,7 @@ def _audit_in_memory(
                 problems=reading.done,
                 warnings=[str(warning.message) for warning in caught]
                 + [CREDIBLE] * bool(names and models)
+                + [NO_CREDIBLE] * (large and not models)
                 + [UNUSED] * bool(checked.number_columns() and not settings.classifies(checked)),
             ),
             progress=progress,

@@ -272,7 +272,10 @@ def lowest_unflagged(rank: NDArray[np.int64], order: Keys) -> NDArray[np.bool_]:
 
 
 def with_credible(estimates: pd.DataFrame, credible: Credible | None) -> pd.DataFrame:
-    """Add the credible intervals of the estimates that have one; nan for the others."""
+    """Add the credible intervals of the estimates that have one; nan for the others.
+
+    That is MB. The interval of CF is about these episodes, not about the policy, and stays apart.
+    """
     table = estimates.copy()
     known = {} if credible is None else credible.estimates.set_index("estimator").to_dict("index")
     for end in ("low", "high"):

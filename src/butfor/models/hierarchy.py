@@ -17,7 +17,9 @@ from scipy.special import gammaln
 from butfor.models.mdp import total_by
 from butfor.types import Floats
 
-WEIGHTS: Floats = 2.0 ** np.arange(-2.0, 9.0)  # weights that are possible, equally probable beforehand
+WEIGHTS: Floats = 2.0 ** np.arange(
+    -2.0, 9.0
+)  # weights that are possible, equally probable beforehand
 LEAST = 1e-300  # smallest share of a row that a draw gives to a transition that may happen
 BURN = 50  # sweeps before the first draw
 BETWEEN = 2  # sweeps from one draw to the next

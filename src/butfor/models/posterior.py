@@ -192,9 +192,14 @@ def fixed_weights(prior: float | None) -> Floats | None:
     return np.full(3, float(prior))
 
 
+def count_cells(episodes: Episodes) -> int:
+    """Return the number of possible transitions."""
+    return episodes.n_states * episodes.n_actions * (episodes.n_states + len(episodes.outcomes))
+
+
 def check_cells(episodes: Episodes) -> None:
     """Refuse more states than the table of counts has memory for."""
-    cells = episodes.n_states * episodes.n_actions * (episodes.n_states + len(episodes.outcomes))
+    cells = count_cells(episodes)
     if cells > MOST_CELLS:
         raise ValueError(
             f"{episodes.n_states} states and {episodes.n_actions} actions: credible intervals of a "

@@ -1,0 +1,58 @@
+"""Calibration of credible intervals in simulated worlds whose truth is known.
+
+In each state one of four actions is taken 3% of the time and one never, and the policy takes any of
+them. If worlds are drawn from the prior, 95% intervals must hold 95%: of single patients' true
+expected return had the policy treated them, and of the policy's value. Run with -s for the table.
+"""
+
+import numpy as np
+import pytest
+
+import butfor as bf
+from butfor.replay import credible
+from tests.worlds import coverage, drawn_world, factored_world, make_case, sparse_world, summarize
+
+LOGS = 200  # 50 of factored models
+HEAD = "worlds, episodes | patients | rare or never taken | closed intervals | MB"
+
+
+def measure(name, make, episodes, logs):
+    """Print and return coverages in so many logs, and their standard errors."""
+    found = [
+        coverage(
+            make_case(make, episodes, seed),
+            lambda replay, seed=seed: bf.credible_intervals(replay, seed=seed, threads=1),
+            seed,
+        )
+        for seed in range(logs)
+    ]
+    mean, error = summarize(found)
+    cells = (f"{m:.3f} ± {e:.3f}" for m, e in zip(mean, error, strict=True))
+    print(f"\n{HEAD}\n{name}, {episodes} | {' | '.join(cells)}")
+    return mean
+
+
+@pytest.mark.parametrize("episodes", [20, 60, 300])
+@pytest.mark.parametrize("support", ["whole", "listed"])
+def test_intervals_hold_as_much_as_they_say_if_worlds_are_drawn_from_the_prior(
+    support, episodes, monkeypatch
+):
+    if support == "listed":  # rows list only what was seen from a state, as in large logs
+        monkeypatch.setattr(credible, "MOST_WORK", 0.0)
+    mean = measure(f"drawn from the prior, rows {support}", drawn_world, episodes, LOGS)
+    assert 0.93 <= mean.patients <= 0.97
+    assert 0.92 <= mean.rare <= 0.98  # fewer patients
+    assert 0.92 <= mean.value <= 0.98  # one per log: standard error .015
+
+
+@pytest.mark.parametrize("episodes", [20, 60, 300])
+def test_intervals_hold_nearly_as_much_in_worlds_that_the_prior_does_not_have(episodes):
+    mean = measure("sparse", sparse_world, episodes, LOGS)
+    assert np.min([mean.patients, mean.rare, mean.value]) >= 0.9
+
+
+@pytest.mark.parametrize("episodes", [20, 60, 300])
+def test_intervals_of_factored_models_hold_as_much_if_worlds_are_drawn_from_their_prior(episodes):
+    mean = measure("factored, drawn from the prior", factored_world, episodes, LOGS // 4)
+    assert 0.92 <= mean.patients <= 0.98
+    assert mean.value >= 0.9
