@@ -24,7 +24,7 @@ from butfor.replay.replay import Replay, as_replay
 from butfor.threads import in_blocks
 from butfor.types import Floats, Progress
 
-MOST_WORK = 1e9  # steps times transitions times models, up to which rows list every next state
+MOST_WORK = 2e9  # steps times transitions times models, up to which rows list every next state
 MB, THESE_PATIENTS = "MB", "CF (these patients)"
 BLOCK = 32  # episodes at a time; does not depend on the threads, so sums stay the same
 
@@ -113,10 +113,10 @@ def credible_intervals(
     -----
     The target is the same in every model. The intervals are Bayesian under the stated prior and
     cover the model's probabilities only: neither the mechanism nor what the states leave out. A
-    fifth as many models again are drawn with a quarter of the weights, and as many with four times
-    these, to show how much the prior matters to each episode.
+    tenth as many models again, at least 10, are drawn with a quarter of the weights, and as many
+    with four times these, to show how much the prior matters to each episode.
 
-    At each step, differences between a row and its counterfactual of probability below 1e-4 are
+    At each step, differences between a row and its counterfactual of probability below 1e-3 are
     ignored, less than 200 draws can resolve. Noise belongs to states, and labels are not used.
     In a long log with many states, rows list the outcomes and what was seen from their state under
     any action; who goes anywhere else continues by the model alone, without the patient's noise.
@@ -187,7 +187,7 @@ def credible_of_models(
     -----
     As with `credible_intervals`, the target is the same in every model, and the intervals cover the
     probabilities of the model only: neither its structure (which parents a variable has) nor the
-    mechanism. States that a step reaches with less than 1e-4 probability continue by the model
+    mechanism. States that a step reaches with less than 1e-3 probability continue by the model
     alone.
     """
     check_confidence(confidence)

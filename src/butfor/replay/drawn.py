@@ -11,14 +11,13 @@ from butfor.models.posterior import Drawn, Posterior, check_memory
 from butfor.replay.observed import ObservedEngine
 from butfor.types import Floats
 
-NEGLIGIBLE = 1e-4  # differences less probable than this, in one row at one step, are ignored
+NEGLIGIBLE = 1e-3  # differences less probable than this, in one row at one step, are ignored
 OTHER_WEIGHTS = (0.25, 4.0)  # of the prior: as weak and as strong as what it is compared with
-OTHER_MODELS = 5  # one in so many as are drawn is drawn with each of these weights
 
 
 def count_others(models: int) -> int:
-    """Return how many models are drawn with weaker, and with stronger weights."""
-    return -(-models // OTHER_MODELS)
+    """Return how many models are drawn with weaker, and with stronger weights: enough for means."""
+    return max(models // 10, min(models, 10))
 
 
 def draw_all(
