@@ -12,6 +12,7 @@ import butfor as bf
 from butfor.audit.audit import Audit
 from butfor.audit.source import audit_log
 from butfor.cli.main import app
+from butfor.evaluate.diagnostics.lights import LIGHTS
 from butfor.log.study import read_study
 from tests.slow.test_io_broken import LOG, LOGS, STUDIES, STUDY
 
@@ -57,6 +58,9 @@ def test_three_commands_lead_from_a_csv_file_to_an_audit(hospital, study):
     assert "How well would the policy do?" in result.output
     assert "Checks" in result.output
     audit = Audit.load(hospital / "audit")
+    assert (
+        result.output.split()[:3] == audit.conclusion.sentence.split()[:3] == ["Do", "not", "act"]
+    )
     assert len(audit.episodes) == 150
     assert audit.meta.words["episode"] == "stay"
     assert audit.meta.target == "learned from this log"
@@ -68,7 +72,13 @@ def test_the_same_as_json(hospital, study, tmp_path):
     printed = json.loads(result.stdout)
     assert {row["estimator"] for row in printed["estimates"]} >= {"Observed", "MB", "CF"}
     assert printed["written"] == [str(tmp_path / "a")]
-    assert {row["light"] for row in printed["diagnostics"]} <= {"green", "amber", "red"}
+    assert next(iter(printed)) == "conclusion"
+    assert printed["conclusion"] == {
+        "light": "red",
+        "sentence": Audit.load(tmp_path / "a").conclusion.sentence,
+        "checks": list(Audit.load(tmp_path / "a").conclusion.checks),
+    }
+    assert {row["light"] for row in printed["diagnostics"]} <= set(LIGHTS)
     made_by = Audit.load(tmp_path / "a").meta.made_by
     assert made_by["study"] == study.read_text()
     assert made_by["planning_discount"] == 0.99

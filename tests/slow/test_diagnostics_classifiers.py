@@ -18,6 +18,6 @@ def test_classifiers_are_compared_with_counts_and_their_extrapolation_is_reporte
 
     model, target = learn(log)
     found = bf.diagnose(bf.Replay(log, model, target), learn=learn).set_index("check")
-    assert found.index.tolist() == [*CHECKS[:11], "extrapolation", "influence"]
+    assert found.index.tolist() == [*CHECKS[:12], "extrapolation", *CHECKS[12:]]
     assert "learned by counts with back-off" in found["sentence"]["learners agree"]
     assert 0 < found["value"]["extrapolation"] < 1

@@ -87,6 +87,9 @@ def test_every_page_and_its_twin_open_once_the_queue_is_done(site, ann):
         assert ann.json(twin)["run"] == site.run.id
     for path in ("/agreement", "/charts/estimates", "/charts/overview", "/charts/trajectory"):
         ann.json(path)
+    said = ann.json("/overview")["conclusion"]["sentence"]
+    assert said == site.audit.conclusion.sentence.replace("episode", "patient")
+    assert said in visible(ann.get("/overview").text)
     assert "/api/v1/queue/next" in ann.get("/docs").text
     assert ann.get("/export/report.html").headers["content-disposition"].startswith("attachment")
 

@@ -17,6 +17,7 @@ from butfor.audit.folders import whole_folder
 from butfor.audit.meta import META, Meta, read_meta
 from butfor.audit.model import CLUSTERS, MODEL, read_clusters, read_model
 from butfor.audit.reading import count_decisions, read_rehearsal, read_tables
+from butfor.evaluate.conclusion import Conclusion, conclude
 from butfor.evaluate.rehearsal import Rehearsal
 from butfor.log.clusters import Clusters
 from butfor.log.combinations import Combinations
@@ -51,6 +52,11 @@ class Audit:
     decisions: NDArray[np.int64] | None = None  # [S, A] in the log, if only a part was read
     combinations: Combinations | None = None  # of the states of a wide log, then of drawn ones
     rehearsal: Rehearsal | None = None  # of the method that learned the target
+
+    @property
+    def conclusion(self) -> Conclusion:
+        """What follows from all checks together, in one sentence."""
+        return conclude(self.estimates, self.diagnostics)
 
     @property
     def partial(self) -> bool:

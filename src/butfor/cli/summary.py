@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,13 @@ from butfor.replay.steps import THIN
 
 # the estimators of a first look; the audit holds all of them
 SHOWN = ("Observed", "WIS", "MB", "CF", "MB (cross-fitted)", "CF (cross-fitted)", "True")
-COLORS = {"green": "green", "amber": "yellow", "red": "red"}
+COLORS = {"green": "green", "unknown": "cyan", "amber": "yellow", "red": "red"}
 
 
 def audit_as_json(audit: Audit, written: list[Path]) -> dict[str, Any]:
     """Return what `--json` prints about an audit."""
     return {
+        "conclusion": asdict(audit.conclusion),
         "estimates": records(audit.estimates),
         "diagnostics": records(audit.diagnostics),
         "warnings": audit.meta.warnings,
@@ -39,7 +41,9 @@ def audit_as_json(audit: Audit, written: list[Path]) -> dict[str, Any]:
 
 
 def print_audit(console: Console, audit: Audit) -> None:
-    """Print the log, the estimates, the checks, the outcomes and the flagged episodes."""
+    """Print the conclusion, the log, the estimates, the checks, the outcomes and the flagged."""
+    conclusion = audit.conclusion
+    console.print(Text(f"\n{conclusion.sentence}", style=f"bold {COLORS[conclusion.light]}"))
     _print_log(console, audit)
     _print_estimates(console, audit)
     checks = [

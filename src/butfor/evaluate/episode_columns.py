@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from butfor.evaluate.decomposition import Pieces, pieces_of
 from butfor.evaluate.estimators.columns import Columns
+from butfor.evaluate.past_counts import PastCounts
 from butfor.models.policies import action_counts
 from butfor.replay.draws import Draws
 from butfor.replay.replay import Replay
@@ -215,6 +216,11 @@ class EpisodeColumns:
         """Medians over the episodes of `Steps.share_about` and `Steps.share_after`."""
         walked = self.replay.steps()
         return float(np.median(walked.share_about)), float(np.median(walked.share_after))
+
+    @property
+    def past(self) -> PastCounts:
+        """Logged transitions by what preceded them, if states can be enumerated."""
+        return PastCounts.of_log(self.replay.episodes)
 
     @cached_property
     def pieces(self) -> Pieces:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from butfor.evaluate.decomposition import Pieces
 from butfor.evaluate.estimators.columns import Columns
+from butfor.evaluate.past_counts import PastCounts
 from butfor.replay.replay import Replay
 
 
@@ -81,6 +82,10 @@ class Sample(Protocol):
     @property
     def influence(self) -> tuple[float, float]:
         """Medians over the episodes of `Steps.share_about` and `Steps.share_after`."""
+
+    @property
+    def past(self) -> PastCounts:
+        """Logged transitions by what preceded them, if states can be enumerated."""
 
     @property
     def pieces(self) -> Pieces:

@@ -23,7 +23,12 @@ FIRST_DIFFERENCE = "policy first treats differently (decided at step {step})"
 TREATED_ALIKE = "The policy would have treated as was done, at every step."
 
 # results of a check: what a reader is told instead of a color
-LIGHTS = {"green": "no concern", "amber": "caution", "red": "problem"}
+LIGHTS = {
+    "green": "no concern",
+    "unknown": "cannot be checked",
+    "amber": "caution",
+    "red": "problem",
+}
 
 # name of an estimator in words, with its abbreviation, and what it is
 ESTIMATORS = {

@@ -135,6 +135,7 @@ class AuditReview:
     def overview(self) -> dict[str, Any]:
         """The charts and tables about all stays."""
         return {
+            "conclusion": content.conclusion(self.stays),
             "estimates": content.estimates(self.stays),
             "glance": content.glance(self.stays, flags=False),
             "cells": content.cells(self.stays),

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from butfor.audit.exact import NARROW, ExactSums
 from butfor.audit.shards.log import Shard, read_shard
+from butfor.evaluate.past_counts import count_past
 from butfor.log.episodes import Episodes
 from butfor.log.read import NothingLeft, group_variables
 from butfor.log.sections import Study
@@ -24,7 +25,8 @@ HALF, STATE, ACTION = 62, 38, 24
 MOST_STATES, MOST_ACTIONS = 1 << 23, 1 << 14
 Arrays = dict[str, NDArray[Any]]
 NUMBERS = ("episodes", "steps", "longest", "states", "actions")
-ARRAYS = ("keys", "end", "number", "low", "high", "first", "ends", "digest")
+PAST = ("past_entry", "past_level", "past_number")
+ARRAYS = ("keys", "end", "number", "low", "high", "first", "ends", "digest", *PAST)
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +47,9 @@ class Counts:
     reward: ExactSums  # [E, 2] rewards, and their squares
     low: Floats  # [E] lowest reward
     high: Floats  # [E] highest reward
+    past_entry: NDArray[np.int64]  # [M] one of the E transitions; increasing together with the next
+    past_level: NDArray[np.int64]  # [M] what preceded it, see `previous_levels`
+    past_number: NDArray[np.int64]  # [M] number of times
     first: NDArray[np.int64]  # [2, states] episodes that start in each state, by half
     ends: NDArray[np.int64]  # [O] episodes with each outcome
     last_reward: ExactSums  # [O + 1, 1] rewards of their last steps; the last row is 0
@@ -95,6 +100,14 @@ class Counts:
             low[at] = np.minimum(low[at], counts.low)
             high[at] = np.maximum(high[at], counts.high)
             first[:, : counts.states] += counts.first
+        earlier = np.concatenate(
+            [place[self.past_entry], place[len(self.keys) :][other.past_entry]]
+        )
+        past_entry, past_level, at = distinct(
+            earlier, np.concatenate([self.past_level, other.past_level])
+        )
+        past_number = np.zeros(len(past_entry), dtype=np.int64)
+        np.add.at(past_number, at, np.concatenate([self.past_number, other.past_number]))
         return Counts(
             episodes=self.episodes + other.episodes,
             steps=self.steps + other.steps,
@@ -107,6 +120,9 @@ class Counts:
             reward=reward,
             low=low,
             high=high,
+            past_entry=past_entry,
+            past_level=past_level,
+            past_number=past_number,
             first=first,
             ends=self.ends + other.ends,
             last_reward=ExactSums(self.last_reward.limbs + other.last_reward.limbs),
@@ -157,6 +173,7 @@ def count_shard(shard: Shard, study: Study, seed: int, threads: int = 1) -> Coun
     np.maximum.at(high, place, log.reward)
     first = np.zeros((2, log.n_states), dtype=np.int64)
     np.add.at(first, (half, log.first_state), 1)
+    past_entry, past_level, past_number = count_past(log, place)
     last_reward.add(log.outcome[ended].astype(np.int64), log.reward[last][:, None])
     return Counts(
         episodes=len(log),
@@ -170,6 +187,9 @@ def count_shard(shard: Shard, study: Study, seed: int, threads: int = 1) -> Coun
         reward=reward,
         low=low,
         high=high,
+        past_entry=past_entry,
+        past_level=past_level,
+        past_number=past_number,
         first=first,
         ends=np.bincount(log.outcome[ended], minlength=outcomes),
         last_reward=last_reward,
@@ -199,6 +219,9 @@ def _count_nothing(study: Study, done: Mapping[str, int]) -> Counts:
         reward=ExactSums(np.zeros((NARROW, 0, 2), dtype=np.int64)),
         low=nothing,
         high=nothing,
+        past_entry=number,
+        past_level=number,
+        past_number=number,
         first=np.zeros((2, sizes["state"]), dtype=np.int64),
         ends=np.zeros(outcomes, dtype=np.int64),
         last_reward=ExactSums.make(outcomes + 1, 1),

@@ -23,6 +23,7 @@ from butfor.evaluate.diagnostics.calibration import (
 )
 from butfor.evaluate.diagnostics.lights import Row
 from butfor.evaluate.estimators.columns import Columns
+from butfor.evaluate.past_counts import PastCounts
 from butfor.replay.replay import Replay
 from butfor.types import Floats
 
@@ -58,6 +59,7 @@ class ShardSums:
     gathered: Gathered
     setting: Setting
     steps: int
+    past: PastCounts  # logged transitions by what preceded them
 
     def __len__(self) -> int:
         return len(self.columns)

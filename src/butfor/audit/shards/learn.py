@@ -16,6 +16,7 @@ from butfor.audit.settings import FACTORED, AuditSettings, factored_options
 from butfor.audit.shards.count import ACTION, HALF, STATE, Counts
 from butfor.evaluate.crossfit import Learned
 from butfor.evaluate.diagnostics.calibration import GROUPS, bad_chances, bad_outcomes
+from butfor.evaluate.past_counts import PastCounts, past_names
 from butfor.log.episodes import Episodes
 from butfor.log.read import group_variables
 from butfor.log.sections import Study
@@ -144,6 +145,20 @@ class Tally:
             lowest=counts.low[mine],
             highest=counts.high[mine],
             first=counts.first[half],
+        )
+
+    def past(self) -> PastCounts:
+        """Return the transitions by what preceded them."""
+        counts = self.counts
+        state, action, reached = (part[counts.past_entry] for part in _unpack(counts.keys))
+        end = counts.end[counts.past_entry]
+        return PastCounts(
+            past_names(self.state_variables),
+            counts.past_level,
+            state,
+            action,
+            np.where(end < len(self.outcomes), counts.states + end, reached),
+            counts.past_number,
         )
 
     def warnings(self) -> list[str]:

@@ -119,7 +119,7 @@ def audit_shards(
     setting = _make_setting(tally, chosen, types)
     counted = time.perf_counter()
     gathered = run.judge(setting, tally)
-    sample = ShardSums(gathered, setting, counts.steps)
+    sample = ShardSums(gathered, setting, counts.steps, tally.past())
     estimates = estimate_sums(sample, sample.crossed, seed=chosen.seed)
     numbers = numbers_of(sample, estimates, [sample.calibration()])
     shown = show_candidates(gathered.candidates, setting, chosen.draws)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from butfor.checks import check_horizon
 from butfor.evaluate.crossfit import Learn, Learned
 from butfor.evaluate.diagnostics.halves import Half, Halves
-from butfor.evaluate.diagnostics.lights import Row, at_most
+from butfor.evaluate.diagnostics.lights import UNKNOWN, Row, at_most
 from butfor.evaluate.wording import percent
 from butfor.log.episodes import Episodes
 from butfor.log.variables import Outcome
@@ -93,7 +93,7 @@ def check_calibration(halves: Halves, horizon: int) -> Row:
 def untold_row(problem: str) -> Row:
     """Return the row for a calibration that could not be assessed, and why."""
     sentence = f"The model's calibration could not be assessed: {problem}."
-    return "calibration", float("nan"), "amber", sentence
+    return "calibration", float("nan"), UNKNOWN, sentence
 
 
 def calibration_row(

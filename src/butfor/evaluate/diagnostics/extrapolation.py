@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.evaluate.diagnostics.lights import Row, at_most
+from butfor.evaluate.diagnostics.lights import UNKNOWN, Row, at_most
 from butfor.evaluate.diagnostics.occupancy import occupancy
 from butfor.evaluate.diagnostics.second_learner import is_classifier
 from butfor.evaluate.wording import percent
@@ -40,7 +40,7 @@ def check_extrapolation(replay: Replay) -> Row | None:
             "each predicts from so many parents that hardly a combination of them occurs twice. "
             "Name fewer in parents=."
         )
-        return "extrapolation", value, "amber", sentence
+        return "extrapolation", value, UNKNOWN, sentence
     sentence = (
         f"At {percent(value)} of the steps that the policy would take in the model, a classifier "
         f"(of {', '.join(names)}) predicts for a combination of parents that was never logged; "

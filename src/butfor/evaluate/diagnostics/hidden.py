@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from butfor.evaluate.diagnostics.lights import Row, at_least, at_most
+from butfor.evaluate.diagnostics.lights import UNKNOWN, Row, at_least, at_most
 from butfor.evaluate.warn import consistency
 from butfor.evaluate.wording import percent
 from butfor.hidden.latent import LatentPosterior
@@ -13,7 +13,7 @@ from butfor.replay.steps import Steps
 
 CONSISTENT = (2.0, 3.0)  # at most: by chance alone exceeded in one log in 22, one in 370
 # At most, in bits: one is a toss-up between two hidden states, two between four.
-UNKNOWN = (1.0, 2.0)
+UNDETERMINED = (1.0, 2.0)
 # At least: share of the rows met by the counterfactual that share a label with the observed one.
 # Between rows that share none, nothing about the patient carries over.
 SHARED = (0.50, 0.20)
@@ -31,7 +31,7 @@ def check_consistency(replay: Replay) -> Row:
         "fewer do not prove that it fits."
     )
     if np.isnan(z):
-        return "consistency", z, "amber", "One episode cannot show whether the model fits the log."
+        return "consistency", z, UNKNOWN, "One episode cannot show whether the model fits the log."
     return "consistency", abs(z), at_most(abs(z), CONSISTENT), sentence
 
 
@@ -45,7 +45,7 @@ def check_entropy(posterior: LatentPosterior) -> Row:
         f"average (one bit is a toss-up between two states) and {by_step[0]:.2f} bits at the first "
         "step."
     )
-    return "hidden state", value, at_most(value, UNKNOWN), sentence
+    return "hidden state", value, at_most(value, UNDETERMINED), sentence
 
 
 def check_shared_rows(steps: Steps) -> Row:

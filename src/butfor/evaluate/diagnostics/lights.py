@@ -6,7 +6,9 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-LIGHTS = ("green", "amber", "red")  # from best to worst
+UNKNOWN = "unknown"  # of what cannot be checked: no alarm, but never "no concern"
+LIGHTS = ("green", UNKNOWN, "amber", "red")  # from best to worst
+ALARMS = ("amber", "red")
 
 Limits = tuple[float, float]  # a light is green up to the first, amber up to the second, else red
 Row = tuple[str, float, str, str]  # check, value, light, sentence

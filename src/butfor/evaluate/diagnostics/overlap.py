@@ -1,4 +1,4 @@
-"""Overlap: whether the actions of the target were ever taken in the log."""
+"""Overlap: how often the actions of the target were taken in the log."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from butfor.checks import check_policy
-from butfor.evaluate.diagnostics.lights import Row, at_least
+from butfor.evaluate.diagnostics.lights import Row, at_least, worst_light
 from butfor.evaluate.wording import percent
 from butfor.log.episodes import Episodes
 from butfor.log.variables import Variable, describe_action, unravel
@@ -17,7 +17,11 @@ from butfor.models.policies import action_counts
 from butfor.types import Floats
 
 USUAL = 0.01  # least probability of what is done now and then in similar states
+RARE = 10  # with fewer cases the standard error of a probability can exceed .16
 OVERLAP = (0.95, 0.80)  # at least: one choice in twenty, one in five, without precedent
+# At least: one choice in five, half of them, with fewer than ten. More is allowed than without
+# precedent, because estimates average over states, and factored models learn from similar ones.
+OFTEN = (0.80, 0.50)
 
 
 def overlap_by_state(episodes: Episodes, target: ArrayLike) -> pd.DataFrame:
@@ -57,7 +61,8 @@ def overlap_table(
         for variable in state_variables
     }
     words = [describe_action(action_variables, a) for a in range(policy.shape[1])]
-    taken, precedent = _shares(counts, policy)
+    taken = (policy * counts).sum(axis=1) / np.maximum(visits, 1)
+    precedent = _chosen(counts > 0, policy)
     return pd.DataFrame(
         {
             "state": state,
@@ -71,20 +76,25 @@ def overlap_table(
 
 
 def overlap_row(counts: NDArray[np.int64], policy: Floats) -> Row:
-    """Check the share of the target's choices that have a precedent, from decisions [S, A]."""
+    """Check the share of the target's choices that were made often, from decisions [S, A]."""
     visits = counts.sum(axis=1)
     met = visits > 0
-    visits, precedent = visits[met], _shares(counts, policy)[1][met]
-    value = float(visits @ precedent / visits.sum())
-    without = int((precedent < 1).sum())
-    sentence = "Everything the policy would do in the logged states was done there at least once."
+    share = visits[met] / visits.sum()
+    once, ten = (_chosen(counts >= least, policy)[met] for least in (1, RARE))
+    precedent, often, without = share @ once, share @ ten, int((once < 1).sum())
+    light = worst_light([at_least(precedent, OVERLAP), at_least(often, OFTEN)])
+    what = "what the policy would do in the logged states was done there"
+    sentence = f"{percent(often).capitalize()} of {what} at least {RARE} times, "
     if without:
-        sentence = (
-            f"{percent(value).capitalize()} of what the policy would do in the logged states was "
-            f"done there at least once; in {without} of {len(visits)} visited states it might do "
-            "something that was never done there."
+        sentence += (
+            f"{percent(precedent)} at least once; in {without} of {int(met.sum())} visited states "
+            "it might do something that was never done there."
         )
-    return "overlap", value, at_least(value, OVERLAP), sentence
+    elif (ten < 1).any():
+        sentence += "and all of it at least once."
+    else:
+        sentence = f"All of {what} at least {RARE} times."
+    return "overlap", float(often), light, sentence
 
 
 def usual_row(behavior: Floats, target: Floats) -> Row:
@@ -102,7 +112,6 @@ def usual_row(behavior: Floats, target: Floats) -> Row:
     return "overlap", value, at_least(value, OVERLAP), sentence
 
 
-def _shares(counts: NDArray[np.int64], policy: Floats) -> tuple[Floats, Floats]:
-    """Shares of visits with the policy's action, and of its choices that have a precedent, [S]."""
-    taken = (policy * counts).sum(axis=1) / np.maximum(counts.sum(axis=1), 1)
-    return taken, 1.0 - (policy * (counts == 0)).sum(axis=1)
+def _chosen(actions: NDArray[np.bool_], policy: Floats) -> Floats:
+    """Probability that the policy chooses one of some actions in each state, [S]."""
+    return 1.0 - (policy * ~actions).sum(axis=1)

@@ -10,12 +10,15 @@ from numpy.typing import NDArray
 
 from butfor.evaluate.crossfit import Learn
 from butfor.evaluate.diagnostics.calibration import check_calibration
+from butfor.evaluate.diagnostics.disagreement import disagreement_row
 from butfor.evaluate.diagnostics.factored import check_factored_model
 from butfor.evaluate.diagnostics.halves import Halves
 from butfor.evaluate.diagnostics.hidden import check_consistency, check_entropy, check_shared_rows
-from butfor.evaluate.diagnostics.lights import Row, at_least, at_most, worst_light
+from butfor.evaluate.diagnostics.lights import UNKNOWN, Row, at_least, at_most, worst_light
 from butfor.evaluate.diagnostics.occupancy import occupancy
-from butfor.evaluate.diagnostics.overlap import overlap_row, usual_row
+from butfor.evaluate.diagnostics.overlap import RARE, overlap_row, usual_row
+from butfor.evaluate.diagnostics.past import past_row
+from butfor.evaluate.diagnostics.weights import weight_row
 from butfor.evaluate.episode_columns import EpisodeColumns
 from butfor.evaluate.sample import Sample
 from butfor.evaluate.warn import FEW
@@ -25,7 +28,6 @@ from butfor.models.walk_factored import Moved
 from butfor.replay.replay import Replay, refuse_hidden
 
 COLUMNS = ["check", "value", "light", "sentence"]
-RARE = 10  # with fewer transitions the standard error of a probability can exceed .16
 
 # Limits are (green, amber): a light is green up to the first, amber up to the second, else red.
 # At least: a share of 400 episodes has a 95% interval of ± 5 points, one of 50 episodes ± 14.
@@ -38,6 +40,11 @@ RARE_ROWS = (0.05, 0.20)  # at most: one decision in twenty, one in five
 # probability is assumed; one point is lost in the noise of any log, ten are not.
 UNSUPPORTED = (0.01, 0.10)
 ABOUT = (0.50, 0.20)  # at least: half of the steps, one in five
+HIDDEN_CAUSES = (
+    "No computation shows whether something that was not recorded influenced both the decisions "
+    "and the course. If so, every estimate can be wrong while every check above finds no concern. "
+    "Ask those who made the decisions what they went by."
+)
 
 
 def diagnose(replay: Replay, *, learn: Learn | None = None, seed: int = 0) -> pd.DataFrame:
@@ -51,21 +58,28 @@ def diagnose(replay: Replay, *, learn: Learn | None = None, seed: int = 0) -> pd
     Returns
     -------
     DataFrame
-        check, value, light ("green", "amber" or "red"), sentence. The checks, in this order:
+        check, value, light ("green", "amber", "red", or "unknown" for what cannot be checked),
+        sentence. The checks, in this order:
 
         - *overlap*: share of the target's choices in logged states that were made there at least
-          once;
+          ten times; the light also depends on the share made at least once;
         - *effective sample size*: (sum w)^2 / sum w^2 of the importance weights, over n;
         - *episodes left*: share of the episodes with any weight;
+        - *mean importance weight*: mean of the final weights, which should be 1;
         - *rare rows*: share of the target's decisions, in the model from the log's first states
           on, that rest on fewer than 10 logged transitions;
         - *unsupported mass*: mean probability that a counterfactual uses a pair never seen;
         - *calibration*: mean gap between the predicted and the observed share of the bad outcome on
           held-out data, by decile of the prediction (nan if it cannot be assessed);
+        - *estimators disagree*: distance of WIS, DR or CF from MB, in standard deviations of the
+          return, of that which is farthest and differs by more than chance;
+        - *the past still matters*: share of what the state leaves open, about the action or about
+          what follows, that the step before tells; nan if there are too few cases;
         - *influence*: median share of the counterfactual's steps that still depend on what happened
-          in the episode.
+          in the episode;
+        - *hidden causes*: always unknown.
 
-        With a factored model, before *influence*:
+        With a factored model, after *calibration*:
 
         - *calibration by variable*, *calibration of ends*: gap between predicted and observed
           shares one step ahead, on held-out data, of the worst variable and of the end;
@@ -79,7 +93,8 @@ def diagnose(replay: Replay, *, learn: Learn | None = None, seed: int = 0) -> pd
 
         Where states cannot be enumerated, *overlap* is the share of the target's choices that are
         made in similar states at least once in a hundred times, *calibration* is about the first
-        decision of each episode, and *log score* compares with the frequencies of each variable.
+        decision of each episode, *log score* compares with the frequencies of each variable, and
+        *the past still matters* is left out: hardly a state has two cases to compare.
 
         With a hidden state:
 
@@ -88,12 +103,12 @@ def diagnose(replay: Replay, *, learn: Learn | None = None, seed: int = 0) -> pd
           alone predicts for the target;
         - *hidden state*: its entropy in bits given the record, mean over steps;
         - *rows in common*: share of the rows met that share a label with the observed row;
-        - *influence* as above.
+        - *influence* and *hidden causes* as above.
 
     Notes
     -----
-    Green lights are necessary, not sufficient: no check can detect a common cause of actions and
-    course that the log does not record.
+    Green lights are necessary, not sufficient: a common cause of actions and course that the log
+    does not record may leave no trace in it. `Audit.conclusion` decides from all checks.
     """
     refuse_hidden(replay, learn=learn)
     replay.compute()
@@ -115,19 +130,25 @@ def diagnose_sample(sample: Sample, about_model: Sequence[Row]) -> pd.DataFrame:
     `about_model` are the rows of `check_model`, calibration first.
     """
     replay = sample.replay
+    rows: list[Row | None]
     if replay.hidden:
-        rows = _check_hidden(replay, sample)
+        rows = [*_check_hidden(replay, sample)]
     else:
         rows = [
             _overlap(sample),
             effective_row(sample.episodes, sample.effective),
             left_row(sample.episodes, sample.followers),
+            weight_row(sample),
             rare_row(sample),
             unsupported_row(sample.unsupported),
             *about_model,
+            disagreement_row(sample),
+            # where hardly a state occurs twice, none has the cases for a test
+            None if replay.sampled else past_row(sample.past),
             influence_row(*sample.influence),
         ]
-    return pd.DataFrame(rows, columns=COLUMNS)
+    rows.append(("hidden causes", float("nan"), UNKNOWN, HIDDEN_CAUSES))
+    return pd.DataFrame([row for row in rows if row is not None], columns=COLUMNS)
 
 
 def _overlap(sample: Sample) -> Row:

@@ -57,6 +57,7 @@ def header(stays: Stays) -> dict[str, Any]:
     if stays.redact:
         first.append("Free text and side information were left out of this copy.")
     return {
+        "conclusion": conclusion(stays),
         "facts": [
             f"{count} {stays.nouns if count != 1 else stays.noun}",
             f"policy: {'not named in this copy' if stays.redact else meta.target}",
@@ -67,6 +68,12 @@ def header(stays: Stays) -> dict[str, Any]:
         "first": first,
         "warnings": [] if stays.redact else [_in_words(text, stays) for text in meta.warnings],
     }
+
+
+def conclusion(stays: Stays) -> dict[str, str]:
+    """Return what follows from all checks together, in one sentence."""
+    found = stays.audit.conclusion
+    return {"light": found.light, "sentence": _in_words(found.sentence, stays)}
 
 
 def _model_size(stays: Stays) -> str:

@@ -83,7 +83,12 @@ def show_overview(viewer: SignedIn) -> dict[str, Any]:
         name: {key: made[name][key] for key in ("caption", "table")}
         for name in ("estimates", "glance")
     }
-    return {"run": viewer.reviewer.run, **charts, "cells": made["cells"]}
+    return {
+        "run": viewer.reviewer.run,
+        "conclusion": made["conclusion"],
+        **charts,
+        "cells": made["cells"],
+    }
 
 
 def show_chart(

@@ -1,0 +1,84 @@
+"""PastCounts: how often each transition followed each level of the step before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor.log.episodes import Episodes
+from butfor.log.variables import Variable
+
+Whole = NDArray[np.int64]
+LEVEL = 32  # first bit of the number of a variable; the rest is its level
+
+
+@dataclass(frozen=True, eq=False)
+class PastCounts:
+    """How often each transition followed each level of the step before, M counts."""
+
+    names: tuple[str, ...]  # of the variables of the step before, the action first
+    past: Whole  # [M] packed variable and level of the step before
+    state: Whole  # [M]
+    action: Whole  # [M]
+    follows: Whole  # [M] next state, or S + o for an outcome o
+    number: Whole  # [M]
+
+    @classmethod
+    def of_log(cls, log: Episodes) -> PastCounts:
+        """Count a log in memory, whose states can be enumerated."""
+        follows = log.next_state.astype(np.int64)
+        ended = log.outcome >= 0
+        follows[log.offsets[1:][ended] - 1] = log.n_states + log.outcome[ended]
+        pair = log.state.astype(np.int64) * log.n_actions + log.action
+        size = log.n_states + len(log.outcomes)
+        kinds, kind = np.unique(pair * size + follows, return_inverse=True)
+        entry, past, number = count_past(log, kind)
+        pair, follows = np.divmod(kinds[entry], size)
+        state, action = np.divmod(pair, log.n_actions)
+        return cls(past_names(log.state_variables), past, state, action, follows, number)
+
+
+def count_past(log: Episodes, kind: Whole) -> tuple[Whole, Whole, Whole]:
+    """Count the steps of each kind [N] by each level of the step before: kind, level, number, [M].
+
+    The rows are in the order of kinds, then of levels.
+    """
+    kinds, levels, numbers = [], [], []
+    for past in previous_levels(log):
+        known = past >= 0
+        seen, level = np.unique(past[known], return_inverse=True)
+        size = max(len(seen), 1)
+        key, number = np.unique(kind[known] * size + level, return_counts=True)
+        kinds.append(key // size)
+        levels.append(seen[key % size])
+        numbers.append(number)
+    entry, past, count = (np.concatenate(parts) for parts in (kinds, levels, numbers))
+    order = np.lexsort((past, entry))
+    return entry[order], past[order], count[order]
+
+
+def previous_levels(log: Episodes) -> Whole:
+    """Return the levels of the step before as packed codes, [1 + J, N]; -1: there is none.
+
+    The first row is the action, where level 0 means that there was no step before, so that a first
+    step that differs from later ones shows, too. The others are the state variables.
+    """
+    later = log.time > 0
+    before = np.maximum(np.arange(len(log.state)) - 1, 0)
+    action = np.where(later, log.action[before].astype(np.int64) + 1, 0)
+    states = [
+        np.where(later, code.astype(np.int64) | number << LEVEL, -1)
+        for number, code in enumerate(log.codes(log.state[before]).values(), start=1)
+    ]
+    return np.stack([action, *states])
+
+
+def past_names(state_variables: Sequence[Variable]) -> tuple[str, ...]:
+    """Return what the variables of the step before are called."""
+    return (
+        "the action of the step before, if any,",
+        *(f'"{variable.name}" at the step before' for variable in state_variables),
+    )

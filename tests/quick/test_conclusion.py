@@ -1,0 +1,120 @@
+"""The conclusion: which sentence follows from which checks."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import butfor as bf
+from butfor.audit.audit import Audit
+from butfor.evaluate.conclusion import GRAVITY, NOTHING_FOUND, ORDER, conclude
+from butfor.present.text import LIGHTS as WORDS
+from tests.quick.test_diagnostics import CHECKS
+from tests.quick.test_diagnostics_factored import CHECKS as FACTORED
+
+NAN = float("nan")
+
+
+def table(**lights):
+    """A table of checks that are all green but for those given."""
+    names = {name: name.replace("_", " ") for name in lights}
+    found = dict.fromkeys(CHECKS[:-1], "green") | {"hidden causes": "unknown"}
+    found |= {names[name]: light for name, light in lights.items()}
+    rows = [(check, 0.0, light, "") for check, light in found.items()]
+    return pd.DataFrame(rows, columns=["check", "value", "light", "sentence"])
+
+
+def estimates(observed=0.1, fresh=None, low=NAN):
+    rows = [("Observed", observed, NAN)]
+    if fresh is not None:
+        rows += [("MB (cross-fitted)", fresh, low), ("CF (cross-fitted)", fresh + 0.02, low)]
+    return pd.DataFrame(rows, columns=["estimator", "value", "low"])
+
+
+def test_without_alarms_it_says_what_no_check_can_show():
+    found = conclude(estimates(), table())
+    assert (found.light, found.sentence, found.checks) == ("unknown", NOTHING_FOUND, ())
+    assert "not recorded" in found.sentence
+
+
+def test_a_problem_means_not_to_act():
+    found = conclude(estimates(), table(overlap="red", influence="amber"))
+    assert found.light == "red"
+    assert found.sentence == (
+        "Do not act on these results: too little of what the policy would do is in the records."
+    )
+    assert found.checks == ("overlap",)
+
+
+def test_a_caution_is_not_a_problem():
+    found = conclude(estimates(), table(calibration="amber"))
+    assert found.light == "amber"
+    assert found.sentence.startswith("Take these results with caution: it is not certain that")
+
+
+def test_what_concerns_single_episodes_only_does_not_decide():
+    assert conclude(estimates(), table(influence="red")).light == "amber"
+
+
+def test_the_gravest_come_first_and_the_rest_is_left_out():
+    checks = table(
+        influence="red",
+        calibration="red",
+        overlap="red",
+        estimators_disagree="red",
+        mean_importance_weight="amber",
+        the_past_still_matters="red",
+    )
+    found = conclude(estimates(), checks)
+    assert found.checks == (
+        "the past still matters",
+        "estimators disagree",
+        "overlap",
+        "calibration",
+    )
+    assert found.sentence.count(";") == 2
+    assert "decisions may have depended" not in found.sentence  # a caution beside problems
+    assert "predicts poorly" not in found.sentence  # a fourth reason
+
+
+@pytest.mark.parametrize(
+    ("fresh", "low", "light"),
+    [(0.3, 0.2, "unknown"), (0.3, 0.05, "amber"), (0.05, -0.1, "red"), (0.3, NAN, "unknown")],
+)
+def test_fresh_data_decide_whether_there_is_a_gain(fresh, low, light):
+    found = conclude(estimates(fresh=fresh, low=low), table())
+    assert found.light == light
+    if light == "red":
+        assert "does no better than what was done (+0.05 against +0.10)" in found.sentence
+        assert found.checks == ("cross-fitted estimates",)
+
+
+def test_an_alarm_of_another_version_is_not_lost():
+    found = conclude(estimates(), table(moon_phase="red"))
+    assert found.sentence == "Do not act on these results: the check “moon phase” found a problem."
+
+
+def test_every_check_has_a_place_in_the_order():
+    others = {"consistency", "hidden state", "rows in common", "rehearsal", "extrapolation"}
+    assert {*CHECKS, *FACTORED, *others} - {"hidden causes"} <= set(ORDER)
+    assert len(ORDER) == len(set(ORDER))
+
+
+def test_no_sentence_names_a_color():
+    words = " ".join(f"{reason.red} {reason.amber}" for reason in GRAVITY)
+    assert not set(words.split()) & {"red", "amber", "green"}
+    assert WORDS["unknown"] == "cannot be checked"
+
+
+def test_an_audit_of_an_earlier_version_has_one_too():
+    audit = Audit.load(Path(__file__).parents[1] / "data" / "audit-0.1.0")
+    assert audit.conclusion.light == "red"
+    assert audit.conclusion.sentence.startswith("Do not act on these results")
+
+
+def test_it_is_what_an_audit_saves(tmp_path):
+    log = bf.sepsis.simulate(bf.sepsis.behavior_policy(), 60, seed=0).hide("glucose", "diabetes")
+    model = bf.fit_mdp(log)
+    audit = bf.run_audit(log, model, bf.policy_iteration(model), flags=2, draws=1, resamples=5)
+    again = Audit.load(audit.save(tmp_path / "audit"))
+    assert again.conclusion == audit.conclusion == conclude(audit.estimates, audit.diagnostics)
