@@ -24,6 +24,7 @@ from butfor.present.charts.trajectory.layout import TrajectoryLayout
 from butfor.present.charts.trajectory.rows import NAMES_OF_DATA
 from butfor.present.report import content
 from butfor.present.report.write import _json, pack_rows, render_report
+from butfor.present.stays import learned_again
 from tests.audits import HOSTILE, hidden_audit, hostile_audit, sepsis_audit, trade_audit
 
 FORBIDDEN = (
