@@ -17,7 +17,7 @@ from butfor.models.draw_factored import draw_factored
 from butfor.models.fit import check_rules
 from butfor.models.posterior import Posterior, check_cells, fixed_weights
 from butfor.random import check_seed
-from butfor.replay.drawn import NEGLIGIBLE, OTHER_WEIGHTS, Push, SlowPush, count_others, draw_all
+from butfor.replay.drawn import OTHER_WEIGHTS, Push, SlowPush, count_others, draw_all
 from butfor.replay.engine import Model
 from butfor.replay.observed import ObservedEngine
 from butfor.replay.replay import Replay, as_replay
@@ -26,6 +26,7 @@ from butfor.types import Floats, Progress
 
 MOST_WORK = 2e9  # steps times transitions times models, up to which rows list every next state
 MB, THESE_PATIENTS = "MB", "CF (these patients)"
+FAINT = 1e-6  # probability of a state below which factored models alone say how it goes on
 BLOCK = 32  # episodes at a time; does not depend on the threads, so sums stay the same
 
 
@@ -187,7 +188,7 @@ def credible_of_models(
     -----
     As with `credible_intervals`, the target is the same in every model, and the intervals cover the
     probabilities of the model only: neither its structure (which parents a variable has) nor the
-    mechanism. States that a step reaches with less than 1e-3 probability continue by the model
+    mechanism. States that a step reaches with less than 1e-6 probability continue by the model
     alone.
     """
     check_confidence(confidence)
@@ -200,7 +201,7 @@ def credible_of_models(
         replay.ask(model=copy(model), behavior=replay.behavior)
         for model in (*drawn, *weaker, *stronger)
     )
-    push = SlowPush((_observed_engine(one) for one in asked), NEGLIGIBLE, threads)
+    push = SlowPush((_observed_engine(one) for one in asked), FAINT, threads)
     return _intervals(replay, push, len(drawn), None, confidence, threads, progress)
 
 
