@@ -50,7 +50,7 @@ def test_intervals_hold_as_much_as_they_say_if_worlds_are_drawn_from_the_prior(e
 def test_rows_that_do_not_list_everything_cost_little_in_long_logs(episodes, monkeypatch):
     # as in large logs, whose rows list only what was seen from a state
     monkeypatch.setattr(credible, "MOST_WORK", 0.0)
-    mean = measure("drawn from the prior, short rows", drawn_world, episodes, LOGS)
+    mean = measure("drawn from the prior, rows shortened", drawn_world, episodes, LOGS)
     if episodes == 300:
         assert 0.93 <= mean.patients <= 0.97
     assert by_chance(mean.value)

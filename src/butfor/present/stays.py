@@ -27,6 +27,13 @@ from butfor.present.charts.trajectory.template import trajectory_template
 from butfor.present.text import ESTIMATE, HOLDS, SIMILAR_CASES, TREATED_ALIKE, capitalized, ending
 from butfor.replay.steps import THIN
 
+CREDIBLE = (
+    "low_credible",
+    "high_credible",
+    "mean_credible",
+    "mean_credible_weaker",
+    "mean_credible_stronger",
+)
 SENSITIVE = 0.25  # of the width of an interval: a shift of the mean with the prior that is told
 
 
@@ -306,14 +313,10 @@ def worst_to_best(row: pd.Series) -> str:
 
 def learned_again(row: pd.Series) -> str:
     """Say what other models say that the records allow, and whether that is mostly assumed."""
-    low, high = (float(row.get(f"{end}_credible", np.nan)) for end in ("low", "high"))
+    low, high, mean, weaker, stronger = (float(row.get(name, np.nan)) for name in CREDIBLE)
     if np.isnan(low):
         return ""
     sentence = f"Other models that these records allow say {signed(low)} to {signed(high)}"
-    mean, weaker, stronger = (
-        float(row[name])
-        for name in ("mean_credible", "mean_credible_weaker", "mean_credible_stronger")
-    )
     if not max(abs(weaker - mean), abs(stronger - mean)) > SENSITIVE * (high - low):
         return f"{sentence}."
     return (
