@@ -67,7 +67,7 @@ def demo(
         for kind, row in table.iterrows()
     ]
     console.print(
-        "\n[bold]The same log, two models[/bold], each with the policy that is best in it. "
+        "\n[bold]The same log, two models[/bold], each with the policy learned from it. "
         "Tabular: one distribution per state and action, as in the paper. Factored: one per "
         "variable, as above. Mean returns; True is known only because this is a simulator.",
         make_table(("", *(f">{name}" for name in table.columns)), rows),
