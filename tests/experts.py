@@ -9,12 +9,16 @@ import numpy as np
 import butfor as bf
 from butfor import sepsis
 from butfor.audit.learning import tabular_learner
-from butfor.evaluate.experts import ReviewSample
+from butfor.evaluate.betting import EARLY, HEDGE, LARGEST
+from butfor.evaluate.experts import ReviewSample, drawn_strata, expert_value
 from butfor.replay.outcomes import rank_flags
+from tests.reference.experts import Game
 
 VERSION = "icml2019"
 RETURNS = np.array([-1.0, 1.0, 0.0])  # of death, discharge and neither
 DRAWN = 40
+THRESHOLD = np.log(2 / 0.05)
+CONSTANTS = {"largest": LARGEST, "hedge": HEDGE, "early": EARLY}  # of the twin's bets
 KINDS = ("perfect", "noisy", "hindsight", "anchored")
 
 
@@ -98,3 +102,52 @@ def allocate(sizes, drawn):
 def after(sample, cases):
     """Return what was known of a review after so many cases."""
     return replace(sample, case=sample.case[:cases], answer=sample.answer[:cases])
+
+
+def ever_missed(ward, answers, sample):
+    """Return whether any anytime interval, after each case, misses the experts' own view.
+
+    One can miss only while a gambler who knows the true means has won 2 / α, so that the interval
+    is needed at these times, and once more when the gambler is richest.
+    """
+    difference = answers - ward.model
+    drawn = drawn_strata(sample)
+    richest = np.zeros(len(sample.case))
+    for sign in (1, -1):
+        ends = [sorted((sign * s.least, sign * s.most)) for s in drawn]
+        strata = [(s.size, s.planned, *end) for s, end in zip(drawn, ends, strict=True)]
+        means = [
+            sign * difference[ward.stratum == h].mean().item() for h in range(len(ward.planned))
+        ]
+        game = Game(strata, means, THRESHOLD, **CONSTANTS)
+        for k, case in enumerate(sample.case.tolist()):
+            game.see(int(ward.stratum[case]), sign * float(difference[case]))
+            richest[k] = max(richest[k], game.capital)
+    times = {*np.flatnonzero(richest >= np.exp(THRESHOLD)).tolist(), int(richest.argmax())}
+    found = (expert_value(after(sample, k + 1)) for k in sorted(times))
+    return any(not one.low <= answers.mean() <= one.high for one in found)
+
+
+def simulate_reviews(ward, kind, reviews, seed=0):
+    """Return how reviews by experts of a kind went: one row of numbers, by name."""
+    generator = np.random.default_rng(seed)
+    rows = []
+    for _ in range(reviews):
+        answers = ward.answers(kind, generator)
+        sample = ward.review(answers, generator)
+        fixed, anytime = (expert_value(sample, interval=name) for name in ("fixed", "anytime"))
+        own = answers.mean()
+        rows.append(
+            {
+                "own view": own,
+                "estimate - own view": fixed.value - own,
+                "estimate - truth": fixed.value - ward.truth.mean(),
+                "fixed covers": fixed.low <= own <= fixed.high,
+                "fixed width": fixed.high - fixed.low,
+                "anytime missed": ever_missed(ward, answers, sample),
+                "anytime width": anytime.high - anytime.low,
+                "overturned, fixed": fixed.high < ward.observed.mean(),
+                "overturned, anytime": anytime.high < ward.observed.mean(),
+            }
+        )
+    return {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}

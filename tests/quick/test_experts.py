@@ -19,10 +19,10 @@ from butfor.evaluate.experts import (
     mean_over_reviewers,
     view_strata,
 )
+from tests.experts import CONSTANTS, THRESHOLD
 from tests.reference import experts as slow
 
 PROPERTY = settings(deadline=None, derandomize=True, max_examples=50)
-THRESHOLD = np.log(2 / 0.05)
 
 
 def sample(predicted, stratum, case, answer, possible=(0.0, 1.0), flagged=None, drawn=None):
@@ -68,8 +68,7 @@ def strata_of(found):
 
 def play(found, means):
     rows, order = strata_of(found)
-    constants = {"largest": betting.LARGEST, "hedge": betting.HEDGE}
-    game = slow.Game(rows, means, THRESHOLD, **constants)
+    game = slow.Game(rows, means, THRESHOLD, **CONSTANTS)
     for h, x in order:
         game.see(h, x)
     return game.capital

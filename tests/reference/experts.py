@@ -43,9 +43,9 @@ class Game:
     started with 1 has; nothing about a value is used before it is seen.
     """
 
-    def __init__(self, strata, means, threshold, *, largest, hedge):
+    def __init__(self, strata, means, threshold, *, largest, hedge, early):
         self.strata, self.means, self.threshold = strata, means, threshold
-        self.largest, self.hedge = largest, hedge
+        self.largest, self.hedge, self.early = largest, hedge, early
         self.least = min(least for _, _, least, _ in strata)
         self.most = max(most for _, _, _, most in strata)
         self.seen = [[] for _ in strata]
@@ -60,7 +60,7 @@ class Game:
         sampled = [s for s in self.strata if s[1] < s[0]] or self.strata
         draws = sum(s[1] for s in sampled)
         stands = sum(s[0] for s in sampled) / draws
-        time = draws * max(1, self.number / sum(s[1] for s in self.strata))
+        time = self.early * draws * max(1, self.number / sum(s[1] for s in self.strata))
         best = math.sqrt(2 * self.threshold / (self.squares / self.number * time))
         return best * (size / planned / stands) * (1 - len(self.seen[h]) / size)
 

@@ -25,6 +25,7 @@ from butfor.types import Floats
 GRID = 2000  # cells from the lowest to the highest possible weighted mean
 LARGEST = 0.5  # share of the capital that a bet can lose
 HEDGE = 0.05  # share of the capital in each stratum that bets on smaller values
+EARLY = 0.25  # share of the values planned after which stakes are best: reviews are watched
 TINY = 1e-12
 
 
@@ -113,8 +114,8 @@ def log_capital(stratum: Drawn, stakes: Floats, mean: Floats) -> Floats:
 def choose_stakes(strata: Sequence[Drawn], threshold: float) -> list[Floats]:
     """Return the stake on each value, [m] by stratum, from earlier values alone.
 
-    √(2 log(1/α) / (σ² T)) is best after T values of variance σ²; T is the number planned, or what
-    is reached beyond it. A value counts by the number of episodes that it stands for, and the less
+    √(2 log(1/α) / (σ² T)) is best after T values of variance σ²; T is a quarter of what is planned,
+    and grows beyond that. A value counts by the number of episodes that it stands for, and the less
     the fewer are left, so that the capital depends on all means nearly as their weighted mean does.
     """
     sampled = [stratum for stratum in strata if stratum.planned < stratum.size] or list(strata)
@@ -122,7 +123,8 @@ def choose_stakes(strata: Sequence[Drawn], threshold: float) -> list[Floats]:
     represented = sum(stratum.size for stratum in sampled) / planned
     variance = _variance_before(strata)
     reached = np.arange(1, len(variance) + 1) / max(1, sum(s.planned for s in strata))
-    best = np.sqrt(2 * threshold / (variance * planned * np.maximum(1, reached)))
+    time = EARLY * planned * np.maximum(1, reached)
+    best = np.sqrt(2 * threshold / (variance * time))
     return [
         best[stratum.when]
         * (stratum.size / max(1, stratum.planned) / represented)

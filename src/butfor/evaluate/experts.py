@@ -287,7 +287,7 @@ def _half_width(strata: tuple[StratumView, ...], answered: list[float], confiden
 
 
 def _anytime(sample: ReviewSample, confidence: float) -> tuple[float, float]:
-    low, high = betting_interval(_drawn(sample), confidence)
+    low, high = betting_interval(drawn_strata(sample), confidence)
     model = float(sample.predicted.mean())
     return _within(sample, model + low, model + high)
 
@@ -299,7 +299,7 @@ def _within(sample: ReviewSample, low: float, high: float) -> tuple[float, float
     return float(np.clip(low, least, most)), float(np.clip(high, least, most))
 
 
-def _drawn(sample: ReviewSample) -> list[Drawn]:
+def drawn_strata(sample: ReviewSample) -> list[Drawn]:
     """Return the differences E - CF by stratum, with what is possible."""
     case, answer = sample.case[sample.told], sample.answer[sample.told]
     low, high = sample.possible
@@ -340,7 +340,7 @@ def _fixed_forecast(sample: ReviewSample, value: float, confidence: float) -> Ca
 def _anytime_forecast(
     sample: ReviewSample, value: float, confidence: float
 ) -> Callable[[int], bool]:
-    strata, so_far = _drawn(sample), len(sample.case)
+    strata, so_far = drawn_strata(sample), len(sample.case)
     gap = value - float(sample.predicted.mean())
     place = np.empty(so_far, np.int64)  # stratum of each answer
     difference = np.empty(so_far)
