@@ -289,18 +289,19 @@ def test_a_forecast_says_how_many_more_answers_exclude_a_value():
 
 
 def test_the_fixed_forecast_comes_true_if_answers_go_on_like_this():
-    # twenty answers in each of two strata, then the same ones again
+    # twenty answers in each of two strata, then the same ones again; the third is complete
     answer = np.tile([0.0, 0.2, 0.4, 0.6], 10)
-    stratum = np.tile([0, 1], 5000)
-    gap, predicted = 0.05, np.zeros(10000)
-    review = sample(predicted, stratum, np.arange(40), answer)
-    value = expert_value(review, interval="fixed").value + gap
-    more = cases_to_exclude(review, value, interval="fixed")
+    stratum = np.append(np.tile([0, 1], 5000), np.full(30, 2))
+    flagged, gap = np.arange(10000, 10030), 0.05
+
+    def review(answers):
+        case = np.append(np.arange(len(answers)), flagged)
+        return sample(np.zeros(10030), stratum, case, np.append(answers, np.ones(30)), flagged=2)
+
+    value = expert_value(review(answer), interval="fixed").value + gap
+    more = cases_to_exclude(review(answer), value, interval="fixed")
     for count, excluded in ((more - 8, False), (more + 8, True)):
-        longer = np.resize(answer, 40 + count)
-        found = expert_value(
-            sample(predicted, stratum, np.arange(40 + count), longer), interval="fixed"
-        )
+        found = expert_value(review(np.resize(answer, 40 + count)), interval="fixed")
         assert (found.high < found.value + gap) == excluded
 
 
@@ -311,6 +312,7 @@ def test_the_fixed_forecast_comes_true_if_answers_go_on_like_this():
         ({"case": np.array([0, 2, 4, 5])}, "case 2 was not drawn"),
         ({"case": np.array([0, 1, 4, 8])}, "case 8 was not drawn"),
         ({"answer": np.array([0, 0, 0, 1.5])}, "answer 1.5 is outside the possible 0.0 to 1.0"),
+        ({"predicted": np.full(8, np.nan)}, "prediction nan is outside"),
         ({"answer": np.zeros(3)}, "4 cases, 3 answers"),
         ({"stratum": np.zeros(3, int)}, "8 predictions, 3 strata"),
     ],

@@ -57,8 +57,8 @@ class ReviewSample:
             wrong = (outside if len(outside) else self.case[~self.drawn[self.case]])[0]
             raise ValueError(f"case {wrong} was not drawn; leave out answers to other episodes")
         low, high = self.possible
-        for name, values in (("prediction", self.predicted), ("answer", self.answer)):
-            wrong = values[(values < low - 1e-9) | (values > high + 1e-9)]
+        for name, values in (("prediction", self.predicted), ("answer", self.answer[self.told])):
+            wrong = values[~((values >= low - 1e-9) & (values <= high + 1e-9))]
             if len(wrong):
                 raise ValueError(f"{name} {wrong[0]} is outside the possible {low} to {high}")
 
@@ -121,8 +121,9 @@ def expert_value(
         Who was drawn, and what experts answered.
     interval
         "fixed" is for a review that is read once, when it is done: Student's t with Satterthwaite's
-        degrees of freedom and the variance Σ W_h² (1 - m_h / N_h) s_h² / m_h. "anytime" may be read
-        after every case: a betting confidence sequence (`betting_interval`).
+        degrees of freedom and the variance Σ W_h² (1 - m_h / N_h) s_h² / m_h, which is 0 if answers
+        do not differ within strata. "anytime" may be read after every case: a betting confidence
+        sequence (`betting_interval`).
     """
     check_choice(interval, "interval", INTERVALS)
     check_confidence(confidence)
@@ -328,9 +329,10 @@ def drawn_strata(sample: ReviewSample) -> list[Drawn]:
 def _fixed_forecast(sample: ReviewSample, value: float, confidence: float) -> Callable[[int], bool]:
     strata = view_strata(sample)
     distance = abs(_value(sample, strata) - value)
+    growing = sum(view.answered for view in strata if view.answered < view.episodes)
 
     def excludes(more: int) -> bool:
-        factor = 1 + more / len(sample.case)
+        factor = 1 + more / max(1, growing)
         answered = [min(view.episodes, view.answered * factor) for view in strata]
         return _half_width(strata, answered, confidence) < distance
 

@@ -197,12 +197,9 @@ def intraclass_correlation(
     if twice < FEWEST:
         note = f"too few: {twice} episodes with two answers, at least {FEWEST} needed"
         return Measure(value, None, None, twice, note)
-    even = np.full(len(sums), 1 / len(sums))
-    weights = np.random.default_rng(seed).multinomial(len(sums), even, size=resamples)
-    values = correlation_of(sums, weights.astype(np.float64))
-    tail = (1 - CONFIDENCE) / 2
-    low, high = np.nanquantile(values, [tail, 1 - tail])
-    return Measure(value, float(low), float(high), twice, "")
+    once = np.ones(len(sums), np.int64)
+    low, high = _bootstrap(partial(correlation_of, sums), once, resamples, seed)
+    return Measure(value, low, high, twice, "")
 
 
 def correlation_of(sums: Floats, weights: Floats) -> Floats:
@@ -243,11 +240,18 @@ def _measure(
     if stays < FEWEST:
         note = f"too few: {stays} episodes with two verdicts, at least {FEWEST} needed"
         return Measure(value, None, None, stays, note)
-    n, tail = len(ratings), (1 - CONFIDENCE) / 2
+    low, high = _bootstrap(partial(function, kinds, categories), often, resamples, seed)
+    return Measure(value, low, high, stays, "")
+
+
+def _bootstrap(
+    function: Callable[[Floats], Floats], often: NDArray[np.int64], resamples: int, seed: int
+) -> tuple[float, float]:
+    """Return the percentile interval of a function of weights; `often` counts equal stays."""
+    n, tail = int(often.sum()), (1 - CONFIDENCE) / 2
     weights = np.random.default_rng(seed).multinomial(n, often / n, size=resamples)
-    values = function(kinds, categories, weights.astype(np.float64))
-    low, high = np.nanquantile(values, [tail, 1 - tail])
-    return Measure(value, float(low), float(high), stays, "")
+    low, high = np.nanquantile(function(weights.astype(np.float64)), [tail, 1 - tail])
+    return float(low), float(high)
 
 
 def _counts(ratings: Ratings, categories: int) -> Floats:
