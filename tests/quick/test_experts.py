@@ -166,6 +166,8 @@ def test_strata_with_too_few_answers_join_a_neighbor_and_flagged_ones_do_not():
     predicted, stratum = np.zeros(12), np.repeat([0, 1, 2, 3], 3)
     review = sample(predicted, stratum, [0, 3, 4, 6, 9], np.zeros(5), flagged=3)
     assert [one.strata for one in view_strata(review)] == [(0, 1, 2), (3,)]
+    review = sample(predicted, stratum, [0, 1, 3, 6, 7, 9, 10], np.zeros(7))
+    assert [one.strata for one in view_strata(review)] == [(0,), (1, 2), (3,)]
     review = sample(predicted, stratum, [0, 1, 3, 4, 6], np.zeros(5))
     assert [one.strata for one in view_strata(review)] == [(0,), (1, 2, 3)]
 
