@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from butfor.review.agreement import measure_agreement, wilson_interval
+from butfor.review.agreement import intraclass_correlation, measure_agreement, wilson_interval
 from tests.reference import agreement as slow
+from tests.reference import experts
 
 FIVE = (1, 2, 3, 4, 5)
 # Four observers, twelve units, five values: Krippendorff, "Computing Krippendorff's
@@ -210,3 +211,49 @@ def test_wilson_interval_of_published_counts():
     assert wilson_interval(0, 20) == pytest.approx((0, 0.1611), abs=5e-5)
     assert wilson_interval(20, 20)[1] == 1
     assert wilson_interval(0, 0) is None
+
+
+def chances(rows):
+    return [(stay, number) for stay, row in enumerate(rows) for number in row]
+
+
+def test_intraclass_correlation_of_a_published_table():
+    # Shrout and Fleiss 1979, Psychological Bulletin 86, table 2: six targets, four judges;
+    # ICC(1,1) = .17 (table 4)
+    rows = [[9, 2, 5, 8], [6, 1, 3, 2], [8, 4, 6, 8], [7, 1, 2, 6], [10, 5, 6, 9], [6, 2, 4, 7]]
+    found = intraclass_correlation(chances(rows))
+    assert found.value == pytest.approx(0.17, abs=0.005)
+    assert found.value == pytest.approx(experts.intraclass(rows))
+    assert found.note == "too few: 6 episodes with two answers, at least 20 needed"
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 10), min_size=1, max_size=4), min_size=2, max_size=8).filter(
+        lambda rows: max(map(len, rows)) > 1 and len({x for row in rows for x in row}) > 1
+    )
+)
+@settings(deadline=None, derandomize=True)
+def test_intraclass_correlation_equals_its_twin(rows):
+    tenths = [[number / 10 for number in row] for row in rows]
+    assert intraclass_correlation(chances(tenths)).value == pytest.approx(
+        experts.intraclass(tenths)
+    )
+
+
+def test_intraclass_correlation_of_experts_who_agree_and_who_guess():
+    generator = np.random.default_rng(0)
+    truth = generator.random(40)
+    same = intraclass_correlation(chances(np.repeat(truth[:, None], 3, axis=1)))
+    assert same.value == same.low == same.high == pytest.approx(1)
+    guessed = intraclass_correlation(chances(generator.random((40, 3))))
+    assert guessed.low < 0 < guessed.high
+    # half of the variance between stays: five standard errors, 2 (1-ρ)² (1+(k-1)ρ)² / k(k-1)(n-1)
+    noise = generator.normal(size=(4000, 2)) + generator.normal(size=(4000, 1))
+    error = np.sqrt(2 * 0.25 * 1.5**2 / (2 * 1 * 3999))
+    assert intraclass_correlation(chances(noise)).value == pytest.approx(0.5, abs=5 * error)
+
+
+def test_intraclass_correlation_without_pairs_or_differences_is_none():
+    assert intraclass_correlation([]).value is None
+    assert intraclass_correlation([(1, 0.2), (2, 0.4)]).note.startswith("too few")
+    assert intraclass_correlation(chances([[0.5, 0.5], [0.5, 0.5]])).note.startswith("undefined")

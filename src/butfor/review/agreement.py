@@ -169,6 +169,50 @@ def cohen_kappa(ratings: Ratings, categories: int, weights: Floats) -> Floats:
     return _ratio(agree - chance, 1 - chance)
 
 
+def intraclass_correlation(
+    given: Iterable[tuple[Hashable, float]], *, resamples: int = 2000, seed: int = 0
+) -> Measure:
+    """Measure how far reviewers agree on a number, such as the chance of an outcome.
+
+    ICC(1) of a one-way random effects model, with any number of reviewers for each stay:
+    (MSB - MSW) / (MSB + (k - 1) MSW), k = (N - Σ k_i² / N) / (n - 1). The interval is a bootstrap
+    over stays, since chances are far from normal, which intervals from F assume.
+
+    Parameters
+    ----------
+    given
+        Stay and number, once for each reviewer who gave one.
+    """
+    by_stay: dict[Hashable, list[float]] = {}
+    for stay, number in given:
+        by_stay.setdefault(stay, []).append(number)
+    rows = [(len(row), sum(row), float(np.var(row)) * len(row)) for row in by_stay.values()]
+    sums = np.array(rows).reshape(len(rows), 3)
+    twice = int((sums[:, 0] >= 2).sum())
+    if twice == 0 or len(sums) < 2:
+        return Measure(None, None, None, twice, "too few: no two episodes with two answers")
+    value = float(correlation_of(sums, np.ones((1, len(sums))))[0])
+    if math.isnan(value):
+        return Measure(None, None, None, twice, "undefined: all answers are the same")
+    if twice < FEWEST:
+        note = f"too few: {twice} episodes with two answers, at least {FEWEST} needed"
+        return Measure(value, None, None, twice, note)
+    once = np.ones(len(sums), np.int64)
+    low, high = _bootstrap(partial(correlation_of, sums), once, resamples, seed)
+    return Measure(value, low, high, twice, "")
+
+
+def correlation_of(sums: Floats, weights: Floats) -> Floats:
+    """Return ICC(1) from the number, sum and squared deviations of answers per stay, [B]."""
+    count, total, within = sums.T
+    stays, answers = weights.sum(axis=1), weights @ count
+    between = weights @ (total**2 / count) - (weights @ total) ** 2 / answers
+    msb = _ratio(between, stays - 1)
+    msw = _ratio(weights @ within, answers - stays)
+    each = _ratio(answers - weights @ count**2 / answers, stays - 1)
+    return _ratio(msb - msw, msb + (each - 1) * msw)
+
+
 def wilson_interval(count: int, total: int) -> tuple[float, float] | None:
     """Return Wilson's 95 % interval of a share, or None if the total is 0."""
     if total == 0:
@@ -196,11 +240,18 @@ def _measure(
     if stays < FEWEST:
         note = f"too few: {stays} episodes with two verdicts, at least {FEWEST} needed"
         return Measure(value, None, None, stays, note)
-    n, tail = len(ratings), (1 - CONFIDENCE) / 2
+    low, high = _bootstrap(partial(function, kinds, categories), often, resamples, seed)
+    return Measure(value, low, high, stays, "")
+
+
+def _bootstrap(
+    function: Callable[[Floats], Floats], often: NDArray[np.int64], resamples: int, seed: int
+) -> tuple[float, float]:
+    """Return the percentile interval of a function of weights; `often` counts equal stays."""
+    n, tail = int(often.sum()), (1 - CONFIDENCE) / 2
     weights = np.random.default_rng(seed).multinomial(n, often / n, size=resamples)
-    values = function(kinds, categories, weights.astype(np.float64))
-    low, high = np.nanquantile(values, [tail, 1 - tail])
-    return Measure(value, float(low), float(high), stays, "")
+    low, high = np.nanquantile(function(weights.astype(np.float64)), [tail, 1 - tail])
+    return float(low), float(high)
 
 
 def _counts(ratings: Ratings, categories: int) -> Floats:

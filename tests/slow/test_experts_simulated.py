@@ -1,0 +1,52 @@
+"""Simulated experts on the sepsis demonstration; `verification/test_experts.py` has all reviews."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from butfor.evaluate.experts import expert_value
+from tests.experts import KINDS, Ward, ever_missed, sepsis_ward, simulate_reviews
+
+REVIEWS = 50
+
+
+@pytest.fixture(scope="module")
+def ward():
+    return sepsis_ward()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_intervals_hold_the_experts_own_view(ward, kind):
+    found = simulate_reviews(ward, kind, REVIEWS)
+    # counts that 95% of coverage falls short of, or 5% of misses exceed, once in a million
+    assert found["fixed covers"] * REVIEWS >= binom.ppf(1e-6, REVIEWS, 0.95)
+    assert found["anytime missed"] * REVIEWS <= binom.isf(1e-6, REVIEWS, 0.05)
+    assert abs(found["estimate - own view"]) < 5 * found["fixed width"] / 4 / np.sqrt(REVIEWS)
+    assert found["fixed width"] < found["anytime width"] < 2 * found["fixed width"]
+
+
+def test_a_perfect_expert_overturns_the_model(ward):
+    generator = np.random.default_rng(1)
+    reviews = [ward.review(ward.truth, generator) for _ in range(REVIEWS)]
+    highs = np.array([expert_value(sample).high for sample in reviews])
+    assert ward.observed.mean() < ward.model.mean() - 0.5
+    assert (highs < ward.observed.mean()).mean() >= 0.95
+
+
+def test_an_order_that_is_not_random_is_noticed():
+    # the same check fails if cases are sorted by their answers: it can tell
+    generator = np.random.default_rng(0)
+    size = 400
+    truth = generator.choice([-1.0, 1.0], size)
+    planned = np.array([100, 0])
+    one = Ward(np.zeros(size), truth, truth, np.repeat([0, 1], [size - 1, 1]), planned)
+    missed = 0
+    for _ in range(10):
+        sample = one.review(truth, generator)
+        best_first = sample.case[np.argsort(-truth[sample.case])]
+        missed += ever_missed(
+            one, truth, replace(sample, case=best_first, answer=truth[best_first])
+        )
+    assert missed == 10
