@@ -10,6 +10,7 @@ from fastapi import Response
 from butfor.review.opinions import (
     earlier_opinions,
     list_disagreements,
+    names_for,
     open_disagreement,
     visible_opinions,
 )
@@ -127,14 +128,14 @@ def show_trajectory(
 def show_disagreement(viewer: SignedIn, slug: str) -> dict[str, Any]:
     """What reviewers differ about."""
     review, reviewer, name = viewer.review, viewer.reviewer, viewer.review.find(slug)
-    found = open_disagreement(reviewer, name)
+    found, names = open_disagreement(reviewer, name), names_for(reviewer)
     stay = review.store.stay(reviewer.run, name)
     held = [
         {
             "verdict": settlement.verdict,
             "words": VERDICTS[settlement.verdict],
             "reason": settlement.reason,
-            "reviewer": settlement.reviewer,
+            "reviewer": names[settlement.reviewer],
             "at": settlement.created_at,
             "mine": settlement.reviewer == reviewer.name,
         }
