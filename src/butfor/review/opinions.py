@@ -22,10 +22,9 @@ def visible_opinions(reviewer: Reviewer, episode: str) -> list[Review]:
     with reviewer.file.reading() as transaction:
         read_stay(transaction, reviewer.run, episode)
         held = _read_held(transaction, reviewer.run, episode)
-        names = _read_names(transaction, reviewer)
-    if reviewer.name not in {review.reviewer for review in held}:
-        return []
-    return rename(held, names)
+        if reviewer.name not in {review.reviewer for review in held}:
+            return []
+        return rename(held, _read_names(transaction, reviewer))
 
 
 def earlier_opinions(reviewer: Reviewer, episode: str) -> list[Review]:
@@ -40,7 +39,7 @@ def earlier_opinions(reviewer: Reviewer, episode: str) -> list[Review]:
             for review in _read_held(transaction, run, episode)
             if reviewer.name in authors | {review.reviewer}
         ]
-        names = _read_names(transaction, reviewer)
+        names = _read_names(transaction, reviewer) if earlier else {}
     return rename(sorted(earlier, key=lambda review: review.id), names)
 
 
