@@ -154,7 +154,7 @@ def test_a_verdict_by_form_leads_to_the_next_stay_and_can_be_undone(site, ann):
         seconds="12",
     )
     second = answer.headers["location"]
-    assert second == stay_page(ann)
+    assert second == f"{stay_page(ann)}&saved={ann.json('/queue')['undo']['review']}"
     (kept,) = site.store.reviews(site.run.id)
     assert (kept.verdict, kept.variable, kept.step, kept.comment, kept.seconds) == (
         (2, "glucose", 1, "low\nsugar", 12.0)
@@ -186,27 +186,53 @@ def test_skipping_and_drafts(site, ann):
 
 
 @pytest.mark.parametrize(
-    ("values", "field"),
+    ("values", "field", "words"),
     [
-        ({}, "verdict"),
-        ({"verdict": "6"}, "verdict"),
-        ({"verdict": "x"}, "verdict"),
-        ({"verdict": "2"}, "variable"),
-        ({"verdict": "3"}, "step"),
-        ({"verdict": "1", "step": "999"}, "step"),
-        ({"verdict": "1", "sure": "very"}, "sure"),
-        ({"verdict": "1", "comment": "x" * 10_001}, "comment"),
-        ({"verdict": "1", "seconds": "nan"}, "seconds"),
+        ({}, "verdict", "Choose a verdict."),
+        ({"verdict": "6"}, "verdict", "Input should be less than or equal to 5."),
+        ({"verdict": "2"}, "variable", "Name the variable that explains it, or write a comment."),
+        ({"verdict": "3"}, "step", "Give the step, or name the treatment."),
+        ({"verdict": "1", "step": "999"}, "step", "999 is after the last step, "),
+        ({"verdict": "1", "sure": "very"}, "sure", "Input should be &#39;&#39;, &#39;low&#39;"),
+        ({"verdict": "1", "comment": "x" * 10_001}, "comment", "10,001 characters; at most"),
     ],
 )
-def test_a_wrong_field_is_named_and_what_was_written_stays(site, ann, values, field):
+def test_an_error_is_said_beside_its_field_and_what_was_written_stays(
+    site, ann, values, field, words
+):
     first = ann.next()
     page = ann.open(stay_page(ann))
     typed = {"comment": "keep me"} | values if field != "variable" else values
     answer = ann.send(f"/episodes/{first['slug']}", page, 422, do="save", **typed)
-    assert f"{field}:" in answer.text
+    beside = re.search(r'class="(?:sure )?wrong">.*?</(?:p|fieldset)>', answer.text, re.DOTALL)[0]
+    assert f'<span class="error" id="wrong">{words}' in beside
+    assert f'name="{field}"' in beside
+    assert 'aria-describedby="wrong"' in beside
+    assert f'<strong>Not saved.</strong> <a href="#wrong">{words}' in answer.text
     assert typed.get("comment", "") in answer.text
     assert site.store.reviews(site.run.id) == []
+
+
+def test_an_error_in_what_no_form_shows_is_said_above_it(ann):
+    path, page = f"/episodes/{ann.next()['slug']}", ann.open(stay_page(ann))
+    answer = ann.send(path, page, 422, do="save", verdict="1", seconds="nan")
+    assert "<strong>Not saved.</strong> Seconds: Input should be" in answer.text
+    assert 'id="wrong"' not in answer.text
+
+
+def test_a_saved_verdict_is_confirmed_once_in_words(site, ann):
+    first = ann.next()
+    path, page = f"/episodes/{first['slug']}", ann.open(stay_page(ann))
+    answer = ann.send(path, page, do="save", verdict="2", variable=" <i>glucose</i>")
+    page = ann.open(answer.headers["location"])
+    words = f"Saved: patient {first['id']}, &lt;i&gt;glucose&lt;/i&gt; explains it."
+    assert words in page
+    assert page.count('class="undo') == 1  # the bottom of the page does not repeat it
+    assert words in ann.open(f"/?saved={ann.json('/queue')['undo']['review']}")
+    for address in ("/", "/?saved=0", "/?saved=x", stay_page(ann)):
+        assert "Saved:" not in ann.open(address)
+    answer = ann.send(f"/episodes/{ann.next()['slug']}", ann.open(stay_page(ann)), do="skip")
+    assert "Saved:" not in ann.open(answer.headers["location"])
 
 
 @pytest.mark.parametrize(
@@ -500,7 +526,7 @@ def test_results_and_exports_do_not_name_others_who_differ(site, ann):
     (pair,) = ann.json("/agreement")["kappas"]
     assert (pair["first"], pair["second"]) == ("ann", "Reviewer 2")
     assert {event["who"] for event in ann.json("/events")["events"]} == {"", "ann", "Reviewer 2"}
-    assert "call you Reviewer 1" in ann.get("/results").text
+    assert "In the reviews you are Reviewer 1." in ann.get("/results").text
     assert "Names stay hidden" in ann.get("/export/reviews.csv?real_names=true", 403).text
     eve = site.reviewer("eve")
     for stay in eve.json("/queue")["to_settle"]:
