@@ -16,7 +16,7 @@ TEXT, NUMBER, WHOLE, SHORT, FLAG = pa.string(), pa.float64(), pa.int64(), pa.int
 
 ADDED = ("low_these", "high_these")  # columns that audits of version 0.1 lack
 # The columns that every audit has. Others depend on the log: ids (text or integers), `p_…` of each
-# outcome and their bounds, `state.…`, `action.…`, `target.…` and `side.…`.
+# outcome and their bounds, credible intervals, `state.…`, `action.…`, `target.…` and `side.…`.
 SCHEMAS = {
     "estimates": pa.schema(
         {
