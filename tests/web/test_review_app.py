@@ -6,11 +6,13 @@ import io
 import json
 import re
 import sqlite3
+from itertools import combinations
 
 import pytest
 from typer.testing import CliRunner
 
 from butfor.cli.main import app as commands
+from butfor.review.opinions import settle
 from butfor.review.reviewer import Reviewer
 from butfor.review.routes.security import LARGEST_BODY, POLICY
 from butfor.review.routes.sessions import (
@@ -21,7 +23,9 @@ from butfor.review.routes.sessions import (
     read_tokens,
 )
 from butfor.review.shown import make_slug, read_slug
+from butfor.review.verdicts import Verdict
 from tests.audits import hidden_audit
+from tests.reference import agreement as slow
 from tests.review_site import BASE, HOSTILE, SCRIPT, Site, as_text, fields, small_audit
 
 TWINS = {
@@ -150,7 +154,7 @@ def test_a_verdict_by_form_leads_to_the_next_stay_and_can_be_undone(site, ann):
         seconds="12",
     )
     second = answer.headers["location"]
-    assert second == stay_page(ann)
+    assert second == f"{stay_page(ann)}&saved={ann.json('/queue')['undo']['review']}"
     (kept,) = site.store.reviews(site.run.id)
     assert (kept.verdict, kept.variable, kept.step, kept.comment, kept.seconds) == (
         (2, "glucose", 1, "low\nsugar", 12.0)
@@ -182,27 +186,53 @@ def test_skipping_and_drafts(site, ann):
 
 
 @pytest.mark.parametrize(
-    ("values", "field"),
+    ("values", "field", "words"),
     [
-        ({}, "verdict"),
-        ({"verdict": "6"}, "verdict"),
-        ({"verdict": "x"}, "verdict"),
-        ({"verdict": "2"}, "variable"),
-        ({"verdict": "3"}, "step"),
-        ({"verdict": "1", "step": "999"}, "step"),
-        ({"verdict": "1", "sure": "very"}, "sure"),
-        ({"verdict": "1", "comment": "x" * 10_001}, "comment"),
-        ({"verdict": "1", "seconds": "nan"}, "seconds"),
+        ({}, "verdict", "Choose a verdict."),
+        ({"verdict": "6"}, "verdict", "Input should be less than or equal to 5."),
+        ({"verdict": "2"}, "variable", "Name the variable that explains it, or write a comment."),
+        ({"verdict": "3"}, "step", "Give the step, or name the treatment."),
+        ({"verdict": "1", "step": "999"}, "step", "999 is after the last step, "),
+        ({"verdict": "1", "sure": "very"}, "sure", "Input should be &#39;&#39;, &#39;low&#39;"),
+        ({"verdict": "1", "comment": "x" * 10_001}, "comment", "10,001 characters; at most"),
     ],
 )
-def test_a_wrong_field_is_named_and_what_was_written_stays(site, ann, values, field):
+def test_an_error_is_said_beside_its_field_and_what_was_written_stays(
+    site, ann, values, field, words
+):
     first = ann.next()
     page = ann.open(stay_page(ann))
     typed = {"comment": "keep me"} | values if field != "variable" else values
     answer = ann.send(f"/episodes/{first['slug']}", page, 422, do="save", **typed)
-    assert f"{field}:" in answer.text
+    beside = re.search(r'class="(?:sure )?wrong">.*?</(?:p|fieldset)>', answer.text, re.DOTALL)[0]
+    assert f'<span class="error" id="wrong">{words}' in beside
+    assert f'name="{field}"' in beside
+    assert 'aria-describedby="wrong"' in beside
+    assert f'<strong>Not saved.</strong> <a href="#wrong">{words}' in answer.text
     assert typed.get("comment", "") in answer.text
     assert site.store.reviews(site.run.id) == []
+
+
+def test_an_error_in_what_no_form_shows_is_said_above_it(ann):
+    path, page = f"/episodes/{ann.next()['slug']}", ann.open(stay_page(ann))
+    answer = ann.send(path, page, 422, do="save", verdict="1", seconds="nan")
+    assert "<strong>Not saved.</strong> Seconds: Input should be" in answer.text
+    assert 'id="wrong"' not in answer.text
+
+
+def test_a_saved_verdict_is_confirmed_once_in_words(site, ann):
+    first = ann.next()
+    path, page = f"/episodes/{first['slug']}", ann.open(stay_page(ann))
+    answer = ann.send(path, page, do="save", verdict="2", variable=" <i>glucose</i>")
+    page = ann.open(answer.headers["location"])
+    words = f"Saved: patient {first['id']}, &lt;i&gt;glucose&lt;/i&gt; explains it."
+    assert words in page
+    assert page.count('class="undo') == 1  # the bottom of the page does not repeat it
+    assert words in ann.open(f"/?saved={ann.json('/queue')['undo']['review']}")
+    for address in ("/", "/?saved=0", "/?saved=x", stay_page(ann)):
+        assert "Saved:" not in ann.open(address)
+    answer = ann.send(f"/episodes/{ann.next()['slug']}", ann.open(stay_page(ann)), do="skip")
+    assert "Saved:" not in ann.open(answer.headers["location"])
 
 
 @pytest.mark.parametrize(
@@ -408,7 +438,7 @@ def test_others_are_hidden_until_ones_own_verdict_and_a_third_settles(site, ann)
     page = eve.open(settling)
     assert "ann thinks so" in page
     assert "bob does not" in page
-    assert not re.search(r"\b(ann|bob)\b:", visible(page))
+    assert re.findall(r"<li><strong>(.*?)</strong>:", page) == ["Reviewer 1", "Reviewer 2"]
     assert "somebody else must settle it" in ann.get(settling).text
     ann.post(f"{path}/settle", 403, verdict=1, reason="mine")
     eve.send(settling, page, 422, do="settle", verdict="1", reason="")
@@ -416,8 +446,8 @@ def test_others_are_hidden_until_ones_own_verdict_and_a_third_settles(site, ann)
     eve.send(settling, page, do="settle", verdict="1", reason="as the chart says")
     eve.send(settling, page, 409, do="settle", verdict="1", reason="again")
     page = ann.get(settling).text
-    assert "settled" in page
-    assert "bob" in visible(page)
+    assert re.findall(r"<li><strong>(.*?)</strong>:", page) == ["ann", "Reviewer 2"]
+    assert "Settled</strong> by Reviewer 3" in page  # other patients are open
     assert eve.json(settling)["settlement"]["mine"]
     review = site.store.reviews(site.run.id)[0].id
     ann.post(f"/reviews/{review}/withdraw", 403)
@@ -495,6 +525,78 @@ def test_results_and_exports_do_not_name_others_who_differ(site, ann):
     assert not any("bob" in line for line in lines)
     (pair,) = ann.json("/agreement")["kappas"]
     assert (pair["first"], pair["second"]) == ("ann", "Reviewer 2")
+    assert {event["who"] for event in ann.json("/events")["events"]} == {"", "ann", "Reviewer 2"}
+    assert "In the reviews you are Reviewer 1." in ann.get("/results").text
+    assert "Names stay hidden" in ann.get("/export/reviews.csv?real_names=true", 403).text
+    eve = site.reviewer("eve")
+    for stay in eve.json("/queue")["to_settle"]:
+        eve.get(f"/disagreements/{stay['slug']}")
+        eve.post(f"/episodes/{stay['slug']}/settle", verdict=1, reason="so")
+    assert "/export/reviews.csv?real_names=true" in ann.get("/results").text
+    text = ann.get("/export/reviews.csv?real_names=true").text
+    assert {row["reviewer"] for row in csv.DictReader(io.StringIO(text))} == {"ann", "bob"}
+    assert "bob" not in ann.get("/export/reviews.csv").text
+    assert {event["who"] for event in ann.json("/events")["events"]} == {"", "ann", "bob", "eve"}
+
+
+def kappas(pairs):
+    return {frozenset((pair["first"], pair["second"])): pair["kappa"]["value"] for pair in pairs}
+
+
+def test_page_browser_and_command_line_give_the_same_kappa(tmp_path):
+    # Thirty patients, ten for each pair of readers, who differ about every third; half of these
+    # are settled by the third reviewer.
+    audit = small_audit(24)
+    audit.save(tmp_path / "audit")
+    site = Site(tmp_path / "audit", audit, show_overview=True)
+    real = {name: site.store.join(site.run.id, name).name for name in ("ann", "bob", "eve")}
+    hidden = {"ann": "Reviewer 1", "bob": "Reviewer 2", "eve": "Reviewer 3"}
+    said = {}
+    for i, stay in enumerate(site.store.stays(site.run.id)):
+        readers = list(combinations(real, 2))[i // 10]
+        for j, name in enumerate(readers):
+            said[name, stay.episode] = 1 + (i * i + (j and i % 3 == 0)) % 5
+            verdict = Verdict(said[name, stay.episode], variable="glucose")
+            site.store.reviewer(site.run.id, name).submit(stay.episode, verdict)
+        if i % 6 == 0:
+            (third,) = real.keys() - set(readers)
+            settle(site.store.reviewer(site.run.id, third), stay.episode, 1, "so")
+    states = {stay.state for stay in site.store.stays(site.run.id)}
+    assert states == {"reviewed", "disagreement", "settled"}
+
+    def expected(names):
+        """The kappa of each pair by its definition, from what was said above."""
+        found = {}
+        for first, second in combinations(real, 2):
+            both = [e for name, e in said if name == first and (second, e) in said]
+            pairs = [(said[first, e], said[second, e]) for e in both]
+            value = pytest.approx(slow.kappa(pairs, range(1, 6)))
+            found[frozenset((names[first], names[second]))] = value
+        return found
+
+    for name in real:
+        person = site.reviewer(name)
+        found = kappas(person.json("/agreement")["kappas"])
+        assert found == expected(hidden | {name: name})
+        assert len(set(found.values())) == 3
+        page = person.get("/results").text
+        assert all(f"<td>{value:.2f}" in page for value in found.values())
+        browser = tmp_path / "browser.csv"
+        browser.write_bytes(person.get("/export/reviews.csv").content)
+        assert agreement_of(browser) == expected(hidden)
+    command = tmp_path / "command.csv"
+    for options, names in (((), hidden), (("--real-names",), real)):
+        folder = str(tmp_path / "audit")
+        told = CliRunner().invoke(commands, ["review", folder, "--export", str(command), *options])
+        assert told.exit_code == 0, told.output
+        assert agreement_of(command) == expected(names)
+    site.store.close()
+
+
+def agreement_of(path):
+    told = CliRunner().invoke(commands, ["agreement", str(path), "--json"])
+    (found,) = json.loads(told.output).values()
+    return kappas(found["kappas"])
 
 
 def test_a_list_can_be_ordered_by_the_difference(site, ann):

@@ -129,6 +129,31 @@ def test_three_reviewers_by_keyboard_alone(base, folder):
         assert store.verify().ok
 
 
+@pytest.mark.parametrize("size", [(1400, 900), (390, 844)])
+def test_an_error_is_in_view_with_the_focus_in_its_field_and_a_save_is_confirmed(base, size):
+    with open_browser(*size) as browser:
+        sign_in(browser, base, f"ola {size[0]}")
+        leave(browser, "Enter")
+        name = current(browser)
+        for key, field in (("x", "verdict"), ("2", "variable"), ("3", "step")):
+            browser.press(key)  # x chooses nothing
+            leave(browser, "Enter", ctrl=True)
+            browser.wait_for("document.querySelector('#picture svg') !== null")
+            assert browser.evaluate("document.activeElement.name") == field
+            top, bottom, height = browser.evaluate(
+                "(({top, bottom}) => [top, bottom, innerHeight])"
+                "(document.querySelector('#wrong').getBoundingClientRect())"
+            )
+            assert 0 <= top < bottom <= height, (field, top, bottom)
+            browser.press("Escape")
+        browser.press("1")
+        leave(browser, "Enter", ctrl=True)
+        assert browser.text("[role=status]") == f"Saved: patient {name}, believable."
+        leave(browser, "u")
+        assert current(browser) == name
+        assert all("422" in problem for problem in browser.problems())
+
+
 def test_a_draft_is_there_again_after_leaving(base):
     with open_browser() as browser:
         sign_in(browser, base, "dora")

@@ -442,7 +442,9 @@ def test_skipping_keeps_what_was_written(store, run):
     assert store.reviewer(run, "ann").draft("3") is None
 
 
-def test_others_verdicts_are_hidden_until_ones_own_is_in_and_names_until_settled(store, run):
+def test_others_verdicts_are_hidden_until_ones_own_is_in_and_names_until_all_are_settled(
+    store, run
+):
     store.reviewer(run, "ann").submit("3", YES)
     assert visible_opinions(store.reviewer(run, "bob"), "3") == []
     with pytest.raises(RefusedError, match="do not differ"):
@@ -460,7 +462,17 @@ def test_others_verdicts_are_hidden_until_ones_own_is_in_and_names_until_settled
     assert list_disagreements(store.reviewer(run, "eve")) == []
     store.reviewer(run, "bob").submit("3", UNSEEN)
     settle(store.reviewer(run, "eve"), "3", 2, "clear")
-    assert [r.reviewer for r in visible_opinions(store.reviewer(run, "bob"), "3")] == ["ann", "bob"]
+    seen = visible_opinions(store.reviewer(run, "bob"), "3")
+    assert [r.reviewer for r in seen] == ["Reviewer 1", "bob"]  # others are still open
+    for stay in store.stays(run):
+        if stay.episode != "3":
+            store.reviewer(run, "ann").submit(stay.episode, YES)
+            store.reviewer(run, "eve").submit(stay.episode, YES)
+    seen = visible_opinions(store.reviewer(run, "bob"), "3")
+    assert [r.reviewer for r in seen] == ["ann", "bob"]
+    unsettle(store.reviewer(run, "eve"), "3")
+    seen = visible_opinions(store.reviewer(run, "bob"), "3")
+    assert [r.reviewer for r in seen] == ["Reviewer 1", "bob"]
 
 
 def test_a_claim_makes_others_read_something_else_but_never_blocks(store, run, clock):
@@ -1169,7 +1181,7 @@ def test_hostile_text_is_kept_as_it_is_and_no_spreadsheet_computes_it(store, tmp
     for i, text in enumerate(HOSTILE):
         store.reviewer(run, name).submit(str(i), Verdict(2, variable=text, comment=text))
     assert [r.comment for r in store.reviews(run)] == HOSTILE
-    text = export.reviews_text(store, audit, "csv")
+    text = export.reviews_text(store, audit, "csv", real_names=True)
     for row in csv.reader(io.StringIO(text, newline="")):
         for cell in row:
             try:
@@ -1209,7 +1221,7 @@ def test_a_row_of_the_export_has_what_was_promised(store, clock):
         *("evidence_min", "thin_share", "butfor_version"),
     ]
     assert list(rows[0].values()) == [
-        *(run, "3", "ann", "2", "glucose", "7", "high", "low sugar", "41.5", ""),
+        *(run, "3", "Reviewer 1", "2", "glucose", "7", "high", "low sugar", "41.5", ""),
         *("false", "false", "false", "in_review"),
         *("2027-01-15T08:00:00.000+00:00", "2027-01-15T08:01:00.000+00:00", "died"),
         *("0.25", "-0.5", "0.5", "", "-0.125", "", "0.86", bf.__version__),
@@ -1235,7 +1247,8 @@ def test_agreement_can_be_recomputed_from_the_export(store, tmp_path):
     while (item := store.reviewer(run, "ann").queue().next_item) is not None and item.repeat:
         store.reviewer(run, "ann").submit(item.episode, Verdict(5), repeat=True)
     file = tmp_path / "reviews.csv"
-    file.write_text(export.reviews_text(store, audit, "csv"), encoding="utf-8", newline="")
+    text = export.reviews_text(store, audit, "csv", real_names=True)
+    file.write_text(text, encoding="utf-8", newline="")
     found = export.agreement_of_export(file, resamples=100)
     assert found == {run: summarize(store, run, resamples=100).agreement}
     assert found[run].stays == 50
@@ -1246,7 +1259,7 @@ def test_agreement_can_be_recomputed_from_the_export(store, tmp_path):
     assert summarize(store, run, resamples=10).self_agreement.total == 2
 
 
-def test_exports_for_reviewers_name_others_only_where_it_is_settled(store, run):
+def test_exports_call_a_reviewer_the_same_on_open_and_on_settled_stays(store, run):
     audit = fake_audit()
     for episode in ("3", "4"):
         store.reviewer(run, "ann").submit(episode, YES)
@@ -1256,19 +1269,40 @@ def test_exports_for_reviewers_name_others_only_where_it_is_settled(store, run):
     def named(rows):
         return [(row["episode_id"], row["reviewer"]) for row in rows]
 
-    assert named(export.review_rows(store, audit, reader="bob")) == [
+    assert named(export.review_rows(store, audit)) == [
         ("3", "Reviewer 1"),
-        ("3", "bob"),
-        ("4", "ann"),
-        ("4", "bob"),
+        ("3", "Reviewer 2"),
+        ("4", "Reviewer 1"),
+        ("4", "Reviewer 2"),
     ]
     everybody = [("3", "ann"), ("3", "bob"), ("4", "ann"), ("4", "bob")]
-    assert named(export.review_rows(store, audit)) == everybody
-    told = export.reviews_text(store, audit, "jsonl", reader="bob").splitlines()
-    history = [event["reviewer"] for event in json.loads(told[0])["history"]]
-    assert history == ["another reviewer", "bob"]
-    history = [event["reviewer"] for event in json.loads(told[2])["history"]]
-    assert history == ["ann", "bob", "eve"]
+    assert named(export.review_rows(store, audit, real_names=True)) == everybody
+    text = export.reviews_text(store, audit, "jsonl")
+    assert not any(name in text for name in ("ann", "bob", "eve"))
+    history = json.loads(text.splitlines()[2])["history"]
+    assert [event["reviewer"] for event in history] == ["Reviewer 1", "Reviewer 2", "Reviewer 3"]
+    assert "hash" not in history[0]
+    text = export.reviews_text(store, audit, "jsonl", real_names=True)
+    history = json.loads(text.splitlines()[2])["history"]
+    assert [event["reviewer"] for event in history] == ["ann", "bob", "eve"]
+    assert history[0]["hash"] == store.events(run=run, episode="4")[0].hash
+
+
+def test_a_pseudonym_stays_the_same_when_others_join_in_another_run_and_after_a_rebuild(store, run):
+    first = {"ann": "Reviewer 1", "bob": "Reviewer 2", "eve": "Reviewer 3"}
+    assert store.pseudonyms() == first
+    later = store.open_run(fake_audit(digest="b")).id
+    for name in ("aaron", "EVE", "ann"):
+        store.join(later, name)
+    store.rebuild()
+    assert store.pseudonyms() == first | {"aaron": "Reviewer 4"}
+
+
+def test_an_export_that_may_call_one_reviewer_by_two_names_is_refused(tmp_path):
+    file = tmp_path / "reviews.csv"
+    file.write_text("run_id,episode_id,reviewer,verdict\nr,1,ann,1\nr,2,Reviewer 1,1\n")
+    with pytest.raises(ValueError, match=r"pseudonyms \(Reviewer 1\) and names \(ann\)"):
+        export.agreement_of_export(file)
 
 
 def test_verdicts_about_an_earlier_run_are_exported_without_the_models_numbers(store, run):

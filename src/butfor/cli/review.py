@@ -50,6 +50,10 @@ def review(
     export: Annotated[
         Path | None, typer.Option(help="Write the reviews to a .csv or .jsonl file and exit.")
     ] = None,
+    real_names: Annotated[
+        bool,
+        typer.Option("--real-names", help="With --export: give names instead of pseudonyms."),
+    ] = False,
     verify: Annotated[
         bool, typer.Option("--verify", help="Check that no verdict was altered, and exit.")
     ] = False,
@@ -66,7 +70,7 @@ def review(
             typer.echo("The chain is intact." if found.ok else f"BROKEN: {found.problem}")
             raise typer.Exit(0 if found.ok else 1)
         if export is not None:
-            typer.echo(f"Reviews: {export_reviews(folder, export)}")
+            typer.echo(f"Reviews: {export_reviews(folder, export, real_names=real_names)}")
             return
         settings = None
         if needed is not None or first_impression:

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 
 from butfor.audit.audit import REVIEWS, Audit, load_for_readers
 from butfor.review.agreement import Agreement, measure_agreement
-from butfor.review.opinions import reviews_for
+from butfor.review.opinions import rename
 from butfor.review.plan import run_id
 from butfor.review.store import Store
 
@@ -23,13 +24,13 @@ NAMES = ("run_id", "episode_id", "reviewer", *SAID, *CIRCUMSTANCES)
 MODEL_PREFIXES = ("p_", "low_", "high_")
 MODEL_NAMES = ("expected_return", "difference")
 EVIDENCE = ("evidence_min", "thin_share")
-ANOTHER = "another reviewer"
+PSEUDONYM = re.compile(r"Reviewer \d+")
 # a spreadsheet takes text that starts with one of these for a formula
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def review_rows(
-    store: Store, audit: Audit, *, run: str | None = None, reader: str | None = None
+    store: Store, audit: Audit, *, run: str | None = None, real_names: bool = False
 ) -> list[dict[str, Any]]:
     """Return one row per verdict on an audit, including withdrawn ones.
 
@@ -37,8 +38,8 @@ def review_rows(
     ----------
     run
         An earlier run; the audit says nothing about its stays, so the model's columns are empty.
-    reader
-        A reviewer for whom others are called "Reviewer 1", "Reviewer 2" … on unsettled stays.
+    real_names
+        Whether reviewers are named instead of being called "Reviewer 1", "Reviewer 2" ….
     """
     chosen = run_id(audit) if run is None else run
     same = chosen == run_id(audit)
@@ -46,9 +47,9 @@ def review_rows(
     columns = model_columns(audit)
     table = audit.episodes.set_index(audit.episodes["id"].map(str))
     model = table.loc[list(stays)].to_dict("index") if same else {}
-    given = store.reviews(chosen) if reader is None else reviews_for(store, chosen, reader)
+    given = store.reviews(chosen)
     rows = []
-    for review in given:
+    for review in given if real_names else rename(given, store.pseudonyms()):
         stay, said = stays[review.episode], model.get(review.episode, {})
         known = asdict(stay) | asdict(review) | {"run_id": chosen, "episode_id": review.episode}
         known["observed"] = said.get("observed_outcome")
@@ -65,20 +66,26 @@ def model_columns(audit: Audit) -> list[str]:
     return [*said, *EVIDENCE]
 
 
-def reviews_text(store: Store, audit: Audit, kind: str, *, reader: str | None = None) -> str:
+def reviews_text(store: Store, audit: Audit, kind: str, *, real_names: bool = False) -> str:
     """Return the reviews of an audit as "csv", or as "jsonl" with the history of each stay.
+
+    Reviewers are called the same throughout, by pseudonym unless `real_names` are asked for.
 
     In CSV, text that starts like a formula is prefixed with an apostrophe, as is text that already
     looks so prefixed, so that `read_reviews_csv` restores what was written.
     """
-    rows = review_rows(store, audit, reader=reader)
+    rows = review_rows(store, audit, real_names=real_names)
     if kind == "csv":
         return _to_csv(rows, [*NAMES, *model_columns(audit), "butfor_version"])
-    named = {row["episode_id"] for row in rows if reader is None or row["state"] == "settled"}
+    pseudonyms = store.pseudonyms()
     history: dict[str, list[dict[str, Any]]] = {}
     for event in store.events(run=run_id(audit)):
-        who = event.reviewer if event.episode in named or event.reviewer == reader else ANOTHER
-        history.setdefault(event.episode, []).append(asdict(event) | {"reviewer": who})
+        known = asdict(event)
+        if not real_names:
+            # a guessed name could be checked against the hash, which covers it
+            del known["hash"], known["prev_hash"]
+            known["reviewer"] = pseudonyms.get(event.reviewer, "")
+        history.setdefault(event.episode, []).append(known)
     return _to_jsonl(row | {"history": history[row["episode_id"]]} for row in rows)
 
 
@@ -102,7 +109,7 @@ def episodes_text(store: Store, audit: Audit, kind: str) -> str:
     return _to_csv(rows, names) if kind == "csv" else _to_jsonl(rows)
 
 
-def export_reviews(folder: str | Path, path: Path) -> Path:
+def export_reviews(folder: str | Path, path: Path, *, real_names: bool = False) -> Path:
     """Write the reviews of an audit folder to a .csv or .jsonl file."""
     if path.suffix not in (".csv", ".jsonl"):
         raise ValueError(f"{path}: give a name that ends in .csv or .jsonl")
@@ -110,7 +117,7 @@ def export_reviews(folder: str | Path, path: Path) -> Path:
         raise FileNotFoundError(f"{folder} has no reviews: there is no {REVIEWS}")
     audit = load_for_readers(folder)
     with Store(folder) as store:
-        text = reviews_text(store, audit, path.suffix[1:])
+        text = reviews_text(store, audit, path.suffix[1:], real_names=real_names)
     path.write_text(text, encoding="utf-8", newline="")
     return path
 
@@ -143,10 +150,22 @@ def agreement_of_export(
             raise ValueError(f"{path}, review {line}: verdict {row['verdict']!r} is not a number")
         entry = (row["episode_id"], row["reviewer"], int(row["verdict"]))
         given.setdefault(row["run_id"], []).append(entry)
+    for entries in given.values():
+        _check_names(path, {reviewer for _, reviewer, _ in entries})
     return {
         run: measure_agreement(entries, resamples=resamples, seed=seed)
         for run, entries in given.items()
     }
+
+
+def _check_names(path: str | Path, names: set[str]) -> None:
+    """Raise if an export, as earlier versions did, may call one reviewer by two names."""
+    numbered = {name for name in names if PSEUDONYM.fullmatch(name)}
+    if numbered and numbered != names:
+        raise ValueError(
+            f"{path} has both pseudonyms ({min(numbered)}) and names ({min(names - numbered)}), so "
+            "one reviewer may count as two; export the reviews again"
+        )
 
 
 def _to_csv(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> str:

@@ -1,31 +1,30 @@
-"""What reviewers may see of each other's verdicts, and how a third one settles a disagreement."""
+"""What reviewers may see of each other's verdicts, and how a third one settles a disagreement.
+
+Names stay hidden until every stay of the run is reviewed or settled. If they appeared stay by stay,
+one settled stay would tell whose verdicts those of "Reviewer 2" on the open ones are.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import replace
 
 from butfor.review import tables
 from butfor.review.events import Transaction
-from butfor.review.queue import read_stay, read_stays
+from butfor.review.queue import is_closed, read_stay, read_stays
 from butfor.review.reviewer import Reviewer, check_version
-from butfor.review.store import Store
 from butfor.review.tables import Review, Stay
 from butfor.review.verdicts import RefusedError, StaleError, check_text, check_verdict
 
 
 def visible_opinions(reviewer: Reviewer, episode: str) -> list[Review]:
-    """Return the verdicts on a stay that a reviewer may see.
-
-    None before the reviewer's own is given. Others are called "Reviewer 1", "Reviewer 2" … until
-    the stay is settled.
-    """
+    """Return the verdicts on a stay that a reviewer may see: none before their own is given."""
     with reviewer.file.reading() as transaction:
-        stay = read_stay(transaction, reviewer.run, episode)
+        read_stay(transaction, reviewer.run, episode)
         held = _read_held(transaction, reviewer.run, episode)
-    if reviewer.name not in {review.reviewer for review in held}:
-        return []
-    return held if stay.state == "settled" else hide_names(held, reviewer.name)
+        if reviewer.name not in {review.reviewer for review in held}:
+            return []
+        return rename(held, _read_names(transaction, reviewer))
 
 
 def earlier_opinions(reviewer: Reviewer, episode: str) -> list[Review]:
@@ -40,33 +39,19 @@ def earlier_opinions(reviewer: Reviewer, episode: str) -> list[Review]:
             for review in _read_held(transaction, run, episode)
             if reviewer.name in authors | {review.reviewer}
         ]
-    return hide_names(sorted(earlier, key=lambda review: review.id), reviewer.name)
+        names = _read_names(transaction, reviewer) if earlier else {}
+    return rename(sorted(earlier, key=lambda review: review.id), names)
 
 
-def reviews_for(store: Store, run: str, reader: str) -> list[Review]:
-    """Return all verdicts of a run for one of its reviewers, who sees names only once settled."""
-    settled = {stay.episode for stay in store.stays(run) if stay.state == "settled"}
-    by_stay: dict[str, list[Review]] = {}
-    for review in store.reviews(run):
-        by_stay.setdefault(review.episode, []).append(review)
-    shown = [
-        review
-        for name, given in by_stay.items()
-        for review in (given if name in settled else hide_names(given, reader))
-    ]
-    return sorted(shown, key=lambda review: review.id)
+def names_for(reviewer: Reviewer) -> dict[str, str]:
+    """Return what a reviewer is shown for each name: their own, and others' pseudonyms."""
+    with reviewer.file.reading() as transaction:
+        return _read_names(transaction, reviewer)
 
 
-def hide_names(reviews: list[Review], reader: str) -> list[Review]:
-    """Call all reviewers but the reader "Reviewer 1", "Reviewer 2" …."""
-    names = number_names((review.reviewer for review in reviews), reader)
+def rename(reviews: list[Review], names: Mapping[str, str]) -> list[Review]:
+    """Return verdicts with other names for their reviewers."""
     return [replace(review, reviewer=names[review.reviewer]) for review in reviews]
-
-
-def number_names(names: Iterable[str], reader: str) -> dict[str, str]:
-    """Return what the reader may call each reviewer: "Reviewer 1", …, and their own name."""
-    numbered = {name: f"Reviewer {i}" for i, name in enumerate(dict.fromkeys(names), start=1)}
-    return numbered | {reader: reader}
 
 
 def note_overview(reviewer: Reviewer) -> None:
@@ -100,6 +85,7 @@ def open_disagreement(reviewer: Reviewer, episode: str) -> list[Review]:
         held = _read_held(transaction, reviewer.run, episode)
         gave = tables.read_reviews(transaction, **reviewer.place(episode))
         shown = tables.was_shown(transaction, reviewer.run, reviewer.name, episode, "settling")
+        names = _read_names(transaction, reviewer)
     if stay.state not in ("disagreement", "settled"):
         raise RefusedError("reviewers do not differ about this")
     if reviewer.name not in {review.reviewer for review in held}:
@@ -107,7 +93,7 @@ def open_disagreement(reviewer: Reviewer, episode: str) -> list[Review]:
             raise RefusedError("you withdrew your verdict on this; somebody else must settle it")
         if not shown:
             _note_shown(reviewer, "settling", episode)
-    return held if stay.state == "settled" else hide_names(held, reviewer.name)
+    return rename(held, names)
 
 
 def settle(
@@ -165,6 +151,13 @@ def _note_shown(reviewer: Reviewer, what: str, episode: str = "") -> None:
         tables.read_current_run(transaction, reviewer.run)
         if not tables.was_shown(transaction, **reviewer.place(episode), what=what):
             tables.record(transaction, what, **reviewer.place(episode))
+
+
+def _read_names(transaction: Transaction, reviewer: Reviewer) -> dict[str, str]:
+    pseudonyms = tables.read_pseudonyms(transaction)
+    if is_closed(transaction, reviewer.run):
+        return {name: name for name in pseudonyms}
+    return pseudonyms | {reviewer.name: reviewer.name}
 
 
 def _read_held(transaction: Transaction, run: str, episode: str) -> list[Review]:

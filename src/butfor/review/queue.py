@@ -80,6 +80,11 @@ def read_stay(transaction: Transaction, run: str, episode: str) -> Stay:
     return found[0]
 
 
+def is_closed(transaction: Transaction, run: str) -> bool:
+    """Return whether every stay of a run is reviewed or settled."""
+    return all(stay.final is not None for stay in read_stays(transaction, run))
+
+
 def _stay_state(needed: int, claimed: bool, counts: Sequence[Any]) -> tuple[str, int | None]:
     """Return the state of a stay, and its verdict once it is reviewed or settled."""
     verdicts, lowest, highest, settled = counts

@@ -180,6 +180,14 @@ class Viewer:
             f"this opens once your queue is done, so that it does not influence you. {left}"
         )
 
+    def check_names(self) -> None:
+        """Raise while the names of other reviewers are hidden."""
+        if not self.review.store.closed(self.reviewer.run):
+            raise RefusedError(
+                f"names stay hidden until every {self.review.stays.noun} is reviewed or settled; "
+                "whoever runs the review can export them before"
+            )
+
 
 def make_slug(name: str) -> str:
     """Return a stay's name as part of an address, whatever characters it contains."""

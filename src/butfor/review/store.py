@@ -14,7 +14,7 @@ from butfor.audit.audit import REVIEWS, Audit
 from butfor.review import tables
 from butfor.review.events import Event, EventFile, Transaction, copied, find_break, read_events
 from butfor.review.plan import ReviewSettings, plan_stays, reviewer_order, reviewer_seed, run_id
-from butfor.review.queue import read_stay, read_stays
+from butfor.review.queue import is_closed, read_stay, read_stays
 from butfor.review.reviewer import Reviewer
 from butfor.review.tables import Review, Run, Settlement, Stay
 from butfor.review.verdicts import check_reviewer
@@ -129,6 +129,16 @@ class Store(AbstractContextManager["Store"]):
         with self.file.reading() as transaction:
             tables.read_run(transaction, run)
             return tables.read_reviews(transaction, run=run, reviewer=reviewer, episode=episode)
+
+    def pseudonyms(self) -> dict[str, str]:
+        """Return what each reviewer of any run is called where names are hidden."""
+        with self.file.reading() as transaction:
+            return tables.read_pseudonyms(transaction)
+
+    def closed(self, run: str) -> bool:
+        """Return whether every stay of a run is reviewed or settled."""
+        with self.file.reading() as transaction:
+            return is_closed(transaction, run)
 
     def settlements(self, run: str, *, episode: str | None = None) -> list[Settlement]:
         """Return how disagreements were settled, including what was withdrawn."""

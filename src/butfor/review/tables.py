@@ -256,6 +256,19 @@ def has_joined(transaction: Transaction, run: str, reviewer: str) -> bool:
     return row is not None
 
 
+def read_pseudonyms(transaction: Transaction) -> dict[str, str]:
+    """Return "Reviewer 1", "Reviewer 2" … by name, numbered by who joined any run first.
+
+    Events are only added at the end, so nobody's number ever changes.
+    """
+    rows = transaction.execute(
+        "SELECT reviewer FROM event WHERE run IN (SELECT id FROM run) AND episode = '' "
+        "AND action = 'join' ORDER BY id"
+    )
+    names = dict.fromkeys(name for (name,) in rows)
+    return {name: f"Reviewer {number}" for number, name in enumerate(names, start=1)}
+
+
 def read_reviews(transaction: Transaction, **given: Any) -> list[Review]:
     """Return reviews in the order in which they were given; `given` are values of columns."""
     where, values = matching(given)

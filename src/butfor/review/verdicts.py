@@ -101,7 +101,15 @@ class Verdict:
         if self.verdict == 2 and not self.variable.strip() and not self.comment.strip():
             raise FieldError("variable", "name the variable that explains it, or write a comment")
         if self.verdict == 3 and self.step is None and not self.variable.strip():
-            raise FieldError("step", "give the step, or name the treatment as the variable")
+            raise FieldError("step", "give the step, or name the treatment")
+
+
+def in_a_clause(verdict: int, variable: str = "") -> str:
+    """Return what a verdict says, for the middle of a sentence."""
+    if verdict == 2 and variable.strip():
+        return f"{variable.strip()} explains it"
+    words = VERDICTS[verdict].removeprefix("No: ")
+    return words[0].lower() + words[1:]
 
 
 def check_verdict(verdict: Any) -> int:

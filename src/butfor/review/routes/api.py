@@ -145,13 +145,18 @@ for _path, _view in VIEWS.items():
     responses={200: {"content": {kind.split(";")[0]: {} for kind in KINDS.values()}}},
 )
 def export(
-    viewer: SignedIn, table: Literal["reviews", "episodes"], kind: Literal["csv", "jsonl"]
+    viewer: SignedIn,
+    table: Literal["reviews", "episodes"],
+    kind: Literal["csv", "jsonl"],
+    real_names: bool = False,
 ) -> Response:
     """All reviews, or all stays, as a file, once your queue is done."""
     viewer.check_overview()
+    if real_names:
+        viewer.check_names()
     review = viewer.review
     if table == "reviews":
-        text = reviews_text(review.store, review.audit, kind, reader=viewer.reviewer.name)
+        text = reviews_text(review.store, review.audit, kind, real_names=real_names)
     else:
         text = episodes_text(review.store, review.audit, kind)
     name = f"{table}-{review.run.id[:8]}.{kind}"

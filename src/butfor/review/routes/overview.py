@@ -11,8 +11,8 @@ from fastapi import Depends, Query
 from butfor.evaluate.wording import percent
 from butfor.present.stays import outcome_chances
 from butfor.review.events import Event
-from butfor.review.export import ANOTHER, plain_value
-from butfor.review.opinions import note_overview, number_names
+from butfor.review.export import plain_value
+from butfor.review.opinions import names_for, note_overview
 from butfor.review.routes.access import MOST, SignedIn
 from butfor.review.routes.stay import ITEM_STATES, STATES, UNLISTED
 from butfor.review.shown import AuditReview, make_slug
@@ -163,13 +163,17 @@ def _row(review: AuditReview, name: str, state: str) -> dict[str, Any]:
 def show_results(viewer: SignedIn) -> dict[str, Any]:
     """The results of the review, once your queue is done."""
     viewer.check_overview()
-    review = viewer.review
+    review, reviewer = viewer.review, viewer.reviewer
     found = review.results(review.store.last_event())
-    pairs = found.agreement.kappas
-    # the names of other reviewers stay hidden
-    names = number_names((n for p in pairs for n in (p.first, p.second)), viewer.reviewer.name)
-    named = tuple(replace(p, first=names[p.first], second=names[p.second]) for p in pairs)
-    return asdict(replace(found, agreement=replace(found.agreement, kappas=named)))
+    names = names_for(reviewer)
+    pairs = tuple(
+        replace(pair, first=names[pair.first], second=names[pair.second])
+        for pair in found.agreement.kappas
+    )
+    return asdict(replace(found, agreement=replace(found.agreement, kappas=pairs))) | {
+        "pseudonym": review.store.pseudonyms()[reviewer.name],
+        "names_shown": review.store.closed(reviewer.run),
+    }
 
 
 def show_agreement(viewer: SignedIn) -> dict[str, Any]:
@@ -186,11 +190,11 @@ def show_events(
     everybody = viewer.sees_overview()
     if everybody:
         note_overview(viewer.reviewer)
-    settled = {stay.episode for stay in store.stays(run) if stay.state == "settled"}
+    names = names_for(viewer.reviewer)
     events = store.events(run=run)
     given = {e.id: e.payload["verdict"] for e in events if e.action in ("submit", "settle")}
     listed = [e for e in events if e.id > after and (everybody or e.reviewer == name)]
-    rows = [_describe(event, name, settled, given) for event in listed[:HISTORY_PAGE]]
+    rows = [_describe(event, names, given) for event in listed[:HISTORY_PAGE]]
     return {
         "run": run,
         "everybody": everybody,
@@ -199,16 +203,13 @@ def show_events(
     }
 
 
-def _describe(
-    event: Event, reader: str, settled: set[str], given: Mapping[int, int]
-) -> dict[str, Any]:
+def _describe(event: Event, names: Mapping[str, str], given: Mapping[int, int]) -> dict[str, Any]:
     """Return an event in words, without what reveals controls or repeats."""
-    named = event.reviewer in ("", reader) or not event.episode or event.episode in settled
     before, after, reason = _change(event, given)
     return {
         "id": event.id,
         "at": event.at,
-        "who": event.reviewer if named else ANOTHER,
+        "who": names.get(event.reviewer, ""),
         "stay": event.episode,
         "slug": make_slug(event.episode) if event.episode else "",
         "action": event.action,

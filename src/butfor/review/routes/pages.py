@@ -21,7 +21,7 @@ from butfor.present.report.write import render_report
 from butfor.review.routes import access, api, stay
 from butfor.review.routes.access import Form, FormPoster, SignedIn
 from butfor.review.shown import Viewer, make_slug
-from butfor.review.verdicts import VERDICTS, FieldError, RefusedError, StaleError
+from butfor.review.verdicts import VERDICTS, FieldError, RefusedError, ReviewError, StaleError
 
 Body = TypeVar("Body", bound=api.About)
 Action = tuple[type[api.About], Callable[..., dict[str, Any]]]
@@ -62,6 +62,12 @@ SETTLEMENT_ACTIONS: dict[str, Action] = {
     "settle": (api.GivenSettlement, api.settle_disagreement),
     "unsettle": (api.About, api.unsettle_disagreement),
 }
+EMPTY = {  # what to say of a field that must not be
+    "verdict": "choose a verdict",
+    "reason": "write a reason",
+    "first_impression": "write your first impression",
+}
+SHOWN_FIELDS = {*stay.FIELDS, *EMPTY}
 REPEATED = (FieldError, StaleError, RefusedError)  # answered by the page with its form again
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
@@ -95,6 +101,7 @@ def render(request: Request, template: str, code: int = 200, /, **values: Any) -
         "problem": None,
         "form": {},
         "path": request.url.path,
+        "saved": request.query_params.get("saved", ""),  # the verdict to confirm
     }
     text = environment().get_template(template).render(common | values)
     return HTMLResponse(text.encode("utf-8", "replace"), status_code=code)
@@ -225,11 +232,14 @@ def take_stay_form(request: Request, viewer: FormPoster, form: Form, slug: str) 
     except REPEATED as error:
         place = _read_body(api.About, {"place": form.get("place", "")}).place
         view = stay.show_episode(viewer, Response(), slug, place) | {"form": form}
-        return render(request, "stay.html", error.status, view=view, problem=error.content)
+        return render(request, "stay.html", error.status, view=view, problem=_explain(error))
     if "next" not in done:
         return RedirectResponse(_stay_address(slug, form.get("place")), 303)
-    following = done["next"]
-    goal = _stay_address(following["slug"], following["place"]) if following else "/"
+    following, saved = done["next"], done.get("review")
+    if following:
+        goal = _stay_address(following["slug"], following["place"], saved)
+    else:
+        goal = _with_query("/", saved=saved)
     return RedirectResponse(goal, 303)
 
 
@@ -240,7 +250,7 @@ def take_settlement(request: Request, viewer: FormPoster, form: Form, slug: str)
         _act(viewer, slug, form, SETTLEMENT_ACTIONS)
     except REPEATED as error:
         view = stay.show_disagreement(viewer, slug)
-        values = {"view": view, "problem": error.content, "form": form}
+        values = {"view": view, "problem": _explain(error), "form": form}
         return render(request, "disagreement.html", error.status, **values)
     return RedirectResponse(f"/disagreements/{slug}", 303)
 
@@ -280,5 +290,21 @@ def _read_body(kind: type[Body], form: Mapping[str, str], *required: str) -> Bod
         raise FieldError(str(first["loc"][0]), words) from None
 
 
-def _stay_address(slug: str, place: int | str | None) -> str:
-    return f"/episodes/{slug}" + (f"?place={place}" if place else "")
+def _explain(error: ReviewError) -> dict[str, str]:
+    """Return what went wrong as a sentence, and which field of the form it is about, if any."""
+    field, words = error.content.get("field"), str(error)
+    if field not in SHOWN_FIELDS:
+        field = ""
+    else:
+        words = words.removeprefix(f"{field}: ")
+        words = EMPTY[field] if words == "required" else words
+    return {"field": field, "sentence": f"{words[:1].upper()}{words[1:]}."}
+
+
+def _stay_address(slug: str, place: int | str | None, saved: int | None = None) -> str:
+    return _with_query(f"/episodes/{slug}", place=place, saved=saved)
+
+
+def _with_query(path: str, **given: int | str | None) -> str:
+    query = urlencode({name: value for name, value in given.items() if value})
+    return f"{path}?{query}" if query else path

@@ -10,6 +10,7 @@ from fastapi import Response
 from butfor.review.opinions import (
     earlier_opinions,
     list_disagreements,
+    names_for,
     open_disagreement,
     visible_opinions,
 )
@@ -18,7 +19,7 @@ from butfor.review.reviewer import CLOSED
 from butfor.review.routes.access import Place, SignedIn
 from butfor.review.shown import Viewer, make_slug
 from butfor.review.tables import Item, Review
-from butfor.review.verdicts import VERDICTS, UnknownError
+from butfor.review.verdicts import VERDICTS, UnknownError, in_a_clause
 
 STATES = {  # of a stay
     "waiting": "Waiting",
@@ -60,7 +61,7 @@ def show_queue(viewer: SignedIn) -> dict[str, Any]:
         "to_settle": [
             {"id": name, "slug": make_slug(name)} for name in list_disagreements(viewer.reviewer)
         ],
-        "undo": _undo_link(queue.items),
+        "undo": _undo_link(viewer, queue.items),
         "overview_open": viewer.review.show_overview or progress.finished,
     }
 
@@ -105,7 +106,7 @@ def show_episode(
         **review.choices,
         "form": _form(viewer, item),
         **_said(viewer, item),
-        "undo": _undo_link(items),
+        "undo": _undo_link(viewer, items),
         "settled": item.stay_state == "settled" and item.state == "submitted",
     }
 
@@ -127,14 +128,14 @@ def show_trajectory(
 def show_disagreement(viewer: SignedIn, slug: str) -> dict[str, Any]:
     """What reviewers differ about."""
     review, reviewer, name = viewer.review, viewer.reviewer, viewer.review.find(slug)
-    found = open_disagreement(reviewer, name)
+    found, names = open_disagreement(reviewer, name), names_for(reviewer)
     stay = review.store.stay(reviewer.run, name)
     held = [
         {
             "verdict": settlement.verdict,
             "words": VERDICTS[settlement.verdict],
             "reason": settlement.reason,
-            "reviewer": settlement.reviewer,
+            "reviewer": names[settlement.reviewer],
             "at": settlement.created_at,
             "mine": settlement.reviewer == reviewer.name,
         }
@@ -214,13 +215,17 @@ def _link(item: Item) -> dict[str, Any]:
     return {"id": item.episode, "slug": slug, "place": item.place, "version": item.version}
 
 
-def _undo_link(items: list[Item]) -> dict[str, Any] | None:
+def _undo_link(viewer: Viewer, items: list[Item]) -> dict[str, Any] | None:
     """Return the verdict given last, which one key withdraws; none of a settled stay."""
     held = [item for item in items if item.review is not None and item.stay_state != "settled"]
     if not held:
         return None
     last = max(held, key=lambda item: item.review or 0)
-    return _link(last) | {"review": last.review}
+    said = viewer.reviewer.reviews(last.episode, repeat=last.repeat)[-1]
+    return _link(last) | {
+        "review": last.review,
+        "words": in_a_clause(said.verdict, said.variable),
+    }
 
 
 def _status(item: Item) -> str:

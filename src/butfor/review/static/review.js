@@ -167,8 +167,14 @@
   if (name && name === document.activeElement) name.select();
 
   addEventListener("DOMContentLoaded", async () => {
-    find(".wrong input, .wrong select, .wrong textarea")?.focus();
+    const wrong = find(".wrong input, .wrong select, .wrong textarea");
+    const showWrong = () => {
+      if (wrong && wrong === document.activeElement) wrong.closest(".wrong").scrollIntoView({ block: "center" });
+    };
+    wrong?.focus();
+    showWrong();
     await Promise.all([...document.querySelectorAll("[data-chart]")].map(draw));
+    showWrong(); // the pictures have moved it
     document.documentElement.dataset.ready = "yes";
   });
 })();
