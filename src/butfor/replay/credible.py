@@ -214,6 +214,7 @@ def _of_factored(
     progress: Progress | None,
 ) -> Credible:
     """Draw factored models, and others of weaker and of stronger priors."""
+    _observed_engine(replay)  # refuses before models are drawn, which takes long
     posterior = draw_factored(replay.factored, models, seed=seed)
     usual = [posterior.model(b) for b in range(models)]
     others = []
