@@ -120,7 +120,7 @@ def cross_fitted(
     Episodes are replayed in the first split only, up to 500 of each half: what replays add to the
     values of first states, on average, is added in every split.
     """
-    count = _usual_splits(replay) if splits is None else splits
+    count = usual_splits(replay) if splits is None else splits
     check_whole(count, "splits", 1, "a whole number")
     episodes = replay.episodes
     if (episodes.id == episodes.id[0]).all():
@@ -184,7 +184,8 @@ def value_and_mass(
     return float(first @ values / first.sum()), float(first @ masses / first.sum())
 
 
-def _usual_splits(replay: Replay) -> int:
+def usual_splits(replay: Replay) -> int:
+    """Return the number of splits: fewer where learning or planning takes long."""
     classified = any(f.learned and f.source not in ("given", "counts") for f in replay.factors)
     return SPLITS_SLOW if replay.sampled or classified else SPLITS
 

@@ -10,7 +10,7 @@ import numpy as np
 from butfor.audit.shards.count import FOLDS
 from butfor.audit.shards.gather import ShardSums
 from butfor.audit.shards.learn import Fit, Plan, Tally
-from butfor.evaluate.crossfit import SPLITS, CrossFitted, Learned, value_and_mass
+from butfor.evaluate.crossfit import CrossFitted, Learned, usual_splits, value_and_mass
 from butfor.evaluate.refit import LESS, Groups
 from butfor.models.reweight import reweight_transitions
 from butfor.models.transitions import Transitions
@@ -44,7 +44,7 @@ def cross_fit_folds(tally: Tally, fit: Fit, plan: Plan, sample: ShardSums) -> Cr
     first = sample.crossed
     if first is None:
         return None
-    splits = tally.split_folds(sample.setting.seed, SPLITS - 1, "crossfit")
+    splits = tally.split_folds(sample.setting.seed, usual_splits(sample.replay) - 1, "crossfit")
     if not splits:
         return first
     found = [_cross_fit_split(halves, fit, plan, sample.replay) for halves in splits]
