@@ -136,7 +136,7 @@ def _notes(estimates: pd.DataFrame) -> list[tuple[str, str]]:
             found.setdefault(sentence, []).append(str(row.estimator))
         if np.isfinite(row.low_these):
             span = _interval(row.low_these, row.high_these)
-            found[f"{span} for these episodes; the interval above is about any"] = ["CF"]
+            found[f"for these episodes alone the interval is {span}"] = ["CF"]
     return [(", ".join(names), sentence) for sentence, names in found.items()]
 
 

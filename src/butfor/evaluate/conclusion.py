@@ -71,9 +71,14 @@ GRAVITY = (
         "no gain is promised",
     ),
     _Reason(
-        ("overlap", "unsupported mass", "rare rows", "effective sample size", "episodes left"),
+        ("overlap", "unsupported mass", "rare rows"),
         "too little of what the policy would do is in the records",
         "little of what the policy would do is in the records",
+    ),
+    _Reason(
+        ("effective sample size", "episodes left"),
+        "hardly any episode follows the policy from beginning to end",
+        "few episodes follow the policy from beginning to end",
     ),
     _Reason(
         (
