@@ -1298,13 +1298,13 @@ def test_the_export_of_a_real_audit_has_its_probabilities(audit, tmp_path):
         for item in store.reviewer(run, "ann").queue().items:
             store.reviewer(run, "ann").submit(item.episode, YES)
         rows = {row["episode_id"]: row for row in export.review_rows(store, audit)}
-    assert len(rows) == 15
+    assert len(rows) == 52
     for _, episode in audit.flagged.iterrows():
         row = rows[str(episode["id"])]
         assert row["p_died"] == episode["p_died"]
         assert row["observed"] == episode["observed_outcome"]
         assert not row["control"]
-    assert sum(row["control"] for row in rows.values()) == 3
+    assert sum(row["control"] for row in rows.values()) == 40
     json.dumps(list(rows.values()))
 
 
