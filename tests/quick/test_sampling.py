@@ -36,9 +36,7 @@ def others_of(cell, keys, place=None):
 
 def draw(cell, keys, flagged=(0, 0, 0), size=40):
     counts = np.array(flagged, dtype=np.int64)
-    return draw_controls(
-        others_of(cell, keys), counts, names=NAMES, cuts=CUTS, size=size, seed=0
-    )
+    return draw_controls(others_of(cell, keys), counts, names=NAMES, cuts=CUTS, size=size, seed=0)
 
 
 def numbers(design):

@@ -91,7 +91,15 @@ def test_an_audit_in_shards_is_the_audit_in_memory(shards, study, plain):
     for name in (*same, "rare rows", "estimators disagree", "the past still matters"):
         assert lights[0][name] == pytest.approx(lights[1][name], abs=1e-12), name
     assert lights[0]["influence"] == pytest.approx(lights[1]["influence"], abs=0.0005)
-    for key in ("counts", "design", "variables", "outcome_details", "parameters", "words", "problems"):
+    for key in (
+        "counts",
+        "design",
+        "variables",
+        "outcome_details",
+        "parameters",
+        "words",
+        "problems",
+    ):
         assert getattr(found.meta, key) == getattr(known.meta, key), key
 
 
