@@ -314,9 +314,12 @@ def test_credible_intervals_stand_in_columns_of_their_own(problem):
     )
     table = audit.estimates.set_index("estimator")
     known = credible.estimates.set_index("estimator")
-    for name in ("MB", "CF"):
-        assert table.loc[name, "low_credible"] == known.loc[name, "low"]
-    assert np.isnan(table.loc["WIS", "low_credible"])
+    assert table.loc["MB", "low_credible"] == known.loc["MB", "low"]
+    # that of CF is about these episodes, not about the policy
+    assert table.loc[["CF", "WIS"], "low_credible"].isna().all()
+    means = ["mean_credible", "mean_credible_weaker", "mean_credible_stronger"]
+    expected = [credible.mean_return, credible.mean_weaker, credible.mean_stronger]
+    np.testing.assert_array_equal(audit.episodes[means].T, expected)
     assert audit.meta.parameters.credible.models == 8
     with pytest.raises(ValueError, match="about 300 episodes, but the log has 10"):
         run_audit(log.select(np.arange(10)), model, target, credible=credible)

@@ -24,6 +24,7 @@ from butfor.present.charts.trajectory.layout import TrajectoryLayout
 from butfor.present.charts.trajectory.rows import NAMES_OF_DATA
 from butfor.present.report import content
 from butfor.present.report.write import _json, pack_rows, render_report
+from butfor.present.stays import learned_again
 from tests.audits import HOSTILE, hidden_audit, hostile_audit, sepsis_audit, trade_audit
 
 FORBIDDEN = (
@@ -637,3 +638,22 @@ def test_a_rehearsal_is_drawn_and_told(page):
     sentence = "Had pulse not been logged, the same method would have promised 0.80 too much."
     assert sentence in " ".join(told.words)
     assert "chart-rehearsal" not in str(Reader(page).attributes)
+
+
+def test_a_stay_says_how_much_its_interval_rests_on_the_prior():
+    row = pd.Series(
+        {
+            "low_credible": -0.5,
+            "high_credible": 0.5,
+            "mean_credible": 0.0,
+            "mean_credible_weaker": -0.2,
+            "mean_credible_stronger": 0.2,
+        }
+    )
+    sure = learned_again(row)
+    assert sure == "Other models that these records allow say −0.50 to +0.50."
+    unsure = learned_again(row.replace(0.2, 0.3))
+    assert "rare treatments matters here" in unsure
+    assert "+0.30 if it weighs four times as much" in unsure
+    assert learned_again(row.drop("low_credible")) == ""
+    assert learned_again(row.replace([-0.2, 0.2], np.nan)) == sure

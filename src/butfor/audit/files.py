@@ -21,7 +21,7 @@ ADDED: dict[str, dict[str, Any]] = {
     "episodes": {"stratum": -1, "probability": math.nan},
 }
 # The columns that every audit has. Others depend on the log: ids (text or integers), `p_…` of each
-# outcome and their bounds, `state.…`, `action.…`, `target.…` and `side.…`.
+# outcome and their bounds, credible intervals, `state.…`, `action.…`, `target.…` and `side.…`.
 SCHEMAS = {
     "estimates": pa.schema(
         {

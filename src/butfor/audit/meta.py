@@ -36,7 +36,7 @@ class CredibleSettings(Section):
     """How the credible intervals of single episodes were computed."""
 
     models: int
-    prior: float | None = None  # None: that of the back-off of a factored model
+    prior: float | None = None  # weight of the prior; None: drawn from its posterior
     confidence: float
 
 

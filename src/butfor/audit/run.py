@@ -116,7 +116,7 @@ def run_audit(
         The clusters that are the states, to be saved with the audit.
     credible : optional
         The result of `credible_intervals` for these episodes and this target; it adds the columns
-        `low_credible`, ….
+        `low_credible`, `mean_credible_weaker`, ….
     rehearsal : optional
         The result of `rehearse` for this log and `learn`; it adds a check.
     record : optional
@@ -285,7 +285,7 @@ def describe_audit(
             if credible is None
             else CredibleSettings(
                 models=credible.models,
-                prior=None if np.isnan(credible.prior) else credible.prior,
+                prior=credible.prior,
                 confidence=credible.confidence,
             ),
             sampled=DRAWS if replay.sampled else 0,

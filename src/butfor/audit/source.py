@@ -45,7 +45,7 @@ from butfor.log.study import read_study
 from butfor.log.variables import count_levels
 from butfor.models.caution import Caution
 from butfor.models.policies import estimate_behavior
-from butfor.models.posterior import PRIOR
+from butfor.models.posterior import MOST_CELLS, count_cells
 from butfor.replay.credible import credible_intervals
 from butfor.replay.labels import (
     LabelComparison,
@@ -57,7 +57,10 @@ from butfor.types import Floats, Progress
 
 CREDIBLE = (
     "Noise belongs to what nature decides, except in the credible intervals of single episodes, "
-    "where it belongs to next states: with a prior, the next states of all actions share a row."
+    "where it belongs to next states: with their prior, a row contains every next state."
+)
+NO_CREDIBLE = (
+    f"More than {MOST_CELLS:,} transitions are possible, so there are no credible intervals."
 )
 UNUSED = (
     "number = true had no effect: only classifiers take numbers uncut, and the model was learned "
@@ -119,7 +122,7 @@ def audit_log(
         See `run_audit`.
     models : int
         Number of models to draw for credible intervals (`credible_intervals`); 0 for none. Their
-        prior is `prior`, or the default of `credible_intervals` if that is 0.
+        prior is that of `credible_intervals`, whatever `prior` and `unseen`.
     rehearsal
         Whether to rehearse the method that learns the target (`rehearse`): with tables or counts,
         and several state variables.
@@ -288,7 +291,8 @@ def _audit_in_memory(
         behavior_probability=reading.behavior_probability,
     )
     usual = MODELS_FACTORED if replay.factors else MODELS
-    usual = 0 if wide else usual
+    large = not wide and not replay.factors and count_cells(log) > MOST_CELLS
+    usual = 0 if wide or large else usual
     models = usual if settings.models is None else settings.models
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # already recorded above
@@ -297,9 +301,7 @@ def _audit_in_memory(
             credible = credible_intervals(
                 replay,
                 models=models,
-                prior=settings.prior or PRIOR,
                 seed=settings.seed,
-                unseen=settings.unseen,
                 progress=progress,
             )
         rehearsal = None
@@ -330,6 +332,7 @@ def _audit_in_memory(
                 problems=reading.done,
                 warnings=[str(warning.message) for warning in caught]
                 + [CREDIBLE] * bool(names and models)
+                + [NO_CREDIBLE] * (large and not models)
                 + [UNUSED] * bool(checked.number_columns() and not settings.classifies(checked)),
             ),
             progress=progress,

@@ -253,6 +253,7 @@ def hidden_courses(replay: Replay) -> list[pd.DataFrame]:
 def with_credible(estimates: pd.DataFrame, credible: Credible | None) -> pd.DataFrame:
     """Add the credible intervals of the estimates that have one; nan for the others.
 
+    That is MB; the interval of CF is about these episodes, not about the policy, and stays apart.
     They take the policy as given, so an estimate without an interval has none of these either: if
     the policy was learned from the same log, it was selected for its errors.
     """

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,13 +20,15 @@ from butfor.hidden.policies import Policy, as_array
 from butfor.log.episodes import Episodes
 from butfor.models.factored import FactoredModel
 from butfor.models.mdp import TabularMDP
+from butfor.models.planning import state_values
 from butfor.random import numbered_keys
+from butfor.replay.observed import unsupported_by_state
 from butfor.replay.replay import Replay
 from butfor.types import Floats
 
 SPLITS = 10  # into halves, which results are averaged over
 SPLITS_SLOW = 3  # where learning or planning takes long
-MOST_REPLAYED = 100  # episodes of each half that are replayed
+MOST_REPLAYED = 500  # episodes of each half that are replayed
 Learned = TabularMDP | FactoredModel
 Learn = Callable[[Episodes], tuple[Learned, Policy]]  # log -> (model, target)
 
@@ -49,6 +52,18 @@ class CrossFitted:
         """Return the numbers of an array, [4, K, 2]."""
         value, counterfactual, *masses = found
         return cls(value, counterfactual, masses[0], masses[1], learned)
+
+    def extend(self, values: Floats, masses: Floats, learned: bool) -> CrossFitted:
+        """Add splits without replays, whose values and unsupported masses in the model are given.
+
+        What replays add to the value of first states, on average, is added in these splits, too.
+        """
+        value = np.concatenate([self.model_based, values])
+        mass = np.concatenate([self.unsupported_model_based, masses])
+        added = (self.counterfactual - self.model_based).mean()
+        more = (self.unsupported_counterfactual - self.unsupported_model_based).mean()
+        replayed = np.clip(mass + more, 0.0, 1.0)
+        return CrossFitted(value, value + added, mass, replayed, self.learned or learned)
 
     def interval(self, values: Floats, confidence: float) -> tuple[float, float]:
         """Return the interval around the mean of values [K, 2].
@@ -102,31 +117,35 @@ def cross_fitted(
 
     Notes
     -----
-    If a half has more than 100 episodes, so many are replayed: what replays add to the values of
-    their first states, on average, is added to the mean value of all first states.
+    Episodes are replayed in the first split only, up to 500 of each half: what replays add to the
+    values of first states, on average, is added in every split.
     """
     count = _usual_splits(replay) if splits is None else splits
     check_whole(count, "splits", 1, "a whole number")
     episodes = replay.episodes
-    found = np.full((4, count, 2), np.nan)
     if (episodes.id == episodes.id[0]).all():
-        return CrossFitted.of(found, True)
+        return CrossFitted.of(np.full((4, count, 2), np.nan), True)
+    found: list[Any] = []
     changed = False
     for split, key in enumerate(numbered_keys(seed, count, "crossfit").tolist()):
-        halves = split_halves(episodes, key)
-        logs = [episodes.select(half) for half in halves]
+        logs = [episodes.select(half) for half in split_halves(episodes, key)]
         learned = [learn_from(learn, log) for log in logs]
-        for mine, other in ((0, 1), (1, 0)):
-            target = learned[other][1]
-            half = replay.ask(episodes=logs[mine], model=learned[mine][0], target=target)
-            changed = changed or not _same(target, replay.target)
-            order = np.random.Generator(np.random.PCG64(key)).permutation(len(half))
-            found[:, split, mine] = evaluate_half(half, np.sort(order[:MOST_REPLAYED]))
-    return CrossFitted.of(found, changed)
+        changed = changed or not all(_same(target, replay.target) for _, target in learned)
+        pairs = [(logs[0], learned[0][0], learned[1][1]), (logs[1], learned[1][0], learned[0][1])]
+        evaluate = evaluate_half if split == 0 else _evaluate_quickly
+        found.append([evaluate(replay, *pair, key) for pair in pairs])
+    first = CrossFitted.of(np.array(found[:1]).transpose(2, 0, 1), changed)
+    others = np.array(found[1:]).reshape(-1, 2, 2)
+    return first.extend(others[..., 0], others[..., 1], changed)
 
 
-def evaluate_half(half: Replay, replayed: NDArray[np.int64]) -> tuple[float, float, float, float]:
+def evaluate_half(
+    replay: Replay, log: Episodes, model: Learned, target: Policy, key: int
+) -> tuple[float, float, float, float]:
     """Return MB and CF of a half of the log, and the unsupported mass of each."""
+    half = replay.ask(episodes=log, model=model, target=target)
+    order = np.random.Generator(np.random.PCG64(key)).permutation(len(half))
+    replayed = np.sort(order[:MOST_REPLAYED])
     values, some = half.engine.first_values(), half
     if len(replayed) < len(half):
         some = half.part(replayed)
@@ -137,6 +156,32 @@ def evaluate_half(half: Replay, replayed: NDArray[np.int64]) -> tuple[float, flo
         float(half.engine.unsupported_in_model().mean()),
         float(some.support().mean()),
     )
+
+
+def _evaluate_quickly(
+    replay: Replay, log: Episodes, model: Learned, target: Policy, _: int
+) -> tuple[float, float]:
+    """Return MB of a half of the log and its unsupported mass, without a table of transitions."""
+    if callable(target):
+        engine = replay.ask(episodes=log, model=model, target=target).engine
+        return float(engine.first_values().mean()), float(engine.unsupported_in_model().mean())
+    first = np.bincount(log.first_state, minlength=log.n_states)
+    table = np.asarray(as_array(target), np.float64)
+    return value_and_mass(model, table, first, horizon=replay.horizon, discount=replay.discount)
+
+
+def value_and_mass(
+    model: Learned, target: Floats, first: NDArray[np.int64], *, horizon: int, discount: float
+) -> tuple[float, float]:
+    """Return the value of a target in a model, and the probability of ever using an unseen pair.
+
+    `first` [S] counts the episodes that start in each state.
+    """
+    values = state_values(model, target, horizon=horizon, discount=discount)
+    masses = np.zeros(len(first))
+    if isinstance(model, TabularMDP):
+        masses = unsupported_by_state(model, target, horizon=horizon)
+    return float(first @ values / first.sum()), float(first @ masses / first.sum())
 
 
 def _usual_splits(replay: Replay) -> int:

@@ -25,7 +25,6 @@ SMALL_MASS = 0.01  # smaller probabilities of unseen pairs cause no warning
 FAR = 0.1  # standard deviations of the return by which cross-fitting must differ for a warning
 Found = tuple[float, float, float]  # value, low, high
 LISTED = 3  # states named in a message
-NOTHING = 0.005  # rounds to 0.00 with two decimals
 ROUNDING = 1e-9  # relative; smaller gaps are floating-point error
 APART = 3.0  # standard errors between counterfactuals and model that cause a warning
 
@@ -253,21 +252,17 @@ def of_unsupported(name: str, facts: Facts) -> str:
 def of_luck(crossed: Found, plain: Found, spread: float, rule: float) -> str:
     """Warn if the cross-fitted estimate (value, low, high) is far below the plain one.
 
-    `rule` is how much the cross-fitted one could rise if pairs never seen led to the best outcome.
+    `rule` is how much the cross-fitted one could rise if pairs never seen led to the best outcome;
+    its interval already extends by that.
     """
-    if not (crossed[2] < plain[0] and plain[0] - crossed[0] > FAR * spread):
+    if not (crossed[2] - rule < plain[0] and plain[0] - crossed[0] > FAR * spread):
         return ""
     gap = (
         f"policies learned the same way on half of the log score {crossed[0]:+.2f} in the model of "
         f"the other half, compared with {plain[0]:+.2f}"
     )
-    if rule < NOTHING:
+    if crossed[2] < plain[0]:
         return f"{gap}: part of the plain estimate is overfitting"
-    if crossed[0] + rule < plain[0]:
-        return (
-            f"{gap}, and {crossed[0] + rule:+.2f} even if every pair never seen led to the best "
-            "outcome: part of the plain estimate is overfitting"
-        )
     return (
         f"{gap}; up to {rule:.2f} of the gap may come from the rule for pairs never seen, so "
         "overfitting cannot be distinguished from that rule"

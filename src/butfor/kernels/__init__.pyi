@@ -34,7 +34,6 @@ from .mechanisms import Coupling as Coupling
 from .mechanisms import counterfactual_rows as counterfactual_rows
 from .models import Models as Models
 from .models import exact_outcomes_of_models as exact_outcomes_of_models
-from .models import value_tables_of_models as value_tables_of_models
 from .pair_bounds import bound_pairs as bound_pairs
 from .pair_episodes import HiddenSteps as HiddenSteps
 from .pair_episodes import draw_pair_step as draw_pair_step

@@ -17,10 +17,18 @@ from butfor.kernels.rows import Rows, Scratch, make_scratch, widest_row
 
 
 class Models(NamedTuple):
-    """The probabilities of B models, stored twice: by entry, and by model."""
+    """B models: their probabilities, stored twice, by entry and by model, and what they expect.
+
+    The next state S + O is "elsewhere": everything that a row does not list. Who goes there
+    continues by the model alone, and what then follows is known beforehand, by steps left after.
+    """
 
     at_once: NDArray[np.float64]  # [E, B]
     by_model: NDArray[np.float64]  # [B, E]
+    value: NDArray[np.float64]  # [H + 1, S, B] by steps left
+    ends: NDArray[np.float64]  # [H + 1, S, O + 1, B]
+    value_elsewhere: NDArray[np.float64]  # [H, J, B] for each entry of the target, with its reward
+    ends_elsewhere: NDArray[np.float64]  # [H, J, O + 1, B]
 
 
 class Front(NamedTuple):
@@ -38,39 +46,6 @@ class Front(NamedTuple):
 
 
 @compiled
-def value_tables_of_models(
-    target, dynamics, probability, discount, horizon, outcomes, values, ends
-):
-    """Fill in each model's tables by steps left: `values` [H + 1, S, B], `ends` [.., O + 1, B]."""
-    rows, next_state, reward, _, states, actions, _ = dynamics
-    models = probability.shape[1]
-    ends[0, :, outcomes - 1, :] = 1.0  # with no step left there is no outcome
-    for left in range(1, horizon + 1):
-        for s in range(states):
-            for j in range(target.start[s], target.start[s + 1]):
-                share = target.probability[j]
-                row = s * actions + target.label[j]
-                for e in range(rows.start[row], rows.start[row + 1]):
-                    x = next_state[e]
-                    if x >= states:
-                        for b in range(models):
-                            moved = share * probability[e, b]
-                            values[left, s, b] += moved * reward[e]
-                            ends[left, s, x - states, b] += moved
-                    else:
-                        for b in range(models):
-                            moved = share * probability[e, b]
-                            values[left, s, b] += moved * (
-                                reward[e] + discount * values[left - 1, x, b]
-                            )
-                        for o in range(outcomes):
-                            for b in range(models):
-                                ends[left, s, o, b] += (
-                                    share * probability[e, b] * ends[left - 1, x, o, b]
-                                )
-
-
-@compiled
 def exact_outcomes_of_models(
     first,
     last,
@@ -79,17 +54,15 @@ def exact_outcomes_of_models(
     drawn,
     discount,
     negligible,
-    values,
-    ends,
     outcome_mass,
     expected_return,
 ):
     """Push episodes first .. last - 1 through their chains in B models; see `exact_outcomes`.
 
-    `drawn`, a Models, replaces the problem's own probabilities. Writes `outcome_mass` [n, O + 1, B]
-    and `expected_return` [n, B], with episodes counted from `first`. At each step, differences
-    between a row and its counterfactual whose probability is below `negligible`, and courses that
-    are a thousand times less probable than that, are ignored.
+    `drawn`, a Models, replaces the problem's own probabilities and values. Writes `outcome_mass`
+    [n, O + 1, B] and `expected_return` [n, B], with episodes counted from `first`. At each step,
+    differences between a row and its counterfactual whose probability is below `negligible` are
+    ignored, and states that are less probable than that in every model continue by the model alone.
     """
     rows, labels = problem.dynamics.rows, problem.dynamics.labels
     states, models = problem.dynamics.states, drawn.at_once.shape[1]
@@ -113,8 +86,6 @@ def exact_outcomes_of_models(
             episode,
             discount,
             negligible,
-            values,
-            ends,
             outcome_mass[episode - first],
             expected_return[episode - first],
         )
@@ -124,14 +95,13 @@ def exact_outcomes_of_models(
 
 
 @bare
-def push_models(
-    problem, work, front, drawn, episode, discount, negligible, values, ends, outcome, earned
-):
+def push_models(problem, work, front, drawn, episode, discount, negligible, outcome, earned):
     """Push one episode in all models."""
     log, target = problem.log, problem.target
     rows, next_state, reward, _, states, actions, _ = problem.dynamics
     probability = drawn.at_once
     models = probability.shape[1]
+    elsewhere = states + outcome.shape[0] - 1
     now, later = front.now, front.later
     active, active_later = front.active, front.active_later
     for s in range(states):
@@ -148,7 +118,8 @@ def push_models(
         if seen_entry < 0:
             return i
         seen_row = log.state[i] * actions + log.action[i]
-        observe_models(rows, probability, seen_row, front)
+        observe_models(rows, next_state, elsewhere, probability, seen_row, front)
+        left = log.left[episode] + log.stop[episode] - 1 - i  # after this step
         for s in range(states):
             if not active[s]:
                 continue
@@ -156,7 +127,8 @@ def push_models(
             likely = 0.0
             for b in range(models):
                 likely = max(likely, now[s, b])
-            if likely < 1e-3 * negligible:
+            if likely < negligible:  # continues by the model alone
+                add_rest(drawn, left + 1, s, weight, now, outcome, earned)
                 for b in range(models):
                     now[s, b] = 0.0
                 continue
@@ -193,6 +165,15 @@ def push_models(
                         close += not apart
                 for e in range(low, high):
                     x = next_state[e]
+                    if x == elsewhere:
+                        for b in range(models):
+                            moved = front.here[b] * probability[e, b]
+                            earned[b] += weight * moved * drawn.value_elsewhere[left, start + j, b]
+                        for o in range(outcome.shape[0]):
+                            for b in range(models):
+                                moved = front.here[b] * probability[e, b]
+                                outcome[o, b] += moved * drawn.ends_elsewhere[left, start + j, o, b]
+                        continue
                     if reward[e] != 0.0:
                         worth = weight * reward[e]
                         for b in range(models):
@@ -206,7 +187,7 @@ def push_models(
                             later[x, b] += front.here[b] * probability[e, b]
                 for b in range(models if close else 0):
                     mass = share * now[s, b]
-                    if mass * min(front.common[b], 1.0) < negligible:
+                    if front.here[b] > 0.0 or mass == 0.0:
                         continue
                     counterfactual_row(
                         problem.coupling,
@@ -219,8 +200,13 @@ def push_models(
                     )
                     for e in range(low, high):
                         moved = mass * front.scratch.mass[e - low]
-                        earned[b] += weight * moved * reward[e]
                         x = next_state[e]
+                        if x == elsewhere:
+                            earned[b] += weight * moved * drawn.value_elsewhere[left, start + j, b]
+                            for o in range(outcome.shape[0]):
+                                outcome[o, b] += moved * drawn.ends_elsewhere[left, start + j, o, b]
+                            continue
+                        earned[b] += weight * moved * reward[e]
                         if x >= states:
                             outcome[x - states, b] += moved
                         else:
@@ -238,18 +224,26 @@ def push_models(
     for s in range(states):
         if not active[s]:
             continue
-        for b in range(models):
-            earned[b] += weight * now[s, b] * values[left, s, b]
-        for o in range(outcome.shape[0]):
-            for b in range(models):
-                outcome[o, b] += now[s, b] * ends[left, s, o, b]
+        add_rest(drawn, left, s, weight, now, outcome, earned)
     return -1
 
 
 @bare
-def observe_models(rows, probability, seen_row, front):
-    """Store the factual row of each model."""
+def add_rest(drawn, left, s, weight, now, outcome, earned):
+    """Add what follows in each model from a state, with this many steps left."""
+    for b in range(len(earned)):
+        earned[b] += weight * now[s, b] * drawn.value[left, s, b]
+    for o in range(outcome.shape[0]):
+        for b in range(len(earned)):
+            outcome[o, b] += now[s, b] * drawn.ends[left, s, o, b]
+
+
+@bare
+def observe_models(rows, next_state, elsewhere, probability, seen_row, front):
+    """Store the factual row of each model; what lies elsewhere shares no noise with anything."""
     for e in range(rows.start[seen_row], rows.start[seen_row + 1]):
+        if next_state[e] == elsewhere:
+            continue
         for b in range(probability.shape[1]):
             front.factual[rows.label[e], b] = probability[e, b]
             front.factual_by_model[b, rows.label[e]] = probability[e, b]

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from butfor.checks import check_whole
-from butfor.models.backoff import build_table
+from butfor.models.backoff import STRENGTHS
 from butfor.models.factored import AnyFactor, Factor, FactoredModel
-from butfor.models.posterior import LEAST, MOST_NUMBERS
+from butfor.models.hierarchy import BETWEEN, BURN, Hierarchy, draw_gamma, normalized
+from butfor.models.posterior import MOST_NUMBERS
 from butfor.random import check_seed
 from butfor.types import Floats
 
@@ -33,13 +34,17 @@ class DrawnFactored:
         return replace(self.mean, factors=tuple(factors))
 
 
-def draw_factored(model: FactoredModel, count: int = 200, *, seed: int = 0) -> DrawnFactored:
+def draw_factored(
+    model: FactoredModel, count: int = 200, *, seed: int = 0, strength: float | None = None
+) -> DrawnFactored:
     """Draw models from the posterior of the tables that were learned by counting.
 
-    A row is Dirichlet(n + strength P), where P is the row with one parent fewer (see
-    `backoff_table`), itself drawn in the same way. Parents and back-off stay as chosen, as
-    do tables of classifiers, given tables, rewards and first states: intervals of these draws do
-    not contain that uncertainty. Model b depends on the seed and b only.
+    A row is Dirichlet around the row with one parent fewer (see `backoff_table`), itself drawn in
+    the same way: what was never seen is drawn from there. The strength of a table's back-off is
+    drawn too, or with `strength` fixed at so many times what was chosen. Parents, and which of them
+    the back-off drops, stay as chosen, as do tables of classifiers, given tables, rewards and first
+    states: intervals of these draws do not contain that uncertainty. Model b depends on the seed
+    and b only.
     """
     check_whole(count, "count", 1, "a whole number of models")
     check_seed(seed)
@@ -49,12 +54,11 @@ def draw_factored(model: FactoredModel, count: int = 200, *, seed: int = 0) -> D
             f"count {count}: with tables of {numbers} numbers there is memory for at most "
             f"{MOST_NUMBERS // numbers}"
         )
-    generators = [np.random.default_rng([seed, b]) for b in range(count)]
     tables = [
-        np.stack([draw_table(factor, one) for one in generators])
+        draw_tables(factor, count, np.random.default_rng([seed, i]), strength=strength)
         if is_counted(factor)
         else factor.table
-        for factor in model.factors
+        for i, factor in enumerate(model.factors)
     ]
     return DrawnFactored(model, tuple(tables))
 
@@ -64,11 +68,26 @@ def is_counted(factor: AnyFactor) -> bool:
     return not math.isnan(factor.strength)
 
 
-def draw_table(factor: AnyFactor, generator: np.random.Generator) -> Floats:
-    """Draw a table with back-off from its posterior, beginning without parents."""
-
-    def drawn(n: Floats, fewer: Floats) -> Floats:
-        gamma = np.maximum(generator.standard_gamma(n + factor.strength * fewer), LEAST)
-        return np.asarray(gamma / gamma.sum(axis=-1, keepdims=True))
-
-    return build_table(factor.counts[None], drawn, every=factor.every)[0]
+def draw_tables(
+    factor: AnyFactor,
+    count: int,
+    generator: np.random.Generator,
+    *,
+    strength: float | None = None,
+) -> Floats:
+    """Draw tables with back-off from their posterior, [B, levels of parents …, levels]."""
+    values = np.array(STRENGTHS) if strength is None else np.array([strength * factor.strength])
+    hierarchy = Hierarchy(
+        factor.counts,
+        possible=[values] * factor.counts.ndim,
+        generator=generator,
+        every=factor.every,
+        tied=True,
+    )
+    hierarchy.run(BURN)
+    tables = np.empty((count, *factor.counts.shape))
+    for table in tables:
+        hierarchy.run(BETWEEN)
+        cases = factor.counts + hierarchy.weight[-1] * hierarchy.base
+        table[:] = normalized(draw_gamma(cases, generator))
+    return tables

@@ -27,6 +27,15 @@ from butfor.present.charts.trajectory.template import trajectory_template
 from butfor.present.text import ESTIMATE, HOLDS, SIMILAR_CASES, TREATED_ALIKE, capitalized, ending
 from butfor.replay.steps import THIN
 
+CREDIBLE = (
+    "low_credible",
+    "high_credible",
+    "mean_credible",
+    "mean_credible_weaker",
+    "mean_credible_stronger",
+)
+SENSITIVE = 0.25  # of the width of an interval: a shift of the mean with the prior that is told
+
 
 @dataclass(frozen=True, eq=False)
 class Stays:
@@ -130,7 +139,7 @@ class Stays:
             "title": title,
             "says": self._says(row),
             "caveat": caveat(row),
-            "range": worst_to_best(row),
+            "range": f"{worst_to_best(row)} {learned_again(row)}".rstrip(),
             "first": self._first(row, steps),
             "first_change": int(row["first_change"]),
             "flagged": int(row["rank"]),
@@ -300,6 +309,21 @@ def worst_to_best(row: pd.Series) -> str:
     if np.isnan(low) or np.isnan(high):
         return f"{expected}; its worst and best case were not computed. {HOLDS}"
     return f"{expected}, worst to best case {signed(low)} to {signed(high)}. {HOLDS}"
+
+
+def learned_again(row: pd.Series) -> str:
+    """Say what other models say that the records allow, and whether that is mostly assumed."""
+    low, high, mean, weaker, stronger = (float(row.get(name, np.nan)) for name in CREDIBLE)
+    if np.isnan(low):
+        return ""
+    sentence = f"Other models that these records allow say {signed(low)} to {signed(high)}"
+    if not max(abs(weaker - mean), abs(stronger - mean)) > SENSITIVE * (high - low):
+        return f"{sentence}."
+    return (
+        f"{sentence}; what is assumed about rare treatments matters here: {signed(mean)} on "
+        f"average, {signed(weaker)} if the assumption weighs a quarter, {signed(stronger)} if it "
+        "weighs four times as much."
+    )
 
 
 def _value(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
 
@@ -10,19 +10,23 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from butfor import kernels
-from butfor.checks import check_confidence
+from butfor.checks import check_confidence, check_whole
 from butfor.log.episodes import Episodes
 from butfor.mechanisms.protocol import Compiled, Mechanism
 from butfor.models.draw_factored import draw_factored
-from butfor.models.posterior import PRIOR, DrawnModels, draw_models
+from butfor.models.fit import check_rules
+from butfor.models.posterior import Posterior, check_cells, fixed_weights
+from butfor.random import check_seed
+from butfor.replay.drawn import OTHER_WEIGHTS, Push, SlowPush, count_others, draw_all
 from butfor.replay.engine import Model
 from butfor.replay.observed import ObservedEngine
 from butfor.replay.replay import Replay, as_replay
 from butfor.threads import in_blocks
 from butfor.types import Floats, Progress
 
-NEGLIGIBLE = 1e-6  # differences less probable than this, in one row at one step, are ignored
+MOST_WORK = 2e9  # steps times transitions times models, up to which rows list every next state
+MB, THESE_PATIENTS = "MB", "CF (these patients)"
+FAINT = 1e-6  # probability of a state below which factored models alone say how it goes on
 BLOCK = 32  # episodes at a time; does not depend on the threads, so sums stay the same
 
 
@@ -32,21 +36,32 @@ class Credible:
 
     This is statistical uncertainty: how precisely the counts of the log determine the model. It
     covers neither the mechanism (see `counterfactual_bounds`) nor what the states leave out.
+
+    Of `estimates`, "MB" is the policy's value, from where the episodes began. "CF (these patients)"
+    is the mean counterfactual return of just these episodes, whose luck is held fixed: it is no
+    interval for the policy's value, which it misses more often than not.
     """
 
     confidence: float
     models: int  # B
-    prior: float
+    prior: float | None  # weight of the prior if it was fixed
     expected_return: Floats  # [n, 2] lower and upper end of the credible interval
     probability: Floats  # [n, O + 1, 2] of each outcome; the last is that of none
     mean_return: Floats  # [n] posterior mean
-    estimates: pd.DataFrame  # estimator, value (posterior mean), low, high: MB and CF
+    mean_weaker: Floats  # [n] the same if the prior weighed a quarter; nan if not computed
+    mean_stronger: Floats  # [n] if it weighed four times as much
+    estimates: pd.DataFrame  # estimator, value (posterior mean), low, high
     outcome_names: list[str]  # none last
 
     def frame(self) -> pd.DataFrame:
         """Return one row per episode: `low_credible`, …, `p_<outcome>_low_credible`, …."""
-        columns = {"low_credible": self.expected_return[:, 0]}
-        columns["high_credible"] = self.expected_return[:, 1]
+        columns = {
+            "low_credible": self.expected_return[:, 0],
+            "high_credible": self.expected_return[:, 1],
+            "mean_credible": self.mean_return,
+            "mean_credible_weaker": self.mean_weaker,
+            "mean_credible_stronger": self.mean_stronger,
+        }
         names = [*(f"p_{name}" for name in self.outcome_names[:-1]), "p_none"]
         for o, name in enumerate(names):
             columns[f"{name}_low_credible"] = self.probability[:, o, 0]
@@ -59,7 +74,7 @@ def credible_intervals(
     target: ArrayLike | None = None,
     *,
     models: int = 200,
-    prior: float = PRIOR,
+    prior: float | None = None,
     confidence: float = 0.95,
     seed: int = 0,
     terminal: str = "visits",
@@ -72,57 +87,59 @@ def credible_intervals(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Credible:
-    """Compute credible intervals of each counterfactual and of the estimates MB and CF.
+    """Compute credible intervals of each counterfactual, and of the policy's value.
 
     Parameters
     ----------
     episodes, target
         A log and the policy to evaluate; or a `Replay` alone, whose question is then asked of
         models drawn from the posterior instead of its own model. If its model is factored, so are
-        they, with the same parents (`draw_factored`), and `prior` and `unseen` do not apply.
+        they, with the same parents (`draw_factored`), and `prior` does not apply.
     models : int
         Number of models to draw.
-    prior : number above 0
-        See `draw_models`. If it is small, the data decide; with 1, every possible transition counts
-        as if seen once more.
+    prior : number above 0, optional
+        The row of a state and an action is Dirichlet around the row of the state, and that around
+        the overall row (see `draw_models`). By default the weight of each, in cases, is drawn from
+        its posterior together with the model; a number fixes all of them.
     confidence : number
         Posterior probability of the central intervals.
-    seed, terminal, unseen
+    seed, terminal
         See `draw_models` and `fit_mdp`. A `Replay` has the ends of its own model.
+    unseen
+        Without effect: pairs that were never seen are drawn from the prior like all others.
     behavior, mechanism, action_noise, horizon, discount
         See `Replay`.
 
     Notes
     -----
     The target is the same in every model. The intervals are Bayesian under the stated prior and
-    cover the model's probabilities only. At each step, differences between a row and its
-    counterfactual of probability below 1e-6 are ignored, far less than 200 draws can resolve. Pairs
-    that were never seen follow the same rule in every model, so a target that uses them looks more
-    certain than it is. Noise belongs to states: with a prior, labels cannot be shared.
+    cover the model's probabilities only: neither the mechanism nor what the states leave out. A
+    tenth as many models again, at least 10, are drawn with a quarter of the weights, and as many
+    with four times these, to show how much the prior matters to each episode.
+
+    At each step, differences between a row and its counterfactual of probability below 1e-3 are
+    ignored, less than 200 draws can resolve. Noise belongs to states, and labels are not used.
+    In a long log with many states, rows list the outcomes and what was seen from their state under
+    any action; who goes anywhere else continues by the model alone, without the patient's noise.
     """
     check_confidence(confidence)
-    if isinstance(episodes, Replay) and episodes.factors:
-        posterior = draw_factored(episodes.factored, models, seed=seed)
-        return credible_of_models(
-            episodes,
-            [posterior.model(b) for b in range(models)],
-            confidence=confidence,
-            threads=threads,
-            progress=progress,
-        )
-    asked = isinstance(episodes, Replay)
-    log = episodes.episodes if isinstance(episodes, Replay) else episodes
-    drawn = draw_models(
-        log,
-        models=models,
-        prior=prior,
-        seed=seed,
-        terminal=episodes.terminal if isinstance(episodes, Replay) else terminal,
-        unseen=unseen,
-    )
+    check_whole(models, "models", 1, "a whole number")
+    check_seed(seed)
+    weights = fixed_weights(prior)
+    if not isinstance(episodes, Replay):
+        log, chosen = episodes, mechanism
+    elif episodes.factors:
+        return _of_factored(episodes, models, confidence, seed, threads, progress)
+    else:
+        log, terminal, chosen = episodes.episodes, episodes.terminal, episodes.mechanism
+    check_rules(log.outcomes, unseen, 0.0)
+    check_cells(log)
+    compiled = chosen is None or isinstance(chosen, Compiled)
+    posterior = Posterior(log, terminal=terminal, most=MOST_WORK / models if compiled else np.inf)
+    mean = posterior.mean()
     replay = as_replay(
         episodes,
-        None if asked else drawn.mean,
+        None if isinstance(episodes, Replay) else mean,
         target,
         behavior=behavior,
         mechanism=mechanism,
@@ -130,21 +147,25 @@ def credible_intervals(
         horizon=horizon,
         discount=discount,
     )
-    if asked:
-        replay = replay.ask(model=drawn.mean, behavior=replay.behavior)
+    if isinstance(episodes, Replay):
+        replay = replay.ask(model=mean, behavior=replay.behavior)
     engine = ObservedEngine(replay)
-    push: _Push | _SlowPush
-    if isinstance(replay.mechanism, Compiled):
-        push = _Push(engine, drawn)
+    drawn = draw_all(posterior, models, seed=seed, weights=weights)
+    push: Push | SlowPush
+    if compiled:
+        push = Push(engine, posterior, drawn, models + 2 * count_others(models))
     else:
-        push = _SlowPush((engine.with_model(drawn.model(b)) for b in range(models)), 0.0, threads)
-    return _intervals(replay, push, prior, confidence, threads, progress)
+        one_by_one = (engine.with_model(posterior.model(one.probability)) for one in drawn)
+        push = SlowPush(one_by_one, 0.0, threads)
+    return _intervals(replay, push, models, prior, confidence, threads, progress)
 
 
 def credible_of_models(
     replay: Replay,
     drawn: Sequence[Model],
     *,
+    weaker: Sequence[Model] = (),
+    stronger: Sequence[Model] = (),
     confidence: float = 0.95,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -158,6 +179,8 @@ def credible_of_models(
     drawn
         Models of the same variables, such as factored models whose tables were drawn from their
         posterior. Mechanism, noise and everything else are those of the question.
+    weaker, stronger
+        Models of a weaker and of a stronger prior, whose means say how much the prior matters.
     confidence : number
         Posterior probability of the central intervals.
 
@@ -166,15 +189,46 @@ def credible_of_models(
     As with `credible_intervals`, the target is the same in every model, and the intervals cover the
     probabilities of the model only: neither its structure (which parents a variable has) nor the
     mechanism. States that a step reaches with less than 1e-6 probability continue by the model
-    alone. `prior` of the result is nan: it is that of whoever drew the models.
+    alone.
     """
     check_confidence(confidence)
     if not drawn:
         raise ValueError("no models were drawn; give at least one")
+    if len(weaker) != len(stronger):
+        raise ValueError(f"{len(weaker)} weaker models, {len(stronger)} stronger; give as many")
     # a copy of each model, so that its transition rows are not kept
-    asked = (replay.ask(model=copy(model), behavior=replay.behavior) for model in drawn)
-    push = _SlowPush((_observed_engine(one) for one in asked), NEGLIGIBLE, threads)
-    return _intervals(replay, push, float("nan"), confidence, threads, progress)
+    asked = (
+        replay.ask(model=copy(model), behavior=replay.behavior)
+        for model in (*drawn, *weaker, *stronger)
+    )
+    push = SlowPush((_observed_engine(one) for one in asked), FAINT, threads)
+    return _intervals(replay, push, len(drawn), None, confidence, threads, progress)
+
+
+def _of_factored(
+    replay: Replay,
+    models: int,
+    confidence: float,
+    seed: int,
+    threads: int | None,
+    progress: Progress | None,
+) -> Credible:
+    """Draw factored models, and others of weaker and of stronger priors."""
+    posterior = draw_factored(replay.factored, models, seed=seed)
+    usual = [posterior.model(b) for b in range(models)]
+    others = []
+    for strength in OTHER_WEIGHTS:
+        drawn = draw_factored(replay.factored, count_others(models), seed=seed, strength=strength)
+        others.append([drawn.model(b) for b in range(count_others(models))])
+    return credible_of_models(
+        replay,
+        usual,
+        weaker=others[0],
+        stronger=others[1],
+        confidence=confidence,
+        threads=threads,
+        progress=progress,
+    )
 
 
 def _observed_engine(replay: Replay) -> ObservedEngine:
@@ -188,18 +242,23 @@ def _observed_engine(replay: Replay) -> ObservedEngine:
 
 def _intervals(
     replay: Replay,
-    push: _Push | _SlowPush,
-    prior: float,
+    push: Push | SlowPush,
+    models: int,
+    prior: float | None,
     confidence: float,
     threads: int | None,
     progress: Progress | None,
 ) -> Credible:
-    """Summarize the answers in all models, a block of episodes at a time."""
-    log, count, models = replay.log, len(replay), push.count
+    """Summarize the answers in all models, a block of episodes at a time.
+
+    The first `models` are those of the posterior; half of the rest have a weaker prior.
+    """
+    log, count = replay.log, len(replay)
     ends = [(1 - confidence) / 2, (1 + confidence) / 2]
     expected = np.empty((count, 2))
     probability = np.empty((count, len(log.outcomes) + 1, 2))
-    mean = np.empty(count)
+    means = np.full((count, 3), np.nan)  # posterior, weaker, stronger
+    parts = np.array_split(np.arange(models, push.count), 2)
     blocks = -(-count // BLOCK)
     sums = np.empty((blocks, models))
 
@@ -207,10 +266,14 @@ def _intervals(
         for block in range(first_block, last_block):
             first, last = block * BLOCK, min((block + 1) * BLOCK, count)
             masses, returns = push(first, last)
-            expected[first:last] = np.quantile(returns, ends, axis=1).T
-            probability[first:last] = np.moveaxis(np.quantile(masses, ends, axis=2), 0, -1)
-            mean[first:last] = returns.mean(axis=1)
-            sums[block] = returns.sum(axis=0)
+            usual = returns[:, :models]
+            expected[first:last] = _central(usual, ends, axis=1).T
+            chances = _central(masses[..., :models], ends, axis=2)
+            probability[first:last] = np.moveaxis(chances, 0, -1)
+            for i, part in enumerate((np.arange(models), *parts)):
+                if len(part):
+                    means[first:last, i] = returns[:, part].mean(axis=1)
+            sums[block] = usual.sum(axis=0)
 
     def report(done: int, _: int) -> None:
         if progress is not None:
@@ -218,85 +281,30 @@ def _intervals(
 
     in_blocks(work, blocks, threads=threads, progress=report)
     initial = np.bincount(replay.log.first_state, minlength=log.n_states) / count
-    estimates = {"MB": initial @ push.values[replay.horizon], "CF": sums.sum(axis=0) / count}
+    estimates = {
+        MB: initial @ push.values[replay.horizon, :, :models],
+        THESE_PATIENTS: sums.sum(axis=0) / count,
+    }
     return Credible(
         confidence=confidence,
         models=models,
         prior=prior,
         expected_return=expected,
         probability=probability,
-        mean_return=mean,
+        mean_return=means[:, 0],
+        mean_weaker=means[:, 1],
+        mean_stronger=means[:, 2],
         estimates=pd.DataFrame(
-            [(name, found.mean(), *np.quantile(found, ends)) for name, found in estimates.items()],
+            [(name, found.mean(), *_central(found, ends)) for name, found in estimates.items()],
             columns=["estimator", "value", "low", "high"],
         ),
         outcome_names=log.outcome_names,
     )
 
 
-class _Push:
-    """The exact pass through all models, for a block of episodes at a time."""
+def _central(draws: Floats, ends: list[float], axis: int = 0) -> Floats:
+    """Return the ends of an interval that one more draw lies in with this probability.
 
-    def __init__(self, engine: ObservedEngine, drawn: DrawnModels) -> None:
-        model, horizon = drawn.mean, engine.replay.horizon
-        self.engine, self.discount = engine, engine.replay.discount
-        size = (horizon + 1, model.n_states, len(model.outcomes) + 1)
-        self.count = drawn.probability.shape[1]
-        by_model = np.ascontiguousarray(drawn.probability.T)
-        self.models = kernels.Models(drawn.probability, by_model)
-        self.values = np.zeros((*size[:2], self.count))
-        self.ends = np.zeros((*size, self.count))
-        kernels.value_tables_of_models(
-            engine.problem.target,
-            engine.problem.dynamics,
-            drawn.probability,
-            self.discount,
-            horizon,
-            size[2],
-            self.values,
-            self.ends,
-        )
-
-    def __call__(self, first: int, last: int) -> tuple[Floats, Floats]:
-        """Return outcome probabilities [m, O + 1, B] and expected returns [m, B]."""
-        masses = np.zeros((last - first, self.ends.shape[2], self.count))
-        returns = np.zeros((last - first, self.count))
-        impossible = kernels.exact_outcomes_of_models(
-            first,
-            last,
-            self.engine.problem,
-            kernels.make_work(self.engine.problem),
-            self.models,
-            self.discount,
-            NEGLIGIBLE,
-            self.values,
-            self.ends,
-            masses,
-            returns,
-        )
-        self.engine.refuse(impossible)
-        return masses, returns
-
-
-class _SlowPush:
-    """The same for a mechanism without a kernel, or factored models: one model after another."""
-
-    def __init__(
-        self, engines: Iterable[ObservedEngine], negligible: float, threads: int | None
-    ) -> None:
-        masses, returns, values = [], [], []
-        for one in engines:
-            mass, expected, *_ = one.outcomes(
-                negligible=negligible, draws=1, seed=0, threads=threads, progress=None
-            )
-            masses.append(mass)
-            returns.append(expected)
-            values.append(one.values[0])
-        self.count = len(returns)
-        self.masses, self.returns, self.values = (
-            np.stack(part, axis=-1) for part in (masses, returns, values)
-        )
-
-    def __call__(self, first: int, last: int) -> tuple[Floats, Floats]:
-        """Return outcome probabilities [m, O + 1, B] and expected returns [m, B]."""
-        return self.masses[first:last], self.returns[first:last]
+    Between B draws there are B + 1 gaps, in each of which one more draw lies equally often.
+    """
+    return np.asarray(np.quantile(draws, ends, axis=axis, method="weibull"))

@@ -10,13 +10,10 @@ import numpy as np
 from butfor.audit.shards.count import FOLDS
 from butfor.audit.shards.gather import ShardSums
 from butfor.audit.shards.learn import Fit, Plan, Tally
-from butfor.evaluate.crossfit import SPLITS, CrossFitted, Learned
+from butfor.evaluate.crossfit import SPLITS, CrossFitted, Learned, value_and_mass
 from butfor.evaluate.refit import LESS, Groups
-from butfor.models.factored import tabular
-from butfor.models.planning import state_values
 from butfor.models.reweight import reweight_transitions
 from butfor.models.transitions import Transitions
-from butfor.replay.observed import unsupported_by_state
 from butfor.replay.replay import Replay
 
 
@@ -42,8 +39,7 @@ def group_folds(tally: Tally, sample: ShardSums) -> Groups | None:
 def cross_fit_folds(tally: Tally, fit: Fit, plan: Plan, sample: ShardSums) -> CrossFitted | None:
     """Cross-fit over several splits of the folds into halves; None if the target was given.
 
-    Episodes are replayed in one split only, that of the second pass. What replays add to the values
-    of first states there, on average, is added in every split.
+    Episodes are replayed in one split only, that of the second pass.
     """
     first = sample.crossed
     if first is None:
@@ -52,32 +48,19 @@ def cross_fit_folds(tally: Tally, fit: Fit, plan: Plan, sample: ShardSums) -> Cr
     if not splits:
         return first
     found = [_cross_fit_split(halves, fit, plan, sample.replay) for halves in splits]
-    values, masses, changed = zip(*found, strict=True)
-    model_based = np.concatenate([first.model_based, np.array(values)])
-    unsupported = np.concatenate([first.unsupported_model_based, np.array(masses)])
-    added = first.counterfactual.mean() - first.model_based.mean()
-    more = first.unsupported_counterfactual.mean() - first.unsupported_model_based.mean()
-    return CrossFitted(
-        model_based,
-        model_based + added,
-        unsupported,
-        np.clip(unsupported + more, 0.0, 1.0),
-        learned=first.learned or any(changed),
-    )
+    values, changed = zip(*found, strict=True)
+    others = np.array(values)
+    return first.extend(others[..., 0], others[..., 1], any(changed))
 
 
 def _cross_fit_split(
     halves: list[Transitions], fit: Fit, plan: Plan, replay: Replay
-) -> tuple[list[float], list[float], bool]:
-    """Return values, unsupported masses and whether targets differ, for two halves of the log."""
+) -> tuple[list[tuple[float, float]], bool]:
+    """Return values and unsupported masses of two halves of the log, and whether targets differ."""
     models = [fit(half) for half in halves]
     targets = [plan(model) for model in models]
-    values, masses = [], []
-    for model, half, target in zip(models, halves, targets[::-1], strict=True):
-        share = half.first / half.first.sum()
-        by_state = state_values(model, target, horizon=replay.horizon, discount=replay.discount)
-        mass = unsupported_by_state(tabular(model), target, horizon=replay.horizon)
-        values.append(float(share @ by_state))
-        masses.append(float(share @ mass))
-    changed = any(not np.array_equal(target, replay.target_table) for target in targets)
-    return values, masses, changed
+    found = [
+        value_and_mass(model, target, half.first, horizon=replay.horizon, discount=replay.discount)
+        for model, half, target in zip(models, halves, targets[::-1], strict=True)
+    ]
+    return found, any(not np.array_equal(target, replay.target_table) for target in targets)

@@ -1,0 +1,172 @@
+"""The exact pass over episodes in many drawn models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from butfor import kernels
+from butfor.models.posterior import Drawn, Posterior, check_memory
+from butfor.replay.observed import ObservedEngine
+from butfor.types import Floats
+
+NEGLIGIBLE = 1e-3  # differences less probable than this, in one row at one step, are ignored
+OTHER_WEIGHTS = (0.25, 4.0)  # of the prior: as weak and as strong as what it is compared with
+
+
+def count_others(models: int) -> int:
+    """Return how many models are drawn with weaker, and with stronger weights: enough for means."""
+    return max(models // 10, min(models, 10))
+
+
+def draw_all(
+    posterior: Posterior, models: int, *, seed: int, weights: Floats | None
+) -> Iterator[Drawn]:
+    """Draw models, then others with a quarter of their weights and with four times these."""
+    found = []
+    for one in posterior.draw(models, seed=seed, weights=weights):
+        found.append(one.weight)
+        yield one
+    usual = np.exp(np.log(found).mean(axis=0))
+    for factor in OTHER_WEIGHTS:
+        yield from posterior.draw(count_others(models), seed=seed, weights=factor * usual)
+
+
+class Push:
+    """The exact pass through all models, for a block of episodes at a time."""
+
+    def __init__(
+        self, engine: ObservedEngine, posterior: Posterior, drawn: Iterable[Drawn], count: int
+    ) -> None:
+        """Store `count` drawn models, and what they expect of the target."""
+        check_memory(len(posterior.column), count)
+        self.engine, self.count = engine, count
+        problem, replay = engine.problem, engine.replay
+        self.problem = problem._replace(
+            dynamics=_with_elsewhere(problem.dynamics, posterior),
+            coupling=problem.coupling._replace(
+                rank=np.append(problem.coupling.rank, len(problem.coupling.rank))
+            ),
+        )
+        tables = _Tables(posterior, problem.target, replay.horizon, replay.discount)
+        by_model = np.empty((count, len(posterior.column)))
+        found = [np.empty((*shape, count)) for shape in tables.shapes]
+        for b, one in enumerate(drawn):
+            by_model[b] = one.probability
+            for table, part in zip(found, tables(one), strict=True):
+                table[..., b] = part
+        self.values = found[0]
+        self.models = kernels.Models(np.ascontiguousarray(by_model.T), by_model, *found)
+
+    def __call__(self, first: int, last: int) -> tuple[Floats, Floats]:
+        """Return outcome probabilities [m, O + 1, B] and expected returns [m, B]."""
+        masses = np.zeros((last - first, self.models.ends.shape[2], self.count))
+        returns = np.zeros((last - first, self.count))
+        impossible = kernels.exact_outcomes_of_models(
+            first,
+            last,
+            self.problem,
+            kernels.make_work(self.problem),
+            self.models,
+            self.engine.replay.discount,
+            NEGLIGIBLE,
+            masses,
+            returns,
+        )
+        self.engine.refuse(impossible)
+        return masses, returns
+
+
+class SlowPush:
+    """The same for a mechanism without a kernel, or factored models: one model after another."""
+
+    def __init__(
+        self, engines: Iterable[ObservedEngine], negligible: float, threads: int | None
+    ) -> None:
+        masses, returns, values = [], [], []
+        for one in engines:
+            mass, expected, *_ = one.outcomes(
+                negligible=negligible, draws=1, seed=0, threads=threads, progress=None
+            )
+            masses.append(mass)
+            returns.append(expected)
+            values.append(one.values[0])
+        self.count = len(returns)
+        self.masses, self.returns, self.values = (
+            np.stack(part, axis=-1) for part in (masses, returns, values)
+        )
+
+    def __call__(self, first: int, last: int) -> tuple[Floats, Floats]:
+        """Return outcome probabilities [m, O + 1, B] and expected returns [m, B]."""
+        return self.masses[first:last], self.returns[first:last]
+
+
+def _with_elsewhere(dynamics: kernels.Dynamics, posterior: Posterior) -> kernels.Dynamics:
+    """Return rows with the entries of the posterior; elsewhere is one more outcome."""
+    _, _, size = posterior.counts.shape
+    elsewhere = len(dynamics.labels)
+    next_state = np.append(posterior.columns, elsewhere)[posterior.column].astype(np.int32)
+    row = np.repeat(np.arange(len(posterior.start) - 1), np.diff(posterior.start))
+    reward = np.zeros(len(row))
+    listed = posterior.column < size
+    reward[listed] = posterior.reward.reshape(-1, size)[row[listed], posterior.column[listed]]
+    return dynamics._replace(
+        rows=kernels.Rows(posterior.start, next_state, np.empty(0)),
+        next_state=next_state,
+        reward=reward,
+        labels=np.arange(elsewhere + 1, dtype=np.int32),
+    )
+
+
+class _Tables:
+    """What follows under the target in a drawn model, by steps left."""
+
+    def __init__(
+        self, posterior: Posterior, target: kernels.Rows, horizon: int, discount: float
+    ) -> None:
+        self.posterior, self.target = posterior, target
+        states, actions, size = posterior.counts.shape
+        self.outcomes = int((posterior.columns >= states).sum())
+        self.state = np.repeat(np.arange(states), np.diff(target.start))  # [J]
+        row = self.state * actions + target.label
+        self.reward = posterior.reward.reshape(-1, size)[row]  # [J, K]
+        width = np.diff(posterior.start)[row]
+        # entries of the target's rows, and where they stand in [J, K + 1]
+        within = np.arange(width.sum()) - np.repeat(np.cumsum(width) - width, width)
+        self.entry = np.repeat(posterior.start[row], width) + within
+        self.place = (np.repeat(np.arange(len(row)), width), posterior.column[self.entry])
+        self.kept = np.array([discount] + [1.0] * (self.outcomes + 1))
+        self.steps = horizon if posterior.outside.any() else 0  # from elsewhere on
+        ends = self.outcomes + 1
+        self.shapes = (
+            (horizon + 1, states),
+            (horizon + 1, states, ends),
+            (self.steps, len(row)),
+            (self.steps, len(row), ends),
+        )
+
+    def __call__(self, drawn: Drawn) -> tuple[Floats, ...]:
+        """Return values [H + 1, S], ends [H + 1, S, O + 1], and both [H, J …] from elsewhere on."""
+        posterior = self.posterior
+        states, _, size = posterior.counts.shape
+        rows = np.zeros((len(self.state), size + 1))
+        rows[self.place] = drawn.probability[self.entry]
+        divided = posterior.elsewhere(drawn, self.state)
+        share = self.target.probability[:, None]
+        moved = share * (rows[:, :size] + rows[:, size:] * divided)  # [J, K]
+        moves = np.add.reduceat(moved, self.target.start[:-1])  # [S, K]
+        earned = np.add.reduceat((moved * self.reward).sum(axis=1), self.target.start[:-1])
+        reached = posterior.columns < states
+        # after a step: the value and the ends of each next state; an outcome is its own end
+        after = np.zeros((self.shapes[0][0], size, self.outcomes + 2))
+        after[:, ~reached, 1:-1] = np.eye(self.outcomes)
+        found = np.zeros((self.shapes[0][0], states, self.outcomes + 2))
+        found[0, :, -1] = 1.0  # with no step left there is no outcome
+        for left in range(1, len(found)):
+            after[left - 1, reached] = self.kept * found[left - 1, posterior.columns[reached]]
+            found[left] = moves @ after[left - 1]
+            found[left, :, 0] += earned
+        beyond = divided @ after[: self.steps]  # [H, J, O + 2]
+        beyond[..., 0] += (divided * self.reward).sum(axis=1)
+        return found[..., 0], found[..., 1:], beyond[..., 0], beyond[..., 1:]
