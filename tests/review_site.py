@@ -60,7 +60,8 @@ def small_audit(flags=6, seed=0, hostile=False) -> Audit:
         log = replace(log, id=names, state_variables=tuple(state), outcomes=outcomes, side=side)
         record = {"words": {"episode": "<i>case</i>"}, "target": SCRIPT}
     model = bf.fit_mdp(log)
-    return run_audit(log, model, bf.policy_iteration(model), flags=flags, record=record)
+    target = bf.policy_iteration(model)
+    return run_audit(log, model, target, flags=flags, review_size=2 * flags, record=record)
 
 
 class InProcess(httpx.BaseTransport):

@@ -137,6 +137,7 @@ def audit_of(log, model, target, teach, options):
         **options,
         learn=teach,
         flags=5,
+        review_size=12,
         draws=DRAWS,
         seed=SEED,
         resamples=3,
@@ -401,6 +402,7 @@ def test_the_bytes_do_not_depend_on_where_the_log_is(
             action_noise=action_noise,
             detail=detail,
             flags=5,
+            review_size=14,
             draws=DRAWS,
             models=3 if detail == "full" else None,
         )
@@ -417,12 +419,14 @@ def test_the_bytes_do_not_depend_on_where_the_log_is(
         )
         pd.testing.assert_frame_equal(full, summary, rtol=0, atol=1e-12)
     assert written["full", "one"]["model.npz"] == written["summary", "one"]["model.npz"]
-    rehearsals = {
-        (detail, name): json.loads((tmp_path / f"{detail} {name}/meta.json").read_text())[
-            "rehearsal"
-        ]
+    metas = {
+        (detail, name): json.loads((tmp_path / f"{detail} {name}/meta.json").read_text())
         for detail, name in written
     }
+    designs = [meta["design"] for meta in metas.values()]
+    assert all(design == designs[0] for design in designs)
+    assert sum(stratum["drawn"] for stratum in designs[0]["strata"]) == 14
+    rehearsals = {place: meta["rehearsal"] for place, meta in metas.items()}
     for detail in ("full", "summary"):
         assert "rehearsal.parquet" in written[detail, "one"]
         for name in ("many", "csv"):

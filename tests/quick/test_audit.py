@@ -275,10 +275,10 @@ def test_the_mechanism_reaches_every_counterfactual_estimate(problem):
         assert values[0][name] != values[1][name]
 
 
-def test_controls_are_unflagged_and_a_quarter_as_many(audit):
+def test_controls_are_unflagged_and_shown_like_the_flagged(audit):
     control = audit.episodes["control"]
     assert (audit.episodes["rank"] > 0).sum() == 12
-    assert control.sum() == 3
+    assert control.sum() == 40
     assert not (control & (audit.episodes["rank"] > 0)).any()
     assert set(audit.draws["id"]) == set(
         audit.episodes.loc[control | (audit.episodes["rank"] > 0), "id"]
@@ -429,8 +429,8 @@ def test_episodes_given_twice_come_back_twice(problem, tmp_path):
     assert Audit.load(tmp_path / "audit").log().lengths.tolist() == twice.lengths.tolist()
 
 
-def test_an_audit_without_flags_has_no_draws(problem):
-    found = run_audit(*problem, flags=0, estimators=["Observed"])
+def test_an_audit_without_a_review_has_no_draws(problem):
+    found = run_audit(*problem, review_size=0, estimators=["Observed"])
     assert len(found.draws) == 0
     assert len(found.flagged) == 0
     with pytest.raises(ValueError, match="no drawn trajectories"):

@@ -15,6 +15,9 @@ def test_an_audit_of_version_0_1_0_is_read_and_saved_again(tmp_path):
     assert audit.meta.butfor == "0.1.0"
     assert len(audit.episodes) == audit.meta.counts.episodes == 12
     assert len(audit.flagged) == 3
+    assert audit.meta.design is None
+    assert (audit.episodes["stratum"] == -1).all()
+    assert audit.episodes["probability"].isna().all()
     again = Audit.load(audit.save(tmp_path / "again"))
     assert again.meta == audit.meta
     pd.testing.assert_frame_equal(again.episodes, audit.episodes, check_dtype=False)

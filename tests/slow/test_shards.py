@@ -91,7 +91,15 @@ def test_an_audit_in_shards_is_the_audit_in_memory(shards, study, plain):
     for name in (*same, "rare rows", "estimators disagree", "the past still matters"):
         assert lights[0][name] == pytest.approx(lights[1][name], abs=1e-12), name
     assert lights[0]["influence"] == pytest.approx(lights[1]["influence"], abs=0.0005)
-    for key in ("counts", "variables", "outcome_details", "parameters", "words", "problems"):
+    for key in (
+        "counts",
+        "design",
+        "variables",
+        "outcome_details",
+        "parameters",
+        "words",
+        "problems",
+    ):
         assert getattr(found.meta, key) == getattr(known.meta, key), key
 
 
@@ -150,9 +158,9 @@ def test_a_given_target_and_other_rules(log, shards, study, plain, tmp_path):
     assert (found.episodes["reason"] == known.episodes["reason"])[flagged].all()
 
 
-def test_no_flags_no_controls(shards, study, tmp_path):
+def test_no_review_no_flags_and_no_controls(shards, study, tmp_path):
     found = Audit.load(
-        audit_shards(shards["ten"], study, tmp_path / "audit", AuditSettings(flags=0))
+        audit_shards(shards["ten"], study, tmp_path / "audit", AuditSettings(review_size=0))
     )
     assert not found.episodes["rank"].any()
     assert not found.episodes["control"].any()

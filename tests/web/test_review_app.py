@@ -495,7 +495,9 @@ def test_one_who_took_a_verdict_back_is_not_asked_to_settle(site, ann):
     assert "withdrew your verdict" in eve.get(f"/disagreements/{first['slug']}", 403).text
 
 
-def test_skipping_everything_opens_nothing(site, ann):
+def test_skipping_everything_opens_nothing(tmp_path):
+    site = Site(tmp_path, small_audit(), repeat_share=0)
+    ann = site.reviewer("ann")
     for item in ann.json("/queue")["items"]:
         ann.post(f"/episodes/{item['slug']}/skip", place=item["place"])
     assert ann.next() is None

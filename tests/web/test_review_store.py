@@ -1,6 +1,7 @@
 """The review: its rules, its file under concurrent writes and kills, its exports and results."""
 
 import csv
+import hashlib
 import io
 import json
 import os
@@ -20,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import butfor as bf
-from butfor.audit.meta import Meta, Parameters
+from butfor.audit.meta import Meta, Parameters, SamplingDesign, Stratum
 from butfor.audit.run import run_audit
 from butfor.review import export
 from butfor.review.events import MIGRATIONS, PROJECTIONS, append_event
@@ -133,6 +134,32 @@ def test_controls_are_a_fifth_of_all_stays_and_chosen_by_seed():
     assert len(plan_stays(fake_audit(60, 3), ReviewSettings())) == 63
     assert len(plan_stays(audit, ReviewSettings(control_share=0))) == 60
     assert plan_stays(fake_audit(0, 9), ReviewSettings()) == []
+
+
+def test_all_controls_that_an_audit_drew_are_reviewed():
+    audit = fake_audit(6, 40, control=[False] * 6 + [True] * 30 + [False] * 10)
+    assert sum(stay.control for stay in plan_stays(audit, ReviewSettings())) == 2
+    audit.meta = designed(audit.meta)
+    stays = plan_stays(audit, ReviewSettings())
+    assert {int(stay.episode) for stay in stays if stay.control} == set(range(6, 36))
+
+
+def designed(meta, review_size=36):
+    """The meta of an audit that drew its controls at random."""
+    stratum = Stratum(episodes=6, drawn=6)
+    design = SamplingDesign(review_size=review_size, seed=0, cuts=(0.5, 1.0), strata=(stratum,))
+    return meta.model_copy(update={"design": design})
+
+
+def test_runs_of_earlier_versions_keep_their_name_and_other_designs_are_other_runs():
+    audit = fake_audit()
+    made_of = audit.meta.model_dump(include={"digest", "parameters"})
+    known = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
+    assert run_id(audit) == known
+    audit.meta = designed(audit.meta)
+    first = run_id(audit)
+    audit.meta = designed(audit.meta, review_size=50)
+    assert len({known, first, run_id(audit)}) == 3
 
 
 @settings(deadline=None)
@@ -1332,13 +1359,13 @@ def test_the_export_of_a_real_audit_has_its_probabilities(audit, tmp_path):
         for item in store.reviewer(run, "ann").queue().items:
             store.reviewer(run, "ann").submit(item.episode, YES)
         rows = {row["episode_id"]: row for row in export.review_rows(store, audit)}
-    assert len(rows) == 15
+    assert len(rows) == 52
     for _, episode in audit.flagged.iterrows():
         row = rows[str(episode["id"])]
         assert row["p_died"] == episode["p_died"]
         assert row["observed"] == episode["observed_outcome"]
         assert not row["control"]
-    assert sum(row["control"] for row in rows.values()) == 3
+    assert sum(row["control"] for row in rows.values()) == 40
     json.dumps(list(rows.values()))
 
 

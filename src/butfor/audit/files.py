@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -14,7 +15,11 @@ import pyarrow.parquet
 ROW_GROUP = 2**17  # rows
 TEXT, NUMBER, WHOLE, SHORT, FLAG = pa.string(), pa.float64(), pa.int64(), pa.int32(), pa.bool_()
 
-ADDED = ("low_these", "high_these")  # columns that audits of version 0.1 lack
+# columns that audits of version 0.1 lack, with what is read instead
+ADDED: dict[str, dict[str, Any]] = {
+    "estimates": {"low_these": math.nan, "high_these": math.nan},
+    "episodes": {"stratum": -1, "probability": math.nan},
+}
 # The columns that every audit has. Others depend on the log: ids (text or integers), `p_…` of each
 # outcome and their bounds, credible intervals, `state.…`, `action.…`, `target.…` and `side.…`.
 SCHEMAS = {
@@ -58,6 +63,8 @@ SCHEMAS = {
             "reason": TEXT,
             "final_key": WHOLE,
             "control": FLAG,
+            "stratum": WHOLE,
+            "probability": NUMBER,
         }
     ),
     "decomposition": pa.schema(

@@ -106,6 +106,29 @@ class RehearsalSettings(Section):
     observed: float
 
 
+class Stratum(Section):
+    """Episodes that have the same probability of being reviewed."""
+
+    outcome: str | None = None  # the observed one; None: any
+    third: int | None = None  # of all episodes by size of difference, 1 the smallest; None: any
+    episodes: Count
+    drawn: Count
+
+    @property
+    def probability(self) -> float:
+        """Probability of being reviewed."""
+        return self.drawn / max(1, self.episodes)
+
+
+class SamplingDesign(Section):
+    """How the episodes to review were chosen; see `audit/sampling.py`."""
+
+    review_size: Count
+    seed: Count
+    cuts: tuple[float, float]  # sizes of differences at which the second and last third begin
+    strata: tuple[Stratum, ...] = Field(min_length=1)  # first the flagged, then the others
+
+
 class Meta(Section):
     """Provenance, parameters, counts and names of an audit."""
 
@@ -124,6 +147,7 @@ class Meta(Section):
     made_by: dict[str, Any]
     decomposition_gap: float | None = None
     rehearsal: RehearsalSettings | None = None
+    design: SamplingDesign | None = None  # of the review; None: made by version 0.1
     seconds: dict[str, float] = {}
 
     @computed_field  # type: ignore[prop-decorator]

@@ -126,8 +126,8 @@ def _read_table(
     table: pd.DataFrame = _told(path, read)
     for field in schema:
         name, kind = field.name, field.type
-        if name in ADDED and name not in table:
-            table[name] = np.nan
+        if name not in table and name in ADDED.get(path.stem, {}):
+            table[name] = ADDED[path.stem][name]
         check(name in table, path, f"has no column {name!r}")
         right = len(table) == 0 or _is(kind, table[name])
         check(right, path, f"the column {name!r} has the type {table[name].dtype}, not {kind}")

@@ -19,13 +19,14 @@ from butfor.audit.meta import (
     Meta,
     Parameters,
     RehearsalSettings,
+    SamplingDesign,
     Variables,
 )
 from butfor.audit.model import digest_of
 from butfor.audit.numbers import Numbers, numbers_of
+from butfor.audit.sampling import FLAGS, choose_controls, most_flags, review_total
 from butfor.audit.show import show
 from butfor.audit.tables import (
-    choose_controls,
     count_pairs,
     episode_table,
     judged_table,
@@ -65,7 +66,8 @@ def run_audit(
     horizon: int | None = None,
     discount: float = 1.0,
     estimators: Sequence[str] | None = None,
-    flags: int = 60,
+    flags: int = FLAGS,
+    review_size: int | None = None,
     draws: int = 5,
     seed: int = 0,
     learn: Learn | None = None,
@@ -95,7 +97,10 @@ def run_audit(
     estimators
         See `estimate_values`.
     flags : int
-        Maximum number of episodes to flag.
+        Maximum number of episodes to flag; at most half of the review is flagged.
+    review_size : int, optional
+        Number of episodes to review: the flagged ones, and controls drawn at random from strata of
+        the others. By default there are as many controls as flags, and at least 40.
     draws : int
         Number of trajectories to draw for each flagged episode and control.
     learn : optional
@@ -122,6 +127,8 @@ def run_audit(
     """
     started = time.perf_counter()
     check_whole(flags, "flags", 0, "a whole number")
+    if review_size is not None:
+        check_whole(review_size, "review_size", 0, "a whole number")
     check_seed(seed)
     asked = as_replay(
         episodes,
@@ -149,12 +156,13 @@ def run_audit(
         asked = asked.ask(seed=seed)
     replay = asked.pin_behavior().compute(threads=threads, progress=progress)
     computed = time.perf_counter()
-    rank = rank_flags(replay.outcomes(), flags)
-    control = choose_controls(rank, replay.log.id, seed)
+    rank = rank_flags(replay.outcomes(), most_flags(flags, review_size))
+    size = review_total(flags, review_size)
+    design, control = choose_controls(replay.outcomes(), rank, size=size, seed=seed)
     if not replay.sampled:
         replay.bounds(threads=threads)
     shown = show(replay, rank, control, draws=draws, seed=seed)
-    table = episode_table(judged_table(replay), shown.table, np.arange(len(replay)))
+    table = episode_table(judged_table(replay), shown.table, np.arange(len(replay)), design)
     if credible is not None:
         table = pd.concat([table, credible.frame()], axis=1)
     sample = EpisodeColumns(replay, seed)
@@ -178,7 +186,7 @@ def run_audit(
         numbers,
         log=replay.log,
         flags=flags,
-        flagged=int((rank > 0).sum()),
+        design=design,
         draws=draws,
         seed=seed,
         digest=digest_of(replay),
@@ -235,7 +243,7 @@ def describe_audit(
     *,
     log: Episodes,
     flags: int,
-    flagged: int,
+    design: SamplingDesign,
     draws: int,
     seed: int,
     digest: str,
@@ -255,7 +263,7 @@ def describe_audit(
         episodes=numbers.episodes,
         steps=numbers.steps,
         censored=numbers.censored,
-        flagged=flagged,
+        flagged=design.strata[0].episodes,
         **count_pairs(model, replay.target_table, decisions),
     )
     return Meta(
@@ -307,5 +315,6 @@ def describe_audit(
         rehearsal=None
         if rehearsal is None
         else RehearsalSettings(value=rehearsal.value, observed=rehearsal.observed),
+        design=design,
         seconds={name: round(passed, 4) for name, passed in seconds.items()},
     )

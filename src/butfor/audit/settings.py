@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from butfor.audit.sampling import FLAGS
 from butfor.checks import check_choice, check_whole
 from butfor.evaluate.rehearsal import Part, can_rehearse
 from butfor.hidden.policies import Policy
@@ -75,7 +76,8 @@ class AuditSettings:
     mechanism: str = "gumbel-max"
     action_noise: str = "shared"
     noise_on: Sequence[str] | None = None
-    flags: int = 60
+    flags: int = FLAGS
+    review_size: int | None = None  # see `review_total`
     draws: int = 5
     models: int | None = None  # None: in full detail 200 (factored: 50), none in summary
     seed: int = 0
@@ -89,6 +91,8 @@ class AuditSettings:
         check_choice(self.action_noise, "action_noise", ACTION_NOISES)
         check_choice(self.detail, "detail", (FULL, SUMMARY, AUTO))
         check_whole(self.flags, "flags", 0, "a whole number")
+        if self.review_size is not None:
+            check_whole(self.review_size, "review_size", 0, "a whole number")
         check_whole(self.draws, "draws", 0, "a whole number")
         check_seed(self.seed)
         if not np.isfinite(self.smoothing) or self.smoothing < 0:

@@ -1,4 +1,4 @@
-"""Shown: details of the episodes that people read, which are the flagged ones and the controls."""
+"""Shown: details of the episodes that people read, the flagged ones and the controls."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from butfor.audit.folders import check_free
 from butfor.audit.learning import factored_learner, tabular_learner
 from butfor.audit.meta import META
 from butfor.audit.run import run_audit
+from butfor.audit.sampling import FLAGS
 from butfor.audit.settings import (
     AUTO,
     CAUTION,
@@ -80,7 +81,8 @@ def audit_log(
     mechanism: str = "gumbel-max",
     action_noise: str = "shared",
     noise_on: Sequence[str] | None = None,
-    flags: int = 60,
+    flags: int = FLAGS,
+    review_size: int | None = None,
     draws: int = 5,
     models: int | None = None,
     rehearsal: bool = True,
@@ -116,6 +118,8 @@ def audit_log(
     noise_on : optional
         State variables whose levels have the noise of transitions (`nature_labels`); by default
         those in the study's [noise], and without that section the next state as a whole.
+    flags, review_size
+        See `run_audit`.
     models : int
         Number of models to draw for credible intervals (`credible_intervals`); 0 for none. Their
         prior is that of `credible_intervals`, whatever `prior` and `unseen`.
@@ -137,6 +141,7 @@ def audit_log(
         action_noise=action_noise,
         noise_on=noise_on,
         flags=flags,
+        review_size=review_size,
         draws=draws,
         models=models,
         rehearsal=rehearsal,
@@ -314,6 +319,7 @@ def _audit_in_memory(
             credible=credible,
             rehearsal=rehearsal,
             flags=settings.flags,
+            review_size=settings.review_size,
             draws=settings.draws,
             seed=settings.seed,
             learn=learn if settings.learned else None,

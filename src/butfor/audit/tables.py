@@ -10,19 +10,18 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.audit.flags import describe_flag, first_changes, heaviest_step
-from butfor.audit.meta import Counts
+from butfor.audit.meta import Counts, SamplingDesign
+from butfor.audit.sampling import add_strata
 from butfor.log.episodes import Episodes
 from butfor.log.variables import Variable, unravel
-from butfor.random import episode_keys, scramble
 from butfor.replay.bounds import CLASSES
 from butfor.replay.credible import Credible
 from butfor.replay.draws import Draws
 from butfor.replay.engine import Model
 from butfor.replay.outcomes import DRAWS
 from butfor.replay.replay import Replay
-from butfor.types import Floats, Keys
+from butfor.types import Floats
 
-CONTROLS = 0.25  # controls for each flagged episode: unflagged episodes to be read among them
 # Columns of `shown_table` other than bounds, with their values for episodes that are not shown.
 UNSHOWN: dict[str, Any] = {
     "survives": None,
@@ -78,7 +77,10 @@ def shown_table(
 
 
 def episode_table(
-    judged: pd.DataFrame, shown: pd.DataFrame, place: NDArray[np.int64]
+    judged: pd.DataFrame,
+    shown: pd.DataFrame,
+    place: NDArray[np.int64],
+    design: SamplingDesign,
 ) -> pd.DataFrame:
     """Join the table of all episodes with that of the episodes shown, whose rows are `place`."""
     columns: dict[str, Any] = {}
@@ -91,7 +93,7 @@ def episode_table(
     table = pd.concat([judged, pd.DataFrame(columns)], axis=1)
     bounds = [name for name in columns if name not in UNSHOWN]
     first = list(judged.columns).index("first_change")
-    return table[
+    ordered = table[
         [
             *judged.columns[:first],
             *bounds,
@@ -104,6 +106,7 @@ def episode_table(
             "control",
         ]
     ]
+    return add_strata(ordered, design)
 
 
 def step_table(log: Episodes, target: Floats, cases: NDArray[np.int64]) -> pd.DataFrame:
@@ -245,30 +248,6 @@ def hidden_courses(replay: Replay) -> list[pd.DataFrame]:
         happened = replay.posterior().frame()
         parts.append(happened.assign(world="observed"))
     return parts
-
-
-def count_controls(flagged: int) -> int:
-    """Return the number of controls for this many flagged episodes."""
-    return int(np.ceil(CONTROLS * flagged))
-
-
-def choose_controls(rank: NDArray[np.int64], ids: NDArray[Any], seed: int) -> NDArray[np.bool_]:
-    """Choose controls among the unflagged episodes, by a hash of seed and id, [n]."""
-    return lowest_unflagged(rank, control_order(episode_keys(seed, ids, "shards")))
-
-
-def control_order(keys: Keys) -> Keys:
-    """Return the order in which episodes become controls, from hashes of seed and id, [n]."""
-    return scramble(keys)
-
-
-def lowest_unflagged(rank: NDArray[np.int64], order: Keys) -> NDArray[np.bool_]:
-    """Mark the unflagged episodes lowest in order, a quarter as many as are flagged, [n]."""
-    others = np.flatnonzero(rank == 0)
-    count = count_controls(int((rank > 0).sum()))
-    control = np.zeros(len(rank), dtype=bool)
-    control[others[np.argsort(order[others], kind="stable")[:count]]] = True
-    return control
 
 
 def with_credible(estimates: pd.DataFrame, credible: Credible | None) -> pd.DataFrame:

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from butfor.audit.folders import check_free
+from butfor.audit.sampling import FLAGS
 from butfor.audit.settings import CAUTION, MECHANISMS, AuditSettings
 from butfor.audit.shards.parts import parts_folder
 from butfor.audit.shards.workers import Cluster, Threads, Workers
@@ -53,7 +54,15 @@ def audit(
         str | None,
         typer.Option(help="State variables that nature decides, separated by commas."),
     ] = None,
-    flags: options.Flags = 60,
+    flags: options.Flags = FLAGS,
+    review_size: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Episodes to review: at most half of them flagged, the others drawn at random. By "
+            "default as many drawn as flagged, and at least 40.",
+        ),
+    ] = None,
     models: Annotated[
         int | None,
         typer.Option(
@@ -110,6 +119,7 @@ def audit(
             smoothing=smoothing,
             noise_on=options.split_names(noise_on),
             flags=flags,
+            review_size=review_size,
             models=models,
             seed=seed,
             action_noise=action_noise,

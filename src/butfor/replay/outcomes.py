@@ -126,7 +126,12 @@ def rank_flags(result: Counterfactuals, count: int) -> NDArray[np.int64]:
 def flag_sizes(result: Counterfactuals) -> tuple[NDArray[np.int64], Floats]:
     """Positions of the episodes whose most likely outcome differs, and sizes of their differences.
 
-    Sizes are rounded, so that differences equal up to floating point tie.
+    See `round_sizes`.
     """
     differs = np.flatnonzero(result.most_likely != result.episodes.outcome)
-    return differs, np.asarray(np.round(np.abs(result.difference[differs]), 9), dtype=np.float64)
+    return differs, round_sizes(result.difference[differs])
+
+
+def round_sizes(difference: Floats) -> Floats:
+    """Sizes of differences, rounded so that those equal up to floating point tie."""
+    return np.asarray(np.round(np.abs(difference), 9), dtype=np.float64)

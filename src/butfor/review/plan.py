@@ -21,7 +21,7 @@ class ReviewSettings:
     """How a run is reviewed; stored with the run."""
 
     needed: int = 2  # verdicts per stay
-    control_share: float = 0.2  # share of unflagged stays, mixed in unmarked for comparison
+    control_share: float = 0.2  # of unflagged stays, if the audit has no sampling design
     repeat_share: float = 0.05  # share of a reviewer's stays that come back once
     claim_minutes: float = 30.0  # while others are offered another stay than the one opened
     first_impression: bool = False  # whether one is required before the verdict
@@ -49,16 +49,19 @@ class PlannedStay:
 
 
 def run_id(audit: Audit) -> str:
-    """Return the digest of an audit's inputs and parameters, which identifies its run."""
-    made_of = audit.meta.model_dump(include={"digest", "parameters"})
+    """Return the digest of an audit's inputs, parameters and sampling design: that of its run."""
+    made_of = audit.meta.model_dump(include={"digest", "parameters", "design"})
+    if made_of["design"] is None:  # so that runs of earlier versions keep their name
+        del made_of["design"]
     return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
 
 
 def plan_stays(audit: Audit, settings: ReviewSettings) -> list[PlannedStay]:
     """Return all flagged stays by rank, followed by the controls.
 
-    Controls come from those the audit chose, because it stored their courses and their pages then
-    look like those of flagged stays; from all unflagged stays if the audit chose none.
+    Controls are those that the audit drew at random by strata, each with a known probability. An
+    audit of an earlier version has no such design: there `control_share` decides how many of the
+    controls that it chose are reviewed, or of all unflagged stays if it chose none.
     """
     table = audit.episodes
     name = table["id"].map(str).to_numpy(dtype=object)
@@ -70,8 +73,9 @@ def plan_stays(audit: Audit, settings: ReviewSettings) -> list[PlannedStay]:
     flagged = flagged[np.argsort(rank[flagged], kind="stable")]
     own = table["control"].to_numpy(dtype=bool) if "control" in table else rank <= 0
     others = np.flatnonzero(own & (rank <= 0))
-    share = settings.control_share
-    count = min(math.ceil(len(flagged) * share / (1 - share)), len(others))
+    count, share = len(others), settings.control_share
+    if audit.meta.design is None:
+        count = min(math.ceil(len(flagged) * share / (1 - share)), count)
     controls = others[_order(settings.seed, name[others].tolist(), "review controls")[:count]]
     return [
         PlannedStay(str(name[i]), control, int(steps[i]))

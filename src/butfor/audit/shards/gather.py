@@ -1,4 +1,4 @@
-"""The results of all shards: what is known about their episodes together, and those to show."""
+"""The results of all shards: what is known about their episodes together."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from numpy.typing import NDArray
 
 from butfor.audit.exact import ExactSums
 from butfor.audit.shards.count import FOLDS
-from butfor.audit.shards.judge import EXTRA, SHARES, Candidates, Judged
+from butfor.audit.shards.judge import EXTRA, SHARES, Judged
 from butfor.audit.shards.learn import Setting
-from butfor.audit.show import Shown, show
-from butfor.audit.tables import lowest_unflagged
 from butfor.evaluate.crossfit import CrossFitted
 from butfor.evaluate.decomposition import Pieces
 from butfor.evaluate.diagnostics.calibration import (
@@ -31,25 +29,23 @@ from butfor.types import Floats
 
 @dataclass(frozen=True, eq=False)
 class Gathered:
-    """The sums over some shards, and the remaining candidates."""
+    """The sums over some shards."""
 
     sums: dict[str, ExactSums]
     counts: dict[str, NDArray[np.int64]]
-    candidates: Candidates
 
     @classmethod
     def start(cls, judged: Judged) -> Gathered:
         """Start with one shard."""
-        return cls(dict(judged.sums), dict(judged.counts), judged.candidates)
+        return cls(dict(judged.sums), dict(judged.counts))
 
-    def add(self, judged: Judged, setting: Setting) -> Gathered:
+    def add(self, judged: Judged) -> Gathered:
         """Return the results with one more shard added."""
         for name, sums in self.sums.items():
             sums.merge(judged.sums[name])
         return Gathered(
             self.sums,
             {name: count + judged.counts[name] for name, count in self.counts.items()},
-            self.candidates.join(judged.candidates).best(setting.flags, setting.controls),
         )
 
 
@@ -198,17 +194,6 @@ class ShardSums:
 
     def _mean(self, name: str) -> float:
         return float(self._extra[name].sum()) / self.episodes
-
-
-def show_candidates(candidates: Candidates, setting: Setting, draws: int) -> Shown:
-    """Choose the episodes to show and compute their details; the table has the ids."""
-    rank = candidates.ranks(setting.flags)
-    control = lowest_unflagged(rank, candidates.order)
-    replay = setting.question.ask(episodes=candidates.log, counts=setting.model.counts)
-    found = show(replay.compute(), rank, control, draws=draws, seed=setting.seed)
-    found.table.insert(0, "id", candidates.log.id)
-    read = np.flatnonzero((rank > 0) | control)
-    return Shown(found.table.iloc[read].reset_index(drop=True), found.drawn)
 
 
 def _median(counts: NDArray[np.int64]) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,23 +11,22 @@ from numpy.typing import NDArray
 
 from butfor.audit.exact import ExactSums
 from butfor.audit.files import as_arrow
+from butfor.audit.sampling import drawing_order
 from butfor.audit.shards.count import half_of
 from butfor.audit.shards.learn import Setting
 from butfor.audit.shards.log import Shard, read_shard
-from butfor.audit.tables import control_order, judged_table, step_table
+from butfor.audit.tables import judged_table, step_table
 from butfor.evaluate.decomposition import cells_of, piece_columns
 from butfor.evaluate.diagnostics.calibration import group_rows
 from butfor.evaluate.episode_columns import EpisodeColumns
 from butfor.log.episodes import Episodes
 from butfor.log.read import Reading
 from butfor.random import episode_keys
-from butfor.replay.outcomes import Counterfactuals, flag_sizes
 from butfor.replay.replay import Replay
 from butfor.types import Floats, Keys
 
 GROUPS = 1000  # of episodes, by a hash of their ids, resampled instead of single episodes
 SHARES = 1000  # bins in which shares are counted for medians
-LOG = ("state", "action", "next_state", "reward", "offsets", "outcome", "id", "final_key")
 # What is summed in addition to the columns of the estimators.
 EXTRA = ("squared_return", "squared_ratio", "unsupported", "unsupported_model")
 SUMS = ("groups", "cells", "expected", "by_state", "calibration", "halves")
@@ -38,52 +37,10 @@ COUNTS = ("sizes", "about", "after")
 class Judged:
     """The results of a shard."""
 
-    episodes: Any  # a pyarrow Table with one row per episode, by id
+    episodes: Any  # a pyarrow Table with one row per episode, by id, with its order of drawing
     steps: Any  # a pyarrow Table with one row per step and final state
     sums: Mapping[str, ExactSums]  # see SUMS
     counts: Mapping[str, NDArray[np.int64]]  # sizes: followers and censored; shares about, after
-    candidates: Candidates
-
-
-@dataclass(frozen=True, eq=False)
-class Candidates:
-    """Episodes of some shards that might be flagged or become controls, by id."""
-
-    log: Episodes  # without side columns
-    size: Floats  # [m] size of the difference in expected return; nan: not to be flagged
-    order: Keys  # [m] the lowest become controls, if they are not flagged
-
-    def join(self, other: Candidates) -> Candidates:
-        """Return both together."""
-        rows: dict[str, Any] = {
-            name: np.concatenate([getattr(self.log, name), getattr(other.log, name)])
-            for name in LOG
-        }
-        rows["offsets"] = np.append(self.log.offsets, self.log.offsets[-1] + other.log.offsets[1:])
-        joined = Candidates(
-            replace(self.log, **rows),
-            np.concatenate([self.size, other.size]),
-            np.concatenate([self.order, other.order]),
-        )
-        return joined.select(np.argsort(joined.log.id, kind="stable"))
-
-    def select(self, chosen: NDArray[np.int64]) -> Candidates:
-        """Return those at these positions."""
-        return Candidates(self.log.select(chosen), self.size[chosen], self.order[chosen])
-
-    def best(self, flags: int, controls: int) -> Candidates:
-        """Leave out those that can neither be flagged nor become controls."""
-        flagged = np.flatnonzero(self.ranks(flags))
-        lowest = np.argsort(self.order, kind="stable")[: max(1, flags + controls)]
-        return self.select(np.union1d(flagged, lowest))
-
-    def ranks(self, flags: int) -> NDArray[np.int64]:
-        """Ranks of the flagged, starting from 1, and 0 for the others, [m]; see `rank_flags`."""
-        differs = np.flatnonzero(~np.isnan(self.size))
-        order = differs[np.argsort(-self.size[differs], kind="stable")][:flags]
-        rank = np.zeros(len(self.size), dtype=np.int64)
-        rank[order] = np.arange(1, len(order) + 1)
-        return rank
 
 
 def judge_shard(shard: Shard, setting: Setting, threads: int) -> Judged:
@@ -108,7 +65,7 @@ def judge_shard(shard: Shard, setting: Setting, threads: int) -> Judged:
     cell, size = cells_of(result), len(result.outcome_names)
     steps = step_table(log, replay.target_table, replay.step_cases()).drop(columns="episode")
     return Judged(
-        episodes=as_arrow("episodes", judged_table(replay)),
+        episodes=as_arrow("episodes", judged_table(replay).assign(order=drawing_order(keys))),
         steps=as_arrow("steps", steps, setting.side_types),
         sums={
             "groups": _sums(group_of(keys), columns, GROUPS, wide=True),  # weights may be huge
@@ -123,7 +80,6 @@ def judge_shard(shard: Shard, setting: Setting, threads: int) -> Judged:
             "about": _shares(walked.share_about),
             "after": _shares(walked.share_after),
         },
-        candidates=_candidates(log, keys, result, setting),
     )
 
 
@@ -191,12 +147,3 @@ def _calibrate(log: Episodes, keys: Keys, setting: Setting) -> ExactSums:
     happened = np.append(setting.bad, False)[log.outcome[episode[rows]]]
     sums.add(*group_rows(predicted, happened, episode[rows], setting.cuts))
     return sums
-
-
-def _candidates(log: Episodes, keys: Keys, result: Counterfactuals, setting: Setting) -> Candidates:
-    """Find the episodes that would be flagged, or become controls, if there were no others."""
-    differs, size = flag_sizes(result)
-    sizes = np.full(len(log), np.nan)
-    sizes[differs] = size
-    everyone = Candidates(replace(log, side=None, side_variables=()), sizes, control_order(keys))
-    return everyone.best(setting.flags, setting.controls)

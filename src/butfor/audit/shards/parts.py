@@ -8,7 +8,7 @@ import shutil
 import zipfile
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from butfor.audit.exact import ExactSums
 from butfor.audit.folders import check_free
 from butfor.audit.shards.count import Counts
-from butfor.audit.shards.judge import COUNTS, LOG, SUMS, Candidates, Judged
-from butfor.log.episodes import Episodes
+from butfor.audit.shards.judge import COUNTS, SUMS, Judged
 
 MARKER = "unfinished.txt"
 TABLES = ("episodes", "steps")  # of a judged shard, kept as Arrow files
@@ -104,19 +103,11 @@ class Parts:
             for piece, array in judged.sums[name].packed().items()
         }
         arrays |= {f"counts_{name}": judged.counts[name] for name in COUNTS}
-        some = judged.candidates
-        arrays |= {name: getattr(some.log, name) for name in LOG}
-        arrays |= {"id": storable(some.log.id), "size": some.size, "order": some.order}
         self._write(f"judge-{key}.npz", partial(_save, arrays=arrays))
 
-    def read_judged(self, key: str, like: Episodes) -> Judged:
-        """Return the results of a shard; its tables are mapped into memory, not read.
-
-        `like` is a log with the variables of all shards.
-        """
+    def read_judged(self, key: str) -> Judged:
+        """Return the results of a shard; its tables are mapped into memory, not read."""
         stored = self._read(f"judge-{key}.npz")
-        rows: dict[str, Any] = {name: stored[name] for name in LOG}
-        rows["id"] = loaded(stored["id"])
         return Judged(
             episodes=self.table("episodes", key),
             steps=self.table("steps", key),
@@ -125,7 +116,6 @@ class Parts:
                 for name in SUMS
             },
             counts={name: stored[f"counts_{name}"] for name in COUNTS},
-            candidates=Candidates(replace(like, **rows), stored["size"], stored["order"]),
         )
 
     def table(self, name: str, key: str) -> Any:

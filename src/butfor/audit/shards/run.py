@@ -19,9 +19,11 @@ from butfor.audit.meta import META
 from butfor.audit.model import digest_of_shards
 from butfor.audit.numbers import numbers_of
 from butfor.audit.run import describe_audit
+from butfor.audit.sampling import most_flags, review_total
 from butfor.audit.settings import AuditSettings
+from butfor.audit.shards.choose import choose
 from butfor.audit.shards.count import Counts, count_shard
-from butfor.audit.shards.gather import Gathered, ShardSums, show_candidates
+from butfor.audit.shards.gather import Gathered, ShardSums
 from butfor.audit.shards.judge import judge_shard
 from butfor.audit.shards.learn import (
     BOTH,
@@ -39,7 +41,7 @@ from butfor.audit.shards.parts import Parts
 from butfor.audit.shards.refit import cross_fit_folds, group_folds
 from butfor.audit.shards.stitch import RANGE, stitch_tables
 from butfor.audit.shards.workers import Threads, Workers
-from butfor.audit.tables import count_controls, with_credible
+from butfor.audit.tables import with_credible
 from butfor.evaluate.diagnostics.calibration import bad_outcomes
 from butfor.evaluate.estimate import estimate_sums
 from butfor.log.sections import Study
@@ -121,7 +123,7 @@ def audit_shards(
     tally = Tally(counts, checked)
     setting = _make_setting(tally, chosen, types)
     counted = time.perf_counter()
-    gathered = run.judge(setting, tally)
+    gathered = run.judge(setting)
     sample = ShardSums(gathered, setting, counts.steps, tally.past())
     crossed = cross_fit_folds(tally, fit_of(tally, chosen), plan_of(tally.study, chosen), sample)
     fixed = crossed is None or not crossed.learned
@@ -135,18 +137,26 @@ def audit_shards(
     )
     told = [] if rehearsal is None else [rehearsal.row()]
     numbers = numbers_of(sample, estimates, [sample.calibration(), *told])
-    shown = show_candidates(gathered.candidates, setting, chosen.draws)
+    keys = [shard.key("judge", setting.key) for shard in run.shards]
+    reviewed = choose(
+        parts,
+        keys,
+        tally.example(),
+        flags=most_flags(chosen.flags, chosen.review_size),
+        size=review_total(chosen.flags, chosen.review_size),
+        seed=chosen.seed,
+    )
+    shown = reviewed.show(setting, chosen.draws)
     judged = time.perf_counter()
     question = setting.question
     with whole_folder(goal, marker=META, overwrite=overwrite, keep=REVIEW_FILES) as folder:
-        keys = [shard.key("judge", setting.key) for shard in run.shards]
-        stitch_tables(folder, parts, keys, cuts, shown.table, progress)
+        stitch_tables(folder, parts, keys, cuts, shown.table, reviewed.design, progress)
         meta = describe_audit(
             question,
             numbers,
             log=replace(question.log, side_variables=tally.side_variables),
             flags=chosen.flags,
-            flagged=int((shown.table["rank"] > 0).sum()),
+            design=reviewed.design,
             draws=chosen.draws,
             seed=chosen.seed,
             digest=digest_of_shards(counts.digest, question),
@@ -282,17 +292,16 @@ class _Run:
             head = f"{len(wrong)} of {len(self.shards)} files cannot be used:"
             raise ValueError("\n".join([head, *listed, *more]))
 
-    def judge(self, setting: Setting, tally: Tally) -> Gathered:
+    def judge(self, setting: Setting) -> Gathered:
         """Judge the shards that are not yet judged, and add up all results."""
         for shard, judged in self._work("judge", judge_shard, setting.key, {"setting": setting}):
             if isinstance(judged, Exception):
                 raise judged
             self.parts.write_judged(shard.key("judge", setting.key), judged)
-        like = tally.example()
         gathered = None
         for shard in self.shards:
-            judged = self.parts.read_judged(shard.key("judge", setting.key), like)
-            gathered = Gathered.start(judged) if gathered is None else gathered.add(judged, setting)
+            judged = self.parts.read_judged(shard.key("judge", setting.key))
+            gathered = Gathered.start(judged) if gathered is None else gathered.add(judged)
         assert gathered is not None
         return gathered
 
@@ -347,7 +356,7 @@ def _make_setting(tally: Tally, chosen: AuditSettings, types: dict[str, Any]) ->
     context = asdict(chosen) | {
         "study": study.model_dump(mode="json"),
         "side": {name: str(kind) for name, kind in plain.items()},
-        "draws": None,
+        **dict.fromkeys(("flags", "review_size", "draws")),
     }
     behavior = behavior_of(rows.counts, prior=chosen.smoothing)
     return Setting(
@@ -359,8 +368,6 @@ def _make_setting(tally: Tally, chosen: AuditSettings, types: dict[str, Any]) ->
         halves=halves,
         cuts=find_cuts(halves),
         bad=bad_outcomes(tally.outcomes),
-        flags=chosen.flags,
-        controls=count_controls(chosen.flags),
         side_types={name: kind for name, kind in plain.items() if kind is not None},
         key=key_of(counts, target, context),
     )

@@ -13,6 +13,7 @@ import pandas as pd
 import pyarrow as pa
 
 from butfor.audit.files import TableWriter, as_arrow
+from butfor.audit.meta import SamplingDesign
 from butfor.audit.shards.parts import Parts
 from butfor.audit.tables import episode_table
 from butfor.log.episodes import rows_of
@@ -27,21 +28,22 @@ def stitch_tables(
     keys: Sequence[str],
     cuts: Sequence[Any],
     shown: pd.DataFrame,
+    design: SamplingDesign,
     progress: Progress | None,
 ) -> None:
     """Write the tables of episodes and steps of an audit, in the order of ids.
 
     `keys` name the parts, `cuts` are the ids at which the rows are divided into ranges, and `shown`
-    is the table of the episodes shown, with their ids.
+    is the table of the episodes shown, with their ids; `design` says how they were chosen.
     """
     done = 0
     with ExitStack() as files:
         writers: list[TableWriter] = []
         for number, (episodes, steps) in enumerate(_gather(parts, keys, cuts)):
-            judged = episodes.to_pandas()
+            judged = episodes.to_pandas().drop(columns="order")
             place = pd.Index(judged["id"]).get_indexer(pd.Index(shown["id"]))
             known = shown[place >= 0].drop(columns="id").reset_index(drop=True)
-            table = as_arrow("episodes", episode_table(judged, known, place[place >= 0]))
+            table = as_arrow("episodes", episode_table(judged, known, place[place >= 0], design))
             lengths = judged["length"].to_numpy() + 1
             owner = np.repeat(np.arange(done, done + len(judged)), lengths)
             rows = steps.add_column(0, pa.field("episode", pa.int64()), pa.array(owner))
@@ -71,7 +73,7 @@ def _gather(parts: Parts, keys: Sequence[str], cuts: Sequence[Any]) -> Iterator[
                     )
                 )
         if found:
-            yield _in_order(found)
+            yield join_by_id(found)
 
 
 def _find_edges(episodes: Any, cuts: Sequence[Any]) -> tuple[list[int], list[int]]:
@@ -88,7 +90,7 @@ def _slice(table: Any, between: Sequence[int]) -> Any:
     return table.slice(low, high - low)
 
 
-def _in_order(found: list[tuple[Any, Any]]) -> tuple[Any, Any]:
+def join_by_id(found: list[tuple[Any, Any]]) -> tuple[Any, Any]:
     """Concatenate the rows of several parts and sort them by id."""
     episodes, steps = (pa.concat_tables(tables) for tables in zip(*found, strict=True))
     if len(found) == 1:

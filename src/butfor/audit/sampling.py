@@ -1,0 +1,189 @@
+"""Whom to review: flagged episodes, and controls drawn at random from strata of the others.
+
+Controls are those of each stratum whose hash of seed and id is lowest, so that a draw depends
+neither on the order of episodes nor on how a log is cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from butfor.audit.meta import SamplingDesign, Stratum
+from butfor.random import episode_keys, scramble
+from butfor.replay.outcomes import Counterfactuals, round_sizes
+from butfor.types import Floats, Keys
+
+FLAGS = 40  # most flagged episodes by default
+CONTROLS = 40  # least number of controls by default
+LEAST = 2  # least number of controls of a stratum, so that its spread can be estimated
+ALIKE = 0.25  # least number of controls for each flagged episode with the same observed outcome
+THIRDS = 3
+SHIFT = 42  # bits of a size that its bin leaves out: bins are a thousandth of their size wide
+BINS = 2 ** (63 - SHIFT)
+SMALLEST = 1e-9  # of the sizes other than 0
+
+
+def review_total(flags: int, review_size: int | None) -> int:
+    """Return the number of episodes to review; by default there is a control for each flag."""
+    return flags + max(CONTROLS, flags) if review_size is None else review_size
+
+
+def most_flags(flags: int, review_size: int | None) -> int:
+    """Return the largest number of flags, which are at most half of the review."""
+    return min(flags, review_total(flags, review_size) // 2)
+
+
+def drawing_order(keys: Keys) -> Keys:
+    """Return the order in which episodes are drawn, from hashes of seed and id, [n]."""
+    return scramble(keys)
+
+
+def count_sizes(sizes: Floats) -> NDArray[np.int64]:
+    """Count sizes of differences in bins, [BINS]; the counts of shards add up."""
+    # the bits of floating-point numbers that are not negative are ordered like the numbers
+    return np.bincount(sizes.view(np.int64) >> SHIFT, minlength=BINS)
+
+
+def find_thirds(counts: NDArray[np.int64]) -> tuple[float, float]:
+    """Return the sizes at which the second and the last third of all episodes begin."""
+    passed = THIRDS * np.cumsum(counts)
+    ends = np.searchsorted(passed, passed[-1] // THIRDS * np.arange(1, THIRDS))
+    second, last = np.maximum(((ends + 1) << SHIFT).view(np.float64), SMALLEST).tolist()
+    return second, last
+
+
+def cells_of(outcome: NDArray[np.int64], sizes: Floats, cuts: Sequence[float]) -> NDArray[np.int64]:
+    """Cell of each episode, by observed outcome and third, [n]."""
+    return outcome * THIRDS + np.searchsorted(cuts, sizes, side="right")
+
+
+@dataclass(frozen=True, eq=False)
+class Others:
+    """Unflagged episodes: how many are in each cell, and those that may be drawn."""
+
+    counts: NDArray[np.int64]  # [(O + 1) * THIRDS]
+    place: NDArray[np.int64]  # [m] where the episode is found
+    cell: NDArray[np.int64]  # [m]
+    order: Keys  # [m]
+
+    def join(self, other: Others) -> Others:
+        """Return both together."""
+        return Others(
+            self.counts + other.counts,
+            np.concatenate([self.place, other.place]),
+            np.concatenate([self.cell, other.cell]),
+            np.concatenate([self.order, other.order]),
+        )
+
+    def keep(self, most: int) -> Others:
+        """Keep the first of each cell."""
+        kept = _first(self.cell, self.order, np.full(len(self.counts), most))
+        return Others(self.counts, self.place[kept], self.cell[kept], self.order[kept])
+
+
+def _first(group: NDArray[np.int64], order: Keys, most: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Positions of the first of each group in order, `most` [groups] of them."""
+    by_group = np.lexsort([order, group])
+    mine = group[by_group]
+    return by_group[np.arange(len(mine)) - np.searchsorted(mine, mine) < most[mine]]
+
+
+def draw_controls(
+    others: Others,
+    flagged: NDArray[np.int64],
+    *,
+    names: Sequence[str],
+    cuts: tuple[float, float],
+    size: int,
+    seed: int,
+) -> tuple[SamplingDesign, NDArray[np.int64]]:
+    """Return the design of a review and the places of its controls.
+
+    `flagged` [O + 1] are the numbers of flagged episodes by observed outcome, `names` those of
+    outcomes with none last. Strata are outcomes by thirds; if that would be too many for two
+    controls each, outcomes; or else all unflagged episodes are one.
+    """
+    cells = np.arange(len(others.counts))
+    total = min(size - int(flagged.sum()), int(others.counts.sum()))
+    for strata in (cells, cells // THIRDS, np.zeros_like(cells)):
+        sizes = np.bincount(strata, others.counts).astype(np.int64)
+        if np.minimum(sizes, LEAST).sum() <= total:
+            break
+    outcome = np.arange(len(sizes)) * len(names) // len(sizes)
+    drawn = _allocate(sizes, total, outcome, flagged)
+    chosen = _first(strata[others.cell], others.order, drawn)
+    listed = [Stratum(episodes=int(flagged.sum()), drawn=int(flagged.sum()))]
+    for number in np.flatnonzero(sizes).tolist():
+        listed.append(
+            Stratum(
+                outcome=names[outcome[number]] if len(sizes) > 1 else None,
+                third=number % THIRDS + 1 if len(sizes) > len(names) else None,
+                episodes=int(sizes[number]),
+                drawn=int(drawn[number]),
+            )
+        )
+    design = SamplingDesign(review_size=size, seed=seed, cuts=cuts, strata=tuple(listed))
+    return design, others.place[chosen]
+
+
+def _allocate(
+    sizes: NDArray[np.int64],
+    total: int,
+    outcome: NDArray[np.int64],
+    flagged: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """Divide controls among strata: two each, some like the flagged, the rest in proportion."""
+    drawn = np.minimum(sizes, min(LEAST, total))
+    if len(sizes) > 1:
+        for number, count in enumerate(np.ceil(ALIKE * flagged).astype(np.int64).tolist()):
+            mine = np.flatnonzero(outcome == number)
+            free = total - drawn.sum() + drawn[mine].sum()
+            drawn[mine] = _fill(drawn[mine], sizes[mine], min(count, sizes[mine].sum(), free))
+    return _fill(drawn, sizes, total)
+
+
+def _fill(drawn: NDArray[np.int64], sizes: NDArray[np.int64], total: int) -> NDArray[np.int64]:
+    """Raise numbers until they add up to a total, in proportion to sizes (Sainte-Laguë)."""
+    filled = drawn.copy()
+    while filled.sum() < total:
+        share = np.where(filled < sizes, sizes / (2 * filled + 1), 0.0)
+        filled[share.argmax()] += 1
+    return filled
+
+
+def choose_controls(
+    result: Counterfactuals, rank: NDArray[np.int64], *, size: int, seed: int
+) -> tuple[SamplingDesign, NDArray[np.bool_]]:
+    """Choose the controls of a log in memory: the design, and who they are, [n]."""
+    names = result.outcome_names
+    outcome = np.where(result.episodes.outcome < 0, len(names) - 1, result.episodes.outcome)
+    sizes = round_sizes(result.difference)
+    cuts = find_thirds(count_sizes(sizes))
+    place = np.flatnonzero(rank == 0)
+    cell = cells_of(outcome, sizes, cuts)[place]
+    order = drawing_order(episode_keys(seed, result.episodes.id, "shards"))[place]
+    counts = np.bincount(cell, minlength=THIRDS * len(names))
+    flagged = np.bincount(outcome[rank > 0], minlength=len(names))
+    design, drawn = draw_controls(
+        Others(counts, place, cell, order), flagged, names=names, cuts=cuts, size=size, seed=seed
+    )
+    control = np.zeros(len(rank), dtype=bool)
+    control[drawn] = True
+    return design, control
+
+
+def add_strata(table: pd.DataFrame, design: SamplingDesign) -> pd.DataFrame:
+    """Add the stratum of each episode and its probability of being reviewed."""
+    third = np.searchsorted(design.cuts, round_sizes(table["difference"].to_numpy()), "right") + 1
+    observed, unflagged = table["observed_outcome"].to_numpy(), table["rank"].to_numpy() == 0
+    number = np.zeros(len(table), dtype=np.int64)
+    for place, stratum in enumerate(design.strata[1:], start=1):
+        mine = unflagged if stratum.outcome is None else unflagged & (observed == stratum.outcome)
+        number[mine if stratum.third is None else mine & (third == stratum.third)] = place
+    probability = np.array([stratum.probability for stratum in design.strata])
+    return table.assign(stratum=number, probability=probability[number])

@@ -1,0 +1,172 @@
+"""Choosing whom to review among the episodes of all shards, by looks at columns of their parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from butfor.audit.meta import SamplingDesign
+from butfor.audit.sampling import (
+    BINS,
+    THIRDS,
+    Others,
+    cells_of,
+    count_sizes,
+    draw_controls,
+    find_thirds,
+)
+from butfor.audit.shards.learn import Setting
+from butfor.audit.shards.parts import Parts
+from butfor.audit.shards.stitch import join_by_id
+from butfor.audit.show import Shown, show
+from butfor.log.episodes import Episodes, rows_of
+from butfor.replay.outcomes import round_sizes
+from butfor.types import Floats, Keys
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """What decides who is reviewed, of the episodes of one shard."""
+
+    id: NDArray[Any]  # [n]
+    outcome: NDArray[np.int64]  # [n] observed; the last one is none
+    differs: NDArray[np.bool_]  # [n] whether the most likely outcome is another
+    sizes: Floats  # [n] of differences
+    order: Keys  # [n] of drawing
+    place: NDArray[np.int64]  # [n] numbers of the episodes in all shards
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """The episodes to review: a table with one row each, by id, and their log."""
+
+    table: Any  # a pyarrow Table with at least one row; its rank and control decide
+    log: Episodes
+    design: SamplingDesign
+
+    def show(self, setting: Setting, draws: int) -> Shown:
+        """Compute their details; the table has the ids."""
+        rank = self.table.column("rank").to_numpy()
+        control = self.table.column("control").to_numpy(zero_copy_only=False)
+        replay = setting.question.ask(episodes=self.log, counts=setting.model.counts)
+        found = show(replay.compute(), rank, control, draws=draws, seed=setting.seed)
+        found.table.insert(0, "id", self.log.id)
+        read = np.flatnonzero((rank > 0) | control)
+        return Shown(found.table.iloc[read].reset_index(drop=True), found.drawn)
+
+
+def choose(
+    parts: Parts, keys: Sequence[str], like: Episodes, *, flags: int, size: int, seed: int
+) -> Chosen:
+    """Choose the episodes to review; `like` is a log with the variables of all shards."""
+    names = like.outcome_names
+    sizes = np.zeros(BINS, dtype=np.int64)
+    flagged = pd.DataFrame({"id": [], "size": [], "place": [], "outcome": []})
+    for look in _looks(parts, keys, names):
+        sizes += count_sizes(look.sizes)
+        flagged = _flag(flagged, look, flags)
+    cuts = find_thirds(sizes)
+    cells = THIRDS * len(names)
+    none = np.empty(0, dtype=np.int64)
+    others = Others(np.zeros(cells, dtype=np.int64), none, none, none.astype(np.uint64))
+    for look in _looks(parts, keys, names):
+        mine = np.flatnonzero(~np.isin(look.place, flagged["place"]))
+        cell = cells_of(look.outcome, look.sizes, cuts)[mine]
+        counts = np.bincount(cell, minlength=cells)
+        others = others.join(Others(counts, look.place[mine], cell, look.order[mine])).keep(size)
+    by_outcome = np.bincount(flagged["outcome"].astype(np.int64), minlength=len(names))
+    design, drawn = draw_controls(others, by_outcome, names=names, cuts=cuts, size=size, seed=seed)
+    places = np.concatenate([flagged["place"].to_numpy(dtype=np.int64), drawn])
+    rank = np.append(np.arange(1, len(flagged) + 1), np.zeros(len(drawn), dtype=np.int64))
+    if len(places) == 0:  # a question needs an episode: the first, of which nothing is shown
+        places, rank, control = np.array([0]), np.array([0]), np.array([False])
+    else:
+        control = rank == 0
+    table, steps = _take(parts, keys, places, {"rank": rank, "control": control})
+    return Chosen(table, _as_log(table, steps, like), design)
+
+
+def _looks(parts: Parts, keys: Sequence[str], names: Sequence[str]) -> Iterator[Look]:
+    """Look at the columns of one shard after another."""
+    known, before = pd.Index(names), 0
+    for key in keys:
+        table = parts.table("episodes", key)
+        column = {
+            name: table.column(name).to_numpy(zero_copy_only=False)
+            for name in ("id", "observed_outcome", "most_likely", "difference", "order")
+        }
+        yield Look(
+            id=column["id"],
+            outcome=known.get_indexer(column["observed_outcome"]).astype(np.int64),
+            differs=column["observed_outcome"] != column["most_likely"],
+            sizes=round_sizes(column["difference"]),
+            order=column["order"],
+            place=np.arange(before, before + len(table)),
+        )
+        before += len(table)
+
+
+def _flag(flagged: pd.DataFrame, look: Look, flags: int) -> pd.DataFrame:
+    """Return the flagged of earlier shards and this one by rank; see `rank_flags`."""
+    differs = np.flatnonzero(look.differs)
+    mine = differs[np.argsort(-look.sizes[differs], kind="stable")][:flags]
+    new = pd.DataFrame(
+        {
+            "id": look.id[mine],
+            "size": look.sizes[mine],
+            "place": look.place[mine],
+            "outcome": look.outcome[mine],
+        }
+    )
+    both = new if flagged.empty else pd.concat([flagged, new])
+    by_id = both.sort_values("id", kind="stable")
+    return by_id.sort_values("size", ascending=False, kind="stable").iloc[:flags]
+
+
+def _take(
+    parts: Parts, keys: Sequence[str], places: NDArray[np.int64], columns: dict[str, Any]
+) -> tuple[Any, Any]:
+    """Take episodes with more columns, and their steps, out of the parts, by id."""
+    found, before = [], 0
+    for key in keys:
+        episodes, steps = parts.table("episodes", key), parts.table("steps", key)
+        mine = np.flatnonzero((places >= before) & (places < before + len(episodes)))
+        mine = mine[np.argsort(places[mine])]
+        rows = places[mine] - before
+        before += len(episodes)
+        if len(rows):
+            lengths = episodes.column("length").to_numpy() + 1
+            taken = episodes.take(pa.array(rows))
+            for name, values in columns.items():
+                taken = taken.append_column(name, pa.array(values[mine]))
+            at = rows_of(np.cumsum(lengths) - lengths, lengths, rows)
+            found.append((taken, steps.take(pa.array(at))))
+    return join_by_id(found)
+
+
+def _as_log(table: Any, steps: Any, like: Episodes) -> Episodes:
+    """Return the log of some episodes, without side columns."""
+    state, action, reward = (
+        steps.column(name).to_numpy() for name in ("state", "action", "reward")
+    )
+    offsets = np.append(0, np.cumsum(table.column("length").to_numpy()))
+    last = offsets[1:] + np.arange(len(table))  # the rows of final states
+    observed = table.column("observed_outcome").to_numpy(zero_copy_only=False)
+    outcome = pd.Index(like.outcome_names[:-1], dtype=object).get_indexer(observed)
+    return replace(
+        like,
+        state=np.delete(state, last),
+        action=np.delete(action, last),
+        next_state=np.delete(state, offsets[:-1] + np.arange(len(table))),
+        reward=np.delete(reward, last),
+        offsets=offsets,
+        outcome=outcome.astype(np.int32),
+        id=table.column("id").to_numpy(zero_copy_only=False),
+        final_key=table.column("final_key").to_numpy(),
+    )
