@@ -34,7 +34,7 @@ EPISODES, DRAWS, SEED = 40, 2, 3
 NOISES = ("shared", "fresh")
 KINDS = ("tabular", "labels", "factored", "hidden")
 PARENTS = {"pulse": ["pulse", "action.dose"], "": ["next.pulse", "action.dose"]}
-OPTIONS = ("behavior", "mechanism", "action_noise", "horizon", "discount")
+OPTIONS = ("behavior", "mechanism", "action_noise", "horizon", "discount", "censored")
 SAME = ("steps", "draws", "courses", "course_steps")  # tables that both details have in full
 
 
@@ -350,7 +350,7 @@ def forget_at_first(option):
 def test_an_option_that_is_dropped_breaks_the_contract(patients, option, place, monkeypatch):
     log, model, target, behavior, teach = ask(patients, "tabular")
     noise = "shared" if option == "behavior" else "fresh"  # fresh noise needs no behavior
-    options = options_of(bf.Independent(), noise, behavior)
+    options = options_of(bf.Independent(), noise, behavior) | {"censored": "cut"}
     if place == "the audit":
         monkeypatch.setattr(butfor.audit.run, "as_replay", forget_at_first(option))
     else:

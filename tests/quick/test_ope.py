@@ -250,6 +250,7 @@ def plain_world(replay):
         replay.behavior.tolist(),
         replay.horizon,
         replay.discount,
+        None if replay.hazard is None else replay.hazard.tolist(),
     )
 
 
@@ -264,15 +265,20 @@ def plain_log(log):
     return [rows[a:b] for a, b in zip(log.offsets[:-1], log.offsets[1:], strict=True)]
 
 
-@pytest.fixture(scope="module", params=["known", "known too", "visits", "icml2019"])
+@pytest.fixture(scope="module", params=["known", "known too", "visits", "icml2019", "lost"])
 def small(request):
-    """A short log of a known model, or of a walk in which pairs repeat, with either kind of end."""
+    """A short log of a known model, or of a walk in which pairs repeat, with either kind of end.
+
+    Or one in which weights make up for those who were lost.
+    """
     if request.param.startswith("known"):
         return make_setting(len(request.param), episodes=12).sample
     log = random_log(np.random.default_rng(7), episodes=25, longest=4)
-    model = bf.fit_mdp(log, terminal=request.param)
+    lost = request.param == "lost"
+    model = bf.fit_mdp(log, terminal="visits" if lost else request.param)
     target = bf.soften(bf.policy_iteration(model), 0.3)
-    return ask(log, model, target, horizon=3, discount=0.8)
+    hazard = bf.censoring_hazard(log, horizon=3) if lost else None
+    return ask(log, model, target, horizon=3, discount=0.8, hazard=hazard)
 
 
 @pytest.mark.parametrize("name", TWINS)

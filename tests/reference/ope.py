@@ -34,17 +34,32 @@ class World(NamedTuple):
     behavior: Policy
     horizon: int
     discount: float
+    hazard: Sequence[float] | None = None  # of being lost, by state
 
 
 Log = list[list[Step]]
 
 
 def weight(world: World, episode: list[Step], t: int) -> float:
-    """w_t, the product of the ratios of steps 0 .. t; the episode's end carries forward."""
+    """w_t, the product of the ratios of steps 0 .. t; the episode's end carries forward.
+
+    With hazards, each decision but the first is divided by the probability of not being lost there,
+    and a lost episode has no weight past its end.
+    """
     product = 1.0
-    for step in episode[: t + 1]:
-        product *= world.target[step.state][step.action] / world.behavior[step.state][step.action]
-    return product
+    for u, step in enumerate(episode[: t + 1]):
+        product *= ratio_of(world, step, u)
+    lost = world.hazard is not None and is_lost(world, episode) and t >= len(episode)
+    return 0.0 if lost else product
+
+
+def ratio_of(world: World, step: Step, t: int) -> float:
+    ratio = world.target[step.state][step.action] / world.behavior[step.state][step.action]
+    return ratio if world.hazard is None or t == 0 else ratio / (1 - world.hazard[step.state])
+
+
+def is_lost(world: World, episode: list[Step]) -> bool:
+    return episode[-1].reached is not None and len(episode) < world.horizon
 
 
 def total_return(world: World, episode: list[Step]) -> float:
@@ -52,7 +67,14 @@ def total_return(world: World, episode: list[Step]) -> float:
 
 
 def observed(world: World, log: Log, counts: Sequence[float]) -> float:
-    total = sum(c * total_return(world, e) for c, e in zip(counts, log, strict=True))
+    """The mean return; a lost episode goes on under the behavior in the model."""
+    usual, memory, total = world._replace(target=world.behavior), {}, 0.0
+    for count, episode in zip(counts, log, strict=True):
+        value, last = total_return(world, episode), episode[-1].reached
+        if is_lost(world, episode):
+            left = world.horizon - len(episode)
+            value += world.discount ** len(episode) * state_value(usual, last, left, memory)
+        total += count * value
     return total / sum(counts)
 
 
@@ -141,7 +163,7 @@ def doubly_robust(world: World, log: Log, counts: Sequence[float]) -> float:
         value = value_at(world, episode, len(episode), memory)
         for t in reversed(range(len(episode))):
             step, left = episode[t], world.horizon - t
-            ratio = world.target[step.state][step.action] / world.behavior[step.state][step.action]
+            ratio = ratio_of(world, step, t)
             surprise = step.reward + world.discount * value
             surprise -= pair_value(world, step.state, step.action, left, memory)
             value = state_value(world, step.state, left, memory) + ratio * surprise

@@ -67,6 +67,8 @@ class Parameters(Section):
     flags: Count = 0
     draws: Count
     credible: CredibleSettings | None = None
+    censored: str | None = Field(None, pattern="^(continue|cut)$")  # None: as version 0.1 did
+    censoring: str | None = Field(None, pattern="^ipcw$")  # how weights make up for lost episodes
     sampled: Count = 0  # draws behind each probability; 0: probabilities are exact
 
 

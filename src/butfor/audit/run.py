@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,8 @@ def run_audit(
     action_noise: str = "shared",
     horizon: int | None = None,
     discount: float = 1.0,
+    censored: str = "continue",
+    hazard: ArrayLike | None = None,
     estimators: Sequence[str] | None = None,
     flags: int = FLAGS,
     review_size: int | None = None,
@@ -92,7 +95,7 @@ def run_audit(
         the target must be a policy on the last observation, and there are no cross-fitted
         estimates, credible intervals or clusters. Where states cannot be enumerated, results are
         shares of 200 draws per episode, and there are no bounds and no credible intervals.
-    behavior, behavior_probability, mechanism, action_noise, horizon, discount
+    behavior, behavior_probability, mechanism, action_noise, horizon, discount, censored, hazard
         See `Replay`. A behavior that is not given is estimated once, from the whole log.
     estimators
         See `estimate_values`.
@@ -140,6 +143,8 @@ def run_audit(
         action_noise=action_noise,
         horizon=horizon,
         discount=discount,
+        censored=censored,
+        hazard=hazard,
     )
     refuse_hidden(asked, learn=learn, relearn=relearn, clusters=clusters, credible=credible)
     if not (asked.sampled or isinstance(asked.target, np.ndarray)):
@@ -178,6 +183,7 @@ def run_audit(
     )
     checks = check_model(replay, learn, seed)
     if rehearsal is not None:
+        rehearsal = replace(rehearsal, observed=float(replay.observed_return.mean()))
         checks.append(rehearsal.row())
     numbers = numbers_of(sample, estimates, checks)
     done = time.perf_counter()
@@ -288,6 +294,8 @@ def describe_audit(
                 prior=credible.prior,
                 confidence=credible.confidence,
             ),
+            censored=replay.censored,
+            censoring=None if replay.hazard is None else "ipcw",
             sampled=DRAWS if replay.sampled else 0,
         ),
         seed=int(seed),

@@ -29,6 +29,7 @@ from butfor.models.factored import FactoredModel
 from butfor.models.mdp import TabularMDP
 from butfor.random import check_seed
 from butfor.replay.replay import ACTION_NOISES, Replay
+from butfor.replay.usual import censoring_hazard
 from butfor.types import Floats
 
 LEARN = "learn"
@@ -113,8 +114,20 @@ class AuditSettings:
         *,
         horizon: int | None = None,
         behavior_probability: Floats | None = None,
+        hazard: Floats | None = None,
     ) -> Replay:
-        """Return the question of an audit with these settings."""
+        """Return the question of an audit with these settings.
+
+        `hazard` [S] of being lost is estimated from the log if it is needed and not given.
+        """
+        steps = evaluation.horizon if horizon is None else horizon
+        if evaluation.censoring == "ipcw" and log.combinations is not None:
+            raise ValueError(
+                '[evaluation] censoring = "ipcw" counts who is lost by state, but hardly a state '
+                "of this log occurs twice; remove it, or use fewer variables or levels"
+            )
+        if evaluation.censoring == "ipcw" and hazard is None:
+            hazard = censoring_hazard(log, horizon=steps)
         return Replay(
             log,
             model,
@@ -123,8 +136,10 @@ class AuditSettings:
             behavior_probability=behavior_probability,
             mechanism=MECHANISMS[self.mechanism],
             action_noise=self.action_noise,
-            horizon=evaluation.horizon if horizon is None else horizon,
+            horizon=steps,
             discount=evaluation.discount,
+            censored="cut" if evaluation.censored == "cut" else "continue",
+            hazard=hazard,
             seed=self.seed,
         )
 

@@ -54,7 +54,7 @@ class EpisodeColumns:
 
     @cached_property
     def returns(self) -> Floats:
-        """Discounted sum of the rewards of each episode, [n]."""
+        """Return of each episode that counterfactuals are compared with, [n]."""
         return self.replay.observed_return
 
     @cached_property
@@ -82,11 +82,24 @@ class EpisodeColumns:
     def ratio(self) -> Floats:
         """Importance weight w_t = prod_{u <= t} pi(a_u|s_u) / pi_b(a_u|s_u), [n, H].
 
-        The last weight is carried forward past the end.
+        The last weight is carried forward past the end. If the question has hazards of being lost,
+        staying is part of each decision but the first: it is divided by its probability, and the
+        weight of an episode that was lost is 0 from there on.
         """
-        log = self.replay.log
-        step = self.replay.target_table[log.state, log.action] / self.probability
-        return np.asarray(np.cumprod(self._padded(step, 1.0), axis=1))
+        replay, log = self.replay, self.replay.log
+        step = replay.target_table[log.state, log.action] / self.probability
+        if replay.hazard is None:
+            return np.asarray(np.cumprod(self._padded(step, 1.0), axis=1))
+        stay = np.where(log.time > 0, 1 - replay.hazard[log.state], 1.0)
+        if not stay.all():
+            row = int((stay == 0).argmax())
+            raise ValueError(
+                f"{log.place(row)} stays in state {log.state[row]}, whose hazard is 1; estimate "
+                "hazards from the same log"
+            )
+        table = self._padded(step / stay, 1.0)
+        table[replay.stopped, log.lengths[replay.stopped]] = 0.0
+        return np.asarray(np.cumprod(table, axis=1))
 
     @cached_property
     def ratio_before(self) -> Floats:
@@ -99,15 +112,9 @@ class EpisodeColumns:
 
         A censored episode has one more value: that of its last state in the model.
         """
-        table, stopped = self._padded(self._values.state, 0.0), self.stopped
+        table, stopped = self._padded(self._values.state, 0.0), self.replay.stopped
         table[stopped, self.replay.log.lengths[stopped]] = self._values.final[stopped]
         return table
-
-    @cached_property
-    def stopped(self) -> NDArray[np.bool_]:
-        """Episodes that stop before the horizon without an outcome, [n]."""
-        log = self.replay.log
-        return (log.outcome < 0) & (log.lengths < self.replay.horizon)
 
     @cached_property
     def action_value(self) -> Floats:
@@ -137,7 +144,7 @@ class EpisodeColumns:
             )
         return Columns(
             **single,
-            weighted_return=self.ratio[:, -1] * self.returns,
+            weighted_return=self.ratio[:, -1] * self.replay.logged_return,
             ratio=self.ratio,
             earned=self.ratio * self.reward,
             base=self.ratio_before * self.value,
@@ -166,7 +173,7 @@ class EpisodeColumns:
     @property
     def censored(self) -> int:
         """Number of episodes that stop before the horizon without an outcome."""
-        return int(self.stopped.sum())
+        return int(self.replay.stopped.sum())
 
     @property
     def spread(self) -> float:

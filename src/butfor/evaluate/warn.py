@@ -48,6 +48,8 @@ class Facts:
     episodes: int
     spread: float  # standard deviation of the returns
     censored: int  # episodes that stop before the horizon without an outcome
+    rule: str  # "continue" or "cut": what these are compared with
+    weighted: bool  # whether weights make up for those that were lost
     followers: int  # episodes in which the target might have taken every action
     effective: float  # effective sample size of the final weights, (sum w)^2 / sum w^2
     missing: NDArray[np.int64]  # visited states where the behavior never does what the target does
@@ -89,6 +91,8 @@ def facts_of(sample: Sample, crossed: CrossFitted | None, names: Collection[str]
         episodes=sample.episodes,
         spread=sample.spread,
         censored=sample.censored,
+        rule=replay.censored,
+        weighted=replay.hazard is not None,
         followers=sample.followers,
         effective=sample.effective,
         missing=_missing(replay, replay.behavior_table),
@@ -119,7 +123,7 @@ def explain(
                 reason,
                 of_weights(name, facts) if not sized else "",
                 of_overlap(name, facts.unlogged if name == "FQE" else facts.missing),
-                of_censored(name, facts.censored),
+                of_censored(name, facts),
                 of_undefined(resampled[name]) if name in UNDEFINED and name in resampled else "",
                 of_unsupported(name, facts),
                 of_outside(name, found[name]),
@@ -200,14 +204,20 @@ def of_overlap(name: str, states: NDArray[np.int64]) -> str:
     )
 
 
-def of_censored(name: str, count: int) -> str:
-    """Warn that rewards after the end of censored episodes are missing."""
-    if name not in BROKEN_OFF or count == 0:
+def of_censored(name: str, facts: Facts) -> str:
+    """Warn of what is assumed about the rest of censored episodes, or that it is missing."""
+    count = facts.censored
+    if count == 0 or not (name == "Observed" or name in BROKEN_OFF):
         return ""
-    return (
-        f"{count} episode{'s' if count > 1 else ''} stop{'s' if count == 1 else ''} before the "
-        "horizon without an outcome: whatever followed counts as 0"
-    )
+    stop = f"{count} episode{'s' if count > 1 else ''} stop{'s' if count == 1 else ''} before the "
+    stop += "horizon without an outcome: "
+    if name != "Observed":
+        if facts.weighted:
+            return ""
+        return f"{stop}whatever followed counts as 0"
+    if facts.rule == "cut":
+        return f"{stop}only what was observed counts, here and in CF"
+    return f"{stop}how they go on under usual care is the model's expectation"
 
 
 def of_undefined(resampled: Floats) -> str:

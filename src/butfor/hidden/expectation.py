@@ -73,7 +73,7 @@ def expect(
     threads: int | None,
 ) -> Counts:
     """Return the expected transitions and first states, and the logarithm of the evidence."""
-    log = log_arrays(episodes, None)
+    log = log_arrays(episodes)
     edge = np.linspace(0, len(episodes), min(PARTS, len(episodes)) + 1).astype(np.int64)
     moved = np.zeros((len(edge) - 1, len(hidden.next_state)))
     began = np.zeros((len(edge) - 1, hidden.states))

@@ -209,7 +209,7 @@ def _run(
     progress: Progress | None = None,
 ) -> None:
     """Run a kernel that takes these arguments on all episodes; refuse impossible ones."""
-    log = log_arrays(episodes, None)
+    log = log_arrays(episodes)
 
     def work(first: int, last: int) -> None:
         trace = kernels.make_trace(model.arrays, log)

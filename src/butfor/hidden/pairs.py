@@ -46,7 +46,7 @@ class PairChain:
         if behavior.kind == kernels.STEP:
             table = as_matrix(behavior.rows, self.model.n_actions)
             behavior = behavior._replace(rows=as_rows(table[self.episodes.rows_of(chosen)]))
-        arrays = log_arrays(log, None)._replace(left=self.pairs.log.left[chosen])
+        arrays = log_arrays(log)._replace(left=self.pairs.log.left[chosen])
         pairs = self.pairs._replace(log=arrays, behavior=behavior)
         return replace(self, episodes=log, pairs=pairs)
 
@@ -77,11 +77,12 @@ def prepare_pairs(
     mechanism: Mechanism | None = None,
     action_noise: str = "shared",
     horizon: int | None = None,
-    continuation: bool = True,
+    beyond: NDArray[np.int64] | None = None,
 ) -> PairChain:
     """Return the inputs of counterfactuals with a hidden state as kernels take them.
 
-    Log, horizon, mechanism and action noise have been checked.
+    Log, horizon, mechanism and action noise have been checked. `beyond` [n] is the number of steps
+    after each observed end; by default up to the horizon.
     """
     steps = episodes.horizon if horizon is None else horizon
     log = episodes.truncate(steps)
@@ -97,7 +98,7 @@ def prepare_pairs(
             "give one of GumbelMax(), InverseCDF(), MaximalCoupling(), Independent()"
         )
     pairs = kernels.Pairs(
-        log=log_arrays(log, steps if continuation else None),
+        log=log_arrays(log, steps - log.lengths if beyond is None else beyond),
         hidden=model.arrays,
         behavior=known,
         target=make_cells(model, policy),
@@ -128,9 +129,9 @@ def check_log(episodes: Episodes, model: TabularPOMDP) -> None:
         )
 
 
-def log_arrays(log: Episodes, horizon: int | None) -> kernels.Log:
-    """Return a log as kernels take it; with horizon None nothing follows an episode's end."""
-    left = np.zeros(len(log), np.int64) if horizon is None else horizon - log.lengths
+def log_arrays(log: Episodes, beyond: NDArray[np.int64] | None = None) -> kernels.Log:
+    """Return a log as kernels take it; `beyond` [n] steps follow each end, by default none."""
+    left = np.zeros(len(log), np.int64) if beyond is None else beyond
     begins, ends = log.offsets[:-1], log.offsets[1:]
     columns = log.state, log.action, log.next_state, log.reward, log.outcome
     return kernels.Log(begins, ends, left, *columns)
@@ -173,7 +174,7 @@ def refuse_impossible(
     """Raise an error naming the step at which an episode is impossible; -1 means none is."""
     if episode < 0:
         return
-    arrays = log_arrays(log, None)
+    arrays = log_arrays(log)
     trace = kernels.make_trace(model.arrays, arrays)
     kernels.trace_back(model.arrays, behavior, trace, arrays, episode)
     start, stop = int(log.offsets[episode]), int(log.offsets[episode + 1])

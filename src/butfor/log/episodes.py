@@ -412,16 +412,25 @@ class Episodes:
         horizon = check_horizon(horizon)
         if horizon >= self.horizon:
             return replace(self, horizon=horizon)
-        cut = self.lengths > horizon
-        # the row after the cut, at offset + horizon, describes the state reached
+        return replace(self.cut(np.full(len(self), horizon)), horizon=horizon)
+
+    def cut(self, steps: ArrayLike) -> Episodes:
+        """Cut each episode after its number of steps [n], at least 1; the horizon stays.
+
+        An episode that is cut loses its outcome and its unreduced final state.
+        """
+        kept = np.asarray(steps, dtype=np.int64)
+        if kept.shape != (len(self),) or (kept < 1).any():
+            raise ValueError(f"steps: give a number of at least 1 for each of {len(self)} episodes")
+        cut = self.lengths > kept
+        # the row after the cut, at offset + kept, describes the state reached
         finals = len(self.state) + np.arange(len(self))
         return self._take(
-            np.flatnonzero(self.time < horizon),
-            np.where(cut, self.offsets[:-1] + horizon, finals),
-            np.minimum(self.lengths, horizon),
+            np.flatnonzero(self.time < np.repeat(kept, self.lengths)),
+            np.where(cut, self.offsets[:-1] + kept, finals),
+            np.minimum(self.lengths, kept),
             outcome=np.where(cut, -1, self.outcome).astype(np.int32),
             final_key=np.where(cut, -1, self.final_key),
-            horizon=horizon,
         )
 
     def _take(self, rows: Offsets, finals: Offsets, lengths: Offsets, **changes: Any) -> Episodes:

@@ -31,7 +31,7 @@ from butfor.log.combinations import MOST_STATES, rows_of_codes
 from butfor.log.decisions import Decisions, last_rows
 from butfor.log.episodes import Episodes, mean_last_reward
 from butfor.log.problems import Index, LogProblems
-from butfor.log.sections import MOST_NUMBERED, Study, place
+from butfor.log.sections import LOST, MOST_NUMBERED, Study, place
 from butfor.log.settle import (
     settle_cells,
     settle_gaps,
@@ -116,7 +116,8 @@ def read_part(
     if study.columns.step is not None:
         settle_gaps(rows, study.columns.step)
     outcomes, horizon = study.columns.outcome is not None, study.evaluation.horizon
-    settle_transitions(rows, outcomes=outcomes, horizon=horizon)
+    lost = list(study.outcome).index(LOST) if study.evaluation.censored == "outcome" else None
+    settle_transitions(rows, outcomes=outcomes, horizon=horizon, lost=lost)
     rows.problems.check(log.name)
     if len(rows) == 0:
         return NothingLeft(log.name, dict(rows.problems.done))

@@ -250,6 +250,9 @@ class ClusterSection(Section):
     count: Count
 
 
+LOST = "lost to follow-up"  # the outcome of those who stop without one, if they are to have one
+
+
 class OutcomeSection(Section):
     """One value of the outcome column."""
 
@@ -267,11 +270,14 @@ class Words(Section):
 
 
 class Evaluation(Section):
-    """How far ahead to look, and how much later rewards count."""
+    """How far ahead to look, how much later rewards count, and what to do about lost episodes."""
 
     horizon: Annotated[int, Field(ge=1)] | None = None
     discount: Discount = 1.0
     planning_discount: Discount = 0.99
+    # what an episode that stops without an outcome is compared with
+    censored: Literal["continue", "cut", "outcome"] = "continue"
+    censoring: Literal["ipcw"] | None = None  # whether weights make up for those that were lost
 
 
 class Noise(Section):

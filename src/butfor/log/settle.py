@@ -217,16 +217,28 @@ _EPISODE_PROBLEMS = {
 
 
 def settle_transitions(
-    rows: Decisions, *, outcomes: bool = True, horizon: int | None = None
+    rows: Decisions,
+    *,
+    outcomes: bool = True,
+    horizon: int | None = None,
+    lost: int | None = None,
 ) -> None:
-    """Leave episodes that have transitions, probabilities and, if asked, `outcomes`."""
+    """Leave episodes that have transitions, probabilities and, if asked, `outcomes`.
+
+    `lost` is the outcome of those that have none before the horizon; None: they have none.
+    """
     kept, lengths = rows.transitions()
     present = np.unique(rows.episode)
     steps = lengths[present]
     found = {"no_transition": present[steps == 0]}
     if outcomes:
         short = steps < (np.inf if horizon is None else horizon)
-        found["no_outcome"] = present[(rows.ends[present] < 0) & (steps > 0) & short]
+        stopped = present[(rows.ends[present] < 0) & (steps > 0) & short]
+        if lost is None:
+            found["no_outcome"] = stopped
+        else:
+            rows.ends[stopped] = lost
+            rows.problems.count("lost to follow-up: episodes", len(stopped))
     if "probability" in rows.numbers:
         given, codes = rows.numbers["probability"], rows.number_codes("probability")
         wrong = kept & ~((given > 0) & (given <= 1)) & (codes != NOT_A_NUMBER)

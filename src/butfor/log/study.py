@@ -16,6 +16,7 @@ from butfor.checks import check_size
 from butfor.log.problems import KINDS
 from butfor.log.sections import (
     INVALID,
+    LOST,
     MOST,
     ClusterSection,
     Columns,
@@ -88,6 +89,7 @@ def read_study(source: StudySource) -> Study:
             f"a study of type {type(source).__name__}; give the path of a study file, or a "
             "dictionary of the same form"
         )
+    content = _name_lost(content)
     found: list[str] = []
     parts = _validate_sections(content, found)
     if isinstance(parts.get("columns"), Columns):
@@ -96,6 +98,19 @@ def read_study(source: StudySource) -> Study:
         count = f"{len(found)} mistake{'s' if len(found) > 1 else ''}"
         raise ValueError("\n".join([f"{name}: {count}", *(f"- {line}" for line in found)]))
     return Study(**parts)
+
+
+def _name_lost(content: dict[str, Any]) -> dict[str, Any]:
+    """Add the outcome of those who stop without one, if the study wants them to have one."""
+    evaluation, outcomes = (content.get(key) for key in ("evaluation", "outcome"))
+    if not (isinstance(evaluation, Mapping) and isinstance(outcomes, Mapping)):
+        return content
+    if evaluation.get("censored") != "outcome" or LOST in outcomes:
+        return content
+    columns = content.get("columns")
+    earned = isinstance(columns, Mapping) and "reward" in columns
+    lost: dict[str, float] = {} if earned else {"reward": 0.0}
+    return content | {"outcome": dict(outcomes) | {LOST: lost}}
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
@@ -256,6 +271,9 @@ def _outcome_mistakes(content: Mapping[str, Any], parts: Mapping[str, Any]) -> M
         yield "[outcome]", "no outcomes; add [outcome.<value>] for each value of the column"
     if "outcome" not in given and "reward" not in given and not content.get("outcome"):
         yield "[columns] outcome", "neither an outcome nor a reward; name a column for one of them"
+    evaluation = parts.get("evaluation")
+    if evaluation is not None and evaluation.censored == "outcome" and "outcome" not in given:
+        yield "[evaluation] censored", '"outcome" needs [columns] outcome; use "continue" or "cut"'
     names = [section.name or value for value, section in sections.items()]
     yield from named_twice(names, "[outcome]", "outcomes")
     words = parts.get("words")

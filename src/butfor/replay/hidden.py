@@ -54,7 +54,7 @@ class HiddenEngine:
             mechanism=replay.mechanism,
             action_noise=replay.action_noise,
             horizon=replay.horizon,
-            continuation=replay.continuation,
+            beyond=replay.steps_beyond,
         )
 
     @staticmethod

@@ -375,12 +375,11 @@ class ObservedEngine:
         """Return the question with a model of this size in the form that kernels take."""
         replay = self.replay
         log = replay.log
-        left = replay.horizon - log.lengths
         return kernels.Problem(
             log=kernels.Log(
                 log.offsets[:-1],
                 log.offsets[1:],
-                left if replay.continuation else np.zeros_like(left),
+                replay.steps_beyond,
                 log.state,
                 log.action,
                 log.next_state,

@@ -34,7 +34,7 @@ class Counterfactuals:
     episodes: Episodes  # cut at the horizon
     probability: Floats  # [n, O + 1] of each outcome; the last column is that of none
     expected_return: Floats  # [n]
-    observed_return: Floats  # [n]
+    observed_return: Floats  # [n] what the expected return is compared with
     horizon: int
     discount: float
     action_noise: str
@@ -42,6 +42,17 @@ class Counterfactuals:
     draws: int | None = None  # None: exact; otherwise probabilities are shares of this many draws
     left_out: Floats | None = None  # [n] mass that continued by the model alone; None: no such mass
     return_error: Floats | None = None  # [n] Monte Carlo standard error; None: not estimated
+    usual_outcome: NDArray[np.int64] | None = None  # [n] see `compared`
+
+    @property
+    def compared(self) -> NDArray[np.int64]:
+        """Outcome that the counterfactual is compared with, -1 for none, [n].
+
+        It is the observed one; of a censored episode that continues, the most likely one.
+        """
+        if self.usual_outcome is None:
+            return self.episodes.outcome.astype(np.int64)
+        return self.usual_outcome
 
     @property
     def difference(self) -> Floats:
@@ -62,9 +73,7 @@ class Counterfactuals:
     @property
     def most_likely(self) -> NDArray[np.int64]:
         """Most likely outcome of each episode, -1 for none, [n]; a tie goes to the earlier one."""
-        best = self.probability.max(axis=1, keepdims=True)
-        first = (self.probability >= best - TIE).argmax(axis=1)
-        return np.where(first == self.probability.shape[1] - 1, -1, first)
+        return most_likely(self.probability)
 
     @property
     def outcome_names(self) -> list[str]:
@@ -110,6 +119,13 @@ class Counterfactuals:
         )
 
 
+def most_likely(probability: Floats) -> NDArray[np.int64]:
+    """Most likely outcome of each row, -1 for none, which comes last, [n]."""
+    best = probability.max(axis=1, keepdims=True)
+    first = (probability >= best - TIE).argmax(axis=1)
+    return np.where(first == probability.shape[1] - 1, -1, first)
+
+
 def rank_flags(result: Counterfactuals, count: int) -> NDArray[np.int64]:
     """Rank of each flagged episode, starting from 1, and 0 for the others, [n].
 
@@ -128,7 +144,7 @@ def flag_sizes(result: Counterfactuals) -> tuple[NDArray[np.int64], Floats]:
 
     See `round_sizes`.
     """
-    differs = np.flatnonzero(result.most_likely != result.episodes.outcome)
+    differs = np.flatnonzero(result.most_likely != result.compared)
     return differs, round_sizes(result.difference[differs])
 
 

@@ -188,14 +188,15 @@ class ParticleEngine:
         rest = np.repeat(log.offsets[1:], log.lengths) - np.arange(len(log.state))
         starts = Starts(
             log.codes(log.state),
-            replay.horizon - log.time if replay.continuation else rest,
+            rest + np.repeat(replay.steps_beyond, log.lengths),
             self._step_keys("contributions"),
             np.arange(len(log.state)),
             rest,
         )
         here = self.walk.returns(starts, DRAWS, replay.discount, threads=threads)[1].mean(axis=1)
         following = np.append(here[1:], 0.0)
-        following[log.offsets[1:] - 1] = self._final_values() if replay.continuation else 0.0
+        goes_on = replay.steps_beyond > 0
+        following[log.offsets[1:] - 1] = np.where(goes_on, self._final_values(), 0.0)
         return np.asarray(
             replay.discount**log.time * (here - log.reward - replay.discount * following)
         )
@@ -279,7 +280,7 @@ class ParticleEngine:
     def _episodes(self, seed: int) -> Starts:
         """Return the starts of the counterfactuals, one per episode."""
         log, replay = self.replay.log, self.replay
-        steps = np.full(len(log), replay.horizon) if replay.continuation else log.lengths
+        steps = log.lengths + replay.steps_beyond
         keys = episode_keys(seed, log.id, "counterfactual")
         return Starts(self._first, steps, keys, log.offsets[:-1], log.lengths)
 

@@ -42,6 +42,7 @@ from butfor.replay.engine import (
 from butfor.replay.outcomes import DRAWS, Counterfactuals, Found
 from butfor.replay.particles import ParticleEngine, state_table
 from butfor.replay.steps import Steps
+from butfor.replay.usual import CENSORED, Usual, check_hazard, usual_course
 from butfor.types import Floats, Progress
 
 ACTION_NOISES = ("shared", "fresh")
@@ -82,6 +83,13 @@ class Replay:
     continuation
         Whether a counterfactual that has no outcome at the observed end continues by the model
         alone up to the horizon. If not, it stops after as many steps as were observed.
+    censored : "continue" or "cut"
+        What a counterfactual is compared with if its episode stops before the horizon without an
+        outcome: with what the model expects of the behavior policy from where it stopped, or with
+        what was observed, in which case the counterfactual stops after as many steps.
+    hazard : [S], optional
+        Probability of being lost in each state, as `censoring_hazard` estimates it. Weights then
+        make up for the episodes that were lost.
     counts : [S, A], optional
         Number of logged transitions of each pair of state and action, including those of these
         episodes; by default those of these episodes. For part of a log give those of all of it.
@@ -111,6 +119,8 @@ class Replay:
     horizon: int
     discount: float
     continuation: bool
+    censored: str  # "continue" or "cut"
+    hazard: Floats | None  # [S]
     counts: NDArray[np.int64]  # [S, A]
     noise: str
     seed: int
@@ -129,6 +139,8 @@ class Replay:
         horizon: int | None = None,
         discount: float = 1.0,
         continuation: bool = True,
+        censored: str = "continue",
+        hazard: ArrayLike | None = None,
         counts: ArrayLike | None = None,
         noise: str | None = None,
         seed: int = 0,
@@ -152,6 +164,8 @@ class Replay:
             "horizon": steps,
             "discount": check_discount(discount),
             "continuation": bool(continuation),
+            "censored": check_choice(censored, "censored", CENSORED),
+            "hazard": None if hazard is None else check_hazard(hazard, episodes),
             "counts": check_counts(counts, episodes, engine.hidden),
             "noise": belongs,
             "seed": check_seed(seed),
@@ -249,9 +263,31 @@ class Replay:
         return estimate_behavior(self.episodes)
 
     @cached_property
-    def observed_return(self) -> Floats:
-        """Discounted sum of the rewards of each episode, [n]."""
+    def stopped(self) -> NDArray[np.bool_]:
+        """Whether each episode is censored: without an outcome before the horizon, [n]."""
+        return (self.log.outcome < 0) & (self.log.lengths < self.horizon)
+
+    @cached_property
+    def steps_beyond(self) -> NDArray[np.int64]:
+        """Most steps of each counterfactual after the observed end of its episode, [n]."""
+        left = np.asarray(self.horizon - self.log.lengths)
+        cut = self.stopped if self.censored == "cut" else np.zeros_like(self.stopped)
+        return np.where(cut | (not self.continuation), 0, left)
+
+    @property
+    def logged_return(self) -> Floats:
+        """Discounted sum of the rewards in the log of each episode, [n]."""
         return self.log.returns(self.discount)
+
+    @property
+    def observed_return(self) -> Floats:
+        """Return that each counterfactual is compared with, [n]; see `usual_course`."""
+        return self.usual.expected_return
+
+    @cached_property
+    def usual(self) -> Usual:
+        """What each counterfactual is compared with."""
+        return usual_course(self)
 
     def ask(
         self,
@@ -261,6 +297,7 @@ class Replay:
         target: Policy | None = None,
         behavior: Policy | None = None,
         behavior_probability: ArrayLike | None = None,
+        action_noise: str | None = None,
         counts: ArrayLike | None = None,
         seed: int | None = None,
     ) -> Replay:
@@ -279,10 +316,12 @@ class Replay:
             behavior=kept if behavior is None else behavior,
             behavior_probability=probability,
             mechanism=self.mechanism,
-            action_noise=self.action_noise,
+            action_noise=self.action_noise if action_noise is None else action_noise,
             horizon=self.horizon,
             discount=self.discount,
             continuation=self.continuation,
+            censored=self.censored,
+            hazard=self.hazard,
             counts=counts,
             noise=self.noise if model is None else noise_for(self.model, model, self.noise),
             seed=self.seed if seed is None else seed,
@@ -543,6 +582,7 @@ class Replay:
             probability=found.probability,
             expected_return=found.expected_return,
             observed_return=self.observed_return,
+            usual_outcome=self.usual.outcome,
             horizon=self.horizon,
             discount=self.discount,
             action_noise=self.action_noise,
@@ -569,6 +609,8 @@ def as_replay(
     action_noise: str = "shared",
     horizon: int | None = None,
     discount: float = 1.0,
+    censored: str = "continue",
+    hazard: ArrayLike | None = None,
     noise: str | None = None,
 ) -> Replay:
     """Return a Replay as it is, or make one of a log, a model and a target."""
@@ -585,6 +627,8 @@ def as_replay(
             action_noise=action_noise,
             horizon=horizon,
             discount=discount,
+            censored=censored,
+            hazard=hazard,
             noise=noise,
         )
     given = {
@@ -596,6 +640,8 @@ def as_replay(
         "action_noise": None if action_noise == "shared" else action_noise,
         "horizon": horizon,
         "discount": None if discount == 1.0 else discount,
+        "censored": None if censored == "continue" else censored,
+        "hazard": hazard,
         "noise": noise,
     }
     for name, value in given.items():

@@ -28,7 +28,8 @@ Counted = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]  # what
 NUMBERS = ("episodes", "steps", "longest", "states", "actions")
 PAST = ("past_entry", "past_level", "past_number")
 FOLDED = ("fold_entry", "fold", "fold_number", "start", "start_fold", "start_number")
-ARRAYS = ("keys", "end", "number", "low", "high", "first", "ends", "digest", *PAST, *FOLDED)
+STOPS = ("stop", "stop_length", "stop_number")
+ARRAYS = ("keys", "end", "number", "low", "high", "first", "ends", "digest", *PAST, *FOLDED, *STOPS)
 FOLDS = 50  # of episodes, by a hash of their ids, to learn models from some of them
 
 
@@ -60,6 +61,9 @@ class Counts:
     start: NDArray[np.int64]  # [G] a state in which episodes start; increasing with the next
     start_fold: NDArray[np.int64]  # [G] their fold
     start_number: NDArray[np.int64]  # [G] their number
+    stop: NDArray[np.int64]  # [K] a state in which episodes stop without an outcome
+    stop_length: NDArray[np.int64]  # [K] after how many steps
+    stop_number: NDArray[np.int64]  # [K] their number
     first: NDArray[np.int64]  # [2, states] episodes that start in each state, by half
     ends: NDArray[np.int64]  # [O] episodes with each outcome
     last_reward: ExactSums  # [O + 1, 1] rewards of their last steps; the last row is 0
@@ -123,6 +127,10 @@ class Counts:
             (self.start, self.start_fold, self.start_number),
             (other.start, other.start_fold, other.start_number),
         )
+        stops = add_counts(
+            (self.stop, self.stop_length, self.stop_number),
+            (other.stop, other.stop_length, other.stop_number),
+        )
         return Counts(
             episodes=self.episodes + other.episodes,
             steps=self.steps + other.steps,
@@ -135,7 +143,7 @@ class Counts:
             reward=reward,
             low=low,
             high=high,
-            **dict(zip((*PAST, *FOLDED), (*past, *folded, *starts), strict=True)),
+            **dict(zip((*PAST, *FOLDED, *STOPS), (*past, *folded, *starts, *stops), strict=True)),
             first=first,
             ends=self.ends + other.ends,
             last_reward=ExactSums(self.last_reward.limbs + other.last_reward.limbs),
@@ -190,6 +198,8 @@ def count_shard(shard: Shard, study: Study, seed: int, threads: int = 1) -> Coun
     fold = fold_of(keys)
     folded = count_pairs(place, np.repeat(fold, log.lengths))
     starts = count_pairs(log.first_state, fold)
+    stopped = log.outcome < 0
+    stops = count_pairs(log.next_state[log.offsets[1:] - 1][stopped], log.lengths[stopped])
     last_reward.add(log.outcome[ended].astype(np.int64), log.reward[last][:, None])
     return Counts(
         episodes=len(log),
@@ -203,7 +213,7 @@ def count_shard(shard: Shard, study: Study, seed: int, threads: int = 1) -> Coun
         reward=reward,
         low=low,
         high=high,
-        **dict(zip((*PAST, *FOLDED), (*past, *folded, *starts), strict=True)),
+        **dict(zip((*PAST, *FOLDED, *STOPS), (*past, *folded, *starts, *stops), strict=True)),
         first=first,
         ends=np.bincount(log.outcome[ended], minlength=outcomes),
         last_reward=last_reward,
@@ -233,7 +243,7 @@ def _count_nothing(study: Study, done: Mapping[str, int]) -> Counts:
         reward=ExactSums(np.zeros((NARROW, 0, 2), dtype=np.int64)),
         low=nothing,
         high=nothing,
-        **dict.fromkeys((*PAST, *FOLDED), number),
+        **dict.fromkeys((*PAST, *FOLDED, *STOPS), number),
         first=np.zeros((2, sizes["state"]), dtype=np.int64),
         ends=np.zeros(outcomes, dtype=np.int64),
         last_reward=ExactSums.make(outcomes + 1, 1),

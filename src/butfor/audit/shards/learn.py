@@ -134,6 +134,14 @@ class Tally:
         number = counts.fold_number * weights[counts.fold]
         return total_by(counts.fold_entry, number, len(counts.keys))
 
+    def hazard(self, horizon: int) -> Floats:
+        """Probability of being lost in each state, [S]; see `censoring_hazard`."""
+        counts, lost = self.counts, np.zeros(self.counts.states, np.int64)
+        early = counts.stop_length < horizon
+        np.add.at(lost, counts.stop[early], counts.stop_number[early])
+        stayed = self.visits(*BOTH).sum(axis=1) - counts.first.sum(axis=0)
+        return np.asarray(lost / np.maximum(lost + stayed, 1))
+
     def starts(self) -> NDArray[np.int64]:
         """Count the episodes by fold and first state, [FOLDS, S]."""
         found = np.zeros((FOLDS, self.counts.states), np.int64)

@@ -362,7 +362,15 @@ def _make_setting(tally: Tally, chosen: AuditSettings, types: dict[str, Any]) ->
     return Setting(
         study=study,
         seed=chosen.seed,
-        question=chosen.ask(tally.example(), model, target, behavior, evaluation, horizon=horizon),
+        question=chosen.ask(
+            tally.example(),
+            model,
+            target,
+            behavior,
+            evaluation,
+            horizon=horizon,
+            hazard=tally.hazard(horizon) if evaluation.censoring == "ipcw" else None,
+        ),
         unsupported=unsupported_by_state(rows, target, horizon=horizon),
         learned=chosen.learned,
         halves=halves,

@@ -1,0 +1,73 @@
+"""What counterfactuals are compared with: what was observed, or what would usually have followed.
+
+An episode that stops before the horizon without an outcome is censored. Compared with the little
+that was observed of it, every policy would look as if it changed something: its counterfactual goes
+on, the record does not. So the record goes on, too, as the model expects of the behavior policy.
+Then a target that equals the behavior differs from no episode, censored or not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from butfor.log.episodes import Episodes
+from butfor.replay.outcomes import DRAWS, most_likely
+from butfor.types import Floats
+
+if TYPE_CHECKING:
+    from butfor.replay.replay import Replay
+
+CENSORED = ("continue", "cut")
+
+
+class Usual(NamedTuple):
+    """What each of n counterfactuals is compared with."""
+
+    expected_return: Floats  # [n]
+    outcome: NDArray[np.int64]  # [n] the observed one, or the most likely; -1: none
+
+
+def usual_course(replay: Replay) -> Usual:
+    """Return what was observed; of censored episodes, how the behavior policy would go on."""
+    returns = replay.logged_return
+    outcome = replay.log.outcome.astype(np.int64)
+    stopped = np.flatnonzero(replay.stopped & (replay.steps_beyond > 0))
+    if len(stopped):
+        # a counterfactual under the behavior itself repeats the record and then goes on
+        same = replay.part(stopped).ask(target=replay.behavior, action_noise="shared")
+        found = same.engine.outcomes(
+            negligible=0.0, draws=DRAWS, seed=replay.seed, threads=None, progress=None
+        )
+        returns[stopped] = found.expected_return
+        outcome[stopped] = most_likely(found.probability)
+    return Usual(returns, outcome)
+
+
+def censoring_hazard(episodes: Episodes, *, horizon: int | None = None) -> Floats:
+    """Estimate the probability of being lost in each state, [S].
+
+    Of the episodes that come to a state without an outcome before the horizon, the share that
+    stops there. 0 where no episode comes.
+    """
+    steps = episodes.horizon if horizon is None else horizon
+    log = episodes.truncate(steps)
+    stopped = (log.outcome < 0) & (log.lengths < steps)
+    lost = np.bincount(log.next_state[log.offsets[1:] - 1][stopped], minlength=log.n_states)
+    stayed = np.bincount(log.state[log.time > 0], minlength=log.n_states)
+    return np.asarray(lost / np.maximum(lost + stayed, 1))
+
+
+def check_hazard(hazard: ArrayLike, episodes: Episodes) -> Floats:
+    """Return hazards that fit a log, whose states are numbered."""
+    found = np.asarray(hazard, dtype=np.float64)
+    if found.shape != (episodes.n_states,):
+        raise ValueError(
+            f"hazard has shape {found.shape}; give one number for each of the "
+            f"{episodes.n_states} states"
+        )
+    if not ((found >= 0) & (found <= 1)).all():
+        raise ValueError("hazard: give probabilities from 0 to 1")
+    return found
