@@ -111,12 +111,22 @@ def small_result(difference, outcome, likely):
     return Counterfactuals(log, probability, np.array(difference), np.zeros(4), 1, 1.0, "shared")
 
 
-def test_flags_are_the_largest_differences_in_either_direction_where_outcomes_differ():
+def test_flags_are_the_largest_differences_first_of_those_whose_outcomes_differ():
     # episode 2 has the largest difference, but its likeliest outcome is what happened
     result = small_result([0.5, -1.5, 9.0, 0.5], outcome=[0, 1, 1, 0], likely=[1, 0, 1, 1])
-    assert rank_flags(result, 60).tolist() == [2, 1, 0, 3]  # a tie goes to the earlier one
+    assert rank_flags(result, 60).tolist() == [2, 1, 4, 3]  # a tie goes to the earlier one
+    assert rank_flags(result, 3).tolist() == [2, 1, 0, 3]
     assert rank_flags(result, 1).tolist() == [0, 1, 0, 0]
     assert rank_flags(result, 0).tolist() == [0, 0, 0, 0]
+
+
+def test_without_another_outcome_a_flag_takes_a_tenth_of_the_spread_of_returns():
+    result = small_result([0.05, -0.3, 0.0, 0.2], outcome=[0, 1, 1, 0], likely=[0, 1, 1, 0])
+    observed = np.array([-1.0, 1.0, 1.0, -1.0])
+    spread = replace(
+        result, observed_return=observed, expected_return=observed + result.expected_return
+    )
+    assert rank_flags(spread, 60).tolist() == [0, 1, 0, 2]
 
 
 def test_the_first_change_is_where_the_policy_would_act_otherwise(problem):

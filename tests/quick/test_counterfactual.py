@@ -369,6 +369,7 @@ def test_the_frame_has_a_row_for_each_episode(sepsis):
         "id",
         "length",
         "observed_outcome",
+        "usual_outcome",
         "observed_return",
         "p_died",
         "p_discharged",

@@ -30,6 +30,7 @@ CHECKS = [
     "estimators disagree",
     "the past still matters",
     "influence",
+    "null check",
     "hidden causes",
 ]
 NEVER_TRIED = np.array([[1.0, 0.0]] * 3)  # of ward_log: action 0 was never taken in state 1

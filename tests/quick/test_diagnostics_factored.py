@@ -50,6 +50,7 @@ CHECKS = [
     "estimators disagree",
     "the past still matters",
     "influence",
+    "null check",
     "hidden causes",
 ]
 LAST = CHECKS[-4:]

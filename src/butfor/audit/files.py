@@ -18,7 +18,7 @@ TEXT, NUMBER, WHOLE, SHORT, FLAG = pa.string(), pa.float64(), pa.int64(), pa.int
 # columns that audits of version 0.1 lack, with what is read instead
 ADDED: dict[str, dict[str, Any]] = {
     "estimates": {"low_these": math.nan, "high_these": math.nan},
-    "episodes": {"stratum": -1, "probability": math.nan},
+    "episodes": {"usual_outcome": "", "stratum": -1, "probability": math.nan},
 }
 # The columns that every audit has. Others depend on the log: ids (text or integers), `p_…` of each
 # outcome and their bounds, credible intervals, `state.…`, `action.…`, `target.…` and `side.…`.
@@ -43,6 +43,7 @@ SCHEMAS = {
         {
             "length": WHOLE,
             "observed_outcome": TEXT,
+            "usual_outcome": TEXT,
             "observed_return": NUMBER,
             "expected_return": NUMBER,
             "difference": NUMBER,

@@ -38,10 +38,16 @@ class _Reason:
     decisive: bool = True  # whether a red light means not to act
 
 
-# From the gravest on. First what refutes the gain; then what contradicts the assumptions that every
-# estimate shares, which no amount of data mends; then what unrecorded variables could do; then a
-# lack of data, and a poor model, which both can be mended; last what concerns single episodes only.
+# From the gravest on. First what must hold whatever the data; then what refutes the gain; then what
+# contradicts the assumptions that every estimate shares, which no amount of data mends; then what
+# unrecorded variables could do; then a lack of data, and a poor model, which both can be mended;
+# last what concerns single episodes only.
 GRAVITY = (
+    _Reason(
+        ("null check",),
+        "even a policy that does what was done seems to change something",
+        "even a policy that does what was done seems to change something",
+    ),
     _Reason(
         (FRESH,),
         "judged on data that it was not learned from, the policy does no better than what was done",

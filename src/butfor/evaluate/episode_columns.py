@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.evaluate.decomposition import Pieces, pieces_of
+from butfor.evaluate.diagnostics.null import null_check
 from butfor.evaluate.estimators.columns import Columns
 from butfor.evaluate.past_counts import PastCounts
 from butfor.models.policies import action_counts
@@ -202,6 +203,11 @@ class EpisodeColumns:
     def unsupported_in_model(self) -> float:
         """The same for new episodes from the same starts."""
         return float(self.replay.engine.unsupported_in_model().mean())
+
+    @cached_property
+    def null(self) -> tuple[int, int]:
+        """Episodes checked for, and changed by, a policy equal to the behavior."""
+        return null_check(self.replay)
 
     @property
     def counts(self) -> NDArray[np.int64]:

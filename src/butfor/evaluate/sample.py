@@ -68,6 +68,10 @@ class Sample(Protocol):
         """The same for new episodes from the same starts."""
 
     @property
+    def null(self) -> tuple[int, int]:
+        """Episodes checked for, and changed by, a policy equal to the behavior."""
+
+    @property
     def counts(self) -> NDArray[np.int64]:
         """Logged decisions, [S, A]."""
 

@@ -14,6 +14,7 @@ from butfor.mechanisms.protocol import Mechanism
 from butfor.types import Floats
 
 DRAWS = 200  # by default, where probabilities are shares of draws
+LARGE = 0.1  # standard deviations of returns: a difference worth a flag of its own
 TIE = 1e-12  # outcomes whose probabilities differ by no more are tied
 
 
@@ -87,6 +88,7 @@ class Counterfactuals:
             "id": self.episodes.id,
             "length": self.episodes.lengths,
             "observed_outcome": names[self.episodes.outcome],
+            "usual_outcome": names[self.compared],
             "observed_return": self.observed_return,
         }
         for column, name in enumerate(self.outcome_names[:-1]):
@@ -129,23 +131,33 @@ def most_likely(probability: Floats) -> NDArray[np.int64]:
 def rank_flags(result: Counterfactuals, count: int) -> NDArray[np.int64]:
     """Rank of each flagged episode, starting from 1, and 0 for the others, [n].
 
-    The `count` episodes with the largest absolute difference are flagged, among those whose most
-    likely outcome differs from the observed one; in a tie the earlier episode comes first.
+    Flagged are `count` episodes: first those whose most likely outcome differs from the observed
+    one, by size of their difference, then those without another outcome whose difference is large
+    enough (see `find_flags`), so that logs without outcomes or with rare ones have flags, too. In a
+    tie the earlier episode comes first.
     """
-    differs, size = flag_sizes(result)
-    order = differs[np.argsort(-size, kind="stable")][:count]
+    found, differs, size = find_flags(
+        result.most_likely != result.compared,
+        result.difference,
+        float(result.observed_return.std()),
+    )
+    order = found[np.lexsort([-size, ~differs])][:count]
     rank = np.zeros(len(result.episodes), dtype=np.int64)
     rank[order] = np.arange(1, len(order) + 1)
     return rank
 
 
-def flag_sizes(result: Counterfactuals) -> tuple[NDArray[np.int64], Floats]:
-    """Positions of the episodes whose most likely outcome differs, and sizes of their differences.
+def find_flags(
+    differs: NDArray[np.bool_], difference: Floats, spread: float
+) -> tuple[NDArray[np.int64], NDArray[np.bool_], Floats]:
+    """Positions of the episodes that may be flagged, whether another outcome is the reason, sizes.
 
-    See `round_sizes`.
+    Without another outcome a difference counts from a tenth of the standard deviation of returns
+    (`spread`) on.
     """
-    differs = np.flatnonzero(result.most_likely != result.compared)
-    return differs, round_sizes(result.difference[differs])
+    size = round_sizes(difference)
+    found = np.flatnonzero(differs | (size > LARGE * spread))
+    return found, differs[found], size[found]
 
 
 def round_sizes(difference: Floats) -> Floats:

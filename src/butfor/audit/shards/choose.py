@@ -26,8 +26,10 @@ from butfor.audit.shards.parts import Parts
 from butfor.audit.shards.stitch import join_by_id
 from butfor.audit.show import Shown, show
 from butfor.log.episodes import Episodes, rows_of
-from butfor.replay.outcomes import round_sizes
+from butfor.replay.outcomes import find_flags, round_sizes
 from butfor.types import Floats, Keys
+
+COLUMNS = ("id", "observed_outcome", "usual_outcome", "most_likely")
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,15 +64,25 @@ class Chosen:
 
 
 def choose(
-    parts: Parts, keys: Sequence[str], like: Episodes, *, flags: int, size: int, seed: int
+    parts: Parts,
+    keys: Sequence[str],
+    like: Episodes,
+    *,
+    flags: int,
+    size: int,
+    seed: int,
+    spread: float,
 ) -> Chosen:
-    """Choose the episodes to review; `like` is a log with the variables of all shards."""
+    """Choose the episodes to review; `like` is a log with the variables of all shards.
+
+    `spread` is the standard deviation of returns.
+    """
     names = like.outcome_names
     sizes = np.zeros(BINS, dtype=np.int64)
-    flagged = pd.DataFrame({"id": [], "size": [], "place": [], "outcome": []})
+    flagged = pd.DataFrame({"id": [], "size": [], "differs": [], "place": [], "outcome": []})
     for look in _looks(parts, keys, names):
         sizes += count_sizes(look.sizes)
-        flagged = _flag(flagged, look, flags)
+        flagged = _flag(flagged, look, flags, spread)
     cuts = find_thirds(sizes)
     cells = THIRDS * len(names)
     none = np.empty(0, dtype=np.int64)
@@ -99,12 +111,12 @@ def _looks(parts: Parts, keys: Sequence[str], names: Sequence[str]) -> Iterator[
         table = parts.table("episodes", key)
         column = {
             name: table.column(name).to_numpy(zero_copy_only=False)
-            for name in ("id", "observed_outcome", "most_likely", "difference", "order")
+            for name in (*COLUMNS, "difference", "order")
         }
         yield Look(
             id=column["id"],
             outcome=known.get_indexer(column["observed_outcome"]).astype(np.int64),
-            differs=column["observed_outcome"] != column["most_likely"],
+            differs=column["usual_outcome"] != column["most_likely"],
             sizes=round_sizes(column["difference"]),
             order=column["order"],
             place=np.arange(before, before + len(table)),
@@ -112,21 +124,23 @@ def _looks(parts: Parts, keys: Sequence[str], names: Sequence[str]) -> Iterator[
         before += len(table)
 
 
-def _flag(flagged: pd.DataFrame, look: Look, flags: int) -> pd.DataFrame:
+def _flag(flagged: pd.DataFrame, look: Look, flags: int, spread: float) -> pd.DataFrame:
     """Return the flagged of earlier shards and this one by rank; see `rank_flags`."""
-    differs = np.flatnonzero(look.differs)
-    mine = differs[np.argsort(-look.sizes[differs], kind="stable")][:flags]
+    found, differs, sizes = find_flags(look.differs, look.sizes, spread)
+    mine = found[np.lexsort([-sizes, ~differs])][:flags]
     new = pd.DataFrame(
         {
             "id": look.id[mine],
             "size": look.sizes[mine],
+            "differs": look.differs[mine],
             "place": look.place[mine],
             "outcome": look.outcome[mine],
         }
     )
     both = new if flagged.empty else pd.concat([flagged, new])
     by_id = both.sort_values("id", kind="stable")
-    return by_id.sort_values("size", ascending=False, kind="stable").iloc[:flags]
+    by_size = by_id.sort_values("size", ascending=False, kind="stable")
+    return by_size.sort_values("differs", ascending=False, kind="stable").iloc[:flags]
 
 
 def _take(

@@ -111,6 +111,12 @@ class ShardSums:
         return int(self.gathered.counts["sizes"][1])
 
     @property
+    def null(self) -> tuple[int, int]:
+        """Episodes checked for, and changed by, a policy equal to the behavior."""
+        checked, changed = self.gathered.counts["sizes"][2:].tolist()
+        return checked, changed
+
+    @property
     def effective(self) -> float:
         """Effective sample size; nan if the squares of the weights overflow or underflow."""
         weight = float(self.columns.ratio[:, -1].sum())

@@ -40,7 +40,7 @@ class Judged:
     episodes: Any  # a pyarrow Table with one row per episode, by id, with its order of drawing
     steps: Any  # a pyarrow Table with one row per step and final state
     sums: Mapping[str, ExactSums]  # see SUMS
-    counts: Mapping[str, NDArray[np.int64]]  # sizes: followers and censored; shares about, after
+    counts: Mapping[str, NDArray[np.int64]]  # sizes: followers, censored, null; shares
 
 
 def judge_shard(shard: Shard, setting: Setting, threads: int) -> Judged:
@@ -76,7 +76,7 @@ def judge_shard(shard: Shard, setting: Setting, threads: int) -> Judged:
             "halves": _cross_fit(replay, keys, setting, threads),
         },
         counts={
-            "sizes": np.array([sample.followers, sample.censored]),
+            "sizes": np.array([sample.followers, sample.censored, *sample.null]),
             "about": _shares(walked.share_about),
             "after": _shares(walked.share_after),
         },

@@ -145,6 +145,7 @@ def audit_shards(
         flags=most_flags(chosen.flags, chosen.review_size),
         size=review_total(chosen.flags, chosen.review_size),
         seed=chosen.seed,
+        spread=sample.spread,
     )
     shown = reviewed.show(setting, chosen.draws)
     judged = time.perf_counter()

@@ -15,6 +15,7 @@ from butfor.evaluate.diagnostics.factored import check_factored_model
 from butfor.evaluate.diagnostics.halves import Halves
 from butfor.evaluate.diagnostics.hidden import check_consistency, check_entropy, check_shared_rows
 from butfor.evaluate.diagnostics.lights import UNKNOWN, Row, at_least, at_most, worst_light
+from butfor.evaluate.diagnostics.null import null_row
 from butfor.evaluate.diagnostics.occupancy import occupancy
 from butfor.evaluate.diagnostics.overlap import RARE, overlap_row, usual_row
 from butfor.evaluate.diagnostics.past import past_row
@@ -77,6 +78,8 @@ def diagnose(replay: Replay, *, learn: Learn | None = None, seed: int = 0) -> pd
           what follows, that the step before tells; nan if there are too few cases;
         - *influence*: median share of the counterfactual's steps that still depend on what happened
           in the episode;
+        - *null check*: share of episodes that a policy equal to the behavior would change, which
+          should be none;
         - *hidden causes*: always unknown.
 
         With a factored model, after *calibration*:
@@ -103,7 +106,7 @@ def diagnose(replay: Replay, *, learn: Learn | None = None, seed: int = 0) -> pd
           alone predicts for the target;
         - *hidden state*: its entropy in bits given the record, mean over steps;
         - *rows in common*: share of the rows met that share a label with the observed row;
-        - *influence* and *hidden causes* as above.
+        - *influence*, *null check* and *hidden causes* as above.
 
     Notes
     -----
@@ -147,6 +150,7 @@ def diagnose_sample(sample: Sample, about_model: Sequence[Row]) -> pd.DataFrame:
             None if replay.sampled else past_row(sample.past),
             influence_row(*sample.influence),
         ]
+    rows.append(null_row(*sample.null))
     rows.append(("hidden causes", float("nan"), UNKNOWN, HIDDEN_CAUSES))
     return pd.DataFrame([row for row in rows if row is not None], columns=COLUMNS)
 
