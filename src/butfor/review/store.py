@@ -13,10 +13,17 @@ from typing import Any
 from butfor.audit.audit import REVIEWS, Audit
 from butfor.review import tables
 from butfor.review.events import Event, EventFile, Transaction, copied, find_break, read_events
-from butfor.review.plan import ReviewSettings, plan_stays, reviewer_order, reviewer_seed, run_id
+from butfor.review.plan import (
+    ReviewSettings,
+    asked_outcomes,
+    plan_stays,
+    reviewer_order,
+    reviewer_seed,
+    run_id,
+)
 from butfor.review.queue import is_closed, read_stay, read_stays
 from butfor.review.reviewer import Reviewer
-from butfor.review.tables import Review, Run, Settlement, Stay
+from butfor.review.tables import Answer, Review, Run, Settlement, Stay
 from butfor.review.verdicts import check_reviewer
 
 
@@ -66,6 +73,7 @@ class Store(AbstractContextManager["Store"]):
                     "stays": [
                         [s.episode, int(s.control), s.steps] for s in plan_stays(audit, chosen)
                     ],
+                    "outcomes": asked_outcomes(audit, chosen),
                     "butfor": str(audit.meta.butfor),
                 }
                 tables.record(transaction, "run", run=identifier, payload=payload)
@@ -129,6 +137,12 @@ class Store(AbstractContextManager["Store"]):
         with self.file.reading() as transaction:
             tables.read_run(transaction, run)
             return tables.read_reviews(transaction, run=run, reviewer=reviewer, episode=episode)
+
+    def answers(self, run: str) -> list[Answer]:
+        """Return all chances that reviewers gave, with their authors, including repeats."""
+        with self.file.reading() as transaction:
+            tables.read_run(transaction, run)
+            return tables.read_answers(transaction, run=run)
 
     def pseudonyms(self) -> dict[str, str]:
         """Return what each reviewer of any run is called where names are hidden."""
