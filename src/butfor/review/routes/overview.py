@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Literal
 
@@ -16,7 +16,7 @@ from butfor.review.opinions import names_for, note_overview
 from butfor.review.routes.access import MOST, SignedIn
 from butfor.review.routes.stay import ITEM_STATES, STATES, UNLISTED
 from butfor.review.shown import AuditReview, make_slug
-from butfor.review.verdicts import VERDICTS
+from butfor.review.verdicts import VERDICTS, chances_in_words
 
 CAVEATS = {
     "estimate": "A model estimate, not a fact.",
@@ -32,6 +32,7 @@ ACTIONS = {
     "run": "opened this run",
     "join": "joined",
     "impression": "gave a first impression",
+    "answer": "gave the chances",
     "submit": "gave a verdict",
     "skip": "skipped",
     "withdraw": "withdrew a verdict",
@@ -65,6 +66,7 @@ def show_run(viewer: SignedIn) -> dict[str, Any]:
         "episodes": meta.counts.episodes,
         "needed": review.run.settings.needed,
         "first_impression": review.run.settings.first_impression,
+        "asked_outcomes": list(review.run.outcomes),
         "noun": stays.noun,
         "nouns": stays.nouns,
         "hidden": stays.hidden(),
@@ -194,7 +196,8 @@ def show_events(
     events = store.events(run=run)
     given = {e.id: e.payload["verdict"] for e in events if e.action in ("submit", "settle")}
     listed = [e for e in events if e.id > after and (everybody or e.reviewer == name)]
-    rows = [_describe(event, names, given) for event in listed[:HISTORY_PAGE]]
+    outcomes = viewer.review.run.outcomes
+    rows = [_describe(event, names, given, outcomes) for event in listed[:HISTORY_PAGE]]
     return {
         "run": run,
         "everybody": everybody,
@@ -203,9 +206,11 @@ def show_events(
     }
 
 
-def _describe(event: Event, names: Mapping[str, str], given: Mapping[int, int]) -> dict[str, Any]:
+def _describe(
+    event: Event, names: Mapping[str, str], given: Mapping[int, int], outcomes: Sequence[str]
+) -> dict[str, Any]:
     """Return an event in words, without what reveals controls or repeats."""
-    before, after, reason = _change(event, given)
+    before, after, reason = _change(event, given, outcomes)
     return {
         "id": event.id,
         "at": event.at,
@@ -222,7 +227,9 @@ def _describe(event: Event, names: Mapping[str, str], given: Mapping[int, int]) 
     }
 
 
-def _change(event: Event, given: Mapping[int, int]) -> tuple[str, str, str]:
+def _change(
+    event: Event, given: Mapping[int, int], outcomes: Sequence[str]
+) -> tuple[str, str, str]:
     """Return what held before an event, what holds after it, and the reason given."""
     said, differ = event.payload, STATES["disagreement"]
     match event.action:
@@ -236,6 +243,8 @@ def _change(event: Event, given: Mapping[int, int]) -> tuple[str, str, str]:
             return _verdict_words(given.get(said["settlement"], 0)), differ, ""
         case "impression":
             return "", "", said["answer"]
+        case "answer":
+            return "", chances_in_words(said["out_of_ten"], outcomes, said["reason"]), ""
         case "skip":
             return "", ITEM_STATES["skipped"], ""
     return "", "", ""
