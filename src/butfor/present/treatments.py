@@ -84,7 +84,7 @@ def _decisions(audit: Audit, steps: pd.DataFrame) -> list[tuple[int, int, NDArra
 
 def _differs(chance: float) -> str:
     """Return whether the policy takes another action, given its chance of the one taken."""
-    return "no" if chance > CERTAIN else "yes" if chance < 1 - CERTAIN else "may"
+    return "no" if chance > CERTAIN else "yes" if chance < LIKELY else "may"
 
 
 def _describe(variables: tuple[Variable, ...], chances: NDArray[np.float64]) -> str:
@@ -97,4 +97,4 @@ def _describe(variables: tuple[Variable, ...], chances: NDArray[np.float64]) -> 
     ]
     words = [f"{describe_action(variables, a)} ({percent(float(chances[a]))})" for a in likely]
     rest = float(chances.sum() - chances[likely].sum())
-    return " or ".join(words) + (f", otherwise others ({percent(rest)})" if rest > FAINT else "")
+    return " or ".join(words) + (f" or others ({percent(rest)})" if rest > FAINT else "")
