@@ -1,4 +1,4 @@
-"""The chances that reviewers give before they see the model: in the store, the API and the pages."""
+"""The chances that reviewers give before they see the model: in store, API and pages."""
 
 import re
 import sqlite3
@@ -13,7 +13,7 @@ from butfor.review.plan import ReviewSettings, plan_stays, run_id
 from butfor.review.store import Store
 from butfor.review.verdicts import Chances, FieldError, RefusedError, StaleError, Verdict
 from tests.audits import hidden_audit
-from tests.review_site import Site, as_text, small_audit
+from tests.review_site import Site, small_audit
 from tests.web.test_review_app import stay_page, visible
 from tests.web.test_review_store import make_second_version
 
@@ -205,6 +205,19 @@ def test_nothing_of_the_model_is_shown_before_the_chances_are_given(site):
     assert ("gave the chances", "3 of 10 died, 7 of 10 discharged") in events
     assert "3 of 10 died" in ann.open("/audit")
     assert site.store.answers(site.run.id)[0].seconds == 4.5
+
+
+def test_a_first_impression_comes_before_the_chances(tmp_path):
+    site = Site(tmp_path, small_audit(), first_impression=True, verdicts_only=False)
+    ann = site.reviewer("ann")
+    path = f"/episodes/{ann.next()['slug']}"
+    assert ann.json(path)["asks"] == "impression"
+    ann.send(path, ann.open(path), do="impression", first_impression="fluids")
+    assert (ann.json(path)["asks"], ann.json(path)["model"]) == ("chances", None)
+    ann.post(f"{path}/answer", 201, chances=GIVEN)
+    assert ann.json(path)["asks"] == ""
+    assert ann.json(path)["model"]
+    site.store.close()
 
 
 @pytest.mark.parametrize(

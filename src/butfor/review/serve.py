@@ -98,9 +98,10 @@ def serve(
         app = make_app(review, hosts=address.hosts(port), port=port, tokens=tokens, tls=address.tls)
         # the first page would otherwise wait for these; the bundle takes two seconds
         threading.Thread(target=chart_bundle, daemon=True).start()
-        review.template(True)
-        for name in list(review.ids)[:1]:
-            review.one(name, False)
+        for hidden in (True, False):
+            review.template(not hidden)
+            for name in list(review.ids)[:1]:
+                review.one(name, hidden)
         for name in environment().list_templates():
             environment().get_template(name)
         server = uvicorn.Server(

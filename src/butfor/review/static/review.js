@@ -170,7 +170,10 @@
     else if (event.key === "u") submit(find("form.undo button"));
     else if (event.key === "q" && last === "g") location.assign("/");
     else if (event.key === "?") showKeys(event);
-    else if (event.key === "Enter" && event.target === document.body) open(find("#continue"));
+    else if (event.key === "Enter" && event.target === document.body) {
+      if (find("#continue")) open(find("#continue"));
+      else submit(find("form.card button.main"));
+    }
   });
 
   const name = find("#reviewer"); // another reviewer types over the remembered name
