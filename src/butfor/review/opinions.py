@@ -52,6 +52,8 @@ def earlier_opinions(reviewer: Reviewer, episode: str) -> list[Review]:
 
 def answers_before(reviewer: Reviewer, reviews: Sequence[Review]) -> dict[int, dict[str, Any]]:
     """Return the chances that were given before verdicts which are shown, by their numbers."""
+    if not reviews:
+        return {}
     with reviewer.file.reading() as transaction:
         found = tables.read_answers_before(transaction, [review.id for review in reviews])
         outcomes = {
