@@ -18,11 +18,11 @@ from butfor.log.variables import Variable, describe_action, unravel
 from butfor.mechanisms.gumbel_max import counterfactual_distribution
 from butfor.present.charts.style import Row
 from butfor.present.charts.trajectory.layout import TrajectoryLayout
+from butfor.present.charts.trajectory.rows import FAINT
 
 LIKELY = 0.05  # rarer actions of a random policy are not listed
 MOST = 3  # actions of a random policy that are listed
 CERTAIN = 0.999
-FAINT = 0.005  # smaller probabilities are not shaded: nobody would see it
 
 
 def policy_chances(audit: Audit, state: int, given: int) -> NDArray[np.float64]:
