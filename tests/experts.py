@@ -10,7 +10,7 @@ import butfor as bf
 from butfor import sepsis
 from butfor.audit.learning import tabular_learner
 from butfor.evaluate.betting import EARLY, HEDGE, LARGEST
-from butfor.evaluate.experts import ReviewSample, drawn_strata, expert_value
+from butfor.evaluate.experts import ReviewSample, drawn_strata, sample_value
 from butfor.replay.outcomes import rank_flags
 from tests.reference.experts import Game
 
@@ -124,7 +124,7 @@ def ever_missed(ward, answers, sample):
             game.see(int(ward.stratum[case]), sign * float(difference[case]))
             richest[k] = max(richest[k], game.capital)
     times = {*np.flatnonzero(richest >= np.exp(THRESHOLD)).tolist(), int(richest.argmax())}
-    found = (expert_value(after(sample, k + 1)) for k in sorted(times))
+    found = (sample_value(after(sample, k + 1)) for k in sorted(times))
     return any(not one.low <= answers.mean() <= one.high for one in found)
 
 
@@ -135,7 +135,7 @@ def simulate_reviews(ward, kind, reviews, seed=0):
     for _ in range(reviews):
         answers = ward.answers(kind, generator)
         sample = ward.review(answers, generator)
-        fixed, anytime = (expert_value(sample, interval=name) for name in ("fixed", "anytime"))
+        fixed, anytime = (sample_value(sample, interval=name) for name in ("fixed", "anytime"))
         own = answers.mean()
         rows.append(
             {

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from butfor.evaluate.experts import expert_value
+from butfor.evaluate.experts import sample_value
 from tests.experts import KINDS, after, sepsis_ward, simulate_reviews
 
 REVIEWS, SEEDS = 1000, 200
@@ -54,7 +54,7 @@ def test_fixed_intervals_watched_after_every_case_miss_too_often(ward):
     missed = 0
     for _ in range(200):
         sample = ward.review(ward.truth, generator)
-        looks = (expert_value(after(sample, k), interval="fixed") for k in range(10, 81))
+        looks = (sample_value(after(sample, k), interval="fixed") for k in range(10, 81))
         # no interval while there are too few answers, which misses nothing
         missed += any(one.low > ward.truth.mean() or one.high < ward.truth.mean() for one in looks)
     print(f"fixed intervals watched after every case: {missed} of 200 reviews missed")
@@ -67,7 +67,7 @@ def test_forty_cases_read_by_a_perfect_expert_overturn_the_model(ward):
     assert ward.model.mean() > ward.observed.mean() + 0.5
     for interval, least in (("fixed", 0.95), ("anytime", 0.95)):
         found = [
-            expert_value(ward.review(ward.truth, generator), interval=interval)
+            sample_value(ward.review(ward.truth, generator), interval=interval)
             for _ in range(SEEDS)
         ]
         overturned = np.mean([one.high < ward.observed.mean() for one in found])

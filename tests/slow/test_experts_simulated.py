@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from butfor.evaluate.experts import expert_value
+from butfor.evaluate.experts import sample_value
 from tests.experts import KINDS, Ward, ever_missed, sepsis_ward, simulate_reviews
 
 REVIEWS = 50
@@ -30,7 +30,7 @@ def test_intervals_hold_the_experts_own_view(ward, kind):
 def test_a_perfect_expert_overturns_the_model(ward):
     generator = np.random.default_rng(1)
     reviews = [ward.review(ward.truth, generator) for _ in range(REVIEWS)]
-    highs = np.array([expert_value(sample).high for sample in reviews])
+    highs = np.array([sample_value(sample).high for sample in reviews])
     assert ward.observed.mean() < ward.model.mean() - 0.5
     assert (highs < ward.observed.mean()).mean() >= 0.95
 
