@@ -14,9 +14,9 @@ from butfor.evaluate.betting import Drawn, betting_interval, choose_stakes, log_
 from butfor.evaluate.experts import (
     ReviewSample,
     cases_to_exclude,
+    mean_over_reviewers,
     sample_chances,
     sample_value,
-    mean_over_reviewers,
     view_strata,
 )
 from tests.experts import CONSTANTS, THRESHOLD

@@ -147,7 +147,9 @@ class _Words:
                 f"The {level} interval is of the kind that may be watched: it stays valid however "
                 "often one looks at it while answers come in."
             )
-        return f"The {level} interval is of the fixed kind, for a review that is complete."
+        return (
+            f"The {level} interval is of the fixed kind, since every {self.noun} has been answered."
+        )
 
     def _untold(self) -> str:
         found = self.found
