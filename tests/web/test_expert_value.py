@@ -34,7 +34,7 @@ def site(tmp_path):
     """A review: ann answers all and gives verdicts, bob most, eve after seeing the overview."""
     audit = small_audit(20)
     audit.save(tmp_path / "audit")
-    made = Site(tmp_path / "audit", audit, show_overview=True)
+    made = Site(tmp_path / "audit", audit, show_overview=True, verdicts_only=False)
     store, run = made.store, made.run.id
     generator = np.random.default_rng(0)
     ann, bob, eve = (store.join(run, name) for name in ("ann", "bob", "eve"))
@@ -164,7 +164,7 @@ def test_answers_without_a_verdict_are_exported_and_count_for_no_agreement(site,
 
 def test_blind_reviewers_do_not_see_the_estimate(tmp_path):
     audit = small_audit()
-    site = Site(tmp_path, audit)
+    site = Site(tmp_path, audit, verdicts_only=False)
     ann = site.reviewer("ann")
     for path in ("/results", "/overview", "/export/reviews.csv", "/export/report.html"):
         ann.get(path, 403)
