@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
 
-from fastapi import Response
+from fastapi import Depends, Response
 
 from butfor.review.opinions import (
     earlier_opinions,
     list_disagreements,
-    names_for,
-    open_disagreement,
     visible_opinions,
 )
 from butfor.review.queue import is_wanted
 from butfor.review.reviewer import CLOSED
-from butfor.review.routes.access import Place, SignedIn
+from butfor.review.routes.access import Place, Reader, SignedIn
 from butfor.review.shown import Viewer, make_slug
 from butfor.review.tables import Item, Review
 from butfor.review.verdicts import VERDICTS, UnknownError, in_a_clause
@@ -34,15 +32,32 @@ ITEM_STATES = {  # of a place in a reviewer's queue
     "submitted": "Done",
     "skipped": "Skipped",
     "withdrawn": "Withdrawn",
+    "disagreement": STATES["disagreement"],
+    "settling": "Opened to settle",
+    "others": "Read by others",
 }
 UNLISTED = "not under review"
 FIELDS = ("verdict", "variable", "step", "sure", "comment")
+QUEUE_PAGE = 100  # places
 
 
-def show_queue(viewer: SignedIn) -> dict[str, Any]:
-    """Your queue."""
+@dataclass(frozen=True)
+class QueueFilters:
+    """Which places of a queue are listed, and after which one the list begins."""
+
+    status: str = ""  # a key of ITEM_STATES
+    obs: str = ""  # what happened
+    text: str = ""  # part of the id, whatever its capitals
+    after: Place = None
+
+
+def show_queue(viewer: Reader, filters: Annotated[QueueFilters, Depends()]) -> dict[str, Any]:
+    """Your queue: all places, or those with a status, an outcome or a part of the id."""
     queue = viewer.reviewer.queue()
     progress = queue.progress
+    chosen = _choose(viewer, queue.items, filters)
+    start = next((i + 1 for i, item in enumerate(chosen) if item.place == filters.after), 0)
+    page = chosen[start : start + QUEUE_PAGE]
     return {
         "run": viewer.reviewer.run,
         "reviewer": viewer.reviewer.name,
@@ -53,11 +68,17 @@ def show_queue(viewer: SignedIn) -> dict[str, Any]:
                 **_link(item),
                 **viewer.review.facts[item.episode],
                 "state": item.state,
-                "status": _status(item),
+                "status": ITEM_STATES[_status(item)],
                 "changed_at": item.changed_at,
             }
-            for item in queue.items
+            for item in page
         ],
+        "filters": {name: getattr(filters, name) for name in ("status", "obs", "text")},
+        "states": ITEM_STATES,
+        "outcomes": viewer.review.stays.names,
+        "matching": len(chosen),
+        "start": start,
+        "after": page[-1].place if start + QUEUE_PAGE < len(chosen) else None,
         "to_settle": [
             {"id": name, "slug": make_slug(name)} for name in list_disagreements(viewer.reviewer)
         ],
@@ -66,7 +87,19 @@ def show_queue(viewer: SignedIn) -> dict[str, Any]:
     }
 
 
-def show_next(viewer: SignedIn) -> dict[str, Any]:
+def _choose(viewer: Viewer, items: list[Item], filters: QueueFilters) -> list[Item]:
+    """Return the places that pass the filters, in order."""
+    facts, part = viewer.review.facts, filters.text.strip().casefold()
+    return [
+        item
+        for item in items
+        if filters.status in ("", _status(item))
+        and filters.obs in ("", facts[item.episode]["observed"])
+        and part in item.episode.casefold()
+    ]
+
+
+def show_next(viewer: Reader) -> dict[str, Any]:
     """What to read next."""
     item = viewer.reviewer.queue().next_item
     return {"next": item and _link(item)}
@@ -77,7 +110,7 @@ def show_episode(
 ) -> dict[str, Any]:
     """Everything that is shown of a stay; its version is the ETag."""
     review, reviewer, name = viewer.review, viewer.reviewer, viewer.review.find(slug)
-    if place is None and name not in review.under_review:
+    if viewer.coordinates or (place is None and name not in review.under_review):
         return _unlisted_stay(viewer, name)
     items = reviewer.queue().items
     here = (i for i, it in enumerate(items) if it.episode == name and place in (None, it.place))
@@ -98,7 +131,7 @@ def show_episode(
         "previous": _link(items[at - 1]) if at else None,
         "next": _link(items[at + 1]) if at + 1 < len(items) else None,
         "state": item.state,
-        "status": _status(item),
+        "status": ITEM_STATES[_status(item)],
         "closed": CLOSED.get(item.closed, ""),
         "asks_impression": hidden and not item.closed,
         "first_impression": item.first_impression,
@@ -117,8 +150,8 @@ def show_trajectory(
     """The rows of a stay's picture, for the trajectory chart."""
     name, hidden = viewer.review.find(slug), False
     if settling:
-        open_disagreement(viewer.reviewer, name)
-    elif place is None and name not in viewer.review.under_review:
+        viewer.open_disagreement(name)
+    elif viewer.coordinates or (place is None and name not in viewer.review.under_review):
         viewer.check_overview()
     else:
         hidden = viewer.hides_model(viewer.reviewer.item(name, place))
@@ -128,7 +161,7 @@ def show_trajectory(
 def show_disagreement(viewer: SignedIn, slug: str) -> dict[str, Any]:
     """What reviewers differ about."""
     review, reviewer, name = viewer.review, viewer.reviewer, viewer.review.find(slug)
-    found, names = open_disagreement(reviewer, name), names_for(reviewer)
+    found, names = viewer.open_disagreement(name), viewer.names()
     stay = review.store.stay(reviewer.run, name)
     held = [
         {
@@ -149,7 +182,7 @@ def show_disagreement(viewer: SignedIn, slug: str) -> dict[str, Any]:
         "reviewer": reviewer.name,
         "state": stay.state,
         "version": stay.version,
-        "may_settle": name in list_disagreements(reviewer),
+        "may_settle": not viewer.coordinates and name in list_disagreements(reviewer),
         "opinions": [_opinion(given) for given in found],
         "settlement": held[0] if held else None,
         **review.one(name, False)[0],
@@ -158,15 +191,17 @@ def show_disagreement(viewer: SignedIn, slug: str) -> dict[str, Any]:
 
 
 def _unlisted_stay(viewer: Viewer, name: str) -> dict[str, Any]:
-    """Return a stay that is not in the reviewer's queue, to look at."""
+    """Return a stay that is not in a queue of the viewer's, to look at."""
     viewer.check_overview()
+    under_review = name in viewer.review.under_review
+    state = viewer.review.store.stay(viewer.reviewer.run, name).state if under_review else ""
     return {
         "id": name,
         "slug": make_slug(name),
         "run": viewer.reviewer.run,
         "reviewer": viewer.reviewer.name,
         "state": "",
-        "status": UNLISTED,
+        "status": STATES.get(state, UNLISTED),
         "closed": "",
         "asks_impression": False,
         **dict.fromkeys(("place", "previous", "next", "mine", "form", "undo")),
@@ -229,10 +264,9 @@ def _undo_link(viewer: Viewer, items: list[Item]) -> dict[str, Any] | None:
 
 
 def _status(item: Item) -> str:
-    """Return in words where a reviewer is with an item."""
+    """Return where a reviewer is with an item, as a key of ITEM_STATES."""
     if item.state == "submitted":
-        differ = item.stay_state == "disagreement"
-        return STATES["disagreement"] if differ else ITEM_STATES["submitted"]
+        return "disagreement" if item.stay_state == "disagreement" else "submitted"
     if item.closed == "settling":
-        return "Opened to settle"
-    return ITEM_STATES[item.state] if is_wanted(item) else "Read by others"
+        return "settling"
+    return item.state if is_wanted(item) else "others"
