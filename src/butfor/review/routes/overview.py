@@ -33,6 +33,7 @@ ACTIONS = {
     "join": "joined",
     "coordinate": "began to coordinate",
     "impression": "gave a first impression",
+    "answer": "gave the chances",
     "submit": "gave a verdict",
     "skip": "skipped",
     "withdraw": "withdrew a verdict",
