@@ -195,7 +195,15 @@ class Browser:
 
     def press(self, key, *, ctrl=False):
         """Press a key: a letter, or Enter, Tab, Escape, ArrowLeft, …"""
-        names = {"Enter": 13, "Tab": 9, "Escape": 27, " ": 32, "ArrowLeft": 37, "ArrowRight": 39}
+        names = {
+            "Enter": 13,
+            "Tab": 9,
+            "Escape": 27,
+            " ": 32,
+            "ArrowLeft": 37,
+            "ArrowUp": 38,
+            "ArrowRight": 39,
+        }
         code = names.get(key, ord(key.upper()) if len(key) == 1 else 0)
         text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
         event = {"key": key, "windowsVirtualKeyCode": code, "modifiers": 2 if ctrl else 0}

@@ -99,7 +99,8 @@ class Site:
         **settings,
     ):
         self.store = Store(folder)
-        self.run = self.store.open_run(audit, ReviewSettings(**settings) if settings else None)
+        chosen = ReviewSettings(**{"verdicts_only": True} | settings)
+        self.run = self.store.open_run(audit, chosen)
         self.audit = audit
         review = AuditReview(audit, self.store, self.run, show_overview)
         self.base = f"{'https' if tls else 'http'}://127.0.0.1:{port}"

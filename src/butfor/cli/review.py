@@ -27,6 +27,13 @@ def review(
         bool,
         typer.Option("--first-impression", help="Ask for an opinion before the model is shown."),
     ] = False,
+    verdicts_only: Annotated[
+        bool,
+        typer.Option(
+            "--verdicts-only",
+            help="Do not ask for the chances of each outcome; there is no experts' estimate then.",
+        ),
+    ] = False,
     show_overview: Annotated[
         bool,
         typer.Option(
@@ -80,8 +87,10 @@ def review(
             typer.echo(f"Reviews: {export_reviews(folder, export, real_names=real_names)}")
             return
         settings = None
-        if needed is not None or first_impression:
-            settings = ReviewSettings(needed=needed or 2, first_impression=first_impression)
+        if needed is not None or first_impression or verdicts_only:
+            settings = ReviewSettings(
+                needed=needed or 2, first_impression=first_impression, verdicts_only=verdicts_only
+            )
         address = Address(
             host=host,
             port=port,

@@ -14,7 +14,6 @@ from butfor.audit.audit import Audit
 from butfor.audit.files import SCHEMAS
 from butfor.evaluate.wording import percent, plural, share, signed
 from butfor.log.variables import describe_action
-from butfor.mechanisms.gumbel_max import counterfactual_distribution
 from butfor.present.charts.trajectory.layout import TrajectoryLayout
 from butfor.present.charts.trajectory.rows import (
     FAINT,
@@ -23,8 +22,9 @@ from butfor.present.charts.trajectory.rows import (
     trajectory_datasets,
     trajectory_table,
 )
-from butfor.present.charts.trajectory.template import trajectory_template
+from butfor.present.charts.trajectory.template import trajectory_size, trajectory_template
 from butfor.present.text import ESTIMATE, HOLDS, SIMILAR_CASES, TREATED_ALIKE, capitalized, ending
+from butfor.present.treatments import list_treatments, policy_chances, treatment_rows
 from butfor.replay.steps import THIN
 
 CREDIBLE = (
@@ -96,9 +96,13 @@ class Stays:
         """Return the Vega-Lite specification of each episode's chart, with or without the model."""
         return trajectory_template(self.layout if model else self._layout_without_model)
 
+    def size(self, *, model: bool = True) -> tuple[int, int]:
+        """Return width and height of each episode's chart in pixels, to reserve its place."""
+        return trajectory_size(self.layout if model else self._layout_without_model)
+
     @cached_property
     def _layout_without_model(self) -> TrajectoryLayout:
-        return replace(self.layout, with_model=False)
+        return replace(self.layout, with_model=False, with_policy=True)
 
     def hidden(self) -> list[str]:
         """Names of the variables that the model was never given."""
@@ -170,11 +174,17 @@ class Stays:
         )
 
     def record(self, identifier: Any) -> dict[str, Any]:
-        """Return what happened and nothing of the model: rows of the chart and a table."""
+        """Return what happened and what the policy gives, without the model: rows and a table."""
         layout = self._layout_without_model
         steps = self._steps(self._position[identifier])
         datasets = trajectory_datasets(layout, steps, outcome=self._outcome(identifier))
+        datasets["treatments"] = treatment_rows(layout, self.audit, steps)
         return {"datasets": datasets, "table": trajectory_table(layout, datasets), "inferred": []}
+
+    def treatments(self, identifier: Any) -> list[dict[str, Any]]:
+        """Return what was given at each step and what the policy gives in the recorded states."""
+        steps = self._steps(self._position[identifier])
+        return list_treatments(self.audit, self.layout.action, steps)
 
     def _outcome(self, identifier: Any) -> int:
         """Return the number of an episode's outcome; -1: none."""
@@ -231,9 +241,7 @@ class Stays:
         if first < 0:
             return TREATED_ALIKE
         state, given = int(steps["state"].iloc[first]), int(steps["action"].iloc[first])
-        chances = self.audit.target[state]
-        if self.audit.meta.parameters.action_noise == "shared":
-            chances = counterfactual_distribution(self.audit.behavior[state], chances, given)
+        chances = policy_chances(self.audit, state, given)
         policy = int(np.argmax(chances))
         own = ((steps["state"] == state) & (steps["action"] == policy)).sum()
         alike = f"{SIMILAR_CASES} for that decision"

@@ -11,6 +11,7 @@ from typing import Any
 
 WHAT_HAPPENED = "What happened"
 UNDER_POLICY = "Model, under the policy"
+POLICY_GIVES = "What the policy gives"
 INFERRED = "Inferred from the whole record"
 SIMILAR_CASES = "Similar past cases"
 # what is always shown beside a model's number, a worst or best case, an interval, a true value

@@ -20,7 +20,7 @@ OTHERS_BETWEEN = 5  # verdicts that a reviewer gives before a stay comes back
 class Progress:
     """How far a reviewer has come."""
 
-    total: int  # places that the reviewer sees
+    total: int  # places with a verdict of the reviewer or for which one is wanted
     done: int
     skipped: int  # for which a verdict is still wanted
     left: int  # still to be offered, without stays that others have finished
@@ -41,11 +41,16 @@ class Queue:
     next_item: Item | None  # what to read next; stays claimed by enough others come last
 
     @property
+    def counted(self) -> list[Item]:
+        """What the reviewer has read or is still wanted to read, in order."""
+        return [item for item in self.items if item.state == "submitted" or is_wanted(item)]
+
+    @property
     def progress(self) -> Progress:
         """How far the reviewer has come."""
         done = [item for item in self.items if item.state == "submitted"]
         return Progress(
-            total=len(self.items),
+            total=len(self.counted),
             done=len(done),
             skipped=sum(i.state == "skipped" and is_wanted(i) for i in self.items),
             left=len(self.offered),
@@ -199,7 +204,8 @@ def _make_items(
     for row in rows:
         episode, repeat, position, stood, draft, review, impression, answer = row[:8]
         version, changed_at, settling, *counts = row[8:]
-        state = "draft" if draft else stood or "waiting"  # a draft put aside has the time 0
+        begun = "waiting" if answer is None else "draft"
+        state = "draft" if draft else stood or begun  # a draft put aside has the time 0
         stay_state, _ = _stay_state(run.settings.needed, episode in claimed, counts)
         others = stay_state in ("disagreement", "settled") and not repeat
         closed = "settling" if settling else "others" if others else ""

@@ -108,9 +108,10 @@ def serve(
         )
         # the first page would otherwise wait for these; the bundle takes two seconds
         threading.Thread(target=chart_bundle, daemon=True).start()
-        review.template(True)
-        for name in list(review.ids)[:1]:
-            review.one(name, False)
+        for hidden in (True, False):
+            review.template(not hidden)
+            for name in list(review.ids)[:1]:
+                review.one(name, hidden)
         for name in environment().list_templates():
             environment().get_template(name)
         server = uvicorn.Server(

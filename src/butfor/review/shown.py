@@ -104,6 +104,8 @@ class AuditReview:
             made |= self.stays.record(self.ids[name]) | {"description": made["title"]}
         keys = ("title", "description", "given", "inferred", "side", "notes", "table")
         shown = {key: made[key] for key in keys} | self.facts[name]
+        shown["size"] = self.stays.size(model=not without_model)
+        shown["treatments"] = self.stays.treatments(self.ids[name])
         shown["model"] = None if without_model else self._model(name, made)
         return shown, made["datasets"]
 
@@ -157,9 +159,14 @@ class Viewer:
         return self.reviewer.item(self.review.find(slug), place)
 
     def hides_model(self, item: Item) -> bool:
-        """Return whether the model stays hidden until a first impression is given."""
-        asked = self.review.run.settings.first_impression and item.closed != "settling"
-        return asked and item.first_impression is None
+        """Return whether the model stays hidden because something is to be said before."""
+        return bool(self.asks(item)) and item.closed != "settling"
+
+    def asks(self, item: Item) -> str:
+        """Return what a reviewer has to say before seeing the model: impression, chances or ""."""
+        if self.review.run.settings.first_impression and item.first_impression is None:
+            return "impression"
+        return "chances" if self.review.run.outcomes and item.answer is None else ""
 
     def sees_overview(self) -> bool:
         """Return whether numbers about all stays can no longer influence this reviewer."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -350,6 +350,17 @@ def read_answers(transaction: Transaction, **given: Any) -> list[Answer]:
         )
         for row in rows
     ]
+
+
+def read_answers_before(transaction: Transaction, reviews: Sequence[int]) -> dict[int, Answer]:
+    """Return the chances that were given before verdicts, by the number of the verdict."""
+    marks = ", ".join("?" * len(reviews))
+    rows = transaction.execute(
+        "SELECT r.id, a.id FROM review r JOIN answer a ON a.run = r.run AND a.episode = r.episode "
+        f"AND a.reviewer = r.reviewer AND a.repeat = r.repeat WHERE r.id IN ({marks})",
+        tuple(reviews),
+    ).fetchall()
+    return {review: read_answers(transaction, id=answer)[0] for review, answer in rows}
 
 
 def read_settlements(transaction: Transaction, **given: Any) -> list[Settlement]:

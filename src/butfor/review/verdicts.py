@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -127,6 +128,16 @@ class Chances:
             raise FieldError(
                 "chances", f"these add up to {sum(self.out_of_ten)}; make them add up to {OUT_OF}"
             )
+
+
+def chances_in_words(
+    out_of_ten: Sequence[int] | None, outcomes: Sequence[str], reason: str = ""
+) -> str:
+    """Return the chances that a reviewer gave in words: "3 of 10 died, 7 of 10 discharged"."""
+    if out_of_ten is None:
+        return f"cannot tell: {reason}"
+    given = zip(out_of_ten, outcomes, strict=True)
+    return ", ".join(f"{number} of {OUT_OF} {name}" for number, name in given if number)
 
 
 def in_a_clause(verdict: int, variable: str = "") -> str:

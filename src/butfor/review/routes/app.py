@@ -31,6 +31,7 @@ from butfor.review.verdicts import VERDICTS, ReviewError
 
 TYPED = {
     "first_impression": "First impression",
+    "chances": "Out of ten",
     "verdict": "Verdict",
     "variable": "Variable or treatment",
     "step": "Step",
@@ -154,5 +155,7 @@ def _page_of(request: Request, form: Mapping[str, str]) -> str:
 def _typed(form: Mapping[str, str]) -> list[tuple[str, str]]:
     """Return what somebody typed into a form, each with its label."""
     words = {str(number): f"({number}) {said}" for number, said in VERDICTS.items()}
-    shown = dict(form) | {"verdict": words.get(form.get("verdict", ""), "")}
+    numbers = [value for name, value in form.items() if name.startswith("chances.") and value]
+    shown = dict(form) | {"chances": ", ".join(numbers)}
+    shown |= {"verdict": words.get(form.get("verdict", ""), "")}
     return [(label, shown[name]) for name, label in TYPED.items() if shown.get(name)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Literal
 
@@ -15,7 +15,7 @@ from butfor.review.export import plain_value
 from butfor.review.routes.access import MOST, SignedIn
 from butfor.review.routes.stay import ITEM_STATES, STATES, UNLISTED
 from butfor.review.shown import AuditReview, make_slug
-from butfor.review.verdicts import VERDICTS
+from butfor.review.verdicts import VERDICTS, chances_in_words
 
 CAVEATS = {
     "estimate": "A model estimate, not a fact.",
@@ -78,6 +78,7 @@ def show_run(viewer: SignedIn) -> dict[str, Any]:
         "episodes": meta.counts.episodes,
         "needed": review.run.settings.needed,
         "first_impression": review.run.settings.first_impression,
+        "asked_outcomes": list(review.run.outcomes),
         "noun": stays.noun,
         "nouns": stays.nouns,
         "hidden": stays.hidden(),
@@ -204,9 +205,12 @@ def show_events(viewer: SignedIn, filters: Annotated[HistoryFilters, Depends()])
         viewer.note_overview()
     events, called, names = store.events(run=run), store.pseudonyms(), viewer.names()
     given = {e.id: e.payload["verdict"] for e in events if e.action in ("submit", "settle")}
+    outcomes = viewer.review.run.outcomes
     seen = [event for event in events if everybody or event.reviewer == name]
     found = [
-        _describe(event, names, given) for event in seen if _is_asked_for(event, called, filters)
+        _describe(event, names, given, outcomes)
+        for event in seen
+        if _is_asked_for(event, called, filters)
     ]
     part = filters.text.strip().casefold()
     found = [row for row in found if not part or part in _text(row)]
@@ -250,9 +254,11 @@ def _text(row: Mapping[str, Any]) -> str:
     return "\n".join(shown).casefold()
 
 
-def _describe(event: Event, names: Mapping[str, str], given: Mapping[int, int]) -> dict[str, Any]:
+def _describe(
+    event: Event, names: Mapping[str, str], given: Mapping[int, int], outcomes: Sequence[str]
+) -> dict[str, Any]:
     """Return an event in words, without what reveals controls or repeats."""
-    before, after, reason = _change(event, given)
+    before, after, reason = _change(event, given, outcomes)
     return {
         "id": event.id,
         "at": event.at,
@@ -269,7 +275,9 @@ def _describe(event: Event, names: Mapping[str, str], given: Mapping[int, int]) 
     }
 
 
-def _change(event: Event, given: Mapping[int, int]) -> tuple[str, str, str]:
+def _change(
+    event: Event, given: Mapping[int, int], outcomes: Sequence[str]
+) -> tuple[str, str, str]:
     """Return what held before an event, what holds after it, and the reason given."""
     said, differ = event.payload, STATES["disagreement"]
     match event.action:
@@ -283,6 +291,8 @@ def _change(event: Event, given: Mapping[int, int]) -> tuple[str, str, str]:
             return _verdict_words(given.get(said["settlement"], 0)), differ, ""
         case "impression":
             return "", "", said["answer"]
+        case "answer":
+            return "", chances_in_words(said["out_of_ten"], outcomes, said["reason"]), ""
         case "skip":
             return "", ITEM_STATES["skipped"], ""
     return "", "", ""

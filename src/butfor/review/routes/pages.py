@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,10 +26,15 @@ from butfor.review.verdicts import VERDICTS, FieldError, RefusedError, ReviewErr
 Body = TypeVar("Body", bound=api.About)
 Action = tuple[type[api.About], Callable[..., dict[str, Any]]]
 HERE = Path(__file__).parents[1] / "static"
-FILES = {"style.css": STATIC, "charts.js": STATIC, "review.css": HERE, "review.js": HERE}
+FILES = {"style.css": STATIC, "charts.js": STATIC} | dict.fromkeys(
+    ("review.css", "review.js", "chances.js"), HERE
+)
 KINDS = {".css": "text/css", ".js": "text/javascript"}
 KEYS = {
-    "1 – 5": "choose a verdict",
+    "0 – 9": "how many of ten; then the next outcome, and Enter saves",
+    "↑ ↓ ← →": "one more, one fewer; the outcome before, the next one",
+    "x": "cannot tell how many",
+    "1 – 5": "choose a verdict; Enter saves",
     "j": "next in the queue",
     "k": "previous in the queue",
     "c": "write a comment; Esc leaves the field",
@@ -58,6 +63,7 @@ STAY_ACTIONS: dict[str, Action] = {
     "save": (api.GivenReview, api.give_review),
     "skip": (api.About, api.skip),
     "impression": (api.GivenImpression, api.give_impression),
+    "answer": (api.GivenAnswer, api.give_answer),
 }
 SETTLEMENT_ACTIONS: dict[str, Action] = {
     "settle": (api.GivenSettlement, api.settle_disagreement),
@@ -68,7 +74,7 @@ EMPTY = {  # what to say of a field that must not be
     "reason": "write a reason",
     "first_impression": "write your first impression",
 }
-SHOWN_FIELDS = {*stay.FIELDS, *EMPTY}
+SHOWN_FIELDS = {*stay.FIELDS, *EMPTY, "chances"}
 REPEATED = (FieldError, StaleError, RefusedError)  # answered by the page with its form again
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
@@ -231,7 +237,7 @@ def show_file(name: str) -> Response:
 
 @router.post("/episodes/{slug}")
 def take_stay_form(request: Request, viewer: FormPoster, form: Form, slug: str) -> Response:
-    """Save a verdict, skip the stay, or record a first impression."""
+    """Save a verdict, skip the stay, or record what the reviewer says before seeing the model."""
     try:
         done = _act(viewer, slug, form, STAY_ACTIONS)
     except REPEATED as error:
@@ -250,14 +256,17 @@ def take_stay_form(request: Request, viewer: FormPoster, form: Form, slug: str) 
 
 @router.post("/disagreements/{slug}")
 def take_settlement(request: Request, viewer: FormPoster, form: Form, slug: str) -> Response:
-    """Settle a disagreement, or withdraw the settlement."""
+    """Settle a disagreement and show the next one, or withdraw the settlement."""
     try:
-        _act(viewer, slug, form, SETTLEMENT_ACTIONS)
+        done = _act(viewer, slug, form, SETTLEMENT_ACTIONS)
     except REPEATED as error:
         view = stay.show_disagreement(viewer, slug)
         values = {"view": view, "problem": _explain(error), "form": form}
         return render(request, "disagreement.html", error.status, **values)
-    return RedirectResponse(f"/disagreements/{slug}", 303)
+    following = done.get("next")
+    if following is None:
+        return RedirectResponse(f"/disagreements/{slug}", 303)
+    return RedirectResponse(f"/disagreements/{following['slug']}?settled={slug}", 303)
 
 
 @router.post("/reviews/{review}/withdraw")
@@ -278,7 +287,22 @@ def _act(
         raise FieldError("do", f"{chosen[:40]!r} is not one of {', '.join(actions)}")
     kind, act = actions[chosen]
     viewer.review.check_run(form.get("run", ""))
-    return act(viewer, slug, _read_body(kind, form, "version"))
+    body = _read_body(kind, form, "version")
+    if isinstance(body, api.GivenAnswer) and not form.get("cannot_tell"):
+        given = {"chances": _read_chances(form, viewer.review.run.outcomes), "reason": ""}
+        body = body.model_copy(update=given)
+    return act(viewer, slug, body)
+
+
+def _read_chances(form: Mapping[str, str], outcomes: Sequence[str]) -> dict[str, int]:
+    """Return the numbers of a form by outcome; one that is left blank is 0."""
+    given = [form.get(f"chances.{place}", "").strip() for place in range(len(outcomes))]
+    if outcomes and not any(given):
+        raise FieldError("chances", "give a number for each outcome, or tick “Cannot tell”")
+    for text in given:
+        if text and not (text.isascii() and text.isdecimal() and len(text) < 3):
+            raise FieldError("chances", f"{text[:20]!r}: give whole numbers from 0 to 10")
+    return {name: int(text or 0) for name, text in zip(outcomes, given, strict=True)}
 
 
 def _read_body(kind: type[Body], form: Mapping[str, str], *required: str) -> Body:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 from fastapi import Depends, Response
 
 from butfor.review.opinions import (
+    answers_before,
+    describe_answer,
     earlier_opinions,
     list_disagreements,
     visible_opinions,
 )
 from butfor.review.queue import is_wanted
-from butfor.review.reviewer import CLOSED
+from butfor.review.reviewer import CLOSED, Reviewer
 from butfor.review.routes.access import Place, Reader, SignedIn
-from butfor.review.shown import Viewer, make_slug
+from butfor.review.shown import Viewer, make_slug, read_slug
 from butfor.review.tables import Item, Review
 from butfor.review.verdicts import VERDICTS, UnknownError, in_a_clause
 
@@ -79,9 +82,7 @@ def show_queue(viewer: Reader, filters: Annotated[QueueFilters, Depends()]) -> d
         "matching": len(chosen),
         "start": start,
         "after": page[-1].place if start + QUEUE_PAGE < len(chosen) else None,
-        "to_settle": [
-            {"id": name, "slug": make_slug(name)} for name in list_disagreements(viewer.reviewer)
-        ],
+        "to_settle": list_to_settle(viewer),
         "undo": _undo_link(viewer, queue.items),
         "overview_open": viewer.review.show_overview or progress.finished,
     }
@@ -99,6 +100,12 @@ def _choose(viewer: Viewer, items: list[Item], filters: QueueFilters) -> list[It
     ]
 
 
+def list_to_settle(viewer: Viewer) -> list[dict[str, Any]]:
+    """Return the stays that the reviewer may settle."""
+    names = list_disagreements(viewer.reviewer)
+    return [{"id": name, "slug": make_slug(name)} for name in names]
+
+
 def show_next(viewer: Reader) -> dict[str, Any]:
     """What to read next."""
     item = viewer.reviewer.queue().next_item
@@ -112,7 +119,8 @@ def show_episode(
     review, reviewer, name = viewer.review, viewer.reviewer, viewer.review.find(slug)
     if viewer.coordinates or (place is None and name not in review.under_review):
         return _unlisted_stay(viewer, name)
-    items = reviewer.queue().items
+    queue = reviewer.queue()
+    items, counted = queue.items, queue.counted
     here = (i for i, it in enumerate(items) if it.episode == name and place in (None, it.place))
     at = next(here, None)
     if at is None:
@@ -121,21 +129,23 @@ def show_episode(
     if is_wanted(item):
         reviewer.claim(name)  # for a while others are offered another stay
     response.headers["ETag"] = f'"{item.version}"'
-    hidden = viewer.hides_model(item)
+    asks = "" if item.closed else viewer.asks(item)
     return {
         **_link(item),
         "run": reviewer.run,
         "reviewer": reviewer.name,
-        "number": at + 1,
-        "total": len(items),
+        "number": counted.index(item) + 1 if item in counted else None,
+        "total": len(counted),
         "previous": _link(items[at - 1]) if at else None,
         "next": _link(items[at + 1]) if at + 1 < len(items) else None,
         "state": item.state,
         "status": ITEM_STATES[_status(item)],
         "closed": CLOSED.get(item.closed, ""),
-        "asks_impression": hidden and not item.closed,
+        "asks": asks,
+        "outcomes": list(review.run.outcomes),
         "first_impression": item.first_impression,
-        **review.one(name, hidden)[0],
+        "answer": _answer(viewer, item),
+        **review.one(name, viewer.hides_model(item))[0],
         **review.choices,
         "form": _form(viewer, item),
         **_said(viewer, item),
@@ -158,23 +168,11 @@ def show_trajectory(
     return {"model": not hidden, "datasets": viewer.review.one(name, hidden)[1]}
 
 
-def show_disagreement(viewer: SignedIn, slug: str) -> dict[str, Any]:
-    """What reviewers differ about."""
+def show_disagreement(viewer: SignedIn, slug: str, settled: str = "") -> dict[str, Any]:
+    """What reviewers differ about; `settled` names the one that you settled before."""
     review, reviewer, name = viewer.review, viewer.reviewer, viewer.review.find(slug)
-    found, names = viewer.open_disagreement(name), viewer.names()
+    found = viewer.open_disagreement(name)
     stay = review.store.stay(reviewer.run, name)
-    held = [
-        {
-            "verdict": settlement.verdict,
-            "words": VERDICTS[settlement.verdict],
-            "reason": settlement.reason,
-            "reviewer": names[settlement.reviewer],
-            "at": settlement.created_at,
-            "mine": settlement.reviewer == reviewer.name,
-        }
-        for settlement in review.store.settlements(reviewer.run, episode=name)
-        if settlement.withdrawn_at is None
-    ]
     return {
         "id": name,
         "slug": make_slug(name),
@@ -183,11 +181,39 @@ def show_disagreement(viewer: SignedIn, slug: str) -> dict[str, Any]:
         "state": stay.state,
         "version": stay.version,
         "may_settle": not viewer.coordinates and name in list_disagreements(reviewer),
-        "opinions": [_opinion(given) for given in found],
-        "settlement": held[0] if held else None,
+        "opinions": _opinions(reviewer, found),
+        "settlement": _settlement(viewer, name),
+        "settled_before": _settled_before(viewer, settled) if settled else None,
         **review.one(name, False)[0],
         **review.choices,
     }
+
+
+def _settlement(viewer: Viewer, name: str) -> dict[str, Any] | None:
+    """Return how a stay was settled, if it is."""
+    names = viewer.names()
+    for settlement in viewer.review.store.settlements(viewer.reviewer.run, episode=name):
+        if settlement.withdrawn_at is None:
+            return {
+                "verdict": settlement.verdict,
+                "words": VERDICTS[settlement.verdict],
+                "reason": settlement.reason,
+                "reviewer": names[settlement.reviewer],
+                "at": settlement.created_at,
+                "mine": settlement.reviewer == viewer.reviewer.name,
+            }
+    return None
+
+
+def _settled_before(viewer: Viewer, slug: str) -> dict[str, Any] | None:
+    """Return the settlement to confirm, which one key withdraws, if it is the reviewer's."""
+    name = read_slug(slug)
+    held = _settlement(viewer, name)
+    if held is None or not held["mine"]:
+        return None
+    stay = viewer.review.store.stay(viewer.reviewer.run, name)
+    words = in_a_clause(held["verdict"])
+    return {"id": name, "slug": make_slug(name), "version": stay.version, "words": words}
 
 
 def _unlisted_stay(viewer: Viewer, name: str) -> dict[str, Any]:
@@ -203,8 +229,8 @@ def _unlisted_stay(viewer: Viewer, name: str) -> dict[str, Any]:
         "state": "",
         "status": STATES.get(state, UNLISTED),
         "closed": "",
-        "asks_impression": False,
-        **dict.fromkeys(("place", "previous", "next", "mine", "form", "undo")),
+        "asks": "",
+        **dict.fromkeys(("place", "previous", "next", "mine", "form", "undo", "answer")),
         "opinions": [],
         "earlier": [],
         **viewer.review.one(name, False)[0],
@@ -228,20 +254,35 @@ def _said(viewer: Viewer, item: Item) -> dict[str, Any]:
     opinions = visible_opinions(reviewer, name) if done and not item.repeat else []
     earlier = earlier_opinions(reviewer, name) if done or not item.repeat else []
     return {
-        "mine": mine and _opinion(mine),
-        "opinions": [_opinion(given) for given in opinions if given.reviewer != reviewer.name],
-        "earlier": [_opinion(given) | {"run": given.run} for given in earlier],
+        "mine": _opinions(reviewer, [mine])[0] if mine else None,
+        "opinions": _opinions(reviewer, [r for r in opinions if r.reviewer != reviewer.name]),
+        "earlier": _opinions(reviewer, earlier),
     }
 
 
-def _opinion(review: Review) -> dict[str, Any]:
-    return {
-        "review": review.id,
-        "reviewer": review.reviewer,
-        **{name: getattr(review, name) for name in (*FIELDS, "first_impression")},
-        "words": VERDICTS[review.verdict],
-        "at": review.created_at,
-    }
+def _answer(viewer: Viewer, item: Item) -> dict[str, Any] | None:
+    """Return the chances that the reviewer gave, if any."""
+    if item.answer is None:
+        return None
+    (answer,) = viewer.reviewer.answers(item.episode, repeat=item.repeat)
+    return describe_answer(answer, viewer.review.run.outcomes)
+
+
+def _opinions(reviewer: Reviewer, reviews: Sequence[Review]) -> list[dict[str, Any]]:
+    """Return verdicts that are shown, each with the chances that were given before it."""
+    answers = answers_before(reviewer, reviews)
+    return [
+        {
+            "review": review.id,
+            "run": review.run,
+            "reviewer": review.reviewer,
+            **{name: getattr(review, name) for name in (*FIELDS, "first_impression")},
+            "words": VERDICTS[review.verdict],
+            "at": review.created_at,
+            "answer": answers.get(review.id),
+        }
+        for review in reviews
+    ]
 
 
 def _link(item: Item) -> dict[str, Any]:

@@ -40,7 +40,8 @@
   // ------------------------------------------------------------------------- drafts and seconds
 
   const form = find("#verdict");
-  const seconds = form?.elements.seconds;
+  const written = find("#verdict, #question, #impression");
+  const seconds = written?.elements.seconds;
   let lastActive = Date.now();
   for (const kind of ["keydown", "pointermove", "pointerdown", "scroll"]) {
     addEventListener(kind, () => { lastActive = Date.now(); }, { passive: true });
@@ -51,11 +52,16 @@
     }, 1000);
   }
 
-  const FIELDS = ["verdict", "variable", "step", "sure", "comment", "reason", "first_impression"];
-  const written = find("#verdict, #impression");
-  const content = () => {
-    const data = new FormData(written);
-    return Object.fromEntries(FIELDS.filter((name) => data.has(name)).map((name) => [name, data.get(name)]));
+  const UNWRITTEN = ["csrf", "run", "version", "place", "seconds"];
+  const content = () => Object.fromEntries([...new FormData(written)].filter(([name]) => !UNWRITTEN.includes(name)));
+
+  // only the fields that the chosen verdict needs; style sheets hide the others
+  const chooseFields = () => {
+    const chosen = form.elements.verdict.value;
+    for (const part of form.querySelectorAll("[data-for]")) {
+      const needed = part.dataset.for.includes(chosen) || part.matches(".wrong");
+      for (const field of part.querySelectorAll("input, select")) field.disabled = Boolean(chosen) && !needed;
+    }
   };
 
   // What is sent is remembered in this window until a page other than the sign-in appears: if the
@@ -63,8 +69,8 @@
   const reviewer = document.body.dataset.reviewer;
   const run = written?.elements.run.value;
   const place = written?.elements.place?.value ?? "";
-  const page = { path: location.pathname, run, place };
-  const again = (other) => other.path === page.path && (other.run !== run || other.place === place);
+  const page = { path: location.pathname, form: written?.id, run, place };
+  const again = (other) => other.path === page.path && other.form === page.form && (other.run !== run || other.place === place);
   const clock = `seconds ${reviewer} ${Object.values(page).join(" ")}`;
   let saved = written && JSON.stringify(content());
   let sent = JSON.parse(sessionStorage.getItem("sent"));
@@ -73,11 +79,18 @@
     find("#again").textContent = "It is not saved, but remembered in this window: it will return to the form when you have signed in, if the page still has one.";
   } else if (reviewer) {
     for (const [name, value] of sent && written && again(sent.page) ? sent.content : []) {
-      if (written.elements[name]) written.elements[name].value = value;
+      const field = written.elements[name];
+      if (field?.type === "checkbox") field.checked = true;
+      else if (field) field.value = value;
     }
     sessionStorage.removeItem("sent");
   }
-  if (form?.dataset.draft) seconds.value = Math.max(seconds.value, sessionStorage.getItem(clock));
+  if (seconds) seconds.value = Math.max(seconds.value, sessionStorage.getItem(clock));
+
+  if (form) {
+    form.addEventListener("change", chooseFields);
+    chooseFields();
+  }
 
   let leaving = false; // a form is sent only once
   addEventListener("submit", (event) => {
@@ -92,6 +105,7 @@
   });
   addEventListener("pageshow", () => { leaving = false; });
 
+  if (seconds) addEventListener("pagehide", () => { if (!leaving) sessionStorage.setItem(clock, seconds.value); });
   if (form?.dataset.draft) {
     const status = find("#draft");
     const keep = async () => {
@@ -115,10 +129,7 @@
       }
     };
     setInterval(keep, 5000);
-    addEventListener("pagehide", () => {
-      if (!leaving) sessionStorage.setItem(clock, seconds.value);
-      keep();
-    });
+    addEventListener("pagehide", keep);
     document.addEventListener("visibilitychange", () => { if (document.hidden) keep(); });
   }
 
@@ -129,7 +140,7 @@
   const typing = (target) =>
     target.isContentEditable ||
     /^(TEXTAREA|SELECT)$/.test(target.tagName) ||
-    (target.tagName === "INPUT" && !/^(radio|checkbox|button|submit)$/.test(target.type));
+    (target.tagName === "INPUT" && !/^(radio|checkbox|button|submit|number)$/.test(target.type));
   const help = find("#keys");
   const showKeys = (event) => { event?.preventDefault(); help.showModal(); };
   let before = "";
@@ -159,7 +170,10 @@
     else if (event.key === "u") submit(find("form.undo button"));
     else if (event.key === "q" && last === "g") location.assign("/");
     else if (event.key === "?") showKeys(event);
-    else if (event.key === "Enter" && event.target === document.body) open(find("#continue"));
+    else if (event.key === "Enter" && event.target === document.body) {
+      if (find("#continue")) open(find("#continue"));
+      else submit(find("form.card button.main"));
+    }
   });
 
   const name = find("#reviewer"); // another reviewer types over the remembered name

@@ -64,6 +64,7 @@ class TrajectoryLayout:
     none: str  # the name of having no outcome
     horizon: int
     with_model: bool = True  # whether there are rows for evidence and outcomes by step
+    with_policy: bool = False  # without a model: whether the policy's treatments are shaded
     hidden: tuple[Variable, ...] = ()  # inferred by the model; drawn only with it
     draws: int = 0  # number of drawn paths that the legend names
     # level codes of the states of a wide log and its draws

@@ -14,15 +14,24 @@ import altair as alt
 from butfor.present.charts import style
 from butfor.present.charts.trajectory.layout import EVIDENCE, OUTCOMES, PLOT, TrajectoryLayout
 from butfor.present.charts.trajectory.rows import NAMES_OF_DATA
-from butfor.present.text import INFERRED, SIMILAR_CASES, UNDER_POLICY, WHAT_HAPPENED
+from butfor.present.text import (
+    INFERRED,
+    POLICY_GIVES,
+    SIMILAR_CASES,
+    UNDER_POLICY,
+    WHAT_HAPPENED,
+)
 from butfor.replay.steps import THIN
 
 NAMES = 128  # room for the names of variables
 LEVELS = 82  # room for the names of their levels
 TOTAL = NAMES + LEVELS + PLOT
+LEGEND_ABOVE, LEGEND_LINE = 44, 20  # the legend's distance from the plane, height of its lines
+AXIS, MARGIN = 40, 10  # below the plane; around everything
 YELLOW, BROWN = "#FBF1D0", "#7A4B00"
 VIOLET, PURPLE = "#EDE9F7", "#4B3A80"
 LIMIT = "#B23A00"
+SHADED = "#5BA3CF"
 AMBER, ENOUGH = "#F2B233", "#CFE3D6"
 # color of drawn paths, which differs from the shading behind them if there is a model
 DRAWN = {True: "#00375A", False: style.BLUE}
@@ -57,6 +66,7 @@ def trajectory_template(layout: TrajectoryLayout) -> dict[str, Any]:
     layers = [
         *_strip_layers(layout),
         *_model_layers(layout),
+        *([_shading(layout, "treatments", POLICY_GIVES, style.BLUE)] if layout.with_policy else []),
         *_line_layers(layout),
         *_first_layers(layout),
         *_end_layers(layout),
@@ -67,8 +77,17 @@ def trajectory_template(layout: TrajectoryLayout) -> dict[str, Any]:
     chart = chart.resolve_scale(fill="independent", shape="independent")
     words = "One episode, step by step; its numbers are in the table below it."
     datasets: dict[str, list[style.Row]] = {name: [] for name in NAMES_OF_DATA}
+    if layout.with_policy:
+        datasets["treatments"] = []
     datasets |= {"levels": layout.level_rows, "limits": layout.limit_rows}
     return style.template(chart, words, datasets, total=TOTAL)
+
+
+def trajectory_size(layout: TrajectoryLayout) -> tuple[int, int]:
+    """Return width and height in pixels of the drawn template, legend and axis included."""
+    entries, columns = _legend_entries(layout)
+    above = LEGEND_ABOVE + LEGEND_LINE * -(-len(entries) // columns)
+    return TOTAL + 2 * MARGIN, layout.height + above + AXIS + 2 * MARGIN
 
 
 def _cells(chart: alt.Chart, **calculated: str) -> alt.Chart:
@@ -256,11 +275,13 @@ def _end_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
     return layers
 
 
-def _legend_layer(layout: TrajectoryLayout) -> alt.Chart:
-    """Draw the legend: a scale of symbols with nothing but invisible marks on it."""
+def _legend_entries(layout: TrajectoryLayout) -> tuple[list[tuple[str, str, str]], int]:
+    """Return words, color and symbol of each entry of the legend, and how many are in a line."""
     entries = [(WHAT_HAPPENED, style.BLACK, SOLID)]
     if layout.with_model:
-        entries.append((f"{UNDER_POLICY} (darker: likelier)", "#5BA3CF", BOX))
+        entries.append((f"{UNDER_POLICY} (darker: likelier)", SHADED, BOX))
+    elif layout.with_policy:
+        entries.append((POLICY_GIVES, SHADED, BOX))
     if layout.draws:
         words = f"Policy ({layout.draws} draw{'s' * (layout.draws != 1)})"
         entries.append((words, DRAWN[layout.with_model], SOLID))
@@ -271,12 +292,17 @@ def _legend_layer(layout: TrajectoryLayout) -> alt.Chart:
     if layout.with_model:
         entries.append((f"Fewer than {THIN} similar cases", AMBER, BOX))
     entries += [(look["outcome"], look["color"], look["shape"]) for look in layout.looks]
+    return entries, 3 if layout.with_model else 5
+
+
+def _legend_layer(layout: TrajectoryLayout) -> alt.Chart:
+    """Draw the legend: a scale of symbols with nothing but invisible marks on it."""
+    entries, columns = _legend_entries(layout)
     names, colors, shapes = (list(column) for column in zip(*entries, strict=True))
-    columns = 3 if layout.with_model else 5
     legend = alt.Legend(
         orient="none",
         legendX=PLOT - TOTAL,
-        legendY=-44 - 20 * -(-len(entries) // columns),
+        legendY=-LEGEND_ABOVE - LEGEND_LINE * -(-len(entries) // columns),
         direction="horizontal",
         columns=columns,
         labelFontSize=style.SMALL,
