@@ -47,3 +47,4 @@ from .replay.functions import walk_through as walk_through
 from .replay.labels import compare_labels as compare_labels
 from .replay.labels import nature_labels as nature_labels
 from .replay.replay import Replay as Replay
+from .review.experts import expert_value as expert_value

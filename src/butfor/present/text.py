@@ -20,6 +20,7 @@ HOLDS = "Holds only if the model is right."
 CHANCE = "Covers chance, also in what the model learned; not what the records leave out."
 SIMULATOR = "known only because this is a simulator"
 TRUE = "True"
+REVIEWERS = "Reviewers"
 FIRST_DIFFERENCE = "policy first treats differently (decided at step {step})"
 TREATED_ALIKE = "The policy would have treated as was done, at every step."
 
@@ -39,6 +40,7 @@ ESTIMATORS = {
     "CF": ("Replay of each (CF)", "the same {nouns}, replayed by the model"),
     "MB (cross-fitted)": ("Simulation, fresh data (MB)", "judged on data it was not learned from"),
     "CF (cross-fitted)": ("Replay, fresh data (CF)", "judged on data it was not learned from"),
+    REVIEWERS: (REVIEWERS, "what they expect of {nouns} drawn at random"),
     TRUE: (TRUE, SIMULATOR),
     "IS": ("Weighted records (IS)", ""),
     "PDIS": ("Weighted by step (PDIS)", ""),
@@ -49,7 +51,7 @@ ESTIMATORS = {
     "FQE": ("Fitted values (FQE)", ""),
 }
 # the estimators in the chart, from top to bottom
-DRAWN_ESTIMATORS = tuple(ESTIMATORS)[:7]
+DRAWN_ESTIMATORS = tuple(ESTIMATORS)[:8]
 
 # abbreviations of estimators, spelled out
 FULL_NAMES = {

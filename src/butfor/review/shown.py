@@ -12,11 +12,13 @@ from typing import Any
 import pandas as pd
 
 from butfor.audit.audit import Audit
+from butfor.audit.experts import ExpertValue
 from butfor.evaluate.wording import percent
 from butfor.present import Stays
 from butfor.present.report import content
 from butfor.present.stays import outcome_chances
 from butfor.review.coordination import read_disagreement
+from butfor.review.experts import view_experts
 from butfor.review.export import plain_value
 from butfor.review.opinions import names_for, note_overview, open_disagreement, rename
 from butfor.review.results import Results, summarize
@@ -86,6 +88,11 @@ class AuditReview:
         return lru_cache(maxsize=1)(lambda event: summarize(self.store, self.run.id))
 
     @cached_property
+    def experts(self) -> Callable[[int], ExpertValue | str]:
+        """Return the experts' view up to an event, or why there is none; cached likewise."""
+        return lru_cache(maxsize=1)(lambda event: view_experts(self.audit, self.store))
+
+    @cached_property
     def template(self) -> Callable[[bool], dict[str, Any]]:
         """Return the chart of every stay, with or without the model, but without rows; cached."""
         return cache(lambda model: self.stays.template(model=model))
@@ -135,11 +142,17 @@ class AuditReview:
         }
 
     @cached_property
+    def estimates(self) -> Callable[[int], dict[str, Any]]:
+        """Return the chart and the table of estimates up to an event; cached likewise."""
+        return lru_cache(maxsize=1)(
+            lambda event: content.estimates(self.stays, self.experts(event))
+        )
+
+    @cached_property
     def overview(self) -> dict[str, Any]:
-        """The charts and tables about all stays."""
+        """The charts and tables about all stays, apart from the estimates."""
         return {
             "conclusion": content.conclusion(self.stays),
-            "estimates": content.estimates(self.stays),
             "glance": content.glance(self.stays, flags=False),
             "cells": content.cells(self.stays),
         }

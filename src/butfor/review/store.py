@@ -87,6 +87,11 @@ class Store(AbstractContextManager["Store"]):
                     tables.record(transaction, "run", run=identifier)
             return tables.read_run(transaction, identifier)
 
+    def run(self, identifier: str) -> Run:
+        """Return one run."""
+        with self.file.reading() as transaction:
+            return tables.read_run(transaction, identifier)
+
     def runs(self) -> list[Run]:
         """Return all runs, in the order in which they were first opened."""
         with self.file.reading() as transaction:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Depends, Query
 
 from butfor.evaluate.wording import percent
+from butfor.present.experts import experts_view
 from butfor.present.stays import outcome_chances
 from butfor.review.events import Event
 from butfor.review.export import plain_value
@@ -92,7 +93,7 @@ def show_run(viewer: SignedIn) -> dict[str, Any]:
 def show_overview(viewer: SignedIn) -> dict[str, Any]:
     """Numbers about all stays, once your queue is done."""
     viewer.check_overview()
-    made = viewer.review.overview
+    made = _charts(viewer.review)
     charts = {
         name: {key: made[name][key] for key in ("caption", "table")}
         for name in ("estimates", "glance")
@@ -112,8 +113,12 @@ def show_chart(
     if name == "trajectory":
         return {"spec": viewer.review.template(model), "datasets": {}}
     viewer.check_overview()
-    made = viewer.review.overview["glance" if name == "overview" else name]
+    made = _charts(viewer.review)["glance" if name == "overview" else name]
     return {"spec": made["spec"], "datasets": made.get("datasets", {})}
+
+
+def _charts(review: AuditReview) -> dict[str, Any]:
+    return review.overview | {"estimates": review.estimates(review.store.last_event())}
 
 
 def list_episodes(viewer: SignedIn, filters: Annotated[ListFilters, Depends()]) -> dict[str, Any]:
@@ -178,13 +183,15 @@ def show_results(viewer: SignedIn) -> dict[str, Any]:
     """The results of the review, once your queue is done."""
     viewer.check_overview()
     review, reviewer = viewer.review, viewer.reviewer
-    found = review.results(review.store.last_event())
+    event = review.store.last_event()
+    found = review.results(event)
     names = viewer.names()
     pairs = tuple(
         replace(pair, first=names[pair.first], second=names[pair.second])
         for pair in found.agreement.kappas
     )
     return asdict(replace(found, agreement=replace(found.agreement, kappas=pairs))) | {
+        "experts": experts_view(review.experts(event), review.audit),
         # a coordinator who reviewed an earlier run has one, but not in this run
         "pseudonym": None if viewer.coordinates else review.store.pseudonyms()[reviewer.name],
         "names_shown": viewer.coordinates or review.store.closed(reviewer.run),

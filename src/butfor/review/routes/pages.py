@@ -220,7 +220,9 @@ def export_report(viewer: SignedIn) -> Response:
     """Return the report as a file."""
     viewer.check_overview()
     headers = {"Content-Disposition": 'attachment; filename="report.html"'}
-    return HTMLResponse(render_report(viewer.review.audit), headers=headers)
+    review = viewer.review
+    experts = review.experts(review.store.last_event())
+    return HTMLResponse(render_report(review.audit, experts=experts), headers=headers)
 
 
 router.get("/export/{table}.{kind}")(api.export)
