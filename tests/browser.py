@@ -34,15 +34,24 @@ FLAGS = (
     "--hide-scrollbars",
     "--remote-debugging-port=0",
 )
+AXE = Path(__file__).parents[1] / "build" / "node_modules" / "axe-core" / "axe.min.js"
 PATIENCE = 20.0  # seconds until something that should happen counts as missing
 
 
 def find_chromium():
     """Path of the browser; without it the test is skipped, and fails where CI=true."""
     found = shutil.which("chromium") or shutil.which("chromium-browser")
-    if found:
-        return found
-    words = "NO BROWSER: chromium is not installed, so no page was opened in a real browser"
+    return found or _miss("NO BROWSER: chromium is not installed, so no page was opened in one")
+
+
+def read_axe():
+    """The script of axe-core; without it the test is skipped, and fails where CI=true."""
+    if AXE.is_file():
+        return AXE.read_text(encoding="utf-8")
+    return _miss("NO AXE: run make axe, which needs npm; no page was checked for accessibility")
+
+
+def _miss(words):
     if os.environ.get("CI") == "true":
         pytest.fail(words)
     pytest.skip(words)
@@ -98,8 +107,7 @@ class Browser:
         self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.command(f"{domain}.enable")
-        still = [{"name": "prefers-reduced-motion", "value": "reduce"}]
-        self.command("Emulation.setEmulatedMedia", features=still)
+        self.prefer("light")
 
     def command(self, method, **parameters):
         """Send a command of the DevTools protocol and return its result."""
@@ -121,6 +129,12 @@ class Browser:
             self._events.append(answer)
 
     # ------------------------------------------------------------------------------------- acting
+
+    def prefer(self, scheme):
+        """Prefer light or dark colors, and that nothing moves."""
+        wanted = {"prefers-reduced-motion": "reduce", "prefers-color-scheme": scheme}
+        features = [{"name": name, "value": value} for name, value in wanted.items()]
+        self.command("Emulation.setEmulatedMedia", features=features)
 
     def goto(self, url):
         """Open an address; what was seen of the page before is forgotten."""
@@ -267,6 +281,13 @@ class Browser:
             elif method == "Log.entryAdded" and given["entry"]["level"] in ("error", "warning"):
                 found.append(given["entry"]["text"])
         return found
+
+    def violations(self):
+        """What axe-core objects to: each rule with the elements that break it."""
+        if not self.evaluate("'axe' in window"):
+            self.evaluate(f"{read_axe()};0")
+        found = self.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
+        return [(rule["id"], [node["target"] for node in rule["nodes"]]) for rule in found]
 
     def overflow(self):
         """By how many pixels the page is wider than the window."""

@@ -40,6 +40,13 @@ def review(
             "--show-overview", help="Show the overview before a reviewer has finished the queue."
         ),
     ] = False,
+    coordinator: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Who follows the progress of all reviewers, without reviewing; repeatable.",
+        ),
+    ] = None,
     token_file: Annotated[
         Path | None,
         typer.Option(help="File that lists who may review: one name and token per line."),
@@ -93,4 +100,11 @@ def review(
             behind_tls=behind_tls,
             names=tuple(name or ()),
         )
-        serve(folder, address, settings=settings, show_overview=show_overview, say=typer.echo)
+        serve(
+            folder,
+            address,
+            settings=settings,
+            show_overview=show_overview,
+            coordinators=tuple(coordinator or ()),
+            say=typer.echo,
+        )

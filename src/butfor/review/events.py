@@ -102,7 +102,8 @@ class Event:
     run: str
     reviewer: str
     episode: str
-    # run, join, impression, answer, submit, skip, withdraw, settle, unsettle, settling, overview
+    # run, join, coordinate, impression, answer, submit, skip, withdraw, settle, unsettle,
+    # settling, overview
     action: str
     payload: dict[str, Any]
     prev_hash: str

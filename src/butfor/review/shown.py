@@ -17,13 +17,14 @@ from butfor.evaluate.wording import percent
 from butfor.present import Stays
 from butfor.present.report import content
 from butfor.present.stays import outcome_chances
+from butfor.review.coordination import read_disagreement
 from butfor.review.experts import view_experts
 from butfor.review.export import plain_value
-from butfor.review.opinions import note_overview
+from butfor.review.opinions import names_for, note_overview, open_disagreement, rename
 from butfor.review.results import Results, summarize
 from butfor.review.reviewer import Reviewer
 from butfor.review.store import Store
-from butfor.review.tables import Item, Run
+from butfor.review.tables import Item, Review, Run
 from butfor.review.verdicts import SURE, VERDICTS, RefusedError, RunChangedError, UnknownError
 
 PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}")
@@ -159,10 +160,11 @@ class AuditReview:
 
 @dataclass(frozen=True)
 class Viewer:
-    """A reviewer who looks at an audit under review."""
+    """Somebody who looks at an audit under review: a reviewer, or a coordinator without a queue."""
 
     review: AuditReview
     reviewer: Reviewer
+    coordinates: bool = False
 
     def item(self, slug: str, place: int | None = None, run: str | None = None) -> Item:
         """Return a place in the queue by its number; without one, the first of the stay."""
@@ -181,12 +183,32 @@ class Viewer:
 
     def sees_overview(self) -> bool:
         """Return whether numbers about all stays can no longer influence this reviewer."""
-        return self.review.show_overview or self.reviewer.queue().progress.finished
+        if self.coordinates or self.review.show_overview:
+            return True
+        return self.reviewer.queue().progress.finished
+
+    def note_overview(self) -> None:
+        """Record that a reviewer sees numbers about all stays; coordinators give no verdicts."""
+        if not self.coordinates:
+            note_overview(self.reviewer)
+
+    def names(self) -> dict[str, str]:
+        """Return what each reviewer is called; coordinators see names beside pseudonyms."""
+        if not self.coordinates:
+            return names_for(self.reviewer)
+        known = self.review.store.pseudonyms()
+        return {name: f"{name} ({pseudonym})" for name, pseudonym in known.items()}
+
+    def open_disagreement(self, name: str) -> list[Review]:
+        """Return what reviewers said about a stay on which they differ."""
+        if not self.coordinates:
+            return open_disagreement(self.reviewer, name)
+        return rename(read_disagreement(self.review.store, self.reviewer.run, name), self.names())
 
     def check_overview(self) -> None:
         """Raise if the queue is not done; otherwise record that an overview is shown."""
         if self.sees_overview():
-            note_overview(self.reviewer)
+            self.note_overview()
             return
         progress, stays = self.reviewer.queue().progress, self.review.stays
         noun = stays.noun if progress.skipped == 1 else stays.nouns
@@ -202,10 +224,10 @@ class Viewer:
 
     def check_names(self) -> None:
         """Raise while the names of other reviewers are hidden."""
-        if not self.review.store.closed(self.reviewer.run):
+        if not (self.coordinates or self.review.store.closed(self.reviewer.run)):
             raise RefusedError(
                 f"names stay hidden until every {self.review.stays.noun} is reviewed or settled; "
-                "whoever runs the review can export them before"
+                "coordinators and whoever runs the review can export them before"
             )
 
 

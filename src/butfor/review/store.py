@@ -24,7 +24,7 @@ from butfor.review.plan import (
 from butfor.review.queue import is_closed, read_stay, read_stays
 from butfor.review.reviewer import Reviewer
 from butfor.review.tables import Answer, Review, Run, Settlement, Stay
-from butfor.review.verdicts import check_reviewer
+from butfor.review.verdicts import RefusedError, check_reviewer
 
 
 @dataclass(frozen=True)
@@ -115,11 +115,12 @@ class Store(AbstractContextManager["Store"]):
         given = check_reviewer(name)
         with self.file.writing() as transaction:
             settings = tables.read_current_run(transaction, run).settings
-            known = transaction.execute(
-                "SELECT reviewer FROM event WHERE action = 'join' ORDER BY id"
-            ).fetchall()
-            same = (other for (other,) in known if other.casefold() == given.casefold())
-            joined = next(same, given)
+            joined = tables.known_name(transaction, given)
+            if tables.has_coordinated(transaction, run, joined):
+                raise RefusedError(
+                    f"{joined} has coordinated this review and seen what reviewers said, so "
+                    f"{joined} cannot review"
+                )
             if not tables.has_joined(transaction, run, joined):
                 seed = reviewer_seed(settings.seed, run, joined)
                 order = reviewer_order(
@@ -130,6 +131,20 @@ class Store(AbstractContextManager["Store"]):
                 payload = {"seed": seed, "order": [[name, int(again)] for name, again in order]}
                 tables.record(transaction, "join", run=run, reviewer=joined, payload=payload)
         return self.reviewer(run, joined)
+
+    def check_coordinator(self, run: str, name: str) -> str:
+        """Return the name of somebody who may coordinate a run, as it is known."""
+        with self.file.reading() as transaction:
+            return _read_coordinator(transaction, run, name)
+
+    def coordinate(self, run: str, name: str) -> str:
+        """Record, once, that somebody coordinates a run; that person cannot review it any more."""
+        with self.file.writing() as transaction:
+            tables.read_current_run(transaction, run)
+            known = _read_coordinator(transaction, run, name)
+            if not tables.has_coordinated(transaction, run, known):
+                tables.record(transaction, "coordinate", run=run, reviewer=known)
+        return known
 
     def reviewer(self, run: str, name: str) -> Reviewer:
         """Return a reviewer who joined; the name must be as `join` returned it."""
@@ -195,6 +210,15 @@ def verify_folder(folder: str | Path, head: str | None = None) -> Verification:
         raise FileNotFoundError(f"{folder} has no reviews: there is no {REVIEWS}")
     with copied(path) as transaction:
         return _verify(transaction, head)
+
+
+def _read_coordinator(transaction: Transaction, run: str, name: str) -> str:
+    known = tables.known_name(transaction, check_reviewer(name))
+    if tables.has_joined(transaction, run, known):
+        raise RefusedError(
+            f"{known} has joined this review as a reviewer; somebody else must coordinate it"
+        )
+    return known
 
 
 def _verify(transaction: Transaction, head: str | None) -> Verification:

@@ -283,11 +283,38 @@ def read_current_run(transaction: Transaction, run: str) -> Run:
 
 def has_joined(transaction: Transaction, run: str, reviewer: str) -> bool:
     """Return whether a reviewer has a queue."""
+    return _has_done(transaction, run, reviewer, "join")
+
+
+def has_coordinated(transaction: Transaction, run: str, name: str) -> bool:
+    """Return whether somebody has acted as a coordinator of a run."""
+    return _has_done(transaction, run, name, "coordinate")
+
+
+def _has_done(transaction: Transaction, run: str, name: str, action: str) -> bool:
     row = transaction.execute(
-        "SELECT 1 FROM event WHERE run = ? AND episode = '' AND reviewer = ? AND action = 'join'",
-        (run, reviewer),
+        "SELECT 1 FROM event WHERE run = ? AND episode = '' AND reviewer = ? AND action = ?",
+        (run, name, action),
     ).fetchone()
     return row is not None
+
+
+def known_name(transaction: Transaction, name: str) -> str:
+    """Return a name as it was first written: capitals do not make another person."""
+    rows = transaction.execute(
+        "SELECT reviewer FROM event WHERE action IN ('join', 'coordinate') ORDER BY id"
+    )
+    same = (other for (other,) in rows.fetchall() if other.casefold() == name.casefold())
+    return next(same, name)
+
+
+def read_joined(transaction: Transaction, run: str) -> list[str]:
+    """Return the reviewers of a run, in the order in which they joined."""
+    rows = transaction.execute(
+        "SELECT reviewer FROM event WHERE run = ? AND episode = '' AND action = 'join' ORDER BY id",
+        (run,),
+    )
+    return [name for (name,) in rows]
 
 
 def read_pseudonyms(transaction: Transaction) -> dict[str, str]:

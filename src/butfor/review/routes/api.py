@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from butfor.review.export import episodes_text, reviews_text
 from butfor.review.opinions import settle, unsettle
-from butfor.review.routes import access, overview, stay
+from butfor.review.routes import access, coordinator, overview, stay
 from butfor.review.routes.access import MOST, PLACE, Number, Poster, SignedIn
 from butfor.review.verdicts import Chances, FieldError, Verdict
 
@@ -119,7 +119,11 @@ router = APIRouter(prefix="/api/v1", responses=REFUSALS, default_response_class=
 def show_session(request: Request, viewer: SignedIn) -> dict[str, Any]:
     """Who is signed in, and the token to send as X-CSRF-Token."""
     session = access.find_session(request)
-    return {"reviewer": viewer.reviewer.name, "csrf": session.csrf if session else ""}
+    return {
+        "reviewer": viewer.reviewer.name,
+        "coordinator": viewer.coordinates,
+        "csrf": session.csrf if session else "",
+    }
 
 
 @router.post("/session", responses={429: {"model": Problem, "description": "Too many failures"}})
@@ -142,6 +146,7 @@ VIEWS: dict[str, Callable[..., dict[str, Any]]] = {
     "/episodes/{slug}/trajectory": stay.show_trajectory,
     "/charts/{name}": overview.show_chart,
     "/disagreements/{slug}": stay.show_disagreement,
+    "/progress": coordinator.show_progress,
     "/results": overview.show_results,
     "/agreement": overview.show_agreement,
     "/events": overview.show_events,
@@ -161,7 +166,7 @@ def export(
     kind: Literal["csv", "jsonl"],
     real_names: bool = False,
 ) -> Response:
-    """All reviews, or all stays, as a file, once your queue is done."""
+    """All reviews, or all stays, as a file, once your queue is done or if you coordinate."""
     viewer.check_overview()
     if real_names:
         viewer.check_names()

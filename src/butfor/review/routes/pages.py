@@ -54,6 +54,7 @@ PAGES = {
     "/disagreements/{slug}": ("disagreement.html", "/disagreements/{slug}"),
     "/overview": ("overview.html", "/overview"),
     "/results": ("results.html", "/results"),
+    "/coordinator": ("coordinator.html", "/progress"),
     "/about": ("about.html", "/run"),
     "/audit": ("history.html", "/events"),
 }
@@ -90,16 +91,18 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.globals |= {"VERDICTS": VERDICTS, "KEYS": KEYS, "STATES": stay.STATES}
-    made.globals |= {"static_file": static_address, "list_address": list_address}
+    made.globals |= {"static_file": static_address, "address": filtered_address}
     made.filters |= {"percent": percent, "signed": signed, "share": share, "minute": _minute}
     return made
 
 
 def render(request: Request, template: str, code: int = 200, /, **values: Any) -> HTMLResponse:
     """Return a page."""
-    session, stays = access.find_session(request), access.find_access(request).review.stays
+    session, known = access.find_session(request), access.find_access(request)
+    reviewer, stays = session.reviewer if session else "", known.review.stays
     common: dict[str, Any] = {
-        "reviewer": session.reviewer if session else "",
+        "reviewer": reviewer,
+        "coordinates": known.is_coordinator(reviewer),
         "csrf": session.csrf if session else "",
         "noun": stays.noun,
         "nouns": stays.nouns,
@@ -124,9 +127,10 @@ def static_address(name: str) -> str:
     return f"/static/{name}?v={hashlib.sha256(_read_file(name)).hexdigest()[:12]}"
 
 
-def list_address(filters: Mapping[str, str | None]) -> str:
-    """Return the address of a list of stays."""
-    return "/episodes?" + urlencode({k: v or "" for k, v in filters.items()}, errors="replace")
+def filtered_address(path: str, filters: Mapping[str, Any]) -> str:
+    """Return the address of a page with filters; blank ones are left out."""
+    query = urlencode({k: v for k, v in filters.items() if v}, errors="replace")
+    return f"{path}?{query}" if query else path
 
 
 def _minute(at: str) -> str:
@@ -154,7 +158,7 @@ def take_sign_in(request: Request, form: Form) -> Response:
     name, goal = form.get("reviewer", ""), access.local_path(form.get("next", "/"))
     try:
         session = access.sign_in(request, name, form.get("token", ""))
-    except (FieldError, access.SignInError, access.TooManyError) as error:
+    except (FieldError, RefusedError, access.SignInError, access.TooManyError) as error:
         return render_sign_in(request, error.status, goal, name=name, problem=error.content)
     answer = RedirectResponse(goal, 303)
     access.find_access(request).set_cookies(answer, session)
@@ -177,8 +181,9 @@ def render_sign_in(
 
 
 @router.post("/sign-out")
-def sign_out(request: Request, viewer: FormPoster) -> Response:
+def sign_out(request: Request, viewer: SignedIn, form: Form) -> Response:
     """Sign somebody out."""
+    access.check_csrf(request, form.get("csrf"))
     known = access.find_access(request)
     known.sessions.end(request.cookies.get(known.cookie))
     answer = RedirectResponse("/sign-in", 303)
@@ -247,7 +252,7 @@ def take_stay_form(request: Request, viewer: FormPoster, form: Form, slug: str) 
     if following:
         goal = _stay_address(following["slug"], following["place"], saved)
     else:
-        goal = _with_query("/", saved=saved)
+        goal = filtered_address("/", {"saved": saved})
     return RedirectResponse(goal, 303)
 
 
@@ -328,9 +333,4 @@ def _explain(error: ReviewError) -> dict[str, str]:
 
 
 def _stay_address(slug: str, place: int | str | None, saved: int | None = None) -> str:
-    return _with_query(f"/episodes/{slug}", place=place, saved=saved)
-
-
-def _with_query(path: str, **given: int | str | None) -> str:
-    query = urlencode({name: value for name, value in given.items() if value})
-    return f"{path}?{query}" if query else path
+    return filtered_address(f"/episodes/{slug}", {"place": place, "saved": saved})

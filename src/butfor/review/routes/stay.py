@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
 
-from fastapi import Response
+from fastapi import Depends, Response
 
 from butfor.review.opinions import (
     answers_before,
     describe_answer,
     earlier_opinions,
     list_disagreements,
-    names_for,
-    open_disagreement,
     visible_opinions,
 )
 from butfor.review.queue import is_wanted
 from butfor.review.reviewer import CLOSED, Reviewer
-from butfor.review.routes.access import Place, SignedIn
+from butfor.review.routes.access import Place, Reader, SignedIn
 from butfor.review.shown import Viewer, make_slug, read_slug
 from butfor.review.tables import Item, Review
 from butfor.review.verdicts import VERDICTS, UnknownError, in_a_clause
@@ -37,15 +35,32 @@ ITEM_STATES = {  # of a place in a reviewer's queue
     "submitted": "Done",
     "skipped": "Skipped",
     "withdrawn": "Withdrawn",
+    "disagreement": STATES["disagreement"],
+    "settling": "Opened to settle",
+    "others": "Read by others",
 }
 UNLISTED = "not under review"
 FIELDS = ("verdict", "variable", "step", "sure", "comment")
+QUEUE_PAGE = 100  # places
 
 
-def show_queue(viewer: SignedIn) -> dict[str, Any]:
-    """Your queue."""
+@dataclass(frozen=True)
+class QueueFilters:
+    """Which places of a queue are listed, and after which one the list begins."""
+
+    status: str = ""  # a key of ITEM_STATES
+    obs: str = ""  # what happened
+    text: str = ""  # part of the id, whatever its capitals
+    after: Place = None
+
+
+def show_queue(viewer: Reader, filters: Annotated[QueueFilters, Depends()]) -> dict[str, Any]:
+    """Your queue: all places, or those with a status, an outcome or a part of the id."""
     queue = viewer.reviewer.queue()
     progress = queue.progress
+    chosen = _choose(viewer, queue.items, filters)
+    start = next((i + 1 for i, item in enumerate(chosen) if item.place == filters.after), 0)
+    page = chosen[start : start + QUEUE_PAGE]
     return {
         "run": viewer.reviewer.run,
         "reviewer": viewer.reviewer.name,
@@ -56,15 +71,33 @@ def show_queue(viewer: SignedIn) -> dict[str, Any]:
                 **_link(item),
                 **viewer.review.facts[item.episode],
                 "state": item.state,
-                "status": _status(item),
+                "status": ITEM_STATES[_status(item)],
                 "changed_at": item.changed_at,
             }
-            for item in queue.items
+            for item in page
         ],
+        "filters": {name: getattr(filters, name) for name in ("status", "obs", "text")},
+        "states": ITEM_STATES,
+        "outcomes": viewer.review.stays.names,
+        "matching": len(chosen),
+        "start": start,
+        "after": page[-1].place if start + QUEUE_PAGE < len(chosen) else None,
         "to_settle": list_to_settle(viewer),
         "undo": _undo_link(viewer, queue.items),
         "overview_open": viewer.review.show_overview or progress.finished,
     }
+
+
+def _choose(viewer: Viewer, items: list[Item], filters: QueueFilters) -> list[Item]:
+    """Return the places that pass the filters, in order."""
+    facts, part = viewer.review.facts, filters.text.strip().casefold()
+    return [
+        item
+        for item in items
+        if filters.status in ("", _status(item))
+        and filters.obs in ("", facts[item.episode]["observed"])
+        and part in item.episode.casefold()
+    ]
 
 
 def list_to_settle(viewer: Viewer) -> list[dict[str, Any]]:
@@ -73,7 +106,7 @@ def list_to_settle(viewer: Viewer) -> list[dict[str, Any]]:
     return [{"id": name, "slug": make_slug(name)} for name in names]
 
 
-def show_next(viewer: SignedIn) -> dict[str, Any]:
+def show_next(viewer: Reader) -> dict[str, Any]:
     """What to read next."""
     item = viewer.reviewer.queue().next_item
     return {"next": item and _link(item)}
@@ -84,7 +117,7 @@ def show_episode(
 ) -> dict[str, Any]:
     """Everything that is shown of a stay; its version is the ETag."""
     review, reviewer, name = viewer.review, viewer.reviewer, viewer.review.find(slug)
-    if place is None and name not in review.under_review:
+    if viewer.coordinates or (place is None and name not in review.under_review):
         return _unlisted_stay(viewer, name)
     queue = reviewer.queue()
     items, counted = queue.items, queue.counted
@@ -106,7 +139,7 @@ def show_episode(
         "previous": _link(items[at - 1]) if at else None,
         "next": _link(items[at + 1]) if at + 1 < len(items) else None,
         "state": item.state,
-        "status": _status(item),
+        "status": ITEM_STATES[_status(item)],
         "closed": CLOSED.get(item.closed, ""),
         "asks": asks,
         "outcomes": list(review.run.outcomes),
@@ -127,8 +160,8 @@ def show_trajectory(
     """The rows of a stay's picture, for the trajectory chart."""
     name, hidden = viewer.review.find(slug), False
     if settling:
-        open_disagreement(viewer.reviewer, name)
-    elif place is None and name not in viewer.review.under_review:
+        viewer.open_disagreement(name)
+    elif viewer.coordinates or (place is None and name not in viewer.review.under_review):
         viewer.check_overview()
     else:
         hidden = viewer.hides_model(viewer.reviewer.item(name, place))
@@ -138,7 +171,7 @@ def show_trajectory(
 def show_disagreement(viewer: SignedIn, slug: str, settled: str = "") -> dict[str, Any]:
     """What reviewers differ about; `settled` names the one that you settled before."""
     review, reviewer, name = viewer.review, viewer.reviewer, viewer.review.find(slug)
-    found = open_disagreement(reviewer, name)
+    found = viewer.open_disagreement(name)
     stay = review.store.stay(reviewer.run, name)
     return {
         "id": name,
@@ -147,7 +180,7 @@ def show_disagreement(viewer: SignedIn, slug: str, settled: str = "") -> dict[st
         "reviewer": reviewer.name,
         "state": stay.state,
         "version": stay.version,
-        "may_settle": name in list_disagreements(reviewer),
+        "may_settle": not viewer.coordinates and name in list_disagreements(reviewer),
         "opinions": _opinions(reviewer, found),
         "settlement": _settlement(viewer, name),
         "settled_before": _settled_before(viewer, settled) if settled else None,
@@ -158,7 +191,7 @@ def show_disagreement(viewer: SignedIn, slug: str, settled: str = "") -> dict[st
 
 def _settlement(viewer: Viewer, name: str) -> dict[str, Any] | None:
     """Return how a stay was settled, if it is."""
-    names = names_for(viewer.reviewer)
+    names = viewer.names()
     for settlement in viewer.review.store.settlements(viewer.reviewer.run, episode=name):
         if settlement.withdrawn_at is None:
             return {
@@ -184,15 +217,17 @@ def _settled_before(viewer: Viewer, slug: str) -> dict[str, Any] | None:
 
 
 def _unlisted_stay(viewer: Viewer, name: str) -> dict[str, Any]:
-    """Return a stay that is not in the reviewer's queue, to look at."""
+    """Return a stay that is not in a queue of the viewer's, to look at."""
     viewer.check_overview()
+    under_review = name in viewer.review.under_review
+    state = viewer.review.store.stay(viewer.reviewer.run, name).state if under_review else ""
     return {
         "id": name,
         "slug": make_slug(name),
         "run": viewer.reviewer.run,
         "reviewer": viewer.reviewer.name,
         "state": "",
-        "status": UNLISTED,
+        "status": STATES.get(state, UNLISTED),
         "closed": "",
         "asks": "",
         **dict.fromkeys(("place", "previous", "next", "mine", "form", "undo", "answer")),
@@ -270,10 +305,9 @@ def _undo_link(viewer: Viewer, items: list[Item]) -> dict[str, Any] | None:
 
 
 def _status(item: Item) -> str:
-    """Return in words where a reviewer is with an item."""
+    """Return where a reviewer is with an item, as a key of ITEM_STATES."""
     if item.state == "submitted":
-        differ = item.stay_state == "disagreement"
-        return STATES["disagreement"] if differ else ITEM_STATES["submitted"]
+        return "disagreement" if item.stay_state == "disagreement" else "submitted"
     if item.closed == "settling":
-        return "Opened to settle"
-    return ITEM_STATES[item.state] if is_wanted(item) else "Read by others"
+        return "settling"
+    return item.state if is_wanted(item) else "others"
