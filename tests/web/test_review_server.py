@@ -69,7 +69,7 @@ def test_what_was_acknowledged_survives_a_kill(folder):
         assert store.verify().ok
         run = store.runs()[0].id
         kept = {review.id: review.comment for review in store.reviews(run)}
-        assert set(answered) == {answer.id for answer in store.answers(run)}
+        assert set(answered) <= {answer.id for answer in store.answers(run)}
     assert len(said) >= 500  # and as many withdrawals: a thousand posts
     assert [pair for pair in said if kept.get(pair[0]) != pair[1]] == []
     with server(folder) as (_, base), sign_in(base, "reviewer 0") as again:
