@@ -109,6 +109,7 @@ def render_report(audit: Audit, *, stays: int | None = None, redact: bool = Fals
         script=Markup(script),
         noun=all_stays.noun,
         nouns=all_stays.nouns,
+        clock=all_stays.clock,
         inferred=all_stays.inferred(),
         header=content.header(all_stays),
         estimates=estimates,

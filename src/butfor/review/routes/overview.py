@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Depends, Query
 
 from butfor.evaluate.wording import percent
-from butfor.present.stays import outcome_chances
+from butfor.present.story import outcome_chances
 from butfor.review.events import Event
 from butfor.review.export import plain_value
 from butfor.review.opinions import names_for, note_overview

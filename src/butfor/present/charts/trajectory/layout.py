@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from butfor.log.combinations import Combinations, state_codes
 from butfor.log.variables import Outcome, Variable, count_levels
 from butfor.present.charts.style import GREEN, LINE_HEIGHT, VERMILLION, Row
+from butfor.present.clock import STEPS, Clock
 
 PLOT = 500  # width of the part with the steps
 LEVEL = 21  # height of a level
@@ -66,6 +67,7 @@ class TrajectoryLayout:
     with_model: bool = True  # whether there are rows for evidence and outcomes by step
     hidden: tuple[Variable, ...] = ()  # inferred by the model; drawn only with it
     draws: int = 0  # number of drawn paths that the legend names
+    clock: Clock = STEPS
     # level codes of the states of a wide log and its draws
     combinations: Combinations | None = field(default=None, compare=False)
 
