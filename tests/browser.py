@@ -98,8 +98,7 @@ class Browser:
         self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.command(f"{domain}.enable")
-        still = [{"name": "prefers-reduced-motion", "value": "reduce"}]
-        self.command("Emulation.setEmulatedMedia", features=still)
+        self.prefer()
 
     def command(self, method, **parameters):
         """Send a command of the DevTools protocol and return its result."""
@@ -204,6 +203,12 @@ class Browser:
             deviceScaleFactor=scale,
             mobile=False,
         )
+
+    def prefer(self, scheme="light"):
+        """Set what the reader prefers: a light or a dark screen, and no motion."""
+        given = {"prefers-reduced-motion": "reduce", "prefers-color-scheme": scheme}
+        features = [{"name": name, "value": value} for name, value in given.items()]
+        self.command("Emulation.setEmulatedMedia", features=features)
 
     def offline(self, off=True):
         """Take the network away; files stay."""

@@ -229,8 +229,9 @@ def chance_range(
     because = "With so few similar cases" if row["thin_share"] > 0.5 else "Given these records"
     rest = "".join(f"; {other} {_percents(*span)}" for other, span in others)
     return (
-        f"{because}, the chance of “{name}” could be as high as {percent(high)} or as low as "
-        f"{percent(low)}{rest}. This {credible.confidence:.0%} credible interval {COVERS}."
+        f"{because}, the chance of “{name}” could be as high as {percent(high)} "
+        f"({credible.confidence:.0%} credible interval: {_percents(low, high)}{rest}). "
+        f"The interval {COVERS}."
     )
 
 

@@ -164,7 +164,6 @@ def _words(
         elif share > 0.75:
             align, at = "right", last + 0.5
         color = layout.looks[outcome]["color"]
-        color = style.DARK_VERMILLION if color == style.VERMILLION else color
         text = ending(layout.outcomes[outcome].name, length, layout.clock, ended=True)
         rows.append(words(at, -30, text, color, align))
     return rows

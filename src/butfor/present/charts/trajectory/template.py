@@ -160,7 +160,7 @@ def _box(name: str, top: float, bottom: float, kind: str = "") -> style.Row:
 
 
 def _shading(layout: TrajectoryLayout, name: str, words: str, color: str) -> alt.Chart:
-    """Draw the probability of levels: the likelier, the darker."""
+    """Draw the probability of levels: the likelier, the stronger."""
     chance = (
         "datum.p < 0.001 ? 'under 0.1%' : datum.p > 0.999 ? 'over 99.9%' : "
         "format(100 * datum.p, datum.p < 0.01 || datum.p > 0.99 ? '.1f' : '.0f') + '%'"
@@ -287,7 +287,7 @@ def _legend_layer(layout: TrajectoryLayout) -> alt.Chart:
     """Draw the legend: a scale of symbols with nothing but invisible marks on it."""
     entries = [(WHAT_HAPPENED, style.BLACK, SOLID)]
     if layout.with_model:
-        entries.append((f"{UNDER_POLICY} (darker: likelier)", "#5BA3CF", BOX))
+        entries.append((f"{UNDER_POLICY} (stronger: likelier)", "#5BA3CF", BOX))
     if layout.draws:
         words = f"Policy ({layout.draws} draw{'s' * (layout.draws != 1)})"
         entries.append((words, DRAWN[layout.with_model], SOLID))
