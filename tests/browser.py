@@ -204,11 +204,11 @@ class Browser:
             mobile=False,
         )
 
-    def prefer(self, scheme="light"):
-        """Set what the reader prefers: a light or a dark screen, and no motion."""
+    def prefer(self, scheme="light", media=""):
+        """Set what the reader prefers: light or dark colors, no motion, and on which medium."""
         given = {"prefers-reduced-motion": "reduce", "prefers-color-scheme": scheme}
         features = [{"name": name, "value": value} for name, value in given.items()]
-        self.command("Emulation.setEmulatedMedia", features=features)
+        self.command("Emulation.setEmulatedMedia", media=media, features=features)
 
     def offline(self, off=True):
         """Take the network away; files stay."""
