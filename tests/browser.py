@@ -107,7 +107,7 @@ class Browser:
         self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.command(f"{domain}.enable")
-        self.prefer("light")
+        self.prefer()
 
     def command(self, method, **parameters):
         """Send a command of the DevTools protocol and return its result."""
@@ -129,12 +129,6 @@ class Browser:
             self._events.append(answer)
 
     # ------------------------------------------------------------------------------------- acting
-
-    def prefer(self, scheme):
-        """Prefer light or dark colors, and that nothing moves."""
-        wanted = {"prefers-reduced-motion": "reduce", "prefers-color-scheme": scheme}
-        features = [{"name": name, "value": value} for name, value in wanted.items()]
-        self.command("Emulation.setEmulatedMedia", features=features)
 
     def goto(self, url):
         """Open an address; what was seen of the page before is forgotten."""
@@ -226,6 +220,12 @@ class Browser:
             deviceScaleFactor=scale,
             mobile=False,
         )
+
+    def prefer(self, scheme="light", media=""):
+        """Set what the reader prefers: light or dark colors, no motion, and on which medium."""
+        given = {"prefers-reduced-motion": "reduce", "prefers-color-scheme": scheme}
+        features = [{"name": name, "value": value} for name, value in given.items()]
+        self.command("Emulation.setEmulatedMedia", media=media, features=features)
 
     def offline(self, off=True):
         """Take the network away; files stay."""

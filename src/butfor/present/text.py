@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from butfor.present.clock import Clock
+
 WHAT_HAPPENED = "What happened"
 UNDER_POLICY = "Model, under the policy"
 POLICY_GIVES = "What the policy gives"
@@ -21,7 +23,7 @@ CHANCE = "Covers chance, also in what the model learned; not what the records le
 SIMULATOR = "known only because this is a simulator"
 TRUE = "True"
 REVIEWERS = "Reviewers"
-FIRST_DIFFERENCE = "policy first treats differently (decided at step {step})"
+FIRST_DIFFERENCE = "policy first treats differently (decided at {time})"
 TREATED_ALIKE = "The policy would have treated as was done, at every step."
 
 # results of a check: what a reader is told instead of a color
@@ -95,8 +97,8 @@ def capitalized(words: str) -> str:
     return words[:1].upper() + words[1:]
 
 
-def ending(outcome: str, length: int, *, ended: bool) -> str:
+def ending(outcome: str, length: int, clock: Clock, *, ended: bool) -> str:
     """Say how and when an episode ended: "died at step 3", or "no change after 20 steps"."""
-    if ended:
-        return f"{outcome} at step {length}"
-    return f"{outcome} after {length} step{'s' * (length != 1)}"
+    return (
+        f"{outcome} at {clock.at(length)}" if ended else f"{outcome} after {clock.lasting(length)}"
+    )

@@ -16,7 +16,7 @@ from butfor.audit.experts import ExpertValue
 from butfor.evaluate.wording import percent
 from butfor.present import Stays
 from butfor.present.report import content
-from butfor.present.stays import outcome_chances
+from butfor.present.story import outcome_chances
 from butfor.review.coordination import read_disagreement
 from butfor.review.experts import view_experts
 from butfor.review.export import plain_value
@@ -114,14 +114,14 @@ class AuditReview:
         shown["size"] = self.stays.size(model=not without_model)
         shown["treatments"] = self.stays.treatments(self.ids[name])
         shown["model"] = None if without_model else self._model(name, made)
-        return shown, made["datasets"]
+        return shown, {key: made[key] for key in ("datasets", "near")}
 
     def _model(self, name: str, made: dict[str, Any]) -> dict[str, Any]:
         """Return what the model says about a stay."""
         row = self.table.loc[name]
         numbers = ("low_any", "high_any", "thin_share", "evidence_min", "expected_return")
         return {
-            **{key: made[key] for key in ("says", "caveat", "range", "first")},
+            **{key: made[key] for key in ("story", "says", "caveat", "range", "first")},
             "outcomes": [
                 {"outcome": outcome, "probability": chance, "words": percent(chance)}
                 for outcome, chance in outcome_chances(row, self.stays.names)

@@ -270,7 +270,7 @@ def listing(stays: Stays, shown: list[Any]) -> dict[str, Any]:
             [
                 str(identifier),
                 names.index(row["observed_outcome"]),
-                int(row["length"]),
+                stays.clock.time(int(row["length"])),
                 names.index(row["most_likely"]),
                 round(chance, 4),
                 round(float(row["difference"]), 4),
@@ -282,7 +282,8 @@ def listing(stays: Stays, shown: list[Any]) -> dict[str, Any]:
             ]
         )
     nouns = {"noun": stays.noun, "nouns": stays.nouns, "scope": stays.scope}
-    return {"names": names, **nouns, "rows": rows}
+    times = {"unit": capitalized(stays.clock.unit), "step": stays.clock.length}
+    return {"names": names, **nouns, **times, "rows": rows}
 
 
 def evidence(stays: Stays) -> dict[str, Any]:
@@ -359,7 +360,7 @@ def provenance(stays: Stays) -> dict[str, Any]:
         ("Run (digest of all inputs)", meta.digest),
         ("butfor", meta.butfor),
         ("Seed", str(meta.seed)),
-        ("Horizon, in steps", str(parameters.horizon)),
+        ("Horizon", stays.clock.lasting(parameters.horizon)),
         ("Discount", f"{parameters.discount:g}"),
         ("How luck carries over", MECHANISMS.get(mechanism, "a user-defined mechanism")),
         ("Noise of decisions", str(parameters.action_noise)),

@@ -120,6 +120,7 @@ def render_report(
         script=Markup(script),
         noun=all_stays.noun,
         nouns=all_stays.nouns,
+        clock=all_stays.clock,
         inferred=all_stays.inferred(),
         header=content.header(all_stays),
         estimates=estimates,

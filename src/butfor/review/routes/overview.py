@@ -10,7 +10,7 @@ from fastapi import Depends, Query
 
 from butfor.evaluate.wording import percent
 from butfor.present.experts import experts_view
-from butfor.present.stays import outcome_chances
+from butfor.present.story import outcome_chances
 from butfor.review.events import Event
 from butfor.review.export import plain_value
 from butfor.review.routes.access import MOST, SignedIn

@@ -165,7 +165,7 @@ def show_trajectory(
         viewer.check_overview()
     else:
         hidden = viewer.hides_model(viewer.reviewer.item(name, place))
-    return {"model": not hidden, "datasets": viewer.review.one(name, hidden)[1]}
+    return {"model": not hidden, **viewer.review.one(name, hidden)[1]}
 
 
 def show_disagreement(viewer: SignedIn, slug: str, settled: str = "") -> dict[str, Any]:

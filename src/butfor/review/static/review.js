@@ -12,30 +12,39 @@
 
   // ----------------------------------------------------------------------------------- pictures
 
-  const paths = { shown: false, rows: null, view: null };
+  const picture = { paths: false, whole: false, rows: null, near: null, view: null };
+  const rowsShown = () => {
+    const rows = picture.paths ? picture.rows : { ...picture.rows, draws: [], draw_ends: [] };
+    return picture.whole ? rows : nearRows(rows, picture.near);
+  };
   async function draw(element) {
     const chart = json(element.dataset.chart);
     const given = element.dataset.rows ? json(element.dataset.rows) : null;
     const { spec, datasets } = await chart;
-    const rows = given ? (await given).datasets : datasets;
-    const marks = rows.marks ? rows.marks.length : 0;
-    const first = given ? { ...rows, draws: [], draw_ends: [] } : rows;
-    const view = await drawChart(element, spec, first, marks > 2500 ? { renderer: "canvas" } : {});
-    if (given) Object.assign(paths, { rows, view });
-    const button = find("#paths");
-    if (given && button) button.hidden = !(rows.draws || []).length;
+    if (given) {
+      const { datasets: rows, near } = await given;
+      Object.assign(picture, { rows, near });
+      picture.view = await drawChart(element, spec, rowsShown());
+      const [paths, whole] = [find("#paths"), find("#whole")];
+      if (paths) paths.hidden = !(rows.draws || []).length;
+      whole.hidden = !near;
+      if (near) whole.replaceChildren(`Show up to ${near.until} `, newElement("kbd", "z"));
+    } else {
+      const marks = datasets.marks ? datasets.marks.length : 0;
+      await drawChart(element, spec, datasets, marks > 2500 ? { renderer: "canvas" } : {});
+    }
     element.dataset.drawn = "yes";
   }
 
-  async function togglePaths() {
-    const button = find("#paths");
-    if (!button || button.hidden || !paths.view) return;
-    paths.shown = !paths.shown;
-    button.setAttribute("aria-pressed", String(paths.shown));
-    const { draws, draw_ends } = paths.rows;
-    await swapRows(paths.view, paths.shown ? { draws, draw_ends } : { draws: [], draw_ends: [] });
+  // show or hide the sampled paths, or the whole horizon
+  async function toggle(what) {
+    const button = find(`#${what}`);
+    if (!button || button.hidden || !picture.view) return;
+    picture[what] = !picture[what];
+    button.setAttribute("aria-pressed", String(picture[what]));
+    await swapRows(picture.view, rowsShown());
   }
-  find("#paths")?.addEventListener("click", togglePaths);
+  for (const what of ["paths", "whole"]) find(`#${what}`)?.addEventListener("click", () => toggle(what));
 
   // ------------------------------------------------------------------------- drafts and seconds
 
@@ -164,7 +173,8 @@
     else if (event.key === "j") open(find("#next"));
     else if (event.key === "k") open(find("#previous"));
     else if (event.key === "c") { const field = find("#comment, #first_impression"); if (field) { event.preventDefault(); field.focus(); } }
-    else if (event.key === "d") togglePaths();
+    else if (event.key === "d") toggle("paths");
+    else if (event.key === "z") toggle("whole");
     else if (event.key === "n") { const numbers = find("#numbers"); if (numbers) numbers.open = !numbers.open; }
     else if (event.key === "s") submit(find("#skip"));
     else if (event.key === "u") submit(find("form.undo button"));
