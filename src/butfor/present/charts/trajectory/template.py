@@ -287,7 +287,7 @@ def _legend_layer(layout: TrajectoryLayout) -> alt.Chart:
     """Draw the legend: a scale of symbols with nothing but invisible marks on it."""
     entries = [(WHAT_HAPPENED, style.BLACK, SOLID)]
     if layout.with_model:
-        entries.append((f"{UNDER_POLICY} (stronger: likelier)", "#5BA3CF", BOX))
+        entries.append((f"{UNDER_POLICY} (bold: likelier)", "#5BA3CF", BOX))
     if layout.draws:
         words = f"Policy ({layout.draws} draw{'s' * (layout.draws != 1)})"
         entries.append((words, DRAWN[layout.with_model], SOLID))
