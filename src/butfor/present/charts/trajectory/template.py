@@ -301,7 +301,7 @@ def _legend_entries(layout: TrajectoryLayout) -> tuple[list[tuple[str, str, str]
     """Return words, color and symbol of each entry of the legend, and how many are in a line."""
     entries = [(WHAT_HAPPENED, style.BLACK, SOLID)]
     if layout.with_model:
-        entries.append((f"{UNDER_POLICY} (stronger: likelier)", SHADED, BOX))
+        entries.append((f"{UNDER_POLICY} (bold: likelier)", SHADED, BOX))
     elif layout.with_policy:
         entries.append((POLICY_GIVES, SHADED, BOX))
     if layout.draws:
