@@ -3,6 +3,7 @@
 #   make quick   tests after each edit   make test    all tests
 #   make lint    format, style, types    make bench   speed, as a table
 #   make verify  slow checks against theory and published numbers
+#   make axe     what tests of accessibility need (by npm)
 #   make bench AGAINST=path/to/other/src    both trees in one run, as ratios
 
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -12,7 +13,9 @@ INSTALL = .venv/bin/python -m pip install --quiet --disable-pip-version-check --
 RUN = .venv/bin/python -m
 PYTEST = --numprocesses auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo quick test lint format bench verify clean
+AXE = build/node_modules/axe-core/package.json
+
+.PHONY: demo quick test lint format bench verify axe clean
 
 demo: .venv/installed
 	.venv/bin/butfor demo
@@ -23,6 +26,7 @@ quick: .venv/installed-dev
 test: .venv/installed-dev
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || echo \
 	"NO BROWSER: chromium is not installed, so tests in a real browser are skipped"
+	@test -e $(AXE) || echo "NO AXE: pages are not checked for accessibility; make axe installs it"
 	$(RUN) pytest $(PYTEST)
 
 lint: .venv/installed-dev
@@ -39,6 +43,11 @@ bench: .venv/installed-dev
 
 verify: .venv/installed-dev
 	$(RUN) pytest verification
+
+axe: $(AXE)
+
+$(AXE):
+	npm install --prefix build --no-save --no-package-lock --no-audit --no-fund axe-core@4.14.0
 
 clean:
 	rm -rf .venv build src/*.egg-info

@@ -34,15 +34,24 @@ FLAGS = (
     "--hide-scrollbars",
     "--remote-debugging-port=0",
 )
+AXE = Path(__file__).parents[1] / "build" / "node_modules" / "axe-core" / "axe.min.js"
 PATIENCE = 20.0  # seconds until something that should happen counts as missing
 
 
 def find_chromium():
     """Path of the browser; without it the test is skipped, and fails where CI=true."""
     found = shutil.which("chromium") or shutil.which("chromium-browser")
-    if found:
-        return found
-    words = "NO BROWSER: chromium is not installed, so no page was opened in a real browser"
+    return found or _miss("NO BROWSER: chromium is not installed, so no page was opened in one")
+
+
+def read_axe():
+    """The script of axe-core; without it the test is skipped, and fails where CI=true."""
+    if AXE.is_file():
+        return AXE.read_text(encoding="utf-8")
+    return _miss("NO AXE: run make axe, which needs npm; no page was checked for accessibility")
+
+
+def _miss(words):
     if os.environ.get("CI") == "true":
         pytest.fail(words)
     pytest.skip(words)
@@ -98,8 +107,7 @@ class Browser:
         self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.command(f"{domain}.enable")
-        still = [{"name": "prefers-reduced-motion", "value": "reduce"}]
-        self.command("Emulation.setEmulatedMedia", features=still)
+        self.prefer()
 
     def command(self, method, **parameters):
         """Send a command of the DevTools protocol and return its result."""
@@ -181,7 +189,15 @@ class Browser:
 
     def press(self, key, *, ctrl=False):
         """Press a key: a letter, or Enter, Tab, Escape, ArrowLeft, …"""
-        names = {"Enter": 13, "Tab": 9, "Escape": 27, " ": 32, "ArrowLeft": 37, "ArrowRight": 39}
+        names = {
+            "Enter": 13,
+            "Tab": 9,
+            "Escape": 27,
+            " ": 32,
+            "ArrowLeft": 37,
+            "ArrowUp": 38,
+            "ArrowRight": 39,
+        }
         code = names.get(key, ord(key.upper()) if len(key) == 1 else 0)
         text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
         event = {"key": key, "windowsVirtualKeyCode": code, "modifiers": 2 if ctrl else 0}
@@ -204,6 +220,12 @@ class Browser:
             deviceScaleFactor=scale,
             mobile=False,
         )
+
+    def prefer(self, scheme="light", media=""):
+        """Set what the reader prefers: light or dark colors, no motion, and on which medium."""
+        given = {"prefers-reduced-motion": "reduce", "prefers-color-scheme": scheme}
+        features = [{"name": name, "value": value} for name, value in given.items()]
+        self.command("Emulation.setEmulatedMedia", media=media, features=features)
 
     def offline(self, off=True):
         """Take the network away; files stay."""
@@ -259,6 +281,13 @@ class Browser:
             elif method == "Log.entryAdded" and given["entry"]["level"] in ("error", "warning"):
                 found.append(given["entry"]["text"])
         return found
+
+    def violations(self):
+        """What axe-core objects to: each rule with the elements that break it."""
+        if not self.evaluate("'axe' in window"):
+            self.evaluate(f"{read_axe()};0")
+        found = self.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
+        return [(rule["id"], [node["target"] for node in rule["nodes"]]) for rule in found]
 
     def overflow(self):
         """By how many pixels the page is wider than the window."""

@@ -11,6 +11,7 @@ SLOW = (
     "test_pomdp_learning.py",
     "test_review_server.py",
     "test_report_browser.py",
+    "test_accessibility.py",
     "test_package.py",
 )
 

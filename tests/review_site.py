@@ -87,15 +87,27 @@ class Site:
     """The app in process, with any number of clients."""
 
     def __init__(
-        self, folder, audit, *, port=8000, tokens=None, tls=False, show_overview=False, **settings
+        self,
+        folder,
+        audit,
+        *,
+        port=8000,
+        tokens=None,
+        tls=False,
+        show_overview=False,
+        coordinators=(),
+        **settings,
     ):
         self.store = Store(folder)
-        self.run = self.store.open_run(audit, ReviewSettings(**settings) if settings else None)
+        chosen = ReviewSettings(**{"verdicts_only": True} | settings)
+        self.run = self.store.open_run(audit, chosen)
         self.audit = audit
         review = AuditReview(audit, self.store, self.run, show_overview)
         self.base = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
         hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
-        self.app = make_app(review, hosts=hosts, port=port, tokens=tokens, tls=tls)
+        self.app = make_app(
+            review, hosts=hosts, port=port, tokens=tokens, tls=tls, coordinators=coordinators
+        )
 
     def client(self):
         return httpx.Client(transport=InProcess(self.app), base_url=self.base, timeout=None)

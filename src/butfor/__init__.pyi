@@ -48,3 +48,4 @@ from .replay.labels import compare_labels as compare_labels
 from .replay.labels import nature_labels as nature_labels
 from .replay.replay import Replay as Replay
 from .replay.usual import censoring_hazard as censoring_hazard
+from .review.experts import expert_value as expert_value

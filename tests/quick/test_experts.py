@@ -14,9 +14,9 @@ from butfor.evaluate.betting import Drawn, betting_interval, choose_stakes, log_
 from butfor.evaluate.experts import (
     ReviewSample,
     cases_to_exclude,
-    expert_chances,
-    expert_value,
     mean_over_reviewers,
+    sample_chances,
+    sample_value,
     view_strata,
 )
 from tests.experts import CONSTANTS, THRESHOLD
@@ -85,14 +85,14 @@ def two_strata(first, second, when, sizes=(6, 4)):
 
 def test_the_value_and_the_fixed_interval_by_hand():
     # V = .5 + .5 · .3 - .5 · .2; parts of the variance ¼ · ½ · .02 / 2 and ¼ · ½ · .08 / 2
-    found = expert_value(BY_HAND, interval="fixed")
+    found = sample_value(BY_HAND, interval="fixed")
     assert found.value == pytest.approx(0.55)
     freedom = 0.00625**2 / (0.00125**2 + 0.005**2)
     half = student.ppf(0.975, freedom) * 0.00625**0.5
     # so few answers leave all that is possible: (1.2 + 4 · 0) / 8 to (1.2 + 4 · 1) / 8
     ends = (max(0.55 - half, 0.15), min(0.55 + half, 0.65))
     assert (found.low, found.high) == pytest.approx(ends)
-    wide = expert_value(BY_HAND, interval="fixed", confidence=0.4)
+    wide = sample_value(BY_HAND, interval="fixed", confidence=0.4)
     half = student.ppf(0.7, freedom) * 0.00625**0.5
     assert (wide.low, wide.high) == pytest.approx((0.55 - half, 0.55 + half))
     assert [(one.episodes, one.drawn, one.answered) for one in found.strata] == [(4, 2, 2)] * 2
@@ -104,7 +104,7 @@ def test_the_value_and_the_fixed_interval_by_hand():
 def test_value_and_fixed_interval_equal_their_twins(review):
     arrays = (review.predicted, review.stratum, review.case, review.answer)
     given_lists = [array.tolist() for array in arrays]
-    found = expert_value(review, interval="fixed")
+    found = sample_value(review, interval="fixed")
     assert found.value == pytest.approx(slow.value(*given_lists))
     low, high = slow.fixed(*given_lists)
     possible = possible_mean(review, -1), possible_mean(review, 1)
@@ -122,7 +122,7 @@ def test_the_order_of_answers_does_not_matter_for_the_fixed_interval(review, ran
     order = list(range(len(review.case)))
     random.shuffle(order)
     other = replace(review, case=review.case[order], answer=review.answer[order])
-    first, second = (expert_value(one, interval="fixed") for one in (review, other))
+    first, second = (sample_value(one, interval="fixed") for one in (review, other))
     assert [second.value, second.low, second.high] == pytest.approx(
         [first.value, first.low, first.high]
     )
@@ -134,7 +134,7 @@ def test_the_order_of_answers_does_not_matter_for_the_fixed_interval(review, ran
 def test_a_census_gives_the_mean_of_the_answers_exactly(interval, review):
     case = np.random.default_rng(0).permutation(len(review.predicted))
     answer = np.resize(review.answer, len(case))
-    found = expert_value(
+    found = sample_value(
         replace(review, drawn=review.drawn | True, case=case, answer=answer), interval=interval
     )
     assert [found.value, found.low, found.high] == pytest.approx([answer.mean()] * 3)
@@ -144,7 +144,7 @@ def test_a_census_gives_the_mean_of_the_answers_exactly(interval, review):
 @given(samples(), st.integers(0, 5))
 def test_the_anytime_interval_is_never_wider_than_what_is_possible(review, known):
     part = replace(review, case=review.case[:known], answer=review.answer[:known])
-    found = expert_value(part)
+    found = sample_value(part)
     assert possible_mean(part, -1) <= found.low <= found.high <= possible_mean(part, 1)
 
 
@@ -156,8 +156,8 @@ def test_a_stratum_answered_in_full_adds_no_variance():
         [0.2, 0.4, 0.5, 0.1, 0.0, 1.0],
         flagged=2,
     )
-    alone = expert_value(BY_HAND, interval="fixed", confidence=0.4)
-    found = expert_value(flagged, interval="fixed", confidence=0.4)
+    alone = sample_value(BY_HAND, interval="fixed", confidence=0.4)
+    found = sample_value(flagged, interval="fixed", confidence=0.4)
     assert found.high - found.low == pytest.approx(0.8 * (alone.high - alone.low))
     assert found.value == pytest.approx(0.8 * 0.55 + 0.2 * 0.5)
 
@@ -174,9 +174,9 @@ def test_strata_with_too_few_answers_join_a_neighbor_and_flagged_ones_do_not():
 
 def test_without_answers_to_flagged_cases_there_is_no_fixed_interval():
     review = sample(np.zeros(6), [0, 0, 0, 0, 1, 1], [0, 1], [0.5, 1.0], flagged=1)
-    found = expert_value(review, interval="fixed")
+    found = sample_value(review, interval="fixed")
     assert np.isnan([found.value, found.low, found.high]).all()
-    anytime = expert_value(review)
+    anytime = sample_value(review)
     assert 0 < anytime.low < anytime.high < 1  # at least what is possible
 
 
@@ -189,7 +189,7 @@ def test_cases_that_nobody_can_tell_widen_the_range_to_the_worst_and_the_best():
         answer=np.array([*answer[:2], 0.7, np.nan, *answer[2:], 0.3, np.nan]),
     )
     for interval in ("fixed", "anytime"):
-        found = expert_value(untold, interval=interval)
+        found = sample_value(untold, interval=interval)
         assert (found.cases, found.unanswered) == (6, 2)
         told = np.nansum(untold.answer)
         assert found.widest == pytest.approx((told / 8, (told + 2) / 8))
@@ -203,10 +203,10 @@ def test_chances_of_outcomes_add_up_and_give_the_value():
     review = replace(
         BY_HAND, predicted=predicted @ returns, answer=answer @ returns, possible=(-1.0, 1.0)
     )
-    chances = expert_chances(review, predicted, answer, interval="fixed")
+    chances = sample_chances(review, predicted, answer, interval="fixed")
     values = np.array([one.value for one in chances])
     assert values.sum() == pytest.approx(1)
-    assert values @ returns == pytest.approx(expert_value(review, interval="fixed").value)
+    assert values @ returns == pytest.approx(sample_value(review, interval="fixed").value)
     assert all(0 <= one.low <= one.high <= 1 for one in chances)
 
 
@@ -277,7 +277,7 @@ def test_a_forecast_says_how_many_more_answers_exclude_a_value():
     generator = np.random.default_rng(3)
     answer = generator.choice([-1.0, 0.0, 1.0], 60, p=[0.6, 0.3, 0.1])
     review = sample(np.zeros(600), np.repeat([0, 1], 300), np.arange(60) * 10, answer, (-1.0, 1.0))
-    center = expert_value(review, interval="fixed").value
+    center = sample_value(review, interval="fixed").value
     for interval in ("fixed", "anytime"):
         far, near, at = (
             cases_to_exclude(review, center + gap, interval=interval) for gap in (1, 0.1, 0.0)
@@ -300,10 +300,10 @@ def test_the_fixed_forecast_comes_true_if_answers_go_on_like_this():
         case = np.append(np.arange(len(answers)), flagged)
         return sample(np.zeros(10030), stratum, case, np.append(answers, np.ones(30)), flagged=2)
 
-    value = expert_value(review(answer), interval="fixed").value + gap
+    value = sample_value(review(answer), interval="fixed").value + gap
     more = cases_to_exclude(review(answer), value, interval="fixed")
     for count, excluded in ((more - 8, False), (more + 8, True)):
-        found = expert_value(review(np.resize(answer, 40 + count)), interval="fixed")
+        found = sample_value(review(np.resize(answer, 40 + count)), interval="fixed")
         assert (found.high < found.value + gap) == excluded
 
 
@@ -326,6 +326,6 @@ def test_wrong_samples_are_refused(change, message):
 
 def test_wrong_choices_are_refused():
     with pytest.raises(ValueError, match="interval 'exact': give one of 'anytime', 'fixed'"):
-        expert_value(BY_HAND, interval="exact")
+        sample_value(BY_HAND, interval="exact")
     with pytest.raises(ValueError, match="confidence 95"):
-        expert_value(BY_HAND, confidence=95)
+        sample_value(BY_HAND, confidence=95)

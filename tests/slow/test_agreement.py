@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from butfor.review.agreement import intraclass_correlation, measure_agreement, wilson_interval
+from butfor.evaluate.agreement import intraclass_correlation, measure_agreement, wilson_interval
 from tests.reference import agreement as slow
 from tests.reference import experts
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from butfor.evaluate.experts import expert_value
-from tests.experts import KINDS, Ward, ever_missed, sepsis_ward, simulate_reviews
+import butfor as bf
+from butfor.evaluate.experts import ReviewSample
+from tests.experts import KINDS, ever_missed, sepsis_ward, simulate_reviews
 
 REVIEWS = 50
 
@@ -29,10 +30,10 @@ def test_intervals_hold_the_experts_own_view(ward, kind):
 
 def test_a_perfect_expert_overturns_the_model(ward):
     generator = np.random.default_rng(1)
-    reviews = [ward.review(ward.truth, generator) for _ in range(REVIEWS)]
-    highs = np.array([expert_value(sample).high for sample in reviews])
-    assert ward.observed.mean() < ward.model.mean() - 0.5
-    assert (highs < ward.observed.mean()).mean() >= 0.95
+    answers = ward.answers("perfect", generator)
+    found = [bf.expert_value(*ward.review(answers, generator)) for _ in range(REVIEWS)]
+    assert found[0].observed < found[0].model - 0.5
+    assert np.mean([one.high < one.observed for one in found]) >= 0.95
 
 
 def test_an_order_that_is_not_random_is_noticed():
@@ -40,13 +41,12 @@ def test_an_order_that_is_not_random_is_noticed():
     generator = np.random.default_rng(0)
     size = 400
     truth = generator.choice([-1.0, 1.0], size)
-    planned = np.array([100, 0])
-    one = Ward(np.zeros(size), truth, truth, np.repeat([0, 1], [size - 1, 1]), planned)
+    zeros = np.zeros(size)
     missed = 0
     for _ in range(10):
-        sample = one.review(truth, generator)
-        best_first = sample.case[np.argsort(-truth[sample.case])]
-        missed += ever_missed(
-            one, truth, replace(sample, case=best_first, answer=truth[best_first])
-        )
+        case = generator.permutation(size)[:100]
+        drawn = np.isin(np.arange(size), case)
+        sample = ReviewSample(zeros, zeros.astype(int), drawn, case, truth[case], (-1.0, 1.0))
+        best_first = case[np.argsort(-truth[case])]
+        missed += ever_missed(truth, replace(sample, case=best_first, answer=truth[best_first]))
     assert missed == 10

@@ -15,6 +15,7 @@ from butfor.audit.source import audit_into, audit_log
 from butfor.cli.main import app
 from butfor.interop import target_from_table
 from butfor.log.study import read_study
+from butfor.present import Stays
 from tests.review_site import Site
 from tests.wide import VARIABLES, always, cautious, simulate
 
@@ -73,6 +74,14 @@ def test_an_audit_has_estimates_checks_and_evidence_and_says_what_it_lacks():
     assert table["evidence_min"].between(0, len(ward().log.state)).all()
     assert len(found.flagged)
     assert found.flagged["reason"].str.contains("matters most").all()
+
+
+def test_treatments_of_the_policy_stand_beside_those_given():
+    found = audit()  # of a policy that always gives the drug
+    for name in found.flagged["id"]:
+        for row in Stays(found).treatments(name):
+            assert row["policy"] == "drug"
+            assert (row["given"], row["differs"]) in (("drug", "no"), ("nothing", "yes"))
 
 
 def test_a_saved_audit_is_read_as_it_was(tmp_path):

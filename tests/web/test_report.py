@@ -24,7 +24,7 @@ from butfor.present.charts.trajectory.layout import TrajectoryLayout
 from butfor.present.charts.trajectory.rows import NAMES_OF_DATA
 from butfor.present.report import content
 from butfor.present.report.write import _json, pack_rows, render_report
-from butfor.present.stays import learned_again
+from butfor.present.story import learned_again
 from tests.audits import HOSTILE, hidden_audit, hostile_audit, sepsis_audit, trade_audit
 
 FORBIDDEN = (
@@ -262,7 +262,7 @@ def test_another_domain_has_its_own_words(trade):
     assert not re.search(
         r"patient|\bstays?\b|episode", " ".join(read.words).replace("episodes left", "")
     )
-    assert re.search(r"the policy gives route (north|bridge|south)", words)
+    assert re.search(r"have chosen route: (north|bridge|south)", words)
     assert "gate closed" in words
     # what never changes and the model was given
     assert read.data("stay-0")["given"][0][0] == "van"

@@ -223,3 +223,42 @@ def test_hostile_texts_are_drawn_as_texts(browser, tmp_path):
     assert browser.overflow() <= 0
     assert browser.requests() == [address]
     assert browser.problems() == []
+
+
+def test_a_dark_screen_has_dark_pages_and_charts_and_paper_stays_light(browser, report):
+    _, address = report
+    colors = (
+        "(() => { const page = getComputedStyle(document.documentElement);"
+        "const chart = getComputedStyle(document.querySelector('#stay .chart svg'));"
+        "return [page.backgroundColor, page.color, chart.filter]; })()"
+    )
+    light = ["rgb(255, 255, 255)", "rgb(17, 17, 17)", "none"]
+    open_report(browser, address)
+    assert browser.evaluate(colors) == light
+    try:
+        browser.prefer("dark")  # while the page is open
+        dark = ["rgb(20, 20, 20)", "rgb(230, 230, 230)", "invert(0.92) hue-rotate(180deg)"]
+        assert browser.evaluate(colors) == dark
+        browser.prefer("dark", media="print")
+        assert browser.evaluate(colors) == light
+    finally:
+        browser.prefer()
+
+
+def test_the_chart_ends_with_the_stay_until_the_whole_horizon_is_asked_for(browser, report):
+    audit, address = report
+    open_report(browser, address)
+    stay = Stays(audit).one(audit.flagged["id"].iloc[0])
+    near, horizon = stay["near"]["rows"]["frame"][0]["high"], audit.meta.parameters.horizon
+    labels = (
+        "Math.max(...[...document.querySelectorAll('#stay svg .role-axis-label text')]"
+        ".map(text => Number(text.textContent)))"
+    )
+    assert browser.evaluate(labels) <= near < horizon
+    assert browser.text("[data-field=whole]") == f"Show up to step {horizon} z"
+    browser.press("z")
+    browser.wait_for(f"{labels} == {horizon}")
+    browser.press("d")  # sampled paths are drawn on whichever axis is shown
+    browser.press("z")
+    browser.wait_for(f"{labels} <= {near}")
+    assert browser.problems() == []

@@ -22,7 +22,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def base(folder):
-    with server(folder, "--show-overview") as (_, address):
+    with server(folder, "--show-overview", "--verdicts-only") as (_, address):
         yield address
 
 
@@ -228,7 +228,7 @@ def test_a_restart_in_the_middle_of_a_sentence_loses_nothing(tmp_path, flags):
     flagged = audit.flagged["id"].iloc[0]  # in the queues of both runs
     folder = audit.save(tmp_path / "audit")
     with open_browser() as browser:
-        with server(folder) as (_, base):
+        with server(folder, "--verdicts-only") as (_, base):
             sign_in(browser, base, "kim")
             browser.goto(f"{base}/episodes/{flagged}")
             browser.wait_for(READY)
@@ -237,7 +237,8 @@ def test_a_restart_in_the_middle_of_a_sentence_loses_nothing(tmp_path, flags):
             browser.press("c")
             browser.type("half a <b>sentence</b>")
         small_audit(flags=flags).save(folder, overwrite=True)
-        with server(folder, "--port", re.search(r"\d+$", base)[0]) as (_, again):
+        port = re.search(r"\d+$", base)[0]
+        with server(folder, "--port", port, "--verdicts-only") as (_, again):
             assert again == base
             leave(browser, "Enter", ctrl=True)
             assert "half a <b>sentence</b>" in browser.text("#typed")
@@ -280,7 +281,10 @@ def test_what_one_reviewer_wrote_is_not_given_to_another(base):
 def test_no_label_turns_the_text_around_it(tmp_path):
     folder = small_audit(hostile=True).save(tmp_path / "audit")
     turned = "document.documentElement.outerHTML.includes('\\u202e')"
-    with server(folder, "--show-overview") as (_, base), open_browser() as browser:
+    with (
+        server(folder, "--show-overview", "--verdicts-only") as (_, base),
+        open_browser() as browser,
+    ):
         sign_in(browser, base, "nia")
         leave(browser, "Enter")
         browser.wait_for("document.querySelector('#picture svg') !== null")
@@ -304,3 +308,93 @@ def test_no_page_is_wider_than_the_screen_at_twice_the_size_nor_has_errors(base)
             assert browser.overflow() <= 0, page
             assert browser.problems() == [], page
             assert all(url.startswith(base) for url in browser.requests())
+
+
+SHIFT = """new Promise(done => {
+    let sum = 0;
+    new PerformanceObserver(list => list.getEntries().forEach(e => { sum += e.value; }))
+        .observe({type: 'layout-shift', buffered: true});
+    setTimeout(() => done(sum), 200);
+})"""
+BOX = "(({left, top, right, bottom}) => [left, top, right, bottom])"
+NUMBERS = "[...document.querySelectorAll('#question input[type=number]')].map(f => f.value)"
+
+
+def box(browser, selector):
+    return browser.evaluate(f"{BOX}(document.querySelector('{selector}').getBoundingClientRect())")
+
+
+def assert_side_by_side(browser, form):
+    """The picture and the whole form are on the screen beside each other, and nothing moved."""
+    browser.wait_for(f"{READY} && document.querySelector('#picture svg') !== null")
+    left, top, right, bottom = box(browser, form)
+    width, height = browser.evaluate("[innerWidth, innerHeight]")
+    picture = box(browser, "#picture svg")
+    assert picture[2] <= left < right <= width
+    assert 0 <= top < bottom <= height
+    assert picture[1] < height / 2
+    assert browser.evaluate(SHIFT) < 0.01
+
+
+def test_a_case_by_keyboard_alone_and_on_one_screen(tmp_path):
+    folder = small_audit(flags=5).save(tmp_path / "audit")
+    with server(folder) as (_, base), open_browser(1280, 800) as browser:
+        sign_in(browser, base, "pia")
+        leave(browser, "Enter")
+        name = current(browser)
+        assert_side_by_side(browser, "#question")
+        assert browser.evaluate("document.activeElement.name") == "chances.0"
+        browser.press("3")
+        browser.press("6")  # the remainder is filled in
+        assert browser.evaluate(NUMBERS) == ["3", "6", "1"]
+        assert browser.text("#total") == "10 of 10"
+        leave(browser, "Enter")
+        assert current(browser) == name
+        assert_side_by_side(browser, "#verdict")
+        assert browser.text(".compared tbody tr").split("\t")[:2] == ["died", "3 of 10"]
+        shown = "[...document.querySelectorAll('[data-for]')].map(e => e.checkVisibility())"
+        assert browser.evaluate(shown) == [False, False]
+        browser.press("3")
+        assert browser.evaluate(shown) == [True, True]
+        browser.press("1")
+        assert browser.evaluate(shown) == [False, False]
+        leave(browser, "Enter")
+        assert browser.text("[role=status]") == f"Saved: patient {name}, believable."
+        assert_side_by_side(browser, "#question")
+        # ten, arrows, another digit after a one, and what cannot be told
+        second = current(browser)
+        for keys, numbers in (
+            (("1", "0"), ["10", "0", "0"]),
+            (("ArrowLeft", "ArrowLeft", "1", "2"), ["1", "2", "7"]),
+            (("ArrowLeft", "ArrowUp", "ArrowUp"), ["1", "4", "5"]),
+        ):
+            for key in keys:
+                browser.press(key)
+            assert browser.evaluate(NUMBERS) == numbers
+        browser.press("x")
+        browser.wait_for("document.activeElement.id == 'reason'")
+        browser.type("no weight")
+        leave(browser, "Enter")
+        assert "cannot tell: no weight" in browser.text(".answered")
+        # a phone: the way to the question stays on the screen, and fingers count
+        leave(browser, "s")
+        browser.resize(390, 844)
+        browser.goto(browser.evaluate("location.href"))
+        browser.wait_for(f"{READY} && document.querySelector('#picture svg') !== null")
+        assert browser.overflow() <= 0
+        assert browser.evaluate("document.activeElement.tagName") == "BODY"
+        assert 0 <= box(browser, ".to-question")[1] < box(browser, ".to-question")[3] <= 844
+        assert browser.evaluate(SHIFT) < 0.01
+        browser.click(".to-question")
+        browser.wait_for(
+            f"{BOX}(document.querySelector('#question').getBoundingClientRect())[1] < 844"
+        )
+        for _ in range(4):
+            browser.click(".chance [data-add='1']")
+        browser.click(".chance:nth-of-type(2) [data-add='1']")
+        assert browser.evaluate(NUMBERS) == ["4", "1", "5"]
+        assert browser.problems() == []
+    with Store(folder) as store:
+        given = store.answers(store.runs()[0].id)
+        assert [(a.episode, a.out_of_ten) for a in given] == [(name, (3, 6, 1)), (second, None)]
+        assert store.verify().ok

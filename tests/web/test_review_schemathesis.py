@@ -18,7 +18,9 @@ def describe():
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    made = Site(tmp_path_factory.mktemp("audit"), small_audit(), show_overview=True)
+    made = Site(
+        tmp_path_factory.mktemp("audit"), small_audit(), show_overview=True, verdicts_only=False
+    )
     yield made
     made.store.close()
 

@@ -31,13 +31,19 @@ def sign_in(base, name):
 
 
 def test_what_was_acknowledged_survives_a_kill(folder):
-    said = []
+    said, answered = [], []
     lock = threading.Lock()
+    chances = {"chances": {"died": 3, "discharged": 7, "no change": 0}}
 
     def review_until_it_dies(client, stays):
         try:
             for turn in range(10_000):
                 stay = stays[turn % len(stays)]
+                if turn < len(stays):
+                    given = client.post(f"/api/v1/episodes/{stay}/answer", json=chances)
+                    if given.status_code == 201:
+                        with lock:
+                            answered.append(given.json()["version"])
                 comment = f"{client.headers['x-csrf-token'][:8]} {turn}"
                 body = {"verdict": 1 + turn % 5, "comment": comment, "variable": "x"}
                 given = client.post(f"/api/v1/episodes/{stay}/reviews", json=body)
@@ -61,12 +67,15 @@ def test_what_was_acknowledged_survives_a_kill(folder):
             future.result()
     with Store(folder) as store:
         assert store.verify().ok
-        kept = {review.id: review.comment for review in store.reviews(store.runs()[0].id)}
+        run = store.runs()[0].id
+        kept = {review.id: review.comment for review in store.reviews(run)}
+        assert set(answered) <= {answer.id for answer in store.answers(run)}
     assert len(said) >= 500  # and as many withdrawals: a thousand posts
     assert [pair for pair in said if kept.get(pair[0]) != pair[1]] == []
     with server(folder) as (_, base), sign_in(base, "reviewer 0") as again:
         assert again.get("/api/v1/queue").status_code == 200
         following = again.get("/api/v1/queue/next").json()["next"]["slug"]
+        again.post(f"/api/v1/episodes/{following}/answer", json=chances)
         body = {"verdict": 1}
         assert again.post(f"/api/v1/episodes/{following}/reviews", json=body).status_code == 201
     with Store(folder) as store:

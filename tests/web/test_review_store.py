@@ -1114,10 +1114,20 @@ def test_a_file_of_a_newer_butfor_is_left_alone(store, tmp_path):
 
 
 def make_first_version(path):
+    make_second_version(path)
     with sqlite3.connect(path) as connection:
         connection.execute("ALTER TABLE review DROP COLUMN informed")
         connection.execute("DROP TABLE shown")
         connection.execute("PRAGMA user_version = 1")
+    connection.close()
+
+
+def make_second_version(path):
+    with sqlite3.connect(path) as connection:
+        connection.execute("ALTER TABLE run DROP COLUMN outcomes")
+        connection.execute("ALTER TABLE standing DROP COLUMN answer")
+        connection.execute("DROP TABLE answer")
+        connection.execute("PRAGMA user_version = 2")
     connection.close()
 
 
@@ -1154,7 +1164,7 @@ def audit():
 def test_an_audit_written_again_under_review_loses_no_verdict(audit, tmp_path):
     folder = audit.save(tmp_path / "audit")
     with Store(folder) as store:
-        run = store.open_run(audit).id
+        run = store.open_run(audit, ReviewSettings(verdicts_only=True)).id
         store.join(run, "ann")
         first, second, third = (
             item.episode for item in store.reviewer(run, "ann").queue().items[:3]
@@ -1354,7 +1364,7 @@ def test_a_file_that_is_no_export_is_named(tmp_path):
 
 def test_the_export_of_a_real_audit_has_its_probabilities(audit, tmp_path):
     with Store(tmp_path) as store:
-        run = store.open_run(audit).id
+        run = store.open_run(audit, ReviewSettings(verdicts_only=True)).id
         store.join(run, "ann")
         for item in store.reviewer(run, "ann").queue().items:
             store.reviewer(run, "ann").submit(item.episode, YES)

@@ -143,7 +143,8 @@ class Meta(Section):
     none: str
     variables: Variables
     warnings: tuple[str, ...]
-    words: dict[str, str]
+    words: dict[str, str]  # what readers call things: episode, step, none, time (its unit)
+    time_step: float | None = None  # in units of time; None: time is counted in steps
     problems: dict[str, int]
     target: str
     made_by: dict[str, Any]

@@ -123,8 +123,8 @@ def run_audit(
     rehearsal : optional
         The result of `rehearse` for this log and `learn`; it adds a check.
     record : optional
-        Additional entries of `meta`: words, problems (how they were handled), warnings, target
-        (where it comes from), made_by (how model and target were made).
+        Additional entries of `meta`: words, time_step, problems (how they were handled), warnings,
+        target (where it comes from), made_by (how model and target were made).
     progress : optional
         Called with (done, total), first for the episodes, then for the resamples.
     """
@@ -316,6 +316,7 @@ def describe_audit(
             *given.get("warnings", ()),
         ),
         words=dict(given.get("words", {})),
+        time_step=given.get("time_step"),
         problems=dict(given.get("problems", {})),
         target=given.get("target", "given"),
         made_by=dict(given.get("made_by", {})),

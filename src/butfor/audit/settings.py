@@ -232,8 +232,12 @@ class AuditSettings:
     ) -> dict[str, Any]:
         """Return how the audit was made, for `meta.json`."""
         paths = list(source) if isinstance(source, list | tuple) else [source]
+        words, time_step = study.words.model_dump(exclude_none=True), None
+        if clock := study.columns.clock(study.words.time):
+            words["time"], time_step = clock
         return {
-            "words": study.words.model_dump(),
+            "words": words,
+            "time_step": time_step,
             "problems": problems,
             "warnings": list(warnings),
             "target": "learned from this log" if self.learned else Path(self.target).name,

@@ -7,9 +7,11 @@ from typing import Annotated
 
 import typer
 
+from butfor.audit.audit import REVIEWS
 from butfor.cli.options import Json
 from butfor.cli.output import exit_on_error, print_json
 from butfor.present.report import write_report
+from butfor.review.experts import view_experts
 
 
 def report(
@@ -27,9 +29,15 @@ def report(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Write an audit as one HTML file to read and print; it works offline."""
+    """Write an audit as one HTML file to read and print; it works offline.
+
+    If the folder has reviews, the report says what the reviewers expect of the policy.
+    """
     with exit_on_error():
-        path = write_report(audit, out, stays=stays, redact=redact, overwrite=overwrite)
+        experts = view_experts(audit) if (audit / REVIEWS).is_file() else None
+        path = write_report(
+            audit, out, stays=stays, redact=redact, overwrite=overwrite, experts=experts
+        )
     if as_json:
         print_json({"written": [str(path)], "bytes": path.stat().st_size})
     else:

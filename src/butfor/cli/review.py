@@ -27,12 +27,26 @@ def review(
         bool,
         typer.Option("--first-impression", help="Ask for an opinion before the model is shown."),
     ] = False,
+    verdicts_only: Annotated[
+        bool,
+        typer.Option(
+            "--verdicts-only",
+            help="Do not ask for the chances of each outcome; there is no experts' estimate then.",
+        ),
+    ] = False,
     show_overview: Annotated[
         bool,
         typer.Option(
             "--show-overview", help="Show the overview before a reviewer has finished the queue."
         ),
     ] = False,
+    coordinator: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Who follows the progress of all reviewers, without reviewing; repeatable.",
+        ),
+    ] = None,
     token_file: Annotated[
         Path | None,
         typer.Option(help="File that lists who may review: one name and token per line."),
@@ -73,8 +87,10 @@ def review(
             typer.echo(f"Reviews: {export_reviews(folder, export, real_names=real_names)}")
             return
         settings = None
-        if needed is not None or first_impression:
-            settings = ReviewSettings(needed=needed or 2, first_impression=first_impression)
+        if needed is not None or first_impression or verdicts_only:
+            settings = ReviewSettings(
+                needed=needed or 2, first_impression=first_impression, verdicts_only=verdicts_only
+            )
         address = Address(
             host=host,
             port=port,
@@ -84,4 +100,11 @@ def review(
             behind_tls=behind_tls,
             names=tuple(name or ()),
         )
-        serve(folder, address, settings=settings, show_overview=show_overview, say=typer.echo)
+        serve(
+            folder,
+            address,
+            settings=settings,
+            show_overview=show_overview,
+            coordinators=tuple(coordinator or ()),
+            say=typer.echo,
+        )

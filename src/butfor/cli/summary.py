@@ -16,7 +16,7 @@ from rich.text import Text
 from butfor.audit.audit import Audit
 from butfor.cli.output import make_table, records
 from butfor.evaluate.wording import percent
-from butfor.present.stays import outcome_chances
+from butfor.present.story import outcome_chances
 from butfor.present.text import LIGHTS
 from butfor.replay.steps import THIN
 

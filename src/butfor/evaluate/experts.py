@@ -96,7 +96,7 @@ class StratumView:
 
 
 @dataclass(frozen=True)
-class ExpertValue:
+class SampleValue:
     """The value of a policy according to experts, with its interval."""
 
     value: float  # nan: flagged or all other episodes have no answer yet
@@ -110,9 +110,9 @@ class ExpertValue:
     strata: tuple[StratumView, ...]
 
 
-def expert_value(
+def sample_value(
     sample: ReviewSample, *, interval: str = "anytime", confidence: float = 0.95
-) -> ExpertValue:
+) -> SampleValue:
     """Estimate the value of a policy according to experts.
 
     Parameters
@@ -135,7 +135,7 @@ def expert_value(
         worst, best = (sample.filled(end) for end in sample.possible)
         lowest, highest = find(worst, confidence)[0], find(best, confidence)[1]
         widest = (float(np.fmin(low, lowest)), float(np.fmax(high, highest)))
-    return ExpertValue(
+    return SampleValue(
         value=_value(sample, strata),
         low=low,
         high=high,
@@ -148,20 +148,20 @@ def expert_value(
     )
 
 
-def expert_chances(
+def sample_chances(
     sample: ReviewSample,
     predicted: Floats,
     answer: Floats,
     *,
     interval: str = "anytime",
     confidence: float = 0.95,
-) -> tuple[ExpertValue, ...]:
+) -> tuple[SampleValue, ...]:
     """Estimate the probability of each of O outcomes according to experts, each on its own.
 
     `predicted` [n, O] and `answer` [k, O] take the place of the returns of the sample.
     """
     return tuple(
-        expert_value(
+        sample_value(
             replace(sample, predicted=one, answer=other, possible=(0.0, 1.0)),
             interval=interval,
             confidence=confidence,

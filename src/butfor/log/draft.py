@@ -16,7 +16,7 @@ import pyarrow as pa
 from butfor.log.coding import EMPTY, Codes, encode, identify, read_numbers, read_times, text_of
 from butfor.log.combinations import MOST_TRANSITIONS
 from butfor.log.read import read_log
-from butfor.log.sections import UNITS, place
+from butfor.log.sections import UNIT_NAMES, UNITS, place
 from butfor.log.sources import Log, load_log
 from butfor.log.study import read_study
 from butfor.log.write import comment_lines, toml_value, write_toml
@@ -120,6 +120,9 @@ def _draft(log: Log, guesses: dict[str, Guess]) -> tuple[dict[str, Any], dict[st
     if len(content["state"]) > 1:
         content["model"], comments["[model]"] = _model(content)
     content["words"] = {"episode": "stay" if "stay" in episode.lower() else "episode"}
+    counted = columns.get("time", "").lower().removesuffix("s")
+    if isinstance(columns.get("time_step"), float) and counted in UNIT_NAMES.values():
+        content["words"]["time"] = counted
     content["evaluation"] = {"discount": 1.0, "planning_discount": 0.99}
     return {key: part for key, part in content.items() if part}, comments
 

@@ -18,6 +18,7 @@ from butfor.log.variables import Outcome, Variable
 MOST = 2**31 - 1  # actions: codes have 32 bits
 MOST_NUMBERED = 1_000_000  # states, actions or clusters known only by number; each gets a name
 UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+UNIT_NAMES = {"s": "second", "min": "minute", "h": "hour", "d": "day"}
 INVALID = "invalid"  # type of the errors raised here; their message is shown as it is
 
 Mistakes = Iterator[tuple[str, str]]  # key, and what is wrong with its value
@@ -59,16 +60,16 @@ def _not_blank(text: str) -> str:
     return text
 
 
-def _seconds(step: float | str) -> float:
-    """Return a time step as a number, in seconds if it has a unit; nan if it is neither."""
+def _split(step: float | str) -> tuple[float, str]:
+    """Return the number and the unit of a time step: "" without one, nan if it is neither."""
     if not isinstance(step, str):
-        return float(step)
+        return float(step), ""
     found = re.fullmatch(r"(\d+(?:\.\d*)?)\s*(s|min|h|d)", step)
-    return float(found[1]) * UNITS[found[2]] if found else math.nan
+    return (float(found[1]), found[2]) if found else (math.nan, "")
 
 
 def _time_step(step: float | str) -> float | str:
-    if not 0 < _seconds(step) < math.inf:
+    if not 0 < _split(step)[0] < math.inf:
         raise _invalid(
             f"{show(step)} is not a time step; give a positive number in units of the time column, "
             'or for dates a number and a unit, such as "4h" (s, min, h or d)'
@@ -122,7 +123,19 @@ class Columns(Section):
     @property
     def step(self) -> float | None:
         """The time step as a number, in seconds if it has a unit."""
-        return None if self.time_step is None else _seconds(self.time_step)
+        if self.time_step is None:
+            return None
+        number, unit = _split(self.time_step)
+        return number * UNITS.get(unit, 1.0)
+
+    def clock(self, counted: str | None) -> tuple[str, float] | None:
+        """Return the unit of time and how many of it a step takes; None if either is unknown.
+
+        `counted` is what a time column of numbers counts.
+        """
+        number, unit = (math.nan, "") if self.time_step is None else _split(self.time_step)
+        name = UNIT_NAMES.get(unit, counted)
+        return None if name is None or math.isnan(number) else (name, number)
 
     def roles(self) -> dict[str, str]:
         """Return the columns named here, by key."""
@@ -266,6 +279,7 @@ class Words(Section):
 
     episode: Word = "episode"
     step: Word = "step"
+    time: Word | None = None  # what the time column counts, such as "hour", if it holds numbers
     none: Word = "none"  # the end of an episode without an outcome
 
 

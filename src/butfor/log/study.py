@@ -241,6 +241,9 @@ def _cross_mistakes(content: Mapping[str, Any], parts: Mapping[str, Any]) -> Mis
         if column not in states:
             lost = f"there is no {place('state', column)}{_suggest(column, states)}"
             yield "[noise] labels", lost
+    words = parts.get("words")
+    if words is not None and words.time is not None and not isinstance(columns.time_step, float):
+        yield "[words] time", "needs a number as [columns] time_step; add it, or remove time"
     problems = parts.get("problems", {})
     if problems.get("gaps", "refuse") != "refuse" and "time_step" not in given:
         yield "[problems] gaps", "gaps can be found only with [columns] time_step; add it"

@@ -101,12 +101,18 @@ def check_distinct(names: Iterable[Any], what: str) -> None:
         raise ValueError(f"{what}: {twice[0]!r} appears twice; give different names")
 
 
+def is_switch(variable: Variable) -> bool:
+    """Return whether a variable is on or off."""
+    return tuple(variable.levels) == ("off", "on")
+
+
 def describe_action(variables: Sequence[Variable], action: int) -> str:
     """Describe an action: the switches that are on, or the level of each variable."""
     codes = unravel(variables, np.array([action]))
     levels = [(v.name, v.levels[int(codes[v.name][0])]) for v in variables]
-    if all(tuple(variable.levels) == ("off", "on") for variable in variables):
-        return " and ".join(name for name, level in levels if level == "on") or "nothing"
+    if all(is_switch(variable) for variable in variables):
+        *others, last = [name for name, level in levels if level == "on"] or ["nothing"]
+        return f"{', '.join(others)} and {last}" if others else last
     if len(levels) == 1:
         return f"{levels[0][0]} {levels[0][1]}"
     return ", ".join(f"{name} {level}" for name, level in levels)

@@ -12,29 +12,33 @@ from numpy.typing import NDArray
 
 from butfor.audit.audit import Audit
 from butfor.audit.files import SCHEMAS
-from butfor.evaluate.wording import percent, plural, share, signed
-from butfor.log.variables import describe_action
-from butfor.mechanisms.gumbel_max import counterfactual_distribution
+from butfor.evaluate.wording import percent, plural
 from butfor.present.charts.trajectory.layout import TrajectoryLayout
 from butfor.present.charts.trajectory.rows import (
     FAINT,
+    FITTED,
     Datasets,
+    last_step,
+    near_step,
+    outcomes_by_then,
     split_worlds,
     trajectory_datasets,
     trajectory_table,
 )
-from butfor.present.charts.trajectory.template import trajectory_template
-from butfor.present.text import ESTIMATE, HOLDS, SIMILAR_CASES, TREATED_ALIKE, capitalized, ending
-from butfor.replay.steps import THIN
-
-CREDIBLE = (
-    "low_credible",
-    "high_credible",
-    "mean_credible",
-    "mean_credible_weaker",
-    "mean_credible_stronger",
+from butfor.present.charts.trajectory.template import trajectory_size, trajectory_template
+from butfor.present.clock import Clock, clock_of
+from butfor.present.story import (
+    CERTAIN,
+    Decision,
+    caveat,
+    outcome_chances,
+    tell_difference,
+    tell_evidence,
+    tell_expectation,
+    tell_range,
 )
-SENSITIVE = 0.25  # of the width of an interval: a shift of the mean with the prior that is told
+from butfor.present.text import SIMILAR_CASES, TREATED_ALIKE, capitalized, ending
+from butfor.present.treatments import list_treatments, policy_chances, treatment_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +67,11 @@ class Stays:
         """What episodes are called."""
         return plural(self.noun)
 
+    @cached_property
+    def clock(self) -> Clock:
+        """How time is counted."""
+        return clock_of(self.audit.meta)
+
     @property
     def scope(self) -> str:
         """Which episodes are shown if the audit was too large to read all of them, else ""."""
@@ -89,6 +98,7 @@ class Stays:
             none=meta.none,
             horizon=meta.parameters.horizon,
             hidden=variables.hidden,
+            clock=self.clock,
             combinations=self.audit.combinations,
         )
 
@@ -96,9 +106,13 @@ class Stays:
         """Return the Vega-Lite specification of each episode's chart, with or without the model."""
         return trajectory_template(self.layout if model else self._layout_without_model)
 
+    def size(self, *, model: bool = True) -> tuple[int, int]:
+        """Return width and height of each episode's chart in pixels, to reserve its place."""
+        return trajectory_size(self.layout if model else self._layout_without_model)
+
     @cached_property
     def _layout_without_model(self) -> TrajectoryLayout:
-        return replace(self.layout, with_model=False)
+        return replace(self.layout, with_model=False, with_policy=True)
 
     def hidden(self) -> list[str]:
         """Names of the variables that the model was never given."""
@@ -124,28 +138,31 @@ class Stays:
         if identifier not in self._position:
             raise ValueError(f"this audit has no {self.noun} {identifier!r}")
         position = self._position[identifier]
-        row = self.audit.episodes.iloc[position]
+        meta, row = self.audit.meta, self.audit.episodes.iloc[position]
         steps = self._steps(position)
         datasets = self.datasets(identifier)
         outcome = str(row["observed_outcome"])
-        ended = outcome in self.audit.meta.outcomes
-        end = ending(outcome, int(row["length"]), ended=ended)
+        ended = outcome in meta.outcomes
+        end = ending(outcome, int(row["length"]), self.clock, ended=ended)
         title = f"{capitalized(self.noun)} {identifier}: {end}"
         inferred = self._inferred(identifier)
         listed = ", ".join(name for name, _ in inferred)
         also = f" Inferred by the model from the whole record: {listed}." if inferred else ""
+        decision = self._decision(row, steps)
+        story = self._story(identifier, row, decision)
         return {
             "id": str(identifier),
             "title": title,
+            "story": story,
             "says": self._says(row),
             "caveat": caveat(row),
-            "range": f"{worst_to_best(row)} {learned_again(row)}".rstrip(),
-            "first": self._first(row, steps),
+            "range": tell_range(row, self.layout.outcomes, self.names, meta.parameters.credible),
+            "first": self._first(steps, decision),
             "first_change": int(row["first_change"]),
             "flagged": int(row["rank"]),
-            "reason": str(row["reason"]),
+            "reason": self.clock.retell(str(row["reason"])),
             "course": bool(datasets["shade"]),
-            "description": f"{title}. {self._says(row)} {caveat(row)}{also}",
+            "description": f"{title}. {story} {self._says(row)} {caveat(row)}{also}",
             "given": [
                 [v.name, str(steps[f"state.{v.name}"].iloc[0])]
                 for v in self.layout.state
@@ -154,27 +171,56 @@ class Stays:
             "inferred": inferred,
             **self._side(steps),
             "datasets": datasets,
+            "near": self._near(self.layout, self._chart(identifier), datasets),
             "table": trajectory_table(self.layout, datasets),
         }
 
     def datasets(self, identifier: Any) -> Datasets:
         """Return the rows of an episode's chart, for the template."""
-        return trajectory_datasets(
-            self.layout,
-            self._steps(self._position[identifier]),
-            outcome=self._outcome(identifier),
-            first=int(self.audit.episodes["first_change"].iat[self._position[identifier]]),
-            courses=self._part("courses", identifier),
-            course_steps=self._part("course_steps", identifier),
-            draws=self._part("draws", identifier),
-        )
+        return trajectory_datasets(self.layout, **self._chart(identifier))
+
+    def _chart(self, identifier: Any) -> dict[str, Any]:
+        """Return what the rows of an episode's chart are made from."""
+        position = self._position[identifier]
+        return {
+            "steps": self._steps(position),
+            "outcome": self._outcome(identifier),
+            "first": int(self.audit.episodes["first_change"].iat[position]),
+            **{name: self._part(name, identifier) for name in ("courses", "course_steps", "draws")},
+        }
 
     def record(self, identifier: Any) -> dict[str, Any]:
-        """Return what happened and nothing of the model: rows of the chart and a table."""
+        """Return what happened and what the policy gives, without the model: rows and a table."""
         layout = self._layout_without_model
         steps = self._steps(self._position[identifier])
-        datasets = trajectory_datasets(layout, steps, outcome=self._outcome(identifier))
-        return {"datasets": datasets, "table": trajectory_table(layout, datasets), "inferred": []}
+        given = {"steps": steps, "outcome": self._outcome(identifier)}
+        datasets = trajectory_datasets(layout, **given)
+        datasets["treatments"] = treatment_rows(layout, self.audit, steps)
+        return {
+            "datasets": datasets,
+            "near": self._near(layout, given, datasets),
+            "table": trajectory_table(layout, datasets),
+            "inferred": [],
+        }
+
+    def _near(
+        self, layout: TrajectoryLayout, given: dict[str, Any], whole: Datasets
+    ) -> dict[str, Any] | None:
+        """Return the rows that differ if the axis ends where little is left to see; None: none.
+
+        `until` says up to when the whole chart reaches.
+        """
+        last = near_step(layout, given["steps"], given.get("course_steps"))
+        if last >= last_step(whole):
+            return None
+        near = trajectory_datasets(layout, **given, last=last)
+        rows = {name: near[name] for name in FITTED}
+        return {"rows": rows, "until": self.clock.at(last_step(whole))}
+
+    def treatments(self, identifier: Any) -> list[dict[str, Any]]:
+        """Return what was given at each step and what the policy gives in the recorded states."""
+        steps = self._steps(self._position[identifier])
+        return list_treatments(self.audit, self.layout.action, steps)
 
     def _outcome(self, identifier: Any) -> int:
         """Return the number of an episode's outcome; -1: none."""
@@ -225,16 +271,52 @@ class Stays:
             f"{100 * error:.1f} percentage points or less)."
         )
 
-    def _first(self, row: pd.Series, steps: pd.DataFrame) -> str:
-        """Say where the policy first treats differently, and what it would give."""
+    def _decision(self, row: pd.Series, steps: pd.DataFrame) -> Decision | None:
+        """Return the first decision that the policy would take differently, if there is one."""
         first = int(row["first_change"])
         if first < 0:
-            return TREATED_ALIKE
+            return None
         state, given = int(steps["state"].iloc[first]), int(steps["action"].iloc[first])
-        chances = self.audit.target[state]
-        if self.audit.meta.parameters.action_noise == "shared":
-            chances = counterfactual_distribution(self.audit.behavior[state], chances, given)
+        chances = policy_chances(self.audit, state, given)
         policy = int(np.argmax(chances))
+        return Decision(first, given, policy, float(chances[policy]))
+
+    def _story(self, identifier: Any, row: pd.Series, decision: Decision | None) -> str:
+        """Tell in two sentences where the policy differs and what the model then expects."""
+        difference = tell_difference(decision, self.layout.action, self.clock)
+        chances = outcome_chances(row, self.names)
+        horizon = self.audit.meta.parameters.horizon
+        observed = str(row["observed_outcome"])
+        whole = observed in self.audit.meta.outcomes or int(row["length"]) >= horizon
+        if decision is None and whole and dict(chances)[observed] > CERTAIN:
+            return f"{difference} So the model expects what happened."
+        expectation = tell_expectation(
+            chances,
+            self._by_then(identifier),
+            self.clock,
+            horizon=horizon,
+            then=decision is not None,
+        )
+        evidence = tell_evidence(
+            self._part("course_steps", identifier),
+            int(row["first_change"]),
+            float(row["evidence_min"]),
+        )
+        return f"{difference} {expectation}{evidence}."
+
+    def _by_then(self, identifier: Any) -> dict[str, NDArray[np.float64]]:
+        """Return the probability of each outcome up to each step, [H + 1], if it was kept."""
+        courses = self._part("courses", identifier)
+        if courses is None:
+            return {}
+        rows = split_worlds(courses)[0]
+        return outcomes_by_then(self.layout, rows, self.audit.meta.parameters.horizon)
+
+    def _first(self, steps: pd.DataFrame, decision: Decision | None) -> str:
+        """Say where the first difference shows in the chart, and how often it was done before."""
+        if decision is None:
+            return TREATED_ALIKE
+        state, policy = int(steps["state"].iloc[decision.step]), decision.policy
         own = ((steps["state"] == state) & (steps["action"] == policy)).sum()
         alike = f"{SIMILAR_CASES} for that decision"
         if self.layout.hidden:
@@ -242,13 +324,8 @@ class Stays:
         alike = f" {alike}: {int(self.counts[state, policy] - own)}."
         if self.audit.combinations is not None:  # hardly a state occurs twice
             alike = ""
-        sure = "" if chances[policy] > 0.999 else f" (probability {percent(chances[policy])})"
-        instead = describe_action(self.layout.action, given)
-        return (
-            f"First difference, decided at step {first}, seen at step {first + 1}: the policy "
-            f"gives {describe_action(self.layout.action, policy)}{sure} instead of {instead}."
-            f"{alike}"
-        )
+        decided, seen = self.clock.at(decision.step), self.clock.at(decision.step + 1)
+        return f"The first difference, decided at {decided}, shows at {seen}.{alike}"
 
     def _inferred(self, identifier: Any) -> list[list[str]]:
         """Return each hidden variable with the probability of its levels if it never changes."""
@@ -288,42 +365,6 @@ class Stays:
                 entries = [[s, _value(v)] for s, v in zip(at, values[known], strict=True)]
                 notes.append({"name": name, "entries": entries})
         return {"side": fixed, "notes": notes}
-
-
-def outcome_chances(row: pd.Series, names: list[str]) -> list[tuple[str, float]]:
-    """Return the probability of each outcome under the policy; that of none is the last."""
-    columns = [*(f"p_{name}" for name in names[:-1]), "p_none"]
-    return [(name, float(row[column])) for name, column in zip(names, columns, strict=True)]
-
-
-def caveat(row: pd.Series) -> str:
-    """Return the words beside every number of a model."""
-    part = capitalized(share(float(row["thin_share"])))
-    return f"{ESTIMATE} {part} of its steps rest on fewer than {THIN} similar past cases."
-
-
-def worst_to_best(row: pd.Series) -> str:
-    """Say how far the expected return could move, and under what assumption."""
-    expected = f"Expected return under the policy {signed(float(row['expected_return']))}"
-    low, high = float(row["low_any"]), float(row["high_any"])
-    if np.isnan(low) or np.isnan(high):
-        return f"{expected}; its worst and best case were not computed. {HOLDS}"
-    return f"{expected}, worst to best case {signed(low)} to {signed(high)}. {HOLDS}"
-
-
-def learned_again(row: pd.Series) -> str:
-    """Say what other models say that the records allow, and whether that is mostly assumed."""
-    low, high, mean, weaker, stronger = (float(row.get(name, np.nan)) for name in CREDIBLE)
-    if np.isnan(low):
-        return ""
-    sentence = f"Other models that these records allow say {signed(low)} to {signed(high)}"
-    if not max(abs(weaker - mean), abs(stronger - mean)) > SENSITIVE * (high - low):
-        return f"{sentence}."
-    return (
-        f"{sentence}; what is assumed about rare treatments matters here: {signed(mean)} on "
-        f"average, {signed(weaker)} if the assumption weighs a quarter, {signed(stronger)} if it "
-        "weighs four times as much."
-    )
 
 
 def _value(value: Any) -> str:

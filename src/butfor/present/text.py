@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from butfor.present.clock import Clock
+
 WHAT_HAPPENED = "What happened"
 UNDER_POLICY = "Model, under the policy"
+POLICY_GIVES = "What the policy gives"
 INFERRED = "Inferred from the whole record"
 SIMILAR_CASES = "Similar past cases"
 # what is always shown beside a model's number, a worst or best case, an interval, a true value
@@ -19,7 +22,8 @@ HOLDS = "Holds only if the model is right."
 CHANCE = "Covers chance, also in what the model learned; not what the records leave out."
 SIMULATOR = "known only because this is a simulator"
 TRUE = "True"
-FIRST_DIFFERENCE = "policy first treats differently (decided at step {step})"
+REVIEWERS = "Reviewers"
+FIRST_DIFFERENCE = "policy first treats differently (decided at {time})"
 TREATED_ALIKE = "The policy would have treated as was done, at every step."
 
 # results of a check: what a reader is told instead of a color
@@ -38,6 +42,7 @@ ESTIMATORS = {
     "CF": ("Replay of each (CF)", "the same {nouns}, replayed by the model"),
     "MB (cross-fitted)": ("Simulation, fresh data (MB)", "judged on data it was not learned from"),
     "CF (cross-fitted)": ("Replay, fresh data (CF)", "judged on data it was not learned from"),
+    REVIEWERS: (REVIEWERS, "what they expect of {nouns} drawn at random"),
     TRUE: (TRUE, SIMULATOR),
     "IS": ("Weighted records (IS)", ""),
     "PDIS": ("Weighted by step (PDIS)", ""),
@@ -48,7 +53,7 @@ ESTIMATORS = {
     "FQE": ("Fitted values (FQE)", ""),
 }
 # the estimators in the chart, from top to bottom
-DRAWN_ESTIMATORS = tuple(ESTIMATORS)[:7]
+DRAWN_ESTIMATORS = tuple(ESTIMATORS)[:8]
 
 # abbreviations of estimators, spelled out
 FULL_NAMES = {
@@ -92,8 +97,8 @@ def capitalized(words: str) -> str:
     return words[:1].upper() + words[1:]
 
 
-def ending(outcome: str, length: int, *, ended: bool) -> str:
+def ending(outcome: str, length: int, clock: Clock, *, ended: bool) -> str:
     """Say how and when an episode ended: "died at step 3", or "no change after 20 steps"."""
-    if ended:
-        return f"{outcome} at step {length}"
-    return f"{outcome} after {length} step{'s' * (length != 1)}"
+    return (
+        f"{outcome} at {clock.at(length)}" if ended else f"{outcome} after {clock.lasting(length)}"
+    )

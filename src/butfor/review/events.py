@@ -80,8 +80,17 @@ MIGRATIONS: list[tuple[str, ...]] = [
             run TEXT, reviewer TEXT, episode TEXT, what TEXT,
             PRIMARY KEY (run, reviewer, episode, what))""",
     ),
+    (
+        "ALTER TABLE run ADD COLUMN outcomes TEXT DEFAULT '[]'",
+        "ALTER TABLE standing ADD COLUMN answer INTEGER",
+        """CREATE TABLE answer (
+            id INTEGER PRIMARY KEY, run TEXT, reviewer TEXT, episode TEXT, repeat INTEGER,
+            out_of_ten TEXT, sure TEXT, reason TEXT, seconds REAL, created_at TEXT,
+            informed INTEGER)""",
+        "CREATE INDEX answer_of_stay ON answer (run, episode)",
+    ),
 ]
-PROJECTIONS = ("run", "stay", "place", "standing", "review", "settlement", "shown")
+PROJECTIONS = ("run", "stay", "place", "standing", "review", "settlement", "shown", "answer")
 
 
 @dataclass(frozen=True)
@@ -93,7 +102,9 @@ class Event:
     run: str
     reviewer: str
     episode: str
-    action: str  # run, join, impression, submit, skip, withdraw, (un)settle, settling, overview
+    # run, join, coordinate, impression, answer, submit, skip, withdraw, settle, unsettle,
+    # settling, overview
+    action: str
     payload: dict[str, Any]
     prev_hash: str
     hash: str

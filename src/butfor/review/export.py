@@ -12,15 +12,28 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from butfor.audit.audit import REVIEWS, Audit, load_for_readers
-from butfor.review.agreement import Agreement, measure_agreement
-from butfor.review.opinions import rename
+from butfor.evaluate.agreement import Agreement, measure_agreement
 from butfor.review.plan import run_id
 from butfor.review.store import Store
+from butfor.review.tables import Answer, Review, Run
+from butfor.review.verdicts import Chances
 
 SAID = ("verdict", "variable", "step", "sure", "comment", "seconds", "first_impression")
 CIRCUMSTANCES = ("control", "repeat", "informed", "state", "created_at", "withdrawn_at", "observed")
 NAMES = ("run_id", "episode_id", "reviewer", *SAID, *CIRCUMSTANCES)
+# of the chances given before the model was shown; `chance_…` of each outcome comes first
+ANSWERED = (
+    "sure_of_chances",
+    "cannot_tell",  # why
+    "answer_id",  # numbers rise with time; two verdicts on one answer share it
+    "answered_at",
+    "answer_seconds",
+    "answer_informed",
+    "answers_needed",  # for each stay
+)
 MODEL_PREFIXES = ("p_", "low_", "high_")
 MODEL_NAMES = ("expected_return", "difference")
 EVIDENCE = ("evidence_min", "thin_share")
@@ -34,6 +47,9 @@ def review_rows(
 ) -> list[dict[str, Any]]:
     """Return one row per verdict on an audit, including withdrawn ones.
 
+    Chances that a reviewer gave are in the row of the verdict that followed, or in a row of their
+    own if none did.
+
     Parameters
     ----------
     run
@@ -41,22 +57,57 @@ def review_rows(
     real_names
         Whether reviewers are named instead of being called "Reviewer 1", "Reviewer 2" ….
     """
-    chosen = run_id(audit) if run is None else run
-    same = chosen == run_id(audit)
-    stays = {stay.episode: stay for stay in store.stays(chosen)}
+    chosen = store.run(run_id(audit) if run is None else run)
+    same = chosen.id == run_id(audit)
+    stays = {stay.episode: stay for stay in store.stays(chosen.id)}
     columns = model_columns(audit)
     table = audit.episodes.set_index(audit.episodes["id"].map(str))
     model = table.loc[list(stays)].to_dict("index") if same else {}
-    given = store.reviews(chosen)
+    names = {} if real_names else store.pseudonyms()
     rows = []
-    for review in given if real_names else rename(given, store.pseudonyms()):
-        stay, said = stays[review.episode], model.get(review.episode, {})
-        known = asdict(stay) | asdict(review) | {"run_id": chosen, "episode_id": review.episode}
+    for given, answer in _pairs(store.reviews(chosen.id), store.answers(chosen.id)):
+        known = asdict(stays[given.episode]) | asdict(given)
+        known |= {"run_id": chosen.id, "episode_id": given.episode}
+        known["reviewer"] = names.get(given.reviewer, given.reviewer)
+        said = model.get(given.episode, {})
         known["observed"] = said.get("observed_outcome")
-        row = {name: known[name] for name in NAMES}
+        if isinstance(given, Answer):  # no verdict followed
+            known |= dict.fromkeys(("sure", "seconds", "informed", "created_at"))
+        row = {name: known.get(name) for name in NAMES} | answer_columns(chosen, answer)
         row |= {name: plain_value(said.get(name)) for name in columns}
         rows.append(row | {"butfor_version": audit.meta.butfor if same else None})
     return rows
+
+
+def _pairs(
+    reviews: Sequence[Review], answers: Sequence[Answer]
+) -> list[tuple[Review | Answer, Answer | None]]:
+    """Return each verdict with the answer before it, then the answers without a verdict."""
+    by_place = {(a.reviewer, a.episode, a.repeat): a for a in answers}
+    pairs: list[tuple[Review | Answer, Answer | None]] = [
+        (review, by_place.get((review.reviewer, review.episode, review.repeat)))
+        for review in reviews
+    ]
+    judged = {answer.id for _, answer in pairs if answer is not None}
+    return [*pairs, *((answer, answer) for answer in answers if answer.id not in judged)]
+
+
+def answer_columns(run: Run, answer: Answer | None) -> dict[str, Any]:
+    """Return what a row says about the chances; nothing if the run asked for verdicts only."""
+    if not run.outcomes:
+        return {}
+    names = answer_names(run)
+    if answer is None:
+        return dict.fromkeys(names) | {"answers_needed": run.settings.needed}
+    numbers = answer.out_of_ten or (None,) * len(run.outcomes)
+    about = (answer.sure, answer.reason, answer.id, answer.created_at, answer.seconds)
+    values = (*numbers, *about, answer.informed, run.settings.needed)
+    return dict(zip(names, values, strict=True))
+
+
+def answer_names(run: Run) -> list[str]:
+    """Return the columns about chances; none if the run asked for verdicts only."""
+    return [*(f"chance_{name}" for name in run.outcomes), *ANSWERED] if run.outcomes else []
 
 
 def model_columns(audit: Audit) -> list[str]:
@@ -76,7 +127,8 @@ def reviews_text(store: Store, audit: Audit, kind: str, *, real_names: bool = Fa
     """
     rows = review_rows(store, audit, real_names=real_names)
     if kind == "csv":
-        return _to_csv(rows, [*NAMES, *model_columns(audit), "butfor_version"])
+        said = answer_names(store.run(run_id(audit)))
+        return _to_csv(rows, [*NAMES, *said, *model_columns(audit), "butfor_version"])
     pseudonyms = store.pseudonyms()
     history: dict[str, list[dict[str, Any]]] = {}
     for event in store.events(run=run_id(audit)):
@@ -127,12 +179,60 @@ def read_reviews_csv(path: str | Path) -> list[dict[str, str]]:
     with Path(path).open(encoding="utf-8-sig", newline="") as file:
         reader = csv.DictReader(file, strict=True)
         rows = list(reader)
-    missing = {"run_id", "episode_id", "reviewer", "verdict"} - set(reader.fieldnames or ())
+    _check_columns(reader.fieldnames or (), str(path))
+    return [{key: _restored(cell) for key, cell in row.items()} for row in rows]
+
+
+def read_reviews_frame(frame: pd.DataFrame) -> list[dict[str, str]]:
+    """Return the rows of an export in a data frame, all cells as text, like `read_reviews_csv`."""
+    _check_columns(frame.columns, "the data frame")
+    words = frame.astype(object).where(frame.notna(), "").to_dict("records")
+    return [{str(key): _restored(_text(cell)) for key, cell in row.items()} for row in words]
+
+
+def _check_columns(names: Iterable[Any], source: str) -> None:
+    missing = {"run_id", "episode_id", "reviewer", "verdict"} - set(names)
     if missing:
         raise ValueError(
-            f"{path} has no column {', '.join(sorted(missing))}: is it an export of reviews?"
+            f"{source} has no column {', '.join(sorted(missing))}: is it an export of reviews?"
         )
-    return [{key: _restored(cell) for key, cell in row.items()} for row in rows]
+
+
+def _text(cell: Any) -> str:
+    """Return a cell as a CSV file has it; whole numbers beside missing ones became floats."""
+    if isinstance(cell, bool):
+        return str(_cell(cell))
+    return str(int(cell) if isinstance(cell, float) and cell.is_integer() else cell)
+
+
+def read_row_answers(rows: Iterable[Mapping[str, str]], outcomes: Sequence[str]) -> list[Answer]:
+    """Return the chances in the rows of an export, in the order in which they were given."""
+    found: dict[int, Answer] = {}
+    for row in rows:
+        if not row.get("answer_id"):
+            continue
+        numbers = [row[f"chance_{name}"] for name in outcomes]
+        number = int(row["answer_id"])
+        try:
+            given = Chances(
+                out_of_ten=tuple(map(int, numbers)) if any(numbers) else None,
+                sure=row.get("sure_of_chances", ""),
+                reason=row.get("cannot_tell", ""),
+            )
+        except ValueError as error:
+            raise ValueError(f"answer {number}: {error}") from None
+        found[number] = Answer(
+            id=number,
+            run=row["run_id"],
+            reviewer=row["reviewer"],
+            episode=row["episode_id"],
+            repeat=row.get("repeat") == "true",
+            **vars(given),
+            seconds=float(row.get("answer_seconds") or 0),
+            created_at=row.get("answered_at", ""),
+            informed=row.get("answer_informed") == "true",
+        )
+    return [found[number] for number in sorted(found)]
 
 
 def agreement_of_export(
@@ -144,6 +244,8 @@ def agreement_of_export(
     """
     given: dict[str, list[tuple[str, str, int]]] = {}
     for line, row in enumerate(read_reviews_csv(path), start=1):
+        if row.get("answer_id") and not row["verdict"]:
+            continue  # chances without a verdict
         if row.get("withdrawn_at") or "true" in (row.get("repeat"), row.get("informed")):
             continue
         if not row["verdict"].isdecimal():

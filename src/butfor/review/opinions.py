@@ -6,15 +6,22 @@ one settled stay would tell whose verdicts those of "Reviewer 2" on the open one
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from butfor.review import tables
 from butfor.review.events import Transaction
 from butfor.review.queue import is_closed, read_stay, read_stays
 from butfor.review.reviewer import Reviewer, check_version
-from butfor.review.tables import Review, Stay
-from butfor.review.verdicts import RefusedError, StaleError, check_text, check_verdict
+from butfor.review.tables import Answer, Review, Stay
+from butfor.review.verdicts import (
+    RefusedError,
+    StaleError,
+    chances_in_words,
+    check_text,
+    check_verdict,
+)
 
 
 def visible_opinions(reviewer: Reviewer, episode: str) -> list[Review]:
@@ -41,6 +48,31 @@ def earlier_opinions(reviewer: Reviewer, episode: str) -> list[Review]:
         ]
         names = _read_names(transaction, reviewer) if earlier else {}
     return rename(sorted(earlier, key=lambda review: review.id), names)
+
+
+def answers_before(reviewer: Reviewer, reviews: Sequence[Review]) -> dict[int, dict[str, Any]]:
+    """Return the chances that were given before verdicts which are shown, by their numbers."""
+    if not reviews:
+        return {}
+    with reviewer.file.reading() as transaction:
+        found = tables.read_answers_before(transaction, [review.id for review in reviews])
+        outcomes = {
+            run: tables.read_run(transaction, run).outcomes for run in {r.run for r in reviews}
+        }
+    return {
+        review: describe_answer(answer, outcomes[answer.run]) for review, answer in found.items()
+    }
+
+
+def describe_answer(answer: Answer, outcomes: Sequence[str]) -> dict[str, Any]:
+    """Return the chances that a reviewer gave as plain values and in words."""
+    numbers = answer.out_of_ten
+    return {
+        "chances": None if numbers is None else dict(zip(outcomes, numbers, strict=True)),
+        "sure": answer.sure,
+        "reason": answer.reason,
+        "words": chances_in_words(numbers, outcomes, answer.reason),
+    }
 
 
 def names_for(reviewer: Reviewer) -> dict[str, str]:

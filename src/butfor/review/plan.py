@@ -27,6 +27,7 @@ class ReviewSettings:
     repeat_share: float = 0.05  # share of a reviewer's stays that come back once
     claim_minutes: float = 30.0  # while others are offered another stay than the one opened
     first_impression: bool = False  # whether one is required before the verdict
+    verdicts_only: bool = False  # do not ask for chances, so there is no experts' estimate
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -85,6 +86,17 @@ def plan_stays(audit: Audit, settings: ReviewSettings) -> list[PlannedStay]:
         for control, rows in ((False, flagged), (True, controls))
         for i in rows
     ]
+
+
+def asked_outcomes(audit: Audit, settings: ReviewSettings) -> tuple[str, ...]:
+    """Return the outcomes whose chances reviewers are asked for; none: only verdicts are wanted.
+
+    Without a sampling design answers cannot be generalized to the log, and without outcomes there
+    is nothing to ask.
+    """
+    if settings.verdicts_only or audit.meta.design is None or not audit.meta.outcomes:
+        return ()
+    return tuple(audit.meta.outcome_names)
 
 
 def reviewer_seed(seed: int, run: str, reviewer: str) -> int:

@@ -20,7 +20,7 @@ OTHERS_BETWEEN = 5  # verdicts that a reviewer gives before a stay comes back
 class Progress:
     """How far a reviewer has come."""
 
-    total: int  # places that the reviewer sees
+    total: int  # places with a verdict of the reviewer or for which one is wanted
     done: int
     skipped: int  # for which a verdict is still wanted
     left: int  # still to be offered, without stays that others have finished
@@ -41,11 +41,16 @@ class Queue:
     next_item: Item | None  # what to read next; stays claimed by enough others come last
 
     @property
+    def counted(self) -> list[Item]:
+        """What the reviewer has read or is still wanted to read, in order."""
+        return [item for item in self.items if item.state == "submitted" or is_wanted(item)]
+
+    @property
     def progress(self) -> Progress:
         """How far the reviewer has come."""
         done = [item for item in self.items if item.state == "submitted"]
         return Progress(
-            total=len(self.items),
+            total=len(self.counted),
             done=len(done),
             skipped=sum(i.state == "skipped" and is_wanted(i) for i in self.items),
             left=len(self.offered),
@@ -124,7 +129,7 @@ def read_queue(transaction: Transaction, run: str, reviewer: str) -> Queue:
     visible = [item for item in items if is_up(item) or item.version]
     offered = [i for i in visible if is_up(i) and is_wanted(i) and i.state != "skipped"]
     taken = Counter(name for name, other in claims if other != reviewer)
-    taken.update({row[0]: row[10] for row in rows if not row[1]})
+    taken.update({row[0]: row[11] for row in rows if not row[1]})
     free = [
         item
         for item in offered
@@ -173,9 +178,10 @@ def _read_rows(
     where, values = matching({"p.run": run, "p.reviewer": reviewer, "p.episode": episode})
     row = transaction.execute(
         "SELECT json_group_array(json_array(episode, repeat, position, state, at, review, "
-        "impression, version, changed_at, settling, verdicts, lowest, highest, settled)) FROM ("
+        "impression, answer, version, changed_at, settling, verdicts, lowest, highest, settled)) "
+        "FROM ("
         "SELECT p.episode, p.repeat, p.position, s.state, d.at, s.review, s.impression, "
-        "s.version, s.changed_at, w.what IS NOT NULL AS settling, y.verdicts, y.lowest, "
+        "s.answer, s.version, s.changed_at, w.what IS NOT NULL AS settling, y.verdicts, y.lowest, "
         "y.highest, y.settled FROM place p "
         "JOIN stay y USING (run, episode) "
         "LEFT JOIN standing s USING (run, reviewer, episode, repeat) "
@@ -196,11 +202,13 @@ def _make_items(
     seed = reviewer_seed(run.settings.seed, run.id, reviewer)
     items = []
     for row in rows:
-        episode, repeat, position, stood, draft, review, impression, version, changed_at = row[:9]
-        state = "draft" if draft else stood or "waiting"  # a draft put aside has the time 0
-        stay_state, _ = _stay_state(run.settings.needed, episode in claimed, row[10:])
+        episode, repeat, position, stood, draft, review, impression, answer = row[:8]
+        version, changed_at, settling, *counts = row[8:]
+        begun = "waiting" if answer is None else "draft"
+        state = "draft" if draft else stood or begun  # a draft put aside has the time 0
+        stay_state, _ = _stay_state(run.settings.needed, episode in claimed, counts)
         others = stay_state in ("disagreement", "settled") and not repeat
-        closed = "settling" if row[9] else "others" if others else ""
+        closed = "settling" if settling else "others" if others else ""
         items.append(
             Item(
                 run=run.id,
@@ -213,6 +221,7 @@ def _make_items(
                 closed="" if state == "submitted" else closed,
                 review=review,
                 first_impression=impression,
+                answer=answer,
                 version=version or 0,
                 changed_at=changed_at or "",
             )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import median
 
-from butfor.review.agreement import Agreement, measure_agreement, wilson_interval
+from butfor.evaluate.agreement import Agreement, measure_agreement, wilson_interval
 from butfor.review.store import Store
 from butfor.review.tables import Review
 from butfor.review.verdicts import VERDICTS
@@ -50,16 +51,23 @@ def summarize(store: Store, run: str, *, resamples: int = 2000, seed: int = 0) -
         stays=dict(Counter(stay.state for stay in stays)),
         flagged=_verdict_shares([stay.final for stay in stays if not stay.control]),
         controls=_verdict_shares([stay.final for stay in stays if stay.control]),
-        agreement=measure_agreement(
-            ((r.episode, r.reviewer, r.verdict) for r in first if not r.informed),
-            resamples=resamples,
-            seed=seed,
-        ),
+        agreement=agreement_between(reviews, resamples=resamples, seed=seed),
         self_agreement=_self_agreement([review for review in held if not review.informed]),
         median_seconds=median(review.seconds for review in held) if held else None,
         withdrawn=_share(len(reviews) - len(held), len(reviews)),
         informed=sum(review.informed for review in held),
         variables=dict(sorted(named.items(), key=lambda entry: (-entry[1], entry[0]))),
+    )
+
+
+def agreement_between(
+    reviews: Iterable[Review], *, resamples: int = 2000, seed: int = 0
+) -> Agreement:
+    """Measure agreement by verdicts in force, given without having seen those of others."""
+    return measure_agreement(
+        ((r.episode, r.reviewer, r.verdict) for r in reviews if r.counts and not r.informed),
+        resamples=resamples,
+        seed=seed,
     )
 
 

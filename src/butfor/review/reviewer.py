@@ -11,9 +11,10 @@ from typing import Any
 from butfor.review import tables
 from butfor.review.events import EventFile, Transaction
 from butfor.review.queue import Queue, read_item, read_places, read_queue, read_stay
-from butfor.review.tables import Item, Review, Stay
+from butfor.review.tables import Answer, Item, Review, Stay
 from butfor.review.verdicts import (
     LONGEST_DRAFT,
+    Chances,
     FieldError,
     RefusedError,
     StaleError,
@@ -112,6 +113,36 @@ class Reviewer:
             _check_open(item)
             return self._record(transaction, "impression", item, {"answer": answer})
 
+    def answer(
+        self, episode: str, chances: Chances, *, repeat: bool = False, seconds: float = 0.0
+    ) -> Item:
+        """Record what the reviewer expects before seeing the model; it cannot be given twice."""
+        taken = check_seconds(seconds)
+        with self._changing(episode, repeat) as (transaction, item):
+            if item.answer is not None:
+                raise StaleError(
+                    f"episode {episode}: you have already given the chances", item.version
+                )
+            _check_open(item)
+            outcomes = tables.read_run(transaction, self.run).outcomes
+            if not outcomes:
+                raise RefusedError("this review asks for verdicts only")
+            if chances.out_of_ten is not None and len(chances.out_of_ten) != len(outcomes):
+                raise FieldError(
+                    "chances",
+                    f"give {len(outcomes)} numbers: {', '.join(outcomes)}",
+                )
+            payload = asdict(chances) | {
+                "seconds": taken,
+                "informed": self._is_informed(transaction, episode),
+            }
+            return self._record(transaction, "answer", item, payload)
+
+    def answers(self, episode: str, *, repeat: bool = False) -> list[Answer]:
+        """Return the chances that the reviewer gave for a stay: one or none."""
+        with self.file.reading() as transaction:
+            return tables.read_answers(transaction, **self.place(episode), repeat=repeat)
+
     def submit(
         self,
         episode: str,
@@ -126,18 +157,18 @@ class Reviewer:
         with self._changing(episode, repeat, expected_version) as (transaction, item):
             _check_not_submitted(item)
             _check_open(item)
-            settings = tables.read_run(transaction, self.run).settings
-            if settings.first_impression and item.first_impression is None:
+            run = tables.read_run(transaction, self.run)
+            if run.settings.first_impression and item.first_impression is None:
                 raise FieldError("first_impression", "give it before the verdict")
+            if run.outcomes and item.answer is None:
+                raise FieldError("chances", "give them before the verdict")
             steps = read_stay(transaction, self.run, episode).steps
             if verdict.step is not None and verdict.step > steps:
                 raise FieldError("step", f"{verdict.step} is after the last step, {steps}")
             payload = asdict(verdict) | {
                 "seconds": taken,
                 "first_impression": item.first_impression,
-                "informed": any(
-                    tables.was_shown(transaction, self.run, self.name, e) for e in (episode, "")
-                ),
+                "informed": self._is_informed(transaction, episode),
             }
             transaction.execute(f"DELETE FROM draft WHERE {tables.OF_ITEM}", vars(item))
             return self._record(transaction, "submit", item, payload)
@@ -200,6 +231,10 @@ class Reviewer:
             where, values = tables.matching(place)
             transaction.execute(f"DELETE FROM claim WHERE {where}", values)
         return read_item(transaction, self.run, self.name, item.episode, item.repeat)
+
+    def _is_informed(self, transaction: Transaction, episode: str) -> bool:
+        """Return whether the reviewer saw what others said about a stay, or about all."""
+        return any(tables.was_shown(transaction, self.run, self.name, e) for e in (episode, ""))
 
     def _claim(self, transaction: Transaction, episode: str) -> None:
         transaction.execute(

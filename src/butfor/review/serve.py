@@ -18,9 +18,10 @@ from butfor.present.charts.save import chart_bundle
 from butfor.review.plan import ReviewSettings
 from butfor.review.routes.app import make_app
 from butfor.review.routes.pages import environment
-from butfor.review.routes.sessions import read_tokens
+from butfor.review.routes.sessions import Tokens, read_tokens
 from butfor.review.shown import AuditReview
 from butfor.review.store import Store
+from butfor.review.verdicts import check_reviewer
 
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
 
@@ -87,20 +88,30 @@ def serve(
     *,
     settings: ReviewSettings | None = None,
     show_overview: bool = False,
+    coordinators: Sequence[str] = (),
     say: Callable[[str], None] = print,
 ) -> None:
     """Serve the review of an audit folder until it is stopped."""
-    audit = load_for_readers(folder)
     tokens = read_tokens(address.token_file) if address.token_file else None
+    check_coordinators(coordinators, tokens)
+    audit = load_for_readers(folder)
     with listen(address) as listening, Store(folder) as store:
         port = listening.getsockname()[1]
         review = AuditReview(audit, store, store.open_run(audit, settings), show_overview)
-        app = make_app(review, hosts=address.hosts(port), port=port, tokens=tokens, tls=address.tls)
+        app = make_app(
+            review,
+            hosts=address.hosts(port),
+            port=port,
+            tokens=tokens,
+            tls=address.tls,
+            coordinators=[store.check_coordinator(review.run.id, name) for name in coordinators],
+        )
         # the first page would otherwise wait for these; the bundle takes two seconds
         threading.Thread(target=chart_bundle, daemon=True).start()
-        review.template(True)
-        for name in list(review.ids)[:1]:
-            review.one(name, False)
+        for hidden in (True, False):
+            review.template(not hidden)
+            for name in list(review.ids)[:1]:
+                review.one(name, hidden)
         for name in environment().list_templates():
             environment().get_template(name)
         server = uvicorn.Server(
@@ -126,6 +137,16 @@ def serve(
             server.run(sockets=[listening])
         signal.signal(signal.SIGTERM, before)
     say("Stopped; all verdicts are kept.")
+
+
+def check_coordinators(names: Sequence[str], tokens: Tokens | None) -> None:
+    """Raise if somebody who should coordinate could not sign in."""
+    known = {name.casefold() for name in tokens.names} if tokens else set()
+    for name in names:
+        if tokens and check_reviewer(name).casefold() not in known:
+            raise ValueError(
+                f"--coordinator {name}: the token file has no such name; add a line: {name} token"
+            )
 
 
 def listen(address: Address) -> socket.socket:

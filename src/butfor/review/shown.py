@@ -12,16 +12,19 @@ from typing import Any
 import pandas as pd
 
 from butfor.audit.audit import Audit
+from butfor.audit.experts import ExpertValue
 from butfor.evaluate.wording import percent
 from butfor.present import Stays
 from butfor.present.report import content
-from butfor.present.stays import outcome_chances
+from butfor.present.story import outcome_chances
+from butfor.review.coordination import read_disagreement
+from butfor.review.experts import view_experts
 from butfor.review.export import plain_value
-from butfor.review.opinions import note_overview
+from butfor.review.opinions import names_for, note_overview, open_disagreement, rename
 from butfor.review.results import Results, summarize
 from butfor.review.reviewer import Reviewer
 from butfor.review.store import Store
-from butfor.review.tables import Item, Run
+from butfor.review.tables import Item, Review, Run
 from butfor.review.verdicts import SURE, VERDICTS, RefusedError, RunChangedError, UnknownError
 
 PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}")
@@ -85,6 +88,11 @@ class AuditReview:
         return lru_cache(maxsize=1)(lambda event: summarize(self.store, self.run.id))
 
     @cached_property
+    def experts(self) -> Callable[[int], ExpertValue | str]:
+        """Return the experts' view up to an event, or why there is none; cached likewise."""
+        return lru_cache(maxsize=1)(lambda event: view_experts(self.audit, self.store))
+
+    @cached_property
     def template(self) -> Callable[[bool], dict[str, Any]]:
         """Return the chart of every stay, with or without the model, but without rows; cached."""
         return cache(lambda model: self.stays.template(model=model))
@@ -103,15 +111,17 @@ class AuditReview:
             made |= self.stays.record(self.ids[name]) | {"description": made["title"]}
         keys = ("title", "description", "given", "inferred", "side", "notes", "table")
         shown = {key: made[key] for key in keys} | self.facts[name]
+        shown["size"] = self.stays.size(model=not without_model)
+        shown["treatments"] = self.stays.treatments(self.ids[name])
         shown["model"] = None if without_model else self._model(name, made)
-        return shown, made["datasets"]
+        return shown, {key: made[key] for key in ("datasets", "near")}
 
     def _model(self, name: str, made: dict[str, Any]) -> dict[str, Any]:
         """Return what the model says about a stay."""
         row = self.table.loc[name]
         numbers = ("low_any", "high_any", "thin_share", "evidence_min", "expected_return")
         return {
-            **{key: made[key] for key in ("says", "caveat", "range", "first")},
+            **{key: made[key] for key in ("story", "says", "caveat", "range", "first")},
             "outcomes": [
                 {"outcome": outcome, "probability": chance, "words": percent(chance)}
                 for outcome, chance in outcome_chances(row, self.stays.names)
@@ -132,11 +142,17 @@ class AuditReview:
         }
 
     @cached_property
+    def estimates(self) -> Callable[[int], dict[str, Any]]:
+        """Return the chart and the table of estimates up to an event; cached likewise."""
+        return lru_cache(maxsize=1)(
+            lambda event: content.estimates(self.stays, self.experts(event))
+        )
+
+    @cached_property
     def overview(self) -> dict[str, Any]:
-        """The charts and tables about all stays."""
+        """The charts and tables about all stays, apart from the estimates."""
         return {
             "conclusion": content.conclusion(self.stays),
-            "estimates": content.estimates(self.stays),
             "glance": content.glance(self.stays, flags=False),
             "cells": content.cells(self.stays),
         }
@@ -144,10 +160,11 @@ class AuditReview:
 
 @dataclass(frozen=True)
 class Viewer:
-    """A reviewer who looks at an audit under review."""
+    """Somebody who looks at an audit under review: a reviewer, or a coordinator without a queue."""
 
     review: AuditReview
     reviewer: Reviewer
+    coordinates: bool = False
 
     def item(self, slug: str, place: int | None = None, run: str | None = None) -> Item:
         """Return a place in the queue by its number; without one, the first of the stay."""
@@ -155,18 +172,43 @@ class Viewer:
         return self.reviewer.item(self.review.find(slug), place)
 
     def hides_model(self, item: Item) -> bool:
-        """Return whether the model stays hidden until a first impression is given."""
-        asked = self.review.run.settings.first_impression and item.closed != "settling"
-        return asked and item.first_impression is None
+        """Return whether the model stays hidden because something is to be said before."""
+        return bool(self.asks(item)) and item.closed != "settling"
+
+    def asks(self, item: Item) -> str:
+        """Return what a reviewer has to say before seeing the model: impression, chances or ""."""
+        if self.review.run.settings.first_impression and item.first_impression is None:
+            return "impression"
+        return "chances" if self.review.run.outcomes and item.answer is None else ""
 
     def sees_overview(self) -> bool:
         """Return whether numbers about all stays can no longer influence this reviewer."""
-        return self.review.show_overview or self.reviewer.queue().progress.finished
+        if self.coordinates or self.review.show_overview:
+            return True
+        return self.reviewer.queue().progress.finished
+
+    def note_overview(self) -> None:
+        """Record that a reviewer sees numbers about all stays; coordinators give no verdicts."""
+        if not self.coordinates:
+            note_overview(self.reviewer)
+
+    def names(self) -> dict[str, str]:
+        """Return what each reviewer is called; coordinators see names beside pseudonyms."""
+        if not self.coordinates:
+            return names_for(self.reviewer)
+        known = self.review.store.pseudonyms()
+        return {name: f"{name} ({pseudonym})" for name, pseudonym in known.items()}
+
+    def open_disagreement(self, name: str) -> list[Review]:
+        """Return what reviewers said about a stay on which they differ."""
+        if not self.coordinates:
+            return open_disagreement(self.reviewer, name)
+        return rename(read_disagreement(self.review.store, self.reviewer.run, name), self.names())
 
     def check_overview(self) -> None:
         """Raise if the queue is not done; otherwise record that an overview is shown."""
         if self.sees_overview():
-            note_overview(self.reviewer)
+            self.note_overview()
             return
         progress, stays = self.reviewer.queue().progress, self.review.stays
         noun = stays.noun if progress.skipped == 1 else stays.nouns
@@ -182,10 +224,10 @@ class Viewer:
 
     def check_names(self) -> None:
         """Raise while the names of other reviewers are hidden."""
-        if not self.review.store.closed(self.reviewer.run):
+        if not (self.coordinates or self.review.store.closed(self.reviewer.run)):
             raise RefusedError(
                 f"names stay hidden until every {self.review.stays.noun} is reviewed or settled; "
-                "whoever runs the review can export them before"
+                "coordinators and whoever runs the review can export them before"
             )
 
 

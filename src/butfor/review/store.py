@@ -13,11 +13,18 @@ from typing import Any
 from butfor.audit.audit import REVIEWS, Audit
 from butfor.review import tables
 from butfor.review.events import Event, EventFile, Transaction, copied, find_break, read_events
-from butfor.review.plan import ReviewSettings, plan_stays, reviewer_order, reviewer_seed, run_id
+from butfor.review.plan import (
+    ReviewSettings,
+    asked_outcomes,
+    plan_stays,
+    reviewer_order,
+    reviewer_seed,
+    run_id,
+)
 from butfor.review.queue import is_closed, read_stay, read_stays
 from butfor.review.reviewer import Reviewer
-from butfor.review.tables import Review, Run, Settlement, Stay
-from butfor.review.verdicts import check_reviewer
+from butfor.review.tables import Answer, Review, Run, Settlement, Stay
+from butfor.review.verdicts import RefusedError, check_reviewer
 
 
 @dataclass(frozen=True)
@@ -66,6 +73,7 @@ class Store(AbstractContextManager["Store"]):
                     "stays": [
                         [s.episode, int(s.control), s.steps] for s in plan_stays(audit, chosen)
                     ],
+                    "outcomes": asked_outcomes(audit, chosen),
                     "butfor": str(audit.meta.butfor),
                 }
                 tables.record(transaction, "run", run=identifier, payload=payload)
@@ -77,6 +85,11 @@ class Store(AbstractContextManager["Store"]):
                     )
                 if tables.current_run(transaction) != identifier:
                     tables.record(transaction, "run", run=identifier)
+            return tables.read_run(transaction, identifier)
+
+    def run(self, identifier: str) -> Run:
+        """Return one run."""
+        with self.file.reading() as transaction:
             return tables.read_run(transaction, identifier)
 
     def runs(self) -> list[Run]:
@@ -102,11 +115,12 @@ class Store(AbstractContextManager["Store"]):
         given = check_reviewer(name)
         with self.file.writing() as transaction:
             settings = tables.read_current_run(transaction, run).settings
-            known = transaction.execute(
-                "SELECT reviewer FROM event WHERE action = 'join' ORDER BY id"
-            ).fetchall()
-            same = (other for (other,) in known if other.casefold() == given.casefold())
-            joined = next(same, given)
+            joined = tables.known_name(transaction, given)
+            if tables.has_coordinated(transaction, run, joined):
+                raise RefusedError(
+                    f"{joined} has coordinated this review and seen what reviewers said, so "
+                    f"{joined} cannot review"
+                )
             if not tables.has_joined(transaction, run, joined):
                 seed = reviewer_seed(settings.seed, run, joined)
                 order = reviewer_order(
@@ -117,6 +131,20 @@ class Store(AbstractContextManager["Store"]):
                 payload = {"seed": seed, "order": [[name, int(again)] for name, again in order]}
                 tables.record(transaction, "join", run=run, reviewer=joined, payload=payload)
         return self.reviewer(run, joined)
+
+    def check_coordinator(self, run: str, name: str) -> str:
+        """Return the name of somebody who may coordinate a run, as it is known."""
+        with self.file.reading() as transaction:
+            return _read_coordinator(transaction, run, name)
+
+    def coordinate(self, run: str, name: str) -> str:
+        """Record, once, that somebody coordinates a run; that person cannot review it any more."""
+        with self.file.writing() as transaction:
+            tables.read_current_run(transaction, run)
+            known = _read_coordinator(transaction, run, name)
+            if not tables.has_coordinated(transaction, run, known):
+                tables.record(transaction, "coordinate", run=run, reviewer=known)
+        return known
 
     def reviewer(self, run: str, name: str) -> Reviewer:
         """Return a reviewer who joined; the name must be as `join` returned it."""
@@ -129,6 +157,12 @@ class Store(AbstractContextManager["Store"]):
         with self.file.reading() as transaction:
             tables.read_run(transaction, run)
             return tables.read_reviews(transaction, run=run, reviewer=reviewer, episode=episode)
+
+    def answers(self, run: str) -> list[Answer]:
+        """Return all chances that reviewers gave, with their authors, including repeats."""
+        with self.file.reading() as transaction:
+            tables.read_run(transaction, run)
+            return tables.read_answers(transaction, run=run)
 
     def pseudonyms(self) -> dict[str, str]:
         """Return what each reviewer of any run is called where names are hidden."""
@@ -176,6 +210,15 @@ def verify_folder(folder: str | Path, head: str | None = None) -> Verification:
         raise FileNotFoundError(f"{folder} has no reviews: there is no {REVIEWS}")
     with copied(path) as transaction:
         return _verify(transaction, head)
+
+
+def _read_coordinator(transaction: Transaction, run: str, name: str) -> str:
+    known = tables.known_name(transaction, check_reviewer(name))
+    if tables.has_joined(transaction, run, known):
+        raise RefusedError(
+            f"{known} has joined this review as a reviewer; somebody else must coordinate it"
+        )
+    return known
 
 
 def _verify(transaction: Transaction, head: str | None) -> Verification:

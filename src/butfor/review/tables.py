@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,6 +29,7 @@ class Run:
     opened_at: str
     settings: ReviewSettings
     current: bool
+    outcomes: tuple[str, ...]  # whose chances reviewers are asked for, none last; empty: not asked
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class Item:
     closed: str  # why no verdict is accepted: "settling", "others" (see CLOSED), or ""
     review: int | None  # the verdict in force, which can be withdrawn
     first_impression: str | None
+    answer: int | None  # the chances that were given
     version: int  # changes with this reviewer's actions; for `submit`, `skip`, `withdraw`
     changed_at: str
 
@@ -88,6 +90,23 @@ class Review:
     def counts(self) -> bool:
         """Whether it counts toward the stay's state: in force, and not a repeat."""
         return self.withdrawn_at is None and not self.repeat
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The chances that a reviewer gave before seeing what the model says; never withdrawn."""
+
+    id: int
+    run: str
+    reviewer: str
+    episode: str
+    repeat: bool
+    out_of_ten: tuple[int, ...] | None  # by outcome, none last; None: cannot tell
+    sure: str
+    reason: str
+    seconds: float
+    created_at: str
+    informed: bool  # given after seeing what others said about this stay or about all stays
 
 
 @dataclass(frozen=True)
@@ -124,6 +143,13 @@ def apply(transaction: Transaction, event: Event) -> None:
             )
         case "impression":
             _update_standing(transaction, said, impression=said["answer"])
+        case "answer":
+            transaction.execute(
+                "INSERT INTO answer VALUES (:id, :run, :reviewer, :episode, :repeat, :numbers, "
+                ":sure, :reason, :seconds, :at, :informed)",
+                said | {"numbers": json.dumps(said["out_of_ten"])},
+            )
+            _update_standing(transaction, said, answer=event.id)
         case "skip":
             _update_standing(transaction, said, state="skipped")
         case "submit":
@@ -181,7 +207,8 @@ def _open_run(transaction: Transaction, event: Event) -> None:
     if said:
         settings = json.dumps(said["settings"])
         transaction.execute(
-            "INSERT INTO run VALUES (?, ?, ?, ?)", (run, event.at, settings, event.id)
+            "INSERT INTO run VALUES (?, ?, ?, ?, ?)",
+            (run, event.at, settings, event.id, json.dumps(said.get("outcomes", []))),
         )
         transaction.connection.executemany(
             "INSERT INTO stay (run, episode, control, steps) VALUES (?, ?, ?, ?)",
@@ -221,11 +248,18 @@ def _note_shown(transaction: Transaction, said: dict[str, Any], what: str) -> No
 
 def read_run(transaction: Transaction, run: str) -> Run:
     """Return a run."""
-    row = transaction.execute("SELECT opened_at, settings FROM run WHERE id = ?", (run,)).fetchone()
+    row = transaction.execute(
+        "SELECT opened_at, settings, outcomes FROM run WHERE id = ?", (run,)
+    ).fetchone()
     if row is None:
         raise UnknownError(f"there is no run {run!r}")
-    settings = ReviewSettings(**json.loads(row[1]))
-    return Run(run, row[0], settings, current_run(transaction) == run)
+    return Run(
+        id=run,
+        opened_at=row[0],
+        settings=ReviewSettings(**json.loads(row[1])),
+        current=current_run(transaction) == run,
+        outcomes=tuple(json.loads(row[2])),
+    )
 
 
 def read_run_ids(transaction: Transaction) -> list[str]:
@@ -249,11 +283,38 @@ def read_current_run(transaction: Transaction, run: str) -> Run:
 
 def has_joined(transaction: Transaction, run: str, reviewer: str) -> bool:
     """Return whether a reviewer has a queue."""
+    return _has_done(transaction, run, reviewer, "join")
+
+
+def has_coordinated(transaction: Transaction, run: str, name: str) -> bool:
+    """Return whether somebody has acted as a coordinator of a run."""
+    return _has_done(transaction, run, name, "coordinate")
+
+
+def _has_done(transaction: Transaction, run: str, name: str, action: str) -> bool:
     row = transaction.execute(
-        "SELECT 1 FROM event WHERE run = ? AND episode = '' AND reviewer = ? AND action = 'join'",
-        (run, reviewer),
+        "SELECT 1 FROM event WHERE run = ? AND episode = '' AND reviewer = ? AND action = ?",
+        (run, name, action),
     ).fetchone()
     return row is not None
+
+
+def known_name(transaction: Transaction, name: str) -> str:
+    """Return a name as it was first written: capitals do not make another person."""
+    rows = transaction.execute(
+        "SELECT reviewer FROM event WHERE action IN ('join', 'coordinate') ORDER BY id"
+    )
+    same = (other for (other,) in rows.fetchall() if other.casefold() == name.casefold())
+    return next(same, name)
+
+
+def read_joined(transaction: Transaction, run: str) -> list[str]:
+    """Return the reviewers of a run, in the order in which they joined."""
+    rows = transaction.execute(
+        "SELECT reviewer FROM event WHERE run = ? AND episode = '' AND action = 'join' ORDER BY id",
+        (run,),
+    )
+    return [name for (name,) in rows]
 
 
 def read_pseudonyms(transaction: Transaction) -> dict[str, str]:
@@ -274,6 +335,32 @@ def read_reviews(transaction: Transaction, **given: Any) -> list[Review]:
     where, values = matching(given)
     rows = transaction.execute(f"SELECT * FROM review WHERE {where} ORDER BY id", values)
     return [replace(Review(*row), repeat=bool(row[4]), informed=bool(row[-1])) for row in rows]
+
+
+def read_answers(transaction: Transaction, **given: Any) -> list[Answer]:
+    """Return the chances that reviewers gave, in order; `given` are values of columns."""
+    where, values = matching(given)
+    rows = transaction.execute(f"SELECT * FROM answer WHERE {where} ORDER BY id", values)
+    return [
+        replace(
+            Answer(*row),
+            repeat=bool(row[4]),
+            out_of_ten=None if row[5] == "null" else tuple(json.loads(row[5])),
+            informed=bool(row[-1]),
+        )
+        for row in rows
+    ]
+
+
+def read_answers_before(transaction: Transaction, reviews: Sequence[int]) -> dict[int, Answer]:
+    """Return the chances that were given before verdicts, by the number of the verdict."""
+    marks = ", ".join("?" * len(reviews))
+    rows = transaction.execute(
+        "SELECT r.id, a.id FROM review r JOIN answer a ON a.run = r.run AND a.episode = r.episode "
+        f"AND a.reviewer = r.reviewer AND a.repeat = r.repeat WHERE r.id IN ({marks})",
+        tuple(reviews),
+    ).fetchall()
+    return {review: read_answers(transaction, id=answer)[0] for review, answer in rows}
 
 
 def read_settlements(transaction: Transaction, **given: Any) -> list[Settlement]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ VERDICTS = {
 }
 SURE = ("low", "mid", "high")
 LONGEST = {"comment": 10_000, "reason": 10_000, "first_impression": 10_000, "variable": 200}
+OUT_OF = 10  # patients like this one, whose outcomes reviewers expect
 LONGEST_NAME = 80
 LONGEST_DRAFT = 80_000  # as JSON, which writes a letter outside ASCII as six characters
 MOST_SECONDS = 24 * 3600.0
@@ -96,12 +98,46 @@ class Verdict:
         check_text(self.comment, "comment")
         if self.step is not None and (type(self.step) is not int or self.step < 0):
             raise FieldError("step", f"{self.step!r} is not a step; give a whole number from 0")
-        if self.sure not in ("", *SURE):
-            raise FieldError("sure", f"{self.sure!r} is not one of {', '.join(SURE)}")
+        check_sure(self.sure)
         if self.verdict == 2 and not self.variable.strip() and not self.comment.strip():
             raise FieldError("variable", "name the variable that explains it, or write a comment")
         if self.verdict == 3 and self.step is None and not self.variable.strip():
             raise FieldError("step", "give the step, or name the treatment")
+
+
+@dataclass(frozen=True)
+class Chances:
+    """What a reviewer expects of a stay under the policy, before seeing what the model says.
+
+    Out of ten such patients, how many would have had each outcome; or why that cannot be told.
+    """
+
+    out_of_ten: tuple[int, ...] | None  # by outcome, none last; None: cannot tell
+    sure: str = ""  # one of SURE, or empty
+    reason: str = ""  # why it cannot be told
+
+    def __post_init__(self) -> None:
+        check_sure(self.sure)
+        check_text(self.reason, "reason", required=self.out_of_ten is None)
+        if self.out_of_ten is None:
+            return
+        for number in self.out_of_ten:
+            if type(number) is not int or not 0 <= number <= OUT_OF:
+                raise FieldError("chances", f"{number!r}: give whole numbers from 0 to {OUT_OF}")
+        if sum(self.out_of_ten) != OUT_OF:
+            raise FieldError(
+                "chances", f"these add up to {sum(self.out_of_ten)}; make them add up to {OUT_OF}"
+            )
+
+
+def chances_in_words(
+    out_of_ten: Sequence[int] | None, outcomes: Sequence[str], reason: str = ""
+) -> str:
+    """Return the chances that a reviewer gave in words: "3 of 10 died, 7 of 10 discharged"."""
+    if out_of_ten is None:
+        return f"cannot tell: {reason}"
+    given = zip(out_of_ten, outcomes, strict=True)
+    return ", ".join(f"{number} of {OUT_OF} {name}" for number, name in given if number)
 
 
 def in_a_clause(verdict: int, variable: str = "") -> str:
@@ -117,6 +153,12 @@ def check_verdict(verdict: Any) -> int:
     if type(verdict) is not int or verdict not in VERDICTS:
         raise FieldError("verdict", f"{verdict!r} is not a verdict; give 1 to {len(VERDICTS)}")
     return verdict
+
+
+def check_sure(sure: Any) -> None:
+    """Raise if a word for how sure somebody is, is none of SURE."""
+    if sure not in ("", *SURE):
+        raise FieldError("sure", f"{sure!r} is not one of {', '.join(SURE)}")
 
 
 def check_text(text: Any, field: str, *, required: bool = False) -> str:

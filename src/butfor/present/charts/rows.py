@@ -12,8 +12,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.present.charts import style
-from butfor.present.text import CHANCE, ESTIMATE, SIMULATOR, TRUE
+from butfor.present.text import CHANCE, ESTIMATE, REVIEWERS, SIMULATOR, TRUE
 
+KINDS = {TRUE: "true", REVIEWERS: "reviewers"}  # of estimates that are drawn in their own way
 PLOT = 240  # width of the part with the axis
 NOTE = 205  # width at which notes wrap
 LABELS = 260  # room for names and notes at its left, also in a wide font
@@ -111,7 +112,7 @@ def estimates_chart(
     estimates
         One row per estimator, top to bottom: `estimator, value, low, high`, optionally `note`. A
         missing value is labeled as such; missing bounds leave out the bar. A row named "True" is
-        drawn as a vermillion diamond.
+        drawn as a vermillion diamond, one named "Reviewers" as a green square.
     reference
         The estimator whose value is marked by a dashed line; None for no line.
     subtitle
@@ -131,11 +132,11 @@ def estimates_chart(
     values = estimates[["value", "low", "high"]].to_numpy(dtype=np.float64)
     rows = _estimate_rows(estimates, names, reference)
     plot = RowChart(rows, values, axis_title=axis_title, domain=domain)
-    kinds = ["reference", "estimate", "true"]
+    kinds = ["reference", "estimate", "reviewers", "true"]
     color = alt.Color("kind:N", legend=None).scale(
-        domain=kinds, range=[style.BLACK, style.BLUE, style.VERMILLION]
+        domain=kinds, range=[style.BLACK, style.BLUE, style.GREEN, style.VERMILLION]
     )
-    shapes = ["circle", "circle", "diamond"]
+    shapes = ["circle", "circle", "square", "diamond"]
     shape = alt.Shape("kind:N", legend=None).scale(domain=kinds, range=shapes)
     base = alt.Chart(style.data(rows))
     marks = base.encode(y=plot.y(), color=color, tooltip=["name:N", "number:N"])
@@ -162,7 +163,7 @@ def _estimate_rows(
     values = estimates[["value", "low", "high"]].to_numpy(dtype=np.float64)
     rows: list[style.Row] = []
     for name, note, numbers in zip(names, notes, values.tolist(), strict=True):
-        kind = "reference" if name == reference else "true" if name == TRUE else "estimate"
+        kind = "reference" if name == reference else KINDS.get(name, "estimate")
         known = [number if math.isfinite(number) else None for number in numbers]
         row = {"name": name, "note": str(note), "kind": kind}
         value, low, high = numbers

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from butfor.audit.experts import ExpertValue
 from butfor.evaluate.wording import percent, share, signed
 from butfor.log.variables import describe_action, unravel
 from butfor.present.charts import (
@@ -26,6 +27,7 @@ from butfor.present.text import (
     HOLDS,
     LIGHTS,
     MECHANISMS,
+    REVIEWERS,
     SIMULATOR,
     TRUE,
     WHAT_HAPPENED,
@@ -82,9 +84,15 @@ def _model_size(stays: Stays) -> str:
     return f"{stays.audit.meta.counts.states} states"
 
 
-def estimates(stays: Stays) -> dict[str, Any]:
-    """Return the section on how well the policy would have done."""
+def estimates(stays: Stays, experts: ExpertValue | str | None = None) -> dict[str, Any]:
+    """Return the section on how well the policy would have done.
+
+    `experts` is the experts' view, or why there is none.
+    """
     audit, table = stays.audit, stays.audit.estimates
+    sentence = _estimates_sentence(table.set_index("estimator")["value"].to_dict())
+    if isinstance(experts, ExpertValue):
+        table = _with_experts(table, experts)
     chosen = table.set_index("estimator", drop=False)
     chosen = chosen.loc[[name for name in DRAWN_ESTIMATORS if name in chosen.index]]
     words = [ESTIMATORS[name] for name in chosen["estimator"]]
@@ -101,7 +109,6 @@ def estimates(stays: Stays) -> dict[str, Any]:
     )
     spec = chart.to_dict()
     spec.pop("title")
-    sentence = _estimates_sentence(table.set_index("estimator")["value"].to_dict())
     thin = "" if stays.scope else f"On average {_thin_part(stays)} "
     caption = (
         f"{sentence} Dot: estimate; bar: 95% interval. {CHANCE} {ESTIMATE} "
@@ -109,6 +116,8 @@ def estimates(stays: Stays) -> dict[str, Any]:
     )
     if (chosen["low"].isna() & (chosen["estimator"] != TRUE)).any():
         caption += " Without a bar: no interval, for the reason in the table."
+    if REVIEWERS in chosen.index:
+        caption += " Reviewers: what they expect, which does not cover what they misjudge together."
     if TRUE in set(table["estimator"]):
         caption += f" True: {SIMULATOR}."
     spec["description"] = caption
@@ -131,6 +140,14 @@ def estimates(stays: Stays) -> dict[str, Any]:
     full = [f"{FULL_NAMES[name]} ({name})" for name in table["estimator"] if name in FULL_NAMES]
     names = _in_words(f"Abbreviations: {', '.join(full)}." if full else "", stays)
     return {"spec": spec, "caption": caption, "names": names, "table": [list(columns), *rows]}
+
+
+def _with_experts(table: pd.DataFrame, experts: ExpertValue) -> pd.DataFrame:
+    """Return the table of estimates with a row for the experts' view."""
+    numbers = {"value": experts.value, "low": experts.low, "high": experts.high}
+    row: dict[str, Any] = dict.fromkeys(table.columns, np.nan) | numbers
+    row |= {"estimator": REVIEWERS, "episodes": experts.cases, "warning": ""}
+    return pd.concat([table, pd.DataFrame([row])], ignore_index=True)
 
 
 def _estimates_sentence(value: dict[str, float]) -> str:
@@ -253,7 +270,7 @@ def listing(stays: Stays, shown: list[Any]) -> dict[str, Any]:
             [
                 str(identifier),
                 names.index(row["observed_outcome"]),
-                int(row["length"]),
+                stays.clock.time(int(row["length"])),
                 names.index(row["most_likely"]),
                 round(chance, 4),
                 round(float(row["difference"]), 4),
@@ -265,7 +282,8 @@ def listing(stays: Stays, shown: list[Any]) -> dict[str, Any]:
             ]
         )
     nouns = {"noun": stays.noun, "nouns": stays.nouns, "scope": stays.scope}
-    return {"names": names, **nouns, "rows": rows}
+    times = {"unit": capitalized(stays.clock.unit), "step": stays.clock.length}
+    return {"names": names, **nouns, **times, "rows": rows}
 
 
 def evidence(stays: Stays) -> dict[str, Any]:
@@ -342,7 +360,7 @@ def provenance(stays: Stays) -> dict[str, Any]:
         ("Run (digest of all inputs)", meta.digest),
         ("butfor", meta.butfor),
         ("Seed", str(meta.seed)),
-        ("Horizon, in steps", str(parameters.horizon)),
+        ("Horizon", stays.clock.lasting(parameters.horizon)),
         ("Discount", f"{parameters.discount:g}"),
         ("How luck carries over", MECHANISMS.get(mechanism, "a user-defined mechanism")),
         ("Noise of decisions", str(parameters.action_noise)),

@@ -13,9 +13,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from butfor.audit.audit import Audit, load_for_readers
+from butfor.audit.experts import ExpertValue
 from butfor.checks import check_whole
 from butfor.present import STATIC, Stays, straight
 from butfor.present.charts.save import chart_bundle, hash_source
+from butfor.present.experts import experts_view
 from butfor.present.report import content
 
 HERE = Path(__file__).parent
@@ -28,6 +30,7 @@ def write_report(
     stays: int | None = None,
     redact: bool = False,
     overwrite: bool = False,
+    experts: ExpertValue | str | None = None,
 ) -> Path:
     """Write an audit as one HTML file to read, print and pass on, and return its path.
 
@@ -47,6 +50,8 @@ def write_report(
         the names of the log's files, problems and policy.
     overwrite
         Whether to replace an existing file.
+    experts
+        The experts' view (`expert_value`), or why there is none, to be shown beside the estimates.
     """
     goal = Path(path)
     if stays is not None:
@@ -60,18 +65,24 @@ def write_report(
     if not goal.absolute().parent.is_dir():
         raise FileNotFoundError(f"there is no folder {goal.parent}; create it or give another path")
     chosen = audit if isinstance(audit, Audit) else load_for_readers(audit)
-    _write_whole(goal, render_report(chosen, stays=stays, redact=redact))
+    _write_whole(goal, render_report(chosen, stays=stays, redact=redact, experts=experts))
     return goal
 
 
-def render_report(audit: Audit, *, stays: int | None = None, redact: bool = False) -> str:
+def render_report(
+    audit: Audit,
+    *,
+    stays: int | None = None,
+    redact: bool = False,
+    experts: ExpertValue | str | None = None,
+) -> str:
     """Return the report as HTML."""
     all_stays = Stays(audit, redact=redact)
     count = len(audit.flagged) if stays is None else stays
     shown = all_stays.order()[:count]
     glance = content.glance(all_stays)
     few = len(glance["datasets"]["marks"]) <= 2500
-    estimates = content.estimates(all_stays)
+    estimates = content.estimates(all_stays, experts)
     blocks = {
         "estimates": {"spec": estimates.pop("spec")},
         "glance": {
@@ -109,9 +120,11 @@ def render_report(audit: Audit, *, stays: int | None = None, redact: bool = Fals
         script=Markup(script),
         noun=all_stays.noun,
         nouns=all_stays.nouns,
+        clock=all_stays.clock,
         inferred=all_stays.inferred(),
         header=content.header(all_stays),
         estimates=estimates,
+        experts=None if experts is None else experts_view(experts, audit),
         glance=glance,
         cells=content.cells(all_stays),
         evidence=content.evidence(all_stays),

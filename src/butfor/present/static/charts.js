@@ -43,6 +43,14 @@ async function swapRows(view, datasets) {
   await view.runAsync();
 }
 
+// The rows of a chart whose axis ends where little is left to see; all rows if that is not given.
+function nearRows(datasets, near) {
+  if (!near) return datasets;
+  const end = near.rows.frame[0].high;
+  const cut = Object.entries(datasets).map(([name, rows]) => [name, rows.filter((row) => !(row.step > end))]);
+  return { ...Object.fromEntries(cut), ...near.rows };
+}
+
 // A new element with texts or elements in it; texts are never read as markup.
 function newElement(tag, content, attributes = {}) {
   const element = document.createElement(tag);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Annotated
 from urllib.parse import parse_qs, quote
@@ -12,7 +13,7 @@ from fastapi.responses import Response
 
 from butfor.review.routes.sessions import FailedSignIns, Session, Sessions, Tokens
 from butfor.review.shown import AuditReview, Viewer
-from butfor.review.verdicts import ReviewError, check_reviewer
+from butfor.review.verdicts import RefusedError, ReviewError, check_reviewer
 
 FORM = "application/x-www-form-urlencoded"
 MOST_FIELDS = 40
@@ -34,6 +35,10 @@ class ForbiddenError(ReviewError):
     status = 403
 
 
+class NoQueueError(RefusedError):
+    """A coordinator asked for what only reviewers have."""
+
+
 class TooManyError(ReviewError):
     """Too many failures in a short time."""
 
@@ -48,6 +53,7 @@ class Access:
     port: int = 0  # in the cookies' names, which reviews on other ports of the machine can see
     tokens: Tokens | None = None  # without them reviewers only enter a name
     secure: bool = False  # send cookies over TLS only
+    coordinators: frozenset[str] = frozenset()  # whatever their capitals
     sessions: Sessions = field(default_factory=Sessions)
     failures: FailedSignIns = field(default_factory=FailedSignIns)
 
@@ -60,6 +66,16 @@ class Access:
     def name_cookie(self) -> str:
         """Name of the cookie that remembers who was signed in."""
         return f"butfor_reviewer_{self.port}"
+
+    def is_coordinator(self, name: str) -> bool:
+        """Return whether somebody runs the review instead of reviewing."""
+        return name.casefold() in {other.casefold() for other in self.coordinators}
+
+    def absent(self, present: Iterable[str]) -> list[str]:
+        """Return the reviewers with a token who are not among those present."""
+        here = {name.casefold() for name in present}
+        named = self.tokens.names if self.tokens else ()
+        return [n for n in named if n.casefold() not in here and not self.is_coordinator(n)]
 
     def set_cookies(self, response: Response, session: Session) -> None:
         """Give the browser its session, and the name for when the session has ended."""
@@ -84,16 +100,33 @@ def find_session(request: Request) -> Session | None:
 
 
 def find_viewer(request: Request) -> Viewer:
-    """Return the reviewer who is signed in."""
+    """Return the reviewer or coordinator who is signed in."""
     session = find_session(request)
     if session is None or not session.reviewer:
         raise SignInError("sign in first")
-    review = find_access(request).review
-    return Viewer(review, review.store.reviewer(review.run.id, session.reviewer))
+    access, name = find_access(request), session.reviewer
+    reviewer = access.review.store.reviewer(access.review.run.id, name)
+    return Viewer(access.review, reviewer, access.is_coordinator(name))
+
+
+def find_reader(request: Request) -> Viewer:
+    """Return the reviewer who is signed in; coordinators are given no cases."""
+    viewer = find_viewer(request)
+    if viewer.coordinates:
+        raise NoQueueError("you coordinate this review, so you have no queue and give no verdicts")
+    return viewer
+
+
+def find_coordinator(request: Request) -> Viewer:
+    """Return the coordinator who is signed in."""
+    viewer = find_viewer(request)
+    if not viewer.coordinates:
+        raise RefusedError("only a coordinator sees how far others have come")
+    return viewer
 
 
 def sign_in(request: Request, name: str, token: str) -> Session:
-    """Start a session for a reviewer in place of the current one."""
+    """Start a session for a reviewer or coordinator in place of the current one."""
     access, reviewer = find_access(request), check_reviewer(name)
     if access.tokens is not None and not access.tokens.match(reviewer, token):
         address = request.client.host if request.client else ""
@@ -101,9 +134,13 @@ def sign_in(request: Request, name: str, token: str) -> Session:
             raise TooManyError("too many failed attempts; wait a minute, then try again")
         access.failures.add(address)
         raise SignInError("name and token do not match")
-    joined = access.review.store.join(access.review.run.id, reviewer)
+    store, run = access.review.store, access.review.run.id
+    if access.is_coordinator(reviewer):
+        known = store.coordinate(run, reviewer)
+    else:
+        known = store.join(run, reviewer).name
     access.sessions.end(request.cookies.get(access.cookie))
-    return access.sessions.start(joined.name)
+    return access.sessions.start(known)
 
 
 async def read_form(request: Request) -> dict[str, str]:
@@ -134,7 +171,7 @@ def check_csrf(request: Request, token: str | None) -> None:
 
 def find_poster(request: Request) -> Viewer:
     """Return the reviewer who sends JSON."""
-    viewer = find_viewer(request)
+    viewer = find_reader(request)
     check_csrf(request, request.headers.get("x-csrf-token"))
     return viewer
 
@@ -143,7 +180,7 @@ def find_form_poster(
     request: Request, form: Annotated[dict[str, str], Depends(read_form)]
 ) -> Viewer:
     """Return the reviewer who sends a form."""
-    viewer = find_viewer(request)
+    viewer = find_reader(request)
     check_csrf(request, form.get("csrf"))
     return viewer
 
@@ -155,6 +192,8 @@ def local_path(path: str) -> str:
 
 
 SignedIn = Annotated[Viewer, Depends(find_viewer)]
+Reader = Annotated[Viewer, Depends(find_reader)]
+Coordinator = Annotated[Viewer, Depends(find_coordinator)]
 Poster = Annotated[Viewer, Depends(find_poster)]
 FormPoster = Annotated[Viewer, Depends(find_form_poster)]
 Form = Annotated[dict[str, str], Depends(read_form)]

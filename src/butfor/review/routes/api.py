@@ -12,9 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from butfor.review.export import episodes_text, reviews_text
 from butfor.review.opinions import settle, unsettle
-from butfor.review.routes import access, overview, stay
+from butfor.review.routes import access, coordinator, overview, stay
 from butfor.review.routes.access import MOST, PLACE, Number, Poster, SignedIn
-from butfor.review.verdicts import FieldError, Verdict
+from butfor.review.verdicts import Chances, FieldError, Verdict
 
 Match = Annotated[str | None, Header(alias="If-Match", description="The version that was read.")]
 KINDS = {"csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}
@@ -66,6 +66,17 @@ class GivenImpression(About):
     first_impression: str
 
 
+class GivenAnswer(About):
+    """What a reviewer expects under the policy, before seeing the model."""
+
+    chances: dict[str, int] | None = Field(
+        None, description="Out of ten such cases, by outcome; null: cannot tell, with a reason."
+    )
+    reason: str = Field("", description="Why it cannot be told.")
+    sure: Literal["", "low", "mid", "high"] = ""
+    seconds: float = Field(0.0, ge=0, le=86400)
+
+
 class GivenSettlement(About):
     """How a disagreement is settled."""
 
@@ -108,7 +119,11 @@ router = APIRouter(prefix="/api/v1", responses=REFUSALS, default_response_class=
 def show_session(request: Request, viewer: SignedIn) -> dict[str, Any]:
     """Who is signed in, and the token to send as X-CSRF-Token."""
     session = access.find_session(request)
-    return {"reviewer": viewer.reviewer.name, "csrf": session.csrf if session else ""}
+    return {
+        "reviewer": viewer.reviewer.name,
+        "coordinator": viewer.coordinates,
+        "csrf": session.csrf if session else "",
+    }
 
 
 @router.post("/session", responses={429: {"model": Problem, "description": "Too many failures"}})
@@ -131,6 +146,7 @@ VIEWS: dict[str, Callable[..., dict[str, Any]]] = {
     "/episodes/{slug}/trajectory": stay.show_trajectory,
     "/charts/{name}": overview.show_chart,
     "/disagreements/{slug}": stay.show_disagreement,
+    "/progress": coordinator.show_progress,
     "/results": overview.show_results,
     "/agreement": overview.show_agreement,
     "/events": overview.show_events,
@@ -150,7 +166,7 @@ def export(
     kind: Literal["csv", "jsonl"],
     real_names: bool = False,
 ) -> Response:
-    """All reviews, or all stays, as a file, once your queue is done."""
+    """All reviews, or all stays, as a file, once your queue is done or if you coordinate."""
     viewer.check_overview()
     if real_names:
         viewer.check_names()
@@ -188,6 +204,25 @@ def give_impression(viewer: Poster, slug: str, body: GivenImpression) -> dict[st
     return {"version": done.version}
 
 
+@router.post("/episodes/{slug}/answer", status_code=201)
+def give_answer(viewer: Poster, slug: str, body: GivenAnswer) -> dict[str, Any]:
+    """Say what you expect under the policy, before seeing the model."""
+    item = viewer.item(slug, body.place, body.run)
+    outcomes = viewer.review.run.outcomes
+    numbers = None
+    if body.chances is not None:
+        if outcomes and set(body.chances) != set(outcomes):
+            raise FieldError("chances", f"give a number for each: {', '.join(outcomes)}")
+        numbers = tuple(body.chances.get(name, 0) for name in outcomes)
+    done = viewer.reviewer.answer(
+        item.episode,
+        Chances(numbers, body.sure, body.reason),
+        repeat=item.repeat,
+        seconds=body.seconds,
+    )
+    return {"version": done.version}
+
+
 @router.post("/episodes/{slug}/skip")
 def skip(viewer: Poster, slug: str, body: About, match: Match = None) -> dict[str, Any]:
     """Leave a stay out for now."""
@@ -220,7 +255,12 @@ def settle_disagreement(
     viewer.review.check_run(body.run)
     name, expected = viewer.review.find(slug), _version(match, body)
     settled = settle(viewer.reviewer, name, body.verdict, body.reason, expected_version=expected)
-    return {"state": settled.state, "final": settled.final, "version": settled.version}
+    return {
+        "state": settled.state,
+        "final": settled.final,
+        "version": settled.version,
+        "next": next(iter(stay.list_to_settle(viewer)), None),
+    }
 
 
 @router.post("/episodes/{slug}/unsettle")

@@ -17,6 +17,7 @@ from butfor.review.routes import api, pages
 from butfor.review.routes.access import (
     Access,
     ForbiddenError,
+    NoQueueError,
     SignInError,
     find_access,
     local_path,
@@ -30,6 +31,7 @@ from butfor.review.verdicts import VERDICTS, ReviewError
 
 TYPED = {
     "first_impression": "First impression",
+    "chances": "Out of ten",
     "verdict": "Verdict",
     "variable": "Variable or treatment",
     "step": "Step",
@@ -46,6 +48,7 @@ def make_app(
     port: int,
     tokens: Tokens | None = None,
     tls: bool = False,
+    coordinators: Iterable[str] = (),
 ) -> ASGIApp:
     """Return the app behind its request filter.
 
@@ -55,6 +58,8 @@ def make_app(
         What requests may name as their host, including the port on which the app listens.
     tokens
         Who may sign in; without them, anybody can by entering a name.
+    coordinators
+        Who sees how far reviewers have come and what they said, but gives no verdicts.
     """
     app = FastAPI(
         title="butfor review",
@@ -63,7 +68,7 @@ def make_app(
         redoc_url=None,
         openapi_url="/api/v1/openapi.json",
     )
-    app.state.access = Access(review, port, tokens, secure=tls)
+    app.state.access = Access(review, port, tokens, tls, frozenset(coordinators))
     app.include_router(api.router)
     app.include_router(pages.router)
     app.add_exception_handler(ReviewError, answer_error)
@@ -75,6 +80,8 @@ def make_app(
 async def answer_error(request: Request, error: Exception) -> Response:
     """Answer what the review refuses; a page repeats what was typed into its form."""
     assert isinstance(error, ReviewError)
+    if isinstance(error, NoQueueError) and request.url.path == "/":
+        return RedirectResponse("/coordinator", 303)
     if _is_api(request) or (request.method != "POST" and not isinstance(error, SignInError)):
         return _answer(request, error.status, error.content)
     if request.method != "POST":
@@ -148,5 +155,7 @@ def _page_of(request: Request, form: Mapping[str, str]) -> str:
 def _typed(form: Mapping[str, str]) -> list[tuple[str, str]]:
     """Return what somebody typed into a form, each with its label."""
     words = {str(number): f"({number}) {said}" for number, said in VERDICTS.items()}
-    shown = dict(form) | {"verdict": words.get(form.get("verdict", ""), "")}
+    numbers = [value for name, value in form.items() if name.startswith("chances.") and value]
+    shown = dict(form) | {"chances": ", ".join(numbers)}
+    shown |= {"verdict": words.get(form.get("verdict", ""), "")}
     return [(label, shown[name]) for name, label in TYPED.items() if shown.get(name)]

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Query
 
 from butfor.evaluate.wording import percent
-from butfor.present.stays import outcome_chances
+from butfor.present.experts import experts_view
+from butfor.present.story import outcome_chances
 from butfor.review.events import Event
 from butfor.review.export import plain_value
-from butfor.review.opinions import names_for, note_overview
 from butfor.review.routes.access import MOST, SignedIn
 from butfor.review.routes.stay import ITEM_STATES, STATES, UNLISTED
 from butfor.review.shown import AuditReview, make_slug
-from butfor.review.verdicts import VERDICTS
+from butfor.review.verdicts import VERDICTS, chances_in_words
 
 CAVEATS = {
     "estimate": "A model estimate, not a fact.",
@@ -27,11 +27,14 @@ CAVEATS = {
 LIST_PAGE = 100  # stays
 HISTORY_PAGE = 200  # events
 SORTS = {"steps": "length", "thin": "thin_share", "difference": "difference"}
+COORDINATOR = "Coordinator"
 LISTED_STATES = STATES | {"none": UNLISTED.capitalize()}
 ACTIONS = {
     "run": "opened this run",
     "join": "joined",
+    "coordinate": "began to coordinate",
     "impression": "gave a first impression",
+    "answer": "gave the chances",
     "submit": "gave a verdict",
     "skip": "skipped",
     "withdraw": "withdrew a verdict",
@@ -53,6 +56,17 @@ class ListFilters:
     after: str = ""
 
 
+@dataclass(frozen=True)
+class HistoryFilters:
+    """Which lines a history has, and after which one it begins."""
+
+    who: str = ""  # a pseudonym, or COORDINATOR
+    action: str = ""  # a key of ACTIONS
+    stay: str = ""
+    text: str = ""  # part of what a line says, whatever its capitals
+    after: Annotated[int, Query(ge=0, le=MOST)] = 0
+
+
 def show_run(viewer: SignedIn) -> dict[str, Any]:
     """Hashes, thresholds and caveats of the run under review."""
     review, stays, meta = viewer.review, viewer.review.stays, viewer.review.audit.meta
@@ -65,6 +79,7 @@ def show_run(viewer: SignedIn) -> dict[str, Any]:
         "episodes": meta.counts.episodes,
         "needed": review.run.settings.needed,
         "first_impression": review.run.settings.first_impression,
+        "asked_outcomes": list(review.run.outcomes),
         "noun": stays.noun,
         "nouns": stays.nouns,
         "hidden": stays.hidden(),
@@ -78,7 +93,7 @@ def show_run(viewer: SignedIn) -> dict[str, Any]:
 def show_overview(viewer: SignedIn) -> dict[str, Any]:
     """Numbers about all stays, once your queue is done."""
     viewer.check_overview()
-    made = viewer.review.overview
+    made = _charts(viewer.review)
     charts = {
         name: {key: made[name][key] for key in ("caption", "table")}
         for name in ("estimates", "glance")
@@ -98,8 +113,12 @@ def show_chart(
     if name == "trajectory":
         return {"spec": viewer.review.template(model), "datasets": {}}
     viewer.check_overview()
-    made = viewer.review.overview["glance" if name == "overview" else name]
+    made = _charts(viewer.review)["glance" if name == "overview" else name]
     return {"spec": made["spec"], "datasets": made.get("datasets", {})}
+
+
+def _charts(review: AuditReview) -> dict[str, Any]:
+    return review.overview | {"estimates": review.estimates(review.store.last_event())}
 
 
 def list_episodes(viewer: SignedIn, filters: Annotated[ListFilters, Depends()]) -> dict[str, Any]:
@@ -164,15 +183,18 @@ def show_results(viewer: SignedIn) -> dict[str, Any]:
     """The results of the review, once your queue is done."""
     viewer.check_overview()
     review, reviewer = viewer.review, viewer.reviewer
-    found = review.results(review.store.last_event())
-    names = names_for(reviewer)
+    event = review.store.last_event()
+    found = review.results(event)
+    names = viewer.names()
     pairs = tuple(
         replace(pair, first=names[pair.first], second=names[pair.second])
         for pair in found.agreement.kappas
     )
     return asdict(replace(found, agreement=replace(found.agreement, kappas=pairs))) | {
-        "pseudonym": review.store.pseudonyms()[reviewer.name],
-        "names_shown": review.store.closed(reviewer.run),
+        "experts": experts_view(review.experts(event), review.audit),
+        # a coordinator who reviewed an earlier run has one, but not in this run
+        "pseudonym": None if viewer.coordinates else review.store.pseudonyms()[reviewer.name],
+        "names_shown": viewer.coordinates or review.store.closed(reviewer.run),
     }
 
 
@@ -182,34 +204,72 @@ def show_agreement(viewer: SignedIn) -> dict[str, Any]:
     return agreement
 
 
-def show_events(
-    viewer: SignedIn, after: Annotated[int, Query(ge=0, le=MOST)] = 0
-) -> dict[str, Any]:
-    """Your actions, and those of everybody once your queue is done."""
+def show_events(viewer: SignedIn, filters: Annotated[HistoryFilters, Depends()]) -> dict[str, Any]:
+    """Your actions, and those of everybody once your queue is done or if you coordinate."""
     store, run, name = viewer.review.store, viewer.reviewer.run, viewer.reviewer.name
     everybody = viewer.sees_overview()
     if everybody:
-        note_overview(viewer.reviewer)
-    names = names_for(viewer.reviewer)
-    events = store.events(run=run)
+        viewer.note_overview()
+    events, called, names = store.events(run=run), store.pseudonyms(), viewer.names()
     given = {e.id: e.payload["verdict"] for e in events if e.action in ("submit", "settle")}
-    listed = [e for e in events if e.id > after and (everybody or e.reviewer == name)]
-    rows = [_describe(event, names, given) for event in listed[:HISTORY_PAGE]]
+    outcomes = viewer.review.run.outcomes
+    seen = [event for event in events if everybody or event.reviewer == name]
+    found = [
+        _describe(event, names, given, outcomes)
+        for event in seen
+        if _is_asked_for(event, called, filters)
+    ]
+    part = filters.text.strip().casefold()
+    found = [row for row in found if not part or part in _text(row)]
+    left = [row for row in found if row["id"] > filters.after]
+    page = left[:HISTORY_PAGE]
     return {
         "run": run,
         "everybody": everybody,
-        "events": rows,
-        "after": rows[-1]["id"] if len(listed) > HISTORY_PAGE else None,
+        "filters": {key: value for key, value in asdict(filters).items() if key != "after"},
+        "people": _people(seen, called, names) if everybody else {},
+        "actions": ACTIONS,
+        "total": len(found),
+        "start": len(found) - len(left),
+        "events": page,
+        "after": page[-1]["id"] if len(left) > HISTORY_PAGE else None,
     }
 
 
-def _describe(event: Event, names: Mapping[str, str], given: Mapping[int, int]) -> dict[str, Any]:
+def _who(event: Event, names: Mapping[str, str]) -> str:
+    return COORDINATOR if event.action == "coordinate" else names.get(event.reviewer, "")
+
+
+def _people(
+    events: Iterable[Event], called: Mapping[str, str], names: Mapping[str, str]
+) -> dict[str, str]:
+    """Return who acted, as they are shown, by what a filter calls them."""
+    return {_who(e, called): _who(e, names) for e in events if e.reviewer}
+
+
+def _is_asked_for(event: Event, called: Mapping[str, str], filters: HistoryFilters) -> bool:
+    return (
+        filters.who in ("", _who(event, called))
+        and filters.action in ("", event.action)
+        and filters.stay.strip() in ("", event.episode)
+    )
+
+
+def _text(row: Mapping[str, Any]) -> str:
+    """Return what a line of the history says, to search in."""
+    shown = (row[key] for key in ("who", "stay", "words", "before", "after", "reason"))
+    return "\n".join(shown).casefold()
+
+
+def _describe(
+    event: Event, names: Mapping[str, str], given: Mapping[int, int], outcomes: Sequence[str]
+) -> dict[str, Any]:
     """Return an event in words, without what reveals controls or repeats."""
-    before, after, reason = _change(event, given)
+    before, after, reason = _change(event, given, outcomes)
     return {
         "id": event.id,
         "at": event.at,
-        "who": names.get(event.reviewer, ""),
+        "who": _who(event, names),
         "stay": event.episode,
         "slug": make_slug(event.episode) if event.episode else "",
         "action": event.action,
@@ -222,7 +282,9 @@ def _describe(event: Event, names: Mapping[str, str], given: Mapping[int, int]) 
     }
 
 
-def _change(event: Event, given: Mapping[int, int]) -> tuple[str, str, str]:
+def _change(
+    event: Event, given: Mapping[int, int], outcomes: Sequence[str]
+) -> tuple[str, str, str]:
     """Return what held before an event, what holds after it, and the reason given."""
     said, differ = event.payload, STATES["disagreement"]
     match event.action:
@@ -236,6 +298,8 @@ def _change(event: Event, given: Mapping[int, int]) -> tuple[str, str, str]:
             return _verdict_words(given.get(said["settlement"], 0)), differ, ""
         case "impression":
             return "", "", said["answer"]
+        case "answer":
+            return "", chances_in_words(said["out_of_ten"], outcomes, said["reason"]), ""
         case "skip":
             return "", ITEM_STATES["skipped"], ""
     return "", "", ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,14 +26,20 @@ from butfor.review.verdicts import VERDICTS, FieldError, RefusedError, ReviewErr
 Body = TypeVar("Body", bound=api.About)
 Action = tuple[type[api.About], Callable[..., dict[str, Any]]]
 HERE = Path(__file__).parents[1] / "static"
-FILES = {"style.css": STATIC, "charts.js": STATIC, "review.css": HERE, "review.js": HERE}
+FILES = {"style.css": STATIC, "charts.js": STATIC} | dict.fromkeys(
+    ("review.css", "review.js", "chances.js"), HERE
+)
 KINDS = {".css": "text/css", ".js": "text/javascript"}
 KEYS = {
-    "1 – 5": "choose a verdict",
+    "0 – 9": "how many of ten; then the next outcome, and Enter saves",
+    "↑ ↓ ← →": "one more, one fewer; the outcome before, the next one",
+    "x": "cannot tell how many",
+    "1 – 5": "choose a verdict; Enter saves",
     "j": "next in the queue",
     "k": "previous in the queue",
     "c": "write a comment; Esc leaves the field",
     "d": "show or hide five sampled paths",
+    "z": "show the whole horizon, or only what this one needs",
     "n": "show or hide the numbers",
     "s": "skip",
     "u": "undo the last verdict",
@@ -49,6 +55,7 @@ PAGES = {
     "/disagreements/{slug}": ("disagreement.html", "/disagreements/{slug}"),
     "/overview": ("overview.html", "/overview"),
     "/results": ("results.html", "/results"),
+    "/coordinator": ("coordinator.html", "/progress"),
     "/about": ("about.html", "/run"),
     "/audit": ("history.html", "/events"),
 }
@@ -57,6 +64,7 @@ STAY_ACTIONS: dict[str, Action] = {
     "save": (api.GivenReview, api.give_review),
     "skip": (api.About, api.skip),
     "impression": (api.GivenImpression, api.give_impression),
+    "answer": (api.GivenAnswer, api.give_answer),
 }
 SETTLEMENT_ACTIONS: dict[str, Action] = {
     "settle": (api.GivenSettlement, api.settle_disagreement),
@@ -67,7 +75,7 @@ EMPTY = {  # what to say of a field that must not be
     "reason": "write a reason",
     "first_impression": "write your first impression",
 }
-SHOWN_FIELDS = {*stay.FIELDS, *EMPTY}
+SHOWN_FIELDS = {*stay.FIELDS, *EMPTY, "chances"}
 REPEATED = (FieldError, StaleError, RefusedError)  # answered by the page with its form again
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
@@ -84,19 +92,22 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.globals |= {"VERDICTS": VERDICTS, "KEYS": KEYS, "STATES": stay.STATES}
-    made.globals |= {"static_file": static_address, "list_address": list_address}
+    made.globals |= {"static_file": static_address, "address": filtered_address}
     made.filters |= {"percent": percent, "signed": signed, "share": share, "minute": _minute}
     return made
 
 
 def render(request: Request, template: str, code: int = 200, /, **values: Any) -> HTMLResponse:
     """Return a page."""
-    session, stays = access.find_session(request), access.find_access(request).review.stays
+    session, known = access.find_session(request), access.find_access(request)
+    reviewer, stays = session.reviewer if session else "", known.review.stays
     common: dict[str, Any] = {
-        "reviewer": session.reviewer if session else "",
+        "reviewer": reviewer,
+        "coordinates": known.is_coordinator(reviewer),
         "csrf": session.csrf if session else "",
         "noun": stays.noun,
         "nouns": stays.nouns,
+        "clock": stays.clock,
         "scope": stays.scope,
         "problem": None,
         "form": {},
@@ -118,9 +129,10 @@ def static_address(name: str) -> str:
     return f"/static/{name}?v={hashlib.sha256(_read_file(name)).hexdigest()[:12]}"
 
 
-def list_address(filters: Mapping[str, str | None]) -> str:
-    """Return the address of a list of stays."""
-    return "/episodes?" + urlencode({k: v or "" for k, v in filters.items()}, errors="replace")
+def filtered_address(path: str, filters: Mapping[str, Any]) -> str:
+    """Return the address of a page with filters; blank ones are left out."""
+    query = urlencode({k: v for k, v in filters.items() if v}, errors="replace")
+    return f"{path}?{query}" if query else path
 
 
 def _minute(at: str) -> str:
@@ -148,7 +160,7 @@ def take_sign_in(request: Request, form: Form) -> Response:
     name, goal = form.get("reviewer", ""), access.local_path(form.get("next", "/"))
     try:
         session = access.sign_in(request, name, form.get("token", ""))
-    except (FieldError, access.SignInError, access.TooManyError) as error:
+    except (FieldError, RefusedError, access.SignInError, access.TooManyError) as error:
         return render_sign_in(request, error.status, goal, name=name, problem=error.content)
     answer = RedirectResponse(goal, 303)
     access.find_access(request).set_cookies(answer, session)
@@ -171,8 +183,9 @@ def render_sign_in(
 
 
 @router.post("/sign-out")
-def sign_out(request: Request, viewer: FormPoster) -> Response:
+def sign_out(request: Request, viewer: SignedIn, form: Form) -> Response:
     """Sign somebody out."""
+    access.check_csrf(request, form.get("csrf"))
     known = access.find_access(request)
     known.sessions.end(request.cookies.get(known.cookie))
     answer = RedirectResponse("/sign-in", 303)
@@ -209,7 +222,9 @@ def export_report(viewer: SignedIn) -> Response:
     """Return the report as a file."""
     viewer.check_overview()
     headers = {"Content-Disposition": 'attachment; filename="report.html"'}
-    return HTMLResponse(render_report(viewer.review.audit), headers=headers)
+    review = viewer.review
+    experts = review.experts(review.store.last_event())
+    return HTMLResponse(render_report(review.audit, experts=experts), headers=headers)
 
 
 router.get("/export/{table}.{kind}")(api.export)
@@ -226,7 +241,7 @@ def show_file(name: str) -> Response:
 
 @router.post("/episodes/{slug}")
 def take_stay_form(request: Request, viewer: FormPoster, form: Form, slug: str) -> Response:
-    """Save a verdict, skip the stay, or record a first impression."""
+    """Save a verdict, skip the stay, or record what the reviewer says before seeing the model."""
     try:
         done = _act(viewer, slug, form, STAY_ACTIONS)
     except REPEATED as error:
@@ -239,20 +254,23 @@ def take_stay_form(request: Request, viewer: FormPoster, form: Form, slug: str) 
     if following:
         goal = _stay_address(following["slug"], following["place"], saved)
     else:
-        goal = _with_query("/", saved=saved)
+        goal = filtered_address("/", {"saved": saved})
     return RedirectResponse(goal, 303)
 
 
 @router.post("/disagreements/{slug}")
 def take_settlement(request: Request, viewer: FormPoster, form: Form, slug: str) -> Response:
-    """Settle a disagreement, or withdraw the settlement."""
+    """Settle a disagreement and show the next one, or withdraw the settlement."""
     try:
-        _act(viewer, slug, form, SETTLEMENT_ACTIONS)
+        done = _act(viewer, slug, form, SETTLEMENT_ACTIONS)
     except REPEATED as error:
         view = stay.show_disagreement(viewer, slug)
         values = {"view": view, "problem": _explain(error), "form": form}
         return render(request, "disagreement.html", error.status, **values)
-    return RedirectResponse(f"/disagreements/{slug}", 303)
+    following = done.get("next")
+    if following is None:
+        return RedirectResponse(f"/disagreements/{slug}", 303)
+    return RedirectResponse(f"/disagreements/{following['slug']}?settled={slug}", 303)
 
 
 @router.post("/reviews/{review}/withdraw")
@@ -273,7 +291,22 @@ def _act(
         raise FieldError("do", f"{chosen[:40]!r} is not one of {', '.join(actions)}")
     kind, act = actions[chosen]
     viewer.review.check_run(form.get("run", ""))
-    return act(viewer, slug, _read_body(kind, form, "version"))
+    body = _read_body(kind, form, "version")
+    if isinstance(body, api.GivenAnswer) and not form.get("cannot_tell"):
+        given = {"chances": _read_chances(form, viewer.review.run.outcomes), "reason": ""}
+        body = body.model_copy(update=given)
+    return act(viewer, slug, body)
+
+
+def _read_chances(form: Mapping[str, str], outcomes: Sequence[str]) -> dict[str, int]:
+    """Return the numbers of a form by outcome; one that is left blank is 0."""
+    given = [form.get(f"chances.{place}", "").strip() for place in range(len(outcomes))]
+    if outcomes and not any(given):
+        raise FieldError("chances", "give a number for each outcome, or tick “Cannot tell”")
+    for text in given:
+        if text and not (text.isascii() and text.isdecimal() and len(text) < 3):
+            raise FieldError("chances", f"{text[:20]!r}: give whole numbers from 0 to 10")
+    return {name: int(text or 0) for name, text in zip(outcomes, given, strict=True)}
 
 
 def _read_body(kind: type[Body], form: Mapping[str, str], *required: str) -> Body:
@@ -302,9 +335,4 @@ def _explain(error: ReviewError) -> dict[str, str]:
 
 
 def _stay_address(slug: str, place: int | str | None, saved: int | None = None) -> str:
-    return _with_query(f"/episodes/{slug}", place=place, saved=saved)
-
-
-def _with_query(path: str, **given: int | str | None) -> str:
-    query = urlencode({name: value for name, value in given.items() if value})
-    return f"{path}?{query}" if query else path
+    return filtered_address(f"/episodes/{slug}", {"place": place, "saved": saved})

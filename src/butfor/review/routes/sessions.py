@@ -94,6 +94,11 @@ class Tokens:
     def __init__(self, tokens: Mapping[str, str]):
         self._digests = {name: _digest(token) for name, token in tokens.items()}
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Whose tokens they are."""
+        return tuple(self._digests)
+
     def match(self, name: str, token: str) -> bool:
         """Compare a token, taking the same time whether name and token are right or not."""
         known = self._digests.get(name, _digest(""))

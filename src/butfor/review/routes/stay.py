@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
 
-from fastapi import Response
+from fastapi import Depends, Response
 
 from butfor.review.opinions import (
+    answers_before,
+    describe_answer,
     earlier_opinions,
     list_disagreements,
-    names_for,
-    open_disagreement,
     visible_opinions,
 )
 from butfor.review.queue import is_wanted
-from butfor.review.reviewer import CLOSED
-from butfor.review.routes.access import Place, SignedIn
-from butfor.review.shown import Viewer, make_slug
+from butfor.review.reviewer import CLOSED, Reviewer
+from butfor.review.routes.access import Place, Reader, SignedIn
+from butfor.review.shown import Viewer, make_slug, read_slug
 from butfor.review.tables import Item, Review
 from butfor.review.verdicts import VERDICTS, UnknownError, in_a_clause
 
@@ -34,15 +35,32 @@ ITEM_STATES = {  # of a place in a reviewer's queue
     "submitted": "Done",
     "skipped": "Skipped",
     "withdrawn": "Withdrawn",
+    "disagreement": STATES["disagreement"],
+    "settling": "Opened to settle",
+    "others": "Read by others",
 }
 UNLISTED = "not under review"
 FIELDS = ("verdict", "variable", "step", "sure", "comment")
+QUEUE_PAGE = 100  # places
 
 
-def show_queue(viewer: SignedIn) -> dict[str, Any]:
-    """Your queue."""
+@dataclass(frozen=True)
+class QueueFilters:
+    """Which places of a queue are listed, and after which one the list begins."""
+
+    status: str = ""  # a key of ITEM_STATES
+    obs: str = ""  # what happened
+    text: str = ""  # part of the id, whatever its capitals
+    after: Place = None
+
+
+def show_queue(viewer: Reader, filters: Annotated[QueueFilters, Depends()]) -> dict[str, Any]:
+    """Your queue: all places, or those with a status, an outcome or a part of the id."""
     queue = viewer.reviewer.queue()
     progress = queue.progress
+    chosen = _choose(viewer, queue.items, filters)
+    start = next((i + 1 for i, item in enumerate(chosen) if item.place == filters.after), 0)
+    page = chosen[start : start + QUEUE_PAGE]
     return {
         "run": viewer.reviewer.run,
         "reviewer": viewer.reviewer.name,
@@ -53,20 +71,42 @@ def show_queue(viewer: SignedIn) -> dict[str, Any]:
                 **_link(item),
                 **viewer.review.facts[item.episode],
                 "state": item.state,
-                "status": _status(item),
+                "status": ITEM_STATES[_status(item)],
                 "changed_at": item.changed_at,
             }
-            for item in queue.items
+            for item in page
         ],
-        "to_settle": [
-            {"id": name, "slug": make_slug(name)} for name in list_disagreements(viewer.reviewer)
-        ],
+        "filters": {name: getattr(filters, name) for name in ("status", "obs", "text")},
+        "states": ITEM_STATES,
+        "outcomes": viewer.review.stays.names,
+        "matching": len(chosen),
+        "start": start,
+        "after": page[-1].place if start + QUEUE_PAGE < len(chosen) else None,
+        "to_settle": list_to_settle(viewer),
         "undo": _undo_link(viewer, queue.items),
         "overview_open": viewer.review.show_overview or progress.finished,
     }
 
 
-def show_next(viewer: SignedIn) -> dict[str, Any]:
+def _choose(viewer: Viewer, items: list[Item], filters: QueueFilters) -> list[Item]:
+    """Return the places that pass the filters, in order."""
+    facts, part = viewer.review.facts, filters.text.strip().casefold()
+    return [
+        item
+        for item in items
+        if filters.status in ("", _status(item))
+        and filters.obs in ("", facts[item.episode]["observed"])
+        and part in item.episode.casefold()
+    ]
+
+
+def list_to_settle(viewer: Viewer) -> list[dict[str, Any]]:
+    """Return the stays that the reviewer may settle."""
+    names = list_disagreements(viewer.reviewer)
+    return [{"id": name, "slug": make_slug(name)} for name in names]
+
+
+def show_next(viewer: Reader) -> dict[str, Any]:
     """What to read next."""
     item = viewer.reviewer.queue().next_item
     return {"next": item and _link(item)}
@@ -77,9 +117,10 @@ def show_episode(
 ) -> dict[str, Any]:
     """Everything that is shown of a stay; its version is the ETag."""
     review, reviewer, name = viewer.review, viewer.reviewer, viewer.review.find(slug)
-    if place is None and name not in review.under_review:
+    if viewer.coordinates or (place is None and name not in review.under_review):
         return _unlisted_stay(viewer, name)
-    items = reviewer.queue().items
+    queue = reviewer.queue()
+    items, counted = queue.items, queue.counted
     here = (i for i, it in enumerate(items) if it.episode == name and place in (None, it.place))
     at = next(here, None)
     if at is None:
@@ -88,21 +129,23 @@ def show_episode(
     if is_wanted(item):
         reviewer.claim(name)  # for a while others are offered another stay
     response.headers["ETag"] = f'"{item.version}"'
-    hidden = viewer.hides_model(item)
+    asks = "" if item.closed else viewer.asks(item)
     return {
         **_link(item),
         "run": reviewer.run,
         "reviewer": reviewer.name,
-        "number": at + 1,
-        "total": len(items),
+        "number": counted.index(item) + 1 if item in counted else None,
+        "total": len(counted),
         "previous": _link(items[at - 1]) if at else None,
         "next": _link(items[at + 1]) if at + 1 < len(items) else None,
         "state": item.state,
-        "status": _status(item),
+        "status": ITEM_STATES[_status(item)],
         "closed": CLOSED.get(item.closed, ""),
-        "asks_impression": hidden and not item.closed,
+        "asks": asks,
+        "outcomes": list(review.run.outcomes),
         "first_impression": item.first_impression,
-        **review.one(name, hidden)[0],
+        "answer": _answer(viewer, item),
+        **review.one(name, viewer.hides_model(item))[0],
         **review.choices,
         "form": _form(viewer, item),
         **_said(viewer, item),
@@ -117,31 +160,19 @@ def show_trajectory(
     """The rows of a stay's picture, for the trajectory chart."""
     name, hidden = viewer.review.find(slug), False
     if settling:
-        open_disagreement(viewer.reviewer, name)
-    elif place is None and name not in viewer.review.under_review:
+        viewer.open_disagreement(name)
+    elif viewer.coordinates or (place is None and name not in viewer.review.under_review):
         viewer.check_overview()
     else:
         hidden = viewer.hides_model(viewer.reviewer.item(name, place))
-    return {"model": not hidden, "datasets": viewer.review.one(name, hidden)[1]}
+    return {"model": not hidden, **viewer.review.one(name, hidden)[1]}
 
 
-def show_disagreement(viewer: SignedIn, slug: str) -> dict[str, Any]:
-    """What reviewers differ about."""
+def show_disagreement(viewer: SignedIn, slug: str, settled: str = "") -> dict[str, Any]:
+    """What reviewers differ about; `settled` names the one that you settled before."""
     review, reviewer, name = viewer.review, viewer.reviewer, viewer.review.find(slug)
-    found, names = open_disagreement(reviewer, name), names_for(reviewer)
+    found = viewer.open_disagreement(name)
     stay = review.store.stay(reviewer.run, name)
-    held = [
-        {
-            "verdict": settlement.verdict,
-            "words": VERDICTS[settlement.verdict],
-            "reason": settlement.reason,
-            "reviewer": names[settlement.reviewer],
-            "at": settlement.created_at,
-            "mine": settlement.reviewer == reviewer.name,
-        }
-        for settlement in review.store.settlements(reviewer.run, episode=name)
-        if settlement.withdrawn_at is None
-    ]
     return {
         "id": name,
         "slug": make_slug(name),
@@ -149,27 +180,57 @@ def show_disagreement(viewer: SignedIn, slug: str) -> dict[str, Any]:
         "reviewer": reviewer.name,
         "state": stay.state,
         "version": stay.version,
-        "may_settle": name in list_disagreements(reviewer),
-        "opinions": [_opinion(given) for given in found],
-        "settlement": held[0] if held else None,
+        "may_settle": not viewer.coordinates and name in list_disagreements(reviewer),
+        "opinions": _opinions(reviewer, found),
+        "settlement": _settlement(viewer, name),
+        "settled_before": _settled_before(viewer, settled) if settled else None,
         **review.one(name, False)[0],
         **review.choices,
     }
 
 
+def _settlement(viewer: Viewer, name: str) -> dict[str, Any] | None:
+    """Return how a stay was settled, if it is."""
+    names = viewer.names()
+    for settlement in viewer.review.store.settlements(viewer.reviewer.run, episode=name):
+        if settlement.withdrawn_at is None:
+            return {
+                "verdict": settlement.verdict,
+                "words": VERDICTS[settlement.verdict],
+                "reason": settlement.reason,
+                "reviewer": names[settlement.reviewer],
+                "at": settlement.created_at,
+                "mine": settlement.reviewer == viewer.reviewer.name,
+            }
+    return None
+
+
+def _settled_before(viewer: Viewer, slug: str) -> dict[str, Any] | None:
+    """Return the settlement to confirm, which one key withdraws, if it is the reviewer's."""
+    name = read_slug(slug)
+    held = _settlement(viewer, name)
+    if held is None or not held["mine"]:
+        return None
+    stay = viewer.review.store.stay(viewer.reviewer.run, name)
+    words = in_a_clause(held["verdict"])
+    return {"id": name, "slug": make_slug(name), "version": stay.version, "words": words}
+
+
 def _unlisted_stay(viewer: Viewer, name: str) -> dict[str, Any]:
-    """Return a stay that is not in the reviewer's queue, to look at."""
+    """Return a stay that is not in a queue of the viewer's, to look at."""
     viewer.check_overview()
+    under_review = name in viewer.review.under_review
+    state = viewer.review.store.stay(viewer.reviewer.run, name).state if under_review else ""
     return {
         "id": name,
         "slug": make_slug(name),
         "run": viewer.reviewer.run,
         "reviewer": viewer.reviewer.name,
         "state": "",
-        "status": UNLISTED,
+        "status": STATES.get(state, UNLISTED),
         "closed": "",
-        "asks_impression": False,
-        **dict.fromkeys(("place", "previous", "next", "mine", "form", "undo")),
+        "asks": "",
+        **dict.fromkeys(("place", "previous", "next", "mine", "form", "undo", "answer")),
         "opinions": [],
         "earlier": [],
         **viewer.review.one(name, False)[0],
@@ -193,20 +254,35 @@ def _said(viewer: Viewer, item: Item) -> dict[str, Any]:
     opinions = visible_opinions(reviewer, name) if done and not item.repeat else []
     earlier = earlier_opinions(reviewer, name) if done or not item.repeat else []
     return {
-        "mine": mine and _opinion(mine),
-        "opinions": [_opinion(given) for given in opinions if given.reviewer != reviewer.name],
-        "earlier": [_opinion(given) | {"run": given.run} for given in earlier],
+        "mine": _opinions(reviewer, [mine])[0] if mine else None,
+        "opinions": _opinions(reviewer, [r for r in opinions if r.reviewer != reviewer.name]),
+        "earlier": _opinions(reviewer, earlier),
     }
 
 
-def _opinion(review: Review) -> dict[str, Any]:
-    return {
-        "review": review.id,
-        "reviewer": review.reviewer,
-        **{name: getattr(review, name) for name in (*FIELDS, "first_impression")},
-        "words": VERDICTS[review.verdict],
-        "at": review.created_at,
-    }
+def _answer(viewer: Viewer, item: Item) -> dict[str, Any] | None:
+    """Return the chances that the reviewer gave, if any."""
+    if item.answer is None:
+        return None
+    (answer,) = viewer.reviewer.answers(item.episode, repeat=item.repeat)
+    return describe_answer(answer, viewer.review.run.outcomes)
+
+
+def _opinions(reviewer: Reviewer, reviews: Sequence[Review]) -> list[dict[str, Any]]:
+    """Return verdicts that are shown, each with the chances that were given before it."""
+    answers = answers_before(reviewer, reviews)
+    return [
+        {
+            "review": review.id,
+            "run": review.run,
+            "reviewer": review.reviewer,
+            **{name: getattr(review, name) for name in (*FIELDS, "first_impression")},
+            "words": VERDICTS[review.verdict],
+            "at": review.created_at,
+            "answer": answers.get(review.id),
+        }
+        for review in reviews
+    ]
 
 
 def _link(item: Item) -> dict[str, Any]:
@@ -229,10 +305,9 @@ def _undo_link(viewer: Viewer, items: list[Item]) -> dict[str, Any] | None:
 
 
 def _status(item: Item) -> str:
-    """Return in words where a reviewer is with an item."""
+    """Return where a reviewer is with an item, as a key of ITEM_STATES."""
     if item.state == "submitted":
-        differ = item.stay_state == "disagreement"
-        return STATES["disagreement"] if differ else ITEM_STATES["submitted"]
+        return "disagreement" if item.stay_state == "disagreement" else "submitted"
     if item.closed == "settling":
-        return "Opened to settle"
-    return ITEM_STATES[item.state] if is_wanted(item) else "Read by others"
+        return "settling"
+    return item.state if is_wanted(item) else "others"

@@ -12,35 +12,45 @@
 
   // ----------------------------------------------------------------------------------- pictures
 
-  const paths = { shown: false, rows: null, view: null };
+  const picture = { paths: false, whole: false, rows: null, near: null, view: null };
+  const rowsShown = () => {
+    const rows = picture.paths ? picture.rows : { ...picture.rows, draws: [], draw_ends: [] };
+    return picture.whole ? rows : nearRows(rows, picture.near);
+  };
   async function draw(element) {
     const chart = json(element.dataset.chart);
     const given = element.dataset.rows ? json(element.dataset.rows) : null;
     const { spec, datasets } = await chart;
-    const rows = given ? (await given).datasets : datasets;
-    const marks = rows.marks ? rows.marks.length : 0;
-    const first = given ? { ...rows, draws: [], draw_ends: [] } : rows;
-    const view = await drawChart(element, spec, first, marks > 2500 ? { renderer: "canvas" } : {});
-    if (given) Object.assign(paths, { rows, view });
-    const button = find("#paths");
-    if (given && button) button.hidden = !(rows.draws || []).length;
+    if (given) {
+      const { datasets: rows, near } = await given;
+      Object.assign(picture, { rows, near });
+      picture.view = await drawChart(element, spec, rowsShown());
+      const [paths, whole] = [find("#paths"), find("#whole")];
+      if (paths) paths.hidden = !(rows.draws || []).length;
+      whole.hidden = !near;
+      if (near) whole.replaceChildren(`Show up to ${near.until} `, newElement("kbd", "z"));
+    } else {
+      const marks = datasets.marks ? datasets.marks.length : 0;
+      await drawChart(element, spec, datasets, marks > 2500 ? { renderer: "canvas" } : {});
+    }
     element.dataset.drawn = "yes";
   }
 
-  async function togglePaths() {
-    const button = find("#paths");
-    if (!button || button.hidden || !paths.view) return;
-    paths.shown = !paths.shown;
-    button.setAttribute("aria-pressed", String(paths.shown));
-    const { draws, draw_ends } = paths.rows;
-    await swapRows(paths.view, paths.shown ? { draws, draw_ends } : { draws: [], draw_ends: [] });
+  // show or hide the sampled paths, or the whole horizon
+  async function toggle(what) {
+    const button = find(`#${what}`);
+    if (!button || button.hidden || !picture.view) return;
+    picture[what] = !picture[what];
+    button.setAttribute("aria-pressed", String(picture[what]));
+    await swapRows(picture.view, rowsShown());
   }
-  find("#paths")?.addEventListener("click", togglePaths);
+  for (const what of ["paths", "whole"]) find(`#${what}`)?.addEventListener("click", () => toggle(what));
 
   // ------------------------------------------------------------------------- drafts and seconds
 
   const form = find("#verdict");
-  const seconds = form?.elements.seconds;
+  const written = find("#verdict, #question, #impression");
+  const seconds = written?.elements.seconds;
   let lastActive = Date.now();
   for (const kind of ["keydown", "pointermove", "pointerdown", "scroll"]) {
     addEventListener(kind, () => { lastActive = Date.now(); }, { passive: true });
@@ -51,11 +61,16 @@
     }, 1000);
   }
 
-  const FIELDS = ["verdict", "variable", "step", "sure", "comment", "reason", "first_impression"];
-  const written = find("#verdict, #impression");
-  const content = () => {
-    const data = new FormData(written);
-    return Object.fromEntries(FIELDS.filter((name) => data.has(name)).map((name) => [name, data.get(name)]));
+  const UNWRITTEN = ["csrf", "run", "version", "place", "seconds"];
+  const content = () => Object.fromEntries([...new FormData(written)].filter(([name]) => !UNWRITTEN.includes(name)));
+
+  // only the fields that the chosen verdict needs; style sheets hide the others
+  const chooseFields = () => {
+    const chosen = form.elements.verdict.value;
+    for (const part of form.querySelectorAll("[data-for]")) {
+      const needed = part.dataset.for.includes(chosen) || part.matches(".wrong");
+      for (const field of part.querySelectorAll("input, select")) field.disabled = Boolean(chosen) && !needed;
+    }
   };
 
   // What is sent is remembered in this window until a page other than the sign-in appears: if the
@@ -63,8 +78,8 @@
   const reviewer = document.body.dataset.reviewer;
   const run = written?.elements.run.value;
   const place = written?.elements.place?.value ?? "";
-  const page = { path: location.pathname, run, place };
-  const again = (other) => other.path === page.path && (other.run !== run || other.place === place);
+  const page = { path: location.pathname, form: written?.id, run, place };
+  const again = (other) => other.path === page.path && other.form === page.form && (other.run !== run || other.place === place);
   const clock = `seconds ${reviewer} ${Object.values(page).join(" ")}`;
   let saved = written && JSON.stringify(content());
   let sent = JSON.parse(sessionStorage.getItem("sent"));
@@ -73,11 +88,18 @@
     find("#again").textContent = "It is not saved, but remembered in this window: it will return to the form when you have signed in, if the page still has one.";
   } else if (reviewer) {
     for (const [name, value] of sent && written && again(sent.page) ? sent.content : []) {
-      if (written.elements[name]) written.elements[name].value = value;
+      const field = written.elements[name];
+      if (field?.type === "checkbox") field.checked = true;
+      else if (field) field.value = value;
     }
     sessionStorage.removeItem("sent");
   }
-  if (form?.dataset.draft) seconds.value = Math.max(seconds.value, sessionStorage.getItem(clock));
+  if (seconds) seconds.value = Math.max(seconds.value, sessionStorage.getItem(clock));
+
+  if (form) {
+    form.addEventListener("change", chooseFields);
+    chooseFields();
+  }
 
   let leaving = false; // a form is sent only once
   addEventListener("submit", (event) => {
@@ -92,6 +114,7 @@
   });
   addEventListener("pageshow", () => { leaving = false; });
 
+  if (seconds) addEventListener("pagehide", () => { if (!leaving) sessionStorage.setItem(clock, seconds.value); });
   if (form?.dataset.draft) {
     const status = find("#draft");
     const keep = async () => {
@@ -115,10 +138,7 @@
       }
     };
     setInterval(keep, 5000);
-    addEventListener("pagehide", () => {
-      if (!leaving) sessionStorage.setItem(clock, seconds.value);
-      keep();
-    });
+    addEventListener("pagehide", keep);
     document.addEventListener("visibilitychange", () => { if (document.hidden) keep(); });
   }
 
@@ -129,7 +149,7 @@
   const typing = (target) =>
     target.isContentEditable ||
     /^(TEXTAREA|SELECT)$/.test(target.tagName) ||
-    (target.tagName === "INPUT" && !/^(radio|checkbox|button|submit)$/.test(target.type));
+    (target.tagName === "INPUT" && !/^(radio|checkbox|button|submit|number)$/.test(target.type));
   const help = find("#keys");
   const showKeys = (event) => { event?.preventDefault(); help.showModal(); };
   let before = "";
@@ -153,13 +173,17 @@
     else if (event.key === "j") open(find("#next"));
     else if (event.key === "k") open(find("#previous"));
     else if (event.key === "c") { const field = find("#comment, #first_impression"); if (field) { event.preventDefault(); field.focus(); } }
-    else if (event.key === "d") togglePaths();
+    else if (event.key === "d") toggle("paths");
+    else if (event.key === "z") toggle("whole");
     else if (event.key === "n") { const numbers = find("#numbers"); if (numbers) numbers.open = !numbers.open; }
     else if (event.key === "s") submit(find("#skip"));
     else if (event.key === "u") submit(find("form.undo button"));
     else if (event.key === "q" && last === "g") location.assign("/");
     else if (event.key === "?") showKeys(event);
-    else if (event.key === "Enter" && event.target === document.body) open(find("#continue"));
+    else if (event.key === "Enter" && event.target === document.body) {
+      if (find("#continue")) open(find("#continue"));
+      else submit(find("form.card button.main"));
+    }
   });
 
   const name = find("#reviewer"); // another reviewer types over the remembered name

@@ -67,7 +67,8 @@ def trajectory_chart(
     end = int(episodes.outcome[position])
     datasets = trajectory_datasets(layout, steps, outcome=end, first=first, draws=drawn, last=last)
     name = end if end >= 0 else len(episodes.outcomes)
-    ended = ending(layout.names[name], int(episodes.lengths[position]), ended=end >= 0)
+    length = int(episodes.lengths[position])
+    ended = ending(layout.names[name], length, layout.clock, ended=end >= 0)
     title = f"{word} {episodes.id[position]}: {ended}. {_ends_of_draws(layout, drawn)}".strip()
     caveat = []
     if drawn is not None:

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from butfor.log.combinations import Combinations, state_codes
 from butfor.log.variables import Outcome, Variable, count_levels
-from butfor.present.charts.style import GREEN, LINE_HEIGHT, VERMILLION, Row
+from butfor.present.charts.style import GREEN, LINE_HEIGHT, Row
+from butfor.present.clock import STEPS, Clock
 
 PLOT = 500  # width of the part with the steps
 LEVEL = 21  # height of a level
@@ -22,7 +23,7 @@ LEAST = {"side": 3.4, "inferred": 3.0, "policy": 3.0}  # lines that the name and
 EVIDENCE = 28  # height of the row of similar past cases
 OUTCOMES = 88  # height of the row of outcomes by step
 CROSS = "M-.7,-1L0,-.3L.7,-1L1,-.7L.3,0L1,.7L.7,1L0,.3L-.7,1L-1,.7L-.3,0L-1,-.7Z"
-BAD = (VERMILLION, "#A0356F")  # colors of outcomes, in turn
+BAD = ("#BF4C00", "#A0356F")  # colors of outcomes, in turn; white words on them are legible
 GOOD = (GREEN, "#005A8C")
 
 
@@ -64,8 +65,10 @@ class TrajectoryLayout:
     none: str  # the name of having no outcome
     horizon: int
     with_model: bool = True  # whether there are rows for evidence and outcomes by step
+    with_policy: bool = False  # without a model: whether the policy's treatments are shaded
     hidden: tuple[Variable, ...] = ()  # inferred by the model; drawn only with it
     draws: int = 0  # number of drawn paths that the legend names
+    clock: Clock = STEPS
     # level codes of the states of a wide log and its draws
     combinations: Combinations | None = field(default=None, compare=False)
 

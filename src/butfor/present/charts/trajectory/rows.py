@@ -12,7 +12,8 @@ from butfor.evaluate.wording import percent
 from butfor.log.variables import unravel
 from butfor.present.charts import style
 from butfor.present.charts.trajectory.layout import OUTCOMES, PLOT, TrajectoryLayout
-from butfor.present.text import FIRST_DIFFERENCE, SIMILAR_CASES, ending
+from butfor.present.text import FIRST_DIFFERENCE, SIMILAR_CASES, capitalized, ending
+from butfor.replay.steps import SPARSE
 
 FAINT = 0.005  # smaller probabilities are not shaded: nobody would see it
 SHORT = 30  # horizons up to this are the axis of every episode
@@ -25,6 +26,8 @@ COURSE = ("variable", "level", "step", "probability")
 RECORD_DATA = ("frame", "happened", "ends", "first", "words")
 MODEL_DATA = ("shade", "inferred", "draws", "draw_ends", "evidence", "places", "place_words")
 NAMES_OF_DATA = RECORD_DATA + MODEL_DATA
+# rows that depend on where the axis ends; others are only cut there
+FITTED = ("frame", "words", "evidence", "place_words")
 
 
 def trajectory_datasets(
@@ -54,7 +57,9 @@ def trajectory_datasets(
     """
     length = int(steps["step"].iloc[-1])
     if last is None:
-        last = _last_step(layout, length, course_steps)
+        last = layout.horizon
+        if last > SHORT:
+            last = near_step(layout, steps, course_steps, few=FAINT)
     found: Datasets = {name: [] for name in NAMES_OF_DATA}
     found["frame"] = [{"low": -0.5, "high": last + 0.5}]
     for line in _lines(layout, steps):
@@ -85,14 +90,25 @@ def split_worlds(courses: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     return courses[~observed], courses[observed]
 
 
-def _last_step(layout: TrajectoryLayout, length: int, course_steps: pd.DataFrame | None) -> int:
-    if layout.horizon <= SHORT:
-        return layout.horizon
+def near_step(
+    layout: TrajectoryLayout,
+    steps: pd.DataFrame,
+    course_steps: pd.DataFrame | None,
+    *,
+    few: float = SPARSE,
+) -> int:
+    """Return the step by which the episode and all but a few replays of it have ended."""
+    length = int(steps["step"].iloc[-1])
     last = length
     if course_steps is not None:
-        alive = course_steps["step"].to_numpy()[course_steps["mass"].to_numpy() >= FAINT]
+        alive = course_steps["step"].to_numpy()[course_steps["mass"].to_numpy() >= few]
         last = max(last, int(alive.max(initial=0)) + 1)
     return min(max(last, 1), max(layout.horizon, length))
+
+
+def last_step(datasets: Mapping[str, Sequence[style.Row]]) -> int:
+    """Return the last step on the axis of a chart."""
+    return int(datasets["frame"][0]["high"] - 0.5)
 
 
 def _lines(layout: TrajectoryLayout, steps: pd.DataFrame) -> list[list[style.Row]]:
@@ -139,7 +155,7 @@ def _words(
     rows: list[style.Row] = []
     if first >= 0:
         align = "left" if (first + 1) / (last + 1) < 0.5 else "right"
-        text = FIRST_DIFFERENCE.format(step=first)
+        text = FIRST_DIFFERENCE.format(time=layout.clock.at(first))
         rows.append(words(first + 0.5, -14, text, style.GREY, align))
     if outcome >= 0:
         share, align, at = (length + 0.5) / (last + 1), "center", float(length)
@@ -148,8 +164,7 @@ def _words(
         elif share > 0.75:
             align, at = "right", last + 0.5
         color = layout.looks[outcome]["color"]
-        color = style.DARK_VERMILLION if color == style.VERMILLION else color
-        text = ending(layout.outcomes[outcome].name, length, ended=True)
+        text = ending(layout.outcomes[outcome].name, length, layout.clock, ended=True)
         rows.append(words(at, -30, text, color, align))
     return rows
 
@@ -175,12 +190,20 @@ def _evidence_rows(course_steps: pd.DataFrame, last: int) -> list[style.Row]:
     return rows
 
 
-def _outcome_rows(layout: TrajectoryLayout, courses: pd.DataFrame, last: int) -> Datasets:
-    """Stack outcomes by step: good ones from below, bad ones from above, none between."""
+def outcomes_by_then(
+    layout: TrajectoryLayout, courses: pd.DataFrame, last: int
+) -> dict[str, Floats]:
+    """Return the probability of each outcome up to each step, [last + 1], by name."""
     by_then = {outcome.name: np.zeros(last + 1) for outcome in layout.outcomes}
     for variable, level, step, p in style.tuples(courses, *COURSE):
         if variable == "" and level in by_then:
             by_then[level][step] = p
+    return by_then
+
+
+def _outcome_rows(layout: TrajectoryLayout, courses: pd.DataFrame, last: int) -> Datasets:
+    """Stack outcomes by step: good ones from below, bad ones from above, none between."""
+    by_then = outcomes_by_then(layout, courses, last)
     none = np.clip(1 - sum(by_then.values(), np.zeros(last + 1)), 0.0, 1.0)
     good, bad = (
         [
@@ -275,10 +298,13 @@ def trajectory_table(
         columns += [
             (f"Model: {name} by then", by_then, name, "under 0.5%") for name in layout.names
         ]
-    last = int(datasets["frame"][0]["high"] - 0.5)
-    head = ["Step", *(words for words, *_ in columns)]
+    last = last_step(datasets)
+    head = [capitalized(layout.clock.unit), *(words for words, *_ in columns)]
     rows = [
-        [str(step), *(words.get((step, name), empty) for _, words, name, empty in columns)]
+        [
+            str(layout.clock.time(step)),
+            *(words.get((step, name), empty) for _, words, name, empty in columns),
+        ]
         for step in range(last + 1)
     ]
     return [head, *rows]

@@ -14,15 +14,25 @@ import altair as alt
 from butfor.present.charts import style
 from butfor.present.charts.trajectory.layout import EVIDENCE, OUTCOMES, PLOT, TrajectoryLayout
 from butfor.present.charts.trajectory.rows import NAMES_OF_DATA
-from butfor.present.text import INFERRED, SIMILAR_CASES, UNDER_POLICY, WHAT_HAPPENED
+from butfor.present.text import (
+    INFERRED,
+    POLICY_GIVES,
+    SIMILAR_CASES,
+    UNDER_POLICY,
+    WHAT_HAPPENED,
+    capitalized,
+)
 from butfor.replay.steps import THIN
 
 NAMES = 128  # room for the names of variables
 LEVELS = 82  # room for the names of their levels
 TOTAL = NAMES + LEVELS + PLOT
+LEGEND_ABOVE, LEGEND_LINE = 44, 20  # the legend's distance from the plane, height of its lines
+AXIS, MARGIN = 40, 10  # below the plane; around everything
 YELLOW, BROWN = "#FBF1D0", "#7A4B00"
 VIOLET, PURPLE = "#EDE9F7", "#4B3A80"
 LIMIT = "#B23A00"
+SHADED = "#5BA3CF"
 AMBER, ENOUGH = "#F2B233", "#CFE3D6"
 # color of drawn paths, which differs from the shading behind them if there is a model
 DRAWN = {True: "#00375A", False: style.BLUE}
@@ -57,6 +67,7 @@ def trajectory_template(layout: TrajectoryLayout) -> dict[str, Any]:
     layers = [
         *_strip_layers(layout),
         *_model_layers(layout),
+        *([_shading(layout, "treatments", POLICY_GIVES, style.BLUE)] if layout.with_policy else []),
         *_line_layers(layout),
         *_first_layers(layout),
         *_end_layers(layout),
@@ -67,8 +78,17 @@ def trajectory_template(layout: TrajectoryLayout) -> dict[str, Any]:
     chart = chart.resolve_scale(fill="independent", shape="independent")
     words = "One episode, step by step; its numbers are in the table below it."
     datasets: dict[str, list[style.Row]] = {name: [] for name in NAMES_OF_DATA}
+    if layout.with_policy:
+        datasets["treatments"] = []
     datasets |= {"levels": layout.level_rows, "limits": layout.limit_rows}
     return style.template(chart, words, datasets, total=TOTAL)
+
+
+def trajectory_size(layout: TrajectoryLayout) -> tuple[int, int]:
+    """Return width and height in pixels of the drawn template, legend and axis included."""
+    entries, columns = _legend_entries(layout)
+    above = LEGEND_ABOVE + LEGEND_LINE * -(-len(entries) // columns)
+    return TOTAL + 2 * MARGIN, layout.height + above + AXIS + 2 * MARGIN
 
 
 def _cells(chart: alt.Chart, **calculated: str) -> alt.Chart:
@@ -78,16 +98,28 @@ def _cells(chart: alt.Chart, **calculated: str) -> alt.Chart:
     )
 
 
-def _placed(name: str) -> alt.Chart:
-    """Return rows that have the number of a level, `k`, with its place and name."""
+def _placed(layout: TrajectoryLayout, name: str) -> alt.Chart:
+    """Return rows that have the number of a level, `k`, with its place and name, and the time."""
     fields = ["y", "top", "bottom", "room", "variable", "level"]
     source = alt.LookupData(data=alt.NamedData(name="levels"), key="k", fields=fields)
-    return style.named(name).transform_lookup(lookup="k", from_=source)
+    rows = style.named(name).transform_lookup(lookup="k", from_=source)
+    return rows.transform_calculate(time=f"format({layout.clock.length} * datum.step, '~g')")
 
 
-def _x(field: str = "step") -> Any:
+def _time(layout: TrajectoryLayout) -> alt.Tooltip:
+    return alt.Tooltip("time:N", title=layout.clock.unit)
+
+
+def _x(layout: TrajectoryLayout, field: str = "step") -> Any:
     """Place marks by step; the rows of `frame` are the widest, so that they set the scale."""
-    axis = alt.Axis(tickMinStep=1, tickCount=11, grid=False, domain=False, title="Step")
+    axis = alt.Axis(
+        tickMinStep=1,
+        tickCount=11,
+        grid=False,
+        domain=False,
+        title=capitalized(layout.clock.unit),
+        labelExpr=f"format({layout.clock.length} * datum.value, '~g')",
+    )
     return alt.X(f"{field}:Q", scale=alt.Scale(nice=False, zero=False), axis=axis)
 
 
@@ -115,7 +147,7 @@ def _strip_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
     return [
         style.named("frame")
         .mark_rect(opacity=0)
-        .encode(x=_x("low"), x2="high:Q", y=alt.value(0), y2=alt.value(layout.height)),
+        .encode(x=_x(layout, "low"), x2="high:Q", y=alt.value(0), y2=alt.value(layout.height)),
         base.mark_rect(stroke=style.LINE, x=0, x2=PLOT).encode(
             y=_y(layout, "top"), y2="bottom:Q", fill=alt.Fill("fill:N", scale=None)
         ),
@@ -142,21 +174,21 @@ def _box(name: str, top: float, bottom: float, kind: str = "") -> style.Row:
 
 
 def _shading(layout: TrajectoryLayout, name: str, words: str, color: str) -> alt.Chart:
-    """Draw the probability of levels: the likelier, the darker."""
+    """Draw the probability of levels: the likelier, the stronger."""
     chance = (
         "datum.p < 0.001 ? 'under 0.1%' : datum.p > 0.999 ? 'over 99.9%' : "
         "format(100 * datum.p, datum.p < 0.01 || datum.p > 0.99 ? '.1f' : '.0f') + '%'"
     )
     cells = _cells(
-        _placed(name), strength="0.05 + 0.61 * datum.p", model=f"'{words}: ' + ({chance})"
+        _placed(layout, name), strength="0.05 + 0.61 * datum.p", model=f"'{words}: ' + ({chance})"
     )
     return cells.mark_rect(color=color, strokeWidth=0).encode(
-        x=_x("left"),
+        x=_x(layout, "left"),
         x2="right:Q",
         y=_y(layout, "top"),
         y2="bottom:Q",
         opacity=alt.Opacity("strength:Q", scale=None),
-        tooltip=["variable:N", "step:N", "level:N", "model:N"],
+        tooltip=["variable:N", _time(layout), "level:N", "model:N"],
     )
 
 
@@ -186,32 +218,39 @@ def _model_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
     return [
         *layers,
         evidence.mark_rect(stroke="white", y=top + 1, y2=bottom - 1).encode(
-            x=_x("left"), x2="right:Q", fill=fill, opacity=alt.Opacity("strength:Q", scale=None)
+            x=_x(layout, "left"),
+            x2="right:Q",
+            fill=fill,
+            opacity=alt.Opacity("strength:Q", scale=None),
         ),
         evidence.mark_text(fontSize=style.SMALL, y=(top + bottom) / 2).encode(
-            x=_x(), text="text:N"
+            x=_x(layout), text="text:N"
         ),
         places.mark_rect(stroke="white", strokeWidth=0.4).encode(
-            x=_x("left"), x2="right:Q", y=_y(layout, "top"), y2="bottom:Q", fill=fill
+            x=_x(layout, "left"), x2="right:Q", y=_y(layout, "top"), y2="bottom:Q", fill=fill
         ),
-        words.encode(x=_x(), y=_y(layout), text="text:N", color=alt.Color("ink:N", scale=None)),
+        words.encode(
+            x=_x(layout), y=_y(layout), text="text:N", color=alt.Color("ink:N", scale=None)
+        ),
     ]
 
 
 def _line_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
     """Draw normal limits, drawn paths and what happened."""
     limits = style.named("limits").mark_rule(color=LIMIT, strokeDash=[2, 3], strokeWidth=1.5)
-    happened = _placed("happened").encode(x=_x(), y=_y(layout), detail="variable:N")
-    drawn = _placed("draws").transform_calculate(
+    happened = _placed(layout, "happened").encode(x=_x(layout), y=_y(layout), detail="variable:N")
+    drawn = _placed(layout, "draws").transform_calculate(
         line="datum.draw + ' ' + datum.variable", at="datum.y + datum.beside * datum.room"
     )
     return [
         limits.encode(x=alt.value(0), x2=alt.value(PLOT), y=_y(layout)),
         drawn.mark_line(interpolate="step", strokeWidth=1.3, color=DRAWN[layout.with_model]).encode(
-            x=_x(), y=_y(layout, "at"), detail="line:N"
+            x=_x(layout), y=_y(layout, "at"), detail="line:N"
         ),
         happened.mark_line(interpolate="step", strokeWidth=3, color=style.BLACK, strokeCap="round"),
-        happened.mark_point(opacity=0, size=90).encode(tooltip=["variable:N", "step:N", "level:N"]),
+        happened.mark_point(opacity=0, size=90).encode(
+            tooltip=["variable:N", _time(layout), "level:N"]
+        ),
     ]
 
 
@@ -221,29 +260,29 @@ def _first_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
     dimmed = [
         first.mark_rect(
             x2=PLOT - 1, y=strip.top + 1, y2=strip.bottom - 1, fill=YELLOW, opacity=0.62
-        ).encode(x=_x("at"))
+        ).encode(x=_x(layout, "at"))
         for strip in layout.strips
         if strip.kind == "side"
     ]
     line = first.mark_rule(
         y=-6, y2=layout.height, strokeDash=style.DASHES, color=style.GREY, strokeWidth=1.4
     )
-    return [*dimmed, line.encode(x=_x("at"))]
+    return [*dimmed, line.encode(x=_x(layout, "at"))]
 
 
 def _end_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
     """Draw how the episode and the drawn paths ended: shapes, and words above."""
     look: style.Row = {"filled": True, "opacity": 1, "stroke": style.BLACK, "strokeWidth": 0.8}
     layers = [
-        _placed(name)
+        _placed(layout, name)
         .transform_calculate(at="datum.y + datum.beside * datum.room")
         .mark_point(size=size, **look)
         .encode(
-            x=_x(),
+            x=_x(layout),
             y=_y(layout, "at"),
             fill=alt.Fill("color:N", scale=None),
             shape=alt.Shape("shape:N", scale=None),
-            tooltip=["outcome:N", "step:N"],
+            tooltip=["outcome:N", _time(layout)],
         )
         for name, size in (("draw_ends", 50), ("ends", 150))
     ]
@@ -251,16 +290,20 @@ def _end_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
         align=alt.expr("datum.align"), dx=alt.expr("datum.aside"), fontSize=style.SMALL, limit=PLOT
     )
     layers.append(
-        words.encode(x=_x(), y=_y(layout), text="text:N", color=alt.Color("color:N", scale=None))
+        words.encode(
+            x=_x(layout), y=_y(layout), text="text:N", color=alt.Color("color:N", scale=None)
+        )
     )
     return layers
 
 
-def _legend_layer(layout: TrajectoryLayout) -> alt.Chart:
-    """Draw the legend: a scale of symbols with nothing but invisible marks on it."""
+def _legend_entries(layout: TrajectoryLayout) -> tuple[list[tuple[str, str, str]], int]:
+    """Return words, color and symbol of each entry of the legend, and how many are in a line."""
     entries = [(WHAT_HAPPENED, style.BLACK, SOLID)]
     if layout.with_model:
-        entries.append((f"{UNDER_POLICY} (darker: likelier)", "#5BA3CF", BOX))
+        entries.append((f"{UNDER_POLICY} (bold: likelier)", SHADED, BOX))
+    elif layout.with_policy:
+        entries.append((POLICY_GIVES, SHADED, BOX))
     if layout.draws:
         words = f"Policy ({layout.draws} draw{'s' * (layout.draws != 1)})"
         entries.append((words, DRAWN[layout.with_model], SOLID))
@@ -271,12 +314,17 @@ def _legend_layer(layout: TrajectoryLayout) -> alt.Chart:
     if layout.with_model:
         entries.append((f"Fewer than {THIN} similar cases", AMBER, BOX))
     entries += [(look["outcome"], look["color"], look["shape"]) for look in layout.looks]
+    return entries, 3 if layout.with_model else 5
+
+
+def _legend_layer(layout: TrajectoryLayout) -> alt.Chart:
+    """Draw the legend: a scale of symbols with nothing but invisible marks on it."""
+    entries, columns = _legend_entries(layout)
     names, colors, shapes = (list(column) for column in zip(*entries, strict=True))
-    columns = 3 if layout.with_model else 5
     legend = alt.Legend(
         orient="none",
         legendX=PLOT - TOTAL,
-        legendY=-44 - 20 * -(-len(entries) // columns),
+        legendY=-LEGEND_ABOVE - LEGEND_LINE * -(-len(entries) // columns),
         direction="horizontal",
         columns=columns,
         labelFontSize=style.SMALL,

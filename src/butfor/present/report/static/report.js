@@ -6,7 +6,7 @@ const listing = read("listing");
 const ID = 0, OBSERVED = 1, STEPS = 2, MODEL = 3, THIN = 7, RANK = 8, PLACE = 9, WORDS = 10;
 const byId = new Map(listing.rows.map((row) => [row[ID], row]));
 const template = document.getElementById("stay-template");
-const state = { rows: [], shown: null, view: null, stay: null, paths: false, sort: null, down: true };
+const state = { rows: [], shown: null, view: null, stay: null, paths: false, whole: false, sort: null, down: true };
 const MOST = 2000; // rows in the list before "show all"
 
 // ------------------------------------------------------------------------------------- the list
@@ -75,9 +75,11 @@ function markCurrent() {
 
 // ------------------------------------------------------------------------------------- one stay
 
+const timeOf = (step) => `${listing.unit} ${Number((step * listing.step).toFixed(6))}`;
+
 function fillStay(root, stay) {
   root.replaceChildren(template.content.cloneNode(true));
-  for (const name of ["says", "caveat", "range", "first", "reason"]) {
+  for (const name of ["story", "says", "caveat", "range", "first", "reason"]) {
     find(name, root).textContent = stay[name];
   }
   find("why", root).hidden = !stay.reason;
@@ -97,7 +99,7 @@ function fillStay(root, stay) {
     ...stay.notes.map(({ name, entries }) => {
       const late = (step) => stay.first_change >= 0 && step > stay.first_change;
       const lines = entries.flatMap(([step, text]) =>
-        term(`Step ${step}`, text, late(step) ? { class: "after" } : {})
+        term(timeOf(step), text, late(step) ? { class: "after" } : {})
       );
       const summary = newElement("summary", `${name} (${entries.length})`);
       return newElement("details", [summary, newElement("dl", lines)]);
@@ -109,9 +111,10 @@ function fillStay(root, stay) {
   return chart;
 }
 
-const rowsOf = (stay, paths) => {
+const rowsOf = (stay, { paths, whole }) => {
   const rows = unpackRows(stay.datasets);
-  return paths ? rows : { ...rows, draws: [], draw_ends: [] };
+  const shown = paths ? rows : { ...rows, draws: [], draw_ends: [] };
+  return whole ? shown : nearRows(shown, stay.near);
 };
 
 let turn = Promise.resolve(); // one after the other, however fast the keys are pressed
@@ -136,13 +139,18 @@ async function drawStay(id, focus) {
   const paths = find("paths", body);
   paths.hidden = !stay.datasets.draws.length;
   paths.setAttribute("aria-pressed", String(state.paths));
-  paths.addEventListener("click", togglePaths);
+  paths.addEventListener("click", () => toggle("paths"));
+  const whole = find("whole", body);
+  whole.hidden = !stay.near;
+  whole.replaceChildren(`Show up to ${stay.near?.until} `, newElement("kbd", "z"));
+  whole.setAttribute("aria-pressed", String(state.whole));
+  whole.addEventListener("click", () => toggle("whole"));
   if (old) {
     old.setAttribute("aria-label", stay.description);
     chart.replaceWith(old);
-    await swapRows(state.view, rowsOf(stay, state.paths));
+    await swapRows(state.view, rowsOf(stay, state));
   } else {
-    state.view = await drawChart(chart, read("template").spec, rowsOf(stay, state.paths));
+    state.view = await drawChart(chart, read("template").spec, rowsOf(stay, state));
   }
   find("chart", body).dataset.drawn = id;
   markCurrent();
@@ -152,11 +160,11 @@ async function drawStay(id, focus) {
   if (focus) title.focus({ preventScroll: true });
 }
 
-async function togglePaths() {
-  state.paths = !state.paths;
-  find("paths").setAttribute("aria-pressed", String(state.paths));
-  const { draws, draw_ends } = rowsOf(state.stay, state.paths);
-  await swapRows(state.view, { draws, draw_ends });
+// show or hide the sampled paths, or the whole horizon
+async function toggle(what) {
+  state[what] = !state[what];
+  find(what).setAttribute("aria-pressed", String(state[what]));
+  await swapRows(state.view, rowsOf(state.stay, state));
 }
 
 // the listed ones that can be shown; all that can be, if none of the listed ones can
@@ -206,7 +214,7 @@ async function drawAll() {
       const body = newElement("div", []);
       const chart = fillStay(body, stay);
       all.append(newElement("section", [newElement("h2", stay.title), body], { class: "stay copy" }));
-      await drawChart(chart, spec, rowsOf(stay, false));
+      await drawChart(chart, spec, rowsOf(stay, {}));
       words.textContent = `Drawing ${count + 1} of ${shown.length}`;
     }
   }
@@ -244,7 +252,8 @@ document.addEventListener("keydown", (event) => {
   if (/^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName) || !state.shown) return;
   if (event.key === "j") move(1);
   else if (event.key === "k") move(-1);
-  else if (event.key === "d" && state.stay.datasets.draws.length) togglePaths();
+  else if (event.key === "d" && state.stay.datasets.draws.length) toggle("paths");
+  else if (event.key === "z" && state.stay.near) toggle("whole");
   else if (event.key === "n") find("numbers").open = !find("numbers").open;
 });
 window.addEventListener("hashchange", followAddress);

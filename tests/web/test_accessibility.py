@@ -1,0 +1,151 @@
+"""Every page under axe-core, in light and dark colors: no violations."""
+
+import pytest
+
+import butfor as bf
+from butfor.review.opinions import settle
+from butfor.review.store import Store
+from butfor.review.verdicts import Chances, Verdict
+from tests.audits import hidden_audit, sepsis_audit
+from tests.browser import open_browser, read_axe
+from tests.review_site import server, small_audit
+
+READY = "document.documentElement?.dataset.ready == 'yes'"
+SCHEMES = ("light", "dark")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    read_axe()
+    with open_browser(390, 844) as browser:  # narrow: what can scroll does
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def review(tmp_path_factory):
+    """A review in which cat and dan read two stays and differ about one."""
+    read_axe()
+    audit = small_audit(flags=4)
+    folder = audit.save(tmp_path_factory.mktemp("accessibility") / "audit")
+    with Store(folder) as store, server(folder, "--coordinator", "zoe") as (_, base):
+        one, two, *_ = store.stays(store.runs()[0].id)
+        for name, episode, verdict in (
+            ("cat", one.episode, 1),
+            ("dan", one.episode, 4),
+            ("cat", two.episode, 1),
+            ("dan", two.episode, 1),
+        ):
+            read(store, name, episode, verdict)
+        yield store, base
+
+
+def read(store, name, episode, verdict):
+    """Answer what the run asks for, and give a verdict."""
+    run = store.runs()[0]
+    reviewer = store.join(run.id, name)
+    if run.outcomes:
+        reviewer.answer(episode, Chances((10, *[0] * (len(run.outcomes) - 1)), "low"))
+    if verdict:
+        reviewer.submit(episode, Verdict(verdict, "glucose", 1, "low", "so"), seconds=12.0)
+
+
+def open_page(browser, address):
+    browser.goto("about:blank")
+    browser.goto(address)
+    browser.wait_for(READY)
+
+
+def check(browser, what, found):
+    """Add what is wrong with a page to what was found."""
+    for scheme in SCHEMES:
+        browser.prefer(scheme)
+        if wrong := browser.violations():
+            found[what, scheme] = wrong
+
+
+def sign_in(browser, base, name):
+    open_page(browser, f"{base}/sign-in")
+    browser.evaluate(f"document.querySelector('#reviewer').value = '{name}'")
+    browser.click("button.main")
+    browser.wait_for(f"{READY} && document.querySelector('.top') !== null")
+
+
+def test_the_rules_can_be_broken(browser, review):
+    open_page(browser, f"{review[1]}/sign-in")
+    browser.evaluate("document.querySelector('label').remove()")
+    assert ("label", [["#reviewer"]]) in browser.violations()
+
+
+def test_no_page_of_a_reviewer_breaks_a_rule(browser, review):
+    (store, base), found = review, {}
+    open_page(browser, f"{base}/sign-in")
+    check(browser, "sign-in", found)
+    sign_in(browser, base, "ann")
+    check(browser, "empty queue", found)
+    first = browser.evaluate("document.querySelector('#continue').href")
+    open_page(browser, first)
+    check(browser, "stay before answering", found)
+    browser.press("Enter", ctrl=True)
+    browser.wait_for(f"{READY} && document.querySelector('.alert, :invalid') !== null")
+    check(browser, "stay with an error", found)
+    run = store.runs()[0].id
+    queue = store.join(run, "ann").queue()
+    one, two, three, *_ = (item.episode for item in queue.items if item.stay_state == "waiting")
+    read(store, "ann", one, 0)
+    open_page(browser, f"{base}/episodes/{one}")
+    check(browser, "stay after answering", found)
+    browser.press("?")
+    check(browser, "keys", found)
+    for name, episode, verdict in (
+        ("ann", two, 1),
+        ("bob", two, 1),
+        ("ann", three, 1),
+        ("bob", three, 4),
+    ):
+        read(store, name, episode, verdict)
+    store.join(run, "ann").skip(one)
+    open_page(browser, f"{base}/episodes/{two}")
+    check(browser, "stay after the verdict", found)
+    for path in ("/", "/?text=nowhere", "/audit", "/audit?text=nowhere", "/about", "/docs"):
+        open_page(browser, base + path)
+        check(browser, path, found)
+    open_page(browser, f"{base}/results")
+    assert "Not available" in browser.text("h1")
+    check(browser, "problem", found)
+    sign_in(browser, base, "eve")
+    check(browser, "queue with something to settle", found)
+    open_page(browser, f"{base}/disagreements/{three}")
+    check(browser, "disagreement", found)
+    settle(store.reviewer(run, "eve"), three, 1, "so")
+    open_page(browser, f"{base}/disagreements/{three}")
+    check(browser, "settled", found)
+    assert found == {}
+
+
+def test_no_page_of_a_coordinator_breaks_a_rule(browser, review):
+    (store, base), found = review, {}
+    sign_in(browser, base, "zoe")
+    episode = store.stays(store.runs()[0].id)[0].episode
+    for path in (
+        "/coordinator",
+        "/overview",
+        "/results",
+        "/episodes",
+        "/episodes?status=none&obs=nothing",
+        "/audit?who=Reviewer+1",
+        f"/episodes/{episode}",
+        f"/disagreements/{episode}",
+    ):
+        open_page(browser, base + path)
+        browser.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+        check(browser, path, found)
+    assert found == {}
+
+
+@pytest.mark.parametrize("made", [sepsis_audit, hidden_audit])
+def test_no_report_breaks_a_rule(browser, tmp_path, made):
+    found = {}
+    open_page(browser, bf.write_report(made(), tmp_path / "report.html").as_uri())
+    browser.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+    check(browser, "report", found)
+    assert found == {}
