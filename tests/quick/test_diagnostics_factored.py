@@ -53,7 +53,7 @@ CHECKS = [
     "null check",
     "hidden causes",
 ]
-LAST = CHECKS[-4:]
+LAST = CHECKS[-5:]
 
 
 @pytest.fixture(scope="module")
