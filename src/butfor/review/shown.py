@@ -70,6 +70,19 @@ class AuditReview:
         """The names of the stays under review."""
         return frozenset(stay.episode for stay in self.store.stays(self.run.id))
 
+    @cached_property
+    def practice(self) -> str | None:
+        """The name of a stay to practise on: not under review, and treated differently."""
+        row = self.table
+        others = row[~row.index.isin(self.under_review) & (row["first_change"] >= 0)]
+        if others.empty:
+            return None
+        # first one with another outcome, then one in the middle: neither trivial nor extreme
+        size = others["difference"].abs()
+        other = others["observed_outcome"] != others["most_likely"]
+        ranked = size[other if other.any() else slice(None)].sort_values(kind="stable")
+        return str(ranked.index[len(ranked) // 2])
+
     def find(self, slug: str) -> str:
         """Return the name of the stay that an address is about."""
         name = read_slug(slug)
