@@ -134,7 +134,7 @@ class AuditReview:
         row = self.table.loc[name]
         numbers = ("low_any", "high_any", "thin_share", "evidence_min", "expected_return")
         return {
-            **{key: made[key] for key in ("story", "says", "caveat", "range", "first")},
+            **{key: made[key] for key in ("story", "says", "caveat", "risk", "range", "first")},
             "outcomes": [
                 {"outcome": outcome, "probability": chance, "words": percent(chance)}
                 for outcome, chance in outcome_chances(row, self.stays.names)
