@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 
 import butfor as bf
+from butfor.audit.settings import AuditSettings
+from butfor.audit.source import audit_into
+from butfor.models.planning import state_values
 from butfor.replay.outcomes import rank_flags
-from tests import clinic, factored, support
+from tests import clinic, factored, support, wide
 
 SHARE = 0.4  # of the episodes are cut off
 
@@ -53,3 +56,113 @@ def test_a_policy_that_changes_nothing_differs_from_no_episode(kind, censored):
     assert np.abs(found.difference).max() < 1e-12
     assert (found.most_likely == found.compared).all()
     assert not rank_flags(found, 10).any()
+
+
+def test_a_policy_estimated_from_the_log_differs_from_no_episode_of_it_either():
+    log, model, _ = tabular_case()
+    lost = lose(log)
+    found = bf.Replay(lost, model, bf.estimate_behavior(lost)).outcomes()
+    assert np.abs(found.difference).max() < 1e-12
+
+
+def test_a_wide_log_whose_policy_changes_nothing_stays_as_it_is():
+    lost = lose(wide.simulate(0, 40).log)
+    model = bf.fit_factored(lost)
+    found = bf.Replay(lost, model, wide_policy, behavior=wide_policy).outcomes()
+    assert np.abs(found.difference).max() < 1e-12
+
+
+def wide_policy(codes):
+    return wide.cautious(np.asarray(codes))
+
+
+def test_what_is_compared_is_the_record_and_then_the_behavior_in_the_model():
+    log, model, behavior = tabular_case()
+    lost = lose(log)
+    replay = bf.Replay(lost, model, behavior[:, ::-1].copy(), behavior=behavior)
+    for episode in range(len(lost)):
+        one = lost.select([episode])
+        length, expected = int(one.lengths[0]), one.returns(1.0)[0]
+        if replay.stopped[episode]:
+            left = state_values(model, behavior, horizon=log.horizon - length)
+            expected += left[one.next_state[-1]]
+        assert replay.observed_return[episode] == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_hazard_is_the_share_of_those_who_come_to_a_state_and_are_lost_there():
+    log = lose(tabular_case()[0])
+    came, went = np.zeros((2, log.n_states))
+    for first, last, outcome in zip(log.offsets[:-1], log.offsets[1:], log.outcome, strict=True):
+        for row in range(first + 1, last):
+            came[log.state[row]] += 1
+        if outcome < 0 and last - first < log.horizon:
+            came[log.next_state[last - 1]] += 1
+            went[log.next_state[last - 1]] += 1
+    expected = went / np.maximum(came, 1)
+    np.testing.assert_allclose(bf.censoring_hazard(log), expected, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("hazard", "message"),
+    [([0.1], "hazard has shape"), ([0.1, 0.2, 0.3, 1.4], "from 0 to 1")],
+)
+def test_hazards_that_fit_no_state_are_refused(hazard, message):
+    log, model, behavior = tabular_case()
+    with pytest.raises(ValueError, match=message):
+        bf.Replay(log, model, behavior, behavior=behavior, hazard=hazard)
+
+
+# ------------------------------------------------------------------------------ the study file
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A log with lost patients, its study file, and a function that changes the latter."""
+    bf.write_episodes(lose(tabular_case()[0]), tmp_path / "log.csv", tmp_path / "study.toml")
+    study = (tmp_path / "study.toml").read_text()
+
+    def choose(words):
+        (tmp_path / "study.toml").write_text(
+            study.replace("[evaluation]", f"[evaluation]\n{words}")
+        )
+        return tmp_path / "log.csv", tmp_path / "study.toml"
+
+    return choose
+
+
+def test_being_lost_can_be_an_outcome_of_its_own(files):
+    paths = files('censored = "outcome"')
+    log = bf.read_episodes(*paths)
+    assert [outcome.name for outcome in log.outcomes][-1] == "lost to follow-up"
+    assert (log.outcome == len(log.outcomes) - 1).mean() == pytest.approx(SHARE)
+    assert not ((log.outcome < 0) & (log.lengths < log.horizon)).any()
+
+
+@pytest.mark.parametrize("words", ['censored = "cut"', 'censoring = "ipcw"', ""])
+def test_an_audit_in_shards_treats_the_lost_as_one_in_memory_does(files, words, tmp_path):
+    paths = files(words)
+    found = {}
+    for detail in ("full", "summary"):
+        found[detail] = audit_into(
+            *paths, tmp_path / detail, AuditSettings(models=0, detail=detail)
+        )
+    full, summary = found.values()
+    assert full.meta.parameters == summary.meta.parameters
+    for name in ("observed_return", "difference", "usual_outcome", "rank"):
+        ours, theirs = full.episodes[name], summary.episodes[name]
+        assert (ours == theirs).all() or np.allclose(ours, theirs, rtol=0, atol=1e-12), name
+    ours, theirs = (a.estimates.set_index("estimator")["value"] for a in (full, summary))
+    for name in ("Observed", "IS", "PDIS", "DR", "CF"):
+        assert ours[name] == pytest.approx(theirs[name], abs=1e-12), name
+    checks = full.diagnostics.set_index("check")
+    assert checks.loc["null check", "light"] == "green"
+
+
+def test_weights_for_the_lost_need_states_that_occur_more_than_once(tmp_path):
+    bf.write_episodes(lose(wide.simulate(0, 40).log), tmp_path / "log.csv", tmp_path / "s.toml")
+    text = (tmp_path / "s.toml").read_text()
+    (tmp_path / "s.toml").write_text(
+        text.replace("[evaluation]", '[evaluation]\ncensoring = "ipcw"')
+    )
+    with pytest.raises(ValueError, match="hardly a state of this log occurs twice"):
+        bf.audit_log(tmp_path / "log.csv", tmp_path / "s.toml")

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.evaluate.decomposition import Pieces, pieces_of
-from butfor.evaluate.diagnostics.null import null_check
 from butfor.evaluate.estimators.columns import Columns
 from butfor.evaluate.past_counts import PastCounts
 from butfor.models.policies import action_counts
 from butfor.replay.draws import Draws
 from butfor.replay.replay import Replay
+from butfor.replay.usual import null_check
 from butfor.replay.values import Values
 from butfor.types import Floats
 

@@ -69,7 +69,7 @@ class ParticleEngine:
     ) -> tuple[Policy, Policy]:
         """Refuse a log, target or behavior that does not fit; return both policies.
 
-        The behavior is [S, A] in the states of the log, since only what it did there matters.
+        A function stays one, because particles reach states that are not in the log.
         """
         check_factored_log(episodes, model)
         if len(episodes.outcomes) != len(model.outcomes):
@@ -78,9 +78,8 @@ class ParticleEngine:
                 f"{len(model.outcomes)}; fit the model to episodes of the same kind"
             )
         known = fit_behavior(episodes) if behavior is None else behavior
-        known = state_table(known, episodes)
-        table = state_table(target, episodes)
-        return target if callable(target) else table, known
+        tables = state_table(target, episodes), state_table(known, episodes)
+        return target if callable(target) else tables[0], known if callable(known) else tables[1]
 
     @cached_property
     def walk(self) -> Walk:

@@ -260,6 +260,8 @@ class Replay:
         """The behavior given the observed state, [S, A]."""
         if isinstance(self.behavior, np.ndarray):
             return self.behavior
+        if callable(self.behavior):
+            return state_table(self.behavior, self.episodes)
         return estimate_behavior(self.episodes)
 
     @cached_property

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from butfor.hidden.policies import Policy
 from butfor.log.episodes import Episodes
+from butfor.models.behavior import fit_behavior
 from butfor.replay.outcomes import DRAWS, most_likely
 from butfor.types import Floats
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from butfor.replay.replay import Replay
 
 CENSORED = ("continue", "cut")
+MOST = 200  # episodes in a null check where a pass takes long
+ROUNDING = 1e-9  # times the largest return
 
 
 class Usual(NamedTuple):
@@ -37,13 +41,35 @@ def usual_course(replay: Replay) -> Usual:
     stopped = np.flatnonzero(replay.stopped & (replay.steps_beyond > 0))
     if len(stopped):
         # a counterfactual under the behavior itself repeats the record and then goes on
-        same = replay.part(stopped).ask(target=replay.behavior, action_noise="shared")
+        same = replay.part(stopped).ask(target=usual_policy(replay), action_noise="shared")
         found = same.engine.outcomes(
             negligible=0.0, draws=DRAWS, seed=replay.seed, threads=None, progress=None
         )
         returns[stopped] = found.expected_return
         outcome[stopped] = most_likely(found.probability)
     return Usual(returns, outcome)
+
+
+def usual_policy(replay: Replay) -> Policy:
+    """Return the behavior as a target: one that knows what to do in every state.
+
+    A table of a wide log has rows for the states of the log only, so it is learned instead.
+    """
+    if replay.sampled and not callable(replay.behavior):
+        return fit_behavior(replay.episodes)
+    return replay.behavior
+
+
+def null_check(replay: Replay) -> tuple[int, int]:
+    """Number of episodes checked, and of those that a policy equal to the behavior would change."""
+    if replay.terminal != "visits":  # outcomes come one step late: nothing is claimed
+        return 0, 0
+    slow = replay.sampled or replay.hidden
+    some = np.arange(min(MOST, len(replay)) if slow else len(replay))
+    found = replay.part(some).ask(target=usual_policy(replay), action_noise="shared").outcomes()
+    limit = ROUNDING * max(1.0, float(np.abs(found.observed_return).max()))
+    changed = (np.abs(found.difference) > limit) | (found.most_likely != found.compared)
+    return len(some), int(changed.sum())
 
 
 def censoring_hazard(episodes: Episodes, *, horizon: int | None = None) -> Floats:
