@@ -30,8 +30,9 @@ from butfor.log.coding import (
 from butfor.log.combinations import MOST_STATES, rows_of_codes
 from butfor.log.decisions import Decisions, last_rows
 from butfor.log.episodes import Episodes, mean_last_reward
+from butfor.log.fields import MOST_NUMBERED, place
 from butfor.log.problems import Index, LogProblems
-from butfor.log.sections import MOST_NUMBERED, Study, place
+from butfor.log.sections import Study
 from butfor.log.settle import (
     settle_cells,
     settle_gaps,

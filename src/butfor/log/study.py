@@ -13,26 +13,20 @@ from typing import Any, Literal, TypeVar
 from pydantic import ValidationError, create_model
 
 from butfor.checks import check_size
+from butfor.log.fields import INVALID, MOST, Mistakes, Section, named_twice, place, show
 from butfor.log.problems import KINDS
 from butfor.log.sections import (
-    INVALID,
-    MOST,
     ClusterSection,
     Columns,
     Evaluation,
-    Mistakes,
     ModelSection,
     Noise,
     OutcomeSection,
-    Section,
     SideColumn,
     StateSection,
     Study,
     VariableSection,
     Words,
-    named_twice,
-    place,
-    show,
 )
 
 _CHOICES: dict[str, Any] = {
