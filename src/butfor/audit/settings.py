@@ -218,7 +218,7 @@ class AuditSettings:
         """Return how the audit was made, for `meta.json`."""
         paths = list(source) if isinstance(source, list | tuple) else [source]
         words, time_step = study.words.model_dump(exclude_none=True), None
-        if clock := study.columns.clock(study.words.time):
+        if clock := study.clock():
             words["time"], time_step = clock
         return {
             "words": words,

@@ -67,6 +67,12 @@ def split_step(step: float | str) -> tuple[float, str]:
     return (float(found[1]), found[2]) if found else (math.nan, "")
 
 
+def step_size(step: float | str) -> float:
+    """Return a time step as a number, in seconds if it has a unit."""
+    number, unit = split_step(step)
+    return number * UNITS.get(unit, 1.0)
+
+
 def _time_step(step: float | str) -> float | str:
     if not 0 < split_step(step)[0] < math.inf:
         raise _invalid(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
@@ -12,7 +13,6 @@ from pydantic import Field, FiniteFloat
 from butfor.log.coding import listed, text_of
 from butfor.log.fields import (
     UNIT_NAMES,
-    UNITS,
     CellType,
     Count,
     Cuts,
@@ -25,7 +25,9 @@ from butfor.log.fields import (
     Word,
     place,
     split_step,
+    step_size,
 )
+from butfor.log.irregular import MISSING_LEVEL, MissingSection, TimeSection
 from butfor.log.variables import Outcome, Variable
 
 
@@ -54,19 +56,7 @@ class Columns(Section):
     @property
     def step(self) -> float | None:
         """The time step as a number, in seconds if it has a unit."""
-        if self.time_step is None:
-            return None
-        number, unit = split_step(self.time_step)
-        return number * UNITS.get(unit, 1.0)
-
-    def clock(self, counted: str | None) -> tuple[str, float] | None:
-        """Return the unit of time and how many of it a step takes; None if either is unknown.
-
-        `counted` is what a time column of numbers counts.
-        """
-        number, unit = (math.nan, "") if self.time_step is None else split_step(self.time_step)
-        name = UNIT_NAMES.get(unit, counted)
-        return None if name is None or math.isnan(number) else (name, number)
+        return None if self.time_step is None else step_size(self.time_step)
 
     def roles(self) -> dict[str, str]:
         """Return the columns named here, by key."""
@@ -256,10 +246,39 @@ class Study(Section):
     evaluation: Evaluation = Evaluation()
     noise: Noise | None = None
     model: ModelSection = ModelSection()
+    time: TimeSection | None = None
+    missing: dict[str, MissingSection] = Field(default_factory=dict)
+
+    def lengths(self) -> dict[str, float | str]:
+        """Return the lengths of time that the study names, by place."""
+        found = {"[columns] time_step": self.columns.time_step}
+        found["[time] every"] = self.time.every if self.time else None
+        for column, section in self.missing.items():
+            found[f"{place('missing', column)} within"] = section.within
+        return {at: length for at, length in found.items() if length is not None}
+
+    def clock(self) -> tuple[str, float] | None:
+        """Return the unit of time and how many of it a step takes; None if either is unknown."""
+        step = self.columns.time_step if self.time is None else self.time.every
+        number, unit = (math.nan, "") if step is None else split_step(step)
+        name = UNIT_NAMES.get(unit, self.words.time)
+        return None if name is None or math.isnan(number) else (name, number)
 
     def state_variables(self) -> tuple[Variable, ...]:
-        """Return the variables of the [state] sections, in order."""
-        return tuple(section.variable(column) for column, section in self.state.items())
+        """Return the variables of the [state] sections in order, then their indicators."""
+        variables = []
+        for column, section in self.state.items():
+            variable, missing = section.variable(column), self.missing.get(column)
+            if missing and missing.fill == MISSING_LEVEL and MISSING_LEVEL not in section.bins():
+                variable = replace(variable, levels=(*variable.levels, MISSING_LEVEL))
+            variables.append(variable)
+        names = (self.state[column].name or column for column in self.indicators(self.state))
+        told = (Variable(indicator_name(name), ("no", "yes"), ("no",)) for name in names)
+        return (*variables, *told)
+
+    def indicators(self, columns: Iterable[str]) -> list[str]:
+        """Return those of some columns that have an indicator of missing values."""
+        return [name for name in columns if name in self.missing and self.missing[name].indicator]
 
     def action_variables(self) -> tuple[Variable, ...]:
         """Return the variables of the [action] sections, in order."""
@@ -305,6 +324,11 @@ class Study(Section):
         side = {n for n, s in self.side.items() if s.levels is not None or s.type == "text"}
         names = {self.columns.episode, self.columns.outcome, *variables} - cut - {None}
         return {str(name) for name in names} | (side - cut - set(self.columns.roles().values()))
+
+
+def indicator_name(name: str) -> str:
+    """Return the name of the indicator that a value is missing."""
+    return f"{name} missing"
 
 
 def _unknown_normal(normal: Any, levels: Sequence[str]) -> Mistakes:

@@ -14,7 +14,9 @@ from pydantic import ValidationError, create_model
 
 from butfor.checks import check_size
 from butfor.log.fields import INVALID, MOST, Mistakes, Section, named_twice, place, show
+from butfor.log.irregular import MissingSection, TimeSection
 from butfor.log.problems import KINDS
+from butfor.log.rules import rule_mistakes
 from butfor.log.sections import (
     ClusterSection,
     Columns,
@@ -27,6 +29,7 @@ from butfor.log.sections import (
     Study,
     VariableSection,
     Words,
+    indicator_name,
 )
 
 _CHOICES: dict[str, Any] = {
@@ -39,6 +42,7 @@ SINGLE: dict[str, type[Section]] = {
     "evaluation": Evaluation,
     "noise": Noise,
     "model": ModelSection,
+    "time": TimeSection,
     "problems": create_model("ProblemsSection", __base__=Section, **_CHOICES),
 }
 REPEATED: dict[str, type[Section]] = {
@@ -46,6 +50,7 @@ REPEATED: dict[str, type[Section]] = {
     "action": VariableSection,
     "outcome": OutcomeSection,
     "side": SideColumn,
+    "missing": MissingSection,
 }
 SECTIONS = (*SINGLE, *REPEATED)
 MOST_BYTES = 1_000_000  # of a study file
@@ -206,6 +211,12 @@ def _cross_mistakes(content: Mapping[str, Any], parts: Mapping[str, Any]) -> Mis
             yield f"[columns] {key}", f"given together with [{others[0]}]; give one of the two"
         sections = parts.get(key, {})
         names = [section.name or column for column, section in sections.items()]
+        told = parts.get("missing", {}) if key == "state" else {}
+        names += [
+            indicator_name(section.name or column)
+            for column, section in sections.items()
+            if column in told and told[column].indicator
+        ]
         yield from named_twice(names, f"[{key}]", "variables")
         sizes = [len(s.levels or ()) or len(s.cuts or ()) + 1 for s in sections.values()]
         # more states than this make a wide log, which numbers only those that occur
@@ -221,8 +232,10 @@ def _cross_mistakes(content: Mapping[str, Any], parts: Mapping[str, Any]) -> Mis
             lost = f"there is no {place('state', column)}{_suggest(column, states)}"
             yield "[noise] labels", lost
     words = parts.get("words")
-    if words is not None and words.time is not None and not isinstance(columns.time_step, float):
+    step = parts["time"].every if "time" in parts else columns.time_step
+    if words is not None and words.time is not None and not isinstance(step, float):
         yield "[words] time", "needs a number as [columns] time_step; add it, or remove time"
+    yield from rule_mistakes(parts)
     problems = parts.get("problems", {})
     if problems.get("gaps", "refuse") != "refuse" and "time_step" not in given:
         yield "[problems] gaps", "gaps can be found only with [columns] time_step; add it"
