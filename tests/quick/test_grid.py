@@ -10,7 +10,13 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from butfor.audit.audit import Audit
+from butfor.audit.settings import AuditSettings
+from butfor.audit.shards.run import audit_shards
+from butfor.audit.source import audit_log
+from butfor.cli.main import app
 from butfor.log.read import read_log
 from butfor.log.study import read_study
 from tests.reference import grid as slow
@@ -279,3 +285,112 @@ def test_mistakes_are_told_with_their_place(sections: dict[str, Any], mistake: s
 def test_a_grid_far_too_fine_is_refused() -> None:
     with pytest.raises(ValueError, match="more than 100 per row; give a longer time"):
         read_log(IRREGULAR, study(time={"every": 0.001}))
+
+
+def test_horizon_and_discount_follow_the_time_step() -> None:
+    content = study(evaluation={"horizon": 12, "discount": 0.81})
+    for every, horizon, discount in ((2.0, 24, 0.9), (8.0, 6, 0.6561), (100.0, 1, 0.81**25)):
+        changed = read_study(content, every=every)
+        assert changed.time is not None
+        assert changed.time.every == every
+        assert changed.evaluation.horizon == horizon
+        assert changed.evaluation.discount == pytest.approx(discount, rel=1e-12)
+    assert content["evaluation"]["horizon"] == 12
+    plain = {key: value for key, value in content.items() if key != "time"}
+    assert read_study(plain, every=2.0).evaluation.horizon == 12  # steps of unknown length
+    stepped = {**plain, "columns": {**plain["columns"], "time_step": 4}}
+    assert read_study(stepped, every=2.0).evaluation.horizon == 24
+
+
+WARD = """
+[columns]
+episode = "stay"
+time = "time"
+outcome = "end"
+
+[time]
+every = "4h"
+take = {lactate = "mean"}
+
+[state.lactate]
+cuts = [2.0, 4.0]
+normal = "below 2"
+
+[missing.lactate]
+carry = 2
+fill = "missing"
+
+[action.drug]
+levels = ["off", "on"]
+
+[outcome.died]
+reward = -1.0
+bad = true
+
+[outcome.home]
+reward = 1.0
+"""
+
+
+@pytest.fixture(scope="module")
+def ward(tmp_path_factory):
+    """A log of irregular times with gaps, in one CSV file and in three Parquet files."""
+    folder = tmp_path_factory.mktemp("ward")
+    rng = np.random.default_rng(1)
+    rows = []
+    for stay in range(60):
+        count = int(rng.integers(4, 10))
+        times = pd.Timestamp("2024-05-31") + pd.to_timedelta(
+            np.cumsum(rng.integers(1, 400, count)), "min"
+        )
+        for time in times:
+            lactate = None if rng.random() < 0.4 else float(rng.integers(5, 60)) / 10
+            rows.append((stay, time, lactate, rng.choice(["off", "on"]), None))
+        rows[-1] = (*rows[-1][:4], rng.choice(["died", "home"]))
+    log = pd.DataFrame(rows, columns=["stay", "time", "lactate", "drug", "end"])
+    log.to_csv(folder / "log.csv", index=False)
+    (folder / "parts").mkdir()
+    for part in range(3):
+        log[log["stay"] % 3 == part].to_parquet(folder / "parts" / f"{part}.parquet", index=False)
+    (folder / "study.toml").write_text(WARD)
+    return folder
+
+
+def test_a_grid_in_shards_is_the_grid_in_memory(ward, tmp_path) -> None:
+    log, parts, file = ward / "log.csv", ward / "parts", ward / "study.toml"
+    known = audit_log(log, file, models=0, rehearsal=False)
+    audit_shards(parts, file, tmp_path / "audit", AuditSettings(rehearsal=False))
+    found = Audit.load(tmp_path / "audit")
+    assert found.meta.problems == known.meta.problems
+    assert len(found.meta.problems) == 7  # everything that a grid does occurs
+    assert found.meta.counts == known.meta.counts
+    assert (found.meta.time_step, found.meta.words["time"]) == (4, "hour")
+    ours, theirs = (a.estimates.set_index("estimator")["value"] for a in (found, known))
+    for name in ("Observed", "WIS", "MB", "CF"):
+        assert ours[name] == pytest.approx(theirs[name], abs=1e-12)
+    (tmp_path / "median.toml").write_text(WARD.replace('"missing"', '"median"'))
+    with pytest.raises(ValueError, match=r"\[missing.lactate\] fill: the median is that of the wh"):
+        audit_shards(parts, tmp_path / "median.toml", tmp_path / "other")
+
+
+def test_time_steps_are_compared_in_one_command(ward, tmp_path) -> None:
+    command = ["audit", str(ward / "log.csv"), "--study", str(ward / "study.toml")]
+    options = ["--models", "0", "--no-rehearsal", "--time-step", "2h, 8h"]
+    out = tmp_path / "grids"
+    done = CliRunner().invoke(app, [*command, "--out", str(out), *options])
+    assert done.exit_code == 0, done.output
+    assert "Mean return by time step" in done.output
+    table = pd.read_csv(out / "time-steps.csv").set_index("time_step")
+    for step in ("2h", "8h"):
+        audit = Audit.load(out / step)
+        known = audit_log(
+            ward / "log.csv", ward / "study.toml", models=0, rehearsal=False, time_step=step
+        )
+        values = known.estimates.set_index("estimator")["value"]
+        assert table.loc[step, "CF"] == values["CF"]
+        assert table.loc[step, "decisions"] == known.meta.counts.steps == audit.meta.counts.steps
+        assert audit.meta.made_by["time_step"] == step
+    assert table.loc["2h", "added"] > table.loc["8h", "added"]
+    done = CliRunner().invoke(app, [*command, "--out", str(out / "x"), "--time-step", "2h,2h"])
+    assert done.exit_code == 2
+    assert "list different time steps" in done.output

@@ -13,6 +13,7 @@ from butfor.log.problems import Index
 from butfor.log.rules import Key, Rule
 from butfor.log.settle import may_be_missing
 
+CARRIED = "cells carried forward"  # after the name of the column
 INDICATOR = "indicator"  # the group of codes that tell where values were filled in: 1
 
 
@@ -32,7 +33,7 @@ def fill_missing(rows: Decisions, rules: Mapping[Key, Rule]) -> None:
         good, known = _last_known(rows, codes)
         carried = missing & known & _recent(rows, good, rule)
         codes = np.where(carried, codes[good], codes)
-        rows.problems.count(f"{column}: cells carried forward", int(carried.sum()))
+        rows.problems.count(f"{column}: {CARRIED}", int(carried.sum()))
         left = missing & ~carried
         value = _median(rows, key) if rule.median else rule.fill
         if value is not None and left.any():

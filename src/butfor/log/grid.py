@@ -15,6 +15,8 @@ from butfor.types import Floats
 
 SLACK = 1e-9  # of a step, by which times may be rounded
 MOST_STEPS = 100  # steps per row of the log
+MERGED = "time: rows merged with another row of the same step"
+ADDED = "time: steps added where there were no rows"
 
 
 def put_on_grid(rows: Decisions, every: float, rules: Mapping[Key, Rule]) -> None:
@@ -38,7 +40,7 @@ def put_on_grid(rows: Decisions, every: float, rules: Mapping[Key, Rule]) -> Non
     before = len(rows)
     _check_size(rows, step)
     _merge(rows, first, rules)
-    rows.problems.count("time: rows merged with another row of the same step", before - len(rows))
+    rows.problems.count(MERGED, before - len(rows))
     _add_steps(rows, step[first], origin[first], every)
 
 
@@ -127,4 +129,4 @@ def _add_steps(rows: Decisions, step: Floats, origin: Floats, every: float) -> N
     rows.cells = {key: np.where(added, MISSING, codes) for key, codes in rows.cells.items()}
     if "reward" in rows.numbers:
         rows.numbers["reward"] = np.where(added, 0.0, rows.numbers["reward"])
-    rows.problems.count("time: steps added where there were no rows", int(added.sum()))
+    rows.problems.count(ADDED, int(added.sum()))

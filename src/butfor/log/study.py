@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import ValidationError, create_model
 
 from butfor.checks import check_size
-from butfor.log.fields import INVALID, MOST, Mistakes, Section, named_twice, place, show
+from butfor.log.fields import INVALID, MOST, Mistakes, Section, named_twice, place, show, step_size
 from butfor.log.irregular import MissingSection, TimeSection
 from butfor.log.problems import KINDS
 from butfor.log.rules import rule_mistakes
@@ -71,10 +71,11 @@ Kind = TypeVar("Kind", bound=Section)
 StudySource = str | Path | Mapping[str, Any] | Study  # its path, or its content
 
 
-def read_study(source: StudySource) -> Study:
+def read_study(source: StudySource, *, every: float | str | None = None) -> Study:
     """Read and check a study file, or a dictionary of the same form.
 
-    All mistakes are reported in one ValueError, each with its section and key.
+    All mistakes are reported in one ValueError, each with its section and key. `every` takes the
+    place of the time step in a study that has not been read yet: see `_with_step`.
     """
     if isinstance(source, Study):
         return source
@@ -87,6 +88,8 @@ def read_study(source: StudySource) -> Study:
             f"a study of type {type(source).__name__}; give the path of a study file, or a "
             "dictionary of the same form"
         )
+    if every is not None:
+        content = _with_step(content, every)
     found: list[str] = []
     parts = _validate_sections(content, found)
     if isinstance(parts.get("columns"), Columns):
@@ -126,6 +129,28 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise ValueError(
             f"{path}: endlessly nested brackets or endless digits; write out each value"
         ) from None
+
+
+def _with_step(content: Mapping[str, Any], every: float | str) -> dict[str, Any]:
+    """Return a study with [time] every, for the same length of time ahead.
+
+    If it has a time step, its horizon and discounts are converted from that one. What is not as it
+    should be is left for others to find.
+    """
+    changed = {key: dict(part) for key, part in content.items() if isinstance(part, Mapping)}
+    time, columns = changed.setdefault("time", {}), changed.setdefault("columns", {})
+    before = [time.get("every"), columns.pop("time_step", None)]
+    time["every"] = every
+    sizes = [step_size(step) for step in before if isinstance(step, int | float | str)]
+    ratio = step_size(every) / sizes[0] if sizes and sizes[0] > 0 else 1.0
+    evaluation = changed.get("evaluation", {})
+    if ratio > 0:  # not if it is undefined
+        if isinstance(horizon := evaluation.get("horizon"), int):
+            evaluation["horizon"] = max(1, round(horizon / ratio))
+        for key in ("discount", "planning_discount"):
+            if isinstance(discount := evaluation.get(key), int | float) and discount >= 0:
+                evaluation[key] = discount**ratio
+    return {**content, **changed}
 
 
 def _validate_sections(content: Mapping[str, Any], found: list[str]) -> dict[str, Any]:
