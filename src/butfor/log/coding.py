@@ -121,7 +121,10 @@ def code_integers(column: Any, count: int) -> Codes:
 
 
 def _mark(codes: Codes, numbers: Floats, wrong: NDArray[np.bool_]) -> Codes:
-    return np.where(wrong, NOT_A_NUMBER, np.where(np.isnan(numbers), MISSING, codes))
+    """Mark codes of cells without a number, in place."""
+    codes[np.isnan(numbers)] = MISSING
+    codes[wrong] = NOT_A_NUMBER
+    return codes
 
 
 def code_wholes(column: Any) -> Codes:

@@ -291,8 +291,9 @@ def _group_codes(
     for column, section in sections.items():
         if section.cuts is not None:
             numbers = _numbers(rows, group, column)
+            bins = bins_of(numbers, section.cuts)
             # a cell that is filled, but not with a number, has the level "missing"
-            bins = np.where(np.isnan(numbers), len(section.bins()), bins_of(numbers, section.cuts))
+            bins[np.isnan(numbers)] = len(section.bins())
             cells[column] = np.where(cells[column] < 0, cells[column], bins)
     codes = [cells[column] for column in sections]
     if group == "state":
@@ -321,7 +322,9 @@ def _cluster(study: Study, rows: Decisions, clusterer: Clusterer) -> Index:
 def _numbers(rows: Decisions, group: str, column: str) -> Floats:
     """Return the numbers of a column, nan where missing, [M]."""
     taken = rows.cells[group, column]
-    return np.where(taken < 0, np.nan, rows.pools[group, column][taken])
+    numbers = rows.pools[group, column][taken]
+    numbers[taken < 0] = np.nan
+    return numbers
 
 
 def _outcomes(study: Study, arrays: Mapping[str, Any]) -> list[Outcome]:
