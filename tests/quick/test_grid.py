@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+import butfor as bf
 from butfor.audit.audit import Audit
 from butfor.audit.settings import AuditSettings
 from butfor.audit.shards.run import audit_shards
@@ -243,6 +244,58 @@ def test_clusters_are_found_with_indicators() -> None:
         "lactate": [3, 1, 3, 3, 5, 3, 3],
         "lactate missing": [1, 0, 1, 1, 0, 0, 1],
     }
+
+
+def test_models_learn_where_values_were_missing() -> None:
+    told = {"lactate": {"fill": "median", "indicator": True}}
+    state = {"lactate": {**LACTATE["state"]["lactate"], "number": True}}
+    log = read_log(LABS, {**LACTATE, "state": state, "missing": told}).episodes
+    assert log.numbers["lactate"].tolist() == [3, 1, 1, 1, 3, 5, 3]
+    assert "lactate missing" in bf.fit_factored(log).describe()["variable"].tolist()
+
+
+def test_times_may_be_rounded() -> None:
+    # 0.3 / 0.1 is less than 3 by rounding
+    frame = IRREGULAR.assign(
+        hour=[0, 0.1, 0.2, 0.3, 0.6, 0.7], pulse=70, dose=[0, 0, 0, 0, 0, None]
+    )
+    done = read_log(frame, study(time={"every": 0.1})).done
+    assert done["time: steps added where there were no rows"] == 2
+    assert "time: rows merged with another row of the same step" not in done
+
+
+def test_rows_of_the_same_time_are_merged_unless_dropped() -> None:
+    frame = IRREGULAR.assign(hour=[10, 10, 12, 14.5, 23, 23.5])
+    merged = study(time={"take": {"pulse": "min"}})
+    assert pulses(read_log(frame, merged).episodes)[0] == 50
+    reading = read_log(frame, {**merged, "problems": {"duplicates": "drop"}})
+    assert reading.done["duplicates: rows dropped"] == 1
+    assert reading.episodes.reward.sum() == 9
+    plain = {key: value for key, value in STUDY.items() if key != "time"}
+    with pytest.raises(ValueError, match="duplicates: 1 row has the episode and time"):
+        read_log(frame, plain)
+
+
+def test_the_age_of_a_value_may_be_given_in_hours() -> None:
+    dated = LABS.assign(hour=pd.Timestamp("2024-05-31") + pd.to_timedelta(LABS.hour, "h"))
+    rule = {"lactate": {"within": "4h", "fill": "median"}}
+    done = read_log(dated, {**LACTATE, "missing": rule}).done
+    assert done["lactate: cells carried forward"] == 2
+    rule = {"lactate": {"within": 4, "fill": "median"}}
+    with pytest.raises(
+        ValueError, match=r"\[missing.lactate\] within: the column 'hour' has dates"
+    ):
+        read_log(dated, {**LACTATE, "missing": rule})
+
+
+def test_cells_that_hold_no_number_are_found_before_rows_are_merged() -> None:
+    frame = IRREGULAR.astype({"pulse": object})
+    frame.loc[1, "pulse"] = "fast"
+    with pytest.raises(ValueError, match=r"not_numbers: 1 row has a 'pulse' .* 'fast' \(row 1"):
+        read_log(frame, STUDY)
+    filled = read_log(frame, study(problems={"not_numbers": "fill"}))
+    assert pulses(filled.episodes)[0] == 50
+    assert filled.done["not_numbers: cells filled"] == 1
 
 
 def test_the_side_has_the_last_value_of_a_step() -> None:
