@@ -327,12 +327,33 @@ def test_the_side_has_the_last_value_of_a_step() -> None:
         ),
         ({"missing": {"pulse": {"indicator": True}}}, "[missing.pulse] fill: missing; an indica"),
         ({"missing": {"dose": {"fill": "missing"}}}, "[missing.dose] fill: an action that is not"),
+        (
+            {
+                "state": {"pulse": {"cuts": [60], "normal": "usual"}},
+                "time": {"take": {"pulse": "worst"}},
+                "missing": {"pulse": {"fill": "normal"}},
+            },
+            "[state.pulse] normal: 'usual' is not a level",
+        ),
     ],
 )
 def test_mistakes_are_told_with_their_place(sections: dict[str, Any], mistake: str) -> None:
     with pytest.raises(ValueError) as error:  # noqa: PT011
         read_study(study(**sections))
     assert f"1 mistake\n- {mistake}" in str(error.value)
+
+
+def test_an_action_may_continue_or_be_filled_where_nothing_says_that_none_was_given() -> None:
+    frame = IRREGULAR.assign(dose=["low", "low", "high", None, "low", None])
+    levels = {**study(), "action": {"dose": {"levels": ["low", "high"]}}}
+    for rule, actions in (
+        ({"carry": True}, [1, 1, 1, 0]),
+        ({"fill": "low"}, [1, 0, 0, 0]),
+        ({"fill": "median"}, [1, 0, 0, 0]),
+        ({"carry": 1, "fill": "low"}, [1, 1, 0, 0]),
+    ):
+        log = read_log(frame, {**levels, "missing": {"dose": rule}}).episodes
+        assert log.action.tolist() == actions
 
 
 def test_a_grid_far_too_fine_is_refused() -> None:

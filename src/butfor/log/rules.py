@@ -51,6 +51,11 @@ class _Column:
     numeric: bool
     number: bool = False  # enters classifiers uncut
 
+    def sound(self) -> bool:
+        """Whether nothing else is wrong with the column's section."""
+        section = self.section
+        return section is None or not any(section.mistakes(section.model_dump(exclude_unset=True)))
+
     def levels(self) -> list[str]:
         return self.section.bins() if self.section is not None else []
 
@@ -110,8 +115,9 @@ def rule_mistakes(parts: Mapping[str, Any]) -> Mistakes:
         at = place("missing", name)
         if name not in columns:
             yield at, f"{name!r} is neither part of the state nor of the action; {_known(columns)}"
-            continue
-        yield from ((f"{at} {key}", text) for key, text in _missing(columns[name], section, named))
+        elif columns[name].sound():
+            found = _missing(columns[name], section, named)
+            yield from ((f"{at} {key}", text) for key, text in found)
     if time is None:
         return
     if named.time is None:
@@ -126,11 +132,12 @@ def rule_mistakes(parts: Mapping[str, Any]) -> Mistakes:
     for name, take in time.take.items():
         if name not in columns:
             yield "[time] take", f"{name!r} is neither part of the state nor of the action"
-        else:
+        elif columns[name].sound():
             yield from (("[time] take", f"{name}: {text}") for text in _take(columns[name], take))
     for name, column in columns.items():
         section = missing.get(name, MissingSection())
-        if column.group == "action" and _fill(column, section, True) is None and not section.carry:
+        given = section.fill is not None or section.carry or _nothing(column) is not None
+        if column.group == "action" and column.sound() and not given:
             yield (
                 place("missing", name),
                 "missing: a step without a record of this action needs a level; add fill = "
