@@ -7,17 +7,17 @@ from collections.abc import Mapping
 import numpy as np
 
 from butfor.log.coding import MISSING
+from butfor.log.column_rules import ColumnRule, Key
 from butfor.log.decisions import Decisions, Mask, first_rows
 from butfor.log.grid import SLACK
 from butfor.log.problems import Index
-from butfor.log.rules import Key, Rule
 from butfor.log.settle import may_be_missing
 
 CARRIED = "cells carried forward"  # after the name of the column
 INDICATOR = "indicator"  # the group of codes that tell where values were filled in: 1
 
 
-def fill_missing(rows: Decisions, rules: Mapping[Key, Rule]) -> None:
+def fill_missing(rows: Decisions, rules: Mapping[Key, ColumnRule]) -> None:
     """Fill the missing cells of columns with a rule, and record how many in what way.
 
     Cells that may be missing, those of final rows, are left alone. What no rule fills stays
@@ -55,7 +55,7 @@ def _last_known(rows: Decisions, codes: Index) -> tuple[Index, Mask]:
     return np.maximum(good, 0), good >= begin
 
 
-def _recent(rows: Decisions, good: Index, rule: Rule) -> Mask:
+def _recent(rows: Decisions, good: Index, rule: ColumnRule) -> Mask:
     """Mark rows whose last known cell is within the limits of the rule."""
     recent = np.arange(len(rows)) - good <= rule.steps
     if rows.time is not None and np.isfinite(rule.age):

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.log.coding import MISSING
+from butfor.log.column_rules import ColumnRule, Key
 from butfor.log.decisions import Decisions, Mask, first_rows, last_rows
 from butfor.log.problems import Index
-from butfor.log.rules import Key, Rule
 from butfor.types import Floats
 
 SLACK = 1e-9  # of a step, by which times may be rounded
@@ -19,7 +19,7 @@ MERGED = "time: rows merged with another row of the same step"
 ADDED = "time: steps added where there were no rows"
 
 
-def put_on_grid(rows: Decisions, every: float, rules: Mapping[Key, Rule]) -> None:
+def put_on_grid(rows: Decisions, every: float, rules: Mapping[Key, ColumnRule]) -> None:
     """Leave one row per step of `every` from the first row of each episode to its last.
 
     Rows of the same step are merged: columns with a rule as it says, others by their last value,
@@ -58,13 +58,15 @@ def _check_size(rows: Decisions, step: Floats) -> None:
         )
 
 
-def _merge(rows: Decisions, first: Mask, rules: Mapping[Key, Rule]) -> None:
+def _merge(rows: Decisions, first: Mask, rules: Mapping[Key, ColumnRule]) -> None:
     """Make one row of the rows of each step; `first` marks where a step begins."""
     start = np.flatnonzero(first)
     group: Index = np.cumsum(first) - 1
     late = _after_action(rows, start, group)
     rows.problems.count("time: steps with a state measured after an action of the step", late)
-    cells = {key: _merged(rows, key, rules.get(key, Rule()), start, group) for key in rows.cells}
+    cells = {
+        key: _merged(rows, key, rules.get(key, ColumnRule()), start, group) for key in rows.cells
+    }
     outcome = np.maximum.reduceat(rows.outcome, start)
     numbers = {name: _sums(values, start) for name, values in rows.numbers.items()}
     rows.take(start)
@@ -79,7 +81,7 @@ def _after_action(rows: Decisions, start: Index, group: Index) -> int:
     return len(np.unique(group[known & (row > acted[group])]))
 
 
-def _merged(rows: Decisions, key: Key, rule: Rule, start: Index, group: Index) -> Index:
+def _merged(rows: Decisions, key: Key, rule: ColumnRule, start: Index, group: Index) -> Index:
     """Return the code of a column in each step."""
     codes = rows.cells[key]
     known = codes >= 0
@@ -98,7 +100,7 @@ def _merged(rows: Decisions, key: Key, rule: Rule, start: Index, group: Index) -
     return np.where(latest < 0, MISSING, codes[latest])
 
 
-def _score(values: Floats, rule: Rule) -> Floats:
+def _score(values: Floats, rule: ColumnRule) -> Floats:
     """Return by how much each value is preferred within its step."""
     if rule.take == "worst":
         low, high = rule.normal or (-np.inf, np.inf)

@@ -27,6 +27,7 @@ from butfor.log.coding import (
     read_numbers,
     read_times,
 )
+from butfor.log.column_rules import Key, column_rules
 from butfor.log.combinations import MOST_STATES, rows_of_codes
 from butfor.log.decisions import Decisions, last_rows
 from butfor.log.episodes import Episodes, mean_last_reward
@@ -34,7 +35,6 @@ from butfor.log.fields import MOST_NUMBERED, place, step_size
 from butfor.log.fill import INDICATOR, fill_missing
 from butfor.log.grid import put_on_grid
 from butfor.log.problems import Index, LogProblems
-from butfor.log.rules import Key, rules_of
 from butfor.log.sections import Study, indicator_name
 from butfor.log.settle import (
     settle_cells,
@@ -117,7 +117,7 @@ def read_part(
     study = read_study(study)
     log = load_log(source, study.places(), study.text_columns())
     rows, ids = _code_rows(log, study)
-    rules = rules_of(study)
+    rules = column_rules(study)
     if rules:
         settle_unknown(rows, {key: _remedy(study, *key) for key in rules})
         rows.problems.check(log.name)  # of the rows, before they are changed

@@ -13,10 +13,10 @@ from typing import Any, Literal, TypeVar
 from pydantic import ValidationError, create_model
 
 from butfor.checks import check_size
+from butfor.log.column_rules import column_mistakes
 from butfor.log.fields import INVALID, MOST, Mistakes, Section, named_twice, place, show, step_size
 from butfor.log.irregular import MissingSection, TimeSection
 from butfor.log.problems import KINDS
-from butfor.log.rules import rule_mistakes
 from butfor.log.sections import (
     ClusterSection,
     Columns,
@@ -260,7 +260,7 @@ def _cross_mistakes(content: Mapping[str, Any], parts: Mapping[str, Any]) -> Mis
     step = parts["time"].every if "time" in parts else columns.time_step
     if words is not None and words.time is not None and not isinstance(step, float):
         yield "[words] time", "needs a number as [columns] time_step; add it, or remove time"
-    yield from rule_mistakes(parts)
+    yield from column_mistakes(parts)
     problems = parts.get("problems", {})
     if problems.get("gaps", "refuse") != "refuse" and "time_step" not in given:
         yield "[problems] gaps", "gaps can be found only with [columns] time_step; add it"

@@ -44,8 +44,8 @@ from butfor.audit.shards.workers import Threads, Workers
 from butfor.audit.tables import with_credible
 from butfor.evaluate.diagnostics.calibration import bad_outcomes
 from butfor.evaluate.estimate import estimate_sums
+from butfor.log.column_rules import column_rules
 from butfor.log.fields import place
-from butfor.log.rules import rules_of
 from butfor.log.sections import Study
 from butfor.log.variables import project
 from butfor.models.factored import tabular
@@ -333,7 +333,7 @@ def _check_early(chosen: AuditSettings, study: Study) -> None:
             "classifier learns from the numbers of all decisions; use --detail full, remove "
             'number, or set learner = "counts" in [model]'
         )
-    for (_, column), rule in rules_of(study).items():
+    for (_, column), rule in column_rules(study).items():
         if rule.median:
             raise ValueError(
                 f"{place('missing', column)} fill: the median is that of the whole log; give a "

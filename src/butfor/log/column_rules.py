@@ -19,7 +19,7 @@ Key = tuple[str, str]  # group (state or action) and column
 
 
 @dataclass(frozen=True)
-class Rule:
+class ColumnRule:
     """How the values of one column are merged within a step, and what stands in for missing ones.
 
     Values are numbers if the column is cut or clustered, and otherwise the codes of levels.
@@ -78,7 +78,7 @@ class _Column:
         return edges[codes[0]], edges[codes[-1] + 1]
 
 
-def rules_of(study: Study) -> dict[Key, Rule]:
+def column_rules(study: Study) -> dict[Key, ColumnRule]:
     """Return the rule of each column that has one: with [time], of all."""
     found = {}
     for name, column in _columns(study.columns, study.state, study.action, study.cluster).items():
@@ -90,7 +90,7 @@ def rules_of(study: Study) -> dict[Key, Rule]:
         fill = _fill(column, section, study.time is not None)
         assert not isinstance(fill, str)  # which would be a mistake of the study
         nothing = fill if fill is not None else _fill(column, MissingSection(), True)
-        found[column.group, name] = Rule(
+        found[column.group, name] = ColumnRule(
             take=study.time.take.get(name, "last") if study.time else "last",
             normal=column.normal(),
             nothing=nothing if isinstance(nothing, float) else None,
@@ -104,7 +104,7 @@ def rules_of(study: Study) -> dict[Key, Rule]:
     return found
 
 
-def rule_mistakes(parts: Mapping[str, Any]) -> Mistakes:
+def column_mistakes(parts: Mapping[str, Any]) -> Mistakes:
     """Yield what is wrong in [time] and [missing], given the other sections."""
     named: Columns = parts["columns"]
     groups = (parts.get("state", {}), parts.get("action", {}), parts.get("cluster"))
