@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from butfor import Outcome, Variable
-from butfor.log.sections import Study, place
+from butfor.log.fields import place
+from butfor.log.sections import Study
 from butfor.log.study import read_study
 
 TEXT = """

@@ -17,6 +17,7 @@ from butfor.interop.targets import target_from_table
 from butfor.log.combinations import MOST_TRANSITIONS
 from butfor.log.episodes import Episodes
 from butfor.log.sections import Evaluation, Study
+from butfor.log.study import StudySource, read_study
 from butfor.log.variables import Variable, count_levels
 from butfor.mechanisms.gumbel_max import GumbelMax
 from butfor.mechanisms.independent import Independent
@@ -85,6 +86,7 @@ class AuditSettings:
     detail: str = AUTO
     rehearsal: bool = True  # see `rehearses`
     caution: Caution | None = CAUTION
+    time_step: float | str | None = None  # instead of the study's
 
     def __post_init__(self) -> None:
         check_choice(self.model, "model", (AUTO, FACTORED, TABULAR))
@@ -142,6 +144,10 @@ class AuditSettings:
             hazard=hazard,
             seed=self.seed,
         )
+
+    def read_study(self, study: StudySource) -> Study:
+        """Read a study, with the time step of these settings if there is one."""
+        return read_study(study, every=self.time_step)
 
     def widen(self, study: Study, log: Episodes) -> Episodes:
         """Return the log, as a wide one if "auto" would find too many transitions to enumerate."""
@@ -233,7 +239,7 @@ class AuditSettings:
         """Return how the audit was made, for `meta.json`."""
         paths = list(source) if isinstance(source, list | tuple) else [source]
         words, time_step = study.words.model_dump(exclude_none=True), None
-        if clock := study.columns.clock(study.words.time):
+        if clock := study.clock():
             words["time"], time_step = clock
         return {
             "words": words,
@@ -252,5 +258,6 @@ class AuditSettings:
                 "planning_discount": study.evaluation.planning_discount,
                 "caution": asdict(self.caution) if self.learned and self.caution else None,
                 "behavior_probability": probability,
+                "time_step": self.time_step,
             },
         }

@@ -41,7 +41,6 @@ from butfor.log.episodes import Episodes
 from butfor.log.read import Clusterer, Reading, read_log
 from butfor.log.sections import Study
 from butfor.log.sources import count_decisions
-from butfor.log.study import read_study
 from butfor.log.variables import count_levels
 from butfor.models.caution import Caution
 from butfor.models.policies import estimate_behavior
@@ -87,6 +86,7 @@ def audit_log(
     models: int | None = None,
     rehearsal: bool = True,
     caution: Caution | None = CAUTION,
+    time_step: float | str | None = None,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Audit:
@@ -129,6 +129,9 @@ def audit_log(
     caution : optional
         How a learned target avoids chasing luck (`policy_iteration`); None to take the model at its
         word.
+    time_step : optional
+        Takes the place of the study's time step: rows are put on a grid of this step, and the
+        study's horizon and discounts are converted to it.
     """
     settings = AuditSettings(
         target=target,
@@ -146,6 +149,7 @@ def audit_log(
         models=models,
         rehearsal=rehearsal,
         caution=caution,
+        time_step=time_step,
         seed=seed,
         detail=FULL,
     )
@@ -221,7 +225,7 @@ def compare_log(
     those of the study's [noise], or all state variables that do not share their name with an action
     variable.
     """
-    checked = read_study(study)
+    checked = settings.read_study(study)
     reading, _ = _read(source, checked, settings.seed)
     log = reading.episodes
     if log.combinations is not None:
@@ -269,7 +273,7 @@ def _choose_detail(
 def _audit_in_memory(
     source: Any, study: str | Path, settings: AuditSettings, progress: Progress | None
 ) -> Audit:
-    checked = read_study(study)
+    checked = settings.read_study(study)
     names = settings.noise(checked)
     reading, clusters = _read(source, checked, settings.seed)
     log = settings.widen(checked, reading.episodes)

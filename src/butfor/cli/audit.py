@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import shlex
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from butfor.audit.audit import Audit
 from butfor.audit.folders import check_free
+from butfor.audit.grids import compare_grids
 from butfor.audit.sampling import FLAGS
 from butfor.audit.settings import CAUTION, MECHANISMS, AuditSettings
 from butfor.audit.shards.parts import parts_folder
 from butfor.audit.shards.workers import Cluster, Threads, Workers
 from butfor.audit.source import audit_into
 from butfor.cli import options
-from butfor.cli.output import exit_on_error, print_json, progress_bar
-from butfor.cli.summary import audit_as_json, print_audit
+from butfor.cli.output import exit_on_error, print_json, progress_bar, records
+from butfor.cli.summary import audit_as_json, print_audit, print_grids
 from butfor.models.caution import Caution
 
 
@@ -99,6 +102,13 @@ def audit(
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue an interrupted run in summary detail.")
     ] = False,
+    time_step: Annotated[
+        str | None,
+        typer.Option(
+            help="Put rows on a grid of this time step, such as 4h (4 if times are numbers). "
+            "Several, as in 1h,2h,4h: one audit for each in a folder of OUT, and a table."
+        ),
+    ] = None,
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
 ) -> None:
@@ -108,7 +118,10 @@ def audit(
     """
     console = Console(stderr=as_json)
     with exit_on_error(parts_folder(out)):
-        check_free(out, marker="meta.json", overwrite=overwrite)
+        steps = _time_steps(time_step)
+        folders = {name: out / name if len(steps) > 1 else out for name in steps}
+        for folder in folders.values():
+            check_free(folder, marker="meta.json", overwrite=overwrite)
         settings = AuditSettings(
             target=target,
             model=model,
@@ -131,22 +144,54 @@ def audit(
             progress_bar(console, "Reading, learning, replaying") as show,
             closing(_workers(threads, scheduler, local_cluster)) as workers,
         ):
-            found = audit_into(
-                options.source_of(log),
-                study_file,
-                out,
-                settings,
-                workers=workers,
-                resume=resume,
-                overwrite=overwrite,
-                progress=show,
-            )
+            audits = {
+                name: audit_into(
+                    options.source_of(log),
+                    study_file,
+                    folder,
+                    replace(settings, time_step=steps[name]),
+                    workers=workers,
+                    resume=resume,
+                    overwrite=overwrite,
+                    progress=show,
+                )
+                for name, folder in folders.items()
+            }
+        if len(audits) > 1:
+            _tell_grids(console, audits, out, as_json)
+            return
+    (found,) = audits.values()
     if as_json:
         print_json(audit_as_json(found, [out]))
         return
     print_audit(console, found)
     console.print(f"Model estimates, not facts.\n\nAudit folder: {out}", markup=False)
     console.print(f"To read it: {shlex.join(['butfor', 'report', str(out)])}", markup=False)
+
+
+def _time_steps(given: str | None) -> dict[str, float | str | None]:
+    """Return the time steps of an option as written: numbers, or with a unit; None if none."""
+    if given is None:
+        return {"": None}
+    names = [name.strip() for name in given.split(",")]
+    if len(set(names)) < len(names) or not all(names):
+        raise ValueError(f"--time-step {given}: empty or twice the same; list different time steps")
+    return {name: float(name) if name.replace(".", "", 1).isdigit() else name for name in names}
+
+
+def _tell_grids(console: Console, audits: dict[str, Audit], out: Path, as_json: bool) -> None:
+    """Write and print what the audits of several time steps say."""
+    table = compare_grids(audits)
+    path = out / "time-steps.csv"
+    table.to_csv(path, index=False)
+    if as_json:
+        written = [path, *(out / name for name in audits)]
+        print_json({"time_steps": records(table), "written": [str(one) for one in written]})
+        return
+    print_grids(console, table)
+    console.print(f"Model estimates, not facts.\n\nAudit folders: {out}", markup=False)
+    one = out / next(iter(audits))
+    console.print(f"To read one: {shlex.join(['butfor', 'report', str(one)])}", markup=False)
 
 
 def _workers(threads: int | None, scheduler: str | None, local_cluster: int | None) -> Workers:

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from butfor.audit.audit import Audit
+from butfor.audit.grids import COMPARED
 from butfor.cli.output import make_table, records
 from butfor.evaluate.wording import percent
 from butfor.present.story import outcome_chances
@@ -58,6 +59,31 @@ def print_audit(console: Console, audit: Audit) -> None:
         outcomes_table(audit.outcome_table()),
     )
     _print_flagged(console, audit)
+
+
+def print_grids(console: Console, table: pd.DataFrame) -> None:
+    """Print a comparison of time steps (`compare_grids`)."""
+    rows = table.to_dict("records")
+    columns = (">Time step", ">Decisions", ">Rows merged", ">Steps added", ">Cells carried")
+    log = (
+        (
+            row["time_step"],
+            row["decisions"],
+            row["merged"],
+            f"{row['added']} ({percent(row['added'] / row['decisions'])})",
+            row["carried"],
+        )
+        for row in rows
+    )
+    console.print("\n[bold]What time steps make of the log[/bold]", make_table(columns, log))
+    values = table.set_index("time_step")[list(COMPARED)].dropna(axis=1, how="all").T
+    spread = values.max(axis=1) - values.min(axis=1)
+    estimates = (
+        (name, *(f"{value:+.3f}" for value in row), f"{spread[name]:.3f}")
+        for name, row in zip(values.index, values.to_numpy(), strict=True)
+    )
+    heads = ("", *(f">{step}" for step in values), ">Largest difference")
+    console.print("[bold]Mean return by time step[/bold]", make_table(heads, estimates))
 
 
 def outcomes_table(counts: pd.DataFrame) -> Table:

@@ -93,21 +93,24 @@ def _canonical(text: str) -> str:
     return text_of(float(text)) if _NUMBER.fullmatch(text) else text
 
 
-def code_cuts(column: Any, cuts: Sequence[float]) -> Codes:
-    """Code each number by its bin: bin i is the half-open interval [cut i - 1, cut i)."""
-    numbers, wrong = read_numbers(column)
-    return _mark(bins_of(numbers, cuts), numbers, wrong)
-
-
 def bins_of(numbers: Floats, cuts: Sequence[float]) -> Codes:
-    """Return the bin of each number."""
+    """Return the bin of each number: bin i is the half-open interval [cut i - 1, cut i)."""
     return np.searchsorted(np.asarray(cuts, dtype=np.float64), numbers, side="right")
 
 
-def code_rows(column: Any) -> Codes:
-    """Code each number by its row, so that the number itself can be carried forward."""
+def code_rows(column: Any) -> tuple[Codes, Floats]:
+    """Code each number by its row, so that it can be carried forward; also return the numbers."""
     numbers, wrong = read_numbers(column)
-    return _mark(np.arange(len(numbers)), numbers, wrong)
+    return _mark(np.arange(len(numbers)), numbers, wrong), numbers
+
+
+def code_filled(column: Any, *, blank: bool) -> Codes:
+    """Code each cell that is not empty by its row; if `blank`, empty text is empty."""
+    filled = column.is_valid()
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if blank and is_text(kind):
+        filled = pc.and_(filled, pc.fill_null(pc.not_equal(column.cast(kind), ""), False))
+    return np.where(np.asarray(filled), np.arange(len(column)), MISSING)
 
 
 def code_integers(column: Any, count: int) -> Codes:
@@ -118,7 +121,10 @@ def code_integers(column: Any, count: int) -> Codes:
 
 
 def _mark(codes: Codes, numbers: Floats, wrong: NDArray[np.bool_]) -> Codes:
-    return np.where(wrong, NOT_A_NUMBER, np.where(np.isnan(numbers), MISSING, codes))
+    """Mark codes of cells without a number, in place."""
+    codes[np.isnan(numbers)] = MISSING
+    codes[wrong] = NOT_A_NUMBER
+    return codes
 
 
 def code_wholes(column: Any) -> Codes:

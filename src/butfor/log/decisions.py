@@ -29,6 +29,8 @@ class Decisions:
     cells: dict[tuple[str, str], Index]  # [M] each, by group (state, action, …) and column
     numbers: dict[str, Floats] = field(default_factory=dict)  # [M] each: reward, probability
     number_columns: dict[str, str] = field(default_factory=dict)  # the columns of `numbers`
+    # numbers to which the codes of a column refer, if these are not codes of levels
+    pools: dict[tuple[str, str], Floats] = field(default_factory=dict)
     ends: Index = field(default_factory=lambda: np.empty(0, np.int64))  # outcome by episode
     broken: set[int] = field(default_factory=set)  # episodes with refused rows, not judged further
     doomed: dict[str, Index] = field(default_factory=dict)  # episodes to drop, by kind of problem

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from butfor.log.coding import EMPTY, Codes, encode, identify, read_numbers, read_times, text_of
 from butfor.log.combinations import MOST_TRANSITIONS
+from butfor.log.fields import UNIT_NAMES, UNITS, place
 from butfor.log.read import read_log
-from butfor.log.sections import UNIT_NAMES, UNITS, place
 from butfor.log.sources import Log, load_log
 from butfor.log.study import read_study
 from butfor.log.write import comment_lines, toml_value, write_toml

@@ -18,7 +18,7 @@ from butfor.log.coding import (
     MISSING,
     NOT_A_NUMBER,
     bins_of,
-    code_cuts,
+    code_filled,
     code_integers,
     code_levels,
     code_rows,
@@ -27,17 +27,22 @@ from butfor.log.coding import (
     read_numbers,
     read_times,
 )
+from butfor.log.column_rules import Key, column_rules
 from butfor.log.combinations import MOST_STATES, rows_of_codes
 from butfor.log.decisions import Decisions, last_rows
 from butfor.log.episodes import Episodes, mean_last_reward
+from butfor.log.fields import MOST_NUMBERED, place, step_size
+from butfor.log.fill import INDICATOR, fill_missing
+from butfor.log.grid import put_on_grid
 from butfor.log.problems import Index, LogProblems
-from butfor.log.sections import LOST, MOST_NUMBERED, Study, place
+from butfor.log.sections import LOST, Study, indicator_name
 from butfor.log.settle import (
     settle_cells,
     settle_gaps,
     settle_order,
     settle_outcomes,
     settle_transitions,
+    settle_unknown,
 )
 from butfor.log.sources import Log, load_log
 from butfor.log.study import StudySource, read_study
@@ -112,7 +117,14 @@ def read_part(
     study = read_study(study)
     log = load_log(source, study.places(), study.text_columns())
     rows, ids = _code_rows(log, study)
-    settle_cells(rows, {key: _remedy(study, *key) for key in rows.cells})
+    rules = column_rules(study)
+    if rules:
+        settle_unknown(rows, {key: _remedy(study, *key) for key in rules})
+        rows.problems.check(log.name)  # of the rows, before they are changed
+    if study.time is not None:
+        put_on_grid(rows, step_size(study.time.every), rules)
+    fill_missing(rows, rules)
+    settle_cells(rows, {key: _remedy(study, *key) for key in rows.cells}, limited=rules)
     if study.columns.step is not None:
         settle_gaps(rows, study.columns.step)
     outcomes, horizon = study.columns.outcome is not None, study.evaluation.horizon
@@ -145,53 +157,63 @@ def _code_rows(log: Log, study: Study) -> tuple[Decisions, NDArray[Any]]:
     time, wrong_time = None, None
     if named.time is not None:
         time, wrong_time, dated = log.code(named.time, read_times)
-        if named.time_step is not None and dated != isinstance(named.time_step, str):
-            unit = 'dates: give it a unit, such as "4h"' if dated else "numbers: give a number"
-            raise ValueError(f"[columns] time_step: the column {named.time!r} has {unit}")
+        for at, length in study.lengths().items():
+            if dated != isinstance(length, str):
+                unit = 'dates: give it a unit, such as "4h"' if dated else "numbers: give a number"
+                raise ValueError(f"{at}: the column {named.time!r} has {unit}")
     count = log.table.num_rows
     outcome = np.full(count, MISSING)
     if named.outcome is not None:
         outcome = log.code(named.outcome, partial(code_levels, levels=list(study.outcome)))
-    problems, cells = LogProblems(study.problems, log.places), _code_cells(log, study)
-    rows = Decisions(problems, log.cell, np.arange(count), episode, time, outcome, cells)
+    problems, (cells, pools) = LogProblems(study.problems, log.places), _code_cells(log, study)
+    rows = Decisions(
+        problems, log.cell, np.arange(count), episode, time, outcome, cells, pools=pools
+    )
     for role, column in (("reward", named.reward), ("probability", named.behavior_probability)):
         if column is not None:
             rows.numbers[role], wrong = log.code(column, read_numbers)
             rows.number_columns[role] = column
             rows.cells["number", column] = np.where(wrong, NOT_A_NUMBER, np.arange(count))
-    settle_order(rows, wrong_time)
+    settle_order(rows, wrong_time, merging=study.time is not None)
     remedy = "Correct it, or add [outcome.<value>] to the study"
     settle_outcomes(rows, named.outcome or "", remedy)
     return rows, ids
 
 
-def _code_cells(log: Log, study: Study) -> dict[tuple[str, str], Index]:
-    """Return the codes of all columns of the state, the action and the side, by group."""
-    coders: dict[tuple[str, str], Callable[[Any], Index]] = {}
+def _code_cells(log: Log, study: Study) -> tuple[dict[Key, Index], dict[Key, Floats]]:
+    """Return the codes of all columns of the state, the action and the side, by group.
+
+    Columns of numbers are coded by their rows; these numbers are returned, too.
+    """
+    coders: dict[Key, Callable[[Any], Index]] = {}
+    numeric: list[Key] = []
     named = study.columns
     for group, ready, size in (
         ("state", named.state, named.states),
         ("action", named.action, named.actions),
     ):
         for column, section in getattr(study, group).items():
-            if column in study.number_columns() and group == "state":
-                coders[group, column] = code_rows
-            elif section.cuts is not None:
-                coders[group, column] = partial(code_cuts, cuts=section.cuts)
-            else:
-                coders[group, column] = partial(code_levels, levels=section.levels)
+            coders[group, column] = partial(code_levels, levels=section.levels or ())
+            if section.cuts is not None:
+                numeric.append((group, column))
         if ready is not None:
             coders[group, ready] = partial(code_integers, count=size or MOST_NUMBERED)
-    for column in study.cluster_columns():
-        coders["state", column] = code_rows
+    numeric += [("state", column) for column in study.cluster_columns()]
     for column, side in study.side.items():
+        coders["side", column] = partial(code_filled, blank=log.is_csv())
         if side.levels is not None:
             coders["side", column] = partial(code_levels, levels=side.levels)
         elif side.type == "number":
-            coders["side", column] = code_rows
+            numeric.append(("side", column))
     if named.final_key is not None:
         coders["number", named.final_key] = code_wholes
-    return {(group, column): log.code(column, coder) for (group, column), coder in coders.items()}
+    cells, pools = {}, {}
+    for key in dict.fromkeys([*coders, *numeric]):
+        if key in numeric:
+            cells[key], pools[key] = log.code(key[1], code_rows)
+        else:
+            cells[key] = log.code(key[1], coders[key])
+    return cells, pools
 
 
 def _remedy(study: Study, group: str, column: str) -> str:
@@ -207,12 +229,12 @@ def _assemble(
     log: Log, study: Study, rows: Decisions, ids: NDArray[Any], clusterer: Clusterer
 ) -> Reading:
     """Make Episodes of rows in which every problem is settled."""
-    levels, states = _group_codes(log, study, rows, "state", clusterer)
+    levels, states = _group_codes(study, rows, "state", clusterer)
     blank = np.logical_or.reduce([code < 0 for code in levels])
     wide = count_levels(states) > MOST_STATES
     # the states of a wide log are numbered once it is known which rows are transitions
     state = np.where(blank, -1, np.arange(len(rows)) if wide else ravel(states, levels))
-    codes, actions = _group_codes(log, study, rows, "action", clusterer)
+    codes, actions = _group_codes(study, rows, "action", clusterer)
     arrays = rows.arrays(state, ravel(actions, codes), ids)
     if wide:
         arrays |= rows_of_codes(np.stack(levels, axis=1), arrays["state"], arrays["next_state"])
@@ -234,7 +256,7 @@ def _assemble(
     episodes = replace(episodes, side_variables=side_variables)
     if numbered := study.number_columns():
         columns = {
-            name: np.where(described < 0, np.nan, _numbers(log, rows, "state", column)[described])
+            name: np.where(described < 0, np.nan, _numbers(rows, "state", column)[described])
             for column, name in numbered.items()
         }
         episodes = episodes.with_numbers(pd.DataFrame(columns))
@@ -258,7 +280,7 @@ def group_variables(study: Study, group: str, count: int) -> tuple[Variable, ...
 
 
 def _group_codes(
-    log: Log, study: Study, rows: Decisions, group: str, clusterer: Clusterer
+    study: Study, rows: Decisions, group: str, clusterer: Clusterer
 ) -> tuple[list[Index], tuple[Variable, ...]]:
     """Return the codes and variables of the state or the action."""
     cells = rows.group(group)
@@ -266,30 +288,44 @@ def _group_codes(
     if ready is not None:
         count = getattr(study.columns, f"{group}s") or int(cells[ready].max(initial=0)) + 1
         return [cells[ready]], group_variables(study, group, count)
-    variables = group_variables(study, group, 0)
-    for column in study.number_columns() if group == "state" else ():
-        cuts = study.state[column].cuts or ()
-        bins = bins_of(_numbers(log, rows, group, column), cuts)
-        cells[column] = np.where(cells[column] < 0, cells[column], bins)
-    codes = [cells[column] for column in getattr(study, group)]
+    variables, sections = group_variables(study, group, 0), getattr(study, group)
+    for column, section in sections.items():
+        if section.cuts is not None:
+            numbers = _numbers(rows, group, column)
+            bins = bins_of(numbers, section.cuts)
+            # a cell that is filled, but not with a number, has the level "missing"
+            bins[np.isnan(numbers)] = len(section.bins())
+            cells[column] = np.where(cells[column] < 0, cells[column], bins)
+    codes = [cells[column] for column in sections]
+    if group == "state":
+        codes += [rows.cells[INDICATOR, column] for column in study.indicators(sections)]
     if group == "state" and study.cluster is not None:
-        names, count = study.cluster.columns, study.cluster.count
-        values = np.stack([_numbers(log, rows, group, name) for name in names], axis=1)
-        known = np.isfinite(values).all(axis=1)
-        found = np.full(len(rows), MISSING)
-        found[known] = np.asarray(clusterer(values[known], names, count), dtype=np.int64)
-        codes.append(found)
-        variables = (*variables, Variable("cluster", tuple(map(str, range(count)))))
+        codes.append(_cluster(study, rows, clusterer))
+        known = tuple(map(str, range(study.cluster.count)))
+        variables = (*variables, Variable("cluster", known))
     return codes, variables
 
 
-def _numbers(log: Log, rows: Decisions, group: str, column: str) -> Floats:
-    """Return the numbers of a column whose cells are coded by their rows, nan where missing, [M].
+def _cluster(study: Study, rows: Decisions, clusterer: Clusterer) -> Index:
+    """Return the cluster of each row by the clustered columns and their indicators."""
+    names, told = study.cluster_columns(), study.indicators(study.cluster_columns())
+    columns = [_numbers(rows, "state", name) for name in names]
+    columns += [rows.cells[INDICATOR, name].astype(np.float64) for name in told]
+    values = np.stack(columns, axis=1)
+    known = np.isfinite(values).all(axis=1)
+    found = np.full(len(rows), MISSING)
+    called = [*names, *map(indicator_name, told)]
+    count = study.cluster.count if study.cluster else 0
+    found[known] = np.asarray(clusterer(values[known], called, count), dtype=np.int64)
+    return found
 
-    The number of another row is one that was carried forward.
-    """
-    numbers, taken = log.code(column, read_numbers)[0], rows.cells[group, column]
-    return np.where(taken < 0, np.nan, numbers[taken])
+
+def _numbers(rows: Decisions, group: str, column: str) -> Floats:
+    """Return the numbers of a column, nan where missing, [M]."""
+    taken = rows.cells[group, column]
+    numbers = rows.pools[group, column][taken]
+    numbers[taken < 0] = np.nan
+    return numbers
 
 
 def _outcomes(study: Study, arrays: Mapping[str, Any]) -> list[Outcome]:
@@ -319,11 +355,10 @@ def _side(
             if (codes >= 0).all():
                 variables.append(variable)
         elif section.type == "number":
-            columns[name] = np.where(
-                chosen < 0, np.nan, _numbers(log, rows, "side", column)[chosen]
-            )
+            columns[name] = np.where(chosen < 0, np.nan, _numbers(rows, "side", column)[chosen])
         else:
-            columns[name] = _plain_side(log, column, pa.array(source, mask=source < 0))
+            taken = np.where(source < 0, MISSING, rows.cells["side", column][chosen])
+            columns[name] = _plain_side(log, column, pa.array(taken, mask=taken < 0))
     return pd.DataFrame(columns), tuple(variables)
 
 

@@ -2,100 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import math
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat
-from pydantic_core import PydanticCustomError
+from pydantic import Field, FiniteFloat
 
 from butfor.log.coding import listed, text_of
+from butfor.log.fields import (
+    UNIT_NAMES,
+    CellType,
+    Count,
+    Cuts,
+    Discount,
+    Levels,
+    Mistakes,
+    Names,
+    Section,
+    TimeStep,
+    Word,
+    place,
+    split_step,
+    step_size,
+)
+from butfor.log.irregular import MISSING_LEVEL, MissingSection, TimeSection
 from butfor.log.variables import Outcome, Variable
-
-MOST = 2**31 - 1  # actions: codes have 32 bits
-MOST_NUMBERED = 1_000_000  # states, actions or clusters known only by number; each gets a name
-UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-UNIT_NAMES = {"s": "second", "min": "minute", "h": "hour", "d": "day"}
-INVALID = "invalid"  # type of the errors raised here; their message is shown as it is
-
-Mistakes = Iterator[tuple[str, str]]  # key, and what is wrong with its value
-
-
-def _invalid(message: str) -> PydanticCustomError:
-    return PydanticCustomError(INVALID, "{message}", {"message": message})
-
-
-def _as_level(value: Any) -> str:
-    if isinstance(value, str | int | float):
-        return text_of(value)
-    raise _invalid(f"{show(value)}: expected text or a number")
-
-
-def _distinct(names: list[str]) -> list[str]:
-    if not names:
-        raise _invalid("is empty; name at least one")
-    if any(not name.strip() for name in names):
-        raise _invalid("one of them is empty, which means missing; give it a name")
-    for _, message in named_twice(names, "", "of them"):
-        raise _invalid(message)
-    return names
-
-
-def _increasing(cuts: list[float]) -> list[float]:
-    if not cuts:
-        raise _invalid("is empty; give at least one number")
-    for low, high in pairwise(cuts):
-        if low >= high:
-            order = f"{text_of(high)} follows {text_of(low)}"
-            raise _invalid(f"{order}; list different numbers from low to high")
-    return cuts
-
-
-def _not_blank(text: str) -> str:
-    if not text.strip():
-        raise _invalid("is empty; give a word, or leave the key out")
-    return text
-
-
-def _split(step: float | str) -> tuple[float, str]:
-    """Return the number and the unit of a time step: "" without one, nan if it is neither."""
-    if not isinstance(step, str):
-        return float(step), ""
-    found = re.fullmatch(r"(\d+(?:\.\d*)?)\s*(s|min|h|d)", step)
-    return (float(found[1]), found[2]) if found else (math.nan, "")
-
-
-def _time_step(step: float | str) -> float | str:
-    if not 0 < _split(step)[0] < math.inf:
-        raise _invalid(
-            f"{show(step)} is not a time step; give a positive number in units of the time column, "
-            'or for dates a number and a unit, such as "4h" (s, min, h or d)'
-        )
-    return step
-
-
-Level = Annotated[str, BeforeValidator(_as_level)]
-Levels = Annotated[list[Level], AfterValidator(_distinct)]
-Names = Annotated[list[str], AfterValidator(_distinct)]
-Cuts = Annotated[list[FiniteFloat], AfterValidator(_increasing)]
-Word = Annotated[str, AfterValidator(_not_blank)]
-TimeStep = Annotated[float | str, AfterValidator(_time_step)]
-Count = Annotated[int, Field(ge=1, le=MOST_NUMBERED)]
-Discount = Annotated[float, Field(ge=0, le=1)]
-CellType = Literal["text", "number"]
-
-
-class Section(BaseModel):
-    """A section of the study file; unknown keys are mistakes."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    def mistakes(self, given: Mapping[str, Any]) -> Mistakes:
-        """Yield the keys that do not fit together; `given` holds the section as written."""
-        yield from ()
 
 
 class Columns(Section):
@@ -123,19 +56,7 @@ class Columns(Section):
     @property
     def step(self) -> float | None:
         """The time step as a number, in seconds if it has a unit."""
-        if self.time_step is None:
-            return None
-        number, unit = _split(self.time_step)
-        return number * UNITS.get(unit, 1.0)
-
-    def clock(self, counted: str | None) -> tuple[str, float] | None:
-        """Return the unit of time and how many of it a step takes; None if either is unknown.
-
-        `counted` is what a time column of numbers counts.
-        """
-        number, unit = (math.nan, "") if self.time_step is None else _split(self.time_step)
-        name = UNIT_NAMES.get(unit, counted)
-        return None if name is None or math.isnan(number) else (name, number)
+        return None if self.time_step is None else step_size(self.time_step)
 
     def roles(self) -> dict[str, str]:
         """Return the columns named here, by key."""
@@ -305,7 +226,9 @@ class ModelSection(Section):
 
     kind: Literal["factored", "tabular"] | None = None  # by default as `butfor audit` decides
     learner: Literal["counts", "logistic", "boosting"] = "counts"
-    parents: dict[str, Names] = {}  # of a variable, in the order of back-off
+    parents: dict[str, Names] = Field(
+        default_factory=dict
+    )  # of a variable, in the order of back-off
     order: Names | None = None  # of variables; each may depend on the next levels of earlier ones
 
     def mistakes(self, given: Mapping[str, Any]) -> Mistakes:
@@ -319,20 +242,49 @@ class Study(Section):
     """A study file in which no mistake was found."""
 
     columns: Columns
-    state: dict[str, StateSection] = {}
+    state: dict[str, StateSection] = Field(default_factory=dict)
     cluster: ClusterSection | None = None
-    action: dict[str, VariableSection] = {}
-    outcome: dict[str, OutcomeSection] = {}
-    side: dict[str, SideColumn] = {}
-    problems: dict[str, str] = {}
+    action: dict[str, VariableSection] = Field(default_factory=dict)
+    outcome: dict[str, OutcomeSection] = Field(default_factory=dict)
+    side: dict[str, SideColumn] = Field(default_factory=dict)
+    problems: dict[str, str] = Field(default_factory=dict)
     words: Words = Words()
     evaluation: Evaluation = Evaluation()
     noise: Noise | None = None
     model: ModelSection = ModelSection()
+    time: TimeSection | None = None
+    missing: dict[str, MissingSection] = Field(default_factory=dict)
+
+    def lengths(self) -> dict[str, float | str]:
+        """Return the lengths of time that the study names, by place."""
+        found = {"[columns] time_step": self.columns.time_step}
+        found["[time] every"] = self.time.every if self.time else None
+        for column, section in self.missing.items():
+            found[f"{place('missing', column)} within"] = section.within
+        return {at: length for at, length in found.items() if length is not None}
+
+    def clock(self) -> tuple[str, float] | None:
+        """Return the unit of time and how many of it a step takes; None if either is unknown."""
+        step = self.columns.time_step if self.time is None else self.time.every
+        number, unit = (math.nan, "") if step is None else split_step(step)
+        name = UNIT_NAMES.get(unit, self.words.time)
+        return None if name is None or math.isnan(number) else (name, number)
 
     def state_variables(self) -> tuple[Variable, ...]:
-        """Return the variables of the [state] sections, in order."""
-        return tuple(section.variable(column) for column, section in self.state.items())
+        """Return the variables of the [state] sections in order, then their indicators."""
+        variables = []
+        for column, section in self.state.items():
+            variable, missing = section.variable(column), self.missing.get(column)
+            if missing and missing.fill == MISSING_LEVEL and MISSING_LEVEL not in section.bins():
+                variable = replace(variable, levels=(*variable.levels, MISSING_LEVEL))
+            variables.append(variable)
+        names = (self.state[column].name or column for column in self.indicators(self.state))
+        told = (Variable(indicator_name(name), ("no", "yes"), ("no",)) for name in names)
+        return (*variables, *told)
+
+    def indicators(self, columns: Iterable[str]) -> list[str]:
+        """Return those of some columns that have an indicator of missing values."""
+        return [name for name in columns if name in self.missing and self.missing[name].indicator]
 
     def action_variables(self) -> tuple[Variable, ...]:
         """Return the variables of the [action] sections, in order."""
@@ -380,15 +332,9 @@ class Study(Section):
         return {str(name) for name in names} | (side - cut - set(self.columns.roles().values()))
 
 
-def place(section: str, name: str) -> str:
-    """Write the head of a section, such as [state."heart rate"]."""
-    bare = re.fullmatch(r"[A-Za-z0-9_-]+", name)
-    return f"[{section}.{name if bare else quoted(name)}]"
-
-
-def quoted(text: str) -> str:
-    """Write text as TOML does, in double quotes on one line."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
+def indicator_name(name: str) -> str:
+    """Return the name of the indicator that a value is missing."""
+    return f"{name} missing"
 
 
 def _unknown_normal(normal: Any, levels: Sequence[str]) -> Mistakes:
@@ -401,18 +347,3 @@ def _as_list(normal: Any) -> list[str]:
     if normal is None:
         return []
     return [text_of(level) for level in (normal if isinstance(normal, list) else [normal])]
-
-
-def named_twice(names: Iterable[str], at: str, what: str) -> Mistakes:
-    """Yield the names that appear more than once."""
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            yield at, f"two {what} are called {name!r}; give different names"
-        seen.add(name)
-
-
-def show(value: Any) -> str:
-    """Show a value, shortened if it is long."""
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:59]}…"

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
 from butfor.log.coding import MISSING, NOT_A_NUMBER, UNKNOWN
 from butfor.log.decisions import Decisions, Mask, first_rows, last_rows
+from butfor.log.fields import place
 from butfor.log.problems import Index
 from butfor.types import Floats
 
 
-def settle_order(rows: Decisions, wrong_time: Mask | None = None) -> None:
+def settle_order(rows: Decisions, wrong_time: Mask | None = None, *, merging: bool = False) -> None:
     """Leave rows sorted by episode and time, with no time twice in an episode.
 
-    `wrong_time` marks cells of the time column that hold no time.
+    `wrong_time` marks cells of the time column that hold no time. Rows of the same time are left if
+    they are to be merged.
     """
     lost = rows.episode < 0
     rows.find("missing_episode", lost, "have no episode", "Fill or drop the rows")
@@ -43,7 +45,8 @@ def settle_order(rows: Decisions, wrong_time: Mask | None = None) -> None:
     if late.any() or (np.diff(rows.episode) < 0).any():
         keys = [rows.episode] if rows.time is None else [rows.time, rows.episode]
         rows.take(np.lexsort(keys))
-    if rows.time is not None:
+    merging = merging and rows.problems.policy("duplicates") == "refuse"
+    if rows.time is not None and not merging:
         same = (rows.episode[1:] == rows.episode[:-1]) & (rows.time[1:] == rows.time[:-1])
         again = np.append(False, same)[: len(rows)]
         what = "have the episode and time of an earlier row"
@@ -115,40 +118,70 @@ def _drop_after_outcome(rows: Decisions) -> None:
         rows.take(~after)
 
 
-def settle_cells(rows: Decisions, remedies: Mapping[tuple[str, str], str]) -> None:
-    """Leave no cell of the state or the action without a level.
+def may_be_missing(rows: Decisions) -> dict[str, Mask]:
+    """Mark the rows that need no action or no state, by group.
 
-    `remedies` has one for each group and column. The action may be missing on a final row, and the
-    state too if the episode has an outcome.
+    The action may be missing on a final row, and the state too if the episode has an outcome.
+    """
+    final = last_rows(rows.episode) & ~rows.decided()
+    blank = np.logical_and.reduce([codes == MISSING for codes in rows.group("state").values()])
+    return {"action": final, "state": final & blank & (rows.ends[rows.episode] >= 0)}
+
+
+def settle_unknown(rows: Decisions, remedies: Mapping[tuple[str, str], str]) -> None:
+    """Settle the cells of some columns that hold something else; those to be filled are missing."""
+    for key, remedy in remedies.items():
+        rows.cells[key] = np.where(_wrong(rows, *key, remedy), MISSING, rows.cells[key])
+    rows.drop_doomed()
+
+
+def settle_cells(
+    rows: Decisions,
+    remedies: Mapping[tuple[str, str], str],
+    limited: Collection[tuple[str, str]] = (),
+) -> None:
+    """Leave no cell of the state or the action without a level, unless it may be missing.
+
+    `remedies` has one for each group and column. What is missing in `limited` columns is beyond
+    what the study lets be carried forward.
     """
     if len(rows) == 0:
         return
-    final = last_rows(rows.episode) & ~rows.decided()
-    blank = np.logical_and.reduce([codes == MISSING for codes in rows.group("state").values()])
-    exempt = {"action": final, "state": final & blank & (rows.ends[rows.episode] >= 0)}
-    for (group, column), codes in list(rows.cells.items()):
+    exempt = may_be_missing(rows)
+    for key in list(rows.cells):
+        group, column = key
         fill = np.zeros(len(rows), dtype=bool)
-        lacking = f"have no {column!r}"
-        if group == "action":
-            lacking += ", which only the last row of an episode may lack, to give the final state"
-        for code, kind, what in (
-            (MISSING, f"missing_{group}", lacking),
-            (UNKNOWN, "unknown_levels", f"have a {column!r} that is not one of its levels"),
-            (NOT_A_NUMBER, "not_numbers", f"have a {column!r} that is not a finite number"),
-        ):
-            if code == MISSING and group not in exempt:  # may be missing, or is checked later
-                continue
-            bad = codes == code
-            if code == MISSING:
-                bad &= ~exempt[group]
-            if not bad.any():
-                continue
-            text = what if code == MISSING else f"{what}: {rows.values(column, bad)}"
-            if rows.find(kind, bad, text, remedies[group, column], noun="cell") == "fill":
+        # cells of other groups may be missing, or are checked later
+        bad = (rows.cells[key] == MISSING) & ~exempt[group] if group in exempt else fill
+        if bad.any():
+            what = f"have no {column!r}"
+            if group == "action":
+                what += ", which only the last row of an episode may lack, to give the final state"
+            kind = f"missing_{group}"
+            if key in limited and rows.problems.policy(kind) == "fill":
+                what = f"have no {column!r}, and nothing may be carried forward to them"
+                rows.refuse(kind, bad, what, f"Add fill = ... to {place('missing', column)}")
+            elif rows.find(kind, bad, what, remedies[key], noun="cell") == "fill":
                 fill |= bad
+        fill |= _wrong(rows, group, column, remedies[key])
         if fill.any():
-            rows.cells[group, column] = _fill(rows, group, column, fill)
+            rows.cells[key] = _fill(rows, group, column, fill)
     rows.drop_doomed()
+
+
+def _wrong(rows: Decisions, group: str, column: str, remedy: str) -> Mask:
+    """Find cells with something else than a level or a number; mark those to be filled."""
+    fill, codes = np.zeros(len(rows), dtype=bool), rows.cells[group, column]
+    for code, kind, what in (
+        (UNKNOWN, "unknown_levels", "is not one of its levels"),
+        (NOT_A_NUMBER, "not_numbers", "is not a finite number"),
+    ):
+        bad = codes == code
+        if bad.any():
+            text = f"have a {column!r} that {what}: {rows.values(column, bad)}"
+            if rows.find(kind, bad, text, remedy, noun="cell") == "fill":
+                fill |= bad
+    return fill
 
 
 def _fill(rows: Decisions, group: str, column: str, fill: Mask) -> Index:

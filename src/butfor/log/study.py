@@ -13,27 +13,24 @@ from typing import Any, Literal, TypeVar
 from pydantic import ValidationError, create_model
 
 from butfor.checks import check_size
+from butfor.log.column_rules import column_mistakes
+from butfor.log.fields import INVALID, MOST, Mistakes, Section, named_twice, place, show, step_size
+from butfor.log.irregular import MissingSection, TimeSection
 from butfor.log.problems import KINDS
 from butfor.log.sections import (
-    INVALID,
     LOST,
-    MOST,
     ClusterSection,
     Columns,
     Evaluation,
-    Mistakes,
     ModelSection,
     Noise,
     OutcomeSection,
-    Section,
     SideColumn,
     StateSection,
     Study,
     VariableSection,
     Words,
-    named_twice,
-    place,
-    show,
+    indicator_name,
 )
 
 _CHOICES: dict[str, Any] = {
@@ -46,6 +43,7 @@ SINGLE: dict[str, type[Section]] = {
     "evaluation": Evaluation,
     "noise": Noise,
     "model": ModelSection,
+    "time": TimeSection,
     "problems": create_model("ProblemsSection", __base__=Section, **_CHOICES),
 }
 REPEATED: dict[str, type[Section]] = {
@@ -53,6 +51,7 @@ REPEATED: dict[str, type[Section]] = {
     "action": VariableSection,
     "outcome": OutcomeSection,
     "side": SideColumn,
+    "missing": MissingSection,
 }
 SECTIONS = (*SINGLE, *REPEATED)
 MOST_BYTES = 1_000_000  # of a study file
@@ -73,10 +72,11 @@ Kind = TypeVar("Kind", bound=Section)
 StudySource = str | Path | Mapping[str, Any] | Study  # its path, or its content
 
 
-def read_study(source: StudySource) -> Study:
+def read_study(source: StudySource, *, every: float | str | None = None) -> Study:
     """Read and check a study file, or a dictionary of the same form.
 
-    All mistakes are reported in one ValueError, each with its section and key.
+    All mistakes are reported in one ValueError, each with its section and key. `every` takes the
+    place of the time step in a study that has not been read yet: see `_with_step`.
     """
     if isinstance(source, Study):
         return source
@@ -90,6 +90,8 @@ def read_study(source: StudySource) -> Study:
             "dictionary of the same form"
         )
     content = _name_lost(content)
+    if every is not None:
+        content = _with_step(content, every)
     found: list[str] = []
     parts = _validate_sections(content, found)
     if isinstance(parts.get("columns"), Columns):
@@ -142,6 +144,28 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise ValueError(
             f"{path}: endlessly nested brackets or endless digits; write out each value"
         ) from None
+
+
+def _with_step(content: Mapping[str, Any], every: float | str) -> dict[str, Any]:
+    """Return a study with [time] every, for the same length of time ahead.
+
+    If it has a time step, its horizon and discounts are converted from that one. What is not as it
+    should be is left for others to find.
+    """
+    changed = {key: dict(part) for key, part in content.items() if isinstance(part, Mapping)}
+    time, columns = changed.setdefault("time", {}), changed.setdefault("columns", {})
+    before = [time.get("every"), columns.pop("time_step", None)]
+    time["every"] = every
+    sizes = [step_size(step) for step in before if isinstance(step, int | float | str)]
+    ratio = step_size(every) / sizes[0] if sizes and sizes[0] > 0 else 1.0
+    evaluation = changed.get("evaluation", {})
+    if ratio > 0:  # not if it is undefined
+        if isinstance(horizon := evaluation.get("horizon"), int):
+            evaluation["horizon"] = max(1, round(horizon / ratio))
+        for key in ("discount", "planning_discount"):
+            if isinstance(discount := evaluation.get(key), int | float) and discount >= 0:
+                evaluation[key] = discount**ratio
+    return {**content, **changed}
 
 
 def _validate_sections(content: Mapping[str, Any], found: list[str]) -> dict[str, Any]:
@@ -227,6 +251,12 @@ def _cross_mistakes(content: Mapping[str, Any], parts: Mapping[str, Any]) -> Mis
             yield f"[columns] {key}", f"given together with [{others[0]}]; give one of the two"
         sections = parts.get(key, {})
         names = [section.name or column for column, section in sections.items()]
+        told = parts.get("missing", {}) if key == "state" else {}
+        names += [
+            indicator_name(section.name or column)
+            for column, section in sections.items()
+            if column in told and told[column].indicator
+        ]
         yield from named_twice(names, f"[{key}]", "variables")
         sizes = [len(s.levels or ()) or len(s.cuts or ()) + 1 for s in sections.values()]
         # more states than this make a wide log, which numbers only those that occur
@@ -242,8 +272,10 @@ def _cross_mistakes(content: Mapping[str, Any], parts: Mapping[str, Any]) -> Mis
             lost = f"there is no {place('state', column)}{_suggest(column, states)}"
             yield "[noise] labels", lost
     words = parts.get("words")
-    if words is not None and words.time is not None and not isinstance(columns.time_step, float):
+    step = parts["time"].every if "time" in parts else columns.time_step
+    if words is not None and words.time is not None and not isinstance(step, float):
         yield "[words] time", "needs a number as [columns] time_step; add it, or remove time"
+    yield from column_mistakes(parts)
     problems = parts.get("problems", {})
     if problems.get("gaps", "refuse") != "refuse" and "time_step" not in given:
         yield "[problems] gaps", "gaps can be found only with [columns] time_step; add it"

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from butfor.log.decisions import last_rows
 from butfor.log.episodes import Episodes
-from butfor.log.sections import place, quoted
+from butfor.log.fields import place, quoted
 from butfor.log.study import read_study
 from butfor.log.variables import Variable, check_distinct, unravel
 

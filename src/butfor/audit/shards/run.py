@@ -44,8 +44,9 @@ from butfor.audit.shards.workers import Threads, Workers
 from butfor.audit.tables import with_credible
 from butfor.evaluate.diagnostics.calibration import bad_outcomes
 from butfor.evaluate.estimate import estimate_sums
+from butfor.log.column_rules import column_rules
+from butfor.log.fields import place
 from butfor.log.sections import Study
-from butfor.log.study import read_study
 from butfor.log.variables import project
 from butfor.models.factored import tabular
 from butfor.models.fit import check_rules
@@ -107,7 +108,7 @@ def audit_shards(
     began = time.perf_counter()
     chosen = AuditSettings() if settings is None else settings
     check_free(out, marker=META, overwrite=overwrite)
-    checked = read_study(study)
+    checked = chosen.read_study(study)
     if checked.cluster is not None:
         raise ValueError(
             "[cluster]: clusters are fitted to the whole log at once; use --detail full, or write "
@@ -242,8 +243,8 @@ class _Run:
             together, owner = np.concatenate(hashes), np.concatenate(owners)
             order = np.argsort(together, kind="stable")
             again = np.flatnonzero(together[order][1:] == together[order][:-1])
-            for place in again.tolist():
-                one, other = sorted(owner[order[place : place + 2]].tolist())
+            for first in again.tolist():
+                one, other = sorted(owner[order[first : first + 2]].tolist())
                 ids = [set(self.parts.read_ids(keys[n]).tolist()) for n in (one, other)]
                 both = sorted(ids[0] & ids[1])
                 if one != other and len(both):
@@ -333,6 +334,12 @@ def _check_early(chosen: AuditSettings, study: Study) -> None:
             "classifier learns from the numbers of all decisions; use --detail full, remove "
             'number, or set learner = "counts" in [model]'
         )
+    for (_, column), rule in column_rules(study).items():
+        if rule.median:
+            raise ValueError(
+                f"{place('missing', column)} fill: the median is that of the whole log; give a "
+                "number or a level, or use --detail full"
+            )
     names = chosen.noise(study)
     if names and study.columns.state is None:
         project(study.state_variables(), *names)
