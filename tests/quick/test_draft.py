@@ -49,6 +49,8 @@ def test_integer_codes_are_ready_made_states_and_actions():
 def test_codes_are_recognized_without_a_name_and_amounts_are_not():
     log = found_logs.sepsis_codes().rename(columns={"state": "x"})
     assert content_of(draft(log))["columns"]["state"] == "x"
+    unnamed = content_of(draft(log.rename(columns={"action": "y"})))["columns"]
+    assert (unnamed["state"], unnamed["action"]) == ("x", "y")
     # a count that drifts by one from row to row is an amount, though it has as many values
     log["x"] = 300 + log.groupby("episode")["x"].transform(
         lambda x: (
@@ -142,6 +144,63 @@ def test_each_row_of_a_bandit_log_is_an_episode():
     episodes = bf.read_episodes(log, content_of(drafted))
     assert len(episodes) == len(log)
     assert episodes.reward.sum() == log["click"].sum()
+
+
+def test_a_bandit_log_without_a_number_of_rows_is_told_by_its_times():
+    log = found_logs.bandit().drop(columns="Unnamed: 0")
+    assert content_of(draft(log))["columns"]["episode"] == "timestamp"
+
+
+def test_a_number_as_reward_of_each_row_needs_an_outcome_besides():
+    log = found_logs.bandit().rename(columns={"click": "reward"})
+    log["reward"] = np.random.default_rng(0).normal(size=len(log))
+    assert "add a column with the same word in every row" in draft(log).undecided
+    log["end"] = "done"
+    drafted = draft(log)
+    assert drafted.undecided == ""
+    assert bf.read_episodes(log, content_of(drafted)).reward.sum() == pytest.approx(
+        log["reward"].sum()
+    )
+
+
+def test_dates_of_admission_are_shown_and_dates_of_discharge_are_not():
+    log = found_logs.many_labs(stays=60, labs=4, telling=("lab_01", "lab_02", "lab_03"))
+    admission = pd.Timestamp("2150-01-01") + pd.to_timedelta(100 * log["stay_id"], "h")
+    lasts = log.groupby("stay_id")["hour"].transform("max")
+    log["hour"] = admission + pd.to_timedelta(log["hour"], "h")
+    log["begin"] = admission
+    log["left"] = admission + pd.to_timedelta(lasts + 2, "h")
+    log["subject_id"] = 7 * log["stay_id"] + 1000
+    drafted = draft(log)
+    assert roles_of(drafted)["begin"] == "side"
+    assert "a date after the last row" in why(drafted, "left")
+    assert roles_of(drafted)["subject_id"] == "left out"
+    assert content_of(drafted)["columns"]["time_step"] == "4h"
+
+
+def test_an_outcome_that_turns_yes_on_the_last_row():
+    log = found_logs.many_labs(stays=60, labs=4, telling=("lab_01", "lab_02", "lab_03"))
+    last = ~log["stay_id"].duplicated(keep="last")
+    log["died"] = (log.pop("hospital_expire_flag").astype(bool) & last).astype(int)
+    drafted = draft(log)
+    assert content_of(drafted)["outcome"] == {"1": {"name": "died", "reward": -1.0, "bad": True}}
+    episodes = bf.read_episodes(log, content_of(drafted))
+    assert (episodes.outcome == 0).sum() == log["died"].sum()
+
+
+def test_the_amount_behind_a_level_of_treatment_is_left_out():
+    log = found_logs.many_labs(stays=60, labs=4, telling=("lab_01", "lab_02", "lab_03"))
+    log["vaso_level"] = np.digitize(log["vasopressor_dose"], [0.01, 1])
+    drafted = draft(log)
+    assert list(content_of(drafted)["action"]) == ["vaso_level"]
+    assert why(drafted, "vasopressor_dose") == "the amount behind the action vaso_level"
+
+
+def test_an_unsorted_log_is_sorted():
+    log = found_logs.many_labs(stays=60, labs=4, telling=("lab_01", "lab_02", "lab_03"))
+    content = content_of(draft(log.sample(frac=1, random_state=0)))
+    assert content["problems"] == {"order": "sort"}
+    assert len(bf.read_episodes(log, content)) == 60
 
 
 def test_activities_of_permit_cases_are_actions():

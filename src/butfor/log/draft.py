@@ -11,8 +11,9 @@ import numpy as np
 
 from butfor.log.coding import listed, text_of
 from butfor.log.first_rows import load_first_rows
+from butfor.log.guess.findings import CHECK, LEFT_OUT, Finding, Roles
 from butfor.log.guess.profile import FEW
-from butfor.log.guess.roles import CHECK, LEFT_OUT, Finding, Roles, recognize
+from butfor.log.guess.roles import recognize
 from butfor.log.guess.states import States, choose_states
 from butfor.log.guess.words import flag, good_or_bad, is_censored, sounds
 from butfor.log.problems import KINDS
@@ -22,7 +23,7 @@ from butfor.log.sources import Log
 from butfor.log.study import read_study
 from butfor.log.write import comment_lines, toml_value, write_toml
 
-ROWS = 200_000  # of a log are looked at
+ROWS = 100_000  # of a log are looked at
 REGULAR = 0.8  # share of equal intervals from which on times are nearly regular
 MANY_NUMBERS = 8  # columns of numbers from which on clusters are offered
 NOUNS = ("stay", "patient", "admission", "case", "subject", "user", "session")
@@ -33,6 +34,7 @@ SETTLED = {
     "missing_state": ("fill", "drop"),
     "missing_reward": ("fill",),
     "no_transition": ("drop",),
+    "lost_reward": ("drop",),
 }
 
 
@@ -88,8 +90,9 @@ def draft(source: Any) -> Draft:
     text += write_toml(content.sections, content.comments, content.hints)
     if found:
         text += f"\n# {CHECK} reading the log with this draft finds:\n{comment_lines(found)}\n"
-    missing = _mistakes(content.sections) or found
-    return Draft(text, tuple(roles.found[name] for name in roles.profiles), missing)
+    wrong = _mistakes(content.sections) or found
+    undecided = "\n".join([wrong, *roles.notes]) if wrong else ""
+    return Draft(text, tuple(roles.found[name] for name in roles.profiles), undecided)
 
 
 def _complete(log: Log, roles: Roles) -> tuple[Log, Any]:
@@ -122,7 +125,7 @@ def _settle(source: Any, content: _Content, log: Log) -> str:
             found = str(error)
         else:
             found, evaluation = "", ({"horizon": horizon} if log.whole else {}) | evaluation
-        choice = _choice(found, problems)
+        choice = _choice(found, problems, outcomes="outcome" in content.sections)
         if not choice:
             break
         problems |= choice
@@ -136,10 +139,12 @@ def _settle(source: Any, content: _Content, log: Log) -> str:
     return found
 
 
-def _choice(found: str, problems: dict[str, str]) -> dict[str, str]:
+def _choice(found: str, problems: dict[str, str], *, outcomes: bool) -> dict[str, str]:
     """Return the next way to settle one of the problems found, empty if there is none."""
     for kind in re.findall(r"^- (\w+):", found, re.MULTILINE):
         choices = SETTLED.get(kind, ())
+        if kind in ("lost_reward", "no_transition") and not outcomes:
+            continue  # every episode would lose its last decision
         tried = choices.index(problems[kind]) + 1 if problems.get(kind) in choices else 0
         if tried < len(choices):
             return {kind: choices[tried]}
@@ -164,13 +169,12 @@ def _draft(roles: Roles, states: States) -> _Content:
                 "[columns]", f"{columns[key]!r} is taken for ready-made {key}s, from 0 on"
             )
     for name in roles.action:
-        content.check(
-            place("action", name),
-            f"taken for an action: {roles.found[name].why}".replace(f": {CHECK}", ":"),
-        )
+        content.check(place("action", name), f"taken for an action: {roles.found[name].why}")
     for name, section in states.sections.items():
         what = "the cuts are quartiles of the log" if "cuts" in section else "order the levels"
         content.check(place("state", name), f"{what}; normal = [...] is missing")
+        if name in states.suspected:
+            content.check(place("state", name), "it tells much of the action; was it known before?")
     _outcomes(roles, content)
     _side(states, content)
     if len(states.sections) > 1:

@@ -34,10 +34,14 @@ def looks_ahead(
     value = profile.numbers[rows.last]
     lasting = {"the number of rows": rows.lengths.astype(np.float64)}
     if time is not None:
-        lasting["the last time"] = time.numbers[rows.last]
-        if profile.kind == time.kind == "time" and (value >= lasting["the last time"]).all():
-            return "a date after the last row of each episode"
-        lasting["how long it lasts"] = time.numbers[rows.last] - time.numbers[rows.first]
+        start, end = time.numbers[rows.first], time.numbers[rows.last]
+        lasting["how long it lasts"] = end - start
+        if profile.kind == time.kind == "time":
+            if (value >= end).all():
+                return "a date after the last row of each episode"
+            value = value - start
+        elif time.kind == "number":
+            lasting["the last time"] = end
     for what, numbers in lasting.items():
         strength = _rank_correlation(value, numbers)
         if strength >= CORRELATED and strength * np.sqrt(len(value)) > CERTAIN:

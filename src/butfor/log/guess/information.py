@@ -52,3 +52,9 @@ def says_the_same(one: Codes, other: Codes) -> bool:
     """Whether two columns have most of what either tells in common."""
     least = min(entropy(one), entropy(other))
     return least > 0 and mutual_information(one, other) > SAME * least
+
+
+def share_told(column: Codes, about: Codes) -> float:
+    """Return the share of a column's entropy that another one tells, 0 if it has none."""
+    whole = entropy(about)
+    return mutual_information(column, about) / whole if whole > 0 else 0.0

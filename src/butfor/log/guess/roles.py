@@ -2,66 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from butfor.log.coding import Codes, identify
+from butfor.log.coding import identify
+from butfor.log.guess.actions import find_actions, find_ready_states
+from butfor.log.guess.findings import CHECK, LEFT_OUT, Finding, Roles
 from butfor.log.guess.future import looks_ahead, repeats_next
-from butfor.log.guess.profile import FEW, MOST_LEVELS, Profile, Rows, dose_cuts, profile_column
+from butfor.log.guess.profile import FEW, MOST_LEVELS, Profile, Rows, profile_column
 from butfor.log.guess.words import flag, meaning, names_episode, rank, sounds
 from butfor.log.sources import Log
 
-CHECK = "CHECK THIS:"
-MOST_ACTIONS = 100  # combinations of several treatments, or levels of a text
-MOST_NUMBERED = 10_000  # ready-made states or actions
-MOST_EMPTY = 0.3  # share of rows without a value, above which a column is not part of the state
-LEFT_OUT = "left out"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What a column was taken for, and why."""
-
-    column: str
-    role: str
-    why: str
-
-
-@dataclass
-class Roles:
-    """The columns of a log by role; those in `left` have none yet."""
-
-    log: Log
-    left: dict[str, Profile]
-    rows: Rows
-    found: dict[str, Finding] = field(default_factory=dict)
-    columns: dict[str, str] = field(default_factory=dict)  # [columns] of the study, by key
-    action: dict[str, dict[str, Any]] = field(default_factory=dict)  # sections by column
-    profiles: dict[str, Profile] = field(default_factory=dict)  # of all columns
-    notes: list[str] = field(default_factory=list)
-    rising: bool = False  # whether the outcome is no until the last row
-
-    def take(self, name: str, role: str, why: str) -> None:
-        """Give a column its role."""
-        self.left.pop(name)
-        self.found[name] = Finding(name, role, why)
-
-    def fill(self, key: str, name: str, why: str) -> None:
-        """Name a column in [columns]."""
-        self.columns[key] = name
-        self.take(name, key, why)
-
-    def named(self, role: str, among: dict[str, Profile]) -> list[str]:
-        """Return the columns whose names have a word of a role, the most telling first."""
-        ranks = {name: rank(name, role) for name in among}
-        return sorted((n for n in among if ranks[n] is not None), key=lambda n: ranks[n] or 0)
-
-    @property
-    def single(self) -> bool:
-        """Whether each episode is one row, as in the log of a bandit."""
-        return len(self.rows.earlier) == 0
+NOT_EPISODES = ("action", "offered", "drug", "reward", "outcome", "behavior_probability", "time")
 
 
 def recognize(log: Log) -> Roles:
@@ -76,10 +29,8 @@ def recognize(log: Log) -> Roles:
     _identifiers(roles)
     _rewards_and_ends(roles)
     _future(roles)
-    _ready(roles, "action")
-    if "action" not in roles.columns:
-        _actions(roles)
-    _ready(roles, "state")
+    find_actions(roles)
+    find_ready_states(roles)
     return roles
 
 
@@ -109,7 +60,10 @@ def _episode(roles: Roles) -> None:
 
     named = sorted(filter(names_episode, repeated), key=order)
     together = [n for n, p in repeated.items() if _stands_together(p) and p.distinct > 1]
-    alone = list(filter(names_episode, unique)) + [n for n, p in unique.items() if is_row_number(p)]
+    unlike = [n for n in roles.left if not any(sounds(n, role) for role in NOT_EPISODES)]
+    alone = list(filter(names_episode, unique)) + [
+        n for n, p in roles.left.items() if is_row_number(p) or _is_unique_time(p)
+    ]
     if named:
         name, why = named[0], "its name, and rows share its values"
     elif alone:
@@ -119,13 +73,18 @@ def _episode(roles: Roles) -> None:
         why = "equal values stand together"
         roles.notes.append(f"{CHECK} no column is named like an episode; {name!r} is a guess")
     else:
-        name, why = next(iter(repeated or roles.left)), "nothing else looks like an episode"
+        others = [*(n for n in repeated if n in unlike), *unlike, *roles.left]
+        name, why = others[0], "nothing else looks like an episode"
         roles.notes.append(
-            f"{CHECK} no column looks like an episode; this is the first one. If each row is a\n"
+            f"{CHECK} no column looks like an episode; this one is a guess. If each row is a\n"
             "decision of its own, add a column that numbers the rows."
         )
     roles.fill("episode", name, why)
     roles.rows = Rows.of(identify(roles.log.table[name], text=None)[0])
+
+
+def _is_unique_time(profile: Profile) -> bool:
+    return profile.kind == "time" and profile.distinct == len(profile.codes) > 1
 
 
 def _stands_together(profile: Profile) -> bool:
@@ -228,10 +187,10 @@ def _rewards_and_ends(roles: Roles) -> None:
     }
     endings = {n: p for n, p in few.items() if rows.only_last(p) or rows.is_static(p)}
     rising = {n: p for n, p in few.items() if n not in endings and is_rising(rows, p)}
-    named = roles.named("outcome", endings) + roles.named("outcome", rising)
     unnamed = [n for n, p in endings.items() if not roles.single and rows.only_last(p)]
     for names, why in (
-        (named, "its name, and one value per episode"),
+        (roles.named("outcome", endings), "its name, and one value per episode"),
+        (roles.named("outcome", rising), "its name, and yes on last rows alone"),
         (unnamed, "only last rows have a value"),
         (roles.named("end", endings | rising), "it marks the last row"),
     ):
@@ -241,7 +200,7 @@ def _rewards_and_ends(roles: Roles) -> None:
             break
     if roles.single and "outcome" not in roles.columns:
         _outcome_of_one_row(roles)
-    for name in roles.named("end", rising | endings):
+    for name in roles.named("end", rising | endings) + roles.named("cut", rising | endings):
         if name in roles.left:
             roles.take(name, LEFT_OUT, "it marks the last row")
     costs = [name for name in numbers if name in left and sounds(name, "cost")]
@@ -297,84 +256,3 @@ def _future(roles: Roles) -> None:
             why = "another outcome, by its name"
         if why is not None:
             roles.take(name, LEFT_OUT, f"it looks into the future: {why}")
-
-
-def _ready(roles: Roles, group: str) -> None:
-    """Find ready-made states or actions: whole numbers that are names."""
-    codes = {
-        name: profile
-        for name, profile in roles.left.items()
-        if profile.numbered and profile.distinct > FEW and profile.known.max() < MOST_NUMBERED
-    }
-    named = roles.named(group, codes)
-    if group == "action" and not named and "behavior_probability" in roles.columns:
-        named = roles.named("offered", codes)
-    why = "its name, and whole numbers from 0"
-    if not named and group == "state":
-        others = [n for n in roles.left if n not in codes]
-        found = [n for n, p in codes.items() if p.distinct > MOST_LEVELS and roles.rows.is_code(p)]
-        named = found if len(found) == 1 and len(others) <= 3 else []
-        why = "whole numbers from 0 that move like names, not like amounts"
-    if named:
-        roles.fill(group, named[0], f"{why}: ready-made {group}s")
-
-
-def _actions(roles: Roles) -> None:
-    """Find the columns that are actions, with their levels."""
-    rows = roles.rows
-    usable = {
-        name: profile
-        for name, profile in roles.left.items()
-        if (profile.kind == "number" and (profile.cuts or 1 < profile.distinct <= MOST_LEVELS))
-        or (profile.kind == "text" and 1 < profile.distinct <= MOST_ACTIONS)
-    }
-    no_last = [n for n, p in usable.items() if p.empty.any() and not p.empty[rows.earlier].any()]
-    changing = [n for n, p in usable.items() if not rows.is_static(p)]
-    offered = roles.named("offered", usable) if "behavior_probability" in roles.columns else []
-    for names, why in (
-        (roles.named("action", usable), "its name"),
-        (offered[:1], "its name; probabilities of actions are logged"),
-        ([] if roles.single else no_last, "only last rows have none"),
-        ([n for n in usable if sounds(n, "drug")], "its name: a treatment"),
-        (changing[-1:] or [*usable][-1:], f"{CHECK} no column looks like an action; a guess"),
-    ):
-        if names:
-            _take_actions(roles, names, why)
-            return
-    roles.notes.append(f"{CHECK} no column can be an action; add one with at least two values")
-
-
-def _take_actions(roles: Roles, names: list[str], why: str) -> None:
-    """Take these actions, as long as their combinations are not too many."""
-    # those that change within episodes first
-    static = {name: roles.rows.is_static(roles.left[name]) for name in names}
-    total = 1
-    for name in sorted(names, key=lambda n: static[n]):
-        section = dose_cuts(roles.left[name])
-        size = count_section(section)
-        if total > 1 and total * size > MOST_ACTIONS:
-            roles.take(
-                name, "side", f"a treatment, but more than {MOST_ACTIONS} actions are too many"
-            )
-            continue
-        total *= size
-        roles.action[name] = section
-        roles.take(name, "action", why)
-    roles.action = {name: roles.action[name] for name in names if name in roles.action}
-
-
-def count_section(section: dict[str, Any]) -> int:
-    """Return the number of levels of a drafted variable."""
-    return len(section["levels"]) if "levels" in section else len(section.get("cuts", ())) + 1
-
-
-def action_codes(roles: Roles) -> Codes:
-    """Return a number for the action of each row, equal for equal actions; -1 without one."""
-    if "action" in roles.columns:
-        return roles.profiles[roles.columns["action"]].codes
-    bins = [roles.profiles[name].bins(section) for name, section in roles.action.items()]
-    if not bins:
-        return np.full(len(roles.rows.episode), -1)
-    stacked = np.stack(bins, axis=1)
-    joint = np.unique(stacked, axis=0, return_inverse=True)[1].reshape(-1)
-    return np.where((stacked < 0).any(axis=1), -1, joint)

@@ -10,10 +10,14 @@ import numpy as np
 
 from butfor.log.coding import Codes, bins_of
 from butfor.log.combinations import MOST_TRANSITIONS
-from butfor.log.guess.information import mutual_information, says_the_same
+from butfor.log.guess.actions import action_codes, count_section
+from butfor.log.guess.findings import Roles
+from butfor.log.guess.information import says_the_same, share_told
 from butfor.log.guess.profile import MOST_LEVELS, Profile
-from butfor.log.guess.roles import MOST_EMPTY, Roles, action_codes, count_section
 
+MOST_EMPTY = 0.3  # share of rows without a value, above which a column is not part of the state
+LITTLE = 0.05  # share that may be chance in a short log
+MUCH = 0.2  # share of the action from which on a column may be the decision itself
 MOST_STATES = 5000  # few logs visit more; further columns become side columns
 
 
@@ -24,6 +28,7 @@ class States:
     sections: dict[str, dict[str, Any]] = field(default_factory=dict)
     no_room: dict[str, dict[str, Any]] = field(default_factory=dict)
     side: list[str] = field(default_factory=list)
+    suspected: list[str] = field(default_factory=list)  # may be the decision itself
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,15 +38,14 @@ class Candidate:
     profile: Profile
     section: dict[str, Any]
     bins: Codes  # [R]
-    action: float  # bits that it tells about the action of its row
-    end: float  # bits that its last row tells about how the episode ends
+    action: float  # share of the action's entropy that it tells
+    end: float  # share of the entropy of ends that its last row tells
 
     @property
     def told(self) -> str:
         """Say how much it tells."""
-        return (
-            f"tells {max(0, self.action):.2f} bits of the action, {max(0, self.end):.2f} of the end"
-        )
+        action, end = max(0.0, self.action), max(0.0, self.end)
+        return f"tells {action:.0%} of the action, {end:.0%} of the end"
 
 
 def choose_states(roles: Roles) -> States:
@@ -68,6 +72,8 @@ def choose_states(roles: Roles) -> States:
             continue
         total, moving = total * size, goals
         chosen.append(candidate)
+        if candidate.action > MUCH:
+            states.suspected.append(name)
         candidate.section.update({"static": True} if static else {})
         changes = "constant in each episode; " if static else "changes within episodes; "
         roles.take(name, "state", f"{'' if roles.single else changes}{candidate.told}")
@@ -93,10 +99,13 @@ def _candidates(roles: Roles) -> list[Candidate]:
             roles.take(name, "side", f"empty in {missing:.0%} of the rows")
             continue
         bins = profile.bins(section)
-        action = mutual_information(bins, decided)
-        end = mutual_information(bins[roles.rows.last], ends)
+        action = share_told(bins, decided)
+        end = share_told(bins[roles.rows.last], ends)
         found.append(Candidate(profile, section, bins, action, end))
-    return sorted(found, key=lambda candidate: -(candidate.action + candidate.end))
+    # a column that tells most of the action and one that tells most of the end count alike
+    action = max([LITTLE, *(candidate.action for candidate in found)])
+    end = max([LITTLE, *(candidate.end for candidate in found)])
+    return sorted(found, key=lambda candidate: -candidate.action / action - candidate.end / end)
 
 
 def _section(roles: Roles, profile: Profile) -> dict[str, Any]:

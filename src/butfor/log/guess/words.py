@@ -13,6 +13,7 @@ WORDS = {
     "outcome": "outcome died death dead mortality expire expired survived survival alive "
     "readmission readmitted success recovered result status event end",
     "end": "terminated terminal done ended",
+    "cut": "truncated timeout",
     "reward": "reward rewards r click clicks clicked conversion converted revenue profit payoff",
     "behavior_probability": "propensity probability pscore prob",
     "final_key": "final_key finalkey",
@@ -22,6 +23,7 @@ WORDS = {
     "drug": "dose treatment treat trt rx drug medication therapy vaso vasopressor vasopressors "
     "fluid fluids norepinephrine noradrenaline epinephrine insulin antibiotic antibiotics heparin "
     "sedation",
+    "any drug": "dose treatment treat trt rx drug medication therapy",  # names none of them
     "future": "futime followup follow los lengthofstay dischtime dischargetime deathtime "
     "deathdate dod outtime timetoevent daystodeath tte censored event",
     "later": "next future remaining",
