@@ -137,6 +137,7 @@ def test_each_row_of_a_bandit_log_is_an_episode():
     assert columns["episode"] == "Unnamed: 0"
     assert columns["action"] == "item_id"
     assert columns["behavior_probability"] == "propensity_score"
+    assert content_of(drafted)["model"] == {"kind": "tabular"}
     assert content_of(drafted)["outcome"] == {
         "0": {"name": "not click", "reward": 0.0},
         "1": {"name": "click", "reward": 1.0},

@@ -271,6 +271,10 @@ def _side(states: States, content: _Content) -> None:
 
 def _model(roles: Roles, states: States, content: _Content) -> None:
     """Add [model], with hints: parents of a variable, an order of variables, and clusters."""
+    if roles.single:
+        content.sections["model"] = {"kind": "tabular"}
+        content.check("[model]", "each episode is one decision, so there is no course to learn")
+        return
     content.sections["model"] = {"kind": "factored", "learner": "counts"}
     content.check(
         "[model]",

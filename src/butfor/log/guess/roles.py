@@ -112,6 +112,8 @@ def _row_numbers(roles: Roles) -> None:
 
 def _time(roles: Roles) -> None:
     """Find the time: by its name, or because it grows within episodes."""
+    if roles.single:
+        return
     rows = roles.rows
     usable = {
         name: profile
