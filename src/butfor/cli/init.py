@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from butfor.cli.options import Log, Overwrite, source_of
-from butfor.cli.output import exit_on_error
-from butfor.log.draft import draft_study
+from butfor.cli.output import exit_on_error, make_table
+from butfor.log.draft import draft
 
 
 def init(
@@ -26,7 +27,12 @@ def init(
             raise FileNotFoundError(
                 f"the folder {out.parent} does not exist; create it, or choose another --out"
             )
-        out.write_text(draft_study(source_of(log)), encoding="utf-8")
+        drafted = draft(source_of(log))
+        out.write_text(drafted.text, encoding="utf-8")
+    rows = [(found.column, found.role, found.why) for found in drafted.findings]
+    Console().print(make_table(["column", "taken for", "because"], rows))
+    if drafted.undecided:
+        typer.echo(f"Still to be decided in the draft: {drafted.undecided}\n")
     typer.echo(
         f"Draft of the study file: {out}\nCheck and edit it, then run: "
         + shlex.join(["butfor", "audit", *map(str, log), "--study", str(out), "--out", "audit"])

@@ -51,6 +51,7 @@ class Log:
     table: Any  # a pyarrow Table
     files: tuple[Path, ...] = ()  # empty if it came as a frame
     starts: tuple[int, ...] = (0,)  # the first row of each file
+    whole: bool = True  # whether these are all its rows
 
     def code(self, name: str, coder: Callable[[Any], Coded]) -> Coded:
         """Return what `coder` makes of a column; refuse types that it cannot read."""
@@ -100,9 +101,7 @@ def load_log(
     `needed` gives for each column the place that names it in the study; columns in `text` stay
     text, even if all their cells look like numbers.
     """
-    if isinstance(source, str | Path) or (
-        isinstance(source, list | tuple) and all(isinstance(part, str | Path) for part in source)
-    ):
+    if is_path(source):
         return _load_files(source, needed, text)
     if isinstance(source, pd.DataFrame):
         table = _from_pandas(source, needed)
@@ -120,7 +119,14 @@ def load_log(
             f"a table of type {type(source).__name__}; give a path, a list of paths, a data frame "
             "(pandas, Polars) or an Arrow table (DuckDB: the relation)"
         )
-    return Log("the frame", _checked("the frame", table, needed))
+    return Log("the frame", checked("the frame", table, needed))
+
+
+def is_path(source: Any) -> bool:
+    """Whether a source is a path or a list of paths."""
+    return isinstance(source, str | Path) or (
+        isinstance(source, list | tuple) and all(isinstance(part, str | Path) for part in source)
+    )
 
 
 def _load_files(source: Any, needed: Mapping[str, str] | None, text: Collection[str]) -> Log:
@@ -128,11 +134,11 @@ def _load_files(source: Any, needed: Mapping[str, str] | None, text: Collection[
     tables = []
     for path in files:
         with explained(path):
-            tables.append((_read_csv if is_csv(path) else _read_parquet)(path, needed, text))
+            tables.append((read_csv if is_csv(path) else _read_parquet)(path, needed, text))
     starts = [0, *accumulate(table.num_rows for table in tables[:-1])]
     whole = isinstance(source, str | Path)
     name = str(source) if whole else f"{files[0]} and {len(files) - 1} more"
-    return Log(name, _checked(name, _stacked(tables, files), needed), tuple(files), tuple(starts))
+    return Log(name, checked(name, stacked(tables, files), needed), tuple(files), tuple(starts))
 
 
 def find_files(source: Any) -> list[Path]:
@@ -162,7 +168,10 @@ def find_files(source: Any) -> list[Path]:
     return files
 
 
-def _read_csv(path: Path, needed: Mapping[str, str] | None, text: Collection[str]) -> Any:
+def read_csv(
+    path: Path, needed: Mapping[str, str] | None, text: Collection[str], head: Any = None
+) -> Any:
+    """Read a CSV file, or only `head`, its first rows."""
     if path.stat().st_size == 0:
         raise ValueError(f"{path}: the file is empty; give a header and at least one row")
     with open_text(path) as file:
@@ -177,7 +186,7 @@ def _read_csv(path: Path, needed: Mapping[str, str] | None, text: Collection[str
     check_columns(str(path), header, needed)
     try:
         table = pa.csv.read_csv(
-            open_packed(path) if path.suffix == ".gz" else str(path),
+            head or (open_packed(path) if path.suffix == ".gz" else str(path)),
             parse_options=pa.csv.ParseOptions(delimiter=delimiter(path), newlines_in_values=True),
             convert_options=pa.csv.ConvertOptions(
                 column_types=dict.fromkeys(text, TEXT),
@@ -195,10 +204,10 @@ def _read_csv(path: Path, needed: Mapping[str, str] | None, text: Collection[str
 
 
 def _read_parquet(path: Path, needed: Mapping[str, str] | None, _: Collection[str]) -> Any:
-    with _opened(path) as (file, schema):
+    with opened(path) as (file, schema):
         check_columns(str(path), schema.names, needed)
         columns = None if needed is None else list(needed)
-        return _validated(path, file.read(columns=columns), schema)
+        return validated(path, file.read(columns=columns), schema)
 
 
 def read_schema(path: Path) -> tuple[Any, int]:
@@ -213,16 +222,16 @@ def read_columns(path: Path, names: Sequence[str] | None = None) -> pd.DataFrame
 
     With `names`, only those of these columns that the file has.
     """
-    with _opened(path) as (file, schema):
+    with opened(path) as (file, schema):
         wanted = [name for name in schema.names if names is None or name in names]
-        return _frame(_validated(path, file.read(columns=wanted), schema), schema)
+        return _frame(validated(path, file.read(columns=wanted), schema), schema)
 
 
 def read_pieces(path: Path, names: Sequence[str]) -> Iterator[pd.DataFrame]:
     """Read some columns of a Parquet file that butfor wrote, piece by piece."""
-    with _opened(path) as (file, schema):
+    with opened(path) as (file, schema):
         for batch in file.iter_batches(PIECE, columns=names):
-            yield _frame(_validated(path, pa.Table.from_batches([batch]), schema), schema)
+            yield _frame(validated(path, pa.Table.from_batches([batch]), schema), schema)
 
 
 def read_rows(path: Path, rows: NDArray[np.int64]) -> pd.DataFrame:
@@ -230,14 +239,14 @@ def read_rows(path: Path, rows: NDArray[np.int64]) -> pd.DataFrame:
 
     Row groups without any of them are skipped.
     """
-    with _opened(path) as (file, schema):
+    with opened(path) as (file, schema):
         kept = [file.schema_arrow.empty_table()]
         sizes = [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
         ends = np.cumsum(sizes, dtype=np.int64)
         for group in np.unique(np.searchsorted(ends, rows, side="right")).tolist():
             start = int(ends[group] - sizes[group])
             for batch in file.iter_batches(PIECE, row_groups=[group]):
-                table = _validated(path, pa.Table.from_batches([batch]), schema)
+                table = validated(path, pa.Table.from_batches([batch]), schema)
                 stop = start + len(table)
                 kept.append(table.take(rows[(rows >= start) & (rows < stop)] - start))
                 start = stop
@@ -273,7 +282,7 @@ def _frame(table: Any, schema: Any) -> pd.DataFrame:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
+def opened(path: Path) -> Iterator[tuple[Any, Any]]:
     """Open a Parquet file of no absurd size so that equal texts are stored once; also its schema.
 
     The schema is that of the file, in which texts are texts.
@@ -293,7 +302,7 @@ def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
             yield file, schema
 
 
-def _validated(path: Path, table: Any, schema: Any) -> Any:
+def validated(path: Path, table: Any, schema: Any) -> Any:
     """Return a table, unless a text that is stored once is repeated in absurdly many rows."""
     table.validate(full=True)
     for name in table.column_names:
@@ -320,7 +329,8 @@ def _from_pandas(frame: pd.DataFrame, needed: Mapping[str, str] | None) -> Any:
     return pa.table(columns)
 
 
-def _checked(name: str, table: Any, needed: Mapping[str, str] | None) -> Any:
+def checked(name: str, table: Any, needed: Mapping[str, str] | None) -> Any:
+    """Return the columns of a table that are needed, unless it has no rows."""
     if table.num_rows == 0:
         raise ValueError(f"{name} has no rows; give at least one decision")
     return table if needed is None else table.select(list(needed))
@@ -343,7 +353,7 @@ def check_columns(name: str, columns: Sequence[str], needed: Mapping[str, str] |
         raise ValueError("\n".join([head, *lines]))
 
 
-def _stacked(tables: Sequence[Any], files: Sequence[Path]) -> Any:
+def stacked(tables: Sequence[Any], files: Sequence[Path]) -> Any:
     """Concatenate the tables of several files, with the columns of the first."""
     if len(tables) == 1:
         return tables[0]

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import ValidationError, create_model
 
 from butfor.checks import check_size
+from butfor.log.coding import text_of
 from butfor.log.column_rules import column_mistakes
 from butfor.log.fields import INVALID, MOST, Mistakes, Section, named_twice, place, show, step_size
 from butfor.log.irregular import MissingSection, TimeSection
@@ -321,6 +322,11 @@ def _outcome_mistakes(content: Mapping[str, Any], parts: Mapping[str, Any]) -> M
             yield place("outcome", value), "an empty value means no outcome; name the value"
         if "reward" not in given and "reward" not in content["outcome"][value]:
             yield f"{place('outcome', value)} reward", "missing; give a number, or a reward column"
+    rewards = {section.reward for section in sections.values()}
+    if "reward" not in given and len(sections) > 1 and len(rewards) == 1 and None not in rewards:
+        same = f"all {len(sections)} outcomes have the reward {text_of(rewards.pop())}"
+        remedy = "give better outcomes a higher reward, or name a column in [columns] reward"
+        yield "[outcome]", f"{same}, so every policy would be worth the same; {remedy}"
 
 
 def _suggest(key: Any, known: Iterable[str]) -> str:

@@ -1,0 +1,1 @@
+"""Guessing what the columns of a log are, for a draft of its study file."""

@@ -1,0 +1,368 @@
+"""`butfor init` on logs as strangers bring them: what it takes each column for, and why."""
+
+import tomllib
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+import butfor as bf
+from butfor.cli.main import app
+from butfor.log import first_rows
+from butfor.log.draft import draft
+from butfor.log.guess.information import entropy, mutual_information
+from butfor.log.guess.words import good_or_bad, meaning, parts
+from butfor.log.study import read_study
+from tests import found_logs
+
+
+def roles_of(drafted):
+    return {finding.column: finding.role for finding in drafted.findings}
+
+
+def why(drafted, column):
+    return next(finding.why for finding in drafted.findings if finding.column == column)
+
+
+def content_of(drafted):
+    return tomllib.loads(drafted.text)
+
+
+def test_integer_codes_are_ready_made_states_and_actions():
+    log = found_logs.sepsis_codes()
+    drafted = draft(log)
+    columns = content_of(drafted)["columns"]
+    assert columns["state"] == "state"
+    assert columns["action"] == "action"
+    assert columns["reward"] == "reward"
+    assert roles_of(drafted)["Unnamed: 0"] == "left out"
+    assert drafted.undecided == ""
+    episodes = bf.read_episodes(log, content_of(drafted))
+    assert episodes.n_states > 600
+    assert episodes.n_actions == log["action"].max() + 1
+    assert episodes.reward.sum() == log["reward"].sum()
+    assert len(episodes.state) == len(log)
+
+
+def test_codes_are_recognized_without_a_name_and_amounts_are_not():
+    log = found_logs.sepsis_codes().rename(columns={"state": "x"})
+    assert content_of(draft(log))["columns"]["state"] == "x"
+    unnamed = content_of(draft(log.rename(columns={"action": "y"})))["columns"]
+    assert (unnamed["state"], unnamed["action"]) == ("x", "y")
+    # a count that drifts by one from row to row is an amount, though it has as many values
+    log["x"] = 300 + log.groupby("episode")["x"].transform(
+        lambda x: (
+            np.random.default_rng(x.iloc[0]).integers(-9, 10, len(x)).cumsum() + x.iloc[0] % 300
+        )
+    )
+    log["x"] -= log["x"].min()
+    drafted = content_of(draft(log))
+    assert "state" not in drafted["columns"]
+    assert "cuts" in drafted["state"]["x"]
+
+
+def test_the_columns_that_tell_most_are_chosen_out_of_forty_five():
+    log = found_logs.many_labs()
+    drafted = draft(log)
+    content = content_of(drafted)
+    assert {"lab_07", "lab_31", "lab_44"} <= set(content["state"])
+    assert content["model"]["kind"] == "factored"
+    assert content["action"]["vasopressor_dose"]["names"] == ["none", "low", "high"]
+    assert content["outcome"]["1"] == {
+        "name": "hospital_expire_flag", "reward": -1.0, "bad": True
+    }  # fmt: skip
+    assert content["outcome"]["0"]["reward"] == 1.0
+    assert "too many states" in why(drafted, "lab_00")
+    assert drafted.undecided == ""
+
+
+def test_the_clusters_that_are_offered_can_be_used():
+    log = found_logs.many_labs(stays=40)
+    drafted = draft(log)
+    lines = [line.removeprefix("# ") for line in drafted.text.splitlines()]
+    start = lines.index("[cluster]")
+    offered = tomllib.loads("\n".join(lines[start : start + 3]))
+    content = content_of(drafted)
+    for section in ("state", "model", "side"):
+        del content[section]
+    assert len(offered["cluster"]["columns"]) == 45
+    study = read_study(content | offered)
+    assert study.cluster.count == 6
+
+
+def test_follow_up_looks_into_the_future_and_codes_of_outcomes_are_not_guessed():
+    log = found_logs.liver_trial()
+    drafted = draft(log)
+    assert roles_of(drafted) == {
+        "rownames": "left out",
+        "id": "episode",
+        "futime": "left out",
+        "status": "outcome",
+        "trt": "action",
+        "age": "state",
+        "sex": "state",
+        "day": "time",
+        "edema": "state",
+        "bili": "state",
+        "albumin": "state",
+    }
+    assert "reward" not in content_of(drafted)["outcome"]["2"]
+    assert "[outcome.2] reward: missing" in drafted.undecided
+    with pytest.raises(ValueError, match="reward: missing"):
+        read_study(content_of(drafted))
+    # one edit, and the log is read
+    edited = content_of(drafted) | {"outcome": {str(i): {"reward": -i / 2} for i in range(3)}}
+    assert len(bf.read_episodes(log, edited)) == log["id"].nunique()
+
+
+def test_follow_up_is_recognized_under_any_name_and_age_is_not_taken_for_it():
+    log = found_logs.liver_trial().rename(columns={"futime": "x"})
+    drafted = draft(log)
+    assert "correlated with" in why(drafted, "x")
+    assert roles_of(drafted)["age"] == "state"
+    # a number that counts down to the end, and a copy of the outcome
+    log["y"] = log.groupby("id")["day"].transform("max") - log["day"]
+    log["z"] = np.where(log["status"] == 0, "p", np.where(log["status"] == 1, "q", "r"))
+    drafted = draft(log)
+    assert "counts down" in why(drafted, "y")
+    assert "tells 'status'" in why(drafted, "z")
+
+
+def test_each_row_of_a_bandit_log_is_an_episode():
+    log = found_logs.bandit()
+    drafted = draft(log)
+    columns = content_of(drafted)["columns"]
+    assert columns["episode"] == "Unnamed: 0"
+    assert columns["action"] == "item_id"
+    assert columns["behavior_probability"] == "propensity_score"
+    assert content_of(drafted)["model"] == {"kind": "tabular"}
+    assert content_of(drafted)["outcome"] == {
+        "0": {"name": "not click", "reward": 0.0},
+        "1": {"name": "click", "reward": 1.0},
+    }
+    episodes = bf.read_episodes(log, content_of(drafted))
+    assert len(episodes) == len(log)
+    assert episodes.reward.sum() == log["click"].sum()
+
+
+def test_a_bandit_log_without_a_number_of_rows_is_told_by_its_times():
+    log = found_logs.bandit().drop(columns="Unnamed: 0")
+    assert content_of(draft(log))["columns"]["episode"] == "timestamp"
+
+
+def test_a_number_as_reward_of_each_row_needs_an_outcome_besides():
+    log = found_logs.bandit().rename(columns={"click": "reward"})
+    log["reward"] = np.random.default_rng(0).normal(size=len(log))
+    assert "add a column with the same word in every row" in draft(log).undecided
+    log["end"] = "done"
+    drafted = draft(log)
+    assert drafted.undecided == ""
+    assert bf.read_episodes(log, content_of(drafted)).reward.sum() == pytest.approx(
+        log["reward"].sum()
+    )
+
+
+def test_dates_of_admission_are_shown_and_dates_of_discharge_are_not():
+    log = found_logs.many_labs(stays=60, labs=4, telling=("lab_01", "lab_02", "lab_03"))
+    admission = pd.Timestamp("2150-01-01") + pd.to_timedelta(100 * log["stay_id"], "h")
+    lasts = log.groupby("stay_id")["hour"].transform("max")
+    log["hour"] = admission + pd.to_timedelta(log["hour"], "h")
+    log["begin"] = admission
+    log["left"] = admission + pd.to_timedelta(lasts + 2, "h")
+    log["subject_id"] = 7 * log["stay_id"] + 1000
+    drafted = draft(log)
+    assert roles_of(drafted)["begin"] == "side"
+    assert "a date after the last row" in why(drafted, "left")
+    assert roles_of(drafted)["subject_id"] == "left out"
+    assert content_of(drafted)["columns"]["time_step"] == "4h"
+
+
+def test_an_outcome_that_turns_yes_on_the_last_row():
+    log = found_logs.many_labs(stays=60, labs=4, telling=("lab_01", "lab_02", "lab_03"))
+    last = ~log["stay_id"].duplicated(keep="last")
+    log["died"] = (log.pop("hospital_expire_flag").astype(bool) & last).astype(int)
+    drafted = draft(log)
+    assert content_of(drafted)["outcome"] == {"1": {"name": "died", "reward": -1.0, "bad": True}}
+    episodes = bf.read_episodes(log, content_of(drafted))
+    assert (episodes.outcome == 0).sum() == log["died"].sum()
+
+
+def test_the_amount_behind_a_level_of_treatment_is_left_out():
+    log = found_logs.many_labs(stays=60, labs=4, telling=("lab_01", "lab_02", "lab_03"))
+    log["vaso_level"] = np.digitize(log["vasopressor_dose"], [0.01, 1])
+    drafted = draft(log)
+    assert list(content_of(drafted)["action"]) == ["vaso_level"]
+    assert why(drafted, "vasopressor_dose") == "the amount behind the action vaso_level"
+
+
+def test_an_unsorted_log_is_sorted():
+    log = found_logs.many_labs(stays=60, labs=4, telling=("lab_01", "lab_02", "lab_03"))
+    content = content_of(draft(log.sample(frac=1, random_state=0)))
+    assert content["problems"] == {"order": "sort"}
+    assert len(bf.read_episodes(log, content)) == 60
+
+
+def test_activities_of_permit_cases_are_actions():
+    log = found_logs.permits()
+    drafted = draft(log)
+    assert roles_of(drafted) == {
+        "id": "left out",
+        "case:concept:name": "episode",
+        "concept:name": "action",
+        "time:timestamp": "time",
+        "org:resource": "state",
+        "case:Amount": "state",
+        "org:group": "left out",
+        "case:result": "outcome",
+    }
+    rewards = {value: one["reward"] for value, one in content_of(drafted)["outcome"].items()}
+    assert rewards == {"granted": 1.0, "rejected": -1.0}
+    assert drafted.undecided == ""
+
+
+def test_rows_that_share_a_time_are_read_in_the_order_of_the_log():
+    log = found_logs.permits()
+    log["time:timestamp"] = log["time:timestamp"].dt.floor("30D")
+    drafted = draft(log)
+    assert "time" not in content_of(drafted)["columns"]
+    assert roles_of(drafted)["time:timestamp"] == "side"
+    assert drafted.undecided == ""
+
+
+def test_the_flags_and_the_next_state_of_frozen_lake():
+    log = found_logs.frozen_lake()
+    drafted = draft(log)
+    assert roles_of(drafted)["next_state"] == "left out"
+    assert roles_of(drafted)["terminated"] == "outcome"
+    renamed = draft(log.rename(columns={"next_state": "x"}))
+    assert "the next row's 'state'" in why(renamed, "x")
+    episodes = bf.read_episodes(log, content_of(drafted))
+    assert len(episodes.state) == len(log)
+    assert episodes.reward.sum() == log["reward"].sum() > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("died_in_hospital", -1),
+        ("not died", 1),
+        ("Discharged home", 1),
+        ("readmission", -1),
+        ("no readmission", 1),
+        ("remission", 1),
+        ("did not survive", -1),
+        ("hospice", 0),
+        ("nursing home", 0),
+        ("discharged dead", 0),
+        ("diet", 0),
+        ("2", 0),
+    ],
+)
+def test_what_outcomes_are_called_says_whether_they_are_good(text, expected):
+    assert meaning(text) == expected
+
+
+def test_yes_and_no_mean_what_the_column_is_called():
+    assert good_or_bad("died", ("no", "yes")) == [1, -1]
+    assert good_or_bad("survived", ("0", "1")) == [-1, 1]
+    assert good_or_bad("status", ("0", "1")) == [0, 0]
+    assert good_or_bad("status", ("alive", "dead", "moved")) == [1, -1, 0]
+    assert parts("icuStayID") == ["icu", "stay", "id"]
+
+
+def test_censored_episodes_are_kept_as_such():
+    log = found_logs.liver_trial()
+    log["status"] = log["status"].map({0: "censored", 1: "transplant", 2: "died"})
+    content = content_of(draft(log))
+    assert set(content["outcome"]) == {"died", "transplant"}
+    assert content["problems"] == {"unknown_levels": "fill", "no_outcome": "keep"}
+    assert content["outcome"]["died"]["reward"] == -1.0
+    assert "reward" not in content["outcome"]["transplant"]
+
+
+@pytest.mark.parametrize("kind", ["csv", "csv.gz", "parquet", "folder", "frame"])
+def test_of_a_long_log_the_first_rows_are_looked_at(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr("butfor.log.draft.ROWS", 1000)
+    monkeypatch.setattr(first_rows, "HEAD", 20_000)
+    log = found_logs.sepsis_codes(stays=600)
+    source = tmp_path / f"log.{kind}"
+    if kind == "parquet":
+        log.to_parquet(source)
+    elif kind == "folder":
+        source.mkdir()
+        for part in range(6):
+            log[log["episode"] % 6 == part].to_parquet(source / f"{part}.parquet")
+    elif kind == "frame":
+        source = log
+    else:
+        log.to_csv(source, index=False)
+    drafted = draft(source)
+    assert "(its first " in drafted.text
+    content = content_of(drafted)
+    assert "horizon" not in content["evaluation"]
+    assert "no_outcome" not in content["problems"]
+    assert len(bf.read_episodes(log, content)) == 600
+
+
+def test_a_row_cut_in_a_quoted_cell_is_left_out(tmp_path, monkeypatch):
+    text = "stay,note,dose,died\n" + 'a,"one\ntwo",low,\n' * 50
+    (tmp_path / "log.csv").write_text(text)
+    for size in range(300, 320):
+        monkeypatch.setattr(first_rows, "HEAD", size)
+        table = first_rows.load_first_rows(tmp_path / "log.csv", 1000).table
+        assert set(table["note"].to_pylist()) == {"one\ntwo"}
+        assert table.num_rows >= (size - 20) // 17 - 1
+
+
+def test_columns_that_are_mostly_empty_are_only_shown():
+    log = found_logs.many_labs(stays=60, labs=45)
+    log.loc[log.index % 2 == 0, "lab_07"] = None
+    log.loc[log.index % 50 == 1, "lab_31"] = None
+    drafted = draft(log)
+    assert why(drafted, "lab_07") == "empty in 50% of the rows"
+    assert content_of(drafted)["problems"]["missing_state"] in ("fill", "drop")
+    assert drafted.undecided == ""
+
+
+def test_mutual_information_by_hand():
+    same = np.array([0, 1] * 500)
+    # one bit, minus (2 - 1)(2 - 1) / (2 * 1000) nats
+    assert mutual_information(same, same) == pytest.approx(1 - 1 / (2000 * np.log(2)))
+    assert mutual_information(same, np.repeat([0, 1], 500)) == pytest.approx(
+        -1 / (2000 * np.log(2))
+    )
+    assert entropy(np.array([0, 1, 2, 3, -1])) == pytest.approx(2)
+
+
+def test_init_prints_what_each_column_was_taken_for(tmp_path):
+    found_logs.liver_trial(40).to_csv(tmp_path / "log.csv", index=False)
+    result = CliRunner().invoke(
+        app, ["init", str(tmp_path / "log.csv"), "--out", str(tmp_path / "study.toml")]
+    )
+    assert result.exit_code == 0, result.output
+    assert "taken for" in result.output
+    assert "looks into the future" in " ".join(result.output.split())
+    assert "[outcome.0] reward: missing" in result.output
+
+
+def test_outcomes_that_are_all_worth_the_same_are_refused():
+    study = {
+        "columns": {"episode": "e", "state": "s", "action": "a", "outcome": "o"},
+        "outcome": {"home": {"reward": 1.0}, "died": {"reward": 1.0}},
+    }
+    with pytest.raises(ValueError, match=r"all 2 outcomes have the reward 1, .* higher reward"):
+        read_study(study)
+    read_study(study | {"outcome": {"home": {"reward": 1.0}}})
+    read_study(study | {"columns": study["columns"] | {"reward": "r"}})
+
+
+def test_every_kind_of_table_is_drafted_alike():
+    log = found_logs.liver_trial(40)
+    assert draft(log).text == draft(pa.Table.from_pandas(log)).text
+
+
+def test_outcomes_are_found_in_an_empty_looking_log():
+    log = pd.DataFrame({"id": [1, 2], "x": [None, None]})
+    assert draft(log).findings[1].why == "it is empty"
