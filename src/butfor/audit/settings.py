@@ -112,7 +112,6 @@ class AuditSettings:
         evaluation: Evaluation,
         *,
         horizon: int | None = None,
-        behavior_probability: Floats | None = None,
     ) -> Replay:
         """Return the question of an audit with these settings."""
         return Replay(
@@ -120,7 +119,6 @@ class AuditSettings:
             model,
             target,
             behavior=behavior,
-            behavior_probability=behavior_probability,
             mechanism=MECHANISMS[self.mechanism],
             action_noise=self.action_noise,
             horizon=evaluation.horizon if horizon is None else horizon,

@@ -288,7 +288,6 @@ def _audit_in_memory(
         # that of a wide log is learned like a variable
         None if wide else estimate_behavior(log, prior=settings.smoothing),
         checked.evaluation,
-        behavior_probability=reading.behavior_probability,
     )
     usual = MODELS_FACTORED if replay.factors else MODELS
     large = not wide and not replay.factors and count_cells(log) > MOST_CELLS
@@ -328,7 +327,7 @@ def _audit_in_memory(
                 source,
                 checked,
                 Path(study).read_text(encoding="utf-8"),
-                probability=reading.behavior_probability is not None,
+                probability=log.behavior_probability is not None,
                 problems=reading.done,
                 warnings=[str(warning.message) for warning in caught]
                 + [CREDIBLE] * bool(names and models)

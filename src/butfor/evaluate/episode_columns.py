@@ -66,8 +66,8 @@ class EpisodeColumns:
     def probability(self) -> Floats:
         """Probability with which the behavior took each logged action, [N]."""
         replay, log = self.replay, self.replay.log
-        if replay.probability is not None:
-            return replay.probability[replay.episodes.time < replay.horizon]
+        if log.behavior_probability is not None:
+            return log.behavior_probability
         probability = replay.behavior_table[log.state, log.action]
         if not probability.all():
             row = int((probability == 0).argmax())

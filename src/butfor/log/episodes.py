@@ -19,6 +19,7 @@ from butfor.log.arrays import (
     check_numbers,
     check_offsets,
     check_rewards,
+    check_taken,
     place_of,
 )
 from butfor.log.combinations import (
@@ -73,6 +74,7 @@ class Episodes:
     combinations: Combinations | None = None  # [S, J] level codes of each state of a wide log
     # the numbers behind the levels of some state variables, in the rows of `side`; nan if unknown
     numbers: pd.DataFrame | None = None
+    behavior_probability: Floats | None = None  # [N] of each action taken, if it is known
 
     @classmethod
     def from_arrays(
@@ -262,6 +264,7 @@ class Episodes:
         outcomes: Sequence[Outcome | str] | None = None,
         horizon: int | None = None,
         none_name: str = "none",
+        behavior_probability: str | None = None,
     ) -> Episodes:
         """Make Episodes of a data frame with one row per decision.
 
@@ -281,6 +284,8 @@ class Episodes:
             the state are given as {column: labels}.
         horizon, none_name
             As in `from_arrays`.
+        behavior_probability : optional
+            The column with the probability of each action taken (`with_behavior_probability`).
         """
         ends = None if outcomes is None else [getattr(end, "name", end) for end in outcomes]
         columns = levels_of(state, states)
@@ -288,9 +293,15 @@ class Episodes:
         given["action", str(action)] = actions
         if outcome is not None:
             given["outcome", str(outcome)] = ends
-        roles = {"episode": episode, "time": time, "reward": reward}
+        roles = {
+            "episode": episode,
+            "time": time,
+            "reward": reward,
+            "probability": behavior_probability,
+        }
         arrays, labels = read_frame(frame, roles, given)
-        return cls.from_codes(
+        probability = arrays.pop("probability", None)
+        log = cls.from_codes(
             **arrays,
             states=[Variable(name, labels["state", name]) for name in columns],
             actions=[Variable(str(action), labels["action", str(action)])],
@@ -298,6 +309,7 @@ class Episodes:
             horizon=horizon,
             none_name=none_name,
         )
+        return log if probability is None else log.with_behavior_probability(probability)
 
     def widen(self) -> Episodes:
         """Return the same log as a wide one, whose states are only those that occur."""
@@ -440,8 +452,19 @@ class Episodes:
             offsets=np.concatenate([[0], np.cumsum(lengths)]),
             side=side,
             numbers=numbers,
+            behavior_probability=None
+            if self.behavior_probability is None
+            else self.behavior_probability[rows],
             **changes,
         )
+
+    def with_behavior_probability(self, probability: ArrayLike) -> Episodes:
+        """Return the log with the probability with which each action was taken, [N].
+
+        Importance weights divide by it; without it they divide by a behavior policy on states.
+        """
+        checked = check_taken(probability, len(self.state), self.place)
+        return replace(self, behavior_probability=checked)
 
     def with_numbers(self, numbers: pd.DataFrame) -> Episodes:
         """Return the log with the numbers behind the levels of some state variables.

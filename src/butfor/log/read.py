@@ -57,7 +57,6 @@ class Reading:
     """A log as it was read."""
 
     episodes: Episodes
-    behavior_probability: Floats | None  # [N] of the action taken, if the log has it
     done: dict[str, int]  # how problems were settled, and in how many rows or episodes
 
 
@@ -237,12 +236,11 @@ def _assemble(
             for column, name in numbered.items()
         }
         episodes = episodes.with_numbers(pd.DataFrame(columns))
-    probability = rows.numbers["probability"][kept] if "probability" in rows.numbers else None
+    if "probability" in rows.numbers:
+        episodes = episodes.with_behavior_probability(rows.numbers["probability"][kept])
     if study.evaluation.horizon is not None:
-        if probability is not None:
-            probability = probability[episodes.time < study.evaluation.horizon]
         episodes = episodes.truncate(study.evaluation.horizon)
-    return Reading(episodes, probability, dict(rows.problems.done))
+    return Reading(episodes, dict(rows.problems.done))
 
 
 def group_variables(study: Study, group: str, count: int) -> tuple[Variable, ...]:

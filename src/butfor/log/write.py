@@ -131,6 +131,9 @@ def _log_and_study(log: Episodes) -> tuple[Any, dict[str, Any]]:
         names = [outcome.name for outcome in log.outcomes]
         roles["outcome"] = columns.add(_labels(names, ending), "outcome")
     roles["reward"] = columns.add(_partly(log.reward, row, row < count), "reward")
+    if log.behavior_probability is not None:
+        given = _partly(log.behavior_probability, row, row < count)
+        roles["behavior_probability"] = columns.add(given, "behavior_probability")
     if not np.array_equal(log.final_key, finals):
         roles["final_key"] = columns.add(_partly(log.final_key, episode, last), "final_key")
     states = np.concatenate([log.state, finals])[row]

@@ -24,7 +24,7 @@ from butfor.models.policies import estimate_behavior
 from butfor.random import check_seed
 from butfor.replay.bounds import Bounds
 from butfor.replay.changes import Changes
-from butfor.replay.checks import check_counts, check_probability
+from butfor.replay.checks import check_counts
 from butfor.replay.draws import Draws
 from butfor.replay.engine import (
     Engine,
@@ -67,8 +67,8 @@ class Replay:
         target is stochastic and the action noise is shared, and if it depended on a hidden state
         (`LatentPolicy`), about which its actions are then informative.
     behavior_probability : [N], optional
-        The probability with which each logged action was taken, if the log records it; it enters
-        importance weights instead of `behavior`.
+        The probability with which each logged action was taken; by default the log's own
+        (`Episodes.behavior_probability`). It enters importance weights instead of `behavior`.
     mechanism
         The assumed mechanism of transitions; `GumbelMax()` by default. Shared action noise is
         always Gumbel-Max noise.
@@ -105,7 +105,6 @@ class Replay:
     target: Policy
     behavior: Policy
     behavior_given: bool  # False: estimated from the log
-    probability: Floats | None  # [N] of each logged action of the episodes as given
     mechanism: Mechanism
     action_noise: str
     horizon: int
@@ -137,6 +136,13 @@ class Replay:
         engine = engine_of(model, belongs, episodes)
         check_choice(action_noise, "action_noise", ACTION_NOISES)
         chosen = GumbelMax() if mechanism is None else check_mechanism(mechanism)
+        if behavior_probability is not None:
+            if engine.hidden:
+                raise ValueError(
+                    "behavior_probability: not available for a model with a hidden state; leave it "
+                    "out"
+                )
+            episodes = episodes.with_behavior_probability(behavior_probability)
         policy, known = check_question(episodes, model, belongs, target, behavior)
         steps = episodes.horizon if horizon is None else check_horizon(horizon)
         checked: dict[str, Any] = {
@@ -146,7 +152,6 @@ class Replay:
             "target": policy,
             "behavior": known,
             "behavior_given": behavior is not None,
-            "probability": check_probability(behavior_probability, episodes, engine.hidden),
             "mechanism": chosen,
             "action_noise": action_noise,
             "horizon": steps,
@@ -260,7 +265,6 @@ class Replay:
         model: Model | None = None,
         target: Policy | None = None,
         behavior: Policy | None = None,
-        behavior_probability: ArrayLike | None = None,
         counts: ArrayLike | None = None,
         seed: int | None = None,
     ) -> Replay:
@@ -269,7 +273,6 @@ class Replay:
         A behavior that was given is kept; one that was estimated is estimated from the new log.
         """
         kept = self.behavior if self.behavior_given else None
-        probability = self.probability if episodes is None else behavior_probability
         if episodes is None and counts is None and not self.hidden:
             counts = self.counts
         return Replay(
@@ -277,7 +280,6 @@ class Replay:
             self.model if model is None else model,
             self.target if target is None else target,
             behavior=kept if behavior is None else behavior,
-            behavior_probability=probability,
             mechanism=self.mechanism,
             action_noise=self.action_noise,
             horizon=self.horizon,
@@ -299,11 +301,9 @@ class Replay:
 
         Behavior and counts stay those of the whole log.
         """
-        rows = self.episodes.rows_of(np.asarray(chosen))
         return self.ask(
             episodes=self.episodes.select(np.asarray(chosen)),
             behavior=self.behavior,
-            behavior_probability=None if self.probability is None else self.probability[rows],
             counts=None if self.hidden else self.counts,
         )
 
