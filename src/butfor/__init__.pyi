@@ -34,6 +34,8 @@ from .models.planning import policy_iteration as policy_iteration
 from .models.planning import policy_value as policy_value
 from .models.policies import estimate_behavior as estimate_behavior
 from .models.policies import soften as soften
+from .models.row_policy import RowPolicy as RowPolicy
+from .models.row_policy import row_policy as row_policy
 from .present import charts as charts
 from .present.report import write_report as write_report
 from .replay.confounding import confounding_bounds as confounding_bounds

@@ -27,11 +27,13 @@ from butfor.models.caution import Caution
 from butfor.models.classifiers import BOOSTING, LOGISTIC, make_classifier
 from butfor.models.factored import FactoredModel
 from butfor.models.mdp import TabularMDP
+from butfor.models.row_policy import RowPolicy, row_policy
 from butfor.random import check_seed
 from butfor.replay.replay import ACTION_NOISES, Replay
 from butfor.types import Floats
 
 LEARN = "learn"
+LOG = "log"  # the policy that the log carries in its own columns
 CAUTION = Caution()  # with which a target is learned
 MECHANISMS: dict[str, Mechanism] = {
     "gumbel-max": GumbelMax(),
@@ -107,7 +109,7 @@ class AuditSettings:
         self,
         log: Episodes,
         model: TabularMDP | FactoredModel,
-        target: Policy,
+        target: Policy | RowPolicy,
         behavior: Floats | None,
         evaluation: Evaluation,
         *,
@@ -193,14 +195,20 @@ class AuditSettings:
 
     def check_target(self) -> None:
         """Raise an error if the file of the target does not exist."""
-        if not Path(self.target).is_file():
+        if self.target != LOG and not Path(self.target).is_file():
             raise FileNotFoundError(
-                f"--target {self.target}: there is no such file; give a table, or {LEARN!r}"
+                f"--target {self.target}: there is no such file; give a table, {LEARN!r}, or "
+                f"{LOG!r} for the log's own"
             )
 
-    def given_target(self, log: Episodes) -> Policy:
-        """Read the target from its table; that of a wide log names some of the variables."""
+    def given_target(self, log: Episodes) -> Policy | RowPolicy:
+        """Return the target of the log's own columns, or read it from its table.
+
+        The table of a wide log names some of the variables.
+        """
         self.check_target()
+        if self.target == LOG:
+            return row_policy(log)
         return target_from_table(self.target, log, missing=self.missing)
 
     def record(
@@ -215,6 +223,7 @@ class AuditSettings:
     ) -> dict[str, Any]:
         """Return how the audit was made, for `meta.json`."""
         paths = list(source) if isinstance(source, list | tuple) else [source]
+        names = {LEARN: "learned from this log", LOG: "in columns of the log"}
         words, time_step = study.words.model_dump(exclude_none=True), None
         if clock := study.columns.clock(study.words.time):
             words["time"], time_step = clock
@@ -223,7 +232,7 @@ class AuditSettings:
             "time_step": time_step,
             "problems": problems,
             "warnings": list(warnings),
-            "target": "learned from this log" if self.learned else Path(self.target).name,
+            "target": names.get(str(self.target), Path(self.target).name),
             "made_by": {
                 "source": [str(path) for path in paths],
                 "study": study_text,

@@ -23,6 +23,7 @@ from butfor.audit.settings import (
     FACTORED,
     FULL,
     LEARN,
+    LOG,
     MODELS,
     MODELS_FACTORED,
     MOST_DECISIONS,
@@ -62,6 +63,10 @@ CREDIBLE = (
 NO_CREDIBLE = (
     f"More than {MOST_CELLS:,} transitions are possible, so there are no credible intervals."
 )
+NOT_ASKED = (
+    "The study names the target's columns in the log, but another target was evaluated; "
+    "--target log evaluates that one."
+)
 UNUSED = (
     "number = true had no effect: only classifiers take numbers uncut, and the model was learned "
     'from levels. Set learner = "logistic" or "boosting" in [model], or remove number.'
@@ -100,8 +105,9 @@ def audit_log(
     source, study
         See `read_log`.
     target
-        "learn" plans the policy on the model of the log; otherwise the path of a table of states,
-        actions and probabilities (`target_from_table`).
+        "learn" plans the policy on the model of the log. "log" is the policy whose actions or
+        probabilities are columns of the log (target_action or target_probability in the study).
+        Otherwise the path of a table of states, actions and probabilities (`target_from_table`).
     model : "auto", "factored" or "tabular"
         The kind of model to learn: one distribution per variable (`fit_factored`), or one per state
         and action (`fit_mdp`). "auto" is decided by `AuditSettings.kind`.
@@ -332,6 +338,7 @@ def _audit_in_memory(
                 warnings=[str(warning.message) for warning in caught]
                 + [CREDIBLE] * bool(names and models)
                 + [NO_CREDIBLE] * (large and not models)
+                + [NOT_ASKED] * (log.target_probability is not None and settings.target != LOG)
                 + [UNUSED] * bool(checked.number_columns() and not settings.classifies(checked)),
             ),
             progress=progress,

@@ -14,6 +14,7 @@ from butfor.audit.meta import Counts, SamplingDesign
 from butfor.audit.sampling import add_strata
 from butfor.log.episodes import Episodes
 from butfor.log.variables import Variable, unravel
+from butfor.models.row_policy import check_rows, describe_loss
 from butfor.replay.bounds import CLASSES
 from butfor.replay.credible import Credible
 from butfor.replay.draws import Draws
@@ -317,3 +318,13 @@ def sampling_notes(replay: Replay) -> list[str]:
         "intervals, fewest changes, rehearsals and FQE. The policy is saved only in the states of "
         "the log."
     ]
+
+
+def row_notes(replay: Replay) -> list[str]:
+    """Return what to know about a target that depends on more than the state, if it does."""
+    log = replay.log
+    if not replay.by_row:
+        return []
+    lost = describe_loss(log, check_rows(log), replay.target_table)
+    use = "Importance weights use each row; counterfactuals and models follow the average."
+    return [f"{lost} {use}"] if lost else []

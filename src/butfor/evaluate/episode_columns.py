@@ -84,8 +84,7 @@ class EpisodeColumns:
 
         The last weight is carried forward past the end.
         """
-        log = self.replay.log
-        step = self.replay.target_table[log.state, log.action] / self.probability
+        step = self.replay.taken() / self.probability
         return np.asarray(np.cumprod(self._padded(step, 1.0), axis=1))
 
     @cached_property

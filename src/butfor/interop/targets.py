@@ -1,8 +1,7 @@
-"""Target policies from elsewhere: a table, a Python function, a learned model."""
+"""Target policies from elsewhere: a table or a Python function."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from butfor.checks import ROW_TOLERANCE, check_choice, check_integers, check_policy
+from butfor.checks import ROW_TOLERANCE, check_choice, check_policy
 from butfor.log.coding import code_integers, code_levels, listed, read_numbers
 from butfor.log.combinations import MOST_STATES
 from butfor.log.episodes import Episodes
@@ -122,51 +121,6 @@ def target_from_function(function: Callable[[dict[str, str]], Any], episodes: Ep
     return check_policy(policy, states, actions, "the target's function")
 
 
-def target_from_predict(
-    model: Any, features: ArrayLike, episodes: Episodes, *, deterministic: bool = True
-) -> Floats:
-    """Make a policy of a learned model's `predict`, averaged over the rows of each state, [S, A].
-
-    Parameters
-    ----------
-    model
-        Its `predict(x)` returns one action per row, or (actions, state), as in d3rlpy and
-        Stable-Baselines3; an action is its number, or one level number for each action variable.
-    features : [N, ...]
-        What the model sees at each row of the log.
-    deterministic
-        Passed on if `predict` accepts it. False lets the model sample: averages then depend on its
-        own random numbers.
-
-    Notes
-    -----
-    If rows of one state get different actions, the policy is their mixture: it ignores what the
-    features contain beyond the state. States that are never visited get a uniform row.
-    """
-    if not callable(getattr(model, "predict", None)):
-        raise ValueError(f"{type(model).__name__} has no predict(x); give a model that has one")
-    rows = len(episodes.state)
-    seen = np.asarray(features)
-    if seen.ndim == 0 or len(seen) != rows:
-        raise ValueError(
-            f"features has shape {seen.shape}, expected {rows} rows, one for each decision of the "
-            "log; leave out rows of final states"
-        )
-    if seen.dtype.kind == "f" and np.isnan(seen).any():
-        row = int(np.isnan(seen).reshape(rows, -1).any(axis=1).argmax())
-        raise ValueError(
-            f"features of row {row} ({episodes.place(row)}) have a nan; fill it as in training"
-        )
-    options = {"deterministic": deterministic} if _takes_deterministic(model.predict) else {}
-    answer = model.predict(seen, **options)
-    action = _predicted(answer[0] if isinstance(answer, tuple) else answer, episodes)
-    states, actions = episodes.n_states, episodes.n_actions
-    pair = episodes.state.astype(np.int64) * actions + action
-    counts = np.bincount(pair, minlength=states * actions).reshape(states, actions)
-    counts[counts.sum(axis=1) == 0] = 1
-    return check_policy(counts / counts.sum(axis=1, keepdims=True), states, actions)
-
-
 def _wide_target(table: Any, episodes: Episodes, missing: str, name: str) -> TablePolicy:
     """Make a policy of a table whose columns are some of the state variables of a wide log."""
     variables = episodes.state_variables
@@ -251,7 +205,7 @@ def _distribution(answer: Any, variables: Sequence[Variable], actions: int) -> F
     row = np.zeros(actions)
     if isinstance(answer, Mapping) and set(answer) != {variable.name for variable in variables}:
         for action, probability in answer.items():
-            row[_action(action, variables, actions)] += probability
+            row[action_number(action, variables, actions)] += probability
     elif isinstance(answer, np.ndarray | list) or (
         isinstance(answer, tuple) and not any(isinstance(part, str) for part in answer)
     ):
@@ -261,7 +215,7 @@ def _distribution(answer: Any, variables: Sequence[Variable], actions: int) -> F
                 f"probabilities of shape {row.shape}, expected {actions}, one per action"
             )
     else:
-        row[_action(answer, variables, actions)] = 1
+        row[action_number(answer, variables, actions)] = 1
     if not ((row >= 0).all() and abs(row.sum() - 1) <= ROW_TOLERANCE):
         raise ValueError(
             f"{answer!r} is not a distribution; give probabilities from 0 to 1 that sum to 1"
@@ -269,7 +223,7 @@ def _distribution(answer: Any, variables: Sequence[Variable], actions: int) -> F
     return row
 
 
-def _action(answer: Any, variables: Sequence[Variable], actions: int) -> int:
+def action_number(answer: Any, variables: Sequence[Variable], actions: int) -> int:
     """Return the number of an action given as a number, as levels or as levels by variable."""
     names = ", ".join(variable.name for variable in variables)
     if isinstance(answer, int | np.integer) and not isinstance(answer, bool):
@@ -291,38 +245,6 @@ def _action(answer: Any, variables: Sequence[Variable], actions: int) -> int:
             )
         codes.append(np.array([variable.levels.index(str(level))]))
     return int(ravel(variables, codes)[0])
-
-
-def _predicted(answer: Any, episodes: Episodes) -> NDArray[np.int64]:
-    """Return the actions that a model predicted, one per row of the log, [N]."""
-    rows, variables = len(episodes.state), episodes.action_variables
-    array = np.asarray(answer)
-    columns = array.reshape(rows, -1) if len(array.shape) and len(array) == rows else array
-    if columns.ndim != 2 or columns.shape[1] not in (1, len(variables)):
-        raise ValueError(
-            f"predict returned shape {array.shape}, expected ({rows},), one action per row"
-            + (f", or ({rows}, {len(variables)})" if len(variables) > 1 else "")
-        )
-    sizes = [len(variable.levels) for variable in variables]
-    if columns.shape[1] == 1:
-        sizes = [episodes.n_actions]
-    codes = [check_integers(column, "the predicted action") for column in columns.T]
-    for code, size in zip(codes, sizes, strict=True):
-        wrong = (code < 0) | (code >= size)
-        if wrong.any():
-            row = int(wrong.argmax())
-            raise ValueError(
-                f"row {row} ({episodes.place(row)}): predicted action {code[row]} outside "
-                f"0..{size - 1}; the model must number its actions as the log does"
-            )
-    return codes[0] if len(codes) == 1 else ravel(variables, codes)
-
-
-def _takes_deterministic(predict: Callable[..., Any]) -> bool:
-    try:
-        return "deterministic" in inspect.signature(predict).parameters
-    except (TypeError, ValueError):  # compiled functions may have no signature
-        return False
 
 
 def _describe(episodes: Episodes, state: int) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from butfor.checks import check_discount, check_horizon, check_integers
+from butfor.checks import check_discount, check_distributions, check_horizon, check_integers
 from butfor.log.arrays import (
     check_code_rows,
     check_ends,
@@ -75,6 +75,7 @@ class Episodes:
     # the numbers behind the levels of some state variables, in the rows of `side`; nan if unknown
     numbers: pd.DataFrame | None = None
     behavior_probability: Floats | None = None  # [N] of each action taken, if it is known
+    target_probability: Floats | None = None  # [N, A] of a policy that is known row by row
 
     @classmethod
     def from_arrays(
@@ -443,6 +444,10 @@ class Episodes:
             None if frame is None else frame.iloc[both].reset_index(drop=True)
             for frame in (self.side, self.numbers)
         )
+        taken, chosen = (
+            None if given is None else given[rows]
+            for given in (self.behavior_probability, self.target_probability)
+        )
         return replace(
             self,
             state=self.state[rows],
@@ -452,9 +457,8 @@ class Episodes:
             offsets=np.concatenate([[0], np.cumsum(lengths)]),
             side=side,
             numbers=numbers,
-            behavior_probability=None
-            if self.behavior_probability is None
-            else self.behavior_probability[rows],
+            behavior_probability=taken,
+            target_probability=chosen,
             **changes,
         )
 
@@ -465,6 +469,21 @@ class Episodes:
         """
         checked = check_taken(probability, len(self.state), self.place)
         return replace(self, behavior_probability=checked)
+
+    def with_target_probability(self, rows: ArrayLike) -> Episodes:
+        """Return the log with what a policy does in each of its rows, [N, A].
+
+        For a policy that depends on more than the state; `row_policy` makes a target of it.
+        """
+        given = np.asarray(rows, dtype=np.float64)
+        if given.shape != (len(self.state), self.n_actions):
+            raise ValueError(
+                f"target_probability has shape {given.shape}, expected ({len(self.state)}, "
+                f"{self.n_actions}): one row per logged decision, one column per action"
+            )
+        return replace(
+            self, target_probability=check_distributions(given, "target_probability", ("row",))
+        )
 
     def with_numbers(self, numbers: pd.DataFrame) -> Episodes:
         """Return the log with the numbers behind the levels of some state variables.

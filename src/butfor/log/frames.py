@@ -32,7 +32,8 @@ def read_frame(
     """Return arrays for `Episodes.from_codes`, and the labels of states, actions and outcomes.
 
     `roles` has the columns of episode, time, reward and probability (of the action taken), None if
-    there is no such column; `given` the labels of the columns that have labels, None if these are those that it has.
+    there is no such column; `given` the labels of the columns that have labels, None if these are
+    those that it has.
     """
     column = {role: str(name) for role, name in roles.items() if name is not None}
     frame = frame.rename(columns=str)

@@ -18,7 +18,6 @@ from butfor.log.coding import (
     MISSING,
     NOT_A_NUMBER,
     bins_of,
-    code_cuts,
     code_integers,
     code_levels,
     code_rows,
@@ -31,6 +30,7 @@ from butfor.log.combinations import MOST_STATES, rows_of_codes
 from butfor.log.decisions import Decisions, last_rows
 from butfor.log.episodes import Episodes, mean_last_reward
 from butfor.log.problems import Index, LogProblems
+from butfor.log.row_targets import read_target, section_coder
 from butfor.log.sections import MOST_NUMBERED, Study, place
 from butfor.log.settle import (
     settle_cells,
@@ -174,10 +174,8 @@ def _code_cells(log: Log, study: Study) -> dict[tuple[str, str], Index]:
         for column, section in getattr(study, group).items():
             if column in study.number_columns() and group == "state":
                 coders[group, column] = code_rows
-            elif section.cuts is not None:
-                coders[group, column] = partial(code_cuts, cuts=section.cuts)
             else:
-                coders[group, column] = partial(code_levels, levels=section.levels)
+                coders[group, column] = section_coder(section)
         if ready is not None:
             coders[group, ready] = partial(code_integers, count=size or MOST_NUMBERED)
     for column in study.cluster_columns():
@@ -238,6 +236,9 @@ def _assemble(
         episodes = episodes.with_numbers(pd.DataFrame(columns))
     if "probability" in rows.numbers:
         episodes = episodes.with_behavior_probability(rows.numbers["probability"][kept])
+    target = read_target(log, study, rows.row[kept], actions)
+    if target is not None:
+        episodes = episodes.with_target_probability(target)
     if study.evaluation.horizon is not None:
         episodes = episodes.truncate(study.evaluation.horizon)
     return Reading(episodes, dict(rows.problems.done))

@@ -21,6 +21,7 @@ from butfor.mechanisms.protocol import Mechanism, check_mechanism
 from butfor.models.factored import AnyFactor, FactoredModel, tabular
 from butfor.models.mdp import TabularMDP
 from butfor.models.policies import estimate_behavior
+from butfor.models.row_policy import RowPolicy, check_rows
 from butfor.random import check_seed
 from butfor.replay.bounds import Bounds
 from butfor.replay.changes import Changes
@@ -62,6 +63,7 @@ class Replay:
         The policy to evaluate. With a `TabularPOMDP`: [Z, A] on the last observation, or a
         `FiniteController`, `LatentPolicy` or `BeliefPolicy`. With a `FactoredModel`: also a
         function of level codes, [m, J] → [m, A], which is needed where states cannot be enumerated.
+        A `RowPolicy` depends on more than the state, and is known in each row of the log.
     behavior : [S, A], optional
         The policy that produced the log; estimated from the log by default. It matters if the
         target is stochastic and the action noise is shared, and if it depended on a hidden state
@@ -103,6 +105,7 @@ class Replay:
     log: Episodes  # cut at the horizon
     model: Model
     target: Policy
+    by_row: bool  # weights use what the target does in each row, not in its state
     behavior: Policy
     behavior_given: bool  # False: estimated from the log
     mechanism: Mechanism
@@ -119,7 +122,7 @@ class Replay:
         self,
         episodes: Episodes,
         model: Model,
-        target: Policy,
+        target: Policy | RowPolicy,
         *,
         behavior: Policy | None = None,
         behavior_probability: ArrayLike | None = None,
@@ -143,6 +146,15 @@ class Replay:
                     "out"
                 )
             episodes = episodes.with_behavior_probability(behavior_probability)
+        by_row = isinstance(target, RowPolicy)
+        if isinstance(target, RowPolicy):
+            if engine is ParticleEngine or engine.hidden:
+                raise ValueError(
+                    "a RowPolicy needs states that are observed and can be enumerated; give "
+                    "another kind of target"
+                )
+            check_rows(episodes)
+            target = target.table
         policy, known = check_question(episodes, model, belongs, target, behavior)
         steps = episodes.horizon if horizon is None else check_horizon(horizon)
         checked: dict[str, Any] = {
@@ -150,6 +162,7 @@ class Replay:
             "log": episodes.truncate(steps),
             "model": model,
             "target": policy,
+            "by_row": by_row,
             "behavior": known,
             "behavior_given": behavior is not None,
             "mechanism": chosen,
@@ -246,6 +259,13 @@ class Replay:
             )
         return self.target
 
+    def taken(self) -> Floats:
+        """Probability with which the target takes the logged action of each step, [N]."""
+        log = self.log
+        if self.by_row:
+            return check_rows(log)[np.arange(len(log.state)), log.action]
+        return np.asarray(self.target_table[log.state, log.action])
+
     @cached_property
     def behavior_table(self) -> Floats:
         """The behavior given the observed state, [S, A]."""
@@ -263,7 +283,7 @@ class Replay:
         *,
         episodes: Episodes | None = None,
         model: Model | None = None,
-        target: Policy | None = None,
+        target: Policy | RowPolicy | None = None,
         behavior: Policy | None = None,
         counts: ArrayLike | None = None,
         seed: int | None = None,
@@ -273,12 +293,13 @@ class Replay:
         A behavior that was given is kept; one that was estimated is estimated from the new log.
         """
         kept = self.behavior if self.behavior_given else None
+        own = RowPolicy(self.target_table) if self.by_row else self.target
         if episodes is None and counts is None and not self.hidden:
             counts = self.counts
         return Replay(
             self.episodes if episodes is None else episodes,
             self.model if model is None else model,
-            self.target if target is None else target,
+            own if target is None else target,
             behavior=kept if behavior is None else behavior,
             mechanism=self.mechanism,
             action_noise=self.action_noise,
@@ -561,7 +582,7 @@ class Replay:
 def as_replay(
     question: Replay | Episodes,
     model: Model | None,
-    target: Policy | None,
+    target: Policy | RowPolicy | None,
     *,
     behavior: Policy | None = None,
     behavior_probability: ArrayLike | None = None,

@@ -20,7 +20,7 @@ from butfor.audit.model import digest_of_shards
 from butfor.audit.numbers import numbers_of
 from butfor.audit.run import describe_audit
 from butfor.audit.sampling import most_flags, review_total
-from butfor.audit.settings import AuditSettings
+from butfor.audit.settings import LOG, AuditSettings
 from butfor.audit.shards.choose import choose
 from butfor.audit.shards.count import Counts, count_shard
 from butfor.audit.shards.gather import Gathered, ShardSums
@@ -322,6 +322,11 @@ class _Run:
 
 def _check_early(chosen: AuditSettings, study: Study) -> None:
     """Raise the errors that can be found before any file is read."""
+    if chosen.target == LOG:
+        raise ValueError(
+            "--target log averages the policy over the rows of each state, which needs every "
+            "episode in memory; use --detail full"
+        )
     if not chosen.learned:
         chosen.check_target()
     check_rules(tuple(study.outcomes().values()), chosen.unseen, chosen.prior)
