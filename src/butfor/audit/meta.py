@@ -67,6 +67,7 @@ class Parameters(Section):
     flags: Count = 0
     draws: Count
     credible: CredibleSettings | None = None
+    by_row: bool = False  # weights use what the target does in each row
     sampled: Count = 0  # draws behind each probability; 0: probabilities are exact
 
 

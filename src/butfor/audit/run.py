@@ -290,6 +290,7 @@ def describe_audit(
                 prior=credible.prior,
                 confidence=credible.confidence,
             ),
+            by_row=replay.by_row,
             sampled=DRAWS if replay.sampled else 0,
         ),
         seed=int(seed),

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from butfor.audit.files import TARGET
 from butfor.audit.flags import describe_flag, first_changes, heaviest_step
 from butfor.audit.meta import Counts, SamplingDesign
 from butfor.audit.sampling import add_strata
@@ -131,6 +132,12 @@ def step_table(log: Episodes, target: Floats, cases: NDArray[np.int64]) -> pd.Da
         "reward": np.concatenate([log.reward, np.full(n, np.nan)]),
         "evidence": np.concatenate([cases, np.full(n, -1)]),
     }
+    if log.behavior_probability is not None:
+        taken = np.append(log.behavior_probability, np.full(n, np.nan))
+        columns["behavior_probability"] = taken
+    if log.target_probability is not None:
+        for number, chance in enumerate(log.target_probability.T):
+            columns[f"{TARGET}{number}"] = np.append(chance, np.full(n, np.nan))
     for name, codes in log.codes(np.maximum(state, 0)).items():
         known = np.where(state < 0, -1, codes)
         columns[f"state.{name}"] = _labels(log.state_variables, name, known)

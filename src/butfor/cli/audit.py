@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +18,8 @@ from butfor.audit.shards.parts import parts_folder
 from butfor.audit.shards.workers import Cluster, Threads, Workers
 from butfor.audit.source import audit_into
 from butfor.cli import options
-from butfor.cli.output import exit_on_error, print_json, progress_bar
+from butfor.cli.compare import compare_written, policy_names, print_comparison
+from butfor.cli.output import exit_on_error, print_json, progress_bar, records
 from butfor.cli.summary import audit_as_json, print_audit
 from butfor.models.caution import Caution
 
@@ -26,7 +28,7 @@ def audit(
     log: options.Log,
     study_file: options.StudyFile,
     out: Annotated[Path, typer.Option(help="Audit folder to write.")],
-    target: options.Target = "learn",
+    target: options.Targets = None,
     model: Annotated[
         str,
         typer.Option(
@@ -108,9 +110,13 @@ def audit(
     """
     console = Console(stderr=as_json)
     with exit_on_error(parts_folder(out)):
-        check_free(out, marker="meta.json", overwrite=overwrite)
+        targets = target or ["learn"]
+        names = policy_names([Path(one) for one in targets]) if len(targets) > 1 else [""]
+        folders = {name: out / name.replace("/", "_") for name in names}
+        for folder in folders.values():
+            check_free(folder, marker="meta.json", overwrite=overwrite)
         settings = AuditSettings(
-            target=target,
+            target=targets[0],
             model=model,
             missing=missing,
             unseen=unseen,
@@ -127,26 +133,37 @@ def audit(
             rehearsal=rehearsal,
             caution=Caution(bad_cases, least_cases, risk),
         )
-        with (
-            progress_bar(console, "Reading, learning, replaying") as show,
-            closing(_workers(threads, scheduler, local_cluster)) as workers,
-        ):
-            found = audit_into(
-                options.source_of(log),
-                study_file,
-                out,
-                settings,
-                workers=workers,
-                resume=resume,
-                overwrite=overwrite,
-                progress=show,
-            )
-    if as_json:
-        print_json(audit_as_json(found, [out]))
+        found = {}
+        for one, (name, folder) in zip(targets, folders.items(), strict=True):
+            with (
+                progress_bar(console, "Reading, learning, replaying") as show,
+                closing(_workers(threads, scheduler, local_cluster)) as workers,
+            ):
+                found[name] = audit_into(
+                    options.source_of(log),
+                    study_file,
+                    folder,
+                    replace(settings, target=one),
+                    workers=workers,
+                    resume=resume,
+                    overwrite=overwrite,
+                    progress=show,
+                )
+        compared = compare_written(folders, out) if len(folders) > 1 else None
+    if as_json and compared is None:
+        print_json(audit_as_json(found[""], [out]))
         return
-    print_audit(console, found)
-    console.print(f"Model estimates, not facts.\n\nAudit folder: {out}", markup=False)
-    console.print(f"To read it: {shlex.join(['butfor', 'report', str(out)])}", markup=False)
+    if as_json:
+        each = {name: audit_as_json(found[name], [folder]) for name, folder in folders.items()}
+        print_json({"audits": each, "policies": records(compared)})
+        return
+    for name, folder in folders.items():
+        print_audit(console, found[name])
+        console.print(f"Model estimates, not facts.\n\nAudit folder: {folder}", markup=False)
+        console.print(f"To read it: {shlex.join(['butfor', 'report', str(folder)])}", markup=False)
+    if compared is not None:
+        print_comparison(console, compared)
+        console.print(f"\nComparison: {out / 'comparison.csv'}", markup=False)
 
 
 def _workers(threads: int | None, scheduler: str | None, local_cluster: int | None) -> Workers:

@@ -16,6 +16,15 @@ Target = Annotated[
         "columns the study file names (target_action, target_probability)."
     ),
 ]
+Targets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--target",
+        help="'learn' (the default), a table of states, actions and probabilities, or 'log': the "
+        "policy whose columns the study file names. Given several times, each policy has its own "
+        "folder in --out, and comparison.csv their differences.",
+    ),
+]
 BadCases = Annotated[
     float,
     typer.Option(
