@@ -36,6 +36,7 @@ from .models.policies import estimate_behavior as estimate_behavior
 from .models.policies import soften as soften
 from .models.row_policy import RowPolicy as RowPolicy
 from .models.row_policy import row_policy as row_policy
+from .models.rules import Rules as Rules
 from .present import charts as charts
 from .present.report import write_report as write_report
 from .replay.confounding import confounding_bounds as confounding_bounds

@@ -243,6 +243,7 @@ class AuditSettings:
                 "noise_on": list(self.noise(study)) or None,
                 "planning_discount": study.evaluation.planning_discount,
                 "caution": asdict(self.caution) if self.learned and self.caution else None,
+                "rules": study.rules.model_dump() if self.learned else None,
                 "behavior_probability": probability,
             },
         }

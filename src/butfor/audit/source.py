@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from butfor.audit.audit import Audit
 from butfor.audit.folders import check_free
-from butfor.audit.learning import factored_learner, tabular_learner
+from butfor.audit.learning import factored_learner, mask_of, rules_of, tabular_learner
 from butfor.audit.meta import META
 from butfor.audit.run import run_audit
 from butfor.audit.sampling import FLAGS
@@ -363,6 +363,7 @@ def _learner(
             discount=discount,
             horizon=study.evaluation.horizon,
             caution=settings.caution,
+            mask=mask_of(rules_of(study), log),
             **factored_options(study),
         )
     return tabular_learner(
@@ -371,6 +372,7 @@ def _learner(
         prior=settings.prior,
         labels=nature_labels(log, *names) if names else None,
         caution=settings.caution,
+        mask=mask_of(rules_of(study), log),
     )
 
 

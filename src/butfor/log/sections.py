@@ -332,6 +332,13 @@ class ModelSection(Section):
                 yield key, 'needs kind = "factored"; change the kind, or remove the key'
 
 
+class RulesSection(Section):
+    """What a learned policy may not do."""
+
+    never: list[dict[str, Level | Levels]] = []  # levels of variables that must not occur together
+    gradual: dict[str, str] = {}  # action variables, each with the state variable of its level now
+
+
 class Study(Section):
     """A study file in which no mistake was found."""
 
@@ -346,6 +353,7 @@ class Study(Section):
     evaluation: Evaluation = Evaluation()
     noise: Noise | None = None
     model: ModelSection = ModelSection()
+    rules: RulesSection = RulesSection()
 
     def state_variables(self) -> tuple[Variable, ...]:
         """Return the variables of the [state] sections, in order."""

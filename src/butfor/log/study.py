@@ -24,6 +24,7 @@ from butfor.log.sections import (
     ModelSection,
     Noise,
     OutcomeSection,
+    RulesSection,
     Section,
     SideColumn,
     StateSection,
@@ -45,6 +46,7 @@ SINGLE: dict[str, type[Section]] = {
     "evaluation": Evaluation,
     "noise": Noise,
     "model": ModelSection,
+    "rules": RulesSection,
     "problems": create_model("ProblemsSection", __base__=Section, **_CHOICES),
 }
 REPEATED: dict[str, type[Section]] = {

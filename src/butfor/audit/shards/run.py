@@ -125,7 +125,7 @@ def audit_shards(
     counted = time.perf_counter()
     gathered = run.judge(setting)
     sample = ShardSums(gathered, setting, counts.steps, tally.past())
-    crossed = cross_fit_folds(tally, fit_of(tally, chosen), plan_of(tally.study, chosen), sample)
+    crossed = cross_fit_folds(tally, fit_of(tally, chosen), plan_of(tally, chosen), sample)
     fixed = crossed is None or not crossed.learned
     groups = group_folds(tally, sample) if fixed else None
     estimates = estimate_sums(sample, crossed, groups, seed=chosen.seed)
@@ -346,7 +346,7 @@ def _make_setting(tally: Tally, chosen: AuditSettings, types: dict[str, Any]) ->
     """Learn the models, plan or read the target, and collect all that judging needs."""
     study, counts = tally.study, tally.counts
     evaluation = study.evaluation
-    fit, make = fit_of(tally, chosen), plan_of(study, chosen)
+    fit, make = fit_of(tally, chosen), plan_of(tally, chosen)
     model = fit(tally.transitions(*BOTH))
     rows = tabular(model)
     horizon = counts.longest if evaluation.horizon is None else evaluation.horizon
