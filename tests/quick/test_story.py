@@ -21,6 +21,7 @@ from butfor.present.story import (
     tell_evidence,
     tell_expectation,
     tell_range,
+    tell_risk,
 )
 from tests.audits import trade_audit
 from tests.reference.story import first_time, read_claims, spoken
@@ -171,17 +172,21 @@ SETTINGS = CredibleSettings(models=200, confidence=0.95)
 
 def test_the_honest_range_names_the_bad_outcome_first_and_what_it_covers():
     assert chance_range(ROW, OUTCOMES, NAMES, SETTINGS) == (
-        "With so few similar cases, the chance of “died” could be as high as 81% (95% credible "
-        "interval: 2% to 81%; discharged 15% to 97%; none yet under 0.1%). The interval covers "
-        "how well these records determine the model, not what they leave out."
+        "95% credible intervals: died 2% to 81%; discharged 15% to 97%; none yet under 0.1%. They "
+        "cover how well these records determine the model, not what they leave out."
     )
-    many = ROW.replace(0.8, 0.5)
-    assert chance_range(many, OUTCOMES, NAMES, SETTINGS).startswith("Given these records, the")
+
+
+def test_the_risk_is_how_likely_the_bad_outcome_could_be():
+    said = "the chance of “died” could be as high as 81%."
+    assert tell_risk(ROW, OUTCOMES, NAMES) == f"With so few similar cases, {said}"
+    assert tell_risk(ROW.replace(0.8, 0.5), OUTCOMES, NAMES) == f"Given these records, {said}"
+    assert tell_risk(ROW.drop("p_died_high_credible"), OUTCOMES, NAMES) == ""
 
 
 def test_the_honest_range_comes_before_worst_to_best_and_is_left_out_if_not_computed():
     said = tell_range(ROW, OUTCOMES, NAMES, SETTINGS)
-    assert said.index("as high as 81%") < said.index("worst to best case is −1.00 to +1.00")
+    assert said.index("died 2% to 81%") < said.index("worst to best case is −1.00 to +1.00")
     for row, settings in ((ROW, None), (ROW.drop("p_died_high_credible"), SETTINGS)):
         said = tell_range(row, OUTCOMES, NAMES, settings)
         assert said.startswith("Expected return under the policy +0.50. Its worst to best")

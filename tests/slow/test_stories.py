@@ -98,7 +98,8 @@ def test_intervals_of_outcomes_are_told_where_they_were_computed(tmp_path):
     stays = Stays(audit)
     identifier = audit.flagged["id"].iloc[0]
     row = audit.flagged.iloc[0]
-    said = stays.one(identifier)["range"]
+    said = stays.one(identifier)
     high = row["p_died_high_credible"]
-    assert f"the chance of “died” could be as high as {percent(high)} (95% credible" in said
+    assert f"the chance of “died” could be as high as {percent(high)}." in said["risk"]
+    assert said["range"].startswith("95% credible intervals: died ")
     assert "credible" not in Stays(sepsis_audit(150)).one(identifier)["range"]

@@ -379,4 +379,5 @@ def test_a_random_policy_is_told_by_its_likely_treatments():
 def words(names, action):
     """Name the switches that are on, the last of which is the last digit."""
     switches = f"{action:0{len(names)}b}"
-    return " and ".join(n for n, s in zip(names, switches, strict=True) if s == "1") or "nothing"
+    *most, last = [n for n, s in zip(names, switches, strict=True) if s == "1"] or ["nothing"]
+    return f"{', '.join(most)} and {last}" if most else last

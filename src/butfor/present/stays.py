@@ -36,6 +36,7 @@ from butfor.present.story import (
     tell_evidence,
     tell_expectation,
     tell_range,
+    tell_risk,
 )
 from butfor.present.text import SIMILAR_CASES, TREATED_ALIKE, capitalized, ending
 from butfor.present.treatments import list_treatments, policy_chances, treatment_rows
@@ -156,6 +157,7 @@ class Stays:
             "story": story,
             "says": self._says(row),
             "caveat": caveat(row),
+            "risk": tell_risk(row, self.layout.outcomes, self.names),
             "range": tell_range(row, self.layout.outcomes, self.names, meta.parameters.credible),
             "first": self._first(steps, decision),
             "first_change": int(row["first_change"]),

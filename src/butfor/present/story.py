@@ -37,7 +37,7 @@ CREDIBLE = (
     "mean_credible_stronger",
 )
 SENSITIVE = 0.25  # of the width of an interval: a shift of the mean with the prior that is told
-COVERS = "covers how well these records determine the model, not what they leave out"
+COVER = "cover how well these records determine the model, not what they leave out"
 
 
 @dataclass(frozen=True)
@@ -219,20 +219,34 @@ def chance_range(
 
     Bad outcomes come first, by how likely they could be at most.
     """
+    spans = _credible_spans(row, outcomes, names)
+    if credible is None or not spans:
+        return ""
+    listed = "; ".join(f"{name} {_percents(*span)}" for name, span in spans)
+    return f"{credible.confidence:.0%} credible intervals: {listed}. They {COVER}."
+
+
+def tell_risk(row: pd.Series, outcomes: Sequence[Outcome], names: Sequence[str]) -> str:
+    """Say how likely the worst outcome could be given how few cases there are, or ""."""
+    spans = _credible_spans(row, outcomes, names)
+    if not spans:
+        return ""
+    because = "With so few similar cases" if row["thin_share"] > 0.5 else "Given these records"
+    name, (_, high) = spans[0]
+    return f"{because}, the chance of “{name}” could be as high as {percent(high)}."
+
+
+def _credible_spans(
+    row: pd.Series, outcomes: Sequence[Outcome], names: Sequence[str]
+) -> list[tuple[str, list[float]]]:
+    """Return each outcome with its credible interval, the worst first; none if not computed."""
     columns = [f"{column}_{end}_credible" for column in _columns(names) for end in ("low", "high")]
     ends = np.array([float(row.get(column, np.nan)) for column in columns]).reshape(-1, 2)
-    if credible is None or np.isnan(ends).any():
-        return ""
+    if np.isnan(ends).any():
+        return []
     bad = {outcome.name for outcome in outcomes if outcome.bad}
-    spans = list(zip(names, ends.tolist(), strict=True))
-    (name, (low, high)), *others = sorted(spans, key=lambda span: (span[0] not in bad, -span[1][1]))
-    because = "With so few similar cases" if row["thin_share"] > 0.5 else "Given these records"
-    rest = "".join(f"; {other} {_percents(*span)}" for other, span in others)
-    return (
-        f"{because}, the chance of “{name}” could be as high as {percent(high)} "
-        f"({credible.confidence:.0%} credible interval: {_percents(low, high)}{rest}). "
-        f"The interval {COVERS}."
-    )
+    spans = zip(names, ends.tolist(), strict=True)
+    return sorted(spans, key=lambda span: (span[0] not in bad, -span[1][1]))
 
 
 def _percents(low: float, high: float) -> str:

@@ -16,6 +16,7 @@ from butfor.review.queue import is_closed, read_stay, read_stays
 from butfor.review.reviewer import Reviewer, check_version
 from butfor.review.tables import Answer, Review, Stay
 from butfor.review.verdicts import (
+    Chances,
     RefusedError,
     StaleError,
     chances_in_words,
@@ -64,7 +65,7 @@ def answers_before(reviewer: Reviewer, reviews: Sequence[Review]) -> dict[int, d
     }
 
 
-def describe_answer(answer: Answer, outcomes: Sequence[str]) -> dict[str, Any]:
+def describe_answer(answer: Answer | Chances, outcomes: Sequence[str]) -> dict[str, Any]:
     """Return the chances that a reviewer gave as plain values and in words."""
     numbers = answer.out_of_ten
     return {

@@ -70,6 +70,19 @@ class AuditReview:
         """The names of the stays under review."""
         return frozenset(stay.episode for stay in self.store.stays(self.run.id))
 
+    @cached_property
+    def practice(self) -> str | None:
+        """The name of a stay to practise on: not under review, and treated differently."""
+        row = self.table
+        others = row[~row.index.isin(self.under_review) & (row["first_change"] >= 0)]
+        if others.empty:
+            return None
+        # first one with another outcome, then one in the middle: neither trivial nor extreme
+        size = others["difference"].abs()
+        other = others["observed_outcome"] != others["most_likely"]
+        ranked = size[other if other.any() else slice(None)].sort_values(kind="stable")
+        return str(ranked.index[len(ranked) // 2])
+
     def find(self, slug: str) -> str:
         """Return the name of the stay that an address is about."""
         name = read_slug(slug)
@@ -121,7 +134,7 @@ class AuditReview:
         row = self.table.loc[name]
         numbers = ("low_any", "high_any", "thin_share", "evidence_min", "expected_return")
         return {
-            **{key: made[key] for key in ("story", "says", "caveat", "range", "first")},
+            **{key: made[key] for key in ("story", "says", "caveat", "risk", "range", "first")},
             "outcomes": [
                 {"outcome": outcome, "probability": chance, "words": percent(chance)}
                 for outcome, chance in outcome_chances(row, self.stays.names)

@@ -77,6 +77,13 @@ class Access:
         named = self.tokens.names if self.tokens else ()
         return [n for n in named if n.casefold() not in here and not self.is_coordinator(n)]
 
+    def is_new(self, name: str) -> bool:
+        """Whether a reviewer has not begun with any case."""
+        if self.is_coordinator(name):
+            return False
+        items = self.review.store.reviewer(self.review.run.id, name).queue().items
+        return not any(item.version for item in items)
+
     def set_cookies(self, response: Response, session: Session) -> None:
         """Give the browser its session, and the name for when the session has ended."""
         given = {self.cookie: session.id}

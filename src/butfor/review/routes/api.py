@@ -12,8 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from butfor.review.export import episodes_text, reviews_text
 from butfor.review.opinions import settle, unsettle
-from butfor.review.routes import access, coordinator, overview, stay
+from butfor.review.routes import access, coordinator, overview, practice, stay
 from butfor.review.routes.access import MOST, PLACE, Number, Poster, SignedIn
+from butfor.review.shown import Viewer
 from butfor.review.verdicts import Chances, FieldError, Verdict
 
 Match = Annotated[str | None, Header(alias="If-Match", description="The version that was read.")]
@@ -138,6 +139,8 @@ def start_session(request: Request, body: GivenName) -> Json:
 # every page shows what the view of its name here returns
 VIEWS: dict[str, Callable[..., dict[str, Any]]] = {
     "/run": overview.show_run,
+    "/practice": practice.show_start,
+    "/practice/trajectory": practice.show_practice_rows,
     "/queue": stay.show_queue,
     "/queue/next": stay.show_next,
     "/overview": overview.show_overview,
@@ -208,19 +211,27 @@ def give_impression(viewer: Poster, slug: str, body: GivenImpression) -> dict[st
 def give_answer(viewer: Poster, slug: str, body: GivenAnswer) -> dict[str, Any]:
     """Say what you expect under the policy, before seeing the model."""
     item = viewer.item(slug, body.place, body.run)
-    outcomes = viewer.review.run.outcomes
-    numbers = None
-    if body.chances is not None:
-        if outcomes and set(body.chances) != set(outcomes):
-            raise FieldError("chances", f"give a number for each: {', '.join(outcomes)}")
-        numbers = tuple(body.chances.get(name, 0) for name in outcomes)
     done = viewer.reviewer.answer(
-        item.episode,
-        Chances(numbers, body.sure, body.reason),
-        repeat=item.repeat,
-        seconds=body.seconds,
+        item.episode, _chances(viewer, body), repeat=item.repeat, seconds=body.seconds
     )
     return {"version": done.version}
+
+
+@router.post("/practice")
+def solve_practice(viewer: Poster, body: GivenAnswer) -> dict[str, Any]:
+    """Say what you expect of the practice case and see what the model says; nothing is kept."""
+    viewer.review.check_run(body.run)
+    return practice.solve(viewer, _chances(viewer, body))
+
+
+def _chances(viewer: Viewer, body: GivenAnswer) -> Chances:
+    """Return the chances that were sent, in the order of the outcomes."""
+    outcomes = viewer.review.run.outcomes
+    if body.chances is None:
+        return Chances(None, body.sure, body.reason)
+    if outcomes and set(body.chances) != set(outcomes):
+        raise FieldError("chances", f"give a number for each: {', '.join(outcomes)}")
+    return Chances(tuple(body.chances.get(name, 0) for name in outcomes), body.sure, body.reason)
 
 
 @router.post("/episodes/{slug}/skip")

@@ -18,7 +18,7 @@ from butfor.evaluate.wording import percent, share, signed
 from butfor.present import STATIC, straight
 from butfor.present.charts.save import chart_bundle
 from butfor.present.report.write import render_report
-from butfor.review.routes import access, api, stay
+from butfor.review.routes import access, api, practice, stay
 from butfor.review.routes.access import Form, FormPoster, SignedIn
 from butfor.review.shown import Viewer, make_slug
 from butfor.review.verdicts import VERDICTS, FieldError, RefusedError, ReviewError, StaleError
@@ -50,6 +50,7 @@ KEYS = {
 # a page shows what its counterpart in the API returns
 PAGES = {
     "/": ("queue.html", "/queue"),
+    "/start": ("start.html", "/practice"),
     "/episodes": ("list.html", "/episodes"),
     "/episodes/{slug}": ("stay.html", "/episodes/{slug}"),
     "/disagreements/{slug}": ("disagreement.html", "/disagreements/{slug}"),
@@ -162,8 +163,11 @@ def take_sign_in(request: Request, form: Form) -> Response:
         session = access.sign_in(request, name, form.get("token", ""))
     except (FieldError, RefusedError, access.SignInError, access.TooManyError) as error:
         return render_sign_in(request, error.status, goal, name=name, problem=error.content)
+    known = access.find_access(request)
+    if goal == "/" and known.is_new(session.reviewer):
+        goal = "/start"
     answer = RedirectResponse(goal, 303)
-    access.find_access(request).set_cookies(answer, session)
+    known.set_cookies(answer, session)
     return answer
 
 
@@ -258,6 +262,17 @@ def take_stay_form(request: Request, viewer: FormPoster, form: Form, slug: str) 
     return RedirectResponse(goal, 303)
 
 
+@router.post("/start")
+def take_practice(request: Request, viewer: FormPoster, form: Form) -> Response:
+    """Show what the model says about the practice case, or what is wrong with the numbers."""
+    try:
+        view = api.solve_practice(viewer, _answer_of(viewer, form))
+    except REPEATED as error:
+        view = practice.show_start(viewer) | {"form": form}
+        return render(request, "start.html", error.status, view=view, problem=_explain(error))
+    return render(request, "start.html", view=view)
+
+
 @router.post("/disagreements/{slug}")
 def take_settlement(request: Request, viewer: FormPoster, form: Form, slug: str) -> Response:
     """Settle a disagreement and show the next one, or withdraw the settlement."""
@@ -291,11 +306,18 @@ def _act(
         raise FieldError("do", f"{chosen[:40]!r} is not one of {', '.join(actions)}")
     kind, act = actions[chosen]
     viewer.review.check_run(form.get("run", ""))
-    body = _read_body(kind, form, "version")
-    if isinstance(body, api.GivenAnswer) and not form.get("cannot_tell"):
-        given = {"chances": _read_chances(form, viewer.review.run.outcomes), "reason": ""}
-        body = body.model_copy(update=given)
-    return act(viewer, slug, body)
+    if kind is api.GivenAnswer:
+        return act(viewer, slug, _answer_of(viewer, form))
+    return act(viewer, slug, _read_body(kind, form, "version"))
+
+
+def _answer_of(viewer: Viewer, form: Mapping[str, str]) -> api.GivenAnswer:
+    """Return what a form says about the chances."""
+    body = _read_body(api.GivenAnswer, form, "version")
+    if form.get("cannot_tell"):
+        return body
+    chances = _read_chances(form, viewer.review.run.outcomes)
+    return body.model_copy(update={"chances": chances, "reason": ""})
 
 
 def _read_chances(form: Mapping[str, str], outcomes: Sequence[str]) -> dict[str, int]:

@@ -79,7 +79,7 @@ const timeOf = (step) => `${listing.unit} ${Number((step * listing.step).toFixed
 
 function fillStay(root, stay) {
   root.replaceChildren(template.content.cloneNode(true));
-  for (const name of ["story", "says", "caveat", "range", "first", "reason"]) {
+  for (const name of ["story", "says", "caveat", "risk", "range", "first", "reason"]) {
     find(name, root).textContent = stay[name];
   }
   find("why", root).hidden = !stay.reason;
