@@ -7,6 +7,7 @@ from . import sepsis as sepsis
 from .audit.audit import Audit as Audit
 from .audit.run import run_audit as run_audit
 from .audit.source import audit_log as audit_log
+from .evaluate.compare import compare_policies as compare_policies
 from .evaluate.diagnostics import diagnose as diagnose
 from .evaluate.estimate import estimate_values as estimate_values
 from .evaluate.rehearsal import rehearse as rehearse

@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 import butfor as bf
 from butfor.audit.audit import Audit
-from butfor.audit.source import audit_log
+from butfor.audit.settings import AuditSettings
+from butfor.audit.source import audit_into, audit_log
 from butfor.cli.main import app
 from butfor.evaluate.diagnostics.lights import LIGHTS
 from butfor.log.study import read_study
@@ -105,6 +106,13 @@ def test_diagnostics_judge_the_weights_that_the_estimates_use(tmp_path):
     # only the order of the episodes differs
     found = again.set_index("estimator")[["value", "effective"]]
     np.testing.assert_allclose(found, expected, rtol=1e-12)
+    summary = AuditSettings(detail="summary", flags=0, rehearsal=False)
+    shards = audit_into(tmp_path / "log.csv", tmp_path / "study.toml", tmp_path / "a", summary)
+    found = shards.estimates.set_index("estimator").loc[["IS", "WIS"], ["value", "effective"]]
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    kept = Audit.load(tmp_path / "a").log().behavior_probability
+    in_order = log.select(np.argsort(log.id, kind="stable"))
+    np.testing.assert_array_equal(kept, in_order.behavior_probability)
 
 
 def test_probabilities_of_a_frame_are_read_and_written(tmp_path):

@@ -168,6 +168,46 @@ def test_target_columns_that_do_not_fit_are_refused(columns, message):
     assert message in str(caught.value)
 
 
+def test_targets_of_several_actions_and_of_ready_made_ones_are_read():
+    frame = pd.DataFrame(
+        {
+            "id": ["a", "b"],
+            "s": [0, 1],
+            "drug": ["none", "full"],
+            "pump": ["off", "on"],
+            "number": [1, 0],
+            "to_drug": ["full", "none"],
+            "to_pump": ["off", "on"],
+            "to_number": [2, 0],
+            "p": [0.25, 1.0],
+            "q": [0.75, 0.0],
+            "reward": [0.0, 1.0],
+            "end": ["over", "over"],
+        }
+    )
+    study = {
+        "columns": {"episode": "id", "state": "s", "reward": "reward", "outcome": "end"},
+        "outcome": {"over": {}},
+        "action": {"drug": {"levels": ["none", "full"]}, "pump": {"levels": ["off", "on"]}},
+    }
+
+    def rows(columns, **others):
+        named = {**study, **others, "columns": study["columns"] | columns}
+        return bf.read_episodes(frame, named).target_probability.tolist()
+
+    # actions: drug * 2 + pump
+    both = {"pump": "to_pump", "drug": "to_drug"}
+    assert rows({"target_action": both}) == [[0, 0, 1, 0], [0, 1, 0, 0]]
+    chances = {"full,on": "p", "none,on": "q"}
+    assert rows({"target_probability": chances}) == [[0, 0.75, 0, 0.25], [0, 0, 0, 1]]
+    ready = {"action": "number", "actions": 3, "target_action": "to_number"}
+    assert rows(ready, action={}) == [[0, 0, 1], [1, 0, 0]]
+    with pytest.raises(ValueError, match=r"row 0, .*'to_number' is '2', not a level of number"):
+        rows({**ready, "actions": 2}, action={})
+    with pytest.raises(ValueError, match="name a column for each action"):
+        rows({"target_action": "to_drug"})
+
+
 def test_classifiers_give_the_probabilities_of_rows():
     linear = pytest.importorskip("sklearn.linear_model")
     log = read_secret()

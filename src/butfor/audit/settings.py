@@ -195,7 +195,7 @@ class AuditSettings:
 
     def check_target(self) -> None:
         """Raise an error if the file of the target does not exist."""
-        if self.target != LOG and not Path(self.target).is_file():
+        if self.target not in (LEARN, LOG) and not Path(self.target).is_file():
             raise FileNotFoundError(
                 f"--target {self.target}: there is no such file; give a table, {LEARN!r}, or "
                 f"{LOG!r} for the log's own"

@@ -133,8 +133,11 @@ def audit(
             rehearsal=rehearsal,
             caution=Caution(bad_cases, least_cases, risk),
         )
+        every = [replace(settings, target=one) for one in targets]
+        for one in every:
+            one.check_target()
         found = {}
-        for one, (name, folder) in zip(targets, folders.items(), strict=True):
+        for one, (name, folder) in zip(every, folders.items(), strict=True):
             with (
                 progress_bar(console, "Reading, learning, replaying") as show,
                 closing(_workers(threads, scheduler, local_cluster)) as workers,
@@ -143,19 +146,17 @@ def audit(
                     options.source_of(log),
                     study_file,
                     folder,
-                    replace(settings, target=one),
+                    one,
                     workers=workers,
                     resume=resume,
                     overwrite=overwrite,
                     progress=show,
                 )
         compared = compare_written(folders, out) if len(folders) > 1 else None
-    if as_json and compared is None:
-        print_json(audit_as_json(found[""], [out]))
-        return
     if as_json:
         each = {name: audit_as_json(found[name], [folder]) for name, folder in folders.items()}
-        print_json({"audits": each, "policies": records(compared)})
+        several = compared is not None and {"audits": each, "policies": records(compared)}
+        print_json(several or each[names[0]])
         return
     for name, folder in folders.items():
         print_audit(console, found[name])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -55,8 +56,7 @@ def _probabilities(
     log: Log, columns: dict[str, str], row: Index, variables: Sequence[Variable]
 ) -> Floats:
     """Return the probability of each action in each row, [N, A]; 0 of those without a column."""
-    levels = [variable.levels for variable in variables]
-    names = [",".join(one) for one in _combinations(levels)]
+    names = [",".join(one) for one in product(*(variable.levels for variable in variables))]
     table = np.zeros((len(row), len(names)))
     for action, column in columns.items():
         if action not in names:
@@ -75,14 +75,6 @@ def _probabilities(
             "in [columns] target_probability"
         )
     return table
-
-
-def _combinations(levels: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
-    """Return the levels of each action, the last variable changing fastest."""
-    found: list[tuple[str, ...]] = [()]
-    for several in levels:
-        found = [(*one, level) for one in found for level in several]
-    return found
 
 
 def _refuse(log: Log, column: str, row: Index, wrong: NDArray[np.bool_], wanted: str) -> None:
