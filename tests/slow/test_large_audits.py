@@ -282,4 +282,4 @@ def test_a_review_leaves_out_bounds_that_were_not_worked_out(audit, tmp_path):
     assert unknown
     assert "no estimate" not in person.open("/episodes")
     page = person.open(f"/episodes/{unknown[0]['slug']}")
-    assert "its worst and best case were not computed" in page
+    assert "Its worst and best case were not computed" in page
