@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from butfor import Episodes, Outcome, Variable
+from butfor import Episodes, Outcome, TabularMDP, Variable
 
 DEATH = Outcome("death", -1.0, bad=True)
 HOME = Outcome("home", 1.0)
@@ -108,3 +108,9 @@ def random_rows(
     rows *= (1 - ends) / rows.sum(axis=-1, keepdims=True)
     rows[..., -1] += ends
     return rows
+
+
+def small_world() -> TabularMDP:
+    """Three states, two actions, two outcomes: all transitions are possible."""
+    rows = np.random.default_rng(5).dirichlet(np.ones(5), (3, 2))
+    return TabularMDP.from_arrays(rows, outcomes=[DEATH, HOME])

@@ -7,6 +7,7 @@ from . import sepsis as sepsis
 from .audit.audit import Audit as Audit
 from .audit.run import run_audit as run_audit
 from .audit.source import audit_log as audit_log
+from .evaluate.compare import compare_policies as compare_policies
 from .evaluate.diagnostics import diagnose as diagnose
 from .evaluate.estimate import estimate_values as estimate_values
 from .evaluate.rehearsal import rehearse as rehearse
@@ -34,6 +35,9 @@ from .models.planning import policy_iteration as policy_iteration
 from .models.planning import policy_value as policy_value
 from .models.policies import estimate_behavior as estimate_behavior
 from .models.policies import soften as soften
+from .models.row_policy import RowPolicy as RowPolicy
+from .models.row_policy import row_policy as row_policy
+from .models.rules import Rules as Rules
 from .present import charts as charts
 from .present.report import write_report as write_report
 from .replay.confounding import confounding_bounds as confounding_bounds

@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 import butfor as bf
 from butfor.audit.audit import Audit
-from butfor.audit.source import audit_log
+from butfor.audit.settings import AuditSettings
+from butfor.audit.source import audit_into, audit_log
 from butfor.cli.main import app
 from butfor.evaluate.diagnostics.lights import LIGHTS
 from butfor.log.study import read_study
@@ -99,6 +100,42 @@ def test_diagnostics_judge_the_weights_that_the_estimates_use(tmp_path):
     effective = audit.estimates.set_index("estimator").loc["WIS", "effective"]
     light = audit.diagnostics.set_index("check").loc["effective sample size", "value"]
     np.testing.assert_allclose(light, effective / 60)
+    log = bf.read_episodes(tmp_path / "log.csv", tmp_path / "study.toml")
+    again = bf.estimate_values(log, audit.model, audit.target, estimators=["IS", "WIS"])
+    expected = audit.estimates.set_index("estimator").loc[["IS", "WIS"], ["value", "effective"]]
+    # only the order of the episodes differs
+    found = again.set_index("estimator")[["value", "effective"]]
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    summary = AuditSettings(detail="summary", flags=0, rehearsal=False)
+    shards = audit_into(tmp_path / "log.csv", tmp_path / "study.toml", tmp_path / "a", summary)
+    found = shards.estimates.set_index("estimator").loc[["IS", "WIS"], ["value", "effective"]]
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    kept = Audit.load(tmp_path / "a").log().behavior_probability
+    in_order = log.select(np.argsort(log.id, kind="stable"))
+    np.testing.assert_array_equal(kept, in_order.behavior_probability)
+
+
+def test_probabilities_of_a_frame_are_read_and_written(tmp_path):
+    frame = pd.DataFrame(
+        {
+            "episode": ["b", "a", "b", "a"],
+            "when": [2, 1, 1, 2],
+            "state": [0, 1, 1, 0],
+            "action": [0, 1, 1, 0],
+            "outcome": ["home", None, None, "died"],
+            "p": [0.4, 0.1, 0.3, 0.2],
+        }
+    )
+    options = {"time": "when", "behavior_probability": "p"}
+    options["outcomes"] = [bf.Outcome("home", 1.0), bf.Outcome("died", -1.0, bad=True)]
+    log = bf.Episodes.from_frame(frame, **options)
+    assert log.id.tolist() == ["b", "a"]
+    np.testing.assert_array_equal(log.behavior_probability, [0.3, 0.4, 0.1, 0.2])
+    study = bf.write_episodes(log, tmp_path / "log.parquet")
+    again = bf.read_episodes(tmp_path / "log.parquet", study)
+    np.testing.assert_array_equal(again.behavior_probability, log.behavior_probability)
+    with pytest.raises(ValueError, match="behavior_probability is missing or outside 0 to 1"):
+        bf.Episodes.from_frame(frame.assign(p=0.0), **options)
 
 
 def test_a_draft_keeps_no_treatment_and_never_makes_the_outcome_a_state(tmp_path):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import butfor as bf
+from butfor.evaluate.episode_columns import EpisodeColumns
 from butfor.replay.replay import as_replay, refuse_hidden
 from tests.builders import random_log, ward_log
 from tests.hidden import random_pomdp
@@ -211,7 +212,8 @@ def test_a_part_has_behavior_and_counts_of_the_whole_log(question):
     part = replay.part(chosen)
     np.testing.assert_allclose(part.behavior, replay.behavior, rtol=1e-15)
     np.testing.assert_array_equal(part.counts, replay.counts)
-    np.testing.assert_array_equal(part.probability, probability[replay.episodes.rows_of(chosen)])
+    rows = replay.episodes.rows_of(chosen)
+    np.testing.assert_array_equal(part.log.behavior_probability, probability[rows])
     assert part.log.id.tolist() == replay.log.id[chosen].tolist()
     for name in ("expected_return", "probability"):
         whole = getattr(replay.outcomes(), name)[chosen]
@@ -223,11 +225,22 @@ def test_a_part_has_behavior_and_counts_of_the_whole_log(question):
     np.testing.assert_array_equal(drawn.state, whole.state[chosen])
 
 
-def test_probabilities_of_another_log_are_given_with_it(question):
-    log = question[0]
-    replay = bf.Replay(*question, behavior_probability=np.full(len(log.state), 0.5))
-    assert replay.ask(episodes=log.select([0])).probability is None
-    assert replay.ask(target=replay.target).probability is not None
+def test_probabilities_travel_with_the_log(question):
+    log, model, target = question
+    given = np.linspace(0.1, 0.9, len(log.state))
+    known = log.with_behavior_probability(given)
+    expected = EpisodeColumns(bf.Replay(*question, behavior_probability=given)).ratio
+    assert not np.allclose(EpisodeColumns(bf.Replay(*question)).ratio, expected)
+    replay = bf.Replay(known, model, target)
+    np.testing.assert_array_equal(EpisodeColumns(replay).ratio, expected)
+    np.testing.assert_array_equal(EpisodeColumns(replay.ask(target=target)).ratio, expected)
+    cut = bf.Replay(known, model, target, horizon=2)
+    np.testing.assert_array_equal(EpisodeColumns(cut).ratio, expected[:, :2])
+    chosen = [5, 0, 5]
+    several = replay.ask(episodes=known.select(chosen))
+    np.testing.assert_array_equal(EpisodeColumns(several).ratio, expected[chosen])
+    other = replay.ask(episodes=log)  # which has none
+    assert other.log.behavior_probability is None
 
 
 # -------------------------------------------------------------------------- one-line functions

@@ -89,7 +89,7 @@ def test_a_log_is_cut_coded_and_ended_as_on_paper(tmp_path: Path) -> None:
     assert log.outcome.tolist() == [1, 0, -1, -1]
     assert log.reward.tolist() == [0, 1, -1, 0, 0]
     assert log.state_variables[0] == Variable("pulse", ("slow", "usual", "fast"), ("usual",))
-    assert reading.behavior_probability is None
+    assert log.behavior_probability is None
     assert reading.done == {
         "no_outcome: episodes kept": 2,
         "last decision, with nothing after it: rows left out": 1,
@@ -229,8 +229,8 @@ def test_ready_made_states_rewards_and_probabilities() -> None:
     assert log.state.tolist() == [0, 2, 3]
     assert log.reward.tolist() == [0.5, 2.0, 1.0]  # the final row's belongs to the one before
     assert log.outcomes == (Outcome("over", 1.0),)  # the mean last reward of its episodes
-    assert reading.behavior_probability is not None
-    assert reading.behavior_probability.tolist() == [0.25, 1.0, 0.5]
+    assert log.behavior_probability is not None
+    assert log.behavior_probability.tolist() == [0.25, 1.0, 0.5]
 
 
 def test_side_columns_stay_beside_the_log(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.audit.arrays import write_arrays
-from butfor.audit.files import SCHEMAS, write_table
+from butfor.audit.files import SCHEMAS, TARGET, write_table
 from butfor.audit.folders import whole_folder
 from butfor.audit.meta import META, Meta, read_meta
 from butfor.audit.model import CLUSTERS, MODEL, read_clusters, read_model
@@ -94,6 +94,8 @@ class Audit:
         names = self.meta.outcome_names
         state = self.steps["state"].to_numpy(dtype=np.int32)
         outcome = self.episodes["observed_outcome"].map({n: i for i, n in enumerate(names)})
+        taken = self.steps.get("behavior_probability")
+        chances = [name for name in self.steps if name.startswith(TARGET)]
         return Episodes(
             state=state[rows],
             action=self.steps["action"].to_numpy(dtype=np.int32)[rows],
@@ -113,6 +115,8 @@ class Audit:
             combinations=None
             if self.combinations is None
             else self.combinations[: len(self.target)],
+            behavior_probability=None if taken is None else taken.to_numpy()[rows],
+            target_probability=self.steps[chances].to_numpy()[rows] if chances else None,
         )
 
     def trajectory(self, identifier: Any) -> tuple[Episodes, Draws]:

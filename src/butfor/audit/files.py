@@ -21,7 +21,8 @@ ADDED: dict[str, dict[str, Any]] = {
     "episodes": {"usual_outcome": "", "stratum": -1, "probability": math.nan},
 }
 # The columns that every audit has. Others depend on the log: ids (text or integers), `p_…` of each
-# outcome and their bounds, credible intervals, `state.…`, `action.…`, `target.…` and `side.…`.
+# outcome and their bounds, credible intervals, `state.…`, `action.…`, `target.…`, `side.…`,
+# `behavior_probability` and `target_probability.…`.
 SCHEMAS = {
     "estimates": pa.schema(
         {
@@ -106,6 +107,7 @@ SCHEMAS = {
 OPTIONAL = {
     "rehearsal": pa.schema({"hidden": TEXT, "promised": NUMBER, "judged": NUMBER, "error": NUMBER})
 }
+TARGET = "target_probability."  # columns of steps: a policy that is known row by row, by action
 WITH_IDS = ("episodes", "steps", "draws", "courses", "course_steps")
 
 

@@ -69,6 +69,7 @@ class Parameters(Section):
     credible: CredibleSettings | None = None
     censored: str | None = Field(None, pattern="^(continue|cut)$")  # None: as version 0.1 did
     censoring: str | None = Field(None, pattern="^ipcw$")  # how weights make up for lost episodes
+    by_row: bool = False  # weights use what the target does in each row
     sampled: Count = 0  # draws behind each probability; 0: probabilities are exact
 
 

@@ -60,6 +60,10 @@ def digest_of(replay: Replay) -> str:
     episodes, model = replay.episodes, replay.model
     log = [getattr(episodes, name) for name in ("state", "action", "next_state", "reward")]
     arrays = [*log, episodes.offsets, episodes.outcome, *_arrays(replay)]
+    if episodes.behavior_probability is not None:
+        arrays.append(episodes.behavior_probability)
+    if replay.by_row and episodes.target_probability is not None:
+        arrays.append(episodes.target_probability)
     if replay.hidden:
         stored = model.stored_arrays()
         arrays += [stored[name] for name in stored if name not in ROWS]

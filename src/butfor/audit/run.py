@@ -31,6 +31,7 @@ from butfor.audit.tables import (
     count_pairs,
     episode_table,
     judged_table,
+    row_notes,
     sampling_notes,
     step_table,
     warnings_of,
@@ -48,6 +49,7 @@ from butfor.log.episodes import Episodes
 from butfor.mechanisms.protocol import Mechanism
 from butfor.models.factored import AnyFactor
 from butfor.models.policies import action_counts
+from butfor.models.row_policy import RowPolicy
 from butfor.random import check_seed
 from butfor.replay.credible import Credible
 from butfor.replay.engine import Model
@@ -59,7 +61,7 @@ from butfor.types import Progress
 def run_audit(
     episodes: Episodes | Replay,
     model: Model | None = None,
-    target: Policy | None = None,
+    target: Policy | RowPolicy | None = None,
     *,
     behavior: Policy | None = None,
     mechanism: Mechanism | None = None,
@@ -296,6 +298,7 @@ def describe_audit(
             ),
             censored=replay.censored,
             censoring=None if replay.hazard is None else "ipcw",
+            by_row=replay.by_row,
             sampled=DRAWS if replay.sampled else 0,
         ),
         seed=int(seed),
@@ -313,6 +316,7 @@ def describe_audit(
         warnings=(
             *warnings_of(counts, replay.terminal),
             *sampling_notes(replay),
+            *row_notes(replay),
             *given.get("warnings", ()),
         ),
         words=dict(given.get("words", {})),

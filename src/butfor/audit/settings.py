@@ -28,12 +28,14 @@ from butfor.models.caution import Caution
 from butfor.models.classifiers import BOOSTING, LOGISTIC, make_classifier
 from butfor.models.factored import FactoredModel
 from butfor.models.mdp import TabularMDP
+from butfor.models.row_policy import RowPolicy, row_policy
 from butfor.random import check_seed
 from butfor.replay.replay import ACTION_NOISES, Replay
 from butfor.replay.usual import censoring_hazard
 from butfor.types import Floats
 
 LEARN = "learn"
+LOG = "log"  # the policy that the log carries in its own columns
 CAUTION = Caution()  # with which a target is learned
 MECHANISMS: dict[str, Mechanism] = {
     "gumbel-max": GumbelMax(),
@@ -110,12 +112,11 @@ class AuditSettings:
         self,
         log: Episodes,
         model: TabularMDP | FactoredModel,
-        target: Policy,
+        target: Policy | RowPolicy,
         behavior: Floats | None,
         evaluation: Evaluation,
         *,
         horizon: int | None = None,
-        behavior_probability: Floats | None = None,
         hazard: Floats | None = None,
     ) -> Replay:
         """Return the question of an audit with these settings.
@@ -135,7 +136,6 @@ class AuditSettings:
             model,
             target,
             behavior=behavior,
-            behavior_probability=behavior_probability,
             mechanism=MECHANISMS[self.mechanism],
             action_noise=self.action_noise,
             horizon=steps,
@@ -216,14 +216,20 @@ class AuditSettings:
 
     def check_target(self) -> None:
         """Raise an error if the file of the target does not exist."""
-        if not Path(self.target).is_file():
+        if self.target not in (LEARN, LOG) and not Path(self.target).is_file():
             raise FileNotFoundError(
-                f"--target {self.target}: there is no such file; give a table, or {LEARN!r}"
+                f"--target {self.target}: there is no such file; give a table, {LEARN!r}, or "
+                f"{LOG!r} for the log's own"
             )
 
-    def given_target(self, log: Episodes) -> Policy:
-        """Read the target from its table; that of a wide log names some of the variables."""
+    def given_target(self, log: Episodes) -> Policy | RowPolicy:
+        """Return the target of the log's own columns, or read it from its table.
+
+        The table of a wide log names some of the variables.
+        """
         self.check_target()
+        if self.target == LOG:
+            return row_policy(log)
         return target_from_table(self.target, log, missing=self.missing)
 
     def record(
@@ -238,6 +244,7 @@ class AuditSettings:
     ) -> dict[str, Any]:
         """Return how the audit was made, for `meta.json`."""
         paths = list(source) if isinstance(source, list | tuple) else [source]
+        names = {LEARN: "learned from this log", LOG: "in columns of the log"}
         words, time_step = study.words.model_dump(exclude_none=True), None
         if clock := study.clock():
             words["time"], time_step = clock
@@ -246,7 +253,7 @@ class AuditSettings:
             "time_step": time_step,
             "problems": problems,
             "warnings": list(warnings),
-            "target": "learned from this log" if self.learned else Path(self.target).name,
+            "target": names.get(str(self.target), Path(self.target).name),
             "made_by": {
                 "source": [str(path) for path in paths],
                 "study": study_text,
@@ -257,6 +264,7 @@ class AuditSettings:
                 "noise_on": list(self.noise(study)) or None,
                 "planning_discount": study.evaluation.planning_discount,
                 "caution": asdict(self.caution) if self.learned and self.caution else None,
+                "rules": study.rules.model_dump() if self.learned else None,
                 "behavior_probability": probability,
                 "time_step": self.time_step,
             },

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from butfor.audit.audit import Audit
 from butfor.audit.folders import check_free
-from butfor.audit.learning import factored_learner, tabular_learner
+from butfor.audit.learning import factored_learner, mask_of, rules_of, tabular_learner
 from butfor.audit.meta import META
 from butfor.audit.run import run_audit
 from butfor.audit.sampling import FLAGS
@@ -23,6 +23,7 @@ from butfor.audit.settings import (
     FACTORED,
     FULL,
     LEARN,
+    LOG,
     MODELS,
     MODELS_FACTORED,
     MOST_DECISIONS,
@@ -60,6 +61,10 @@ CREDIBLE = (
 )
 NO_CREDIBLE = (
     f"More than {MOST_CELLS:,} transitions are possible, so there are no credible intervals."
+)
+NOT_ASKED = (
+    "The study names the target's columns in the log, but another target was evaluated; "
+    "--target log evaluates that one."
 )
 UNUSED = (
     "number = true had no effect: only classifiers take numbers uncut, and the model was learned "
@@ -100,8 +105,9 @@ def audit_log(
     source, study
         See `read_log`.
     target
-        "learn" plans the policy on the model of the log; otherwise the path of a table of states,
-        actions and probabilities (`target_from_table`).
+        "learn" plans the policy on the model of the log. "log" is the policy whose actions or
+        probabilities are columns of the log (target_action or target_probability in the study).
+        Otherwise the path of a table of states, actions and probabilities (`target_from_table`).
     model : "auto", "factored" or "tabular"
         The kind of model to learn: one distribution per variable (`fit_factored`), or one per state
         and action (`fit_mdp`). "auto" is decided by `AuditSettings.kind`.
@@ -292,7 +298,6 @@ def _audit_in_memory(
         # that of a wide log is learned like a variable
         None if wide else estimate_behavior(log, prior=settings.smoothing),
         checked.evaluation,
-        behavior_probability=reading.behavior_probability,
     )
     usual = MODELS_FACTORED if replay.factors else MODELS
     large = not wide and not replay.factors and count_cells(log) > MOST_CELLS
@@ -332,11 +337,12 @@ def _audit_in_memory(
                 source,
                 checked,
                 Path(study).read_text(encoding="utf-8"),
-                probability=reading.behavior_probability is not None,
+                probability=log.behavior_probability is not None,
                 problems=reading.done,
                 warnings=[str(warning.message) for warning in caught]
                 + [CREDIBLE] * bool(names and models)
                 + [NO_CREDIBLE] * (large and not models)
+                + [NOT_ASKED] * (log.target_probability is not None and settings.target != LOG)
                 + [UNUSED] * bool(checked.number_columns() and not settings.classifies(checked)),
             ),
             progress=progress,
@@ -361,6 +367,7 @@ def _learner(
             discount=discount,
             horizon=study.evaluation.horizon,
             caution=settings.caution,
+            mask=mask_of(rules_of(study), log),
             **factored_options(study),
         )
     return tabular_learner(
@@ -369,6 +376,7 @@ def _learner(
         prior=settings.prior,
         labels=nature_labels(log, *names) if names else None,
         caution=settings.caution,
+        mask=mask_of(rules_of(study), log),
     )
 
 

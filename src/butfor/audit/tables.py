@@ -9,11 +9,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from butfor.audit.files import TARGET
 from butfor.audit.flags import describe_flag, first_changes, heaviest_step
 from butfor.audit.meta import Counts, SamplingDesign
 from butfor.audit.sampling import add_strata
 from butfor.log.episodes import Episodes
 from butfor.log.variables import Variable, unravel
+from butfor.models.row_policy import check_rows, describe_loss
 from butfor.replay.bounds import CLASSES
 from butfor.replay.credible import Credible
 from butfor.replay.draws import Draws
@@ -130,6 +132,12 @@ def step_table(log: Episodes, target: Floats, cases: NDArray[np.int64]) -> pd.Da
         "reward": np.concatenate([log.reward, np.full(n, np.nan)]),
         "evidence": np.concatenate([cases, np.full(n, -1)]),
     }
+    if log.behavior_probability is not None:
+        taken = np.append(log.behavior_probability, np.full(n, np.nan))
+        columns["behavior_probability"] = taken
+    if log.target_probability is not None:
+        for number, chance in enumerate(log.target_probability.T):
+            columns[f"{TARGET}{number}"] = np.append(chance, np.full(n, np.nan))
     for name, codes in log.codes(np.maximum(state, 0)).items():
         known = np.where(state < 0, -1, codes)
         columns[f"state.{name}"] = _labels(log.state_variables, name, known)
@@ -317,3 +325,13 @@ def sampling_notes(replay: Replay) -> list[str]:
         "intervals, fewest changes, rehearsals and FQE. The policy is saved only in the states of "
         "the log."
     ]
+
+
+def row_notes(replay: Replay) -> list[str]:
+    """Return what to know about a target that depends on more than the state, if it does."""
+    log = replay.log
+    if not replay.by_row:
+        return []
+    lost = describe_loss(log, check_rows(log), replay.target_table)
+    use = "Importance weights use each row; counterfactuals and models follow the average."
+    return [f"{lost} {use}"] if lost else []

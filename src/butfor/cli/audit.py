@@ -20,6 +20,7 @@ from butfor.audit.shards.parts import parts_folder
 from butfor.audit.shards.workers import Cluster, Threads, Workers
 from butfor.audit.source import audit_into
 from butfor.cli import options
+from butfor.cli.compare import compare_written, policy_names, print_comparison
 from butfor.cli.output import exit_on_error, print_json, progress_bar, records
 from butfor.cli.summary import audit_as_json, print_audit, print_grids
 from butfor.models.caution import Caution
@@ -29,7 +30,7 @@ def audit(
     log: options.Log,
     study_file: options.StudyFile,
     out: Annotated[Path, typer.Option(help="Audit folder to write.")],
-    target: options.Target = "learn",
+    target: options.Targets = None,
     model: Annotated[
         str,
         typer.Option(
@@ -118,12 +119,17 @@ def audit(
     """
     console = Console(stderr=as_json)
     with exit_on_error(parts_folder(out)):
-        steps = _time_steps(time_step)
-        folders = {name: out / name if len(steps) > 1 else out for name in steps}
+        steps, targets = _time_steps(time_step), target or ["learn"]
+        if len(steps) > 1 and len(targets) > 1:
+            raise ValueError("several targets and several time steps: give one of either")
+        names = [""] if len(steps) == 1 else list(steps)
+        if len(targets) > 1:
+            names = policy_names([Path(one) for one in targets])
+        folders = {name: out / name.replace("/", "_") for name in names}
         for folder in folders.values():
             check_free(folder, marker="meta.json", overwrite=overwrite)
         settings = AuditSettings(
-            target=target,
+            target=targets[0],
             model=model,
             missing=missing,
             unseen=unseen,
@@ -140,33 +146,45 @@ def audit(
             rehearsal=rehearsal,
             caution=Caution(bad_cases, least_cases, risk),
         )
-        with (
-            progress_bar(console, "Reading, learning, replaying") as show,
-            closing(_workers(threads, scheduler, local_cluster)) as workers,
-        ):
-            audits = {
-                name: audit_into(
+        every = [
+            replace(settings, target=one, time_step=step)
+            for one in targets
+            for step in steps.values()
+        ]
+        for one in every:
+            one.check_target()
+        found = {}
+        for one, (name, folder) in zip(every, folders.items(), strict=True):
+            with (
+                progress_bar(console, "Reading, learning, replaying") as show,
+                closing(_workers(threads, scheduler, local_cluster)) as workers,
+            ):
+                found[name] = audit_into(
                     options.source_of(log),
                     study_file,
                     folder,
-                    replace(settings, time_step=steps[name]),
+                    one,
                     workers=workers,
                     resume=resume,
                     overwrite=overwrite,
                     progress=show,
                 )
-                for name, folder in folders.items()
-            }
-        if len(audits) > 1:
-            _tell_grids(console, audits, out, as_json)
+        if len(steps) > 1:
+            _tell_grids(console, found, out, as_json)
             return
-    (found,) = audits.values()
+        compared = compare_written(folders, out) if len(folders) > 1 else None
     if as_json:
-        print_json(audit_as_json(found, [out]))
+        each = {name: audit_as_json(found[name], [folder]) for name, folder in folders.items()}
+        several = compared is not None and {"audits": each, "policies": records(compared)}
+        print_json(several or each[names[0]])
         return
-    print_audit(console, found)
-    console.print(f"Model estimates, not facts.\n\nAudit folder: {out}", markup=False)
-    console.print(f"To read it: {shlex.join(['butfor', 'report', str(out)])}", markup=False)
+    for name, folder in folders.items():
+        print_audit(console, found[name])
+        console.print(f"Model estimates, not facts.\n\nAudit folder: {folder}", markup=False)
+        console.print(f"To read it: {shlex.join(['butfor', 'report', str(folder)])}", markup=False)
+    if compared is not None:
+        print_comparison(console, compared)
+        console.print(f"\nComparison: {out / 'comparison.csv'}", markup=False)
 
 
 def _time_steps(given: str | None) -> dict[str, float | str | None]:

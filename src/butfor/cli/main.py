@@ -11,6 +11,7 @@ import typer
 import butfor
 from butfor.cli.agreement import agreement
 from butfor.cli.audit import audit
+from butfor.cli.compare import compare
 from butfor.cli.demo import demo
 from butfor.cli.init import init
 from butfor.cli.labels import labels
@@ -24,7 +25,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_show_locals=False,
 )
-for command in (demo, init, audit, report, labels, study, review, agreement):
+for command in (demo, init, audit, compare, report, labels, study, review, agreement):
     app.command()(command)
 
 

@@ -10,7 +10,20 @@ import typer
 Log = Annotated[list[Path], typer.Argument(help="CSV or Parquet file, several files, or a folder.")]
 StudyFile = Annotated[Path, typer.Option("--study", help="Study file that describes the log.")]
 Target = Annotated[
-    str, typer.Option(help="'learn', or a table of states, actions and probabilities.")
+    str,
+    typer.Option(
+        help="'learn', a table of states, actions and probabilities, or 'log': the policy whose "
+        "columns the study file names (target_action, target_probability)."
+    ),
+]
+Targets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--target",
+        help="'learn' (the default), a table of states, actions and probabilities, or 'log': the "
+        "policy whose columns the study file names. Given several times, each policy has its own "
+        "folder in --out, and comparison.csv their differences.",
+    ),
 ]
 BadCases = Annotated[
     float,

@@ -123,8 +123,8 @@ def _print_estimates(console: Console, audit: Audit) -> None:
         [
             row.estimator,
             "undefined" if pd.isna(row.value) else f"{row.value:+.3f}",
-            _interval(row.low, row.high),
-            _interval(row.low_credible, row.high_credible),
+            as_interval(row.low, row.high),
+            as_interval(row.low_credible, row.high_credible),
             row.episodes if row.estimator in ("Observed", "WIS") else "",
         ]
         for row in shown.itertuples()
@@ -161,7 +161,7 @@ def _notes(estimates: pd.DataFrame) -> list[tuple[str, str]]:
         for sentence in filter(None, (reason, told)):
             found.setdefault(sentence, []).append(str(row.estimator))
         if np.isfinite(row.low_these):
-            span = _interval(row.low_these, row.high_these)
+            span = as_interval(row.low_these, row.high_these)
             found[f"for these episodes alone the interval is {span}"] = ["CF"]
     return [(", ".join(names), sentence) for sentence, names in found.items()]
 
@@ -209,5 +209,6 @@ def _flagged_table(flagged: pd.DataFrame, outcomes: list[str]) -> Table:
     return make_table((">Id", "Happened", *columns), rows)
 
 
-def _interval(low: float, high: float) -> str:
+def as_interval(low: float, high: float) -> str:
+    """Write an interval; nothing if there is none."""
     return "" if pd.isna(low) else f"{low:+.2f} to {high:+.2f}"

@@ -67,8 +67,8 @@ class EpisodeColumns:
     def probability(self) -> Floats:
         """Probability with which the behavior took each logged action, [N]."""
         replay, log = self.replay, self.replay.log
-        if replay.probability is not None:
-            return replay.probability[replay.episodes.time < replay.horizon]
+        if log.behavior_probability is not None:
+            return log.behavior_probability
         probability = replay.behavior_table[log.state, log.action]
         if not probability.all():
             row = int((probability == 0).argmax())
@@ -88,7 +88,7 @@ class EpisodeColumns:
         weight of an episode that was lost is 0 from there on.
         """
         replay, log = self.replay, self.replay.log
-        step = replay.target_table[log.state, log.action] / self.probability
+        step = replay.taken() / self.probability
         if replay.hazard is None:
             return np.asarray(np.cumprod(self._padded(step, 1.0), axis=1))
         stay = np.where(log.time > 0, 1 - replay.hazard[log.state], 1.0)

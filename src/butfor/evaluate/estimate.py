@@ -29,6 +29,7 @@ from butfor.evaluate.sample import Sample
 from butfor.hidden.policies import Policy
 from butfor.log.episodes import Episodes
 from butfor.mechanisms.protocol import Mechanism
+from butfor.models.row_policy import RowPolicy
 from butfor.replay.draws import Draws
 from butfor.replay.engine import Model
 from butfor.replay.outcomes import Counterfactuals
@@ -47,7 +48,7 @@ MOST_RESAMPLES = {"MAGIC": 200}  # which has its own bootstrap inside
 def estimate_values(
     episodes: Episodes | Replay,
     model: Model | None = None,
-    target: Policy | None = None,
+    target: Policy | RowPolicy | None = None,
     *,
     estimators: Sequence[str] | None = None,
     behavior: Policy | None = None,

@@ -55,13 +55,13 @@ class Intervals:
 
     def bootstraps(self, name: str) -> bool:
         """Whether the interval of an estimate is made from its values in resamples."""
-        return not self._reason(name) and (name not in BY_MODEL or self.given or self.relearned)
+        return not self.reason(name) and (name not in BY_MODEL or self.given or self.relearned)
 
     def plain(
         self, name: str, value: float, evaluate: Evaluate, resampled: Floats | None
     ) -> tuple[float, float]:
         """Return the interval of an estimate that is not cross-fitted, from values in resamples."""
-        reason = self._reason(name)
+        reason = self.reason(name)
         if reason:
             self.reasons[name] = reason
             return NONE
@@ -96,7 +96,7 @@ class Intervals:
         """Whether the target was learned from this log."""
         return self.crossed is not None and self.crossed.learned
 
-    def _reason(self, name: str) -> str:
+    def reason(self, name: str) -> str:
         """Say why an estimate has no interval; "" if it has one."""
         if len(self.sample) == 1:
             return ONE
@@ -116,11 +116,17 @@ class Intervals:
         if self.sample.replay.hidden or name == "Observed":
             return ends
         lowest, highest = self._possible
+        down, up = self.room(name, unsupported)
+        low, high = ends[0] - down, ends[1] + up
+        return float(np.clip(low, lowest, highest)), float(np.clip(high, lowest, highest))
+
+    def room(self, name: str, unsupported: float | None = None) -> tuple[float, float]:
+        """How far an estimate might be too high and too low, for pairs never seen."""
+        lowest, highest = self._possible
         mass = self._unsupported(name) if unsupported is None else unsupported
         room = mass * (highest - lowest) if mass > 0 else 0.0
         worst = room > 0 and name.startswith(("MB", "CF")) and assumes_worst(self.sample.replay)
-        low, high = ends[0] - (0.0 if worst else room), ends[1] + room
-        return float(np.clip(low, lowest, highest)), float(np.clip(high, lowest, highest))
+        return (0.0 if worst else room), room
 
     def _unsupported(self, name: str) -> float:
         """Mean probability that what is assumed about pairs never seen enters an estimate."""

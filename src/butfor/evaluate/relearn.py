@@ -48,13 +48,7 @@ def _learn_again(
     replay = sample.replay
     log = replay.episodes.select(index)
     model, target = learn_from(learn, log)
-    rows = replay.episodes.rows_of(index)
-    again = replay.ask(
-        episodes=log,
-        model=model,
-        target=target,
-        behavior_probability=None if replay.probability is None else replay.probability[rows],
-    )
+    again = replay.ask(episodes=log, model=model, target=target)
     draws = None
     if sample.draws is not None:
         draws = again.draws(sample.draws.state.shape[1], seed=sample.seed)

@@ -1,8 +1,7 @@
-"""Target policies from elsewhere: a table, a Python function, a learned model."""
+"""Target policies from elsewhere: a table or a Python function."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,17 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from butfor.checks import ROW_TOLERANCE, check_choice, check_integers, check_policy
+from butfor.checks import ROW_TOLERANCE, check_choice, check_policy
+from butfor.log.coding import MISSING as EMPTY_CELL
 from butfor.log.coding import code_integers, code_levels, listed, read_numbers
 from butfor.log.combinations import MOST_STATES
 from butfor.log.episodes import Episodes
 from butfor.log.sources import Log, load_log
-from butfor.log.variables import Variable, count_levels, ravel
+from butfor.log.variables import Variable, count_levels, ravel, unravel
 from butfor.types import Floats
 
 MISSING = ("error", "uniform")
+ANY = EMPTY_CELL  # in place of a level: every level matches
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +53,8 @@ def target_from_table(
         by one column of levels for each state variable of the log, or by a column `state` of
         numbers; actions likewise, or by a column `action`. `probability` is that of the action in
         the state; without this column it is 1. Pairs that are left out have probability 0.
+        A `*` or an empty cell matches every level, and so does a variable without a column. If
+        several rows match a state, those with most levels count.
     missing : "error" or "uniform"
         How to treat states that the table leaves out.
     name
@@ -62,28 +65,30 @@ def target_from_table(
         return _wide_target(table, episodes, missing, name)
     source = _load(table, episodes, name)
     states, actions = episodes.n_states, episodes.n_actions
-    state = _indices(source, episodes.state_variables, "state")
+    pattern = _patterns(source, episodes.state_variables)
     action = _indices(source, episodes.action_variables, "action")
-    pair = state * actions + action
-    _, first = np.unique(pair, return_index=True)
-    if len(first) < len(pair):
-        row = int(np.setdiff1d(np.arange(len(pair)), first)[0])
+    rules, first, rule = np.unique(pattern, axis=0, return_index=True, return_inverse=True)
+    pair = rule * actions + action
+    _, once = np.unique(pair, return_index=True)
+    if len(once) < len(pair):
+        row = int(np.setdiff1d(np.arange(len(pair)), once)[0])
         raise ValueError(
-            f"{_row(source, row)}: {_describe(episodes, state[row])}, action {action[row]} is "
-            f"given again, after row {int((pair == pair[row]).argmax())}; keep one of the two"
+            f"{_row(source, row)}: {_describe_rule(episodes, rules[rule[row]])}, action "
+            f"{action[row]} is given again, after row {int((pair == pair[row]).argmax())}; keep "
+            "one of the two"
         )
-    policy = np.zeros((states, actions))
-    policy[state, action] = _probabilities(source)
-    given = np.isin(np.arange(states), state)
-    totals = policy.sum(axis=1)
-    wrong = given & (np.abs(totals - 1) > ROW_TOLERANCE)
+    chances = np.zeros((len(rules), actions))
+    chances[rule, action] = _probabilities(source)
+    totals = chances.sum(axis=1)
+    wrong = np.abs(totals - 1) > ROW_TOLERANCE
     if wrong.any():
         worst = int(wrong.argmax())
         raise ValueError(
-            f"{source.name}: the probabilities of {_describe(episodes, worst)} sum to "
-            f"{totals[worst]:.9g}, not to 1; correct its rows, from row "
-            f"{int((state == worst).argmax())} on"
+            f"{source.name}: the probabilities of {_describe_rule(episodes, rules[worst])} sum to "
+            f"{totals[worst]:.9g}, not to 1; correct its rows, from row {first[worst]} on"
         )
+    chosen = _match(episodes, rules, chances, source.name)
+    given = chosen >= 0
     if not given.all() and missing == "error":
         logged = np.isin(np.flatnonzero(~given), episodes.state).sum()
         raise ValueError(
@@ -91,8 +96,40 @@ def target_from_table(
             f"the log), first {_describe(episodes, int((~given).argmax()))}; add them, or give "
             "missing='uniform'"
         )
-    policy[~given] = 1 / actions
+    policy = np.full((states, actions), 1 / actions)
+    policy[given] = chances[chosen[given]]
     return check_policy(policy, states, actions, source.name)
+
+
+def _match(
+    episodes: Episodes, rules: NDArray[np.int64], chances: Floats, name: str
+) -> NDArray[np.int64]:
+    """Return the rule of each state, [S]: of those that match, the one with most levels; or -1."""
+    variables = episodes.state_variables
+    sizes = tuple(len(variable.levels) for variable in variables)
+    chosen, rival = np.full(sizes, ANY), np.full(sizes, ANY)
+    wildcards = (rules == ANY).sum(axis=1)
+    exact = wildcards == 0
+    for number in np.argsort(-wildcards, kind="stable"):
+        if exact[number]:  # all of these are placed at once
+            break
+        place = tuple(slice(None) if level == ANY else level for level in rules[number])
+        before = chosen[place]
+        equal = (before >= 0) & (wildcards[before] == wildcards[number])
+        torn = equal & (chances[before] != chances[number]).any(axis=-1)
+        rival[place] = np.where(torn, before, np.where(equal, rival[place], ANY))
+        chosen[place] = number
+    states, others = chosen.reshape(-1), rival.reshape(-1)
+    placed = ravel(variables, list(rules[exact].T))
+    states[placed], others[placed] = np.flatnonzero(exact), ANY
+    if (others >= 0).any():
+        state = int((others >= 0).argmax())
+        one, other = (_describe_rule(episodes, rules[k]) for k in (others[state], states[state]))
+        raise ValueError(
+            f"{name}: both {one} and {other} match {_describe(episodes, state)}, and ask for "
+            "different actions; add a row with the levels of both"
+        )
+    return states
 
 
 def target_from_function(function: Callable[[dict[str, str]], Any], episodes: Episodes) -> Floats:
@@ -120,51 +157,6 @@ def target_from_function(function: Callable[[dict[str, str]], Any], episodes: Ep
                 f"the target's function in {_describe(episodes, state)}: {error}"
             ) from error
     return check_policy(policy, states, actions, "the target's function")
-
-
-def target_from_predict(
-    model: Any, features: ArrayLike, episodes: Episodes, *, deterministic: bool = True
-) -> Floats:
-    """Make a policy of a learned model's `predict`, averaged over the rows of each state, [S, A].
-
-    Parameters
-    ----------
-    model
-        Its `predict(x)` returns one action per row, or (actions, state), as in d3rlpy and
-        Stable-Baselines3; an action is its number, or one level number for each action variable.
-    features : [N, ...]
-        What the model sees at each row of the log.
-    deterministic
-        Passed on if `predict` accepts it. False lets the model sample: averages then depend on its
-        own random numbers.
-
-    Notes
-    -----
-    If rows of one state get different actions, the policy is their mixture: it ignores what the
-    features contain beyond the state. States that are never visited get a uniform row.
-    """
-    if not callable(getattr(model, "predict", None)):
-        raise ValueError(f"{type(model).__name__} has no predict(x); give a model that has one")
-    rows = len(episodes.state)
-    seen = np.asarray(features)
-    if seen.ndim == 0 or len(seen) != rows:
-        raise ValueError(
-            f"features has shape {seen.shape}, expected {rows} rows, one for each decision of the "
-            "log; leave out rows of final states"
-        )
-    if seen.dtype.kind == "f" and np.isnan(seen).any():
-        row = int(np.isnan(seen).reshape(rows, -1).any(axis=1).argmax())
-        raise ValueError(
-            f"features of row {row} ({episodes.place(row)}) have a nan; fill it as in training"
-        )
-    options = {"deterministic": deterministic} if _takes_deterministic(model.predict) else {}
-    answer = model.predict(seen, **options)
-    action = _predicted(answer[0] if isinstance(answer, tuple) else answer, episodes)
-    states, actions = episodes.n_states, episodes.n_actions
-    pair = episodes.state.astype(np.int64) * actions + action
-    counts = np.bincount(pair, minlength=states * actions).reshape(states, actions)
-    counts[counts.sum(axis=1) == 0] = 1
-    return check_policy(counts / counts.sum(axis=1, keepdims=True), states, actions)
 
 
 def _wide_target(table: Any, episodes: Episodes, missing: str, name: str) -> TablePolicy:
@@ -204,6 +196,29 @@ def _load(table: Any, episodes: Episodes, name: str) -> Log:
 
 def _row(source: Log, row: int) -> str:
     return f"{source.name}, {source.places([row])}"
+
+
+def _patterns(source: Log, variables: Sequence[Variable]) -> NDArray[np.int64]:
+    """Return the level of each state variable in each row, ANY if all match, [R, J]."""
+    columns = source.table.column_names
+    named = [variable for variable in variables if variable.name in columns]
+    if not named or (len(named) < len(variables) and "state" in columns):
+        number = _indices(source, variables, "state")
+        return np.stack(list(unravel(variables, number).values()), axis=1).astype(np.int64)
+    pattern = np.full((source.table.num_rows, len(variables)), ANY)
+    starred = np.zeros(len(pattern), dtype=bool)
+    for variable in named:
+        levels = (*variable.levels, *({"*"} - {*variable.levels}))
+        codes = source.code(variable.name, partial(code_levels, levels=levels))
+        unknown = f"one of its levels ({listed(variable.levels)}), nor * for all; correct it"
+        _refuse(source, variable.name, codes < EMPTY_CELL, unknown)
+        starred |= codes == len(variable.levels)
+        pattern[:, variables.index(variable)] = np.where(codes < len(variable.levels), codes, ANY)
+    # a row of empty cells may be a mistake; that it matches all has to be said
+    none = (pattern == ANY).all(axis=1) & ~starred
+    every = f"one of its levels ({listed(named[0].levels)}), nor * for all; correct it"
+    _refuse(source, named[0].name, none, every)
+    return pattern
 
 
 def _indices(source: Log, variables: Sequence[Variable], noun: str) -> NDArray[np.int64]:
@@ -251,7 +266,7 @@ def _distribution(answer: Any, variables: Sequence[Variable], actions: int) -> F
     row = np.zeros(actions)
     if isinstance(answer, Mapping) and set(answer) != {variable.name for variable in variables}:
         for action, probability in answer.items():
-            row[_action(action, variables, actions)] += probability
+            row[action_number(action, variables, actions)] += probability
     elif isinstance(answer, np.ndarray | list) or (
         isinstance(answer, tuple) and not any(isinstance(part, str) for part in answer)
     ):
@@ -261,7 +276,7 @@ def _distribution(answer: Any, variables: Sequence[Variable], actions: int) -> F
                 f"probabilities of shape {row.shape}, expected {actions}, one per action"
             )
     else:
-        row[_action(answer, variables, actions)] = 1
+        row[action_number(answer, variables, actions)] = 1
     if not ((row >= 0).all() and abs(row.sum() - 1) <= ROW_TOLERANCE):
         raise ValueError(
             f"{answer!r} is not a distribution; give probabilities from 0 to 1 that sum to 1"
@@ -269,7 +284,7 @@ def _distribution(answer: Any, variables: Sequence[Variable], actions: int) -> F
     return row
 
 
-def _action(answer: Any, variables: Sequence[Variable], actions: int) -> int:
+def action_number(answer: Any, variables: Sequence[Variable], actions: int) -> int:
     """Return the number of an action given as a number, as levels or as levels by variable."""
     names = ", ".join(variable.name for variable in variables)
     if isinstance(answer, int | np.integer) and not isinstance(answer, bool):
@@ -293,36 +308,16 @@ def _action(answer: Any, variables: Sequence[Variable], actions: int) -> int:
     return int(ravel(variables, codes)[0])
 
 
-def _predicted(answer: Any, episodes: Episodes) -> NDArray[np.int64]:
-    """Return the actions that a model predicted, one per row of the log, [N]."""
-    rows, variables = len(episodes.state), episodes.action_variables
-    array = np.asarray(answer)
-    columns = array.reshape(rows, -1) if len(array.shape) and len(array) == rows else array
-    if columns.ndim != 2 or columns.shape[1] not in (1, len(variables)):
-        raise ValueError(
-            f"predict returned shape {array.shape}, expected ({rows},), one action per row"
-            + (f", or ({rows}, {len(variables)})" if len(variables) > 1 else "")
-        )
-    sizes = [len(variable.levels) for variable in variables]
-    if columns.shape[1] == 1:
-        sizes = [episodes.n_actions]
-    codes = [check_integers(column, "the predicted action") for column in columns.T]
-    for code, size in zip(codes, sizes, strict=True):
-        wrong = (code < 0) | (code >= size)
-        if wrong.any():
-            row = int(wrong.argmax())
-            raise ValueError(
-                f"row {row} ({episodes.place(row)}): predicted action {code[row]} outside "
-                f"0..{size - 1}; the model must number its actions as the log does"
-            )
-    return codes[0] if len(codes) == 1 else ravel(variables, codes)
-
-
-def _takes_deterministic(predict: Callable[..., Any]) -> bool:
-    try:
-        return "deterministic" in inspect.signature(predict).parameters
-    except (TypeError, ValueError):  # compiled functions may have no signature
-        return False
+def _describe_rule(episodes: Episodes, rule: NDArray[np.int64]) -> str:
+    """Name the states that a row of the table is about."""
+    variables = episodes.state_variables
+    if (rule != ANY).all():
+        return _describe(episodes, int(ravel(variables, [rule[[j]] for j in range(len(rule))])[0]))
+    levels = (
+        f"{v.name}={'*' if code == ANY else v.levels[code]}"
+        for v, code in zip(variables, rule, strict=True)
+    )
+    return ", ".join(levels)
 
 
 def _describe(episodes: Episodes, state: int) -> str:

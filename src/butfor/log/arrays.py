@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -105,6 +105,24 @@ def check_level_numbers(
                 "state is known"
             )
     return values
+
+
+def check_taken(given: ArrayLike, rows: int, place: Callable[[int], str]) -> Floats:
+    """Return the probabilities of the logged actions, each above 0 and at most 1, [N]."""
+    probability = np.asarray(given, dtype=np.float64)
+    if probability.shape != (rows,):
+        raise ValueError(
+            f"behavior_probability has shape {probability.shape}, expected ({rows},): one per "
+            "logged decision"
+        )
+    wrong = ~((probability > 0) & (probability <= 1))
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise ValueError(
+            f"behavior_probability of row {row} ({place(row)}) is {probability[row]}; the "
+            "probability of what was done must be above 0 and at most 1"
+        )
+    return probability
 
 
 def place_of(row: int, offsets: Offsets, ids: NDArray[Any]) -> str:

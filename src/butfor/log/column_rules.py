@@ -124,11 +124,9 @@ def column_mistakes(parts: Mapping[str, Any]) -> Mistakes:
         yield "[time] every", "needs a time column; add [columns] time = ..."
     if named.time_step is not None:
         yield "[columns] time_step", "given together with [time] every; remove time_step"
-    if named.behavior_probability is not None:
-        yield (
-            "[columns] behavior_probability",
-            "merged decisions have no behavior_probability; remove it, or [time]",
-        )
+    for key in ("behavior_probability", "target_action", "target_probability"):
+        if getattr(named, key) is not None:
+            yield f"[columns] {key}", f"merged decisions have no {key}; remove it, or [time]"
     for name, take in time.take.items():
         if name not in columns:
             yield "[time] take", f"{name!r} is neither part of the state nor of the action"

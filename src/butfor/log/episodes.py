@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from butfor.checks import check_discount, check_horizon, check_integers
+from butfor.checks import check_discount, check_distributions, check_horizon, check_integers
 from butfor.log.arrays import (
     check_code_rows,
     check_ends,
@@ -19,6 +19,7 @@ from butfor.log.arrays import (
     check_numbers,
     check_offsets,
     check_rewards,
+    check_taken,
     place_of,
 )
 from butfor.log.combinations import (
@@ -73,6 +74,8 @@ class Episodes:
     combinations: Combinations | None = None  # [S, J] level codes of each state of a wide log
     # the numbers behind the levels of some state variables, in the rows of `side`; nan if unknown
     numbers: pd.DataFrame | None = None
+    behavior_probability: Floats | None = None  # [N] of each action taken, if it is known
+    target_probability: Floats | None = None  # [N, A] of a policy that is known row by row
 
     @classmethod
     def from_arrays(
@@ -262,6 +265,7 @@ class Episodes:
         outcomes: Sequence[Outcome | str] | None = None,
         horizon: int | None = None,
         none_name: str = "none",
+        behavior_probability: str | None = None,
     ) -> Episodes:
         """Make Episodes of a data frame with one row per decision.
 
@@ -281,6 +285,8 @@ class Episodes:
             the state are given as {column: labels}.
         horizon, none_name
             As in `from_arrays`.
+        behavior_probability : optional
+            The column with the probability of each action taken (`with_behavior_probability`).
         """
         ends = None if outcomes is None else [getattr(end, "name", end) for end in outcomes]
         columns = levels_of(state, states)
@@ -288,9 +294,15 @@ class Episodes:
         given["action", str(action)] = actions
         if outcome is not None:
             given["outcome", str(outcome)] = ends
-        roles = {"episode": episode, "time": time, "reward": reward}
+        roles = {
+            "episode": episode,
+            "time": time,
+            "reward": reward,
+            "probability": behavior_probability,
+        }
         arrays, labels = read_frame(frame, roles, given)
-        return cls.from_codes(
+        probability = arrays.pop("probability", None)
+        log = cls.from_codes(
             **arrays,
             states=[Variable(name, labels["state", name]) for name in columns],
             actions=[Variable(str(action), labels["action", str(action)])],
@@ -298,6 +310,7 @@ class Episodes:
             horizon=horizon,
             none_name=none_name,
         )
+        return log if probability is None else log.with_behavior_probability(probability)
 
     def widen(self) -> Episodes:
         """Return the same log as a wide one, whose states are only those that occur."""
@@ -440,6 +453,10 @@ class Episodes:
             None if frame is None else frame.iloc[both].reset_index(drop=True)
             for frame in (self.side, self.numbers)
         )
+        taken, chosen = (
+            None if given is None else given[rows]
+            for given in (self.behavior_probability, self.target_probability)
+        )
         return replace(
             self,
             state=self.state[rows],
@@ -449,7 +466,32 @@ class Episodes:
             offsets=np.concatenate([[0], np.cumsum(lengths)]),
             side=side,
             numbers=numbers,
+            behavior_probability=taken,
+            target_probability=chosen,
             **changes,
+        )
+
+    def with_behavior_probability(self, probability: ArrayLike) -> Episodes:
+        """Return the log with the probability with which each action was taken, [N].
+
+        Importance weights divide by it; without it they divide by a behavior policy on states.
+        """
+        checked = check_taken(probability, len(self.state), self.place)
+        return replace(self, behavior_probability=checked)
+
+    def with_target_probability(self, rows: ArrayLike) -> Episodes:
+        """Return the log with what a policy does in each of its rows, [N, A].
+
+        For a policy that depends on more than the state; `row_policy` makes a target of it.
+        """
+        given = np.asarray(rows, dtype=np.float64)
+        if given.shape != (len(self.state), self.n_actions):
+            raise ValueError(
+                f"target_probability has shape {given.shape}, expected ({len(self.state)}, "
+                f"{self.n_actions}): one row per logged decision, one column per action"
+            )
+        return replace(
+            self, target_probability=check_distributions(given, "target_probability", ("row",))
         )
 
     def with_numbers(self, numbers: pd.DataFrame) -> Episodes:

@@ -31,8 +31,9 @@ def read_frame(
 ) -> tuple[dict[str, Any], dict[Key, tuple[str, ...]]]:
     """Return arrays for `Episodes.from_codes`, and the labels of states, actions and outcomes.
 
-    `roles` has the columns of episode, time and reward, None if there is no such column; `given`
-    the labels of the columns that have labels, None if these are those that it has.
+    `roles` has the columns of episode, time, reward and probability (of the action taken), None if
+    there is no such column; `given` the labels of the columns that have labels, None if these are
+    those that it has.
     """
     column = {role: str(name) for role, name in roles.items() if name is not None}
     frame = frame.rename(columns=str)
@@ -55,10 +56,10 @@ def read_frame(
         cells.pop(end),
         cells,
     )
-    if "reward" in column:
-        key = ("number", column["reward"])
-        rows.numbers["reward"], rows.cells[key] = _numbers(frame[column["reward"]])
-        rows.number_columns["reward"] = column["reward"]
+    for role in column.keys() & {"reward", "probability"}:
+        key = ("number", column[role])
+        rows.numbers[role], rows.cells[key] = _numbers(frame[column[role]])
+        rows.number_columns[role] = column[role]
         remedies[key] = "Fill or drop it"
     settle_order(rows)
     early = (rows.outcome >= 0) & ~last_rows(rows.episode)
@@ -95,6 +96,8 @@ def _arrays(rows: Decisions, ids: NDArray[Any]) -> dict[str, Any]:
     place = np.where((levels < 0).any(axis=1), -1, np.arange(len(rows)))
     (action,) = rows.group("action").values()
     arrays = rows.arrays(place, action, ids)
+    if "probability" in rows.numbers:
+        arrays["probability"] = rows.numbers["probability"][rows.transitions()[0]]
     return arrays | rows_of_codes(levels, arrays["state"], arrays["next_state"])
 
 

@@ -35,6 +35,7 @@ from butfor.log.fields import MOST_NUMBERED, place, step_size
 from butfor.log.fill import INDICATOR, fill_missing
 from butfor.log.grid import put_on_grid
 from butfor.log.problems import Index, LogProblems
+from butfor.log.row_targets import read_target
 from butfor.log.sections import LOST, Study, indicator_name
 from butfor.log.settle import (
     settle_cells,
@@ -62,7 +63,6 @@ class Reading:
     """A log as it was read."""
 
     episodes: Episodes
-    behavior_probability: Floats | None  # [N] of the action taken, if the log has it
     done: dict[str, int]  # how problems were settled, and in how many rows or episodes
 
 
@@ -260,12 +260,14 @@ def _assemble(
             for column, name in numbered.items()
         }
         episodes = episodes.with_numbers(pd.DataFrame(columns))
-    probability = rows.numbers["probability"][kept] if "probability" in rows.numbers else None
+    if "probability" in rows.numbers:
+        episodes = episodes.with_behavior_probability(rows.numbers["probability"][kept])
+    target = read_target(log, study, rows.row[kept], actions)
+    if target is not None:
+        episodes = episodes.with_target_probability(target)
     if study.evaluation.horizon is not None:
-        if probability is not None:
-            probability = probability[episodes.time < study.evaluation.horizon]
         episodes = episodes.truncate(study.evaluation.horizon)
-    return Reading(episodes, probability, dict(rows.problems.done))
+    return Reading(episodes, dict(rows.problems.done))
 
 
 def group_variables(study: Study, group: str, count: int) -> tuple[Variable, ...]:

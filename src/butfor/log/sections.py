@@ -17,6 +17,7 @@ from butfor.log.fields import (
     Count,
     Cuts,
     Discount,
+    Level,
     Levels,
     Mistakes,
     Names,
@@ -40,6 +41,9 @@ class Columns(Section):
     outcome: str | None = None
     reward: str | None = None
     behavior_probability: str | None = None
+    # what your policy does in each row; by action column if there are several
+    target_action: str | dict[str, str] | None = None
+    target_probability: dict[str, str] | None = None  # columns by action, levels joined by commas
     state: str | None = None  # ready-made: integers from 0
     action: str | None = None
     states: Count | None = None  # how many there are; by default the largest number plus one
@@ -49,6 +53,8 @@ class Columns(Section):
 
     def mistakes(self, given: Mapping[str, Any]) -> Mistakes:
         """Yield keys that need a column which is not named."""
+        if self.target_action is not None and self.target_probability is not None:
+            yield "target_action", "given together with target_probability; give one of the two"
         for key, column in (("states", "state"), ("actions", "action"), ("time_step", "time")):
             if getattr(self, key) is not None and column not in given:
                 yield key, f"needs a {column} column; add {column} = ..., or remove {key}"
@@ -62,7 +68,25 @@ class Columns(Section):
         """Return the columns named here, by key."""
         keys = ("episode", "time", "outcome", "reward", "behavior_probability", "state", "action")
         named = {key: getattr(self, key) for key in (*keys, "final_key")}
-        return {key: column for key, column in named.items() if column is not None}
+        roles = {key: column for key, column in named.items() if column is not None}
+        if isinstance(self.target_action, str):
+            roles["target_action"] = self.target_action
+        for key in ("target_action", "target_probability"):
+            if isinstance(given := getattr(self, key), dict):
+                roles |= {f"{key}.{action}": column for action, column in given.items()}
+        return roles
+
+    def target_columns(self, actions: Iterable[str]) -> dict[str, str]:
+        """Return the column of the target's level for each of these action columns."""
+        named, given = list(actions), self.target_action
+        if isinstance(given, str):
+            given = {named[0]: given} if len(named) == 1 else {}
+        if given is None or set(given) != set(named):
+            every = ", ".join(f'{name} = "..."' for name in named)
+            raise ValueError(
+                f"[columns] target_action: name a column for each action: {{ {every} }}"
+            )
+        return {name: given[name] for name in named}
 
 
 class VariableSection(Section):
@@ -238,6 +262,15 @@ class ModelSection(Section):
                 yield key, 'needs kind = "factored"; change the kind, or remove the key'
 
 
+class RulesSection(Section):
+    """What a learned policy may not do."""
+
+    # levels of variables that must not occur together
+    never: list[dict[str, Level | Levels]] = Field(default_factory=list)
+    # action variables, each with the state variable of its level now
+    gradual: dict[str, str] = Field(default_factory=dict)
+
+
 class Study(Section):
     """A study file in which no mistake was found."""
 
@@ -252,6 +285,7 @@ class Study(Section):
     evaluation: Evaluation = Evaluation()
     noise: Noise | None = None
     model: ModelSection = ModelSection()
+    rules: RulesSection = RulesSection()
     time: TimeSection | None = None
     missing: dict[str, MissingSection] = Field(default_factory=dict)
 
@@ -329,6 +363,9 @@ class Study(Section):
         cut = {column for column, section in variables.items() if section.cuts is not None}
         side = {n for n, s in self.side.items() if s.levels is not None or s.type == "text"}
         names = {self.columns.episode, self.columns.outcome, *variables} - cut - {None}
+        if self.columns.target_action is not None and self.action:
+            chosen = self.columns.target_columns(self.action)
+            names |= {target for column, target in chosen.items() if column not in cut}
         return {str(name) for name in names} | (side - cut - set(self.columns.roles().values()))
 
 

@@ -26,6 +26,7 @@ from butfor.log.sections import (
     ModelSection,
     Noise,
     OutcomeSection,
+    RulesSection,
     SideColumn,
     StateSection,
     Study,
@@ -45,6 +46,7 @@ SINGLE: dict[str, type[Section]] = {
     "noise": Noise,
     "model": ModelSection,
     "time": TimeSection,
+    "rules": RulesSection,
     "problems": create_model("ProblemsSection", __base__=Section, **_CHOICES),
 }
 REPEATED: dict[str, type[Section]] = {
@@ -65,6 +67,7 @@ EXPECTED = {
     "finite_number": "a finite number",
     "bool_type": "true or false",
     "list_type": "a list in square brackets",
+    "dict_type": "keys with values in braces",
     "greater_than_equal": "a number of at least {ge}",
     "less_than_equal": "a number of at most {le:,}",
     "literal_error": "{expected}",
@@ -280,9 +283,10 @@ def _cross_mistakes(content: Mapping[str, Any], parts: Mapping[str, Any]) -> Mis
     problems = parts.get("problems", {})
     if problems.get("gaps", "refuse") != "refuse" and "time_step" not in given:
         yield "[problems] gaps", "gaps can be found only with [columns] time_step; add it"
-    if problems.get("gaps") == "fill" and columns.behavior_probability is not None:
-        text = 'filled-in decisions have no behavior_probability; use "drop", or remove '
-        yield "[problems] gaps", f"{text}behavior_probability"
+    for key in ("behavior_probability", "target_action", "target_probability"):
+        if problems.get("gaps") == "fill" and getattr(columns, key) is not None:
+            text = f'filled-in decisions have no {key}; use "drop", or remove {key}'
+            yield "[problems] gaps", text
 
 
 def _role_mistakes(columns: Columns, parts: Mapping[str, Any]) -> Mistakes:

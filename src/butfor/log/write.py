@@ -33,7 +33,8 @@ def write_episodes(
     Each row is a decision; a last row without an action gives the final state if it is known. The
     study file has the name of the log with the ending .toml, unless `study_path` is given; its path
     is returned. Side columns are written as numbers or text (as levels if they came from `hide`).
-    Numbers behind levels (`Episodes.numbers`) are not written.
+    Numbers behind levels (`Episodes.numbers`) and a policy that is known row by row
+    (`target_probability`) are not written.
     """
     goal = Path(path)
     if goal.suffix.lower() not in (".csv", ".parquet"):
@@ -131,6 +132,9 @@ def _log_and_study(log: Episodes) -> tuple[Any, dict[str, Any]]:
         names = [outcome.name for outcome in log.outcomes]
         roles["outcome"] = columns.add(_labels(names, ending), "outcome")
     roles["reward"] = columns.add(_partly(log.reward, row, row < count), "reward")
+    if log.behavior_probability is not None:
+        given = _partly(log.behavior_probability, row, row < count)
+        roles["behavior_probability"] = columns.add(given, "behavior_probability")
     if not np.array_equal(log.final_key, finals):
         roles["final_key"] = columns.add(_partly(log.final_key, episode, last), "final_key")
     states = np.concatenate([log.state, finals])[row]

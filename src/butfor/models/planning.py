@@ -31,7 +31,11 @@ MOST_SWEEPS = 1000
 
 
 def policy_iteration(
-    model: TabularMDP | FactoredModel, *, discount: float = 0.99, caution: Caution | None = None
+    model: TabularMDP | FactoredModel,
+    *,
+    discount: float = 0.99,
+    caution: Caution | None = None,
+    allowed: ArrayLike | None = None,
 ) -> Floats:
     """Return the deterministic policy of highest discounted value, [S, A].
 
@@ -43,6 +47,9 @@ def policy_iteration(
     caution : optional
         By default the model is taken at its word, and the policy prefers actions that seldom were
         taken and by luck went well. `Caution()` plans as if each had gone badly twice more.
+    allowed : [S, A], optional
+        Marks the actions that may be taken, at least one in each state (`Rules.allowed`). It is
+        never broken: where caution leaves none of them, all of them may be taken.
 
     Notes
     -----
@@ -50,27 +57,43 @@ def policy_iteration(
     """
     if not 0 <= discount < 1:
         raise ValueError(f"discount {discount}: planning needs a number from 0 to below 1")
+    may = _check_allowed(allowed, model)
     if caution is None:
-        return _plan(look_ahead(model), model, discount)
-    allowed, worst = caution.allowed(model), _worst(model, discount)
+        return _plan(look_ahead(model), model, discount, may)
+    careful, worst = caution.allowed(model) & may, _worst(model, discount)
+    careful |= may & ~careful.any(axis=1, keepdims=True)
     if caution.risk is None:
-        return _plan(look_ahead(model, caution.trust(model), worst), model, discount, allowed)
+        return _plan(look_ahead(model, caution.trust(model), worst), model, discount, careful)
     steps = list(caution.draw(model, worst))
-    return _improve(steps, usual_actions(model), allowed, discount, caution.risk)
+    return _improve(steps, usual_actions(model) & may, careful, discount, caution.risk)
+
+
+def _check_allowed(given: ArrayLike | None, model: TabularMDP | FactoredModel) -> NDArray[np.bool_]:
+    """Return what may be taken, [S, A]: by default everything."""
+    shape = model.n_states, model.n_actions
+    allowed = np.ones(shape, dtype=bool) if given is None else np.asarray(given)
+    if allowed.shape != shape or allowed.dtype != bool:
+        raise ValueError(
+            f"allowed is {allowed.dtype} of shape {allowed.shape}, expected true or false of shape "
+            f"{shape}: one row per state, one column per action"
+        )
+    if not allowed.any(axis=1).all():
+        state = int((~allowed.any(axis=1)).argmax())
+        raise ValueError(f"allowed: no action in state {state}; leave one open")
+    return allowed
 
 
 def _plan(
     steps: Lookahead,
     model: TabularMDP | FactoredModel,
     discount: float,
-    allowed: NDArray[np.bool_] | None = None,
+    allowed: NDArray[np.bool_],
 ) -> Floats:
     """Return the best policy among those that take allowed actions, [S, A]."""
     seen = model.counts > 0
 
     def best(actions: Floats) -> Floats:
-        taken = actions if allowed is None else np.where(allowed, actions, -np.inf)
-        return greedy(taken, prefer=seen, tolerance=TIE)
+        return greedy(np.where(allowed, actions, -np.inf), prefer=seen, tolerance=TIE)
 
     values, actions = np.zeros(model.n_states), steps.earned
     for _ in range(steps.sweeps):
@@ -100,7 +123,7 @@ def _improve(
 
     Of these the one with the best mean is taken; in states without a usual action any may be.
     """
-    policy = greedy(usual)
+    policy = greedy(np.where(usual | ~usual.any(axis=1, keepdims=True) & allowed, 0.0, -np.inf))
     tried = set()
     while policy.tobytes() not in tried:  # changes elsewhere can undo one
         tried.add(policy.tobytes())

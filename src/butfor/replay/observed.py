@@ -92,7 +92,12 @@ class ObservedEngine:
         """Values of the target in the model at the logged steps, exact."""
         replay = self.replay
         return values_from_table(
-            self.values[0], self.model, replay.log, replay.horizon, replay.discount
+            self.values[0],
+            self.model,
+            replay.log,
+            replay.horizon,
+            replay.discount,
+            rows=replay.log.target_probability if replay.by_row else None,
         )
 
     def courses(self) -> Floats:

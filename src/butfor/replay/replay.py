@@ -21,10 +21,11 @@ from butfor.mechanisms.protocol import Mechanism, check_mechanism
 from butfor.models.factored import AnyFactor, FactoredModel, tabular
 from butfor.models.mdp import TabularMDP
 from butfor.models.policies import estimate_behavior
+from butfor.models.row_policy import RowPolicy, check_rows
 from butfor.random import check_seed
 from butfor.replay.bounds import Bounds
 from butfor.replay.changes import Changes
-from butfor.replay.checks import check_counts, check_probability
+from butfor.replay.checks import check_counts
 from butfor.replay.draws import Draws
 from butfor.replay.engine import (
     Engine,
@@ -63,13 +64,14 @@ class Replay:
         The policy to evaluate. With a `TabularPOMDP`: [Z, A] on the last observation, or a
         `FiniteController`, `LatentPolicy` or `BeliefPolicy`. With a `FactoredModel`: also a
         function of level codes, [m, J] → [m, A], which is needed where states cannot be enumerated.
+        A `RowPolicy` depends on more than the state, and is known in each row of the log.
     behavior : [S, A], optional
         The policy that produced the log; estimated from the log by default. It matters if the
         target is stochastic and the action noise is shared, and if it depended on a hidden state
         (`LatentPolicy`), about which its actions are then informative.
     behavior_probability : [N], optional
-        The probability with which each logged action was taken, if the log records it; it enters
-        importance weights instead of `behavior`.
+        The probability with which each logged action was taken; by default the log's own
+        (`Episodes.behavior_probability`). It enters importance weights instead of `behavior`.
     mechanism
         The assumed mechanism of transitions; `GumbelMax()` by default. Shared action noise is
         always Gumbel-Max noise.
@@ -111,9 +113,9 @@ class Replay:
     log: Episodes  # cut at the horizon
     model: Model
     target: Policy
+    by_row: bool  # weights use what the target does in each row, not in its state
     behavior: Policy
     behavior_given: bool  # False: estimated from the log
-    probability: Floats | None  # [N] of each logged action of the episodes as given
     mechanism: Mechanism
     action_noise: str
     horizon: int
@@ -130,7 +132,7 @@ class Replay:
         self,
         episodes: Episodes,
         model: Model,
-        target: Policy,
+        target: Policy | RowPolicy,
         *,
         behavior: Policy | None = None,
         behavior_probability: ArrayLike | None = None,
@@ -149,6 +151,22 @@ class Replay:
         engine = engine_of(model, belongs, episodes)
         check_choice(action_noise, "action_noise", ACTION_NOISES)
         chosen = GumbelMax() if mechanism is None else check_mechanism(mechanism)
+        if behavior_probability is not None:
+            if engine.hidden:
+                raise ValueError(
+                    "behavior_probability: not available for a model with a hidden state; leave it "
+                    "out"
+                )
+            episodes = episodes.with_behavior_probability(behavior_probability)
+        by_row = isinstance(target, RowPolicy)
+        if isinstance(target, RowPolicy):
+            if engine is ParticleEngine or engine.hidden:
+                raise ValueError(
+                    "a RowPolicy needs states that are observed and can be enumerated; give "
+                    "another kind of target"
+                )
+            check_rows(episodes)
+            target = target.table
         policy, known = check_question(episodes, model, belongs, target, behavior)
         steps = episodes.horizon if horizon is None else check_horizon(horizon)
         checked: dict[str, Any] = {
@@ -156,9 +174,9 @@ class Replay:
             "log": episodes.truncate(steps),
             "model": model,
             "target": policy,
+            "by_row": by_row,
             "behavior": known,
             "behavior_given": behavior is not None,
-            "probability": check_probability(behavior_probability, episodes, engine.hidden),
             "mechanism": chosen,
             "action_noise": action_noise,
             "horizon": steps,
@@ -255,6 +273,13 @@ class Replay:
             )
         return self.target
 
+    def taken(self) -> Floats:
+        """Probability with which the target takes the logged action of each step, [N]."""
+        log = self.log
+        if self.by_row:
+            return check_rows(log)[np.arange(len(log.state)), log.action]
+        return np.asarray(self.target_table[log.state, log.action])
+
     @cached_property
     def behavior_table(self) -> Floats:
         """The behavior given the observed state, [S, A]."""
@@ -296,9 +321,8 @@ class Replay:
         *,
         episodes: Episodes | None = None,
         model: Model | None = None,
-        target: Policy | None = None,
+        target: Policy | RowPolicy | None = None,
         behavior: Policy | None = None,
-        behavior_probability: ArrayLike | None = None,
         action_noise: str | None = None,
         counts: ArrayLike | None = None,
         seed: int | None = None,
@@ -308,15 +332,14 @@ class Replay:
         A behavior that was given is kept; one that was estimated is estimated from the new log.
         """
         kept = self.behavior if self.behavior_given else None
-        probability = self.probability if episodes is None else behavior_probability
+        own = RowPolicy(self.target_table) if self.by_row else self.target
         if episodes is None and counts is None and not self.hidden:
             counts = self.counts
         return Replay(
             self.episodes if episodes is None else episodes,
             self.model if model is None else model,
-            self.target if target is None else target,
+            own if target is None else target,
             behavior=kept if behavior is None else behavior,
-            behavior_probability=probability,
             mechanism=self.mechanism,
             action_noise=self.action_noise if action_noise is None else action_noise,
             horizon=self.horizon,
@@ -340,11 +363,9 @@ class Replay:
 
         Behavior and counts stay those of the whole log.
         """
-        rows = self.episodes.rows_of(np.asarray(chosen))
         return self.ask(
             episodes=self.episodes.select(np.asarray(chosen)),
             behavior=self.behavior,
-            behavior_probability=None if self.probability is None else self.probability[rows],
             counts=None if self.hidden else self.counts,
         )
 
@@ -603,7 +624,7 @@ class Replay:
 def as_replay(
     question: Replay | Episodes,
     model: Model | None,
-    target: Policy | None,
+    target: Policy | RowPolicy | None,
     *,
     behavior: Policy | None = None,
     behavior_probability: ArrayLike | None = None,

@@ -20,20 +20,31 @@ class Values(NamedTuple):
 
 
 def values_from_table(
-    values: Floats, model: TabularMDP, log: Episodes, horizon: int, discount: float
+    values: Floats,
+    model: TabularMDP,
+    log: Episodes,
+    horizon: int,
+    discount: float,
+    *,
+    rows: Floats | None = None,
 ) -> Values:
     """Return the values at what was logged, from those by steps left and state, [H + 1, S].
 
     Q_h(s, a) = sum_j P(j|s, a) (r + discount V_{h - 1}(j)), where nothing follows an outcome.
+
+    `rows` [N, A] is what a policy on more than the state does: it decides the value of each logged
+    state, sum_a pi(a|row) Q_h(s, a), and is followed by its average.
     """
-    row = log.state.astype(np.int64) * model.n_actions + log.action
     left = horizon - log.time
-    action = np.zeros(len(row))
+    state, action = values[left, log.state], np.zeros(len(left))
     for steps in range(1, horizon + 1):
         mine = left == steps
         later = np.append(values[steps - 1], np.zeros(len(model.outcomes)))
         following = model.reward + discount * later[model.next_state]
         expected = model.probability * following
-        action[mine] = np.add.reduceat(expected, model.start[:-1])[row[mine]]
+        table = np.add.reduceat(expected, model.start[:-1]).reshape(-1, model.n_actions)
+        action[mine] = table[log.state[mine], log.action[mine]]
+        if rows is not None:
+            state[mine] = (rows[mine] * table[log.state[mine]]).sum(axis=1)
     final = values[horizon - log.lengths, log.next_state[log.offsets[1:] - 1]]
-    return Values(values[left, log.state], action, np.where(log.outcome < 0, final, 0.0))
+    return Values(state, action, np.where(log.outcome < 0, final, 0.0))

@@ -291,7 +291,15 @@ def half_of(keys: Keys) -> NDArray[np.int64]:
 def digest_log(log: Episodes, keys: Keys) -> Keys:
     """Hash a log such that the hashes of its parts add up, [2]."""
     digest = np.zeros(2, dtype=np.uint64)
-    columns = (log.state, log.action, log.next_state, log.reward.view(np.int64), log.time)
+    columns: list[NDArray[Any]] = [
+        log.state,
+        log.action,
+        log.next_state,
+        log.reward.view(np.int64),
+        log.time,
+    ]
+    if log.behavior_probability is not None:
+        columns.append(log.behavior_probability.view(np.int64))
     for number in range(len(digest)):
         row = np.full(len(log.state), number, dtype=np.uint64)
         for column in columns:

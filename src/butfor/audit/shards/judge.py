@@ -49,7 +49,6 @@ def judge_shard(shard: Shard, setting: Setting, threads: int) -> Judged:
     assert isinstance(reading, Reading)  # shards without usable episodes were removed
     replay = setting.question.ask(
         episodes=reading.episodes.truncate(setting.question.horizon),
-        behavior_probability=_cut(reading, setting.question.horizon),
         counts=setting.model.counts,
     ).compute(threads=threads)
     log, keys = replay.log, episode_keys(setting.seed, replay.log.id, "shards")
@@ -81,13 +80,6 @@ def judge_shard(shard: Shard, setting: Setting, threads: int) -> Judged:
             "after": _shares(walked.share_after),
         },
     )
-
-
-def _cut(reading: Reading, horizon: int) -> Floats | None:
-    """Probabilities of the logged actions up to the horizon, if the log records them."""
-    if reading.behavior_probability is None:
-        return None
-    return reading.behavior_probability[reading.episodes.time < horizon]
 
 
 def group_of(keys: Keys) -> NDArray[np.int64]:

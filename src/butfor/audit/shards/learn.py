@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.audit.exact import ExactSums
-from butfor.audit.learning import factored_learner, plan, tabular_learner
+from butfor.audit.learning import factored_learner, mask_of, plan, rules_of, tabular_learner
 from butfor.audit.settings import FACTORED, AuditSettings, factored_options
 from butfor.audit.shards.count import ACTION, FOLDS, HALF, STATE, Counts
 from butfor.evaluate.crossfit import Learned
@@ -263,10 +263,12 @@ def settle(study: Study, counts: Counts) -> Study:
     return study.model_copy(update={"columns": columns, "outcome": ends})
 
 
-def plan_of(study: Study, chosen: AuditSettings) -> Plan:
+def plan_of(tally: Tally, chosen: AuditSettings) -> Plan:
     """Return the function that plans a policy in a model."""
-    discount = study.evaluation.planning_discount
-    return lambda model: plan(model, discount=discount, caution=chosen.caution)
+    study = tally.study
+    discount, rules = study.evaluation.planning_discount, rules_of(study)
+    allowed = rules.allowed(tally.state_variables, tally.action_variables) if rules else None
+    return lambda model: plan(model, discount=discount, caution=chosen.caution, allowed=allowed)
 
 
 def learn_halves(tally: Tally, fit: Fit, make: Plan, *, horizon: int) -> tuple[Half, ...]:
@@ -324,6 +326,7 @@ def rehearse_tally(
     shared: dict[str, Any] = {
         "discount": study.evaluation.planning_discount,
         "caution": chosen.caution,
+        "mask": mask_of(rules_of(study), parts[0]),
     }
     if chosen.kind(study, tally.state_variables, tally.action_variables) == FACTORED:
         whole = tally.transitions(*BOTH)

@@ -112,8 +112,5 @@ def read_shard(shard: Shard, study: Study) -> Reading | NothingLeft:
 
 def in_order(reading: Reading) -> Reading:
     """Put the episodes of a reading in the order of their ids."""
-    log, probability = reading.episodes, reading.behavior_probability
-    order = np.argsort(log.id, kind="stable")
-    if probability is not None:
-        probability = probability[log.rows_of(order)]
-    return replace(reading, episodes=log.select(order), behavior_probability=probability)
+    order = np.argsort(reading.episodes.id, kind="stable")
+    return replace(reading, episodes=reading.episodes.select(order))

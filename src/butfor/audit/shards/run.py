@@ -20,7 +20,7 @@ from butfor.audit.model import digest_of_shards
 from butfor.audit.numbers import numbers_of
 from butfor.audit.run import describe_audit
 from butfor.audit.sampling import most_flags, review_total
-from butfor.audit.settings import AuditSettings
+from butfor.audit.settings import LOG, AuditSettings
 from butfor.audit.shards.choose import choose
 from butfor.audit.shards.count import Counts, count_shard
 from butfor.audit.shards.gather import Gathered, ShardSums
@@ -126,7 +126,7 @@ def audit_shards(
     counted = time.perf_counter()
     gathered = run.judge(setting)
     sample = ShardSums(gathered, setting, counts.steps, tally.past())
-    crossed = cross_fit_folds(tally, fit_of(tally, chosen), plan_of(tally.study, chosen), sample)
+    crossed = cross_fit_folds(tally, fit_of(tally, chosen), plan_of(tally, chosen), sample)
     fixed = crossed is None or not crossed.learned
     groups = group_folds(tally, sample) if fixed else None
     estimates = estimate_sums(sample, crossed, groups, seed=chosen.seed)
@@ -324,6 +324,11 @@ class _Run:
 
 def _check_early(chosen: AuditSettings, study: Study) -> None:
     """Raise the errors that can be found before any file is read."""
+    if chosen.target == LOG:
+        raise ValueError(
+            "--target log averages the policy over the rows of each state, which needs every "
+            "episode in memory; use --detail full"
+        )
     if not chosen.learned:
         chosen.check_target()
     check_rules(tuple(study.outcomes().values()), chosen.unseen, chosen.prior)
@@ -349,7 +354,7 @@ def _make_setting(tally: Tally, chosen: AuditSettings, types: dict[str, Any]) ->
     """Learn the models, plan or read the target, and collect all that judging needs."""
     study, counts = tally.study, tally.counts
     evaluation = study.evaluation
-    fit, make = fit_of(tally, chosen), plan_of(study, chosen)
+    fit, make = fit_of(tally, chosen), plan_of(tally, chosen)
     model = fit(tally.transitions(*BOTH))
     rows = tabular(model)
     horizon = counts.longest if evaluation.horizon is None else evaluation.horizon
