@@ -226,7 +226,7 @@ def study(time_step, **words):
 )
 def test_the_study_file_gives_the_unit_of_time(step, words, clock):
     found = read_study(study(step, **words))
-    assert found.columns.clock(found.words.time) == clock
+    assert found.clock() == clock
 
 
 @pytest.mark.parametrize("step", [{}, {"time_step": "4h"}])

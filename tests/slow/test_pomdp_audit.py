@@ -36,6 +36,7 @@ def test_numbers_of_an_audit_are_those_of_the_functions(made):
         "hidden state",
         "rows in common",
         "influence",
+        "null check",
         "hidden causes",
     ]
     assert checks["consistency"] == pytest.approx(abs(consistency(replay)))

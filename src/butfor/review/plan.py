@@ -15,7 +15,8 @@ from butfor.checks import check_whole
 from butfor.random import check_seed, episode_keys
 from butfor.types import Keys
 
-ADDED = ("censored", "censoring")  # parameters that audits of earlier versions do not have
+# parameters that audits of earlier versions do not have
+ADDED = ("censored", "censoring", "by_row")
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def run_id(audit: Audit) -> str:
     """Return the digest of an audit's inputs, parameters and sampling design: that of its run."""
     made_of = audit.meta.model_dump(include={"digest", "parameters", "design"})
     for part, name in ((made_of, "design"), *((made_of["parameters"], n) for n in ADDED)):
-        if part[name] is None:  # so that runs of earlier versions keep their name
+        if not part[name]:  # so that runs of earlier versions keep their name
             del part[name]
     return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
 

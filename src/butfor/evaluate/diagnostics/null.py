@@ -16,6 +16,7 @@ def null_row(checked: int, changed: int) -> Row | None:
         )
         return "null check", changed / checked, "red", sentence
     sentence = (
-        f"Under a policy that does what was done, all {checked} episodes checked stay as they were."
+        f"Under a policy that does what was done, all {checked} episodes checked remain as they "
+        "were."
     )
     return "null check", 0.0, "green", sentence
