@@ -23,7 +23,8 @@ def hidden_audit(episodes=120, **options):
     log = _patients(episodes)
     target = bf.policy_iteration(bf.fit_mdp(log))
     behavior = bf.hidden.LatentPolicy(bf.sepsis.behavior_policy("icml2019"))
-    given = {"flags": 12, "draws": 3, "resamples": 20, "behavior": behavior} | options
+    given = {"flags": 12, "review_size": 24, "draws": 3, "resamples": 20, "behavior": behavior}
+    given |= options
     record = {"words": {"episode": "stay"}}
     return bf.run_audit(log, bf.sepsis.pomdp("icml2019"), target, record=record, **given)
 
