@@ -340,6 +340,9 @@ def test_actions_are_named_by_what_is_on():
     assert describe_action(bf.sepsis.ACTIONS, 5) == "antibiotics and vasopressors"
     doses = [bf.Variable("fluid", ("none", "much")), bf.Variable("drug", ("none", "half", "full"))]
     assert describe_action(doses, 5) == "fluid much, drug full"
+    asked = tuple(bf.Variable(name, ("no", "yes")) for name in ("fluid", "pressor", "oxygen"))
+    assert [describe_action(asked, a) for a in (0, 2)] == ["nothing", "pressor"]
+    assert describe_action(asked, 7) == "fluid, pressor and oxygen"
 
 
 def test_no_probability_reads_as_certain():

@@ -182,6 +182,8 @@ def test_the_risk_is_how_likely_the_bad_outcome_could_be():
     assert tell_risk(ROW, OUTCOMES, NAMES) == f"With so few similar cases, {said}"
     assert tell_risk(ROW.replace(0.8, 0.5), OUTCOMES, NAMES) == f"Given these records, {said}"
     assert tell_risk(ROW.drop("p_died_high_credible"), OUTCOMES, NAMES) == ""
+    agreed = pd.Series({**ROW, "p_died_low_credible": 1.0, "p_died_high_credible": 1.0})
+    assert tell_risk(agreed, OUTCOMES, NAMES) == ""
 
 
 def test_the_honest_range_comes_before_worst_to_best_and_is_left_out_if_not_computed():
@@ -294,7 +296,7 @@ def test_times_of_an_audit_are_told_in_its_unit():
         if "axis" in layer.get("encoding", {}).get("x", {})
     )
     assert axis["title"] == "Hour"
-    assert axis["labelExpr"] == "format(6.0 * datum.value, '~g')"
+    assert axis["labelExpr"] == "datum.value % 1 ? '' : format(6.0 * datum.value, '~g')"
 
 
 # ---------------------------------------------------------------------------------------- zoom

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from butfor.types import Integers
 
+SWITCHES = (("off", "on"), ("no", "yes"))  # levels of variables that are told by their names alone
+
 
 @dataclass(frozen=True)
 class Variable:
@@ -102,8 +104,8 @@ def check_distinct(names: Iterable[Any], what: str) -> None:
 
 
 def is_switch(variable: Variable) -> bool:
-    """Return whether a variable is on or off."""
-    return tuple(variable.levels) == ("off", "on")
+    """Return whether a variable is on or off, or yes or no."""
+    return tuple(variable.levels) in SWITCHES
 
 
 def describe_action(variables: Sequence[Variable], action: int) -> str:
@@ -111,7 +113,7 @@ def describe_action(variables: Sequence[Variable], action: int) -> str:
     codes = unravel(variables, np.array([action]))
     levels = [(v.name, v.levels[int(codes[v.name][0])]) for v in variables]
     if all(is_switch(variable) for variable in variables):
-        *others, last = [name for name, level in levels if level == "on"] or ["nothing"]
+        *others, last = [name for name, level in levels if level in ("on", "yes")] or ["nothing"]
         return f"{', '.join(others)} and {last}" if others else last
     if len(levels) == 1:
         return f"{levels[0][0]} {levels[0][1]}"

@@ -227,12 +227,18 @@ def chance_range(
 
 
 def tell_risk(row: pd.Series, outcomes: Sequence[Outcome], names: Sequence[str]) -> str:
-    """Say how likely the worst outcome could be given how few cases there are, or ""."""
+    """Say how likely the worst outcome could be given how few cases there are.
+
+    Nothing ("") if that was not computed, or if all models agree, as they do where the policy
+    treats as was done.
+    """
     spans = _credible_spans(row, outcomes, names)
     if not spans:
         return ""
+    name, (low, high) = spans[0]
+    if percent(low) == percent(high):
+        return ""
     because = "With so few similar cases" if row["thin_share"] > 0.5 else "Given these records"
-    name, (_, high) = spans[0]
     return f"{because}, the chance of “{name}” could be as high as {percent(high)}."
 
 

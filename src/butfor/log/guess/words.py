@@ -22,7 +22,7 @@ WORDS = {
     "offered": "item arm ad variant product article",
     "drug": "dose treatment treat trt rx drug medication therapy vaso vasopressor vasopressors "
     "fluid fluids norepinephrine noradrenaline epinephrine insulin antibiotic antibiotics heparin "
-    "sedation",
+    "pressor pressors sedation",
     "any drug": "dose treatment treat trt rx drug medication therapy",  # names none of them
     "future": "futime followup follow los lengthofstay dischtime dischargetime deathtime "
     "deathdate dod outtime timetoevent daystodeath tte censored event",

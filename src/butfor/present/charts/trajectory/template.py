@@ -118,7 +118,8 @@ def _x(layout: TrajectoryLayout, field: str = "step") -> Any:
         grid=False,
         domain=False,
         title=capitalized(layout.clock.unit),
-        labelExpr=f"format({layout.clock.length} * datum.value, '~g')",
+        # a short stay has ticks between steps, too
+        labelExpr=f"datum.value % 1 ? '' : format({layout.clock.length} * datum.value, '~g')",
     )
     return alt.X(f"{field}:Q", scale=alt.Scale(nice=False, zero=False), axis=axis)
 
