@@ -1,7 +1,6 @@
 """One contract for every mechanism: rows, episodes, properties, bad input. Add yours to `KINDS`."""
 
 import itertools
-import os
 import random
 from dataclasses import dataclass
 
@@ -10,7 +9,6 @@ import pytest
 from hypothesis import given
 
 import butfor as bf
-from butfor.kernels import compiled
 from butfor.mechanisms import properties
 from butfor.mechanisms.protocol import Compiled, Mechanism
 from butfor.models.planning import state_values
@@ -630,22 +628,3 @@ def test_a_mechanism_that_needs_too_large_a_table_is_refused(problem, monkeypatc
     monkeypatch.setattr("butfor.replay.observed.MOST_TABLED", 100)
     with pytest.raises(ValueError, match=r"need a table of \d+ numbers; give the mechanism a meth"):
         bf.counterfactual_outcomes(log, model, target, behavior=behavior, mechanism=HalfAndHalf())
-
-
-# ------------------------------------------------------------------------------ compiled kernels
-
-
-def test_kernels_compiled_before_a_file_changed_are_forgotten(tmp_path):
-    stored = tmp_path / "__pycache__"
-    stored.mkdir()
-    dates = {
-        "rows.py": 100,
-        "chain.py": 200,
-        "__pycache__/old.nbi": 150,
-        "__pycache__/new.nbi": 250,
-    }
-    for name, date in dates.items():
-        (tmp_path / name).touch()
-        os.utime(tmp_path / name, (date, date))
-    compiled.forget_stale(tmp_path)
-    assert [path.name for path in stored.iterdir()] == ["new.nbi"]

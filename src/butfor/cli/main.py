@@ -4,29 +4,58 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 import butfor
-from butfor.cli.agreement import agreement
-from butfor.cli.audit import audit
-from butfor.cli.compare import compare
-from butfor.cli.demo import demo
-from butfor.cli.init import init
-from butfor.cli.labels import labels
-from butfor.cli.report import report
-from butfor.cli.review import review
-from butfor.cli.study import study
+
+COMMANDS = {
+    "demo": "Simulate a sepsis log, learn a policy from it, and ask what it would have changed.",
+    "init": "Draft a study file from the columns of a log, for you to check and edit.",
+    "audit": "Evaluate a policy on your own log: estimates, the outcome of every episode, flags.",
+    "compare": "Compare policies that were audited on the same log: estimates and paired "
+    "differences.",
+    "report": "Write an audit as one HTML file to read and print; it works offline.",
+    "labels": "Compare counterfactuals with noise on states and with noise on what nature decides.",
+    "study": "Run an experiment in the simulator and write it up as an article.",
+    "review": "Let clinicians judge the flagged cases of an audit in their browser.",
+    "agreement": "Measure how well reviewers agree, and estimate the policy's value from their "
+    "answers.",
+}
+
+
+class Command(TyperCommand):
+    """A command whose file is imported when it is run: `butfor --help` needs none of them."""
+
+    def load(self) -> Any:
+        """Return the command itself, of which this one knows the name and the first line."""
+        one = typer.Typer(add_completion=False)
+        one.command(self.name)(getattr(import_module(f"butfor.cli.{self.name}"), str(self.name)))
+        return typer.main.get_command(one)
+
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        """Parse the arguments of the command itself."""
+        return self.load().make_context(*arguments, **options)
+
+
+class Commands(TyperGroup):
+    """All commands, in the order in which one meets them."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.commands = {name: Command(name, help=line) for name, line in COMMANDS.items()}
+
 
 app = typer.Typer(
+    cls=Commands,
     help="What would have happened, but for the decisions that were made?",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_show_locals=False,
 )
-for command in (demo, init, audit, compare, report, labels, study, review, agreement):
-    app.command()(command)
 
 
 def run() -> None:
@@ -39,9 +68,15 @@ def run() -> None:
     try:
         app()
     except SystemExit as leaving:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None))
+        _leave(leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None))
+    except KeyboardInterrupt:  # while a command was still loading
+        _leave(130)
+
+
+def _leave(code: int) -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,30 +1,90 @@
-"""The only `import numba`: how kernels are compiled, and when cached ones are discarded."""
+"""The only `import numba`: how kernels are compiled, where they are kept, and for how long."""
 
+import hashlib
+import os
+import stat
+import tempfile
+import warnings
 from pathlib import Path
+from typing import Any
 
+import numba
 from numba import njit
 
-compiled = njit(cache=True, nogil=True, error_model="numpy")
+NOT_KEPT = (
+    "compiled kernels cannot be kept: neither butfor's own folder, nor the home folder, nor a "
+    "temporary one can be written. They are compiled anew each time, which takes a minute; set "
+    "NUMBA_CACHE_DIR to a folder of your own to keep them"
+)
+
+
+def private_folder(parent: Path) -> Path:
+    """Return a folder for compiled kernels that nobody else can write to.
+
+    What is read from it is run as code. A folder of that name that belongs to somebody else raises
+    PermissionError.
+    """
+    user = os.getuid() if hasattr(os, "getuid") else "kernels"
+    folder = parent / f"butfor-{user}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or (
+        hasattr(os, "getuid") and (found.st_uid != os.getuid() or found.st_mode & 0o077)
+    ):
+        raise PermissionError(f"{folder} does not belong to this user alone")
+    return folder
+
+
+def _where_kept(probe: Any) -> Path | None:
+    """Return the folder in which numba keeps what it compiles, or None if there is none.
+
+    numba takes the package's folder or, if that is read-only, the home folder.
+    """
+    try:
+        return Path(njit(cache=True)(probe).stats.cache_path)
+    except RuntimeError:  # neither can be written
+        pass
+    try:
+        numba.config.CACHE_DIR = str(private_folder(Path(tempfile.gettempdir())))
+    except OSError:
+        warnings.warn(NOT_KEPT, RuntimeWarning, stacklevel=2)
+        return None
+    warnings.warn(
+        f"compiled kernels are kept in {numba.config.CACHE_DIR}, because neither butfor's own "
+        "folder nor the home folder can be written",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return Path(njit(cache=True)(probe).stats.cache_path)
+
+
+def forget_stale(kept: Path, sources: Path) -> None:
+    """Remove compiled kernels unless they were compiled from exactly these sources.
+
+    numba compares a compiled kernel with its own file only, but it may contain kernels from others.
+    """
+    digest = hashlib.sha256()
+    for path in sorted(sources.glob("*.py")):
+        digest.update(path.read_bytes())
+    mark = kept / "butfor-kernels.sha256"
+    try:
+        if mark.exists() and mark.read_text() == digest.hexdigest():
+            return
+        for index in kept.glob("*.nbi"):
+            index.unlink(missing_ok=True)
+        mark.write_text(digest.hexdigest())
+    except OSError:  # the folder is read-only
+        return
+
+
+_kept = _where_kept(lambda: None)
+if _kept is not None:
+    forget_stale(_kept, Path(__file__).parent)
+compiled = njit(cache=_kept is not None, nogil=True, error_model="numpy")
 # Without reference counting, which takes longer than the small functions of inner loops. Such
 # functions cannot allocate: the kernel that calls them makes what they need.
-bare = njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+bare = njit(cache=_kept is not None, nogil=True, error_model="numpy", _nrt=False)
 # Bare, and always inlined: passing a problem to a function copies 200 numbers.
-inlined = njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
-
-
-def forget_stale(folder: Path) -> None:
-    """Remove compiled kernels that are older than any source file in the folder.
-
-    Numba compares a cached kernel with the date of its own file only, but it may contain kernels
-    from other files.
-    """
-    changed = max(path.stat().st_mtime for path in folder.glob("*.py"))
-    for index in folder.glob("__pycache__/*.nbi"):
-        try:
-            if index.stat().st_mtime < changed:
-                index.unlink()
-        except OSError:  # another process removed it first, or the folder is read-only
-            continue
-
-
-forget_stale(Path(__file__).parent)
+inlined = njit(
+    cache=_kept is not None, nogil=True, error_model="numpy", _nrt=False, forceinline=True
+)
