@@ -1,0 +1,84 @@
+"""What readers see of a log behind its levels: when each row was, and the numbers in it.
+
+No model sees any of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from butfor.log.coding import MISSING
+from butfor.log.decisions import Decisions, Mask
+from butfor.log.problems import Index
+from butfor.log.sections import Study
+from butfor.types import Floats
+
+TIME = "time"
+RAW, FILLED = "raw.", "filled."  # before the name of a variable
+
+
+def raw_columns(study: Study) -> dict[str, str]:
+    """Return the columns of numbers that make the state, with what readers call them."""
+    names = {column: one.name or column for column, one in study.state.items()}
+    found = {column: names[column] for column, one in study.state.items() if one.cuts is not None}
+    for column in study.cluster_columns():
+        called = study.side[column].name if column in study.side else None
+        found[column] = column if called is None or called in names.values() else called
+    return found
+
+
+def given_side(study: Study) -> tuple[str, ...]:
+    """Return the names of the side columns that are also part of the state or the action."""
+    ready = (study.columns.state, study.columns.action)
+    given = {*study.state, *study.action, *study.cluster_columns(), *ready}
+    return tuple(one.name or column for column, one in study.side.items() if column in given)
+
+
+def find_measured(study: Study, rows: Decisions) -> dict[str, Mask]:
+    """Mark the cells that the log has, of each column of the state that may be filled in."""
+    every = study.time is not None or "fill" in study.problems.values()
+    return {
+        column: codes >= 0
+        for column, codes in rows.group("state").items()
+        if every or column in study.missing
+    }
+
+
+def record(study: Study, rows: Decisions, chosen: Index, kind: Any) -> pd.DataFrame | None:
+    """Return what readers see of these rows (-1: there is none); None if that is nothing.
+
+    `kind` is the Arrow type of the time column.
+    """
+    absent, columns = chosen < 0, dict[str, Any]()
+    if rows.time is not None:
+        columns[TIME] = _times(np.where(absent, np.nan, rows.time[chosen]), rows.dated, kind)
+    names = raw_columns(study)
+    for column, name in names.items():
+        columns[RAW + name] = np.where(absent, np.nan, rows.numbers_of("state", column)[chosen])
+    for column, measured in rows.measured.items():
+        known = rows.cells["state", column] != MISSING
+        filled = known & (~measured | (rows.row < 0))
+        name = names[column] if column in names else _name(study, column)
+        columns[FILLED + name] = ~absent & filled[chosen]
+    return pd.DataFrame(columns) if columns else None
+
+
+def _name(study: Study, column: str) -> str:
+    section = study.state.get(column)
+    return (section.name if section else None) or column
+
+
+def _times(times: Floats, dated: bool, kind: Any) -> Any:
+    """Return times as they are logged: numbers, dates, or lengths of time."""
+    if not dated:
+        return times
+    passed = pd.to_timedelta(np.round(times * 1e6), unit="us").as_unit("us")
+    if pa.types.is_time(kind) or pa.types.is_duration(kind):
+        return passed
+    moments = pd.Timestamp(0).as_unit("us") + passed
+    zone = getattr(kind, "tz", None)
+    return moments if zone is None else moments.tz_localize("UTC").tz_convert(zone)
