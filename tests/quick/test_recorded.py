@@ -22,10 +22,13 @@ def as_text(frame: pd.DataFrame, column: str) -> list[str]:
 
 def test_numbers_of_the_grid_are_kept_and_those_filled_in_are_marked() -> None:
     # steps from hour 10, every 4: the mean of 50 and 110; 90; no rows; 70; the final state
-    log = read_log(IRREGULAR, study(time={"take": {"pulse": "mean"}})).episodes
+    log = read_log(IRREGULAR, study(time={"take": {"pulse": "mean", "dose": "sum"}})).episodes
     assert log.recorded["time"].tolist() == [10, 14, 18, 22, 26]
     assert log.recorded["raw.pulse"].tolist() == [80, 90, 90, 70, 65]
     assert log.recorded["filled.pulse"].tolist() == [False, False, True, False, False]
+    # a step without a record of the dose had none; the final state has no action
+    np.testing.assert_array_equal(log.recorded["raw.dose"], [4, 0, 0, 1, np.nan])
+    assert log.recorded["filled.dose"].tolist() == [False, True, True, False, False]
 
 
 def test_dates_are_kept_as_logged(tmp_path) -> None:
@@ -92,9 +95,16 @@ def test_a_hidden_variable_is_not_shown_as_part_of_the_state() -> None:
     cut = {**STUDY["state"], "age": {"cuts": [50]}}
     frame = IRREGULAR.assign(age=71)
     log = read_log(frame, {**STUDY, "state": cut}).episodes
-    assert [name for name in log.recorded if name.startswith("raw.")] == ["raw.pulse", "raw.age"]
-    left = log.hide("age").recorded
-    assert [name for name in left if name != "time"] == ["raw.pulse", "filled.pulse"]
+    assert {"raw.age", "filled.age"} <= set(log.recorded)
+    left = set(log.hide("age").recorded)
+    assert left == {"time", "raw.pulse", "filled.pulse", "raw.dose", "filled.dose"}
+
+
+def test_a_treatment_that_the_state_records_is_shown_once() -> None:
+    frame = IRREGULAR.assign(running=[0, 0, 2, 2, 2, 1])
+    state = {"running": {"cuts": [1, 3], "names": ["none", "some", "much"], "name": "dose"}}
+    log = read_log(frame, {**STUDY, "state": {**STUDY["state"], **state}}).episodes
+    np.testing.assert_array_equal(log.recorded["raw.dose"], [2, 2, 2, 2, 1])
 
 
 def test_a_variable_and_a_clustered_column_must_not_share_a_name() -> None:

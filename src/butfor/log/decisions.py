@@ -35,8 +35,8 @@ class Decisions:
     broken: set[int] = field(default_factory=set)  # episodes with refused rows, not judged further
     doomed: dict[str, Index] = field(default_factory=dict)  # episodes to drop, by kind of problem
     dated: bool = False  # whether times are those of dates, in seconds
-    # [M] each: whether the log has a cell, of columns of the state that may be filled in
-    measured: dict[str, Mask] = field(default_factory=dict)
+    # [M] each: whether the log has a cell, of columns that may be filled in
+    measured: dict[tuple[str, str], Mask] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.row)

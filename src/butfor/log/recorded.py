@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from butfor.log.coding import MISSING
+from butfor.log.column_rules import Key
 from butfor.log.decisions import Decisions, Mask
 from butfor.log.problems import Index
 from butfor.log.sections import Study
@@ -21,13 +22,21 @@ TIME = "time"
 RAW, FILLED = "raw.", "filled."  # before the name of a variable
 
 
-def raw_columns(study: Study) -> dict[str, str]:
-    """Return the columns of numbers that make the state, with what readers call them."""
-    names = {column: one.name or column for column, one in study.state.items()}
-    found = {column: names[column] for column, one in study.state.items() if one.cuts is not None}
+def shown_names(study: Study) -> dict[Key, str]:
+    """Return what readers call the columns of the state and the action.
+
+    An action with the name of a state variable is left out: it is the same treatment.
+    """
+    found: dict[Key, str] = {}
+    for column, section in study.state.items():
+        found["state", column] = section.name or column
     for column in study.cluster_columns():
         called = study.side[column].name if column in study.side else None
-        found[column] = column if called is None or called in names.values() else called
+        found["state", column] = column if called in (None, *found.values()) else str(called)
+    taken = set(found.values())
+    for column, action in study.action.items():
+        if (action.name or column) not in taken:
+            found["action", column] = action.name or column
     return found
 
 
@@ -38,13 +47,11 @@ def given_side(study: Study) -> tuple[str, ...]:
     return tuple(one.name or column for column, one in study.side.items() if column in given)
 
 
-def find_measured(study: Study, rows: Decisions) -> dict[str, Mask]:
-    """Mark the cells that the log has, of each column of the state that may be filled in."""
+def find_measured(study: Study, rows: Decisions) -> dict[Key, Mask]:
+    """Mark the cells that the log has, of each column that may be filled in."""
     every = study.time is not None or "fill" in study.problems.values()
     return {
-        column: codes >= 0
-        for column, codes in rows.group("state").items()
-        if every or column in study.missing
+        key: rows.cells[key] >= 0 for key in shown_names(study) if every or key[1] in study.missing
     }
 
 
@@ -56,20 +63,14 @@ def record(study: Study, rows: Decisions, chosen: Index, kind: Any) -> pd.DataFr
     absent, columns = chosen < 0, dict[str, Any]()
     if rows.time is not None:
         columns[TIME] = _times(np.where(absent, np.nan, rows.time[chosen]), rows.dated, kind)
-    names = raw_columns(study)
-    for column, name in names.items():
-        columns[RAW + name] = np.where(absent, np.nan, rows.numbers_of("state", column)[chosen])
-    for column, measured in rows.measured.items():
-        known = rows.cells["state", column] != MISSING
-        filled = known & (~measured | (rows.row < 0))
-        name = names[column] if column in names else _name(study, column)
-        columns[FILLED + name] = ~absent & filled[chosen]
+    names = shown_names(study)
+    for key, name in names.items():
+        if key in rows.pools:
+            columns[RAW + name] = np.where(absent, np.nan, rows.numbers_of(*key)[chosen])
+    for key, measured in rows.measured.items():
+        filled = (rows.cells[key] != MISSING) & (~measured | (rows.row < 0))
+        columns[FILLED + names[key]] = ~absent & filled[chosen]
     return pd.DataFrame(columns) if columns else None
-
-
-def _name(study: Study, column: str) -> str:
-    section = study.state.get(column)
-    return (section.name if section else None) or column
 
 
 def _times(times: Floats, dated: bool, kind: Any) -> Any:
