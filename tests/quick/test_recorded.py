@@ -14,6 +14,7 @@ from butfor.audit.source import audit_log
 from butfor.log.read import read_log
 from butfor.log.study import read_study
 from tests.quick.test_grid import IRREGULAR, STUDY, study, table
+from tests.ward import write_ward
 
 
 def as_text(frame: pd.DataFrame, column: str) -> list[str]:
@@ -124,59 +125,46 @@ def test_logs_without_times_and_numbers_have_nothing_recorded() -> None:
     assert read_log(VISITS, levels).episodes.recorded is None
 
 
-WARD = """
-[columns]
-episode = "stay"
-time = "at"
-outcome = "end"
-[state.lactate]
-cuts = [2, 4]
-[missing.lactate]
-fill = 1.5
-[action.drug]
-levels = ["no", "yes"]
-[side.beds]
-[outcome.died]
-reward = -1.0
-[outcome.home]
-reward = 1.0
-"""
-
-
-def write_ward(folder) -> None:
-    """Write 60 stays, also as two parts, with whole numbers that are missing in the end."""
-    rng = np.random.default_rng(0)
-    rows = []
-    for stay in range(60):
-        begin = pd.Timestamp("2024-01-01") + pd.Timedelta(hours=int(rng.integers(1000)))
-        for step in range(int(rng.integers(2, 6))):
-            lactate = None if rng.random() < 0.3 else round(float(rng.uniform(1, 6)), 2)
-            drug, beds = rng.choice(["no", "yes"]), int(rng.integers(20))
-            rows.append([stay, begin + pd.Timedelta(hours=4 * step), lactate, drug, beds, None])
-        rows[-1][-1] = rng.choice(["died", "home"])
-    names = ["stay", "at", "lactate", "drug", "beds", "end"]
-    frame = pd.DataFrame(rows, columns=names)
-    frame.to_csv(folder / "log.csv", index=False)
-    (folder / "parts").mkdir()
-    for part in (0, 1):
-        mine = frame[frame["stay"] % 2 == part]
-        mine.to_csv(folder / "parts" / f"{part}.csv", index=False)
-    (folder / "study.toml").write_text(WARD)
-
-
 def test_steps_of_an_audit_have_it_in_memory_and_in_shards(tmp_path) -> None:
-    write_ward(tmp_path)
-    file = tmp_path / "study.toml"
-    audit = audit_log(tmp_path / "log.csv", file, models=0, rehearsal=False)
+    log, file = write_ward(tmp_path)
+    audit = audit_log(log, file, models=0, rehearsal=False)
     audit.save(tmp_path / "saved")
     audit_shards(tmp_path / "parts", file, tmp_path / "summary", AuditSettings(rehearsal=False))
-    columns = ["id", "step", "time", "raw.lactate", "filled.lactate", "side.beds"]
+    assert audit.meta.variables.side_given == ("lactate",)
+    lactate = "Lactate (mmol/l)"
+    columns = ["id", "step", "time", f"raw.{lactate}", "raw.age", f"filled.{lactate}", "side.beds"]
     known = audit.steps[columns]
-    assert known["filled.lactate"].sum() > 20
+    assert known[f"filled.{lactate}"].sum() > 20
     assert str(known["time"].dtype) == "datetime64[us]"
     for folder in ("saved", "summary"):
         found = Audit.load(tmp_path / folder)
+        assert found.meta.variables == audit.meta.variables
         pd.testing.assert_frame_equal(found.steps[columns], known, check_dtype=False)
-        pd.testing.assert_frame_equal(
-            found.log().recorded, bf.read_episodes(tmp_path / "log.csv", file).recorded
-        )
+        pd.testing.assert_frame_equal(found.log().recorded, bf.read_episodes(log, file).recorded)
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "problem"),
+    [
+        ("time", "soon", "the column 'time' has the type"),
+        ("raw.age", "old", "the column 'raw.age' has the type"),
+        ("filled.age", 1, "the column 'filled.age' has the type"),
+        ("filled.weight", True, "has a column 'filled.weight', but no values of it"),
+    ],
+)
+def test_a_damaged_record_is_refused(column, values, problem, saved) -> None:
+    path = saved / "steps.parquet"
+    whole = pd.read_parquet(path)
+    whole.assign(**{column: values}).to_parquet(path)
+    try:
+        with pytest.raises(ValueError, match=problem):
+            Audit.load(saved)
+    finally:
+        whole.to_parquet(path)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("damaged")
+    audit = audit_log(*write_ward(folder), models=0, rehearsal=False)
+    return audit.save(folder / "audit")

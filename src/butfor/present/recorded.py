@@ -56,12 +56,12 @@ def recorded_values(steps: pd.DataFrame) -> dict[str, list[str]]:
 
 def times_in_log(steps: pd.DataFrame, clock: Clock) -> list[str]:
     """Return when each step was, unless the clock says the same; "" where that is not known."""
-    if TIME not in steps:
+    if TIME not in steps or steps[TIME].isna().all():
         return []
     times = steps[TIME]
     if pd.api.types.is_float_dtype(times.dtype):
         told = [clock.time(step) for step in steps["step"].tolist()]
-        if all(time == at or pd.isna(time) for time, at in zip(times, told, strict=True)):
+        if all(pd.isna(time) or round(time, 6) == at for time, at in zip(times, told, strict=True)):
             return []
     elif not pd.api.types.is_timedelta64_dtype(times.dtype):
         return _moments(times)
@@ -77,7 +77,7 @@ def _moments(times: pd.Series) -> list[str]:
     exact = "%H:%M" if (known == known.dt.floor("min")).all() else "%H:%M:%S"
     hours = times.dt.strftime(exact).fillna("").tolist()
     for before, date, hour in zip(["", *dates], dates, hours, strict=False):
-        texts.append(hour if date == before else f"{date} {hour}")
+        texts.append(hour if date == before else f"{date} {hour}".strip())
     return texts
 
 

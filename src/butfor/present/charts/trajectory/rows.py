@@ -138,7 +138,8 @@ def _lines(layout: TrajectoryLayout, steps: pd.DataFrame) -> list[list[style.Row
             if strip.kind == "running" and not last_known:
                 levels[-1] = numbers.get(decisions[name][decided[name][-2]], levels[-1])
         elif strip.kind == "action":
-            levels = [*(strip.first + code for code in decided[name][:-1].tolist()), None]
+            numbered = np.where(action < 0, -1, strip.first + decided[name])
+            levels = [None if number < 0 else number for number in numbered.tolist()]
         else:
             continue
         points = zip(at.tolist(), levels, strict=True)

@@ -249,8 +249,8 @@ def _line_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
     drawn = _placed(layout, "draws").transform_calculate(
         line="datum.draw + ' ' + datum.variable", at="datum.y + datum.beside * datum.room"
     )
-    paths = {"strokeWidth": 1.3, "color": DRAWN[layout.with_model]}
-    record = {"strokeWidth": 3, "color": style.BLACK, "strokeCap": "round"}
+    paths: style.Row = {"strokeWidth": 1.3, "color": DRAWN[layout.with_model]}
+    record: style.Row = {"strokeWidth": 3, "color": style.BLACK, "strokeCap": "round"}
     return [
         limits.encode(x=alt.value(0), x2=alt.value(PLOT), y=_y(layout)),
         drawn.mark_line(interpolate="step", **paths).encode(
