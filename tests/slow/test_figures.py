@@ -308,7 +308,7 @@ def test_the_observed_line_has_one_point_per_step_and_one_for_the_final_state():
     lines = lines_of(chart)
     assert path(lines, "pulse") == [(0, "normal"), (1, "normal"), (2, "high")]
     assert path(lines, "sugar") == [(0, "normal"), (1, "high"), (2, "high")]  # never given
-    assert path(lines, "action") == [(1, "0"), (2, "1")]  # decided a step before
+    assert path(lines, "action") == [(0, "0"), (1, "1")]  # when it was decided
     assert words_of(chart) == "Patient w: death at step 2. Sex: female (never given to the model)."
     assert "none after 1 step." in words_of(charts.trajectory_chart(log, 3, word="Stay"))
 
@@ -320,7 +320,7 @@ def test_draws_are_beside_the_observed_line_and_end_in_their_outcomes():
     lines = lines_of(chart)
     assert path(lines, "pulse", 1) == [(0, "normal"), (1, "low"), (2, "low")]  # held at the end
     assert path(lines, "pulse", 2) == path(lines, "pulse")
-    assert path(lines, "action", 1) == [(1, "1"), (2, "0")]
+    assert path(lines, "action", 1) == [(0, "1"), (1, "0")]
     assert path(lines, "sugar", 1) == []  # the model says nothing about what it never saw
     start = [r.get("beside", 0) for r in lines if (r["variable"], r["step"]) == ("pulse", 0)]
     assert len(set(start)) == 4  # all four lines are visible
@@ -331,7 +331,7 @@ def test_draws_are_beside_the_observed_line_and_end_in_their_outcomes():
         [(cross[0], variable, 2, cross[1]) for variable in ("pulse", "sugar", "action")]
         + [(diamond[0], variable, 2, diamond[1]) for variable in ("pulse", "action")] * 2
     )
-    assert first_of(chart) == [0.5]
+    assert first_of(chart) == [-0.5]  # before the first decision, which shows when it is made
     words = words_of(chart)
     assert "2 of 3 draws under the policy: home; 1: none." in words
     assert "A model estimate, not a fact." in words

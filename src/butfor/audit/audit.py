@@ -22,6 +22,7 @@ from butfor.evaluate.rehearsal import Rehearsal
 from butfor.log.clusters import Clusters
 from butfor.log.combinations import Combinations
 from butfor.log.episodes import Episodes
+from butfor.log.recorded import FILLED, RAW, TIME
 from butfor.replay.draws import Draws
 from butfor.replay.engine import Model
 from butfor.types import Floats
@@ -82,11 +83,12 @@ class Audit:
         final = (self.steps["action"] < 0).to_numpy()
         rows = np.flatnonzero(~final)
         offsets = np.concatenate([[0], np.cumsum(np.bincount(codes[rows]))])
-        columns = [name for name in self.steps if name.startswith("side.")]
-        side = self.steps[columns].rename(columns=lambda name: name.removeprefix("side."))
         variables = self.meta.variables
         order = np.concatenate([rows, np.flatnonzero(final)])
-        frame = side.iloc[order].reset_index(drop=True)
+        ordered = self.steps.iloc[order].reset_index(drop=True)
+        frame = ordered[[name for name in ordered if name.startswith("side.")]]
+        frame = frame.rename(columns=lambda name: name.removeprefix("side."))
+        recorded = [name for name in ordered if name == TIME or name.startswith((RAW, FILLED))]
         for variable in variables.side:
             frame[variable.name] = pd.Categorical(
                 frame[variable.name], list(variable.levels), ordered=True
@@ -112,6 +114,8 @@ class Audit:
             none_name=self.meta.none,
             side=frame if len(frame.columns) else None,
             side_variables=variables.side,
+            side_given=variables.side_given,
+            recorded=ordered[recorded] if recorded else None,
             combinations=None
             if self.combinations is None
             else self.combinations[: len(self.target)],

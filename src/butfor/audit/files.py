@@ -22,7 +22,8 @@ ADDED: dict[str, dict[str, Any]] = {
 }
 # The columns that every audit has. Others depend on the log: ids (text or integers), `p_…` of each
 # outcome and their bounds, credible intervals, `state.…`, `action.…`, `target.…`, `side.…`,
-# `behavior_probability` and `target_probability.…`.
+# `behavior_probability`, `target_probability.…`, and of what is recorded `time`, `raw.…` and
+# `filled.…`.
 SCHEMAS = {
     "estimates": pa.schema(
         {

@@ -93,6 +93,7 @@ class Variables(Section):
     state: tuple[Variable, ...]
     action: tuple[Variable, ...]
     side: tuple[Variable, ...]
+    side_given: tuple[str, ...] = ()  # side columns that the model was given all the same
     hidden: tuple[Variable, ...] = ()
     latent: tuple[Variable, ...] = ()  # all variables of a hidden state
 

@@ -18,6 +18,7 @@ from butfor.audit.meta import REMEDY, Meta
 from butfor.checks import ROW_TOLERANCE
 from butfor.evaluate.rehearsal import Rehearsal
 from butfor.log.combinations import MOST_STATES
+from butfor.log.recorded import FILLED, RAW, TIME
 from butfor.log.sources import count_rows, read_columns, read_pieces, read_rows
 from butfor.log.variables import count_levels
 
@@ -245,3 +246,20 @@ def _check_steps(path: Path, table: pd.DataFrame, episodes: pd.DataFrame, meta: 
     for variable in meta.variables.side:
         column = f"side.{variable.name}"
         check(column in table, path, f"has no column {column!r}")
+    _check_record(path, table)
+
+
+def _check_record(path: Path, table: pd.DataFrame) -> None:
+    """Check what the log has behind the states: when steps were, numbers, what was filled in."""
+    for column in table.columns:
+        kind, right = table[column].dtype, True
+        if column == TIME:
+            right = kind.kind in "fMm"  # a number, a date, or a length of time
+        elif column.startswith(RAW):
+            right = len(table) == 0 or _is(NUMBER, table[column])
+        elif column.startswith(FILLED):
+            name = column.removeprefix(FILLED)
+            right = kind == np.bool_
+            known = any(f"{group}{name}" in table for group in (RAW, "state.", "action."))
+            check(known, path, f"has a column {column!r}, but no values of it")
+        check(right, path, f"the column {column!r} has the type {kind}")

@@ -310,6 +310,7 @@ def describe_audit(
             state=log.state_variables,
             action=log.action_variables,
             side=log.side_variables,
+            side_given=log.side_given,
             hidden=replay.pomdp.hidden_variables if replay.hidden else (),
             latent=replay.pomdp.state_variables if replay.hidden else (),
         ),

@@ -147,8 +147,8 @@ def step_table(log: Episodes, target: Floats, cases: NDArray[np.int64]) -> pd.Da
             known = np.where(action < 0, -1, codes)
             columns[f"{prefix}.{name}"] = _labels(log.action_variables, name, known)
     table = pd.DataFrame(columns)
-    if log.side is not None:
-        table = pd.concat([table, log.side.add_prefix("side.")], axis=1)
+    side = None if log.side is None else log.side.add_prefix("side.")
+    table = pd.concat([table, side, log.recorded], axis=1)
     # in order: each episode's final state right after its last step
     order = np.lexsort([columns["step"], episode])
     return table.iloc[order].reset_index(drop=True)

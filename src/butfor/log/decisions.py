@@ -34,6 +34,9 @@ class Decisions:
     ends: Index = field(default_factory=lambda: np.empty(0, np.int64))  # outcome by episode
     broken: set[int] = field(default_factory=set)  # episodes with refused rows, not judged further
     doomed: dict[str, Index] = field(default_factory=dict)  # episodes to drop, by kind of problem
+    dated: bool = False  # whether times are those of dates, in seconds
+    # [M] each: whether the log has a cell, of columns that may be filled in
+    measured: dict[tuple[str, str], Mask] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.row)
@@ -45,6 +48,7 @@ class Decisions:
         self.outcome = self.outcome[chosen]
         self.cells = {key: codes[chosen] for key, codes in self.cells.items()}
         self.numbers = {key: values[chosen] for key, values in self.numbers.items()}
+        self.measured = {key: known[chosen] for key, known in self.measured.items()}
 
     def drop(self, episodes: Index) -> None:
         """Leave out these episodes."""
@@ -94,6 +98,13 @@ class Decisions:
     def group(self, name: str) -> dict[str, Index]:
         """Return the codes of the columns of a group."""
         return {column: codes for (group, column), codes in self.cells.items() if group == name}
+
+    def numbers_of(self, group: str, column: str) -> Floats:
+        """Return the numbers of a column, nan where missing, [M]."""
+        taken = self.cells[group, column]
+        numbers = self.pools[group, column][taken]
+        numbers[taken < 0] = np.nan
+        return numbers
 
     def number_codes(self, role: str) -> Index:
         """Return the codes of the cells of a column of numbers."""

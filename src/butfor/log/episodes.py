@@ -32,6 +32,7 @@ from butfor.log.combinations import (
     state_codes,
 )
 from butfor.log.frames import levels_of, read_frame
+from butfor.log.recorded import FILLED, RAW
 from butfor.log.variables import (
     Outcome,
     Variable,
@@ -71,11 +72,14 @@ class Episodes:
     none_name: str = "none"  # what to call an end without an outcome
     side: pd.DataFrame | None = None  # N rows, then n of the final states; hidden from models
     side_variables: tuple[Variable, ...] = ()  # the columns of `side` that have levels
+    side_given: tuple[str, ...] = ()  # columns of `side` that the state or the action holds too
     combinations: Combinations | None = None  # [S, J] level codes of each state of a wide log
     # the numbers behind the levels of some state variables, in the rows of `side`; nan if unknown
     numbers: pd.DataFrame | None = None
     behavior_probability: Floats | None = None  # [N] of each action taken, if it is known
     target_probability: Floats | None = None  # [N, A] of a policy that is known row by row
+    # for readers only, in the rows of `side`: see `log/recorded.py`
+    recorded: pd.DataFrame | None = None
 
     @classmethod
     def from_arrays(
@@ -449,9 +453,9 @@ class Episodes:
     def _take(self, rows: Offsets, finals: Offsets, lengths: Offsets, **changes: Any) -> Episodes:
         """Return some transitions; `finals` are the side rows of the final states."""
         both = np.concatenate([rows, finals])
-        side, numbers = (
+        side, numbers, recorded = (
             None if frame is None else frame.iloc[both].reset_index(drop=True)
-            for frame in (self.side, self.numbers)
+            for frame in (self.side, self.numbers, self.recorded)
         )
         taken, chosen = (
             None if given is None else given[rows]
@@ -466,6 +470,7 @@ class Episodes:
             offsets=np.concatenate([[0], np.cumsum(lengths)]),
             side=side,
             numbers=numbers,
+            recorded=recorded,
             behavior_probability=taken,
             target_probability=chosen,
             **changes,
@@ -552,6 +557,13 @@ class Episodes:
             else:
                 final_key = ravel(kept, list(finals_of.T))
         reduced, combinations = self._reduce(seen)
+        numbers, recorded = (
+            None if frame is None else frame.drop(columns=columns, errors="ignore")
+            for frame, columns in (
+                (self.numbers, [*names]),
+                (self.recorded, [mark + name for mark in (RAW, FILLED) for name in names]),
+            )
+        )
         return replace(
             self,
             state=reduced[self.state],
@@ -561,9 +573,8 @@ class Episodes:
             side=side,
             side_variables=side_variables,
             combinations=combinations,
-            numbers=None
-            if self.numbers is None
-            else self.numbers.drop(columns=[*names], errors="ignore"),
+            numbers=numbers,
+            recorded=recorded,
         )
 
     def state_labels(self, *names: str) -> Integers:

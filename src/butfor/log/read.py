@@ -35,6 +35,7 @@ from butfor.log.fields import MOST_NUMBERED, place, step_size
 from butfor.log.fill import INDICATOR, fill_missing
 from butfor.log.grid import put_on_grid
 from butfor.log.problems import Index, LogProblems
+from butfor.log.recorded import find_measured, given_side, record
 from butfor.log.row_targets import read_target
 from butfor.log.sections import LOST, Study, indicator_name
 from butfor.log.settle import (
@@ -123,6 +124,7 @@ def read_part(
         rows.problems.check(log.name)  # of the rows, before they are changed
     if study.time is not None:
         put_on_grid(rows, step_size(study.time.every), rules)
+    rows.measured = find_measured(study, rows)
     fill_missing(rows, rules)
     settle_cells(rows, {key: _remedy(study, *key) for key in rows.cells}, limited=rules)
     if study.columns.step is not None:
@@ -154,7 +156,7 @@ def _code_rows(log: Log, study: Study) -> tuple[Decisions, NDArray[Any]]:
     """Return the rows as codes, sorted, with the outcome of each episode; and the ids."""
     named = study.columns
     episode, ids = _identify(log, study)
-    time, wrong_time = None, None
+    time, wrong_time, dated = None, None, False
     if named.time is not None:
         time, wrong_time, dated = log.code(named.time, read_times)
         for at, length in study.lengths().items():
@@ -167,7 +169,9 @@ def _code_rows(log: Log, study: Study) -> tuple[Decisions, NDArray[Any]]:
         outcome = log.code(named.outcome, partial(code_levels, levels=list(study.outcome)))
     problems, (cells, pools) = LogProblems(study.problems, log.places), _code_cells(log, study)
     rows = Decisions(
-        problems, log.cell, np.arange(count), episode, time, outcome, cells, pools=pools
+        *(problems, log.cell, np.arange(count), episode, time, outcome, cells),
+        pools=pools,
+        dated=dated,
     )
     for role, column in (("reward", named.reward), ("probability", named.behavior_probability)):
         if column is not None:
@@ -253,10 +257,17 @@ def _assemble(
         none_name=study.words.none,
         side=side,
     )
-    episodes = replace(episodes, side_variables=side_variables)
+    clock = study.columns.time
+    kind = None if clock is None else log.table[clock].type
+    episodes = replace(
+        episodes,
+        side_variables=side_variables,
+        side_given=given_side(study),
+        recorded=record(study, rows, described, kind),
+    )
     if numbered := study.number_columns():
         columns = {
-            name: np.where(described < 0, np.nan, _numbers(rows, "state", column)[described])
+            name: np.where(described < 0, np.nan, rows.numbers_of("state", column)[described])
             for column, name in numbered.items()
         }
         episodes = episodes.with_numbers(pd.DataFrame(columns))
@@ -293,7 +304,7 @@ def _group_codes(
     variables, sections = group_variables(study, group, 0), getattr(study, group)
     for column, section in sections.items():
         if section.cuts is not None:
-            numbers = _numbers(rows, group, column)
+            numbers = rows.numbers_of(group, column)
             bins = bins_of(numbers, section.cuts)
             # a cell that is filled, but not with a number, has the level "missing"
             bins[np.isnan(numbers)] = len(section.bins())
@@ -311,7 +322,7 @@ def _group_codes(
 def _cluster(study: Study, rows: Decisions, clusterer: Clusterer) -> Index:
     """Return the cluster of each row by the clustered columns and their indicators."""
     names, told = study.cluster_columns(), study.indicators(study.cluster_columns())
-    columns = [_numbers(rows, "state", name) for name in names]
+    columns = [rows.numbers_of("state", name) for name in names]
     columns += [rows.cells[INDICATOR, name].astype(np.float64) for name in told]
     values = np.stack(columns, axis=1)
     known = np.isfinite(values).all(axis=1)
@@ -320,14 +331,6 @@ def _cluster(study: Study, rows: Decisions, clusterer: Clusterer) -> Index:
     count = study.cluster.count if study.cluster else 0
     found[known] = np.asarray(clusterer(values[known], called, count), dtype=np.int64)
     return found
-
-
-def _numbers(rows: Decisions, group: str, column: str) -> Floats:
-    """Return the numbers of a column, nan where missing, [M]."""
-    taken = rows.cells[group, column]
-    numbers = rows.pools[group, column][taken]
-    numbers[taken < 0] = np.nan
-    return numbers
 
 
 def _outcomes(study: Study, arrays: Mapping[str, Any]) -> list[Outcome]:
@@ -357,7 +360,7 @@ def _side(
             if (codes >= 0).all():
                 variables.append(variable)
         elif section.type == "number":
-            columns[name] = np.where(chosen < 0, np.nan, _numbers(rows, "side", column)[chosen])
+            columns[name] = np.where(chosen < 0, np.nan, rows.numbers_of("side", column)[chosen])
         else:
             taken = np.where(source < 0, MISSING, rows.cells["side", column][chosen])
             columns[name] = _plain_side(log, column, pa.array(taken, mask=taken < 0))
@@ -372,4 +375,8 @@ def _plain_side(log: Log, column: str, taken: Any) -> Any:
     cells = cells.combine_chunks().take(taken)
     if log.is_csv() and pa.types.is_string(cells.type):
         cells = pa.compute.if_else(pa.compute.equal(cells, ""), None, cells)
-    return cells.to_pandas(integer_object_nulls=True)  # floats would change long integers
+    if not (pa.types.is_integer(cells.type) and cells.null_count):
+        return cells.to_pandas()
+    signed = pa.types.is_signed_integer(cells.type)
+    whole = pd.Int64Dtype() if signed else pd.UInt64Dtype()  # floats would change long integers
+    return cells.to_pandas(types_mapper=lambda _: whole)

@@ -261,6 +261,8 @@ def _cross_mistakes(content: Mapping[str, Any], parts: Mapping[str, Any]) -> Mis
             for column, section in sections.items()
             if column in told and told[column].indicator
         ]
+        if key == "state" and "cluster" in parts:
+            names += parts["cluster"].columns
         yield from named_twice(names, f"[{key}]", "variables")
         sizes = [len(s.levels or ()) or len(s.cuts or ()) + 1 for s in sections.values()]
         # more states than this make a wide log, which numbers only those that occur

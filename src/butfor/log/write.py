@@ -33,8 +33,8 @@ def write_episodes(
     Each row is a decision; a last row without an action gives the final state if it is known. The
     study file has the name of the log with the ending .toml, unless `study_path` is given; its path
     is returned. Side columns are written as numbers or text (as levels if they came from `hide`).
-    Numbers behind levels (`Episodes.numbers`) and a policy that is known row by row
-    (`target_probability`) are not written.
+    Numbers behind levels (`Episodes.numbers`, `recorded`), times, and a policy that is known row by
+    row (`target_probability`) are not written.
     """
     goal = Path(path)
     if goal.suffix.lower() not in (".csv", ".parquet"):

@@ -27,6 +27,12 @@ from butfor.present.charts.trajectory.rows import (
 )
 from butfor.present.charts.trajectory.template import trajectory_size, trajectory_template
 from butfor.present.clock import Clock, clock_of
+from butfor.present.recorded import (
+    recorded_table,
+    recorded_values,
+    value_text,
+    without_record,
+)
 from butfor.present.story import (
     CERTAIN,
     Decision,
@@ -94,7 +100,7 @@ class Stays:
         return TrajectoryLayout(
             state=variables.state,
             action=variables.action,
-            side=() if self.redact else variables.side,
+            side=tuple(v for v in variables.side if v.name in self.hidden()),
             outcomes=self.audit.model.outcomes,
             none=meta.none,
             horizon=meta.parameters.horizon,
@@ -118,7 +124,8 @@ class Stays:
     def hidden(self) -> list[str]:
         """Names of the variables that the model was never given."""
         columns = [] if self.redact else list(self.audit.steps.columns)
-        return [name.removeprefix("side.") for name in columns if name.startswith("side.")]
+        names = [name.removeprefix("side.") for name in columns if name.startswith("side.")]
+        return [name for name in names if name not in self.audit.meta.variables.side_given]
 
     def inferred(self) -> list[str]:
         """Names of the hidden variables, which the model infers from the log."""
@@ -165,17 +172,29 @@ class Stays:
             "reason": self.clock.retell(str(row["reason"])),
             "course": bool(datasets["shade"]),
             "description": f"{title}. {story} {self._says(row)} {caveat(row)}{also}",
-            "given": [
-                [v.name, str(steps[f"state.{v.name}"].iloc[0])]
-                for v in self.layout.state
-                if v.static
-            ],
+            "given": self._given(steps),
+            "recorded": self._recorded(steps),
             "inferred": inferred,
             **self._side(steps),
             "datasets": datasets,
             "near": self._near(self.layout, self._chart(identifier), datasets),
             "table": trajectory_table(self.layout, datasets),
         }
+
+    def _given(self, steps: pd.DataFrame) -> list[list[str]]:
+        """Return what never changes in the state, with the number behind it if that is known."""
+        values, found = recorded_values(steps), []
+        for variable in self.layout.state:
+            if variable.static:
+                level = str(steps[f"state.{variable.name}"].iloc[0])
+                number = values.get(variable.name, [""])[0]
+                found.append([variable.name, f"{level}: {number}" if number else level])
+        return found
+
+    def _recorded(self, steps: pd.DataFrame) -> dict[str, Any]:
+        """Return the record behind the states: a table and its caption."""
+        static = {variable.name for variable in self.layout.state if variable.static}
+        return recorded_table(steps, self.clock, static)
 
     def datasets(self, identifier: Any) -> Datasets:
         """Return the rows of an episode's chart, for the template."""
@@ -237,7 +256,8 @@ class Stays:
     def _steps(self, position: int) -> pd.DataFrame:
         episode = self.audit.steps["episode"].to_numpy()  # sorted
         start, stop = np.searchsorted(episode, [position, position + 1])
-        return self.audit.steps.iloc[start:stop]
+        steps = self.audit.steps.iloc[start:stop]
+        return without_record(steps) if self.redact else steps
 
     @cached_property
     def _groups(self) -> dict[str, dict[Any, NDArray[np.int64]]]:
@@ -327,6 +347,8 @@ class Stays:
         if self.audit.combinations is not None:  # hardly a state occurs twice
             alike = ""
         decided, seen = self.clock.at(decision.step), self.clock.at(decision.step + 1)
+        if self.layout.shows_decisions:
+            return f"The first difference is decided at {decided}.{alike}"
         return f"The first difference, decided at {decided}, shows at {seen}.{alike}"
 
     def _inferred(self, identifier: Any) -> list[list[str]]:
@@ -361,13 +383,9 @@ class Stays:
             elif not known.any():
                 fixed.append([name, "not recorded"])
             elif values[known].nunique() == 1 and (name in static or known[decided].all()):
-                fixed.append([name, _value(values[known].iloc[0])])
+                fixed.append([name, value_text(values[known].iloc[0])])
             else:
                 at = steps["step"].to_numpy()[known].tolist()
-                entries = [[s, _value(v)] for s, v in zip(at, values[known], strict=True)]
+                entries = [[s, value_text(v)] for s, v in zip(at, values[known], strict=True)]
                 notes.append({"name": name, "entries": entries})
         return {"side": fixed, "notes": notes}
-
-
-def _value(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -55,20 +55,18 @@ def list_treatments(
 
 
 def treatment_rows(layout: TrajectoryLayout, audit: Audit, steps: pd.DataFrame) -> list[Row]:
-    """Return the policy's treatments on the strips of a chart, one step after they are decided."""
+    """Return the policy's treatments on the strips of a chart, when the record shows its own."""
     strips = [s for s in layout.strips if s.kind in ("running", "action")]
     levels = {variable.name: variable.levels for variable in layout.action}
     codes = unravel(layout.action, np.arange(audit.target.shape[1]))
     rows: list[Row] = []
     for step, _, chances in _decisions(audit, steps):
         for strip in strips:
-            name = strip.variable.name
+            name, shown = strip.variable.name, step + (strip.kind == "running")
             for code, level in enumerate(levels[name]):
                 chance = float(chances[codes[name] == code].sum())
                 if chance >= FAINT and level in strip.numbers:
-                    rows.append(
-                        {"step": step + 1, "k": strip.numbers[level], "p": round(chance, 4)}
-                    )
+                    rows.append({"step": shown, "k": strip.numbers[level], "p": round(chance, 4)})
     return rows
 
 

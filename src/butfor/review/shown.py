@@ -14,6 +14,7 @@ import pandas as pd
 from butfor.audit.audit import Audit
 from butfor.audit.experts import ExpertValue
 from butfor.evaluate.wording import percent
+from butfor.log.recorded import RAW
 from butfor.present import Stays
 from butfor.present.report import content
 from butfor.present.story import outcome_chances
@@ -122,7 +123,7 @@ class AuditReview:
         made = self.stays.one(self.ids[name])
         if without_model:
             made |= self.stays.record(self.ids[name]) | {"description": made["title"]}
-        keys = ("title", "description", "given", "inferred", "side", "notes", "table")
+        keys = ("title", "description", "given", "recorded", "inferred", "side", "notes", "table")
         shown = {key: made[key] for key in keys} | self.facts[name]
         shown["size"] = self.stays.size(model=not without_model)
         shown["treatments"] = self.stays.treatments(self.ids[name])
@@ -148,6 +149,8 @@ class AuditReview:
         """What the form of a verdict offers."""
         layout = self.stays.layout
         names = [*self.stays.hidden(), *(v.name for v in (*layout.state, *layout.action))]
+        steps = self.audit.steps.columns
+        names += [name.removeprefix(RAW) for name in steps if name.startswith(RAW)]
         return {
             "verdicts": {str(number): words for number, words in VERDICTS.items()},
             "sure": list(SURE),

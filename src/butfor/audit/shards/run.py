@@ -46,6 +46,7 @@ from butfor.evaluate.diagnostics.calibration import bad_outcomes
 from butfor.evaluate.estimate import estimate_sums
 from butfor.log.column_rules import column_rules
 from butfor.log.fields import place
+from butfor.log.recorded import given_side
 from butfor.log.sections import Study
 from butfor.log.variables import project
 from butfor.models.factored import tabular
@@ -156,7 +157,11 @@ def audit_shards(
         meta = describe_audit(
             question,
             numbers,
-            log=replace(question.log, side_variables=tally.side_variables),
+            log=replace(
+                question.log,
+                side_variables=tally.side_variables,
+                side_given=given_side(tally.study),
+            ),
             flags=chosen.flags,
             design=reviewed.design,
             draws=chosen.draws,

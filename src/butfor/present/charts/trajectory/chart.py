@@ -27,9 +27,10 @@ def trajectory_chart(
 ) -> alt.LayerChart:
     """Draw one episode: state variables, then what the model never saw, then treatments.
 
-    A decision at step t shows as treatment at t + 1. Lines of the draws are beside the level they
-    mean, so that none hides another. If a course ends in an outcome, or in a state that the log
-    does not give, its last known level is held, and treatments follow the last decision.
+    A decision at step t shows at t; a treatment that the state records shows there at t + 1. Lines
+    of the draws are beside the level they mean, so that none hides another. If a course ends in an
+    outcome, or in a state that the log does not give, its last known level is held, and treatments
+    follow the last decision.
 
     Parameters
     ----------
@@ -56,7 +57,7 @@ def trajectory_chart(
     layout = TrajectoryLayout(
         state=episodes.state_variables,
         action=episodes.action_variables,
-        side=episodes.side_variables,
+        side=tuple(v for v in episodes.side_variables if v.name not in episodes.side_given),
         outcomes=episodes.outcomes,
         none=episodes.none_name,
         horizon=last,

@@ -11,13 +11,20 @@ from numpy.typing import NDArray
 
 from butfor.log.combinations import Combinations, state_codes
 from butfor.log.variables import Outcome, Variable, count_levels
-from butfor.present.charts.style import GREEN, LINE_HEIGHT, Row
+from butfor.present.charts.style import GREEN, LINE_HEIGHT, SMALL, Row, text_width, wrap
 from butfor.present.clock import STEPS, Clock
 
+NAMES = 128  # room for the names of variables
+LEVELS = (82, 176)  # least and most room for the names of their levels
+MARGIN = 12  # of this room
+WIDER = 1.18  # by how much letters may be wider than expected: browsers lack some fonts
 PLOT = 500  # width of the part with the steps
 LEVEL = 21  # height of a level
+LINES = 3  # of a level's name
+NARROW = 15  # height of a level if there are many
 HIDDEN_LEVEL = 16  # of a hidden variable, which has two strips
-MOST = 8  # levels at full height; with more of them they get thinner and some go unnamed
+MOST = 8  # levels at full height; more are narrower
+MOST_NAMED = 30  # with more of them they get thinner and some go unnamed
 GAP = 9  # between strips
 LEAST = {"side": 3.4, "inferred": 3.0, "policy": 3.0}  # lines that the name and its note take
 EVIDENCE = 28  # height of the row of similar past cases
@@ -99,13 +106,45 @@ class TrajectoryLayout:
         strips: list[Strip] = []
         top, first = 0.0, 0
         for kind, variable in chosen:
-            level = HIDDEN_LEVEL if kind in ("inferred", "policy") else LEVEL
             least = LINE_HEIGHT * LEAST.get(kind, 2.1)
-            high = max(level * min(len(variable.levels), MOST), least)
+            high = max(self._height(kind, variable), least)
             strips.append(Strip(kind, variable, top, high / len(variable.levels), first))
             top += high + GAP
             first += len(variable.levels)
         return tuple(strips)
+
+    def _height(self, kind: str, variable: Variable) -> float:
+        """Height of a strip on which the names of levels have room."""
+        count = len(variable.levels)
+        if count > MOST_NAMED:
+            return LEVEL * MOST
+        if count > MOST:
+            return NARROW * count
+        lines = max(len(self._lines(level)) for level in variable.levels)
+        level = HIDDEN_LEVEL if kind in ("inferred", "policy") else LEVEL
+        return count * max(level, LINE_HEIGHT * lines + 5 if lines > 1 else 0)
+
+    def _lines(self, level: str) -> list[str]:
+        """Break the name of a level into lines."""
+        return wrap(level, (self.level_room - MARGIN) / WIDER, SMALL, lines=LINES)
+
+    @cached_property
+    def level_room(self) -> int:
+        """Width of the names of levels."""
+        shown = (*self.state, *self.action, *self.side, *self.hidden)
+        names = (level for variable in shown if not variable.static for level in variable.levels)
+        widest = max((text_width(name, SMALL) for name in names), default=0.0)
+        return int(min(max(WIDER * widest + MARGIN, LEVELS[0]), LEVELS[1]))
+
+    @property
+    def left(self) -> int:
+        """Width of what is left of the steps: names of variables and of their levels."""
+        return NAMES + self.level_room
+
+    @property
+    def shows_decisions(self) -> bool:
+        """Whether a treatment is drawn when it is decided: the state does not record it."""
+        return any(strip.kind == "action" for strip in self.strips)
 
     def numbers(self, *kinds: str) -> dict[tuple[str, str], int]:
         """Number of each level on strips of these kinds, by variable and level."""
@@ -152,20 +191,29 @@ class TrajectoryLayout:
     @cached_property
     def level_rows(self) -> list[Row]:
         """One row per level: where it is, and its name unless there are too many."""
-        return [
-            {
-                "k": number,
-                "variable": strip.variable.name,
-                "level": level,
-                "label": level if code % -(-len(strip.variable.levels) // MOST) == 0 else "",
-                "top": round(strip.y(code + 0.5), 2),
-                "bottom": round(strip.y(code - 0.5), 2),
-                "y": round(strip.y(code), 2),
-                "room": max(strip.level, LEVEL / 2),
-            }
-            for strip in self.strips
-            for code, (level, number) in enumerate(strip.numbers.items())
-        ]
+        rows: list[Row] = []
+        for strip in self.strips:
+            count = len(strip.variable.levels)
+            every = 1 if count <= MOST_NAMED else -(-count // MOST)
+            for code, (level, number) in enumerate(strip.numbers.items()):
+                # more levels than have full height are named in one line, shortened if need be
+                label = self._lines(level) if count <= MOST else [level]
+                y = strip.y(code)
+                rows.append(
+                    {
+                        "k": number,
+                        "kind": strip.kind,
+                        "variable": strip.variable.name,
+                        "level": level,
+                        "label": label if code % every == 0 else [],
+                        "y_label": round(y - LINE_HEIGHT * (len(label) - 1) / 2, 2),
+                        "top": round(strip.y(code + 0.5), 2),
+                        "bottom": round(strip.y(code - 0.5), 2),
+                        "y": round(y, 2),
+                        "room": max(strip.level, LEVEL / 2),
+                    }
+                )
+        return rows
 
     @cached_property
     def limit_rows(self) -> list[Row]:

@@ -12,6 +12,7 @@ from butfor.evaluate.wording import percent
 from butfor.log.variables import unravel
 from butfor.present.charts import style
 from butfor.present.charts.trajectory.layout import OUTCOMES, PLOT, TrajectoryLayout
+from butfor.present.recorded import recorded_values
 from butfor.present.text import FIRST_DIFFERENCE, SIMILAR_CASES, capitalized, ending
 from butfor.replay.steps import SPARSE
 
@@ -62,12 +63,14 @@ def trajectory_datasets(
             last = near_step(layout, steps, course_steps, few=FAINT)
     found: Datasets = {name: [] for name in NAMES_OF_DATA}
     found["frame"] = [{"low": -0.5, "high": last + 0.5}]
+    values = recorded_values(steps)
     for line in _lines(layout, steps):
-        found["happened"] += line
+        found["happened"] += [_with_value(layout, row, values) for row in line]
         if outcome >= 0 and line:
-            found["ends"].append(line[-1] | {"beside": 0} | layout.looks[outcome])
+            end = line[-1] | {"step": length, "beside": 0}
+            found["ends"].append(end | layout.looks[outcome])
     if first >= 0:
-        found["first"] = [{"at": first + 0.5}]
+        found["first"] = [{"at": _first_at(layout, first), "after": first + 0.5}]
     found["words"] = _words(layout, length, last, outcome, first)
     if courses is not None:
         target, inferred = split_worlds(courses[courses["step"] <= last])
@@ -114,9 +117,9 @@ def last_step(datasets: Mapping[str, Sequence[style.Row]]) -> int:
 def _lines(layout: TrajectoryLayout, steps: pd.DataFrame) -> list[list[style.Row]]:
     """Return the points of one line on each strip that `steps`, of the record or a draw, is about.
 
-    A decision at step t shows as treatment at t + 1: as the state records it, if it does; if it
-    does not, or if the last state is unknown or an outcome, as it was decided. Other variables hold
-    their last level then.
+    A decision at step t shows at t, unless the state records the treatment: then that shows at
+    t + 1, as it was decided if the last state is unknown or an outcome. Other variables hold their
+    last level then.
     """
     at, state, action = (
         steps[name].to_numpy(dtype=np.int64) for name in ("step", "state", "action")
@@ -135,12 +138,27 @@ def _lines(layout: TrajectoryLayout, steps: pd.DataFrame) -> list[list[style.Row
             if strip.kind == "running" and not last_known:
                 levels[-1] = numbers.get(decisions[name][decided[name][-2]], levels[-1])
         elif strip.kind == "action":
-            levels = [None, *(strip.first + code for code in decided[name][:-1].tolist())]
+            numbered = np.where(action < 0, -1, strip.first + decided[name])
+            levels = [None if number < 0 else number for number in numbered.tolist()]
         else:
             continue
         points = zip(at.tolist(), levels, strict=True)
         lines.append([{"step": step, "k": k} for step, k in points if k is not None])
     return lines
+
+
+def _with_value(
+    layout: TrajectoryLayout, row: style.Row, values: Mapping[str, Sequence[str]]
+) -> style.Row:
+    """Return a point of the record with the number behind its level, if that is known."""
+    name = layout.level_rows[row["k"]]["variable"]
+    value = values[name][row["step"]] if name in values else ""
+    return row | {"value": value} if value else row
+
+
+def _first_at(layout: TrajectoryLayout, first: int) -> float:
+    """Return where the first different decision begins to show."""
+    return first - 0.5 if layout.shows_decisions else first + 0.5
 
 
 def _words(
@@ -154,9 +172,10 @@ def _words(
 
     rows: list[style.Row] = []
     if first >= 0:
-        align = "left" if (first + 1) / (last + 1) < 0.5 else "right"
+        at = _first_at(layout, first)
+        align = "left" if (at + 0.5) / (last + 1) < 0.5 else "right"
         text = FIRST_DIFFERENCE.format(time=layout.clock.at(first))
-        rows.append(words(first + 0.5, -14, text, style.GREY, align))
+        rows.append(words(at, -14, text, style.GREY, align))
     if outcome >= 0:
         share, align, at = (length + 0.5) / (last + 1), "center", float(length)
         if share < 0.25:
@@ -259,7 +278,8 @@ def _draw_rows(layout: TrajectoryLayout, draws: pd.DataFrame, last: int) -> Data
         for line in _lines(layout, path):
             found["draws"] += [row | {"draw": int(draw), "beside": beside} for row in line]
             if outcome >= 0 and line:
-                found["draw_ends"].append(line[-1] | {"beside": beside} | layout.looks[outcome])
+                end = line[-1] | {"step": int(path["step"].iloc[-1]), "beside": beside}
+                found["draw_ends"].append(end | layout.looks[outcome])
     return found
 
 
@@ -274,7 +294,8 @@ def trajectory_table(
     happened: dict[tuple[int, str], str] = {}
     for row in datasets["happened"]:
         level = levels[row["k"]]
-        happened[row["step"], level["variable"]] = level["level"]
+        words = f"{level['level']}: {row['value']}" if "value" in row else level["level"]
+        happened[row["step"], level["variable"]] = words
     model, inferred = (_likely(levels, datasets[name]) for name in ("shade", "inferred"))
     evidence = {(row["step"], ""): f"{row['cases']:g}" for row in datasets["evidence"]}
     fills = {look["color"]: look["outcome"] for look in layout.looks} | {NOT_YET: layout.none}

@@ -12,7 +12,13 @@ from typing import Any
 import altair as alt
 
 from butfor.present.charts import style
-from butfor.present.charts.trajectory.layout import EVIDENCE, OUTCOMES, PLOT, TrajectoryLayout
+from butfor.present.charts.trajectory.layout import (
+    EVIDENCE,
+    NAMES,
+    OUTCOMES,
+    PLOT,
+    TrajectoryLayout,
+)
 from butfor.present.charts.trajectory.rows import NAMES_OF_DATA
 from butfor.present.text import (
     INFERRED,
@@ -24,9 +30,6 @@ from butfor.present.text import (
 )
 from butfor.replay.steps import THIN
 
-NAMES = 128  # room for the names of variables
-LEVELS = 82  # room for the names of their levels
-TOTAL = NAMES + LEVELS + PLOT
 LEGEND_ABOVE, LEGEND_LINE = 44, 20  # the legend's distance from the plane, height of its lines
 AXIS, MARGIN = 40, 10  # below the plane; around everything
 YELLOW, BROWN = "#FBF1D0", "#7A4B00"
@@ -54,7 +57,7 @@ def filled_template(
     """Return the chart of one episode by itself, to be saved, with its caveat in the subtitle."""
     spec = trajectory_template(layout)
     spec["datasets"] |= {name: list(rows) for name, rows in datasets.items()}
-    spec["title"] = style.heading(title, caveat, TOTAL).to_dict()
+    spec["title"] = style.heading(title, caveat, layout.left + PLOT).to_dict()
     spec["description"] = f"{title} {caveat}"
     return alt.LayerChart.from_dict(spec)
 
@@ -81,14 +84,14 @@ def trajectory_template(layout: TrajectoryLayout) -> dict[str, Any]:
     if layout.with_policy:
         datasets["treatments"] = []
     datasets |= {"levels": layout.level_rows, "limits": layout.limit_rows}
-    return style.template(chart, words, datasets, total=TOTAL)
+    return style.template(chart, words, datasets, total=layout.left + PLOT)
 
 
 def trajectory_size(layout: TrajectoryLayout) -> tuple[int, int]:
     """Return width and height in pixels of the drawn template, legend and axis included."""
     entries, columns = _legend_entries(layout)
     above = LEGEND_ABOVE + LEGEND_LINE * -(-len(entries) // columns)
-    return TOTAL + 2 * MARGIN, layout.height + above + AXIS + 2 * MARGIN
+    return layout.left + PLOT + 2 * MARGIN, layout.height + above + AXIS + 2 * MARGIN
 
 
 def _cells(chart: alt.Chart, **calculated: str) -> alt.Chart:
@@ -100,7 +103,7 @@ def _cells(chart: alt.Chart, **calculated: str) -> alt.Chart:
 
 def _placed(layout: TrajectoryLayout, name: str) -> alt.Chart:
     """Return rows that have the number of a level, `k`, with its place and name, and the time."""
-    fields = ["y", "top", "bottom", "room", "variable", "level"]
+    fields = ["y", "top", "bottom", "room", "kind", "variable", "level"]
     source = alt.LookupData(data=alt.NamedData(name="levels"), key="k", fields=fields)
     rows = style.named(name).transform_lookup(lookup="k", from_=source)
     return rows.transform_calculate(time=f"format({layout.clock.length} * datum.step, '~g')")
@@ -142,7 +145,7 @@ def _strip_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
         ends = (("1", 6.0), ("½", OUTCOMES / 2), ("0", OUTCOMES - 6.0))
         labels = [{"text": text, "y": top + down} for text, down in ends]
     base = alt.Chart(style.data(boxes))
-    left: style.Row = {"align": "left", "lineHeight": style.LINE_HEIGHT, "x": PLOT - TOTAL}
+    left: style.Row = {"align": "left", "lineHeight": style.LINE_HEIGHT, "x": -layout.left}
     right: style.Row = {"align": "right", "fontSize": style.SMALL, "x": -7}
     ink = alt.Color("ink:N", scale=None)
     return [
@@ -159,8 +162,8 @@ def _strip_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
             y=_y(layout, "y_below"), text="below:N", color=ink
         ),
         style.named("levels")
-        .mark_text(limit=LEVELS - 4, **right)
-        .encode(y=_y(layout), text="label:N"),
+        .mark_text(limit=layout.level_room - 8, lineHeight=style.LINE_HEIGHT, **right)
+        .encode(y=_y(layout, "y_label"), text="label:N"),
         alt.Chart(style.data(labels)).mark_text(**right).encode(y=_y(layout), text="text:N"),
     ]
 
@@ -239,20 +242,33 @@ def _model_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
 def _line_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
     """Draw normal limits, drawn paths and what happened."""
     limits = style.named("limits").mark_rule(color=LIMIT, strokeDash=[2, 3], strokeWidth=1.5)
-    happened = _placed(layout, "happened").encode(x=_x(layout), y=_y(layout), detail="variable:N")
+    # the number behind a level, if it is known
+    said = "datum.value ? datum.level + ': ' + datum.value : datum.level"
+    happened = _placed(layout, "happened").transform_calculate(said=said)
+    happened = happened.encode(x=_x(layout), y=_y(layout), detail="variable:N")
     drawn = _placed(layout, "draws").transform_calculate(
         line="datum.draw + ' ' + datum.variable", at="datum.y + datum.beside * datum.room"
     )
+    paths: style.Row = {"strokeWidth": 1.3, "color": DRAWN[layout.with_model]}
+    record: style.Row = {"strokeWidth": 3, "color": style.BLACK, "strokeCap": "round"}
     return [
         limits.encode(x=alt.value(0), x2=alt.value(PLOT), y=_y(layout)),
-        drawn.mark_line(interpolate="step", strokeWidth=1.3, color=DRAWN[layout.with_model]).encode(
+        drawn.mark_line(interpolate="step", **paths).encode(
             x=_x(layout), y=_y(layout, "at"), detail="line:N"
         ),
-        happened.mark_line(interpolate="step", strokeWidth=3, color=style.BLACK, strokeCap="round"),
+        _whole_steps(layout, drawn, "at", paths),
+        happened.mark_line(interpolate="step", **record),
+        _whole_steps(layout, happened, "y", record),
         happened.mark_point(opacity=0, size=90).encode(
-            tooltip=["variable:N", _time(layout), "level:N"]
+            tooltip=["variable:N", _time(layout), alt.Tooltip("said:N", title="level")]
         ),
     ]
+
+
+def _whole_steps(layout: TrajectoryLayout, rows: alt.Chart, y: str, look: style.Row) -> alt.Chart:
+    """Draw what was decided at a step from its beginning to its end."""
+    decided = _cells(rows.transform_filter("datum.kind == 'action'"))
+    return decided.mark_rule(**look).encode(x=_x(layout, "left"), x2="right:Q", y=_y(layout, y))
 
 
 def _first_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
@@ -261,7 +277,7 @@ def _first_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
     dimmed = [
         first.mark_rect(
             x2=PLOT - 1, y=strip.top + 1, y2=strip.bottom - 1, fill=YELLOW, opacity=0.62
-        ).encode(x=_x(layout, "at"))
+        ).encode(x=_x(layout, "after"))
         for strip in layout.strips
         if strip.kind == "side"
     ]
@@ -324,7 +340,7 @@ def _legend_layer(layout: TrajectoryLayout) -> alt.Chart:
     names, colors, shapes = (list(column) for column in zip(*entries, strict=True))
     legend = alt.Legend(
         orient="none",
-        legendX=PLOT - TOTAL,
+        legendX=-layout.left,
         legendY=-LEGEND_ABOVE - LEGEND_LINE * -(-len(entries) // columns),
         direction="horizontal",
         columns=columns,

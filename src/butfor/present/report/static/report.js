@@ -105,7 +105,11 @@ function fillStay(root, stay) {
       return newElement("details", [summary, newElement("dl", lines)]);
     })
   );
-  fillTable(root.querySelector("table.numbers"), stay.table);
+  const { table, caption } = stay.recorded;
+  find("recorded", root).hidden = !table.length;
+  if (table.length) fillTable(root.querySelector("table.values"), table);
+  find("caption", root).textContent = caption;
+  fillTable(find("numbers", root).querySelector("table"), stay.table);
   const chart = find("chart", root);
   chart.setAttribute("aria-label", stay.description);
   return chart;
