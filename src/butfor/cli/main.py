@@ -13,6 +13,7 @@ from butfor.cli.agreement import agreement
 from butfor.cli.audit import audit
 from butfor.cli.compare import compare
 from butfor.cli.demo import demo
+from butfor.cli.export import export
 from butfor.cli.init import init
 from butfor.cli.labels import labels
 from butfor.cli.report import report
@@ -25,7 +26,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_show_locals=False,
 )
-for command in (demo, init, audit, compare, report, labels, study, review, agreement):
+for command in (demo, init, audit, compare, report, export, labels, study, review, agreement):
     app.command()(command)
 
 

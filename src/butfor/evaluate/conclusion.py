@@ -8,7 +8,7 @@ import pandas as pd
 
 from butfor.evaluate.diagnostics.lights import ALARMS, UNKNOWN, worst_light
 from butfor.evaluate.estimators.table import CROSS_FITTED
-from butfor.evaluate.wording import signed
+from butfor.evaluate.wording import digits_for
 
 NAMED = 3  # reasons in the sentence, the gravest
 FRESH = "cross-fitted estimates"
@@ -160,7 +160,8 @@ def _fresh_words(estimates: pd.DataFrame) -> str:
     """Return the lowest cross-fitted estimate beside what was observed."""
     value = estimates.set_index("estimator")["value"]
     lowest = value[[name for name in CROSS_FITTED if name in value.index]].min()
-    return f"{signed(lowest)} against {signed(value['Observed'])}"
+    digits = digits_for([lowest, value["Observed"]])
+    return f"{digits.value(lowest)} against {digits.value(value['Observed'])}"
 
 
 def _listed(clauses: list[str]) -> str:

@@ -33,6 +33,7 @@ from butfor.log.combinations import (
 )
 from butfor.log.frames import levels_of, read_frame
 from butfor.log.variables import (
+    NO_OUTCOME,
     Outcome,
     Variable,
     check_outcomes,
@@ -68,7 +69,7 @@ class Episodes:
     state_variables: tuple[Variable, ...]
     action_variables: tuple[Variable, ...]
     outcomes: tuple[Outcome, ...]
-    none_name: str = "none"  # what to call an end without an outcome
+    none_name: str = NO_OUTCOME  # what to call an end without an outcome
     side: pd.DataFrame | None = None  # N rows, then n of the final states; hidden from models
     side_variables: tuple[Variable, ...] = ()  # the columns of `side` that have levels
     combinations: Combinations | None = None  # [S, J] level codes of each state of a wide log
@@ -93,7 +94,7 @@ class Episodes:
         id: ArrayLike | None = None,
         final_key: ArrayLike | None = None,
         horizon: int | None = None,
-        none_name: str = "none",
+        none_name: str = NO_OUTCOME,
         side: pd.DataFrame | None = None,
         combinations: ArrayLike | None = None,
     ) -> Episodes:
@@ -202,7 +203,7 @@ class Episodes:
         id: ArrayLike | None = None,
         final_key: ArrayLike | None = None,
         horizon: int | None = None,
-        none_name: str = "none",
+        none_name: str = NO_OUTCOME,
         side: pd.DataFrame | None = None,
         wide: bool | None = None,
     ) -> Episodes:
@@ -264,7 +265,7 @@ class Episodes:
         actions: Sequence[Any] | None = None,
         outcomes: Sequence[Outcome | str] | None = None,
         horizon: int | None = None,
-        none_name: str = "none",
+        none_name: str = NO_OUTCOME,
         behavior_probability: str | None = None,
     ) -> Episodes:
         """Make Episodes of a data frame with one row per decision.
