@@ -10,15 +10,18 @@ from butfor.evaluate.wording import Digits, counted, digits_for, in_words
 @pytest.mark.parametrize(
     ("values", "decimals"),
     [
-        ([-0.46, 0.25, 0.5], 2),  # spread 0.96: two significant digits are two decimals
-        ([0.0043, 0.0024], 4),  # spread 0.0019
+        ([-0.46, 0.25, 0.5], 2),  # spread 0.96: tenths would do, but never fewer than two
+        ([0.0043, 0.0024], 4),  # spread 0.0019, of which a thousandth is more than a fifth
+        ([0.05, 0.10], 2),  # a hundredth is a fifth of 0.05
         ([0.43, 0.45], 3),  # spread 0.02
-        ([-19.5, -40.5], 2),  # never fewer than two
+        ([-19.5, -40.5], 2),
         ([1500.0, 20000.0], 0),
-        ([0.4300, 0.4300001], 4),  # four digits of the larger, however close they are
+        ([0.4300, 0.4300001], 4),  # a five-hundredth of the larger, however close they are
         ([0.5, 0.5], 2),  # nothing to tell apart
         ([0.0042, 0.0041, 0.0044, -0.9958], 4),  # a typical one counts, not the outlier
         ([0.0, 0.0], 2),
+        ([1e-16, -1e-16, 0.8, -0.9], 2),  # rounding errors do not count
+        ([1e-16, 0.0], 2),
         ([math.nan, 0.004], 4),
         ([], 2),
     ],

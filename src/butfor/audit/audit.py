@@ -95,7 +95,7 @@ class Audit:
     @property
     def conclusion(self) -> Conclusion:
         """What follows from all checks together, in one sentence."""
-        return conclude(self.estimates, self.diagnostics)
+        return conclude(self.estimates, self.diagnostics, rate=self.is_rate)
 
     @property
     def noun(self) -> str:

@@ -130,7 +130,7 @@ def _print_log(console: Console, audit: Audit) -> None:
         f"decisions would have to be others.{unseen}\n"
     )
     for problem, count in audit.meta.problems.items():
-        console.print(f"Reading: {escape(problem)}: {count}")
+        console.print(f"Reading: {escape(in_words(problem, audit.noun))}: {count}")
     for warning in audit.meta.warnings:
         console.print(escape(in_words(warning, audit.noun)))
 
@@ -219,7 +219,7 @@ def _why_none(audit: Audit) -> str:
         return ": --flags is 0"
     if audit.meta.design is not None and audit.meta.design.review_size == 0:
         return ": --review-size is 0"
-    return ": for all of them the likeliest outcome in the model is what happened"
+    return ": the policy changes the likeliest outcome of none of them"
 
 
 def _flagged_table(flagged: pd.DataFrame, audit: Audit, clock: Clock) -> Table:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 MOST_DECIMALS = 9
+PARTS = 5  # that the last decimal distinguishes in what is compared
 LARGE = 100  # sizes from which on decimals tell nothing
 MINUS = "\N{MINUS SIGN}"
 
@@ -84,24 +85,25 @@ class Digits:
 def digits_for(values: Iterable[float], *, rate: bool = False) -> Digits:
     """Return how numbers are written that stand beside one another.
 
-    They get two significant digits of their spread, or of a typical one of them if that is smaller;
-    at most four of the largest on account of the spread, at least two decimals (one in percent),
-    and no decimals from a hundred on.
+    The last decimal is at most a fifth of their spread, or of a typical one of them if that is
+    smaller. However close they are, a spread asks for no more than a five-hundredth of the largest.
+    There are at least two decimals (one in percent), and none from a hundred on.
     """
     numbers = np.fromiter(values, dtype=np.float64)
     numbers = numbers[np.isfinite(numbers)] * (100 if rate else 1)
     least = 1 if rate else 2
-    sizes = np.abs(numbers[numbers != 0])
-    if not len(sizes):
+    most = float(np.abs(numbers).max(initial=0.0))
+    noise = max(1e-9 * most, 1e-12)  # smaller sizes are rounding errors
+    if most <= noise:
         return Digits(least, rate)
-    size, spread, most = (
-        float(found) for found in (np.median(sizes), np.ptp(numbers), sizes.max())
-    )
-    if spread > 1e-9 * most:
+    size = float(np.median(np.abs(numbers)[np.abs(numbers) > noise]))
+    spread = float(np.ptp(numbers))
+    if spread > noise:
         size = min(size, max(spread, 0.01 * most))
     if size >= LARGE:
         return Digits(0, rate)
-    return Digits(min(max(1 - math.floor(math.log10(size)), least), MOST_DECIMALS), rate)
+    needed = math.ceil(math.log10(PARTS / size) - 1e-9)
+    return Digits(min(max(needed, least), MOST_DECIMALS), rate)
 
 
 def plural(noun: str) -> str:

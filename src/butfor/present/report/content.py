@@ -316,7 +316,10 @@ def provenance(stays: Stays) -> dict[str, Any]:
     names = {"flagged": "flagged", "steps": "decisions", "censored": "broken off"}
     facts += [(f"Counted: {words}", str(getattr(meta.counts, key))) for key, words in names.items()]
     if not stays.redact:
-        facts += [(f"Reading: {words}", str(count)) for words, count in meta.problems.items()]
+        facts += [
+            (f"Reading: {in_words(words, stays.noun)}", str(number))
+            for words, number in meta.problems.items()
+        ]
     return {"facts": facts}
 
 

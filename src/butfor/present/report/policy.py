@@ -77,7 +77,12 @@ def _actions(table: pd.DataFrame) -> dict[str, Any]:
     ]
     return {
         "title": "How often each action is chosen",
-        "caption": _left_out("Share of all recorded decisions", len(table), len(rows), "action"),
+        "caption": _left_out(
+            "Share of all recorded decisions (pp: percentage points)",
+            len(table),
+            len(rows),
+            "action",
+        ),
         "rows": [["Action", "Usual practice", "Policy", "Difference"], *rows],
         "class": "",
     }

@@ -124,6 +124,7 @@ def render_report(
         nouns=all_stays.nouns,
         clock=all_stays.clock,
         inferred=all_stays.inferred(),
+        rate=audit.is_rate,
         header=content.header(all_stays),
         estimates=estimates,
         experts=None if experts is None else experts_view(experts, audit),
