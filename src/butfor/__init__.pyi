@@ -5,6 +5,7 @@ from . import hidden as hidden
 from . import interop as interop
 from . import sepsis as sepsis
 from .audit.audit import Audit as Audit
+from .audit.export import export_audit as export_audit
 from .audit.run import run_audit as run_audit
 from .audit.source import audit_log as audit_log
 from .evaluate.compare import compare_policies as compare_policies

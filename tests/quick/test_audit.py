@@ -180,7 +180,7 @@ def test_a_reason_tells_outcome_chances_first_change_and_the_step_that_matters()
     np.testing.assert_allclose(contribution, [0.0, 2.0], atol=1e-15)
     told = (
         "What happened: died after 2 steps. Under the policy the model predicts: home over 99.9%, "
-        "died under 0.1%, none under 0.1%. First difference, at step 0 (counted from 0): the "
+        "died under 0.1%, no outcome under 0.1%. First difference, at step 0 (counted from 0): the "
         "policy would choose action 1 instead of action 0. Step 1 matters most: it contributes "
         "+2.00 to the difference of +2.00. If the model is right, the difference keeps its sign "
         "whatever the mechanism: from +2.00 to +2.00. At its thinnest, the evidence is {} in this "
@@ -212,10 +212,10 @@ def test_a_flag_says_over_which_mechanisms_it_keeps_its_sign():
     assert words[0].endswith("whatever the mechanism: from +0.10 to +1.00.")
     assert words[1].endswith(
         "under every stable mechanism, from +0.10 to +0.90, but not under all mechanisms: from "
-        "-0.20 to +1.00."
+        "−0.20 to +1.00."
     )
     assert words[2].startswith("The sign of the difference depends on the choice of mechanism")
-    assert "from -0.50 to +1.00" in words[2]
+    assert "from −0.50 to +1.00" in words[2]
     same = Bounds(np.zeros((2, 1, 2)), np.zeros((2, 1, 1, 2)), np.zeros(1), ["none"])
     assert describe_survival(same, 0).endswith("the same whatever the mechanism.")
 

@@ -28,7 +28,7 @@ def test_clusters_are_the_groups_numbered_by_size(groups):
 def test_the_table_gives_typical_values_in_the_units_of_the_log(groups):
     values, group = groups
     table = fit_clusters(values, COLUMNS, 3).table()
-    assert list(table.columns) == ["cluster", "rows", *COLUMNS]
+    assert list(table.columns) == ["cluster", "name", "rows", *COLUMNS]
     for cluster in range(3):
         mine = values[group == cluster].mean(axis=0)
         np.testing.assert_allclose(table.loc[cluster, list(COLUMNS)].astype(float), mine, rtol=1e-9)

@@ -864,9 +864,10 @@ def test_the_models_luck_is_told_where_cross_fitting_parts_from_the_plain_estima
         crossed = rows.loc[f"{plain} (cross-fitted)"]
         assert rows.loc[plain, "value"] > 0.3
         assert crossed["low"] < 0 < crossed["high"] < 0.3
+        values = f"{crossed['value']:+.2f}".replace("-", "−"), f"{rows.loc[plain, 'value']:+.2f}"
         assert (
-            f"policies learned the same way on half of the log score {crossed['value']:+.2f} in "
-            f"the model of the other half, compared with {rows.loc[plain, 'value']:+.2f}"
+            f"policies learned the same way on half of the log score {values[0]} in the model of "
+            f"the other half, compared with {values[1]}"
         ) in crossed["warning"]
         assert "part of the plain estimate is overfitting" in crossed["warning"]
         assert told[plain] == LEARNED

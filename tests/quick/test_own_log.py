@@ -193,7 +193,7 @@ def test_clusters_are_saved_with_the_audit_and_apply_to_new_rows(hospital, study
     loaded = Audit.load(tmp_path / "audit")
     assert len(loaded.clusters) == 4
     table = loaded.clusters.table()
-    assert list(table.columns) == ["cluster", "rows", "lactate"]
+    assert list(table.columns) == ["cluster", "name", "rows", "lactate"]
     nearest = loaded.clusters.assign(table[["lactate"]].to_numpy())
     assert nearest.tolist() == [0, 1, 2, 3]
 

@@ -61,8 +61,26 @@ def test_by_default_at_least_forty_controls_and_as_many_as_flags():
     assert [most_flags(flags, None) for flags in (0, 5, 40, 60)] == [0, 5, 40, 60]
 
 
-def test_at_most_half_of_the_review_is_flagged():
-    assert [most_flags(40, size) for size in (0, 1, 7, 80, 200)] == [0, 0, 3, 40, 40]
+def test_at_most_half_of_the_review_is_flagged_but_at_least_one():
+    assert [most_flags(40, size) for size in (0, 1, 2, 7, 80, 200)] == [0, 1, 1, 3, 40, 40]
+    assert most_flags(0, 1) == 0
+
+
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [
+        (0, "Nothing is flagged: no episode is to be reviewed"),
+        (1, "The only episode to review is flagged"),
+        (9, "Flagged are 4 of the 9 episodes to review"),
+        (80, ""),
+        (None, ""),
+    ],
+)
+def test_the_audit_says_that_the_size_of_the_review_limits_flags(problem, size, words):
+    found = run_audit(*problem, draws=0, review_size=size, estimators=["Observed"])
+    told = [note for note in found.meta.warnings if "--review-size" in note]
+    assert len(told) == bool(words)
+    assert all(note.startswith(words) for note in told)
 
 
 def test_two_of_each_stratum_and_the_rest_in_proportion():
@@ -237,7 +255,9 @@ def test_another_seed_draws_others(problem, audit):
     assert (again.episodes["control"] != audit.episodes["control"]).any()
 
 
-@pytest.mark.parametrize(("size", "flagged", "drawn"), [(0, 0, 0), (9, 4, 5), (1000, 40, 260)])
+@pytest.mark.parametrize(
+    ("size", "flagged", "drawn"), [(0, 0, 0), (1, 1, 0), (9, 4, 5), (1000, 40, 260)]
+)
 def test_a_review_has_the_size_asked_for(problem, size, flagged, drawn):
     found = run_audit(*problem, draws=1, review_size=size, estimators=["Observed"])
     assert (found.episodes["rank"] > 0).sum() == found.meta.counts.flagged == flagged

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,23 +17,29 @@ from butfor.audit.files import SCHEMAS, TARGET, write_table
 from butfor.audit.folders import whole_folder
 from butfor.audit.meta import META, Meta, read_meta
 from butfor.audit.model import CLUSTERS, MODEL, read_clusters, read_model
+from butfor.audit.policy import PolicyView, share_changed
 from butfor.audit.reading import count_decisions, read_rehearsal, read_tables
 from butfor.evaluate.conclusion import Conclusion, conclude
+from butfor.evaluate.diagnostics.lights import ALARMS
+from butfor.evaluate.estimators.table import CROSS_FITTED
 from butfor.evaluate.rehearsal import Rehearsal
-from butfor.log.clusters import Clusters
-from butfor.log.combinations import Combinations
+from butfor.evaluate.wording import counted, digits_for, in_words, share
+from butfor.log.clusters import CLUSTER, Clusters
+from butfor.log.combinations import Combinations, state_codes
 from butfor.log.episodes import Episodes
 from butfor.log.recorded import FILLED, RAW, TIME
+from butfor.log.variables import Variable
 from butfor.replay.draws import Draws
 from butfor.replay.engine import Model
 from butfor.types import Floats
 
 REVIEWS = "reviews.sqlite"  # written by reviewers; kept when an audit is overwritten
 REVIEW_FILES = (REVIEWS, f"{REVIEWS}-wal", f"{REVIEWS}-shm")  # SQLite may keep recent rows in these
+NAMED = 3  # flagged episodes that `print(audit)` names
 MOST_LOADED = 100_000  # episodes; of larger audits only the episodes shown are loaded
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Audit:
     """Estimates, outcomes of every episode, decomposition and flags of a target policy."""
 
@@ -54,15 +61,129 @@ class Audit:
     combinations: Combinations | None = None  # of the states of a wide log, then of drawn ones
     rehearsal: Rehearsal | None = None  # of the method that learned the target
 
+    def __repr__(self) -> str:
+        """Return the audit in ten lines."""
+        counts, noun, flagged = self.meta.counts, self.noun, self.flagged["id"].astype(str)
+        alarms = self.diagnostics.loc[self.diagnostics["light"].isin(ALARMS), "check"]
+        named = ", ".join(flagged.head(NAMED)) + " …" * (len(flagged) > NAMED)
+        kind = "factored" if self.meta.parameters.factors else "tabular"
+        size = f"{counted(counts.states, 'state')} and {counted(counts.actions, 'action')}"
+        lines = [
+            f"Audit of {counted(counts.episodes, noun)} with {counted(counts.steps, 'decision')}; "
+            f"{'hidden-state' if self.meta.parameters.hidden else kind} model of {size}",
+            f"Policy: {self.meta.target}; it would change {share(self.policy.changed)} of the "
+            "decisions",
+            self.conclusion.sentence,
+            *self._headlines(),
+            f"Checks with a problem or caution: {', '.join(alarms) or 'none'}",
+            f"Flagged: {counted(len(flagged), noun)}{f' ({named})' * bool(named)}",
+            "Next: .estimates, .diagnostics, .flagged, .policy_table(); write_report, export_audit",
+        ]
+        return in_words("\n".join(lines), noun)
+
+    def _headlines(self) -> list[str]:
+        """Return what was observed and three estimates, cross-fitted ones if there are any."""
+        found = self.estimates.set_index("estimator")
+        fresh = [name for name in CROSS_FITTED if name in found.index] or ["MB", "CF"]
+        rows = found.loc[[name for name in ("Observed", "WIS", *fresh) if name in found.index]]
+        digits = digits_for(rows["value"], rate=self.is_rate)
+        lines = []
+        for row in rows.itertuples():
+            span = digits.span(row.low, row.high)
+            lines.append(f"  {row.Index:18}{digits.value(row.value)}{f' ({span})' * bool(span)}")
+        return lines
+
     @property
     def conclusion(self) -> Conclusion:
         """What follows from all checks together, in one sentence."""
-        return conclude(self.estimates, self.diagnostics)
+        return conclude(self.estimates, self.diagnostics, rate=self.is_rate)
+
+    @property
+    def noun(self) -> str:
+        """What an episode is called in the study file."""
+        return self.meta.words.get("episode", "episode")
 
     @property
     def partial(self) -> bool:
         """Whether only some of the episodes were read."""
         return len(self.episodes) < self.meta.counts.episodes
+
+    @property
+    def is_rate(self) -> bool:
+        """Whether a return is 1 or 0, so that its mean is a rate."""
+        rewards = {outcome.name: outcome.reward for outcome in self.meta.outcome_details}
+        ends = self.episodes["observed_outcome"].map(rewards).fillna(0.0)
+        returns = self.episodes["observed_return"]
+        once = self.meta.parameters.horizon == 1 or (ends == returns).all()
+        return bool(once and {*rewards.values(), *returns.unique()} <= {0.0, 1.0})
+
+    @property
+    def named_states(self) -> tuple[Variable, ...]:
+        """The variables of the state; clusters are named by their typical values."""
+        names = () if self.clusters is None else tuple(self.clusters.names())
+        return tuple(
+            replace(v, levels=names) if v.name == CLUSTER and len(v.levels) == len(names) else v
+            for v in self.meta.variables.state
+        )
+
+    @cached_property
+    def counts(self) -> NDArray[np.int64]:
+        """Number of times each action was taken in each state of the log, [S, A]."""
+        if self.decisions is not None:
+            return self.decisions
+        counts = np.zeros(self.target.shape, dtype=np.int64)
+        decided = self.steps[self.steps["action"] >= 0]
+        np.add.at(counts, (decided["state"].to_numpy(), decided["action"].to_numpy()), 1)
+        return counts
+
+    @cached_property
+    def policy(self) -> PolicyView:
+        """The target in the situations of the log, beside what was done there."""
+        usual = self.behavior  # of a wide log, in which hardly a state occurs twice
+        if self.combinations is None:
+            usual = self.counts / np.maximum(self.counts.sum(axis=1), 1)[:, None]
+        variables = self.meta.variables
+        states = np.arange(len(self.target))
+        return PolicyView(
+            counts=self.counts,
+            target=self.target,
+            differs=self._differs_by_row()
+            if self.meta.parameters.by_row and not self.partial
+            else share_changed(self.target, usual),
+            codes=state_codes(variables.state, self.combinations, states),
+            state=variables.state,
+            named=self.named_states,
+            action=variables.action,
+        )
+
+    def _differs_by_row(self) -> Floats:
+        """Mean probability of another action than the one taken, of a target by row, [S]."""
+        decided = self.steps[self.steps["action"] >= 0]
+        chances = decided[[name for name in decided if name.startswith(TARGET)]].to_numpy()
+        other = 1.0 - chances[np.arange(len(decided)), decided["action"].to_numpy()]
+        total = np.bincount(decided["state"], weights=other, minlength=len(self.target))
+        return total / np.maximum(self.counts.sum(axis=1), 1)
+
+    def policy_table(self, by: str = "state") -> pd.DataFrame:
+        """Return what the target does in the situations of the log, beside what was done there.
+
+        Parameters
+        ----------
+        by : "state", "variable" or "action"
+            One row per state of the log, those with the most decisions first; per level of each
+            state variable; or per action.
+
+        Returns
+        -------
+        DataFrame
+            By state or variable: decisions in the log and their share of all; policy (the likeliest
+            action of the target, averaged over the decisions) and usual (the most common action of
+            the log), each with its share; differs, the least share of the decisions that would have
+            to be others (of a target known by row, the mean probability of another action). Each
+            state is described by `situation` and by the columns `state.<name>`. By action: its
+            share of all decisions, as logged (usual) and under the target (policy).
+        """
+        return self.policy.table(by)
 
     @property
     def flagged(self) -> pd.DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.evaluate.wording import percent
+from butfor.evaluate.wording import digits_for, percent
 from butfor.log.episodes import Episodes
 from butfor.log.variables import describe_action
 from butfor.replay.bounds import ROUNDING, Bounds
@@ -71,9 +71,11 @@ def describe_flag(
             f"{describe_action(one.action_variables, int(one.action[first]))}."
         )
     heaviest = heaviest_step(contribution, result.discount)
+    part, whole = float(contribution[heaviest]), float(result.difference[position])
+    digits = digits_for([part, whole])
     sentences.append(
-        f"Step {heaviest} matters most: it contributes {contribution[heaviest]:+.2f} to the "
-        f"difference of {result.difference[position]:+.2f}."
+        f"Step {heaviest} matters most: it contributes {digits.gap(part)} to the difference of "
+        f"{digits.gap(whole)}."
     )
     if bounds is not None:
         sentences.append(describe_survival(bounds, position))
@@ -95,7 +97,8 @@ def describe_survival(bounds: Bounds, position: int) -> str:
     """Describe over which mechanisms the difference keeps its sign, if the model is right."""
     difference = bounds.expected_return[:, position] - bounds.observed_return[position]
     (low, high), (low_stable, high_stable) = difference
-    spans = f"from {low:+.2f} to {high:+.2f}"
+    digits = digits_for(difference.ravel())
+    spans = f"from {digits.gap_span(low, high)}"
     survives = bounds.survives[position]
     if survives == "any":
         return (
@@ -104,7 +107,8 @@ def describe_survival(bounds: Bounds, position: int) -> str:
     if survives == "stable":
         return (
             "If the model is right, the difference keeps its sign under every stable mechanism, "
-            f"from {low_stable:+.2f} to {high_stable:+.2f}, but not under all mechanisms: {spans}."
+            f"from {digits.gap_span(low_stable, high_stable)}, but not under all mechanisms: "
+            f"{spans}."
         )
     if max(-low, high) <= ROUNDING:
         return "If the model is right, the expected return is the same whatever the mechanism."

@@ -25,7 +25,7 @@ from butfor.audit.meta import (
 )
 from butfor.audit.model import digest_of
 from butfor.audit.numbers import Numbers, numbers_of
-from butfor.audit.sampling import FLAGS, choose_controls, most_flags, review_total
+from butfor.audit.sampling import FLAGS, choose_controls, flag_notes, most_flags, review_total
 from butfor.audit.show import show
 from butfor.audit.tables import (
     count_pairs,
@@ -318,6 +318,7 @@ def describe_audit(
             *warnings_of(counts, replay.terminal),
             *sampling_notes(replay),
             *row_notes(replay),
+            *flag_notes(int(flags), design),
             *given.get("warnings", ()),
         ),
         words=dict(given.get("words", {})),

@@ -37,8 +37,27 @@ def review_total(flags: int, review_size: int | None) -> int:
 
 
 def most_flags(flags: int, review_size: int | None) -> int:
-    """Return the largest number of flags, which are at most half of the review."""
-    return min(flags, review_total(flags, review_size) // 2)
+    """Return the largest number of flags: at most half of the review, but one if it has any."""
+    total = review_total(flags, review_size)
+    return min(flags, max(total // 2, min(total, 1)))
+
+
+def flag_notes(flags: int, design: SamplingDesign) -> list[str]:
+    """Say that the size of the review, not the log, limited the number of flags."""
+    size, flagged = design.review_size, design.strata[0].episodes
+    if flags == 0 or flagged < most_flags(flags, size) or flagged == flags:
+        return []
+    if size == 0:
+        return ["Nothing is flagged: no episode is to be reviewed (--review-size 0)."]
+    if size == 1:
+        return [
+            "The only episode to review is flagged. Without others drawn at random, a review says "
+            "nothing about the policy: raise --review-size."
+        ]
+    return [
+        f"Flagged are {flagged} of the {size} episodes to review, at most half of them, so that "
+        "the others are drawn at random. To flag more, raise --review-size."
+    ]
 
 
 def drawing_order(keys: Keys) -> Keys:

@@ -14,6 +14,7 @@ from butfor.audit.audit import load_for_readers
 from butfor.cli.options import Json
 from butfor.cli.output import exit_on_error, make_table, print_json
 from butfor.evaluate.agreement import Agreement
+from butfor.evaluate.wording import counted
 from butfor.present.experts import experts_view
 from butfor.review.experts import view_experts
 from butfor.review.export import agreement_of_export
@@ -48,7 +49,7 @@ def agreement(
         return
     console = Console()
     for run, measured in found.items():
-        _print_agreement(console, run, measured)
+        _print_agreement(console, run, measured, "episode" if known is None else known.noun)
     if expected is not None:
         _print_expected(console, expected)
 
@@ -58,7 +59,7 @@ def _agreement_in(folder: Path, run: str) -> Agreement:
         return agreement_between(rename(store.reviews(run), store.pseudonyms()))
 
 
-def _print_agreement(console: Console, run: str, measured: Agreement) -> None:
+def _print_agreement(console: Console, run: str, measured: Agreement, noun: str) -> None:
     measures = {
         "Share of equal pairs": measured.percent,
         "Krippendorff's alpha": measured.alpha,
@@ -75,7 +76,7 @@ def _print_agreement(console: Console, run: str, measured: Agreement) -> None:
         for name, measure in (measures | pairs).items()
     )
     console.print(
-        f"Run {run[:8]}: {measured.stays} episodes read by at least two of "
+        f"Run {run[:8]}: {counted(measured.stays, noun)} read by at least two of "
         f"{measured.reviewers} reviewers",
         markup=False,
     )

@@ -19,6 +19,7 @@ from butfor.audit.settings import CAUTION, MECHANISMS, AuditSettings
 from butfor.audit.shards.parts import parts_folder
 from butfor.audit.shards.workers import Cluster, Threads, Workers
 from butfor.audit.source import audit_into
+from butfor.audit.spreadsheet import write_csv
 from butfor.cli import options
 from butfor.cli.compare import compare_written, policy_names, print_comparison
 from butfor.cli.output import exit_on_error, print_json, progress_bar, records
@@ -183,7 +184,7 @@ def audit(
         console.print(f"Model estimates, not facts.\n\nAudit folder: {folder}", markup=False)
         console.print(f"To read it: {shlex.join(['butfor', 'report', str(folder)])}", markup=False)
     if compared is not None:
-        print_comparison(console, compared)
+        print_comparison(console, compared, found[names[0]])
         console.print(f"\nComparison: {out / 'comparison.csv'}", markup=False)
 
 
@@ -201,7 +202,7 @@ def _tell_grids(console: Console, audits: dict[str, Audit], out: Path, as_json: 
     """Write and print what the audits of several time steps say."""
     table = compare_grids(audits)
     path = out / "time-steps.csv"
-    table.to_csv(path, index=False)
+    write_csv(path, [table])
     if as_json:
         written = [path, *(out / name for name in audits)]
         print_json({"time_steps": records(table), "written": [str(one) for one in written]})

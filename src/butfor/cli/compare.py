@@ -13,9 +13,10 @@ from rich.markup import escape
 
 from butfor.audit.audit import Audit
 from butfor.audit.compare import compare_audits
+from butfor.audit.spreadsheet import write_csv
 from butfor.cli import options
 from butfor.cli.output import exit_on_error, make_table, print_json, records
-from butfor.cli.summary import as_interval
+from butfor.evaluate.wording import digits_for, in_words, plural
 from butfor.present.charts.rows import estimates_chart
 from butfor.present.charts.save import save_figure
 
@@ -34,14 +35,13 @@ def compare(
     """Compare policies that were audited on the same log: estimates and paired differences."""
     with exit_on_error():
         names = policy_names(audits)
-        table = compare_audits(
-            {name: Audit.load(path) for name, path in zip(names, audits, strict=True)}
-        )
-        written = [] if out is None else write_comparison(table, out)
+        found = {name: Audit.load(path) for name, path in zip(names, audits, strict=True)}
+        table, first = compare_audits(found), found[names[0]]
+        written = [] if out is None else write_comparison(table, first, out)
     if as_json:
         print_json({"policies": records(table), "written": [str(path) for path in written]})
         return
-    print_comparison(Console(), table)
+    print_comparison(Console(), table, first)
     for path in written:
         typer.echo(path)
 
@@ -55,10 +55,10 @@ def policy_names(paths: list[Path]) -> list[str]:
     return names
 
 
-def write_comparison(table: pd.DataFrame, folder: Path) -> list[Path]:
-    """Write the table and the chart of differences."""
+def write_comparison(table: pd.DataFrame, audit: Audit, folder: Path) -> list[Path]:
+    """Write the table and the chart of differences, in the words of one of the audits."""
     folder.mkdir(parents=True, exist_ok=True)
-    table.to_csv(folder / "comparison.csv", index=False)
+    write_csv(folder / "comparison.csv", [table])
     first = table["against"].iloc[0]
     gaps = table[table["policy"] != first]
     rows = pd.DataFrame(
@@ -73,22 +73,29 @@ def write_comparison(table: pd.DataFrame, folder: Path) -> list[Path]:
         rows,
         reference=None,
         title=f"How much better than {first}?",
-        axis_title="Difference in average return per episode",
+        axis_title=f"Difference in average return per {audit.noun}",
+        rate=audit.is_rate,
     )
     return [folder / "comparison.csv", *save_figure(chart, folder / "comparison", ("svg",))]
 
 
-def print_comparison(console: Console, table: pd.DataFrame) -> None:
-    """Print one row per estimator and policy, and why a difference has no interval."""
+def print_comparison(console: Console, table: pd.DataFrame, audit: Audit) -> None:
+    """Print one row per estimator and policy, and why a difference has no interval.
+
+    Words are those of `audit`, one of those compared.
+    """
+    rate = audit.is_rate
     first = table["against"].iloc[0]
+    digits = digits_for(table["value"], rate=rate)
+    gaps = digits_for(table["difference"][table["policy"] != first], rate=rate)
     rows = [
         (
             row.estimator,
             row.policy,
-            f"{row.value:+.3f}",
-            as_interval(row.low, row.high),
-            "" if row.policy == first else f"{row.difference:+.3f}",
-            "" if row.policy == first else as_interval(row.low_difference, row.high_difference),
+            digits.value(row.value),
+            digits.span(row.low, row.high),
+            "" if row.policy == first else gaps.gap(row.difference),
+            "" if row.policy == first else gaps.gap_span(row.low_difference, row.high_difference),
         )
         for row in table.itertuples()
     ]
@@ -98,16 +105,18 @@ def print_comparison(console: Console, table: pd.DataFrame) -> None:
     )
     for reason in dict.fromkeys(table["warning"][table["warning"] != ""]):
         names = table["policy"] + ", " + table["estimator"]
-        console.print(f"{escape('; '.join(names[table['warning'] == reason]))}: {escape(reason)}.")
+        said = f"{'; '.join(names[table['warning'] == reason])}: {reason}."
+        console.print(escape(in_words(said, audit.noun)))
     console.print(
-        "* Paired: both policies are judged on the same episodes. Intervals cover chance, not what "
-        "the states leave out.",
+        f"* Paired: both policies are judged on the same {plural(audit.noun)}. Intervals cover "
+        "chance, not what the states leave out.",
         markup=False,
     )
 
 
 def compare_written(folders: Mapping[str, Path], out: Path) -> pd.DataFrame:
     """Compare audits that were just written, and write the comparison beside them."""
-    table = compare_audits({name: Audit.load(path) for name, path in folders.items()})
-    write_comparison(table, out)
+    audits = {name: Audit.load(path) for name, path in folders.items()}
+    table = compare_audits(audits)
+    write_comparison(table, next(iter(audits.values())), out)
     return table

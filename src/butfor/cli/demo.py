@@ -23,6 +23,7 @@ from butfor.cli.options import Json
 from butfor.cli.output import exit_on_error, make_table, print_json, progress_bar, records
 from butfor.cli.summary import SHOWN, audit_as_json, print_audit
 from butfor.evaluate.rehearsal import rehearse
+from butfor.evaluate.wording import digits_for
 from butfor.models.planning import policy_value
 from butfor.present import charts
 from butfor.present.report import write_report
@@ -82,9 +83,9 @@ def demo(
 def _with_interval(audit: Audit, name: str, value: float) -> str:
     """Return a number, and below it its interval, if it has one and is an estimate."""
     row = audit.estimates.set_index("estimator").loc[name]
-    if pd.isna(row["low"]) or name == "Observed":
-        return f"{value:+.2f}"
-    return f"{value:+.2f}\n{row['low']:+.2f} to {row['high']:+.2f}"
+    digits = digits_for([value])
+    span = "" if name == "Observed" else digits.span(row["low"], row["high"])
+    return "\n".join(filter(None, (digits.value(value), span)))
 
 
 def run_demonstration(

@@ -15,6 +15,7 @@ from butfor.audit.source import compare_log
 from butfor.cli import options
 from butfor.cli.output import exit_on_error, make_table, print_json, progress_bar, records
 from butfor.cli.summary import outcomes_table
+from butfor.evaluate.wording import counted, digits_for
 from butfor.replay.labels import LabelComparison
 
 
@@ -54,7 +55,8 @@ def labels(
     if as_json:
         print_json(_comparison_as_json(compared, names))
     else:
-        _print_comparison(console, compared, names)
+        noun = settings.read_study(study_file).words.episode
+        _print_comparison(console, compared, names, noun)
 
 
 def _comparison_as_json(compared: LabelComparison, names: Sequence[str]) -> dict[str, Any]:
@@ -72,20 +74,23 @@ def _comparison_as_json(compared: LabelComparison, names: Sequence[str]) -> dict
     }
 
 
-def _print_comparison(console: Console, compared: LabelComparison, names: Sequence[str]) -> None:
+def _print_comparison(
+    console: Console, compared: LabelComparison, names: Sequence[str], noun: str
+) -> None:
     console.print(
         "\n[bold]Noise on next states, or on what nature decides?[/bold] The labels are the "
         f"levels of {escape(', '.join(names))}."
     )
     of_states, of_labels = compared.summary().to_dict("records")
+    digits = digits_for([of_states["mean_return"], of_labels["mean_return"]])
     rows = (
         (description, form(of_states[column]), form(of_labels[column]))
         for description, column, form in (
             ("Labels", "labels", str),
             ("Pairs of rows without a common label: of those encountered", "apart_of_met", _share),
             ("… of all seen", "apart_of_all", _share),
-            ("Steps at which the counterfactual is about the patient", "share_about", _share),
-            ("Mean return under the policy", "mean_return", "{:+.3f}".format),
+            (f"Steps at which the counterfactual is about the {noun}", "share_about", _share),
+            ("Mean return under the policy", "mean_return", digits.value),
         )
     )
     console.print(make_table(("", ">Noise on states", ">Noise on labels"), rows))
@@ -97,9 +102,9 @@ def _print_comparison(console: Console, compared: LabelComparison, names: Sequen
     _print_largest(console, compared.frame())
     changed, flagged = compared.changed, compared.flagged
     console.print(
-        f"The most likely outcome changes for {changed.sum()} of {len(changed)} episodes, and for "
-        f"{(flagged & changed).sum()} of the {flagged.sum()} flagged with either noise. Model "
-        "estimates, not facts: no data can tell which noise is right."
+        f"The most likely outcome changes for {changed.sum()} of {counted(len(changed), noun)}, "
+        f"and for {(flagged & changed).sum()} of the {flagged.sum()} flagged with either noise. "
+        "Model estimates, not facts: no data can tell which noise is right."
     )
 
 
@@ -107,8 +112,9 @@ def _print_largest(console: Console, frame: pd.DataFrame) -> None:
     """Print the ten episodes whose expected return differs most."""
     largest = frame.loc[(-frame["difference"].abs()).argsort(kind="stable")].head(10)
     numbers = ("expected_return_states", "expected_return_labels", "difference")
+    digits = digits_for(largest[list(numbers)].to_numpy().ravel())
     rows = (
-        (row["id"], row["observed_outcome"], *(f"{row[column]:+.2f}" for column in numbers))
+        (row["id"], row["observed_outcome"], *(digits.value(row[column]) for column in numbers))
         for _, row in largest.iterrows()
     )
     columns = (">Id", "Happened", ">Noise on states", ">Noise on labels", ">Difference")

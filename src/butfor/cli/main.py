@@ -19,6 +19,8 @@ COMMANDS = {
     "compare": "Compare policies that were audited on the same log: estimates and paired "
     "differences.",
     "report": "Write an audit as one HTML file to read and print; it works offline.",
+    "export": "Write an audit's results as CSV files: estimates, checks, outcomes, policy, "
+    "episodes, steps.",
     "labels": "Compare counterfactuals with noise on states and with noise on what nature decides.",
     "study": "Run an experiment in the simulator and write it up as an article.",
     "review": "Let clinicians judge the flagged cases of an audit in their browser.",

@@ -16,9 +16,18 @@ from rich.text import Text
 from butfor.audit.audit import Audit
 from butfor.audit.grids import COMPARED
 from butfor.cli.output import make_table, records
-from butfor.evaluate.wording import percent
+from butfor.evaluate.wording import (
+    Digits,
+    counted,
+    digits_for,
+    in_words,
+    percent,
+    plural,
+    share,
+)
+from butfor.present.clock import Clock, clock_of
 from butfor.present.story import outcome_chances
-from butfor.present.text import LIGHTS
+from butfor.present.text import LIGHTS, capitalized
 from butfor.replay.steps import THIN
 
 # the estimators of a first look; the audit holds all of them
@@ -44,21 +53,34 @@ def audit_as_json(audit: Audit, written: list[Path]) -> dict[str, Any]:
 
 def print_audit(console: Console, audit: Audit) -> None:
     """Print the conclusion, the log, the estimates, the checks, the outcomes and the flagged."""
-    conclusion = audit.conclusion
-    console.print(Text(f"\n{conclusion.sentence}", style=f"bold {COLORS[conclusion.light]}"))
+    conclusion, noun = audit.conclusion, audit.noun
+    sentence = in_words(conclusion.sentence, noun)
+    console.print(Text(f"\n{sentence}", style=f"bold {COLORS[conclusion.light]}"))
     _print_log(console, audit)
     _print_estimates(console, audit)
     checks = [
-        (Text(LIGHTS[check.light], style=COLORS[check.light]), check.check, check.sentence)
+        (
+            Text(LIGHTS[check.light], style=COLORS[check.light]),
+            in_words(check.check, noun),
+            in_words(check.sentence, noun),
+        )
         for check in audit.diagnostics.itertuples()
     ]
     console.print("\n[bold]Checks[/bold]", make_table(("", "", ""), checks))
     console.print(
-        f"\n[bold]{escape(_noun(audit).capitalize())}s by what happened (rows) and most likely "
+        f"\n[bold]{escape(capitalized(plural(noun)))} by what happened (rows) and most likely "
         "outcome under the policy[/bold]",
-        outcomes_table(audit.outcome_table()),
+        outcomes_table(_without_nobody(audit.outcome_table())),
     )
     _print_flagged(console, audit)
+
+
+def _without_nobody(counts: pd.DataFrame) -> pd.DataFrame:
+    """Leave out the row and column of no outcome if there is nobody in either."""
+    none = counts.index[-1]
+    if counts.loc[none].sum() + counts[none].sum():
+        return counts
+    return counts.drop(index=none, columns=none)
 
 
 def print_grids(console: Console, table: pd.DataFrame) -> None:
@@ -78,8 +100,9 @@ def print_grids(console: Console, table: pd.DataFrame) -> None:
     console.print("\n[bold]What time steps make of the log[/bold]", make_table(columns, log))
     values = table.set_index("time_step")[list(COMPARED)].dropna(axis=1, how="all").T
     spread = values.max(axis=1) - values.min(axis=1)
+    digits = digits_for(values.to_numpy().ravel())
     estimates = (
-        (name, *(f"{value:+.3f}" for value in row), f"{spread[name]:.3f}")
+        (name, *map(digits.value, row), digits.size(spread[name]))
         for name, row in zip(values.index, values.to_numpy(), strict=True)
     )
     heads = ("", *(f">{step}" for step in values), ">Largest difference")
@@ -89,10 +112,6 @@ def print_grids(console: Console, table: pd.DataFrame) -> None:
 def outcomes_table(counts: pd.DataFrame) -> Table:
     """Return counts of episodes, observed by counterfactual outcome, as a table to print."""
     return make_table(["", *(f">{name}" for name in counts)], counts.itertuples(name=None))
-
-
-def _noun(audit: Audit) -> str:
-    return audit.meta.words.get("episode", "episode")
 
 
 def _print_log(console: Console, audit: Audit) -> None:
@@ -105,26 +124,28 @@ def _print_log(console: Console, audit: Audit) -> None:
             f"occur in the log; the model fills them in: {escape(filled)}."
         )
     console.print(
-        f"\n[bold]Would the policy have changed what happened?[/bold] {counts.episodes} "
-        f"{escape(_noun(audit))}s, {counts.steps} decisions; the policy: "
-        f"{escape(audit.meta.target)}.{unseen}\n"
+        "\n[bold]Would the policy have changed what happened?[/bold] "
+        f"{escape(counted(counts.episodes, audit.noun))}, {counted(counts.steps, 'decision')}; the "
+        f"policy: {escape(audit.meta.target)}. To follow it, {share(audit.policy.changed)} of the "
+        f"decisions would have to be others.{unseen}\n"
     )
     for problem, count in audit.meta.problems.items():
-        console.print(f"Reading: {escape(problem)}: {count}")
+        console.print(f"Reading: {escape(in_words(problem, audit.noun))}: {count}")
     for warning in audit.meta.warnings:
-        console.print(escape(warning))
+        console.print(escape(in_words(warning, audit.noun)))
 
 
 def _print_estimates(console: Console, audit: Audit) -> None:
     shown = audit.estimates[audit.estimates["estimator"].isin(SHOWN)]
     credible = audit.meta.parameters.credible if shown["low_credible"].notna().any() else None
     columns = ["", ">Mean return", "95% interval*", "Model**", ">Cases"]
+    digits = digits_for(shown["value"], rate=audit.is_rate)
     rows = [
         [
             row.estimator,
-            "undefined" if pd.isna(row.value) else f"{row.value:+.3f}",
-            as_interval(row.low, row.high),
-            as_interval(row.low_credible, row.high_credible),
+            "undefined" if pd.isna(row.value) else digits.value(row.value),
+            digits.span(row.low, row.high),
+            digits.span(row.low_credible, row.high_credible),
             row.episodes if row.estimator in ("Observed", "WIS") else "",
         ]
         for row in shown.itertuples()
@@ -146,11 +167,11 @@ def _print_estimates(console: Console, audit: Audit) -> None:
             f"{credible.models} models drawn from their posterior; not what the states leave out, "
             "nor the choice of mechanism."
         )
-    for names, sentence in _notes(shown):
-        console.print(f"{names}: {sentence}.")
+    for names, sentence in _notes(shown, digits):
+        console.print(escape(in_words(f"{names}: {sentence}.", audit.noun)))
 
 
-def _notes(estimates: pd.DataFrame) -> list[tuple[str, str]]:
+def _notes(estimates: pd.DataFrame, digits: Digits) -> list[tuple[str, str]]:
     """Return why estimates have no interval, and what else is doubtful about two of them."""
     found: dict[str, list[str]] = {}
     for row in estimates.itertuples():
@@ -161,7 +182,7 @@ def _notes(estimates: pd.DataFrame) -> list[tuple[str, str]]:
         for sentence in filter(None, (reason, told)):
             found.setdefault(sentence, []).append(str(row.estimator))
         if np.isfinite(row.low_these):
-            span = as_interval(row.low_these, row.high_these)
+            span = digits.span(row.low_these, row.high_these)
             found[f"for these episodes alone the interval is {span}"] = ["CF"]
     return [(", ".join(names), sentence) for sentence, names in found.items()]
 
@@ -179,18 +200,33 @@ def _print_flagged(console: Console, audit: Audit) -> None:
             "similar past cases.\n"
         )
     first = flagged.head(10)
+    if not len(first):
+        console.print(f"No {escape(audit.noun)} is flagged{escape(_why_none(audit))}.")
+        return
+    clock = clock_of(audit.meta)
     console.print(
-        f"[bold]The {len(first)} {escape(_noun(audit))}{'s' if len(first) != 1 else ''} with the "
-        "largest change[/bold]: what happened, the probability of each outcome under the "
-        "policy, the change in expected return, and the first step (counted from 0) at which "
-        "the policy would have acted differently. Sure: whether the sign holds under any "
-        "mechanism, or any stable one. Cases: the fewest similar past cases along the way",
-        _flagged_table(first, audit.meta.outcome_names),
+        f"[bold]The {escape(counted(len(first), audit.noun))} with the largest change[/bold]: what "
+        "happened, the probability of each outcome under the policy, the change in expected "
+        f"return, and the first {escape(clock.unit)} (counted from 0) at which the policy would "
+        "have acted differently. Sure: whether the sign holds under any mechanism, or any stable "
+        "one. Cases: the fewest similar past cases along the way",
+        _flagged_table(first, audit, clock),
     )
 
 
-def _flagged_table(flagged: pd.DataFrame, outcomes: list[str]) -> Table:
-    columns = (*(f">{name}" for name in outcomes), ">Change", ">Step", "Sure", ">Cases")
+def _why_none(audit: Audit) -> str:
+    if audit.meta.parameters.flags == 0:
+        return ": --flags is 0"
+    if audit.meta.design is not None and audit.meta.design.review_size == 0:
+        return ": --review-size is 0"
+    return ": the policy changes the likeliest outcome of none of them"
+
+
+def _flagged_table(flagged: pd.DataFrame, audit: Audit, clock: Clock) -> Table:
+    outcomes = audit.meta.outcome_names
+    digits = digits_for(flagged["difference"], rate=audit.is_rate)
+    unit = capitalized(clock.unit)
+    columns = (*(f">{name}" for name in outcomes), ">Change", f">{unit}", "Sure", ">Cases")
     rows = (
         (
             row["id"],
@@ -199,16 +235,11 @@ def _flagged_table(flagged: pd.DataFrame, outcomes: list[str]) -> Table:
                 percent(chance).replace("under ", "<").replace("over ", ">")
                 for _, chance in outcome_chances(row, outcomes)
             ),
-            f"{row['difference']:+.2f}",
-            "never" if row["first_change"] < 0 else row["first_change"],
+            digits.gap(row["difference"]),
+            "never" if row["first_change"] < 0 else clock.time(int(row["first_change"])),
             "" if pd.isna(row["survives"]) else row["survives"] or "no",
             f"{row['evidence_min']:.0f}",
         )
         for _, row in flagged.iterrows()
     )
     return make_table((">Id", "Happened", *columns), rows)
-
-
-def as_interval(low: float, high: float) -> str:
-    """Write an interval; nothing if there is none."""
-    return "" if pd.isna(low) else f"{low:+.2f} to {high:+.2f}"

@@ -8,7 +8,7 @@ import pandas as pd
 
 from butfor.evaluate.diagnostics.lights import ALARMS, UNKNOWN, worst_light
 from butfor.evaluate.estimators.table import CROSS_FITTED
-from butfor.evaluate.wording import signed
+from butfor.evaluate.wording import digits_for
 
 NAMED = 3  # reasons in the sentence, the gravest
 FRESH = "cross-fitted estimates"
@@ -110,11 +110,13 @@ GRAVITY = (
 ORDER = tuple(check for reason in GRAVITY for check in reason.checks)
 
 
-def conclude(estimates: pd.DataFrame, diagnostics: pd.DataFrame) -> Conclusion:
+def conclude(
+    estimates: pd.DataFrame, diagnostics: pd.DataFrame, *, rate: bool = False
+) -> Conclusion:
     """Decide from the tables of estimates and checks whether to act on them.
 
     A problem that concerns all episodes means not to act, and other alarms mean caution. Without
-    any, the sentence says what no check can show.
+    any, the sentence says what no check can show. `rate`: values are shares, told in percent.
     """
     lights = dict(zip(diagnostics["check"], diagnostics["light"], strict=True))
     lights[FRESH] = _fresh_light(estimates)
@@ -135,7 +137,7 @@ def conclude(estimates: pd.DataFrame, diagnostics: pd.DataFrame) -> Conclusion:
     decided = [(words, checks) for own, words, checks in said if own == light]
     clauses = [words for words, _ in decided[:NAMED]]
     if lights[FRESH] == light:
-        clauses[0] += f" ({_fresh_words(estimates)})"
+        clauses[0] += f" ({_fresh_words(estimates, rate)})"
     advice = {"red": "Do not act on these results", "amber": "Take these results with caution"}
     return Conclusion(
         light,
@@ -156,11 +158,12 @@ def _fresh_light(estimates: pd.DataFrame) -> str:
     return "amber" if (rows["low"] <= observed).any() else "green"
 
 
-def _fresh_words(estimates: pd.DataFrame) -> str:
+def _fresh_words(estimates: pd.DataFrame, rate: bool) -> str:
     """Return the lowest cross-fitted estimate beside what was observed."""
     value = estimates.set_index("estimator")["value"]
     lowest = value[[name for name in CROSS_FITTED if name in value.index]].min()
-    return f"{signed(lowest)} against {signed(value['Observed'])}"
+    digits = digits_for([lowest, value["Observed"]], rate=rate)
+    return f"{digits.value(lowest)} against {digits.value(value['Observed'])}"
 
 
 def _listed(clauses: list[str]) -> str:

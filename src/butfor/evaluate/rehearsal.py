@@ -16,7 +16,7 @@ import pandas as pd
 from butfor.checks import check_horizon, check_whole
 from butfor.evaluate.crossfit import Learn, Learned, learn_from, split_halves
 from butfor.evaluate.diagnostics.lights import Row
-from butfor.evaluate.wording import signed
+from butfor.evaluate.wording import digits_for
 from butfor.hidden.policies import Policy, as_array
 from butfor.log.episodes import Episodes
 from butfor.log.variables import Variable, project
@@ -72,15 +72,16 @@ class Rehearsal:
 
     def sentence(self) -> str:
         """Say the worst error beside the gain."""
-        gain = f"The gain promised here is {signed(self.gain)}"
-        if self.gain <= 0:
-            gain = f"Here no gain is promised ({signed(self.gain)})"
         row = self.table.iloc[int(self.table["error"].argmax())]
+        digits = digits_for([self.gain, float(row["error"])])
+        gain = f"The gain promised here is {digits.gap(self.gain)}"
+        if self.gain <= 0:
+            gain = f"Here no gain is promised ({digits.gap(self.gain)})"
         if row["error"] <= 0:
             return f"Without any one variable the same method would not have promised more. {gain}."
         return (
             f"Had {row['hidden']} not been logged, the same method would have promised "
-            f"{abs(row['error']):.2f} too much. {gain}."
+            f"{digits.size(row['error'])} too much. {gain}."
         )
 
 

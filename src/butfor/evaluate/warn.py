@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from butfor.evaluate.crossfit import CrossFitted
 from butfor.evaluate.sample import Sample
-from butfor.evaluate.wording import signed
+from butfor.evaluate.wording import digits_for, signed
 from butfor.replay.replay import Replay
 from butfor.types import Floats
 
@@ -267,15 +267,16 @@ def of_luck(crossed: Found, plain: Found, spread: float, rule: float) -> str:
     """
     if not (crossed[2] - rule < plain[0] and plain[0] - crossed[0] > FAR * spread):
         return ""
+    digits = digits_for([crossed[0], plain[0]])
     gap = (
-        f"policies learned the same way on half of the log score {crossed[0]:+.2f} in the model of "
-        f"the other half, compared with {plain[0]:+.2f}"
+        f"policies learned the same way on half of the log score {digits.value(crossed[0])} in the "
+        f"model of the other half, compared with {digits.value(plain[0])}"
     )
     if crossed[2] < plain[0]:
         return f"{gap}: part of the plain estimate is overfitting"
     return (
-        f"{gap}; up to {rule:.2f} of the gap may come from the rule for pairs never seen, so "
-        "overfitting cannot be distinguished from that rule"
+        f"{gap}; up to {digits.size(rule)} of the gap may come from the rule for pairs never seen, "
+        "so overfitting cannot be distinguished from that rule"
     )
 
 

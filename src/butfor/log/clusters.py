@@ -15,6 +15,9 @@ from butfor.random import check_seed
 from butfor.types import Floats
 
 BLOCK = 1 << 16  # rows whose distances are computed together
+CLUSTER = "cluster"  # the variable of the state that has their numbers as levels
+NAMED = 2  # columns that name a cluster
+APART = 0.5  # standard deviations from the mean, from which on a column names a cluster
 LARGE = 100_000  # number of rows above which centers are learned from batches
 
 
@@ -43,10 +46,29 @@ class Clusters:
         return codes
 
     def table(self) -> pd.DataFrame:
-        """Return for each cluster its rows in the log and the typical value of each column."""
+        """Return for each cluster its name, rows in the log, and typical value of each column."""
         table = pd.DataFrame(self.centers * self.scale + self.mean, columns=list(self.columns))
-        table.insert(0, "rows", self.counts)
+        table.insert(0, "name", self.names())
+        table.insert(1, "rows", self.counts)
         return table.rename_axis(index="cluster").reset_index()
+
+    def names(self) -> list[str]:
+        """Name each cluster by where it differs most: "3: lactate high (4.1), map low (58)".
+
+        A column is named if the cluster's typical value is at least half a standard deviation from
+        the mean of the log.
+        """
+        typical = self.centers * self.scale + self.mean
+        names = []
+        for number, (center, values) in enumerate(zip(self.centers, typical, strict=True)):
+            order = np.argsort(-np.abs(center), kind="stable")[:NAMED].tolist()
+            words = [
+                f"{self.columns[d]} {'high' if center[d] > 0 else 'low'} ({values[d]:.3g})"
+                for d in order
+                if abs(center[d]) >= APART
+            ]
+            names.append(f"{number}: {', '.join(words) or 'near the average'}")
+        return names
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return everything as arrays, for a file."""

@@ -34,6 +34,7 @@ from butfor.log.combinations import (
 from butfor.log.frames import levels_of, read_frame
 from butfor.log.recorded import FILLED, RAW
 from butfor.log.variables import (
+    NO_OUTCOME,
     Outcome,
     Variable,
     check_outcomes,
@@ -69,7 +70,7 @@ class Episodes:
     state_variables: tuple[Variable, ...]
     action_variables: tuple[Variable, ...]
     outcomes: tuple[Outcome, ...]
-    none_name: str = "none"  # what to call an end without an outcome
+    none_name: str = NO_OUTCOME  # what to call an end without an outcome
     side: pd.DataFrame | None = None  # N rows, then n of the final states; hidden from models
     side_variables: tuple[Variable, ...] = ()  # the columns of `side` that have levels
     side_given: tuple[str, ...] = ()  # columns of `side` that the state or the action holds too
@@ -97,7 +98,7 @@ class Episodes:
         id: ArrayLike | None = None,
         final_key: ArrayLike | None = None,
         horizon: int | None = None,
-        none_name: str = "none",
+        none_name: str = NO_OUTCOME,
         side: pd.DataFrame | None = None,
         combinations: ArrayLike | None = None,
     ) -> Episodes:
@@ -206,7 +207,7 @@ class Episodes:
         id: ArrayLike | None = None,
         final_key: ArrayLike | None = None,
         horizon: int | None = None,
-        none_name: str = "none",
+        none_name: str = NO_OUTCOME,
         side: pd.DataFrame | None = None,
         wide: bool | None = None,
     ) -> Episodes:
@@ -268,7 +269,7 @@ class Episodes:
         actions: Sequence[Any] | None = None,
         outcomes: Sequence[Outcome | str] | None = None,
         horizon: int | None = None,
-        none_name: str = "none",
+        none_name: str = NO_OUTCOME,
         behavior_probability: str | None = None,
     ) -> Episodes:
         """Make Episodes of a data frame with one row per decision.

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute
 from numpy.typing import NDArray
 
-from butfor.log.clusters import fit_clusters
+from butfor.log.clusters import CLUSTER, fit_clusters
 from butfor.log.coding import (
     MISSING,
     NOT_A_NUMBER,
@@ -315,7 +315,7 @@ def _group_codes(
     if group == "state" and study.cluster is not None:
         codes.append(_cluster(study, rows, clusterer))
         known = tuple(map(str, range(study.cluster.count)))
-        variables = (*variables, Variable("cluster", known))
+        variables = (*variables, Variable(CLUSTER, known))
     return codes, variables
 
 

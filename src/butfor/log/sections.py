@@ -29,7 +29,7 @@ from butfor.log.fields import (
     step_size,
 )
 from butfor.log.irregular import MISSING_LEVEL, MissingSection, TimeSection
-from butfor.log.variables import Outcome, Variable
+from butfor.log.variables import NO_OUTCOME, Outcome, Variable
 
 
 class Columns(Section):
@@ -225,7 +225,7 @@ class Words(Section):
     episode: Word = "episode"
     step: Word = "step"
     time: Word | None = None  # what the time column counts, such as "hour", if it holds numbers
-    none: Word = "none"  # the end of an episode without an outcome
+    none: Word = NO_OUTCOME  # the end of an episode without an outcome
 
 
 class Evaluation(Section):

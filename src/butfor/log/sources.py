@@ -227,8 +227,8 @@ def read_columns(path: Path, names: Sequence[str] | None = None) -> pd.DataFrame
         return _frame(validated(path, file.read(columns=wanted), schema), schema)
 
 
-def read_pieces(path: Path, names: Sequence[str]) -> Iterator[pd.DataFrame]:
-    """Read some columns of a Parquet file that butfor wrote, piece by piece."""
+def read_pieces(path: Path, names: Sequence[str] | None = None) -> Iterator[pd.DataFrame]:
+    """Read all or some columns of a Parquet file that butfor wrote, piece by piece."""
     with opened(path) as (file, schema):
         for batch in file.iter_batches(PIECE, columns=names):
             yield _frame(validated(path, pa.Table.from_batches([batch]), schema), schema)

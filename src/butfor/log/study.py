@@ -318,9 +318,9 @@ def _outcome_mistakes(content: Mapping[str, Any], parts: Mapping[str, Any]) -> M
         yield "[evaluation] censored", '"outcome" needs [columns] outcome; use "continue" or "cut"'
     names = [section.name or value for value, section in sections.items()]
     yield from named_twice(names, "[outcome]", "outcomes")
-    words = parts.get("words")
-    if words is not None and words.none in names:
-        yield "[words] none", f"{words.none!r} is also an outcome; give another word"
+    none = parts.get("words", Words()).none
+    if none in names:
+        yield "[words] none", f"{none!r} is also an outcome; give another word"
     elif "none" in names:
         yield "[outcome]", "an outcome is called 'none', which stands for no outcome; rename it"
     for value in sections:

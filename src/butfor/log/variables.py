@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from butfor.types import Integers
 
+NO_OUTCOME = "no outcome"  # what the end of an episode without an outcome is called
 SWITCHES = (("off", "on"), ("no", "yes"))  # levels of variables that are told by their names alone
 
 
@@ -106,6 +107,14 @@ def check_distinct(names: Iterable[Any], what: str) -> None:
 def is_switch(variable: Variable) -> bool:
     """Return whether a variable is on or off, or yes or no."""
     return tuple(variable.levels) in SWITCHES
+
+
+def describe_states(
+    variables: Sequence[Variable], codes: Mapping[str, NDArray[np.integer]]
+) -> list[str]:
+    """Describe states, given by the codes of their levels [m], by the level of each variable."""
+    words = ([f"{v.name} {v.levels[code]}" for code in codes[v.name].tolist()] for v in variables)
+    return [", ".join(parts) for parts in zip(*words, strict=True)]
 
 
 def describe_action(variables: Sequence[Variable], action: int) -> str:

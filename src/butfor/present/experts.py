@@ -10,7 +10,7 @@ from typing import Any
 from butfor.audit.audit import Audit
 from butfor.audit.experts import ExpertValue
 from butfor.evaluate.agreement import Measure
-from butfor.evaluate.wording import percent, plural, signed
+from butfor.evaluate.wording import digits_for, percent, plural
 from butfor.present.text import REVIEWERS, WHAT_HAPPENED, capitalized
 
 CAVEAT = "This is the reviewers’ view: it does not cover what they misjudge together."
@@ -75,12 +75,14 @@ class _Words:
 
     def __init__(self, found: ExpertValue, audit: Audit):
         self.found, self.audit = found, audit
-        self.noun = str(audit.meta.words.get("episode", "episode"))
+        self.noun = audit.noun
+        numbers = (found.model, found.observed, found.value, *found.widest)
+        self.digits = digits_for(numbers, rate=audit.is_rate)
 
     def headline(self) -> str:
         """Say what reviewers think of the policy, beside the model and what was observed."""
-        found = self.found
-        model = f"the model says {signed(found.model)}; observed {signed(found.observed)}"
+        found, words = self.found, self.digits.value
+        model = f"the model says {words(found.model)}; observed {words(found.observed)}"
         if math.isnan(found.value):
             missing = "flagged" if not found.flagged else "randomly drawn"
             text = (
@@ -88,9 +90,9 @@ class _Words:
                 f"{self._answers()}; {model}."
             )
         else:
-            span = _span(found.low, found.high, signed)
+            span = self.digits.span(found.low, found.high)
             text = (
-                f"After {self._read()}, the reviewers put the policy at {signed(found.value)}"
+                f"After {self._read()}, the reviewers put the policy at {words(found.value)}"
                 f"{f' ({span})' if span else ''}; {model}."
             )
         return f"{text} {CAVEAT}"
@@ -157,7 +159,7 @@ class _Words:
             return ""
         return (
             f"Nobody could tell for {self._count(found.unanswered)} more. With these at the worst "
-            f"and at the best outcome, the interval is {_span(*found.widest, signed)}."
+            f"and at the best outcome, the interval is {self.digits.span(*found.widest)}."
         )
 
     def _incomplete(self) -> str:
@@ -171,7 +173,9 @@ class _Words:
     def _returns(self) -> str:
         if self.found.exact:
             return ""
-        values = ", ".join(f"{name} {signed(v)}" for name, v in self.found.returns.items())
+        values = ", ".join(
+            f"{name} {self.digits.value(v)}" for name, v in self.found.returns.items()
+        )
         return (
             "Rewards also come before the end or are discounted, so each outcome counts as much as "
             f"the {plural(self.noun)} who had it got on average: {values}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from butfor.audit.audit import Audit
 from butfor.audit.files import SCHEMAS
-from butfor.evaluate.wording import percent, plural
+from butfor.evaluate.wording import Digits, digits_for, percent, plural
 from butfor.present.charts.trajectory.layout import TrajectoryLayout
 from butfor.present.charts.trajectory.rows import (
     FAINT,
@@ -67,12 +68,16 @@ class Stays:
     @property
     def noun(self) -> str:
         """What an episode is called."""
-        return str(self.audit.meta.words.get("episode", "episode"))
+        return self.audit.noun
 
     @property
     def nouns(self) -> str:
         """What episodes are called."""
         return plural(self.noun)
+
+    def digits(self, values: Iterable[float]) -> Digits:
+        """Return how returns that are compared with one another are written."""
+        return digits_for(values, rate=self.audit.is_rate)
 
     @cached_property
     def clock(self) -> Clock:
@@ -98,7 +103,7 @@ class Stays:
         meta = self.audit.meta
         variables = meta.variables
         return TrajectoryLayout(
-            state=variables.state,
+            state=self.audit.named_states,
             action=variables.action,
             side=tuple(v for v in variables.side if v.name in self.hidden()),
             outcomes=self.audit.model.outcomes,
@@ -165,7 +170,13 @@ class Stays:
             "says": self._says(row),
             "caveat": caveat(row),
             "risk": tell_risk(row, self.layout.outcomes, self.names),
-            "range": tell_range(row, self.layout.outcomes, self.names, meta.parameters.credible),
+            "range": tell_range(
+                row,
+                self.layout.outcomes,
+                self.names,
+                meta.parameters.credible,
+                rate=self.audit.is_rate,
+            ),
             "first": self._first(steps, decision),
             "first_change": int(row["first_change"]),
             "flagged": int(row["rank"]),
@@ -268,18 +279,20 @@ class Stays:
 
     def _part(self, table: str, identifier: Any) -> pd.DataFrame | None:
         rows = self._groups[table].get(identifier)
-        return None if rows is None else getattr(self.audit, table).iloc[rows]
+        if rows is None:
+            return None
+        part = getattr(self.audit, table).iloc[rows]
+        return self._named(part) if table == "courses" else part
 
-    @cached_property
-    def counts(self) -> NDArray[np.int64]:
-        """Number of times each action was taken in each state of the log, [S, A]."""
-        if self.audit.decisions is not None:
-            return self.audit.decisions
-        steps = self.audit.steps
-        known = (steps["action"] >= 0).to_numpy()
-        counts = np.zeros(self.audit.target.shape, dtype=np.int64)
-        np.add.at(counts, (steps["state"].to_numpy()[known], steps["action"].to_numpy()[known]), 1)
-        return counts
+    def _named(self, courses: pd.DataFrame) -> pd.DataFrame:
+        """Return a course with the levels by which readers know them: the names of clusters."""
+        for variable, named in zip(self.audit.meta.variables.state, self.layout.state, strict=True):
+            if variable != named:
+                names = dict(zip(variable.levels, named.levels, strict=True))
+                mine = courses["variable"] == variable.name
+                level = courses["level"].astype(object)
+                courses = courses.assign(level=level.where(~mine, level.map(names)))
+        return courses
 
     def _says(self, row: pd.Series) -> str:
         chances = sorted(outcome_chances(row, self.names), key=lambda pair: -pair[1])
@@ -343,7 +356,7 @@ class Stays:
         alike = f"{SIMILAR_CASES} for that decision"
         if self.layout.hidden:
             alike = "Past cases of that decision that look the same in the record"
-        alike = f" {alike}: {int(self.counts[state, policy] - own)}."
+        alike = f" {alike}: {int(self.audit.counts[state, policy] - own)}."
         if self.audit.combinations is not None:  # hardly a state occurs twice
             alike = ""
         decided, seen = self.clock.at(decision.step), self.clock.at(decision.step + 1)

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from butfor.audit.meta import CredibleSettings
-from butfor.evaluate.wording import percent, share, signed
+from butfor.evaluate.wording import Digits, digits_for, percent, share
 from butfor.log.variables import Outcome, Variable, describe_action, is_switch, unravel
 from butfor.present.clock import Clock
 from butfor.present.text import ESTIMATE, HOLDS, TREATED_ALIKE, capitalized
@@ -194,17 +194,21 @@ def tell_range(
     outcomes: Sequence[Outcome],
     names: Sequence[str],
     credible: CredibleSettings | None,
+    *,
+    rate: bool = False,
 ) -> str:
     """Say how far the numbers of an episode could move, and under what assumption.
 
     First what other models say that the records allow, if that was computed; then the worst and
     the best case over every way in which luck could carry over, if the model is right.
     """
+    told = ("expected_return", "low_any", "high_any", *CREDIBLE)
+    digits = digits_for((float(row.get(name, np.nan)) for name in told), rate=rate)
     sentences = [
         chance_range(row, outcomes, names, credible),
-        f"Expected return under the policy {signed(float(row['expected_return']))}.",
-        learned_again(row),
-        worst_to_best(row),
+        f"Expected return under the policy {digits.value(float(row['expected_return']))}.",
+        learned_again(row, digits),
+        worst_to_best(row, digits),
     ]
     return " ".join(filter(None, sentences))
 
@@ -260,24 +264,24 @@ def _percents(low: float, high: float) -> str:
     return low_words if low_words == high_words else f"{low_words} to {high_words}"
 
 
-def worst_to_best(row: pd.Series) -> str:
+def worst_to_best(row: pd.Series, digits: Digits) -> str:
     """Say how far the expected return could move, and under what assumption."""
     low, high = float(row["low_any"]), float(row["high_any"])
     if np.isnan(low) or np.isnan(high):
         return f"Its worst and best case were not computed. {HOLDS}"
-    return f"Its worst to best case is {signed(low)} to {signed(high)}. {HOLDS}"
+    return f"Its worst to best case is {digits.span(low, high)}. {HOLDS}"
 
 
-def learned_again(row: pd.Series) -> str:
+def learned_again(row: pd.Series, digits: Digits) -> str:
     """Say what other models say that the records allow, and whether that is mostly assumed."""
     low, high, mean, weaker, stronger = (float(row.get(name, np.nan)) for name in CREDIBLE)
     if np.isnan(low):
         return ""
-    sentence = f"Other models that these records allow say {signed(low)} to {signed(high)}"
+    sentence = f"Other models that these records allow say {digits.span(low, high)}"
     if not max(abs(weaker - mean), abs(stronger - mean)) > SENSITIVE * (high - low):
         return f"{sentence}."
     return (
-        f"{sentence}; what is assumed about rare treatments matters here: {signed(mean)} on "
-        f"average, {signed(weaker)} if the assumption weighs a quarter, {signed(stronger)} if it "
-        "weighs four times as much."
+        f"{sentence}; what is assumed about rare treatments matters here: {digits.value(mean)} on "
+        f"average, {digits.value(weaker)} if the assumption weighs a quarter, "
+        f"{digits.value(stronger)} if it weighs four times as much."
     )

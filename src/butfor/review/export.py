@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import math
 import re
@@ -15,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from butfor.audit.audit import REVIEWS, Audit, load_for_readers
+from butfor.audit.spreadsheet import csv_text, guarded, restored
 from butfor.evaluate.agreement import Agreement, measure_agreement
 from butfor.review.plan import run_id
 from butfor.review.store import Store
@@ -38,8 +38,6 @@ MODEL_PREFIXES = ("p_", "low_", "high_")
 MODEL_NAMES = ("expected_return", "difference")
 EVIDENCE = ("evidence_min", "thin_share")
 PSEUDONYM = re.compile(r"Reviewer \d+")
-# a spreadsheet takes text that starts with one of these for a formula
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def review_rows(
@@ -128,7 +126,7 @@ def reviews_text(store: Store, audit: Audit, kind: str, *, real_names: bool = Fa
     rows = review_rows(store, audit, real_names=real_names)
     if kind == "csv":
         said = answer_names(store.run(run_id(audit)))
-        return _to_csv(rows, [*NAMES, *said, *model_columns(audit), "butfor_version"])
+        return csv_text(rows, [*NAMES, *said, *model_columns(audit), "butfor_version"])
     pseudonyms = store.pseudonyms()
     history: dict[str, list[dict[str, Any]]] = {}
     for event in store.events(run=run_id(audit)):
@@ -158,7 +156,7 @@ def episodes_text(store: Store, audit: Audit, kind: str) -> str:
         }
         rows.append(known | {name: plain_value(row.get(name)) for name in columns})
     names = ["run_id", "episode_id", "state", "final", "observed", *columns]
-    return _to_csv(rows, names) if kind == "csv" else _to_jsonl(rows)
+    return csv_text(rows, names) if kind == "csv" else _to_jsonl(rows)
 
 
 def export_reviews(folder: str | Path, path: Path, *, real_names: bool = False) -> Path:
@@ -180,14 +178,14 @@ def read_reviews_csv(path: str | Path) -> list[dict[str, str]]:
         reader = csv.DictReader(file, strict=True)
         rows = list(reader)
     _check_columns(reader.fieldnames or (), str(path))
-    return [{key: _restored(cell) for key, cell in row.items()} for row in rows]
+    return [{key: restored(cell) for key, cell in row.items()} for row in rows]
 
 
 def read_reviews_frame(frame: pd.DataFrame) -> list[dict[str, str]]:
     """Return the rows of an export in a data frame, all cells as text, like `read_reviews_csv`."""
     _check_columns(frame.columns, "the data frame")
     words = frame.astype(object).where(frame.notna(), "").to_dict("records")
-    return [{str(key): _restored(_text(cell)) for key, cell in row.items()} for row in words]
+    return [{str(key): restored(_text(cell)) for key, cell in row.items()} for row in words]
 
 
 def _check_columns(names: Iterable[Any], source: str) -> None:
@@ -201,7 +199,7 @@ def _check_columns(names: Iterable[Any], source: str) -> None:
 def _text(cell: Any) -> str:
     """Return a cell as a CSV file has it; whole numbers beside missing ones became floats."""
     if isinstance(cell, bool):
-        return str(_cell(cell))
+        return str(guarded(cell))
     return str(int(cell) if isinstance(cell, float) and cell.is_integer() else cell)
 
 
@@ -270,31 +268,8 @@ def _check_names(path: str | Path, names: set[str]) -> None:
         )
 
 
-def _to_csv(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> str:
-    """Return rows as CSV; formulas in text are neutralized, numbers stay numbers."""
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow([_cell(name) for name in columns])
-    writer.writerows([_cell(row.get(name)) for name in columns] for row in rows)
-    return text.getvalue()
-
-
 def _to_jsonl(rows: Iterable[Mapping[str, Any]]) -> str:
     return "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
-
-
-def _cell(value: Any) -> Any:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str) and value.lstrip("'").startswith(FORMULA):
-        return f"'{value}"
-    return value
-
-
-def _restored(cell: str) -> str:
-    return cell[1:] if cell.startswith("'") and cell.lstrip("'").startswith(FORMULA) else cell
 
 
 def plain_value(value: Any) -> Any:

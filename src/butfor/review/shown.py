@@ -13,7 +13,7 @@ import pandas as pd
 
 from butfor.audit.audit import Audit
 from butfor.audit.experts import ExpertValue
-from butfor.evaluate.wording import percent
+from butfor.evaluate.wording import Digits, percent
 from butfor.log.recorded import RAW
 from butfor.present import Stays
 from butfor.present.report import content
@@ -156,6 +156,16 @@ class AuditReview:
             "sure": list(SURE),
             "variables": list(dict.fromkeys(names)),
         }
+
+    @cached_property
+    def digits(self) -> Digits:
+        """How expected returns are written."""
+        return self.stays.digits(self.table["expected_return"])
+
+    @cached_property
+    def gaps(self) -> Digits:
+        """How differences in return are written."""
+        return self.stays.digits(self.table["difference"])
 
     @cached_property
     def estimates(self) -> Callable[[int], dict[str, Any]]:

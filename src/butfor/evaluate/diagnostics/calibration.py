@@ -135,7 +135,7 @@ def calibration_row(
     if left_out > 0:
         sentences.append(
             f"{percent(left_out).capitalize()} of the decisions are left out: their state does not "
-            "occur in the other half, or the log does not show how their episode ended."
+            "occur in the other half, or the log does not show their outcome."
         )
     sentences.append("This check covers only actions that were taken, not those of the policy.")
     return "calibration", gap, light, " ".join(sentences)

@@ -9,7 +9,7 @@ from butfor.evaluate.diagnostics.second_learner import DISAGREEMENT
 from butfor.evaluate.estimators.columns import Columns
 from butfor.evaluate.sample import Sample
 from butfor.evaluate.warn import FEW
-from butfor.evaluate.wording import signed
+from butfor.evaluate.wording import digits_for
 from butfor.types import Floats
 
 # Standard errors between two estimates, exceeded by chance in fewer than one log in 370: the model
@@ -33,10 +33,11 @@ def disagreement_row(sample: Sample) -> Row | None:
     name = max(apart or found, key=lambda n: abs(found[n][0]))
     gap, error = found[name]
     light = at_most(abs(gap) / spread, DISAGREEMENT) if apart else "green"
+    digits = digits_for([value, value + gap, 2 * error])
     sentence = (
-        f"The model puts the policy at {signed(value)} (MB), {NAMES[name]} at "
-        f"{signed(value + gap)} ({name}), ± {2 * error:.2f}; observed returns have a standard "
-        f"deviation of {spread:.2f}."
+        f"The model puts the policy at {digits.value(value)} (MB), {NAMES[name]} at "
+        f"{digits.value(value + gap)} ({name}), ± {digits.size(2 * error)}; observed returns have "
+        f"a standard deviation of {digits.size(spread)}."
     )
     if light != "green":
         sentence += (

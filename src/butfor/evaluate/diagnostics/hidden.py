@@ -6,7 +6,7 @@ import numpy as np
 
 from butfor.evaluate.diagnostics.lights import UNKNOWN, Row, at_least, at_most
 from butfor.evaluate.warn import consistency
-from butfor.evaluate.wording import percent
+from butfor.evaluate.wording import digits_for, percent
 from butfor.hidden.latent import LatentPosterior
 from butfor.replay.replay import Replay
 from butfor.replay.steps import Steps
@@ -23,12 +23,13 @@ def check_consistency(replay: Replay) -> Row:
     """Check whether counterfactual returns average to what the model alone predicts."""
     z = consistency(replay)
     result, expected = replay.outcomes(), replay.engine.first_values()
+    means = result.expected_return.mean(), expected.mean()
+    digits = digits_for([*means, result.expected_return.std() / len(replay) ** 0.5])
     sentence = (
-        f"Under the policy the replayed episodes return {result.expected_return.mean():+.3f} on "
-        f"average, the model alone predicts {expected.mean():+.3f}: {abs(z):.1f} standard errors "
-        "apart. More "
-        "than 3 mean that the model, or the assumption about who saw what, does not fit the log; "
-        "fewer do not prove that it fits."
+        f"Under the policy the replayed episodes return {digits.value(means[0])} on average, the "
+        f"model alone predicts {digits.value(means[1])}: {abs(z):.1f} standard errors apart. "
+        "More than 3 mean that the model, or the assumption about who saw what, does not fit the "
+        "log; fewer do not prove that it fits."
     )
     if np.isnan(z):
         return "consistency", z, UNKNOWN, "One episode cannot show whether the model fits the log."

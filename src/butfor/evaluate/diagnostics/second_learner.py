@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from butfor.evaluate.diagnostics.lights import Row, at_most
-from butfor.evaluate.wording import signed
+from butfor.evaluate.wording import digits_for
 from butfor.log.episodes import Episodes
 from butfor.models.backoff import backoff_table
 from butfor.models.draw_factored import is_counted
@@ -49,9 +49,11 @@ def check_learners(replay: Replay) -> Row | None:
     spread = float(replay.observed_return.std())
     gap = abs(change)
     light = at_most(gap, (DISAGREEMENT[0] * spread, DISAGREEMENT[1] * spread))
+    digits = digits_for([value, value + change, spread])
     sentence = (
-        f"In the model the policy earns {signed(value)}, in a model learned by {name} "
-        f"{signed(value + change)}; observed returns have a standard deviation of {spread:.2f}. "
+        f"In the model the policy earns {digits.value(value)}, in a model learned by {name} "
+        f"{digits.value(value + change)}; observed returns have a standard deviation of "
+        f"{digits.size(spread)}. "
     )
     if light == "green":
         sentence += (

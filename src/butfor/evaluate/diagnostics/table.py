@@ -237,7 +237,7 @@ def influence_row(about: float, after: float) -> Row:
     """Return the row about the influence of the record, from medians over the episodes."""
     sentence = (
         f"In the median episode {percent(about)} of the steps under the policy still depend on "
-        f"what happened in that episode; {percent(after)} of the rewards come after that influence "
+        f"its record; {percent(after)} of the rewards come after that influence "
         "has ended and are what the model predicts for anyone."
     )
     return "influence", about, at_least(about, ABOUT), sentence

@@ -9,6 +9,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
+from butfor.evaluate.wording import Digits
 from butfor.present.charts import style
 from butfor.replay.steps import THIN
 
@@ -17,6 +18,7 @@ LABELS = 130
 BAND = 118  # height of the row of one observed outcome
 BINS = 20
 BARS = 46  # height of the histogram above
+TWO = Digits(2)
 MOST = 5000  # marks; of more episodes some are left out, but never flagged ones
 EVIDENCE = ("Mostly enough similar past cases", f"Mostly thin evidence (fewer than {THIN})")
 NAMES_OF_DATA = ("frame", "rows", "bars", "marks")
@@ -24,7 +26,12 @@ COLUMNS = ("id", "observed_outcome", "expected_return", "low_any", "high_any", "
 
 
 def glance_template(
-    outcomes: Sequence[str], *, noun: str = "episode", nouns: str = "episodes", flags: bool = True
+    outcomes: Sequence[str],
+    *,
+    noun: str = "episode",
+    nouns: str = "episodes",
+    flags: bool = True,
+    digits: Digits = TWO,
 ) -> dict[str, Any]:
     """Return the Vega-Lite specification of the strip plot, without rows.
 
@@ -36,12 +43,16 @@ def glance_template(
         What an episode is called, and several.
     flags
         Whether to show which ones are flagged.
+    digits
+        How returns are written.
     """
     height = BAND * len(outcomes)
     title = f"Model: expected return of the same {noun} under the policy"
 
     def x(field: str) -> Any:
-        axis = alt.Axis(tickCount=5, labelExpr=style.SIGNED, grid=True)
+        axis = alt.Axis(
+            tickCount=5, labelExpr=style.RATE if digits.rate else style.SIGNED, grid=True
+        )
         scale = alt.Scale(nice=False, zero=False)
         return alt.X(f"{field}:Q", scale=scale, title=title, axis=axis)
 
@@ -50,7 +61,8 @@ def glance_template(
 
     bands = [{"top": BAND * n, "bottom": BAND * (n + 1)} for n in range(len(outcomes))]
     frame, rows, bars = map(style.named, NAMES_OF_DATA[:3])
-    number = alt.Chart(style.data([{"text": f"Number of {nouns}"}]))
+    words = style.wrap(f"Number of {nouns}", LABELS - 14, style.SMALL, lines=2)
+    number = alt.Chart(style.data([{"text": words}]))
     layers = [
         frame.mark_rule(opacity=0).encode(x=x("low"), x2="high:Q", y=alt.value(0)),
         alt.Chart(style.data(bands))
@@ -62,18 +74,24 @@ def glance_template(
         bars.mark_rect(fill="#9AA1AA").encode(x=x("low"), x2="high:Q", y=y("top"), y2="bottom:Q"),
         bars.mark_text(fontSize=style.SMALL).encode(x=x("middle"), y=y("y"), text="text:N"),
         number.mark_text(
-            align="right", x=-10, y=-14, fontSize=style.SMALL, color=style.GREY, limit=LABELS
+            align="right",
+            x=-10,
+            y=-14 - style.LINE_HEIGHT * (len(words) - 1),
+            lineHeight=style.LINE_HEIGHT,
+            fontSize=style.SMALL,
+            color=style.GREY,
+            limit=LABELS,
         ).encode(text="text:N"),
-        *_mark_layers(x, y("y"), flags=flags),
+        *_mark_layers(x, y("y"), flags=flags, digits=digits),
     ]
     chart = style.layered(*layers).properties(width=PLOT, height=height)
-    words = "What the model expects under the policy, one mark each."
-    return style.template(chart, words, {name: [] for name in NAMES_OF_DATA}, total=PLOT + LABELS)
+    title = "What the model expects under the policy, one mark each."
+    return style.template(chart, title, {name: [] for name in NAMES_OF_DATA}, total=PLOT + LABELS)
 
 
-def _mark_layers(x: Any, y: Any, *, flags: bool) -> list[alt.Chart]:
+def _mark_layers(x: Any, y: Any, *, flags: bool, digits: Digits) -> list[alt.Chart]:
     """Draw each episode, the line from its worst to its best case, and a ring if it is flagged."""
-    signed = "format(datum.{0}, '+.2f')"
+    signed = f"format(datum.{{0}}, '{digits.axis}')"
     source = style.named("marks")
     marks = source.transform_calculate(
         kind=f"datum.thin > 0.5 ? '{EVIDENCE[1]}' : '{EVIDENCE[0]}'",
@@ -167,11 +185,11 @@ def _marks(episodes: pd.DataFrame, places: dict[str, int]) -> list[style.Row]:
         row: style.Row = {
             "id": str(id_),
             "happened": name,
-            "value": round(value, 4),
+            "value": round(value, 6),
             "y": round(y, 1),
             "thin": round(thin, 4),
         }
         if low == low:  # otherwise its bounds were not computed
-            row |= {"low": round(low, 4), "high": round(high, 4)}
+            row |= {"low": round(low, 6), "high": round(high, 6)}
         rows.append(row | ({"flagged": True} if rank > 0 else {}))
     return rows

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from butfor.evaluate.wording import Digits, digits_for
 from butfor.present.charts import style
 from butfor.present.text import CHANCE, ESTIMATE, REVIEWERS, SIMULATOR, TRUE
 
@@ -40,9 +41,11 @@ class RowChart:
         axis_title: str,
         domain: style.Domain | None,
         least: int = 34,
+        rate: bool = False,
     ) -> None:
         self.rows = rows
         self.axis_title = axis_title
+        self.rate = rate
         self.domain = style.value_domain(values, domain)
         for row in rows:
             row["note"] = style.wrap(row["note"], NOTE, style.SMALL)
@@ -55,7 +58,7 @@ class RowChart:
 
     def x(self, field: str) -> Any:
         """Place marks by a value."""
-        return style.value_axis(alt.X, field, self.axis_title, self.domain)
+        return style.value_axis(alt.X, field, self.axis_title, self.domain, rate=self.rate)
 
     def y(self, field: str = "y") -> Any:
         """Place marks in their row."""
@@ -84,16 +87,10 @@ class RowChart:
         return drawn.properties(padding=PADDING)
 
 
-def number_text(value: float, low: float, high: float, values: Floats) -> str:
-    """Return a number and its interval, with the digits that the largest of all values needs."""
-    if not math.isfinite(value):
-        return "no estimate"
-    largest = float(np.abs(values[np.isfinite(values)]).max())
-    form = "+.3g" if 0 < largest < 0.1 else "+.2f" if largest < 100 else "+,.0f"
-    text = format(value, form)
-    if math.isfinite(low) and math.isfinite(high):
-        text += f" ({format(low, form)} to {format(high, form)})"
-    return text.replace("-", "−")
+def number_text(value: float, low: float, high: float, digits: Digits) -> str:
+    """Return a number and its interval."""
+    span = digits.span(low, high) if math.isfinite(value) else ""
+    return f"{digits.value(value)}{f' ({span})' * bool(span)}"
 
 
 def estimates_chart(
@@ -104,6 +101,7 @@ def estimates_chart(
     subtitle: str | None = None,
     axis_title: str = "Average return per episode",
     domain: style.Domain | None = None,
+    rate: bool = False,
 ) -> alt.LayerChart:
     """Draw each estimate as a dot with a bar for its 95 % interval.
 
@@ -119,6 +117,8 @@ def estimates_chart(
         By default the meaning of bar and line, and what the interval does not cover.
     domain
         Ends of the axis, moved out if the data exceed them; by default those of the data.
+    rate
+        Whether the values are rates, to be written in percent.
     """
     style.require_columns(estimates, ("estimator", "value", "low", "high"), "estimates")
     names = [str(name) for name in estimates["estimator"]]
@@ -130,8 +130,8 @@ def estimates_chart(
         subtitle = f"Bar: 95% interval. {CHANCE}"
         subtitle += "" if reference is None else f" Dashed line: {reference}."
     values = estimates[["value", "low", "high"]].to_numpy(dtype=np.float64)
-    rows = _estimate_rows(estimates, names, reference)
-    plot = RowChart(rows, values, axis_title=axis_title, domain=domain)
+    rows = _estimate_rows(estimates, names, reference, digits_for(values[:, 0], rate=rate))
+    plot = RowChart(rows, values, axis_title=axis_title, domain=domain, rate=rate)
     kinds = ["reference", "estimate", "reviewers", "true"]
     color = alt.Color("kind:N", legend=None).scale(
         domain=kinds, range=[style.BLACK, style.BLUE, style.GREEN, style.VERMILLION]
@@ -155,7 +155,7 @@ def estimates_chart(
 
 
 def _estimate_rows(
-    estimates: pd.DataFrame, names: list[str], reference: str | None
+    estimates: pd.DataFrame, names: list[str], reference: str | None, digits: Digits
 ) -> list[style.Row]:
     notes = pd.Series([SIMULATOR if name == TRUE else "" for name in names], dtype=object)
     if "note" in estimates:
@@ -167,7 +167,7 @@ def _estimate_rows(
         known = [number if math.isfinite(number) else None for number in numbers]
         row = {"name": name, "note": str(note), "kind": kind}
         value, low, high = numbers
-        row |= {"number": number_text(value, low, high, values)}
+        row |= {"number": number_text(value, low, high, digits)}
         rows.append(row | dict(zip(("value", "low", "high"), known, strict=True)))
     return rows
 
@@ -234,12 +234,12 @@ def changes_chart(
 
 
 def _changes_row(number: int, value: float, words: str, values: Floats) -> style.Row:
-    row: style.Row = {"value": value, "from": float(values[0])}
-    row["number"] = number_text(value, np.nan, np.nan, values)
+    digits = digits_for(values)
+    row: style.Row = {"value": value, "from": float(values[0]), "number": digits.value(value)}
     if number == 0:
         return row | {"name": "No change", "note": "as it was done"}
     gain = value - float(values[0])
-    words_of_gain = f"gain {number_text(gain, np.nan, np.nan, values)}" if gain else "no gain"
+    words_of_gain = f"gain {digits.gap(gain)}" if gain else "no gain"
     name = f"At most {number} change{'s' * (number != 1)}"
     return row | {"name": name, "note": words or "no change would help", "gain": words_of_gain}
 
@@ -254,6 +254,7 @@ def rehearsal_chart(
     "single unrecorded variable could account for it.",
     axis_title: str = "Average return per episode",
     domain: style.Domain | None = None,
+    rate: bool = False,
 ) -> alt.LayerChart:
     """Draw the error of each rehearsal, the largest first, beside the gain promised.
 
@@ -263,20 +264,23 @@ def rehearsal_chart(
         One row per rehearsal: `hidden, promised, judged, error` (`Rehearsal.table`).
     gain
         What is promised here beyond what was observed (`Rehearsal.gain`).
+    rate
+        Whether returns are rates, to be written in percent.
     """
     style.require_columns(table, ("hidden", "promised", "judged", "error"), "table")
     numbers = table[["promised", "judged", "error"]].to_numpy(dtype=np.float64)
     if len(table) == 0 or not np.isfinite(numbers).all() or not math.isfinite(gain):
         raise ValueError("table and gain: give at least one row, and finite numbers")
     values = np.append(numbers[:, 2], [gain, 0.0])
+    digits, gaps = digits_for(numbers[:, :2].ravel(), rate=rate), digits_for(values, rate=rate)
     rows: list[style.Row] = [
         {
             "name": f"Without {hidden}",
-            "note": f"promised {style.signed(promised, 2)}, judged {style.signed(judged, 2)}",
+            "note": f"promised {digits.value(promised)}, judged {digits.value(judged)}",
             "from": 0.0,
             "value": error,
             "gain": gain,
-            "number": number_text(error, np.nan, np.nan, values),
+            "number": gaps.gap(error),
         }
         for hidden, promised, judged, error in style.tuples(
             table.sort_values("error", ascending=False, kind="stable"),
@@ -286,7 +290,7 @@ def rehearsal_chart(
             "error",
         )
     ]
-    plot = RowChart(rows, values, axis_title=axis_title, domain=domain, least=44)
+    plot = RowChart(rows, values, axis_title=axis_title, domain=domain, least=44, rate=rate)
     base = alt.Chart(style.data(rows)).encode(y=plot.y())
     layers = [
         alt.Chart(style.data(rows[:1]))

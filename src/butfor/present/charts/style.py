@@ -31,6 +31,7 @@ TITLE = 16
 LINE_HEIGHT = 16
 DASHES = [5, 4]
 SIGNED = "datum.value == 0 ? '0' : format(datum.value, '+~g')"
+RATE = "format(datum.value, '~%')"
 LINES = "split(datum.label, '\\n')"  # breaks labels as `broken` asks
 
 Row = dict[str, Any]
@@ -207,10 +208,16 @@ def signed(value: float, decimals: int) -> str:
 
 
 def value_axis(
-    channel: type[Any], field: str, title: str, domain: Domain, *, clamp: bool = False
+    channel: type[Any],
+    field: str,
+    title: str,
+    domain: Domain,
+    *,
+    clamp: bool = False,
+    rate: bool = False,
 ) -> Any:
-    """Place marks by a value on an axis of signed numbers."""
-    axis = alt.Axis(tickCount=5, labelExpr=SIGNED)
+    """Place marks by a value on an axis of signed numbers, or of percentages."""
+    axis = alt.Axis(tickCount=5, labelExpr=RATE if rate else SIGNED)
     scale = alt.Scale(domain=list(domain), nice=False, zero=False, clamp=clamp)
     return channel(f"{field}:Q", scale=scale, title=title, axis=axis)
 

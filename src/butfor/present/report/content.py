@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from butfor.audit.audit import Audit
 from butfor.audit.experts import ExpertValue
-from butfor.evaluate.wording import percent, share, signed
-from butfor.log.variables import describe_action, unravel
+from butfor.evaluate.wording import Digits, counted, in_words, percent, share
 from butfor.present.charts import (
     estimates_chart,
     glance_datasets,
     glance_template,
-    rehearsal_chart,
 )
 from butfor.present.stays import Stays
 from butfor.present.text import (
@@ -25,7 +23,6 @@ from butfor.present.text import (
     ESTIMATORS,
     FULL_NAMES,
     HOLDS,
-    LIGHTS,
     MECHANISMS,
     REVIEWERS,
     SIMULATOR,
@@ -35,13 +32,12 @@ from butfor.present.text import (
 )
 from butfor.replay.steps import THIN
 
-PAIRS = 25  # rows of the table of thin evidence
+NARROW = 0.05  # of the axis from worst to best outcome: values closer together get their own
 
 
 def header(stays: Stays) -> dict[str, Any]:
     """Return the top of the page: what the report is about, and what to read first."""
     audit, meta = stays.audit, stays.audit.meta
-    count = meta.counts.episodes
     first = [
         "Every number of “the model” below comes from a model learned from these records. It is "
         f"not a fact about any {stays.noun}. A flag means “read this chart”, not “the policy is "
@@ -61,21 +57,21 @@ def header(stays: Stays) -> dict[str, Any]:
     return {
         "conclusion": conclusion(stays),
         "facts": [
-            f"{count} {stays.nouns if count != 1 else stays.noun}",
+            counted(meta.counts.episodes, stays.noun),
             f"policy: {'not named in this copy' if stays.redact else meta.target}",
             f"model: {_model_size(stays)}, {meta.counts.actions} treatments",
             f"run {meta.digest[:8]}",
             f"butfor {meta.butfor}",
         ],
         "first": first,
-        "warnings": [] if stays.redact else [_in_words(text, stays) for text in meta.warnings],
+        "warnings": [] if stays.redact else [in_words(text, stays.noun) for text in meta.warnings],
     }
 
 
 def conclusion(stays: Stays) -> dict[str, str]:
     """Return what follows from all checks together, in one sentence."""
     found = stays.audit.conclusion
-    return {"light": found.light, "sentence": _in_words(found.sentence, stays)}
+    return {"light": found.light, "sentence": in_words(found.sentence, stays.noun)}
 
 
 def _model_size(stays: Stays) -> str:
@@ -100,12 +96,12 @@ def estimates(stays: Stays, experts: ExpertValue | str | None = None) -> dict[st
         estimator=[name for name, _ in words],
         note=[note.format(nouns=stays.nouns) for _, note in words],
     )
-    rewards = [outcome.reward for outcome in audit.model.outcomes]
     chart = estimates_chart(
         shown,
         reference=WHAT_HAPPENED,
         axis_title=f"Average return per {stays.noun}",
-        domain=(min(rewards), max(rewards)) if len(set(rewards)) > 1 else None,
+        domain=_reward_domain(audit, chosen),
+        rate=audit.is_rate,
     )
     spec = chart.to_dict()
     spec.pop("title")
@@ -121,16 +117,17 @@ def estimates(stays: Stays, experts: ExpertValue | str | None = None) -> dict[st
     if TRUE in set(table["estimator"]):
         caption += f" True: {SIMULATOR}."
     spec["description"] = caption
+    digits = stays.digits(chosen["value"])
     columns = {
         "Estimate": [ESTIMATORS.get(name, (name,))[0] for name in table["estimator"]],
-        "Value": [signed(value) for value in table["value"]],
-        "95% interval": _spans(table, "low", "high"),
-        f"For these {stays.nouns} only": _spans(table, "low_these", "high_these"),
-        "If the model were learned again": _spans(table, "low_credible", "high_credible"),
+        "Value": [digits.value(value) for value in table["value"]],
+        "95% interval": _spans(table, "low", "high", digits),
+        f"For these {stays.nouns} only": _spans(table, "low_these", "high_these", digits),
+        "If the model were learned again": _spans(table, "low_credible", "high_credible", digits),
         "Counts": [
             "" if row.estimator == TRUE else str(row.episodes) for row in table.itertuples()
         ],
-        "Warning": [_in_words(str(text), stays) for text in table["warning"]],
+        "Warning": [in_words(str(text), stays.noun) for text in table["warning"]],
     }
     if table["low_credible"].isna().all():
         del columns["If the model were learned again"]
@@ -138,8 +135,18 @@ def estimates(stays: Stays, experts: ExpertValue | str | None = None) -> dict[st
         del columns[f"For these {stays.nouns} only"]
     rows = [list(row) for row in zip(*columns.values(), strict=True)]
     full = [f"{FULL_NAMES[name]} ({name})" for name in table["estimator"] if name in FULL_NAMES]
-    names = _in_words(f"Abbreviations: {', '.join(full)}." if full else "", stays)
+    names = in_words(f"Abbreviations: {', '.join(full)}." if full else "", stays.noun)
     return {"spec": spec, "caption": caption, "names": names, "table": [list(columns), *rows]}
+
+
+def _reward_domain(audit: Audit, shown: pd.DataFrame) -> tuple[float, float] | None:
+    """Return the worst and best outcome as ends of an axis, unless values would lie on one spot."""
+    rewards = [outcome.reward for outcome in audit.model.outcomes]
+    width = max(rewards, default=0.0) - min(rewards, default=0.0)
+    values = shown[["value", "low", "high"]].to_numpy(dtype=np.float64)
+    if not np.isfinite(values).any() or np.nanmax(values) - np.nanmin(values) < NARROW * width:
+        return None
+    return (min(rewards), max(rewards)) if width > 0 else None
 
 
 def _with_experts(table: pd.DataFrame, experts: ExpertValue) -> pd.DataFrame:
@@ -168,7 +175,8 @@ def glance(stays: Stays, *, flags: bool = True) -> dict[str, Any]:
     audit = stays.audit
     names = _row_names(stays)
     table = audit.episodes if flags else audit.episodes.assign(rank=0)
-    spec = glance_template(names, noun=stays.noun, nouns=stays.nouns, flags=flags)
+    digits = stays.digits(table["expected_return"])
+    spec = glance_template(names, noun=stays.noun, nouns=stays.nouns, flags=flags, digits=digits)
     unknown = table["low_any"].isna()
     line = "" if len(table) and unknown.all() else f"Thin line: worst to best case. {HOLDS} "
     caption = f"{_glance_sentence(stays)} One mark for each {stays.noun}. {line}{ESTIMATE}"
@@ -187,7 +195,7 @@ def glance(stays: Stays, *, flags: bool = True) -> dict[str, Any]:
         value = mine["expected_return"]
         numbers = [value.mean(), value.min(), value.max()]
         numbers += [mine["low_any"].min(skipna=False), mine["high_any"].max(skipna=False)]
-        words = ["" if pd.isna(number) else signed(float(number)) for number in numbers]
+        words = ["" if pd.isna(number) else digits.value(float(number)) for number in numbers]
         counts = [(mine["thin_share"] > 0.5).sum(), *[(mine["rank"] > 0).sum()] * flags]
         rows.append([name, str(len(mine)), *words, *map(str, counts)])
     return {
@@ -212,10 +220,12 @@ def _glance_sentence(stays: Stays) -> str:
 
 
 def _row_names(stays: Stays) -> list[str]:
-    """Return the names of what happened, from bad to good, with no outcome between."""
+    """Return the names of what happened, from bad to good, with no outcome between if it occurs."""
     bad = [outcome.name for outcome in stays.audit.model.outcomes if outcome.bad]
     good = [outcome.name for outcome in stays.audit.model.outcomes if not outcome.bad]
-    return [*bad, stays.audit.meta.none, *good]
+    none, counts = stays.audit.meta.none, stays.audit.outcome_table()
+    occurs = counts.loc[none].sum() + counts[none].sum() > 0
+    return [*bad, *[none] * bool(occurs), *good]
 
 
 def cells(stays: Stays) -> dict[str, Any]:
@@ -256,14 +266,15 @@ def listing(stays: Stays, shown: list[Any]) -> dict[str, Any]:
     names = _row_names(stays)
     columns = {name: f"p_{name}" if name != stays.audit.meta.none else "p_none" for name in names}
     place = {identifier: number for number, identifier in enumerate(shown)}
+    digits, gaps = (stays.digits(table[name]) for name in ("expected_return", "difference"))
     rows = []
     for identifier in stays.order():
         row = table.loc[identifier]
         chance, thin = float(row[columns[row["most_likely"]]]), float(row["thin_share"])
         words = [
             percent(chance),
-            signed(float(row["difference"])),
-            _span(float(row["low_any"]), float(row["high_any"])),
+            gaps.gap(float(row["difference"])),
+            digits.span(float(row["low_any"]), float(row["high_any"])),
             share(thin),
         ]
         rows.append(
@@ -273,8 +284,8 @@ def listing(stays: Stays, shown: list[Any]) -> dict[str, Any]:
                 stays.clock.time(int(row["length"])),
                 names.index(row["most_likely"]),
                 round(chance, 4),
-                round(float(row["difference"]), 4),
-                None if pd.isna(row["low_any"]) else round(float(row["low_any"]), 4),
+                round(float(row["difference"]), 9),
+                None if pd.isna(row["low_any"]) else round(float(row["low_any"]), 9),
                 round(thin, 4),
                 int(row["rank"]),
                 place.get(identifier, -1),
@@ -284,71 +295,6 @@ def listing(stays: Stays, shown: list[Any]) -> dict[str, Any]:
     nouns = {"noun": stays.noun, "nouns": stays.nouns, "scope": stays.scope}
     times = {"unit": capitalized(stays.clock.unit), "step": stays.clock.length}
     return {"names": names, **nouns, **times, "rows": rows}
-
-
-def evidence(stays: Stays) -> dict[str, Any]:
-    """Return the section on evidence: checks, and where the policy does what was rarely done."""
-    audit = stays.audit
-    checks = [
-        {
-            "light": row.light,
-            "result": LIGHTS[row.light],
-            "check": row.check,
-            "sentence": _in_words(row.sentence, stays),
-        }
-        for row in audit.diagnostics.itertuples()
-    ]
-    if audit.combinations is not None:
-        sentence = (
-            "With this many variables hardly a state occurs twice in the records, so evidence is "
-            "counted variable by variable: similar past cases share what a variable depends on."
-        )
-        return {"sentence": sentence, "table": [], "more": 0, "checks": checks}
-    visits = stays.counts.sum(axis=1)
-    best = audit.target.argmax(axis=1)
-    cases = stays.counts[np.arange(len(best)), best]
-    met = visits > 0
-    thin = met & (cases < THIN)
-    order = [s for s in np.argsort(-visits, kind="stable").tolist() if thin[s]][:PAIRS]
-    codes = unravel(stays.layout.state, np.arange(len(best)))
-    rows = []
-    for state in order:
-        words = ", ".join(f"{v.name} {v.levels[codes[v.name][state]]}" for v in stays.layout.state)
-        action = describe_action(stays.layout.action, int(best[state]))
-        rows.append([words, action, str(int(visits[state])), str(int(cases[state]))])
-    part = capitalized(share(float(visits[thin].sum() / visits.sum())))
-    sentence = (
-        f"In {int(thin.sum())} of the {int(met.sum())} states in the records, the most likely "
-        f"decision of the policy was made there fewer than {THIN} times. {part} of all recorded "
-        "decisions were made in these states."
-    )
-    head = ["State", "The policy gives", "Decisions recorded there", "Times that was given there"]
-    more = int(thin.sum()) - len(rows)
-    return {"sentence": sentence, "table": [head, *rows], "more": more, "checks": checks}
-
-
-def rehearsal(stays: Stays) -> dict[str, Any] | None:
-    """Return the section on the rehearsal: its chart, caption and numbers; None without one."""
-    found = stays.audit.rehearsal
-    if found is None:
-        return None
-    spec = rehearsal_chart(
-        found.table, found.gain, axis_title=f"Average return per {stays.noun}"
-    ).to_dict()
-    spec.pop("title")
-    caption = (
-        "No records tell of a cause that they do not contain. So each variable was hidden in turn, "
-        "and the policy learned again without it. Bar: what the records without the variable would "
-        "have promised beyond what the full records say of the same policy. Dashed line: the gain "
-        f"promised here. {found.sentence()}"
-    )
-    spec["description"] = caption
-    rows = [
-        [str(row.hidden), signed(row.promised), signed(row.judged), signed(row.error)]
-        for row in found.table.sort_values("error", ascending=False, kind="stable").itertuples()
-    ]
-    head = ["Hidden", "Promised without it", "Judged with it", "Promised too much"]
-    return {"spec": spec, "caption": caption, "table": [head, *rows]}
 
 
 def provenance(stays: Stays) -> dict[str, Any]:
@@ -370,18 +316,11 @@ def provenance(stays: Stays) -> dict[str, Any]:
     names = {"flagged": "flagged", "steps": "decisions", "censored": "broken off"}
     facts += [(f"Counted: {words}", str(getattr(meta.counts, key))) for key, words in names.items()]
     if not stays.redact:
-        facts += [(f"Reading: {words}", str(count)) for words, count in meta.problems.items()]
+        facts += [
+            (f"Reading: {in_words(words, stays.noun)}", str(number))
+            for words, number in meta.problems.items()
+        ]
     return {"facts": facts}
-
-
-def _in_words(sentence: str, stays: Stays) -> str:
-    """Replace "episode" and "episodes" with the nouns of the study."""
-
-    def swap(found: re.Match[str]) -> str:
-        word = stays.nouns if found[0].lower().endswith("s") else stays.noun
-        return capitalized(word) if found[0][0].isupper() else word
-
-    return re.sub(r"\bepisodes?\b", swap, sentence, flags=re.IGNORECASE)
 
 
 def _thin_part(stays: Stays) -> str:
@@ -389,9 +328,5 @@ def _thin_part(stays: Stays) -> str:
     return f"{part} of the steps under the policy rest on fewer than {THIN} similar past cases."
 
 
-def _spans(table: pd.DataFrame, low: str, high: str) -> list[str]:
-    return [_span(*ends) for ends in zip(table[low], table[high], strict=True)]
-
-
-def _span(low: float, high: float) -> str:
-    return "" if pd.isna(low) or pd.isna(high) else f"{signed(low)} to {signed(high)}"
+def _spans(table: pd.DataFrame, low: str, high: str, digits: Digits) -> list[str]:
+    return [digits.span(*ends) for ends in zip(table[low], table[high], strict=True)]

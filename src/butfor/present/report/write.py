@@ -19,6 +19,8 @@ from butfor.present import STATIC, Stays, straight
 from butfor.present.charts.save import chart_bundle, hash_source
 from butfor.present.experts import experts_view
 from butfor.present.report import content
+from butfor.present.report.evidence import evidence_section, rehearsal_section
+from butfor.present.report.policy import policy_section
 
 HERE = Path(__file__).parent
 
@@ -93,7 +95,7 @@ def render_report(
         "listing": content.listing(all_stays, shown),
         "template": {"spec": all_stays.template()},
     }
-    rehearsal = content.rehearsal(all_stays)
+    rehearsal = rehearsal_section(all_stays)
     if rehearsal is not None:
         blocks["rehearsal"] = {"spec": rehearsal.pop("spec")}
     pictures = [all_stays.one(identifier) for identifier in shown]
@@ -122,12 +124,14 @@ def render_report(
         nouns=all_stays.nouns,
         clock=all_stays.clock,
         inferred=all_stays.inferred(),
+        rate=audit.is_rate,
         header=content.header(all_stays),
         estimates=estimates,
         experts=None if experts is None else experts_view(experts, audit),
+        doing=policy_section(all_stays),
         glance=glance,
         cells=content.cells(all_stays),
-        evidence=content.evidence(all_stays),
+        evidence=evidence_section(all_stays),
         rehearsal=rehearsal,
         provenance=content.provenance(all_stays),
         flagged=len(audit.flagged),

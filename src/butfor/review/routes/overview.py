@@ -174,6 +174,8 @@ def _row(review: AuditReview, name: str, state: str) -> dict[str, Any]:
         "probability": probability,
         "words": percent(probability),
         **{key: plain_value(row[key]) for key in numbers},
+        "differs": review.gaps.gap(float(row["difference"])),
+        "range": review.digits.span(float(row["low_any"]), float(row["high_any"])),
         "state": state,
         "status": LISTED_STATES[state],
     }

@@ -14,7 +14,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from pydantic import ValidationError
 
-from butfor.evaluate.wording import percent, share, signed
+from butfor.evaluate.wording import percent, share
 from butfor.present import STATIC, straight
 from butfor.present.charts.save import chart_bundle
 from butfor.present.report.write import render_report
@@ -94,7 +94,7 @@ def environment() -> Environment:
     )
     made.globals |= {"VERDICTS": VERDICTS, "KEYS": KEYS, "STATES": stay.STATES}
     made.globals |= {"static_file": static_address, "address": filtered_address}
-    made.filters |= {"percent": percent, "signed": signed, "share": share, "minute": _minute}
+    made.filters |= {"percent": percent, "share": share, "minute": _minute}
     return made
 
 
@@ -121,6 +121,8 @@ def render(request: Request, template: str, code: int = 200, /, **values: Any) -
 
 def show_problem(request: Request, status: int, words: str, **values: Any) -> HTMLResponse:
     """Return a page that says what went wrong."""
+    if words.startswith("episode "):
+        words = access.find_access(request).review.stays.noun + words.removeprefix("episode")
     return render(request, "problem.html", status, words=words, status=status, **values)
 
 

@@ -8,6 +8,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
+from butfor.evaluate.wording import Digits, digits_for
 from butfor.present.charts import style
 from butfor.present.charts.rows import Floats, RowChart, number_text
 from butfor.present.text import SIMULATOR, TRUE
@@ -44,7 +45,8 @@ def boxplot_chart(
     }
     given = {} if published is None else _published(published, values)
     everything = np.concatenate([*values.values(), *given.values()])
-    rows = [_row(name, values[name], given.get(name), everything) for name in values]
+    digits = digits_for(everything)
+    rows = [_row(name, values[name], given.get(name), digits) for name in values]
     least = 52 if given else 34
     plot = RowChart(rows, everything, axis_title=axis_title, domain=domain, least=least)
     for row in rows:
@@ -108,7 +110,7 @@ def _published(published: pd.DataFrame, values: Mapping[str, Floats]) -> dict[st
     return dict(zip(names, numbers, strict=True))
 
 
-def _row(name: str, repeats: Floats, published: Floats | None, everything: Floats) -> style.Row:
+def _row(name: str, repeats: Floats, published: Floats | None, digits: Digits) -> style.Row:
     known = repeats[np.isfinite(repeats)]
     note = f"{len(known)} repeat{'s' * (len(known) != 1)}"
     if len(known) < len(repeats):
@@ -117,10 +119,10 @@ def _row(name: str, repeats: Floats, published: Floats | None, everything: Float
     if len(known):
         row |= dict(zip(BOX, np.percentile(known, list(BOX.values())).tolist(), strict=True))
         row["mean"] = float(known.mean())
-        row["number"] = number_text(row["mean"], row["low"], row["high"], everything)
+        row["number"] = number_text(row["mean"], row["low"], row["high"], digits)
     if published is not None:
         mean, low, high = published.tolist()
         row |= {"published": mean, "published_low": low, "published_high": high}
         row["series"] = "Published"
-        row["published_number"] = number_text(mean, low, high, everything)
+        row["published_number"] = number_text(mean, low, high, digits)
     return row
