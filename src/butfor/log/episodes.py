@@ -76,6 +76,7 @@ class Episodes:
     numbers: pd.DataFrame | None = None
     behavior_probability: Floats | None = None  # [N] of each action taken, if it is known
     target_probability: Floats | None = None  # [N, A] of a policy that is known row by row
+    half: NDArray[np.int64] | None = None  # [n] 0 or 1: that of a cross-fit, if it is given
 
     @classmethod
     def from_arrays(
@@ -415,6 +416,7 @@ class Episodes:
             outcome=self.outcome[chosen],
             id=self.id[chosen],
             final_key=self.final_key[chosen],
+            half=None if self.half is None else self.half[chosen],
         )
 
     def truncate(self, horizon: int) -> Episodes:

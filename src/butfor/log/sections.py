@@ -29,6 +29,7 @@ from butfor.log.fields import (
     step_size,
 )
 from butfor.log.irregular import MISSING_LEVEL, MissingSection, TimeSection
+from butfor.log.meds.section import SourceSection
 from butfor.log.variables import Outcome, Variable
 
 
@@ -170,7 +171,7 @@ class SideColumn(Section):
 
     levels: Levels | None = None
     normal: Any = None
-    static: bool = False
+    static: bool = False  # constant within an episode
     type: CellType | None = None
     name: str | None = None
     number: bool = False  # refused: see `mistakes`
@@ -190,8 +191,8 @@ class SideColumn(Section):
             yield "type", "given together with levels; remove it, since levels are text"
         if self.levels is not None:
             yield from _unknown_normal(self.normal, self.levels)
-        elif "levels" not in given and (self.normal is not None or self.static):
-            yield "levels", "missing; normal and static need levels"
+        elif "levels" not in given and self.normal is not None:
+            yield "levels", "missing; normal needs levels"
 
     def variable(self, column: str) -> Variable | None:
         """Return the Variable that this section describes, if it has levels."""
@@ -206,9 +207,6 @@ class ClusterSection(Section):
 
     columns: Names
     count: Count
-
-
-LOST = "lost to follow-up"  # the outcome of those who stop without one, if they are to have one
 
 
 class OutcomeSection(Section):
@@ -275,6 +273,7 @@ class Study(Section):
     """A study file in which no mistake was found."""
 
     columns: Columns
+    source: SourceSection | None = None
     state: dict[str, StateSection] = Field(default_factory=dict)
     cluster: ClusterSection | None = None
     action: dict[str, VariableSection] = Field(default_factory=dict)

@@ -106,7 +106,7 @@ def _cross_fit(replay: Replay, keys: Keys, setting: Setting, threads: int) -> Ex
     sums = ExactSums.make(2, 5)
     if not (setting.learned and setting.halves):
         return sums
-    half = half_of(keys)
+    half = half_of(replay.log, keys)
     for number, judge in enumerate(setting.halves):
         mine = np.flatnonzero(half == number)
         if len(mine) == 0:
@@ -131,7 +131,7 @@ def _calibrate(log: Episodes, keys: Keys, setting: Setting) -> ExactSums:
         return sums
     known = (log.outcome >= 0) | (log.lengths == setting.question.horizon)
     episode = np.repeat(np.arange(len(log)), log.lengths)
-    half = half_of(keys)[episode]
+    half = half_of(log, keys)[episode]
     seen = np.stack([judge.seen for judge in setting.halves])
     chance = np.stack([judge.chance for judge in setting.halves])
     rows = np.flatnonzero(known[episode] & seen[1 - half, log.state])
