@@ -93,16 +93,17 @@ def write_data(folder, subjects=400, shards=4, seed=0):
         pq.write_table(pa.Table.from_pandas(events, SCHEMA, preserve_index=False), path)
         total, codes = total + len(events), codes | set(events.code)
         splits.append(pd.DataFrame({"subject_id": subject, "split": name.split("/")[0]}))
-    pd.concat(splits).to_parquet(folder / "metadata" / "subject_splits.parquet", index=False)
-    listing = {"code": sorted(codes), "description": "", "parent_codes": [[]] * len(codes)}
-    kinds = [("code", pa.string()), ("description", pa.string())]
-    schema = pa.schema([*kinds, ("parent_codes", pa.list_(pa.string()))])
-    pq.write_table(
-        pa.table(listing | {"description": [""] * len(codes)}, schema),
-        folder / "metadata" / "codes.parquet",
-    )
+    metadata = folder / "metadata"
+    text, who = pa.field("split", pa.string(), nullable=False), SCHEMA.field("subject_id")
+    table = pa.Table.from_pandas(pd.concat(splits), pa.schema([who, text]), preserve_index=False)
+    pq.write_table(table, metadata / "subject_splits.parquet")
+    described = {code: code.replace("//", " ").replace("_", " ").lower() for code in sorted(codes)}
+    kinds = [SCHEMA.field("code"), ("description", pa.string())]
+    parents = pa.array([None] * len(described), pa.list_(pa.string()))
+    listing = pa.table([list(described), list(described.values())], schema=pa.schema(kinds))
+    pq.write_table(listing.append_column("parent_codes", parents), metadata / "codes.parquet")
     about = {"dataset_name": "simulated intensive care", "meds_version": "0.4.1"}
-    (folder / "metadata" / "dataset.json").write_text(json.dumps(about))
+    (metadata / "dataset.json").write_text(json.dumps(about))
     return total
 
 

@@ -51,8 +51,11 @@ class Stays:
     def ends(self, every: float) -> Times:
         """Return the end of the step in which each episode stops, for steps of `every` seconds."""
         step = np.timedelta64(round(every * SECOND), "us")
-        whole = -((self.start - self.stop) // step)  # rounded up
-        return np.where(np.isnat(self.stop), NEVER, self.start + whole * step)
+        known = ~np.isnat(self.stop)
+        ends = self.stop.copy()
+        start = self.start[known]
+        ends[known] = start - (start - self.stop[known]) // step * step  # rounded up
+        return ends
 
     def ids(self, numbered: bool) -> Any:
         """Return the names of episodes: those of subjects, with a number if there may be more."""

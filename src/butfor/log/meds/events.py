@@ -25,6 +25,8 @@ Times = NDArray[np.datetime64]  # in microseconds; NaT: an event without a time
 
 REQUIRED = ("subject_id", "time", "code")
 VALUES = ("numeric_value", "text_value")
+CODES, SPLITS = "metadata/codes.parquet", "metadata/subject_splits.parquet"
+DEATH = "MEDS_DEATH"
 START, END, OUTCOME, VALUE = "start", "end", "outcome", "value"  # what events are used for
 NOT_FOUND = 5  # patterns without codes that a message lists
 
@@ -286,7 +288,7 @@ def root_of(path: Path) -> Path:
 
 def _listed_codes(path: Path) -> set[str]:
     """Return the codes in a data set's metadata, empty if there are none."""
-    listing = root_of(path) / "metadata" / "codes.parquet"
+    listing = root_of(path) / CODES
     if not listing.exists():
         return set()
     with explained(listing):

@@ -17,6 +17,7 @@ from butfor.log.fields import step_size
 from butfor.log.files import event_files, explained
 from butfor.log.meds.episodes import Stays, find_stays
 from butfor.log.meds.events import (
+    SPLITS,
     VALUE,
     Events,
     Use,
@@ -152,7 +153,7 @@ def _splits(path: Path, source: SourceSection) -> dict[int, str] | None:
     named = [*(source.splits or ()), *(source.first_half or ())]
     if not named:
         return None
-    listing = root_of(path) / "metadata" / "subject_splits.parquet"
+    listing = root_of(path) / SPLITS
     with explained(listing):
         table = pq.read_table(listing)
     lost = [name for name in ("subject_id", "split") if name not in table.column_names]
@@ -162,7 +163,9 @@ def _splits(path: Path, source: SourceSection) -> dict[int, str] | None:
     known = sorted(set(found.values()))
     for name in named:
         if name not in known:
-            raise ValueError(f"[source]: no split {name!r} in {listing}; there are {known}")
+            raise ValueError(
+                f"[source]: no split {name!r} in {listing}; there are {', '.join(known)}"
+            )
     return found
 
 
@@ -170,9 +173,7 @@ def _halves(stays: Stays, splits: dict[int, str], first: Sequence[str], path: Pa
     """Return the half of each stay: 0 for the splits that come first."""
     lost = [subject for subject in stays.subject.tolist() if subject not in splits]
     if lost:
-        raise ValueError(
-            f"{path}: subject {lost[0]} is in no split; add it to metadata/subject_splits.parquet"
-        )
+        raise ValueError(f"{path}: subject {lost[0]} is in no split; add it to {SPLITS}")
     return np.array([splits[s] not in first for s in stays.subject.tolist()], dtype=np.int64)
 
 
