@@ -69,9 +69,8 @@ class SourceSection(Section):
             yield "end", "needs start, the codes with which an episode begins; add it"
         if self.outcome_within is not None and self.end is None:
             yield "outcome_within", "counts from the end of an episode; add end = ..."
-        if self.first_half is not None and set(self.splits or ()) - set(self.first_half) == set():
-            if self.splits is not None:
-                yield "first_half", "all splits that are read; nothing is left for the other half"
+        if self.splits is not None and set(self.splits) <= set(self.first_half or ()):
+            yield "first_half", "all splits that are read; nothing is left for the other half"
         if isinstance(self.outcome_within, float):
             yield "outcome_within", 'needs a unit; write "30d" or "12h"'
 
