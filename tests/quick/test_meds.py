@@ -1,6 +1,7 @@
 """Logs of events in the Medical Event Data Standard."""
 
 import json
+import re
 import tomllib
 
 import numpy as np
@@ -10,14 +11,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from butfor.audit.settings import SUMMARY, AuditSettings
+from butfor.audit.shards.count import half_of
 from butfor.audit.source import audit_into
-from butfor.evaluate.crossfit import cross_fitted, evaluate_half, learn_from
+from butfor.evaluate.crossfit import cross_fitted, evaluate_half, learn_from, split_halves
+from butfor.log.draft import draft
 from butfor.log.meds import events
 from butfor.log.read import read_log
 from butfor.log.study import read_study
 from butfor.models.fit import fit_mdp
 from butfor.models.planning import policy_iteration
-from butfor.random import numbered_keys
+from butfor.random import episode_keys, numbered_keys
 from butfor.replay.replay import Replay
 from tests.meds_data import STUDY, write_data, write_events
 from tests.reference.meds import decisions_of
@@ -232,6 +235,33 @@ def test_the_splits_to_read_and_those_of_cross_fitting(data):
     assert found.counterfactual.mean() == pytest.approx(expected[:, 1].mean(), abs=1e-12)
 
 
+def test_stays_of_a_subject_stay_together_in_random_halves_groups_and_shards(data):
+    log = read_log(data, STUDY).episodes
+    whose = np.array([int(name.split("-")[0]) for name in log.id])
+    assert log.unit.tolist() == whose.tolist()
+    assert len(np.unique(whose)) < len(log)
+    for key in range(5):
+        one, other = split_halves(log, key)
+        assert not set(whose[one]) & set(whose[other])
+    half = half_of(log, episode_keys(0, log.unit, "shards"))
+    assert not set(whose[half == 0]) & set(whose[half == 1])
+    assert log.select([3, 1]).subject.tolist() == whose[[3, 1]].tolist()
+
+
+def test_a_table_can_name_subjects_too():
+    frame = pd.DataFrame({"stay": [1, 2, 2, 3], "who": ["a", "b", "b", "a"], "s": 0, "a": 0})
+    frame["end"] = ["home", None, "home", "home"]
+    study = {
+        "columns": {"episode": "stay", "subject": "who", "state": "s", "action": "a"},
+        "outcome": {"home": {"reward": 1.0}},
+    }
+    study["columns"]["outcome"] = "end"
+    assert read_log(frame, study).episodes.unit.tolist() == ["a", "b", "a"]
+    for wrong in (["a", "b", "a", "a"], ["a", "b", None, "a"]):
+        with pytest.raises(ValueError, match="subject: an episode has no 'who', or several"):
+            read_log(frame.assign(who=wrong), study)
+
+
 # ------------------------------------------------------------------------------------- mistakes
 
 
@@ -337,3 +367,64 @@ def test_problems_name_the_stay_and_the_time(tmp_path):
     folder = write_events(tmp_path, [*events, (8, 0, "MEDS_DEATH")])
     with pytest.raises(ValueError, match="episode 7-1 at 2150-01-01 01:00:00"):
         read_log(folder, by_hand())
+
+
+# --------------------------------------------------------------------------------------- drafts
+
+
+def test_the_draft_of_the_example_can_be_read_and_asks_to_be_checked(data, tmp_path):
+    found = draft(data)
+    assert found.undecided == ""
+    (tmp_path / "study.toml").write_text(found.text)
+    study = read_study(tmp_path / "study.toml")
+    assert study.source.start == ["ICU_ADMISSION//*"]
+    assert study.source.outcomes["died"] == ["MEDS_DEATH", "ICU_DISCHARGE//DIED"]
+    assert list(study.state) == ["heart_rate", "lactate"]
+    assert list(study.action) == ["norepinephrine"]
+    assert study.side["gender"].static
+    assert study.time.every == "4h"
+    for head in ("source", "time", "state.lactate", "action.norepinephrine", "outcome.died"):
+        assert re.search(rf"# CHECK THIS: .*\n\[{head}\]", found.text), head
+    files = (data / "data").rglob("*.parquet")
+    largest = pq.read_table(max(files, key=lambda file: file.stat().st_size)).to_pandas()
+    lactate = largest.numeric_value[largest.code == "LAB//LACTATE//mmol/L"].astype(float)
+    expected = [float(f"{cut:.3g}") for cut in np.quantile(lactate, [1 / 3, 2 / 3])]
+    assert study.state["lactate"].cuts == expected
+    ours = read_log(data, study).episodes
+    assert ours.lengths.tolist() == read_log(data, STUDY).episodes.lengths.tolist()
+    roles = {one.column: one.role for one in found.findings}
+    assert roles["INFUSION//NOREPINEPHRINE"] == "action norepinephrine"
+
+
+def test_a_draft_names_columns_by_description_and_drugs_without_dose_by_level(tmp_path):
+    events = [
+        event
+        for subject in (1, 2, 3)
+        for event in (
+            (subject, 0, "visit//IP"),
+            (subject, 1, "LAB//220045//bpm", 60 + subject),
+            (subject, 2, "drug_exposure_start//RxNorm//11124"),
+            (subject, 30, "LAB//220045//bpm", 70 + subject),
+            (subject, 40, "visit_end//IP"),
+        )
+    ]
+    folder = write_events(tmp_path, events)
+    listing = {"code": ["LAB//220045//bpm"], "description": ["Heart Rate"]}
+    pq.write_table(pa.table(listing), folder / "metadata" / "codes.parquet")
+    found = draft(folder)
+    study = read_study(tomllib.loads(found.text))
+    assert (study.source.start, study.source.end) == (["visit//*"], ["visit_end//*"])
+    assert study.source.columns["heart_rate"] == {"": ["LAB//220045//bpm"]}
+    assert list(study.source.columns.values())[-1] == {
+        "yes": ["drug_exposure_start//RxNorm//11124"]
+    }
+    assert study.time.every == "1d"
+    log = read_log(folder, study).episodes
+    assert log.action.tolist() == [1, 0] * 3
+
+
+def test_a_draft_without_drugs_says_what_is_missing(tmp_path):
+    folder = write_events(tmp_path, [e for e in STAY if e[2] != "DOSE"])
+    found = draft(folder)
+    assert "[action]: no action" in found.undecided
+    assert "CHECK THIS: reading 0.parquet with this draft finds" in found.text

@@ -56,15 +56,15 @@ def as_csv(folder, path):
     rows["gender"] = rows.subject_id.map(gender)
     kept = timed.code.isin(names) | left | timed.code.str.startswith("ICU_ADMISSION")
     order = rows.assign(last=left)[kept].sort_values(["stay", "time", "last"], kind="stable")
-    order.drop(columns=["last", "start", "subject_id"]).to_csv(path, index=False)
+    order.drop(columns=["last", "start"]).to_csv(path, index=False)
 
 
 def test_the_same_events_as_a_table_give_the_same_audit(data, tmp_path):
     as_csv(data, tmp_path / "log.csv")
     study = STUDY.read_text()
     kept = study[study.index("[time]") :]
-    columns = '[columns]\nepisode = "stay"\ntime = "time"\noutcome = "outcome"\n\n'
-    (tmp_path / "study.toml").write_text(columns + kept)
+    columns = ['episode = "stay"', 'subject = "subject_id"', 'time = "time"', 'outcome = "outcome"']
+    (tmp_path / "study.toml").write_text("\n".join(["[columns]", *columns, "", kept]))
     settings = AuditSettings(models=5, rehearsal=False, seed=1)
     ours = audit_into(data, STUDY, tmp_path / "ours", settings)
     theirs = audit_into(

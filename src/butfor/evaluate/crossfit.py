@@ -124,7 +124,7 @@ def cross_fitted(
     count = usual_splits(replay) if splits is None else splits
     check_whole(count, "splits", 1, "a whole number")
     episodes = replay.episodes
-    if (episodes.id == episodes.id[0]).all():
+    if (episodes.unit == episodes.unit[0]).all():
         return CrossFitted.of(np.full((4, count, 2), np.nan), True)
     if given_halves(episodes) is not None:
         count = 1
@@ -208,8 +208,8 @@ def given_halves(episodes: Episodes) -> tuple[NDArray[np.int64], NDArray[np.int6
 
 
 def split_halves(episodes: Episodes, key: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Positions of two random halves; episodes with the same id stay together."""
-    group, ids = pd.factorize(episodes.id)
+    """Positions of two random halves; episodes of the same subject, or id, stay together."""
+    group, ids = pd.factorize(episodes.unit)
     if len(ids) < 2:
         raise ValueError(f"{len(ids)} episode cannot be split into halves; give at least two")
     first = np.zeros(len(ids), dtype=bool)

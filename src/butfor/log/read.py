@@ -29,7 +29,7 @@ from butfor.log.coding import (
 )
 from butfor.log.column_rules import Key, column_rules
 from butfor.log.combinations import MOST_STATES, rows_of_codes
-from butfor.log.decisions import Decisions, last_rows
+from butfor.log.decisions import Decisions, first_rows, last_rows
 from butfor.log.episodes import Episodes, mean_last_reward
 from butfor.log.fields import LOST, MOST_NUMBERED, place, step_size
 from butfor.log.fill import INDICATOR, fill_missing
@@ -276,11 +276,27 @@ def _assemble(
     target = read_target(log, study, rows.row[kept], actions)
     if target is not None:
         episodes = episodes.with_target_probability(target)
+    if study.columns.subject is not None:
+        episodes = replace(episodes, subject=_subjects(log, study, rows)[last])
     if log.half is not None:
         episodes = replace(episodes, half=log.half[rows.row[last]])
     if study.evaluation.horizon is not None:
         episodes = episodes.truncate(study.evaluation.horizon)
     return Reading(episodes, dict(rows.problems.done))
+
+
+def _subjects(log: Log, study: Study, rows: Decisions) -> NDArray[Any]:
+    """Return whose episode each row belongs to, [M]."""
+    column = str(study.columns.subject)
+    code, names = log.code(column, partial(identify, text=None))
+    mine = code[rows.row]
+    begin = np.where(first_rows(rows.episode), np.arange(len(rows)), 0)
+    if (mine < 0).any() or (mine != mine[np.maximum.accumulate(begin)]).any():
+        raise ValueError(
+            f"{log.name}: [columns] subject: an episode has no {column!r}, or several; give each "
+            "row of an episode the same one"
+        )
+    return names[mine]
 
 
 def group_variables(study: Study, group: str, count: int) -> tuple[Variable, ...]:

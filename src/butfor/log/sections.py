@@ -37,6 +37,7 @@ class Columns(Section):
     """The role of each column of the log."""
 
     episode: str
+    subject: str | None = None  # whose episodes stay together when a log is divided at random
     time: str | None = None
     time_step: TimeStep | None = None  # in units of the time column, or "4h" if it holds dates
     outcome: str | None = None
@@ -67,7 +68,16 @@ class Columns(Section):
 
     def roles(self) -> dict[str, str]:
         """Return the columns named here, by key."""
-        keys = ("episode", "time", "outcome", "reward", "behavior_probability", "state", "action")
+        keys = (
+            "episode",
+            "subject",
+            "time",
+            "outcome",
+            "reward",
+            "behavior_probability",
+            "state",
+            "action",
+        )
         named = {key: getattr(self, key) for key in (*keys, "final_key")}
         roles = {key: column for key, column in named.items() if column is not None}
         if isinstance(self.target_action, str):
@@ -361,7 +371,8 @@ class Study(Section):
         variables = {**self.state, **self.action}
         cut = {column for column, section in variables.items() if section.cuts is not None}
         side = {n for n, s in self.side.items() if s.levels is not None or s.type == "text"}
-        names = {self.columns.episode, self.columns.outcome, *variables} - cut - {None}
+        named = self.columns
+        names = {named.episode, named.subject, named.outcome, *variables} - cut - {None}
         if self.columns.target_action is not None and self.action:
             chosen = self.columns.target_columns(self.action)
             names |= {target for column, target in chosen.items() if column not in cut}

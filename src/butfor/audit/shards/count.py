@@ -172,7 +172,7 @@ def count_shard(shard: Shard, study: Study, seed: int, threads: int = 1) -> Coun
             f"{count_levels(log.state_variables):,} states and {log.n_actions:,} actions: summary "
             f"detail allows up to {MOST_STATES:,} and {MOST_ACTIONS:,}; use fewer levels"
         )
-    keys = episode_keys(seed, log.id, "shards")
+    keys = episode_keys(seed, log.unit, "shards")
     half = half_of(log, keys)
     outcomes = len(log.outcomes)
     ended = np.flatnonzero(log.outcome >= 0)
@@ -219,7 +219,7 @@ def count_shard(shard: Shard, study: Study, seed: int, threads: int = 1) -> Coun
         last_reward=last_reward,
         complete=frozenset(variable.name for variable in log.side_variables),
         done=dict(sorted(reading.done.items())),
-        digest=digest_log(log, keys),
+        digest=digest_log(log, episode_keys(seed, log.id, "shards")),
     )
 
 

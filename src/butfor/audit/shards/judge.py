@@ -51,7 +51,8 @@ def judge_shard(shard: Shard, setting: Setting, threads: int) -> Judged:
         episodes=reading.episodes.truncate(setting.question.horizon),
         counts=setting.model.counts,
     ).compute(threads=threads)
-    log, keys = replay.log, episode_keys(setting.seed, replay.log.id, "shards")
+    log, keys = replay.log, episode_keys(setting.seed, replay.log.unit, "shards")
+    order = drawing_order(episode_keys(setting.seed, log.id, "shards"))
     result, walked = replay.outcomes(), replay.steps()
     sample = EpisodeColumns(replay, setting.seed)
     extra = {
@@ -64,7 +65,7 @@ def judge_shard(shard: Shard, setting: Setting, threads: int) -> Judged:
     cell, size = cells_of(result), len(result.outcome_names)
     steps = step_table(log, replay.target_table, replay.step_cases()).drop(columns="episode")
     return Judged(
-        episodes=as_arrow("episodes", judged_table(replay).assign(order=drawing_order(keys))),
+        episodes=as_arrow("episodes", judged_table(replay).assign(order=order)),
         steps=as_arrow("steps", steps, setting.side_types),
         sums={
             "groups": _sums(group_of(keys), columns, GROUPS, wide=True),  # weights may be huge

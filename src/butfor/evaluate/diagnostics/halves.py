@@ -43,7 +43,7 @@ class Halves:
     @property
     def problem(self) -> str:
         """Why there are no halves, or ""."""
-        ids = self.episodes.id
+        ids = self.episodes.unit
         return "one episode cannot be split into halves" if (ids == ids[0]).all() else ""
 
     @cached_property

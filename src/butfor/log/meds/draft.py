@@ -146,9 +146,14 @@ def _descriptions(path: Path) -> dict[str, str]:
     return {code: text for code, text in pairs if text}
 
 
-def _patterns(draft: _Draft, word: str) -> list[str]:
-    """Return patterns of the codes whose first part has a word, the most frequent first."""
-    named = [code for code in draft.codes.index if word in parts(code.split(SEPARATOR)[0])]
+def _patterns(draft: _Draft, word: str, others: list[str]) -> list[str]:
+    """Return patterns of the codes whose first part has a word, the most frequent first.
+
+    Without any, of those whose first part has the other words and no more.
+    """
+    said = {code: parts(code.split(SEPARATOR)[0]) for code in draft.codes.index}
+    named = [code for code, words in said.items() if word in words]
+    named = named or [code for code, words in said.items() if words == others]
     heads = [
         code.split(SEPARATOR)[0] + SEPARATOR + ANY if SEPARATOR in code else code for code in named
     ]
@@ -158,7 +163,8 @@ def _patterns(draft: _Draft, word: str) -> list[str]:
 def _episodes(draft: _Draft) -> None:
     """Name the codes of admission and discharge; those of intensive care if there are any."""
     source = draft.sections["source"]
-    starts, ends = _patterns(draft, "admission"), _patterns(draft, "discharge")
+    starts = _patterns(draft, "admission", ["visit"])
+    ends = _patterns(draft, "discharge", ["visit", "end"])
     for start in sorted(starts, key=lambda one: "icu" not in parts(one)):
         same = [end for end in ends if parts(end)[0] == parts(start)[0]] or ends[:1]
         if same:

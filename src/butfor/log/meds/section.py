@@ -14,7 +14,8 @@ from butfor.log.fields import INVALID, LOST, Mistakes, Names, Section, TimeStep,
 MEDS = "meds"
 ANY = "*"  # at the end of a pattern
 ITSELF = ""  # instead of a level: the value of the event
-MADE = {"episode": "episode", "time": "time", "outcome": "outcome"}  # columns that reading adds
+# columns that reading adds
+MADE = {"episode": "episode", "subject": "subject", "time": "time", "outcome": "outcome"}
 UNMADE = ("reward", "behavior_probability", "target_action", "target_probability", "final_key")
 
 
@@ -117,7 +118,7 @@ def source_mistakes(parts: Mapping[str, Any]) -> Mistakes:
         if name not in used:
             sections = ", ".join(place(key, name) for key in ("state", "action", "side"))
             yield at, f"nothing uses it; add one of {sections}, or remove it"
-        elif name in (named.episode, named.time, named.outcome):
+        elif name in (named.episode, named.subject, named.time, named.outcome):
             yield at, "this column is made of the events' own fields; choose another name"
         elif ITSELF not in levels:
             yield from _level_mistakes(at, levels, used[name])

@@ -238,6 +238,7 @@ def _pivot(
     table = {
         named.episode: stays.ids(source.start is not None).take(pa.array(stay[order])),
         str(named.time): pa.array(time[order]),
+        str(named.subject): pa.array(stays.subject[stay[order]]),
     }
     if named.outcome is not None:
         outcome = np.full(len(stay), -1)
