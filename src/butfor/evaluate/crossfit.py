@@ -113,7 +113,8 @@ def cross_fitted(
         The function that made the target: takes Episodes, returns their model and the policy,
         [S, A] or, with a `FactoredModel`, a function of level codes.
     splits : optional
-        Number of random splits into halves: 10, or 3 where learning or planning takes long.
+        Number of random splits into halves: 10, or 3 where learning or planning takes long. A log
+        whose halves are given (`Episodes.half`) has only that split.
 
     Notes
     -----
@@ -123,12 +124,15 @@ def cross_fitted(
     count = usual_splits(replay) if splits is None else splits
     check_whole(count, "splits", 1, "a whole number")
     episodes = replay.episodes
-    if (episodes.id == episodes.id[0]).all():
+    if (episodes.unit == episodes.unit[0]).all():
         return CrossFitted.of(np.full((4, count, 2), np.nan), True)
+    if given_halves(episodes) is not None:
+        count = 1
     found: list[Any] = []
     changed = False
     for split, key in enumerate(numbered_keys(seed, count, "crossfit").tolist()):
-        logs = [episodes.select(half) for half in split_halves(episodes, key)]
+        halves = given_halves(episodes) or split_halves(episodes, key)
+        logs = [episodes.select(half) for half in halves]
         learned = [learn_from(learn, log) for log in logs]
         changed = changed or not all(_same(target, replay.target) for _, target in learned)
         pairs = [(logs[0], learned[0][0], learned[1][1]), (logs[1], learned[1][0], learned[0][1])]
@@ -196,9 +200,16 @@ def _same(target: Policy, asked: Policy) -> bool:
     return np.array_equal(as_array(target), as_array(asked))
 
 
+def given_halves(episodes: Episodes) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+    """Positions of the two halves that the log itself says, None if it does not."""
+    if episodes.half is None or len(np.unique(episodes.half)) < 2:
+        return None
+    return np.flatnonzero(episodes.half == 0), np.flatnonzero(episodes.half == 1)
+
+
 def split_halves(episodes: Episodes, key: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Positions of two random halves; episodes with the same id stay together."""
-    group, ids = pd.factorize(episodes.id)
+    """Positions of two random halves; episodes of the same subject, or id, stay together."""
+    group, ids = pd.factorize(episodes.unit)
     if len(ids) < 2:
         raise ValueError(f"{len(ids)} episode cannot be split into halves; give at least two")
     first = np.zeros(len(ids), dtype=bool)

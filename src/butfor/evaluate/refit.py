@@ -86,7 +86,7 @@ def group_episodes(sample: EpisodeColumns, *, blend: bool) -> Groups | None:
     again = None if replay.hidden else reweighting(replay.model, replay.episodes)
     if again is None:
         return None
-    place, ids = pd.factorize(log.id)
+    place, ids = pd.factorize(log.unit)
     rank = np.argsort(np.argsort(episode_keys(sample.seed, ids, "jackknife"), kind="stable"))
     count = min(GROUPS, len(ids))
     group = (rank % count)[place]

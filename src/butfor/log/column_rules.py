@@ -101,6 +101,9 @@ def column_rules(study: Study) -> dict[Key, ColumnRule]:
             indicator=section.indicator,
             levels=column.names(),
         )
+    if study.time is not None:
+        static = [name for name, section in study.side.items() if section.static]
+        found |= {("side", name): ColumnRule(steps=math.inf) for name in static}
     return found
 
 

@@ -17,6 +17,7 @@ from butfor.log.guess.profile import FEW
 from butfor.log.guess.roles import recognize
 from butfor.log.guess.states import States, choose_states
 from butfor.log.guess.words import flag, good_or_bad, is_censored, sounds
+from butfor.log.meds.draft import draft_events, is_data_set
 from butfor.log.problems import KINDS
 from butfor.log.read import read_log
 from butfor.log.sources import Log
@@ -72,8 +73,11 @@ def draft(source: Any) -> Draft:
     Columns are recognized by their names (stay_id, charttime, dose, died …), their values, and how
     they change within episodes. Rewards follow from what outcomes are called; where that says
     nothing they are left to the reader. Problems found when the log is read with the draft are
-    settled in `[problems]` or listed at its end. Of a long log the first rows are looked at.
+    settled in `[problems]` or listed at its end. Of a long log the first rows are looked at. Codes
+    of a MEDS data set are recognized likewise.
     """
+    if is_data_set(source):
+        return Draft(*draft_events(source))
     log = load_first_rows(source, ROWS)
     roles = recognize(log)
     if not log.whole:

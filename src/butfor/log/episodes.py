@@ -81,6 +81,8 @@ class Episodes:
     target_probability: Floats | None = None  # [N, A] of a policy that is known row by row
     # for readers only, in the rows of `side`: see `log/recorded.py`
     recorded: pd.DataFrame | None = None
+    subject: NDArray[Any] | None = None  # [n] whose episode it is, if one may have several
+    half: NDArray[np.int64] | None = None  # [n] 0 or 1: that of a cross-fit, if it is given
 
     @classmethod
     def from_arrays(
@@ -355,6 +357,11 @@ class Episodes:
         return [*(outcome.name for outcome in self.outcomes), self.none_name]
 
     @property
+    def unit(self) -> NDArray[Any]:
+        """What stays together when a log is divided at random: the subject, or the episode, [n]."""
+        return self.id if self.subject is None else self.subject
+
+    @property
     def lengths(self) -> Offsets:
         """Number of steps of each episode, [n]."""
         return np.diff(self.offsets)
@@ -420,6 +427,8 @@ class Episodes:
             outcome=self.outcome[chosen],
             id=self.id[chosen],
             final_key=self.final_key[chosen],
+            subject=None if self.subject is None else self.subject[chosen],
+            half=None if self.half is None else self.half[chosen],
         )
 
     def truncate(self, horizon: int) -> Episodes:

@@ -18,6 +18,7 @@ MOST = 2**31 - 1  # actions: codes have 32 bits
 MOST_NUMBERED = 1_000_000  # states, actions or clusters known only by number; each gets a name
 UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 UNIT_NAMES = {"s": "second", "min": "minute", "h": "hour", "d": "day"}
+LOST = "lost to follow-up"  # the outcome of those who stop without one, if they are to have one
 INVALID = "invalid"  # type of the errors raised here; their message is shown as it is
 
 Mistakes = Iterator[tuple[str, str]]  # key, and what is wrong with its value

@@ -20,6 +20,11 @@ CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz")
 UNPACKED, TIMES = 32_000_000, 500
 
 
+def event_files(folder: Path) -> list[Path]:
+    """Return the data files of a MEDS data set, in order; none if the folder is none."""
+    return sorted((folder / "data").rglob("*.parquet"))
+
+
 def is_csv(path: Path) -> bool:
     """Whether a file is CSV by its name."""
     return path.name.lower().endswith(CSV)

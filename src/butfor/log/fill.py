@@ -29,11 +29,12 @@ def fill_missing(rows: Decisions, rules: Mapping[Key, ColumnRule]) -> None:
     for key, rule in rules.items():
         group, column = key
         codes = rows.cells[key]
-        missing = (codes == MISSING) & ~exempt[group]
+        missing = (codes == MISSING) & ~exempt.get(group, np.zeros(len(rows), dtype=bool))
         good, known = _last_known(rows, codes)
         carried = missing & known & _recent(rows, good, rule)
         codes = np.where(carried, codes[good], codes)
-        rows.problems.count(f"{column}: {CARRIED}", int(carried.sum()))
+        if group in exempt:  # what is only shown, and constant, is not worth counting
+            rows.problems.count(f"{column}: {CARRIED}", int(carried.sum()))
         left = missing & ~carried
         value = _median(rows, key) if rule.median else rule.fill
         if value is not None and left.any():

@@ -29,15 +29,16 @@ from butfor.log.coding import (
 )
 from butfor.log.column_rules import Key, column_rules
 from butfor.log.combinations import MOST_STATES, rows_of_codes
-from butfor.log.decisions import Decisions, last_rows
+from butfor.log.decisions import Decisions, first_rows, last_rows
 from butfor.log.episodes import Episodes, mean_last_reward
-from butfor.log.fields import MOST_NUMBERED, place, step_size
+from butfor.log.fields import LOST, MOST_NUMBERED, place, step_size
 from butfor.log.fill import INDICATOR, fill_missing
 from butfor.log.grid import put_on_grid
+from butfor.log.meds.table import load_events
 from butfor.log.problems import Index, LogProblems
 from butfor.log.recorded import find_measured, given_side, record
 from butfor.log.row_targets import read_target
-from butfor.log.sections import LOST, Study, indicator_name
+from butfor.log.sections import Study, indicator_name
 from butfor.log.settle import (
     settle_cells,
     settle_gaps,
@@ -116,7 +117,9 @@ def read_part(
 ) -> Reading | NothingLeft:
     """Read a log that may be one part of several, as `read_log` does; a part may end up empty."""
     study = read_study(study)
-    log = load_log(source, study.places(), study.text_columns())
+    log = _load(source, study)
+    if log.table.num_rows == 0:
+        return NothingLeft(log.name, dict(log.done))
     rows, ids = _code_rows(log, study)
     rules = column_rules(study)
     if rules:
@@ -140,8 +143,15 @@ def read_part(
 
 def read_ids(source: Any, study: Study) -> NDArray[Any]:
     """Read only the ids of all episodes of a log."""
-    needed = {study.columns.episode: "[columns] episode"}
-    return _identify(load_log(source, needed, study.text_columns()), study)[1]
+    return _identify(_load(source, study, ids=True), study)[1]
+
+
+def _load(source: Any, study: Study, *, ids: bool = False) -> Log:
+    """Load the columns that the study names, or only the ids of episodes."""
+    if study.source is not None:
+        return load_events(source, study)
+    needed = {study.columns.episode: "[columns] episode"} if ids else study.places()
+    return load_log(source, needed, study.text_columns())
 
 
 def _identify(log: Log, study: Study) -> tuple[Index, NDArray[Any]]:
@@ -168,6 +178,7 @@ def _code_rows(log: Log, study: Study) -> tuple[Decisions, NDArray[Any]]:
     if named.outcome is not None:
         outcome = log.code(named.outcome, partial(code_levels, levels=list(study.outcome)))
     problems, (cells, pools) = LogProblems(study.problems, log.places), _code_cells(log, study)
+    problems.done |= log.done
     rows = Decisions(
         *(problems, log.cell, np.arange(count), episode, time, outcome, cells),
         pools=pools,
@@ -276,9 +287,27 @@ def _assemble(
     target = read_target(log, study, rows.row[kept], actions)
     if target is not None:
         episodes = episodes.with_target_probability(target)
+    if study.columns.subject is not None:
+        episodes = replace(episodes, subject=_subjects(log, study, rows)[last])
+    if log.half is not None:
+        episodes = replace(episodes, half=log.half[rows.row[last]])
     if study.evaluation.horizon is not None:
         episodes = episodes.truncate(study.evaluation.horizon)
     return Reading(episodes, dict(rows.problems.done))
+
+
+def _subjects(log: Log, study: Study, rows: Decisions) -> NDArray[Any]:
+    """Return whose episode each row belongs to, [M]."""
+    column = str(study.columns.subject)
+    code, names = log.code(column, partial(identify, text=None))
+    mine = code[rows.row]
+    begin = np.where(first_rows(rows.episode), np.arange(len(rows)), 0)
+    if (mine < 0).any() or (mine != mine[np.maximum.accumulate(begin)]).any():
+        raise ValueError(
+            f"{log.name}: [columns] subject: an episode has no {column!r}, or several; give each "
+            "row of an episode the same one"
+        )
+    return names[mine]
 
 
 def group_variables(study: Study, group: str, count: int) -> tuple[Variable, ...]:

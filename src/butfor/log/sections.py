@@ -29,6 +29,7 @@ from butfor.log.fields import (
     step_size,
 )
 from butfor.log.irregular import MISSING_LEVEL, MissingSection, TimeSection
+from butfor.log.meds.section import SourceSection
 from butfor.log.variables import NO_OUTCOME, Outcome, Variable
 
 
@@ -36,6 +37,7 @@ class Columns(Section):
     """The role of each column of the log."""
 
     episode: str
+    subject: str | None = None  # whose episodes stay together when a log is divided at random
     time: str | None = None
     time_step: TimeStep | None = None  # in units of the time column, or "4h" if it holds dates
     outcome: str | None = None
@@ -66,7 +68,16 @@ class Columns(Section):
 
     def roles(self) -> dict[str, str]:
         """Return the columns named here, by key."""
-        keys = ("episode", "time", "outcome", "reward", "behavior_probability", "state", "action")
+        keys = (
+            "episode",
+            "subject",
+            "time",
+            "outcome",
+            "reward",
+            "behavior_probability",
+            "state",
+            "action",
+        )
         named = {key: getattr(self, key) for key in (*keys, "final_key")}
         roles = {key: column for key, column in named.items() if column is not None}
         if isinstance(self.target_action, str):
@@ -170,7 +181,7 @@ class SideColumn(Section):
 
     levels: Levels | None = None
     normal: Any = None
-    static: bool = False
+    static: bool = False  # constant within an episode
     type: CellType | None = None
     name: str | None = None
     number: bool = False  # refused: see `mistakes`
@@ -190,8 +201,8 @@ class SideColumn(Section):
             yield "type", "given together with levels; remove it, since levels are text"
         if self.levels is not None:
             yield from _unknown_normal(self.normal, self.levels)
-        elif "levels" not in given and (self.normal is not None or self.static):
-            yield "levels", "missing; normal and static need levels"
+        elif "levels" not in given and self.normal is not None:
+            yield "levels", "missing; normal needs levels"
 
     def variable(self, column: str) -> Variable | None:
         """Return the Variable that this section describes, if it has levels."""
@@ -206,9 +217,6 @@ class ClusterSection(Section):
 
     columns: Names
     count: Count
-
-
-LOST = "lost to follow-up"  # the outcome of those who stop without one, if they are to have one
 
 
 class OutcomeSection(Section):
@@ -275,6 +283,7 @@ class Study(Section):
     """A study file in which no mistake was found."""
 
     columns: Columns
+    source: SourceSection | None = None
     state: dict[str, StateSection] = Field(default_factory=dict)
     cluster: ClusterSection | None = None
     action: dict[str, VariableSection] = Field(default_factory=dict)
@@ -362,7 +371,8 @@ class Study(Section):
         variables = {**self.state, **self.action}
         cut = {column for column, section in variables.items() if section.cuts is not None}
         side = {n for n, s in self.side.items() if s.levels is not None or s.type == "text"}
-        names = {self.columns.episode, self.columns.outcome, *variables} - cut - {None}
+        named = self.columns
+        names = {named.episode, named.subject, named.outcome, *variables} - cut - {None}
         if self.columns.target_action is not None and self.action:
             chosen = self.columns.target_columns(self.action)
             names |= {target for column, target in chosen.items() if column not in cut}

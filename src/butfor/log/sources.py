@@ -7,7 +7,7 @@ import difflib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,6 +26,7 @@ from butfor.log.files import (
     check_even,
     check_growth,
     delimiter,
+    event_files,
     explained,
     is_csv,
     line_numbers,
@@ -52,6 +53,8 @@ class Log:
     files: tuple[Path, ...] = ()  # empty if it came as a frame
     starts: tuple[int, ...] = (0,)  # the first row of each file
     whole: bool = True  # whether these are all its rows
+    half: NDArray[np.int64] | None = None  # of each row when cross-fitting, if it is given
+    done: Mapping[str, int] = field(default_factory=dict)  # what was left out on the way
 
     def code(self, name: str, coder: Callable[[Any], Coded]) -> Coded:
         """Return what `coder` makes of a column; refuse types that it cannot read."""
@@ -151,6 +154,7 @@ def find_files(source: Any) -> list[Path]:
         if path.is_dir():
             inside = sorted(part for part in path.iterdir() if not part.name.startswith((".", "_")))
             known = [part for part in inside if part.name.lower().endswith((*CSV, *PARQUET))]
+            known = known or event_files(path)
             if not known:
                 raise ValueError(f"the folder {path} has no .csv or .parquet files; name the files")
             files += known

@@ -15,11 +15,21 @@ from pydantic import ValidationError, create_model
 from butfor.checks import check_size
 from butfor.log.coding import text_of
 from butfor.log.column_rules import column_mistakes
-from butfor.log.fields import INVALID, MOST, Mistakes, Section, named_twice, place, show, step_size
+from butfor.log.fields import (
+    INVALID,
+    LOST,
+    MOST,
+    Mistakes,
+    Section,
+    named_twice,
+    place,
+    show,
+    step_size,
+)
 from butfor.log.irregular import MissingSection, TimeSection
+from butfor.log.meds.section import SourceSection, source_mistakes, with_made_columns
 from butfor.log.problems import KINDS
 from butfor.log.sections import (
-    LOST,
     ClusterSection,
     Columns,
     Evaluation,
@@ -40,6 +50,7 @@ _CHOICES: dict[str, Any] = {
 }
 SINGLE: dict[str, type[Section]] = {
     "columns": Columns,
+    "source": SourceSection,
     "cluster": ClusterSection,
     "words": Words,
     "evaluation": Evaluation,
@@ -93,7 +104,7 @@ def read_study(source: StudySource, *, every: float | str | None = None) -> Stud
             f"a study of type {type(source).__name__}; give the path of a study file, or a "
             "dictionary of the same form"
         )
-    content = _name_lost(content)
+    content = with_made_columns(_name_lost(content))
     if every is not None:
         content = _with_step(content, every)
     found: list[str] = []
@@ -282,6 +293,7 @@ def _cross_mistakes(content: Mapping[str, Any], parts: Mapping[str, Any]) -> Mis
     if words is not None and words.time is not None and not isinstance(step, float):
         yield "[words] time", "needs a number as [columns] time_step; add it, or remove time"
     yield from column_mistakes(parts)
+    yield from source_mistakes(parts)
     problems = parts.get("problems", {})
     if problems.get("gaps", "refuse") != "refuse" and "time_step" not in given:
         yield "[problems] gaps", "gaps can be found only with [columns] time_step; add it"

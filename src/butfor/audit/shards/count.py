@@ -172,8 +172,8 @@ def count_shard(shard: Shard, study: Study, seed: int, threads: int = 1) -> Coun
             f"{count_levels(log.state_variables):,} states and {log.n_actions:,} actions: summary "
             f"detail allows up to {MOST_STATES:,} and {MOST_ACTIONS:,}; use fewer levels"
         )
-    keys = episode_keys(seed, log.id, "shards")
-    half = half_of(keys)
+    keys = episode_keys(seed, log.unit, "shards")
+    half = half_of(log, keys)
     outcomes = len(log.outcomes)
     ended = np.flatnonzero(log.outcome >= 0)
     last = log.offsets[1:][ended] - 1
@@ -219,7 +219,7 @@ def count_shard(shard: Shard, study: Study, seed: int, threads: int = 1) -> Coun
         last_reward=last_reward,
         complete=frozenset(variable.name for variable in log.side_variables),
         done=dict(sorted(reading.done.items())),
-        digest=digest_log(log, keys),
+        digest=digest_log(log, episode_keys(seed, log.id, "shards")),
     )
 
 
@@ -283,9 +283,9 @@ def fold_of(keys: Keys) -> NDArray[np.int64]:
     return (keys % np.uint64(FOLDS)).astype(np.int64)
 
 
-def half_of(keys: Keys) -> NDArray[np.int64]:
-    """Return the half, 0 or 1, of each episode."""
-    return (keys >> np.uint64(63)).astype(np.int64)
+def half_of(log: Episodes, keys: Keys) -> NDArray[np.int64]:
+    """Return the half, 0 or 1, of each episode: as given, or at random."""
+    return log.half if log.half is not None else (keys >> np.uint64(63)).astype(np.int64)
 
 
 def digest_log(log: Episodes, keys: Keys) -> Keys:

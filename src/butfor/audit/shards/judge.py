@@ -51,7 +51,8 @@ def judge_shard(shard: Shard, setting: Setting, threads: int) -> Judged:
         episodes=reading.episodes.truncate(setting.question.horizon),
         counts=setting.model.counts,
     ).compute(threads=threads)
-    log, keys = replay.log, episode_keys(setting.seed, replay.log.id, "shards")
+    log, keys = replay.log, episode_keys(setting.seed, replay.log.unit, "shards")
+    order = drawing_order(episode_keys(setting.seed, log.id, "shards"))
     result, walked = replay.outcomes(), replay.steps()
     sample = EpisodeColumns(replay, setting.seed)
     extra = {
@@ -64,7 +65,7 @@ def judge_shard(shard: Shard, setting: Setting, threads: int) -> Judged:
     cell, size = cells_of(result), len(result.outcome_names)
     steps = step_table(log, replay.target_table, replay.step_cases()).drop(columns="episode")
     return Judged(
-        episodes=as_arrow("episodes", judged_table(replay).assign(order=drawing_order(keys))),
+        episodes=as_arrow("episodes", judged_table(replay).assign(order=order)),
         steps=as_arrow("steps", steps, setting.side_types),
         sums={
             "groups": _sums(group_of(keys), columns, GROUPS, wide=True),  # weights may be huge
@@ -106,7 +107,7 @@ def _cross_fit(replay: Replay, keys: Keys, setting: Setting, threads: int) -> Ex
     sums = ExactSums.make(2, 5)
     if not (setting.learned and setting.halves):
         return sums
-    half = half_of(keys)
+    half = half_of(replay.log, keys)
     for number, judge in enumerate(setting.halves):
         mine = np.flatnonzero(half == number)
         if len(mine) == 0:
@@ -131,7 +132,7 @@ def _calibrate(log: Episodes, keys: Keys, setting: Setting) -> ExactSums:
         return sums
     known = (log.outcome >= 0) | (log.lengths == setting.question.horizon)
     episode = np.repeat(np.arange(len(log)), log.lengths)
-    half = half_of(keys)[episode]
+    half = half_of(log, keys)[episode]
     seen = np.stack([judge.seen for judge in setting.halves])
     chance = np.stack([judge.chance for judge in setting.halves])
     rows = np.flatnonzero(known[episode] & seen[1 - half, log.state])

@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 import butfor
+from butfor.log.meds.table import check_events
 from butfor.log.read import NothingLeft, Reading, read_ids, read_part
 from butfor.log.sections import Study
 from butfor.log.sources import PARQUET, check_columns, find_files, read_schema
@@ -62,8 +63,11 @@ def find_shards(source: Any) -> tuple[Shard, ...]:
 def check_alike(shards: Sequence[Shard], study: Study) -> tuple[tuple[Shard, ...], dict[str, Any]]:
     """Return the shards that have rows, and the type of each column that the study names.
 
-    Shards with different types are refused. CSV files have no types.
+    Shards with different types are refused. CSV files have no types. Those of events are the types
+    of the columns that are made of them.
     """
+    if study.source is not None:
+        return tuple(shards), check_events([Path(shard.path) for shard in shards], study)
     if not shards[0].path.lower().endswith(PARQUET):
         return tuple(shards), {}
     full = []

@@ -39,11 +39,12 @@ def group_folds(tally: Tally, sample: ShardSums) -> Groups | None:
 def cross_fit_folds(tally: Tally, fit: Fit, plan: Plan, sample: ShardSums) -> CrossFitted | None:
     """Cross-fit over several splits of the folds into halves; None if the target was given.
 
-    Episodes are replayed in one split only, that of the second pass.
+    Episodes are replayed in one split only, that of the second pass. If the study gives the halves
+    it is the only one.
     """
-    first = sample.crossed
-    if first is None:
-        return None
+    first, source = sample.crossed, tally.study.source
+    if first is None or (source is not None and source.first_half is not None):
+        return first
     splits = tally.split_folds(sample.setting.seed, usual_splits(sample.replay) - 1, "crossfit")
     if not splits:
         return first

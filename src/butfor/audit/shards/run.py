@@ -215,7 +215,8 @@ class _Run:
 
     def list_ids(self, study: Study) -> list[Any]:
         """Refuse an episode in two shards; return ids that divide the episodes into ranges."""
-        context = json.dumps(study.columns.model_dump(mode="json"), sort_keys=True)
+        named = study.model_dump(mode="json", include={"columns", "source"})
+        context = json.dumps(named, sort_keys=True)
         self._finish("ids", list_shard, context, {"study": study}, self.parts.write_ids)
         keys = [shard.key("ids", context) for shard in self.shards]
         sample: list[Any] = []

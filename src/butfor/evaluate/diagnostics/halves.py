@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.evaluate.crossfit import Learn, Learned, split_halves
+from butfor.evaluate.crossfit import Learn, Learned, given_halves, split_halves
 from butfor.log.episodes import Episodes
 from butfor.random import numbered_keys
 from butfor.replay.engine import fit_again
@@ -25,7 +25,10 @@ class Half:
 
 @dataclass(frozen=True, eq=False)
 class Halves:
-    """Two random halves of a log, each predicted by a model of the other; learned when needed."""
+    """Two halves of a log, each predicted by a model of the other; learned when needed.
+
+    They are those that the log gives, or else random.
+    """
 
     episodes: Episodes
     model: Learned  # of the whole log
@@ -40,14 +43,14 @@ class Halves:
     @property
     def problem(self) -> str:
         """Why there are no halves, or ""."""
-        ids = self.episodes.id
+        ids = self.episodes.unit
         return "one episode cannot be split into halves" if (ids == ids[0]).all() else ""
 
     @cached_property
     def parts(self) -> tuple[Half, Half]:
         """Both models, each with the episodes that it predicts."""
         key = int(numbered_keys(self.seed, 1, "calibration")[0])
-        one, other = split_halves(self.episodes, key)
+        one, other = given_halves(self.episodes) or split_halves(self.episodes, key)
         return self._half(one, other), self._half(other, one)
 
     def _half(self, learned_from: NDArray[np.int64], judged: NDArray[np.int64]) -> Half:

@@ -1,0 +1,1 @@
+"""Logs of events in the Medical Event Data Standard (MEDS)."""
