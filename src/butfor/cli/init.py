@@ -33,7 +33,9 @@ def init(
     Console().print(make_table(["column", "taken for", "because"], rows))
     if drafted.undecided:
         typer.echo(f"Still to be decided in the draft: {drafted.undecided}\n")
+    command = ["butfor", "audit", *map(str, log), "--study", str(out), "--out", "audit"]
+    if any(found.role == "target_action" for found in drafted.findings):
+        command += ["--target", "log"]
     typer.echo(
-        f"Draft of the study file: {out}\nCheck and edit it, then run: "
-        + shlex.join(["butfor", "audit", *map(str, log), "--study", str(out), "--out", "audit"])
+        f"Draft of the study file: {out}\nCheck and edit it, then run: {shlex.join(command)}"
     )

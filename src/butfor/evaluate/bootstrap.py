@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from butfor.checks import check_confidence, check_whole
-from butfor.evaluate.influence import Influence
+from butfor.evaluate.influence import LESS, Influence
 from butfor.random import numbered_keys
 from butfor.types import Floats, Progress
 
@@ -132,6 +132,16 @@ def bootstrap_interval(
     else:
         ends = bca_interval(value, resampled, left_out, confidence)
     return Influence(defined).stretch(value, ends, confidence) if len(defined) else ends
+
+
+def reweighted_influence(evaluate: Evaluate, value: float, rows: int) -> Influence:
+    """Influence of rows on an estimate that counts state-action pairs, such as FQE.
+
+    Each row, or each of 200 groups of them, counts half in turn. A bootstrap would lose the rare
+    pairs that a resample does not contain, and lie to one side of the estimate.
+    """
+    weights = (1 - LESS * (1 - block) for block in jackknife_weights(rows))
+    return Influence((value - np.concatenate([evaluate(block) for block in weights])) / LESS)
 
 
 def _counts(episodes: int, keys: list[int]) -> Floats:

@@ -10,6 +10,8 @@ from scipy.stats import t as student
 
 from butfor.types import Floats
 
+LESS = 0.5  # by how much a group counts less: not by 1, so that no state-action pair is lost
+
 
 @dataclass(frozen=True, eq=False)
 class Influence:

@@ -12,7 +12,12 @@ from functools import cached_property
 
 import numpy as np
 
-from butfor.evaluate.bootstrap import Evaluate, bootstrap_interval, percentile_interval
+from butfor.evaluate.bootstrap import (
+    Evaluate,
+    bootstrap_interval,
+    percentile_interval,
+    reweighted_influence,
+)
 from butfor.evaluate.crossfit import CrossFitted
 from butfor.evaluate.influence import Influence
 from butfor.evaluate.sample import Sample
@@ -27,6 +32,7 @@ from butfor.types import Floats
 # with 5 to 10 held the true value in 80% of logs where overlap was low, and in 60 to 70% below 5.
 LEAST_EFFECTIVE = 10.0
 BY_MODEL = ("MB", "MB (sampled)", "CF", "CF (draws)", "MAGIC")  # the model's errors are theirs
+REWEIGHTED = ("FQE",)  # resamples would lose pairs that it counts
 NONE = (float("nan"), float("nan"))
 
 ONE = "no interval: there is nothing to resample"
@@ -55,7 +61,9 @@ class Intervals:
 
     def bootstraps(self, name: str) -> bool:
         """Whether the interval of an estimate is made from its values in resamples."""
-        return not self.reason(name) and (name not in BY_MODEL or self.given or self.relearned)
+        if self.reason(name) or name in REWEIGHTED:
+            return False
+        return name not in BY_MODEL or self.given or self.relearned
 
     def plain(
         self, name: str, value: float, evaluate: Evaluate, resampled: Floats | None
@@ -65,6 +73,9 @@ class Intervals:
         if reason:
             self.reasons[name] = reason
             return NONE
+        if name in REWEIGHTED:
+            influence = reweighted_influence(evaluate, value, len(self.sample))
+            return self._within(name, influence.interval(value, self.confidence))
         if resampled is None:
             return self._within(name, self.influences[name].interval(value, self.confidence))
         if self.relearned:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from butfor.evaluate.crossfit import Learned
 from butfor.evaluate.episode_columns import EpisodeColumns
 from butfor.evaluate.estimators.doubly_robust import magic
-from butfor.evaluate.influence import Influence
+from butfor.evaluate.influence import LESS, Influence
 from butfor.models.mdp import total_by
 from butfor.models.planning import state_values
 from butfor.models.reweight import reweighting
@@ -26,7 +26,6 @@ from butfor.types import Floats, Progress
 
 THESE = "these"  # CF with the episodes held fixed
 GROUPS = 50  # with so many, intervals are up to 7% wider than with any number of them
-LESS = 0.5  # by how much a group counts less
 MOST_ENTRIES = 300_000  # transitions of a model, for MAGIC to be computed again in each
 
 

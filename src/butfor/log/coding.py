@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any
 
@@ -91,6 +91,12 @@ def _canonical(text: str) -> str:
     if text.lower() in ("true", "false"):
         return text.lower()
     return text_of(float(text)) if _NUMBER.fullmatch(text) else text
+
+
+def read_worth(column: Any, worth: Mapping[str, float]) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return what each word is worth, nan if there is none; and mark words that are not listed."""
+    codes = code_levels(column, list(worth))
+    return np.array([*worth.values(), np.nan, np.nan])[codes], codes == UNKNOWN
 
 
 def bins_of(numbers: Floats, cuts: Sequence[float]) -> Codes:

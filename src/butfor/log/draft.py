@@ -7,16 +7,16 @@ import tomllib
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
 from butfor.log.coding import listed, text_of
-from butfor.log.fields import UNIT_NAMES, UNITS, place
+from butfor.log.fields import UNIT_NAMES, place
 from butfor.log.first_rows import load_first_rows
 from butfor.log.guess.findings import CHECK, LEFT_OUT, Finding, Roles
+from butfor.log.guess.gaps import lasting_actions, missing_states
 from butfor.log.guess.profile import FEW
-from butfor.log.guess.roles import recognize
+from butfor.log.guess.roles import earns_early, recognize
+from butfor.log.guess.spacing import find_spacing
 from butfor.log.guess.states import States, choose_states
-from butfor.log.guess.words import flag, good_or_bad, is_censored, sounds
+from butfor.log.guess.words import flag, good_or_bad, is_censored, meaning, sounds
 from butfor.log.meds.draft import draft_events, is_data_set
 from butfor.log.problems import KINDS
 from butfor.log.read import read_log
@@ -25,7 +25,6 @@ from butfor.log.study import read_study
 from butfor.log.write import comment_lines, toml_value, write_toml
 
 ROWS = 100_000  # of a log are looked at
-REGULAR = 0.8  # share of equal intervals from which on times are nearly regular
 MANY_NUMBERS = 8  # columns of numbers from which on clusters are offered
 NOUNS = ("stay", "patient", "admission", "case", "subject", "user", "session")
 # How a draft settles what reading finds, if the study can still be judged then.
@@ -85,7 +84,7 @@ def draft(source: Any) -> Draft:
         roles = recognize(log)
     states = choose_states(roles)
     content = _draft(roles, states)
-    found = _settle(source, content, log)
+    found = _settle(source, content, log, roles)
     rows = "" if log.whole else f" (its first {log.table.num_rows:,} rows)"
     about = comment_lines(
         f"A draft of a study file for {log.name}{rows}, guessed from its columns."
@@ -115,7 +114,7 @@ def _mistakes(sections: dict[str, Any]) -> str:
     return ""
 
 
-def _settle(source: Any, content: _Content, log: Log) -> str:
+def _settle(source: Any, content: _Content, log: Log, roles: Roles) -> str:
     """Read the log with the draft, settle problems and add the horizon; return what is wrong."""
     problems: dict[str, str] = dict(content.sections.pop("problems", {}))
     evaluation = content.sections.pop("evaluation")
@@ -129,7 +128,7 @@ def _settle(source: Any, content: _Content, log: Log) -> str:
             found = str(error)
         else:
             found, evaluation = "", ({"horizon": horizon} if log.whole else {}) | evaluation
-        choice = _choice(found, problems, outcomes="outcome" in content.sections)
+        choice = _choice(found, problems, ends="outcome" in content.sections or earns_early(roles))
         if not choice:
             break
         problems |= choice
@@ -143,12 +142,15 @@ def _settle(source: Any, content: _Content, log: Log) -> str:
     return found
 
 
-def _choice(found: str, problems: dict[str, str], *, outcomes: bool) -> dict[str, str]:
-    """Return the next way to settle one of the problems found, empty if there is none."""
+def _choice(found: str, problems: dict[str, str], *, ends: bool) -> dict[str, str]:
+    """Return the next way to settle one of the problems found, empty if there is none.
+
+    `ends`: whether episodes have outcomes, or can do without their last decisions.
+    """
     for kind in re.findall(r"^- (\w+):", found, re.MULTILINE):
         choices = SETTLED.get(kind, ())
-        if kind in ("lost_reward", "no_transition") and not outcomes:
-            continue  # every episode would lose its last decision
+        if kind in ("lost_reward", "no_transition") and not ends:
+            continue  # every episode would lose its last decision, and its reward
         tried = choices.index(problems[kind]) + 1 if problems.get(kind) in choices else 0
         if tried < len(choices):
             return {kind: choices[tried]}
@@ -166,6 +168,8 @@ def _placeholders(sections: dict[str, Any]) -> dict[str, Any]:
 def _draft(roles: Roles, states: States) -> _Content:
     """Return the sections of the draft, without what reading the log tells."""
     columns: dict[str, Any] = dict(roles.columns)
+    if roles.targets:
+        columns["target_action"] = roles.targets
     content = _Content({"columns": columns, "state": states.sections, "action": roles.action})
     for key in ("state", "action"):
         if key in columns:
@@ -185,7 +189,13 @@ def _draft(roles: Roles, states: States) -> _Content:
         _model(roles, states, content)
     noun = (noun for noun in NOUNS if noun in columns["episode"].lower())
     content.sections["words"] = {"episode": next(noun, "episode")}
-    _time_step(roles, content)
+    _time(roles, content)
+    _missing(roles, states, content)
+    if roles.worth:
+        name = columns["reward"]
+        content.sections["reward"] = {"values": roles.worth}
+        content.check("[reward.values]", f"what each {name!r} is worth is a guess from the name")
+        roles.explain(name, "and its reward, by its name")
     left = [f"{n}: {f.why}" for n, f in roles.found.items() if f.role == LEFT_OUT]
     told = content.comments.get("[columns]")
     lines = [*([told] if told else []), *roles.notes, *(["Left out:", *left] if left else [])]
@@ -195,32 +205,42 @@ def _draft(roles: Roles, states: States) -> _Content:
     return content
 
 
-def _time_step(roles: Roles, content: _Content) -> None:
-    """Add the interval between rows of an episode, if it is always the same."""
-    columns = content.sections["columns"]
-    if "time" not in columns or roles.single:
+def _time(roles: Roles, content: _Content) -> None:
+    """Add the interval between rows, or put rows at irregular times on a grid."""
+    columns, name = content.sections["columns"], roles.columns.get("time")
+    spacing = None if name is None else find_spacing(roles.rows, roles.profiles[name])
+    if name is None or spacing is None or roles.single:
         return
-    time = roles.profiles[columns["time"]]
-    apart = time.numbers[roles.rows.later] - time.numbers[roles.rows.earlier]
-    apart = apart[np.isfinite(apart) & (apart > 0)]
-    steps, counts = np.unique(apart, return_counts=True)
-    if len(apart) == 0 or counts.max() / len(apart) < REGULAR:
+    step = spacing.step
+    told = any(key in columns for key in ("behavior_probability", "target_action"))
+    if spacing.always:
+        columns["time_step"] = step
+        roles.notes.append(f"{CHECK} rows of an episode are {step} apart; time_step reveals gaps")
+    elif told or not spacing.suits:
+        text = f"rows are at irregular times, typically {step} apart. Each is a decision here"
+        roles.notes.append(f"{CHECK} {text};\n[time] every = ... would put them on a grid")
         return
-    step: float | str = float(steps[counts.argmax()])
-    if time.kind == "time":
-        unit = next(u for u in ("d", "h", "min", "s") if float(step) % UNITS[u] == 0 or u == "s")
-        step = f"{text_of(float(step) / UNITS[unit])}{unit}"
-    if len(steps) > 1:
-        text = (
-            f"rows of an episode are mostly {step} apart, not always; time_step = {step} shows gaps"
-        )
-        roles.notes.append(f"{CHECK} {text}")
-        return
-    columns["time_step"] = step
-    roles.notes.append(f"{CHECK} rows of an episode are {step} apart; time_step reveals gaps")
-    counted = columns["time"].lower().removesuffix("s")
+    else:
+        content.sections["time"] = {"every": step}
+        did = f"merges {spacing.merged:,} rows with another one and adds {spacing.added:,} steps"
+        content.check("[time]", f"rows are at irregular times; this grid {did}")
+        roles.explain(name, f"irregular, so put on a grid of {text_of(step)}")
+        for action, section in lasting_actions(roles).items():
+            content.sections.setdefault("missing", {})[action] = section
+            content.check(place("missing", action), "it goes on until it is changed")
+    counted = name.lower().removesuffix("s")
     if isinstance(step, float) and counted in UNIT_NAMES.values():
         content.sections["words"]["time"] = counted
+
+
+def _missing(roles: Roles, states: States, content: _Content) -> None:
+    """Say what stands in for missing values of the state."""
+    for name, section in missing_states(roles, states.sections).items():
+        content.sections.setdefault("missing", {})[name] = section
+        share = f"empty in {roles.profiles[name].empty.mean():.1%} of the rows"
+        before = f", before the first {text_of(section['fill'])}" if "fill" in section else ""
+        content.check(place("missing", name), f"{share}; the last value is carried forward{before}")
+        roles.explain(name, f"{share}, see [missing]")
 
 
 def _outcomes(roles: Roles, content: _Content) -> None:
@@ -229,18 +249,30 @@ def _outcomes(roles: Roles, content: _Content) -> None:
     if column is None:
         return
     profile, values = roles.profiles[column], roles.profiles[column].values
-    if roles.rising:
+    problems: dict[str, str] = {}
+    if roles.rising and meaning(column):
+        problems["differing_outcomes"] = "last"
+        no = next(value for value in values if not flag(value))
+        text = f"{column!r} is yes on last rows alone. Episodes that end without it count as"
+        remedy = 'write unknown_levels = "fill" and\nno_outcome = "keep" in [problems]'
+        remedy += f", and remove {place('outcome', no)}"
+        text += f"\n'not {column}'. If they were only lost from sight, {remedy}"
+        content.check("[columns]", text)
+    elif roles.rising:
         values = tuple(value for value in values if flag(value))
-        content.sections["problems"] = {"unknown_levels": "fill"}
+        problems["unknown_levels"] = "fill"
         text = f"{column!r} is yes on last rows alone. Episodes without it count as cut short"
         content.check("[columns]", text)
     unknown = tuple(value for value in values if is_censored(value))
+    if not unknown and roles.followed_up and values[0] == "0" and len(values) > 1:
+        unknown = values[:1]  # the usual code in tables of survival times
     if len(unknown) < len(values):
         values = tuple(value for value in values if value not in unknown)
     if unknown:
-        content.sections["problems"] = {"unknown_levels": "fill"}
+        problems["unknown_levels"] = "fill"
         text = f"episodes with {column!r} = {listed(unknown)} count as cut short (censored)"
         content.check("[columns]", text)
+    content.sections["problems"] = problems
     signs = good_or_bad(column, values)
     if len(values) > 1 and len(set(signs)) == 1:
         signs = [0] * len(values)  # outcomes worth the same would teach nothing

@@ -30,13 +30,20 @@ KINDS: dict[str, dict[str, str]] = {
     "unknown_levels": _AS_MISSING,
     "not_numbers": _AS_MISSING,
     "after_outcome": {"drop": "leaves out the rows after the first outcome"},
-    "differing_outcomes": _DROP_EPISODES,
+    "differing_outcomes": _DROP_EPISODES | {"last": "takes the last one of each"},
     "no_outcome": _DROP_EPISODES | {"keep": "keeps them as censored episodes"},
     "no_transition": _DROP_EPISODES,
     "behavior_probability": _DROP_EPISODES,
     "beyond_horizon": {"cut": "cuts these episodes there, which removes their outcomes"},
 }
-DONE = {"drop": "dropped", "fill": "filled", "sort": "sorted", "keep": "kept", "cut": "cut"}
+DONE = {
+    "drop": "dropped",
+    "fill": "filled",
+    "sort": "sorted",
+    "keep": "kept",
+    "cut": "cut",
+    "last": "settled by the last one",
+}
 SINGULAR = {"have": "has", "follow": "follows", "do": "does", "end": "ends", "are": "is"}
 
 

@@ -26,6 +26,7 @@ from butfor.log.coding import (
     identify,
     read_numbers,
     read_times,
+    read_worth,
 )
 from butfor.log.column_rules import Key, column_rules
 from butfor.log.combinations import MOST_STATES, rows_of_codes
@@ -129,6 +130,7 @@ def read_part(
         put_on_grid(rows, step_size(study.time.every), rules)
     rows.measured = find_measured(study, rows)
     fill_missing(rows, rules)
+    _earn_by_state(rows, study)
     settle_cells(rows, {key: _remedy(study, *key) for key in rows.cells}, limited=rules)
     if study.columns.step is not None:
         settle_gaps(rows, study.columns.step)
@@ -139,6 +141,15 @@ def read_part(
     if len(rows) == 0:
         return NothingLeft(log.name, dict(rows.problems.done))
     return _assemble(log, study, rows, ids, clusterer or _fit_and_assign)
+
+
+def _earn_by_state(rows: Decisions, study: Study) -> None:
+    """Let each step of a grid earn what its state is worth, if words of the state are rewards."""
+    column = study.columns.reward
+    if study.time is None or study.reward is None or column not in study.state:
+        return
+    worth = [study.reward.values.get(level, np.nan) for level in study.state[column].bins()]
+    rows.numbers["reward"] = np.array([*worth, np.nan])[rows.cells["state", column]]
 
 
 def read_ids(source: Any, study: Study) -> NDArray[Any]:
@@ -186,7 +197,9 @@ def _code_rows(log: Log, study: Study) -> tuple[Decisions, NDArray[Any]]:
     )
     for role, column in (("reward", named.reward), ("probability", named.behavior_probability)):
         if column is not None:
-            rows.numbers[role], wrong = log.code(column, read_numbers)
+            words = study.reward if role == "reward" else None
+            coder = partial(read_worth, worth=words.values) if words else read_numbers
+            rows.numbers[role], wrong = log.code(column, coder)
             rows.number_columns[role] = column
             rows.cells["number", column] = np.where(wrong, NOT_A_NUMBER, np.arange(count))
     settle_order(rows, wrong_time, merging=study.time is not None)

@@ -227,6 +227,12 @@ class OutcomeSection(Section):
     bad: bool = False
 
 
+class RewardSection(Section):
+    """What the words in the reward column are worth."""
+
+    values: dict[str, FiniteFloat]
+
+
 class Words(Section):
     """What the readers of the results call things."""
 
@@ -288,6 +294,7 @@ class Study(Section):
     cluster: ClusterSection | None = None
     action: dict[str, VariableSection] = Field(default_factory=dict)
     outcome: dict[str, OutcomeSection] = Field(default_factory=dict)
+    reward: RewardSection | None = None  # None: the column holds numbers
     side: dict[str, SideColumn] = Field(default_factory=dict)
     problems: dict[str, str] = Field(default_factory=dict)
     words: Words = Words()

@@ -91,8 +91,19 @@ def settle_outcomes(rows: Decisions, column: str, remedy: str) -> None:
     differ = number[(highest >= 0) & (lowest != highest)]
     remedy = "Give each episode one outcome, on its last row"
     rows.find_episodes("differing_outcomes", differ, "have several different outcomes", remedy)
-    rows.drop(differ)
+    if rows.problems.policy("differing_outcomes") == "last":
+        _keep_last_outcome(rows, differ)
+    else:
+        rows.drop(differ)
     _drop_after_outcome(rows)
+
+
+def _keep_last_outcome(rows: Decisions, episodes: Index) -> None:
+    """Let the last outcome of these episodes be their only one."""
+    chosen = np.flatnonzero(np.isin(rows.episode, episodes) & (rows.outcome >= 0))
+    last = chosen[last_rows(rows.episode[chosen])]
+    rows.ends[rows.episode[last]] = rows.outcome[last]
+    rows.outcome[np.setdiff1d(chosen, last)] = MISSING
 
 
 def _drop_after_outcome(rows: Decisions) -> None:

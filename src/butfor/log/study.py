@@ -36,6 +36,7 @@ from butfor.log.sections import (
     ModelSection,
     Noise,
     OutcomeSection,
+    RewardSection,
     RulesSection,
     SideColumn,
     StateSection,
@@ -52,6 +53,7 @@ SINGLE: dict[str, type[Section]] = {
     "columns": Columns,
     "source": SourceSection,
     "cluster": ClusterSection,
+    "reward": RewardSection,
     "words": Words,
     "evaluation": Evaluation,
     "noise": Noise,
@@ -304,7 +306,10 @@ def _cross_mistakes(content: Mapping[str, Any], parts: Mapping[str, Any]) -> Mis
 
 
 def _role_mistakes(columns: Columns, parts: Mapping[str, Any]) -> Mistakes:
-    named = [(f"[columns] {key}", column) for key, column in columns.roles().items()]
+    roles = columns.roles()
+    if "reward" in parts and roles.pop("reward", None) is None:  # words may be a state, too
+        yield "[reward] values", "needs a column; add [columns] reward = ..."
+    named = [(f"[columns] {key}", column) for key, column in roles.items()]
     named += [
         (place(key, name), name) for key in ("state", "action") for name in parts.get(key, {})
     ]

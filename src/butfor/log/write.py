@@ -96,6 +96,9 @@ def toml_value(value: Any) -> str:
         return quoted(value)
     if isinstance(value, bool | int | float):
         return str(value).lower()
+    if isinstance(value, Mapping):
+        inside = (f"{quoted(key)} = {toml_value(entry)}" for key, entry in value.items())
+        return f"{{ {', '.join(inside)} }}"
     return f"[{', '.join(toml_value(entry) for entry in value)}]"
 
 

@@ -41,6 +41,32 @@ def find_actions(roles: Roles) -> None:
     _guess_action(roles, usable)
 
 
+def find_targets(roles: Roles, among: dict[str, Profile]) -> None:
+    """Find what a policy would do, by name: columns with the levels of each action, or its codes.
+
+    `among` are columns that are named like a policy; those that are none are left.
+    """
+    roles.left |= among
+    actions = [*roles.action] or [roles.columns.get("action", "")]
+    found = {}
+    for action in actions:
+        taken = {*roles.profiles[action].texts} if action in roles.profiles else set()
+        like = [n for n, p in among.items() if {p.texts[c] for c in p.codes[~p.empty]} <= taken]
+        named = [name for name in like if action.lower() in name.lower()]
+        if named or (len(actions) == 1 and like):
+            found[action] = (named or like)[0]
+    if len(found) < len(actions) or not taken:
+        for name in [name for name, profile in among.items() if profile.constant]:
+            roles.take(name, LEFT_OUT, "every row has the same value")
+        return
+    if len(found) == 1:
+        roles.columns["target_action"] = next(iter(found.values()))
+    else:
+        roles.targets = found
+    for action, name in found.items():
+        roles.take(name, "target_action", f"its name, and levels of {action}: what a policy does")
+
+
 def find_ready_states(roles: Roles) -> None:
     """Find ready-made states: whole numbers that are names."""
     codes = _numbered(roles)
@@ -49,7 +75,8 @@ def find_ready_states(roles: Roles) -> None:
         roles.fill("state", named[0], "its name, and whole numbers from 0: ready-made states")
         return
     found = _coded(roles, codes)
-    if len(found) == 1 and len(roles.left) <= 4:  # otherwise others may matter as much
+    # with other columns, these may matter as much
+    if len(found) == 1 and len(roles.left) <= 4 and not roles.worth:
         why = "whole numbers from 0 that move like names, not like amounts: ready-made states"
         roles.fill("state", found[0], why)
 
@@ -79,7 +106,12 @@ def _none_at_the_end(roles: Roles, usable: dict[str, Profile]) -> list[str]:
 
 def _treatments(roles: Roles, usable: dict[str, Profile]) -> list[str]:
     """Return the treatments; of one that is logged as a level and as an amount, the level."""
-    names = [name for name in usable if sounds(name, "drug")]
+    names = [
+        name
+        for name, profile in usable.items()
+        if sounds(name, "drug") or (sounds(name, "amount") and "cuts" in profile.section())
+    ]
+    names = [name for name in names if not sounds(name, "past")] or names
     levels = [name for name in names if "levels" in usable[name].section()]
     for name in [name for name in names if name not in levels]:
         same = [level for level in levels if _stems(level) & _stems(name)]
@@ -92,7 +124,8 @@ def _treatments(roles: Roles, usable: dict[str, Profile]) -> list[str]:
 def _stems(name: str) -> set[str]:
     """Return the beginnings of the words that name a treatment, such as vaso."""
     named = set(parts(name)) & set(WORDS["drug"].split()) - set(WORDS["any drug"].split())
-    return {word[:4] for word in named}
+    groups = {group for group in ("fluid", "pressor") if sounds(name, group)}
+    return groups or {word[:4] for word in named}
 
 
 def _guess_action(roles: Roles, usable: dict[str, Profile]) -> None:

@@ -37,7 +37,7 @@ def looks_ahead(
         start, end = time.numbers[rows.first], time.numbers[rows.last]
         lasting["how long it lasts"] = end - start
         if profile.kind == time.kind == "time":
-            if (value >= end).all():
+            if (value >= end)[np.isfinite(value)].all():
                 return "a date after the last row of each episode"
             value = value - start
         elif time.kind == "number":
@@ -69,7 +69,8 @@ def _tells_outcome(rows: Rows, profile: Profile, outcome: Profile | None) -> str
     if outcome is None or not 1 < profile.distinct <= MOST_LEVELS:
         return None
     ends, values = outcome.codes[rows.last], profile.codes[rows.last]
-    if 0 < TOLD * entropy(ends) <= mutual_information(values, ends):
+    least = min(entropy(ends), entropy(values))  # either may be a coarser version of the other
+    if 0 < TOLD * least <= mutual_information(values, ends):
         return f"it tells {outcome.name!r} from the first row on"
     return None
 

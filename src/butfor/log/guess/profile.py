@@ -18,6 +18,7 @@ from butfor.types import Floats
 FEW = 6  # numbers with at most this many distinct values become levels
 MOST_LEVELS = 20  # text with more distinct values becomes a side column
 DENSE = 0.5  # share of the whole numbers up to the largest that codes use at least
+GROWS = 0.95  # share of rows from which on a number that never falls counts up
 JUMPS = 0.6  # codes move by at least this share of the distance between random rows
 NEIGHBORS = 0.5  # at most this correlation between the counts of neighboring codes
 ORDER = (
@@ -122,9 +123,9 @@ class Rows:
         return bool(profile.empty[self.earlier].all() and not profile.empty.all())
 
     def is_increasing(self, profile: Profile) -> bool:
-        """Whether a number grows from each row of an episode to the next."""
+        """Whether a number never falls within an episode, and grows at nearly every row."""
         steps = profile.numbers[self.later] - profile.numbers[self.earlier]
-        return bool(len(steps) and (steps > 0).all())
+        return bool(len(steps) and (steps >= 0).all() and (steps > 0).mean() >= GROWS)
 
     def is_code(self, profile: Profile) -> bool:
         """Whether whole numbers are names rather than amounts.

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from butfor.log.coding import identify
-from butfor.log.guess.actions import find_actions, find_ready_states
+from butfor.log.guess.actions import find_actions, find_ready_states, find_targets
 from butfor.log.guess.findings import CHECK, LEFT_OUT, Finding, Roles
 from butfor.log.guess.future import looks_ahead, repeats_next
 from butfor.log.guess.profile import FEW, MOST_LEVELS, Profile, Rows, profile_column
+from butfor.log.guess.spacing import find_spacing
 from butfor.log.guess.words import flag, meaning, names_episode, rank, sounds
 from butfor.log.sources import Log
 
@@ -29,14 +30,18 @@ def recognize(log: Log) -> Roles:
     _identifiers(roles)
     _rewards_and_ends(roles)
     _future(roles)
+    like_policies = {n: roles.left.pop(n) for n in list(roles.left) if sounds(n, "target")}
     find_actions(roles)
+    find_targets(roles, like_policies)
     find_ready_states(roles)
     return roles
 
 
 def _leave_out_empty(roles: Roles) -> None:
     for name, profile in list(roles.left.items()):
-        needed = sounds(name, "outcome") or sounds(name, "end") or len(roles.left) == 1
+        needed = len(roles.left) == 1 or any(
+            sounds(name, role) for role in ("outcome", "end", "behavior_probability", "target")
+        )
         if profile.kind == "empty" and len(roles.left) > 1:
             roles.take(name, LEFT_OUT, "it is empty")
         elif profile.constant and not needed and len(profile.codes) > 1:
@@ -128,7 +133,8 @@ def _time(roles: Roles) -> None:
     for name in [*named, *dated, *(growing if len(rows.earlier) >= 20 else [])]:
         profile = usable[name]
         moves = profile.numbers[rows.later] - profile.numbers[rows.earlier]
-        if (moves == 0).any() and not (moves < 0).any():
+        shared = (moves == 0).any() and not (moves < 0).any()
+        if shared and not _on_grid(rows, profile):
             roles.take(
                 name,
                 "side",
@@ -147,6 +153,12 @@ def _time(roles: Roles) -> None:
     roles.notes.append(
         f"{CHECK} no column looks like a time; rows are read in the order of the log"
     )
+
+
+def _on_grid(rows: Rows, time: Profile) -> bool:
+    """Whether few rows share a time, which a grid would merge."""
+    spacing = find_spacing(Rows.of(rows.episode, time.numbers), time)
+    return spacing is not None and spacing.suits
 
 
 def _identifiers(roles: Roles) -> None:
@@ -175,8 +187,9 @@ def _identifiers(roles: Roles) -> None:
 def _rewards_and_ends(roles: Roles) -> None:
     """Find the reward, the probability of the action, and the outcome."""
     rows, left = roles.rows, roles.left
-    numbers = {n: p for n, p in left.items() if p.kind == "number" and p.distinct > 1}
+    numbers = {n: p for n, p in left.items() if p.kind == "number"}
     likely = {n: p for n, p in numbers.items() if p.known.min() >= 0 and p.known.max() <= 1}
+    numbers = {n: p for n, p in numbers.items() if p.distinct > 1}
     for key, among in (("behavior_probability", likely), ("reward", numbers)):
         names = [n for n in roles.named(key, among) if n in left]
         if names:
@@ -205,6 +218,8 @@ def _rewards_and_ends(roles: Roles) -> None:
     for name in roles.named("end", rising | endings) + roles.named("cut", rising | endings):
         if name in roles.left:
             roles.take(name, LEFT_OUT, "it marks the last row")
+    if "outcome" not in roles.columns and "reward" not in roles.columns:
+        _reward_of_words(roles, few)
     costs = [name for name in numbers if name in left and sounds(name, "cost")]
     if "outcome" not in roles.columns and "reward" not in roles.columns:
         remedy = f"; rewards could be minus {costs[0]!r}, as a column" if costs else ""
@@ -214,6 +229,16 @@ def _rewards_and_ends(roles: Roles) -> None:
         )
 
 
+def _reward_of_words(roles: Roles, few: dict[str, Profile]) -> None:
+    """Find a yes or no on each row that sounds good or bad; it may be part of the state, too."""
+    for name in [name for name in few if name in roles.left and meaning(name)]:
+        flags = {value: flag(value) for value in few[name].values}
+        if {*flags.values()} == {False, True}:
+            roles.columns["reward"] = name
+            roles.worth = {v: float(meaning(name)) if yes else 0.0 for v, yes in flags.items()}
+            return
+
+
 def is_rising(rows: Rows, profile: Profile) -> bool:
     """Whether a column is no until the last row of an episode, and yes there in some."""
     flags = [flag(value) for value in profile.values]
@@ -221,6 +246,18 @@ def is_rising(rows: Rows, profile: Profile) -> bool:
         return False
     yes = profile.rows_with(profile.values[flags.index(True)])
     return not bool(yes[rows.earlier].any())
+
+
+def earns_early(roles: Roles) -> bool:
+    """Whether most rewards are earned before the last row of an episode."""
+    name = roles.columns.get("reward")
+    if name is None or roles.single:
+        return False
+    profile = roles.profiles[name]
+    earned = np.nan_to_num(profile.numbers) != 0
+    for value, worth in roles.worth.items():
+        earned[profile.rows_with(value)] = worth != 0
+    return bool(earned[roles.rows.earlier].sum() > earned[roles.rows.last].sum())
 
 
 def _outcome_of_one_row(roles: Roles) -> None:

@@ -63,6 +63,8 @@ def choose_states(roles: Roles) -> States:
         goals = moving if static else moving * size
         if total * size > MOST_STATES or total * size * actions * goals > MOST_TRANSITIONS:
             against = "too many states"
+        elif roles.single and total * size * actions > len(roles.rows.order):
+            against = "too few rows for each state and action"
         else:
             same = (c.profile.name for c in chosen if says_the_same(c.bins, candidate.bins))
             against = next((f"it says nearly the same as {other}" for other in same), "")

@@ -9,9 +9,10 @@ import re
 WORDS = {
     "episode": "stay episode icustay icustayid stayid admission encounter hadm trajectory traj "
     "visitid case caseid patient subject patientid participant person user session id",
-    "time": "charttime time timestep step bloc hour day week month datetime date timestamp visit t",
+    "time": "charttime time timestep step bloc minute hour day week month year datetime date "
+    "timestamp visit t",
     "outcome": "outcome died death dead mortality expire expired survived survival alive "
-    "readmission readmitted success recovered result status event end",
+    "readmission readmitted success recovered result late overdue status event end",
     "end": "terminated terminal done ended",
     "cut": "truncated timeout",
     "reward": "reward rewards r click clicks clicked conversion converted revenue profit payoff",
@@ -23,9 +24,17 @@ WORDS = {
     "drug": "dose treatment treat trt rx drug medication therapy vaso vasopressor vasopressors "
     "fluid fluids norepinephrine noradrenaline epinephrine insulin antibiotic antibiotics heparin "
     "pressor pressors sedation",
+    # an amount, of which nothing else says that it is a treatment
+    "amount": "input intake infusion infused bolus administered",
+    "past": "total cumulated cumulative cum previous prior balance sum",
+    "fluid": "fluid fluids input intake infusion infused bolus crystalloid",
+    "pressor": "vaso vasopressor vasopressors norepinephrine noradrenaline epinephrine pressor "
+    "pressors",
     "any drug": "dose treatment treat trt rx drug medication therapy",  # names none of them
-    "future": "futime followup follow los lengthofstay dischtime dischargetime deathtime "
-    "deathdate dod outtime timetoevent daystodeath tte censored event",
+    "target": "target policy recommended recommendation suggested suggestion proposed",
+    "followup": "futime followup follow survtime",
+    "future": "futime followup follow survtime enddate los lengthofstay dischtime dischargetime "
+    "deathtime deathdate dod outtime timetoevent daystodeath tte censored event",
     "later": "next future remaining",
     "identifier": "id ids key uuid guid mrn number num nr no code concept name",
     "row": "unnamed index row rowid rownumber",
@@ -36,7 +45,8 @@ BAD = (
     "failed failure relapse relapsed worse worsened readmission readmissions readmitted readmit "
     "rehospitalized rehospitalised rehospitalization complication complications crash crashed "
     "churn churned default defaulted reject rejected rejection denied refused canceled "
-    "cancelled dropout hole lose loss adverse bad poor unsuccessful nonsurvivor shock"
+    "cancelled dropout hole lose loss adverse bad poor unsuccessful nonsurvivor shock late overdue "
+    "headache migraine pain seizure bleeding"
 )
 GOOD = (
     "alive survive survived survives survival survivor discharge discharged home success "
