@@ -68,9 +68,11 @@ def shown_table(
     flagged = np.flatnonzero(rank)
     if len(flagged):
         chosen = replay.part(flagged)
-        parts = np.split(chosen.contributions(), chosen.log.offsets[1:-1])
-        for position, mine in zip(flagged.tolist(), parts, strict=True):
-            heaviest[position] = heaviest_step(mine, replay.discount)
+        cuts = chosen.log.offsets[1:-1]
+        parts = np.split(chosen.contributions(), cuts)
+        weights = np.split(replay.discount**chosen.log.elapsed, cuts)
+        for position, mine, weight in zip(flagged.tolist(), parts, weights, strict=True):
+            heaviest[position] = heaviest_step(mine, weight)
             reasons[position] = describe_flag(replay, position, contribution=mine, bounds=bounds)
     table["step_that_matters"] = heaviest
     table["reason"] = reasons

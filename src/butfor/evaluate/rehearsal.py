@@ -87,7 +87,12 @@ class Rehearsal:
 def can_rehearse(log: Part) -> bool:
     """Whether a variable of a log can be hidden: there are several, and all states are known."""
     known = bool((log.next_state >= 0).all())
-    return log.combinations is None and len(log.state_variables) > 1 and known
+    return log.combinations is None and len(_hideable(log.state_variables)) > 1 and known
+
+
+def _hideable(variables: Sequence[Variable]) -> list[str]:
+    """Return the names of the variables that can be hidden: all but the time between decisions."""
+    return [variable.name for variable in variables if not variable.durations]
 
 
 def rehearse(
@@ -206,10 +211,10 @@ def hidden_groups(
     variables: Sequence[Variable], groups: Sequence[Sequence[str]] | None = None
 ) -> list[tuple[str, ...]]:
     """Return the names of the variables that are hidden together; with many, neighbors."""
-    names = [variable.name for variable in variables]
+    names = _hideable(variables)
     if len(names) < 2:
         raise ValueError(
-            f"a rehearsal hides one of several state variables, but there is only {names[0]!r}"
+            f"a rehearsal hides one of several state variables, but there is only {', '.join(map(repr, names))}"
         )
     if groups is None:
         count = min(len(names), MOST_HIDDEN)

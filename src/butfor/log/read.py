@@ -30,6 +30,7 @@ from butfor.log.coding import (
 from butfor.log.column_rules import Key, column_rules
 from butfor.log.combinations import MOST_STATES, rows_of_codes
 from butfor.log.decisions import Decisions, last_rows
+from butfor.log.durations import code_durations
 from butfor.log.episodes import Episodes, mean_last_reward
 from butfor.log.fields import MOST_NUMBERED, place, step_size
 from butfor.log.fill import INDICATOR, fill_missing
@@ -277,7 +278,8 @@ def group_variables(study: Study, group: str, count: int) -> tuple[Variable, ...
     """
     ready = getattr(study.columns, group)
     if ready is not None:
-        return (Variable(ready, tuple(map(str, range(count)))),)
+        known = Variable(ready, tuple(map(str, range(count))))
+        return (known, *(study.timed() if group == "state" else ()))
     return study.state_variables() if group == "state" else study.action_variables()
 
 
@@ -287,9 +289,12 @@ def _group_codes(
     """Return the codes and variables of the state or the action."""
     cells = rows.group(group)
     ready = getattr(study.columns, group)
+    timed: list[Index] = []
+    if group == "state" and study.durations is not None:
+        timed = [code_durations(rows, study.durations)]
     if ready is not None:
         count = getattr(study.columns, f"{group}s") or int(cells[ready].max(initial=0)) + 1
-        return [cells[ready]], group_variables(study, group, count)
+        return [cells[ready], *timed], group_variables(study, group, count)
     variables, sections = group_variables(study, group, 0), getattr(study, group)
     for column, section in sections.items():
         if section.cuts is not None:
@@ -301,6 +306,7 @@ def _group_codes(
     codes = [cells[column] for column in sections]
     if group == "state":
         codes += [rows.cells[INDICATOR, column] for column in study.indicators(sections)]
+        codes += timed
     if group == "state" and study.cluster is not None:
         codes.append(_cluster(study, rows, clusterer))
         known = tuple(map(str, range(study.cluster.count)))

@@ -28,7 +28,7 @@ from butfor.log.fields import (
     split_step,
     step_size,
 )
-from butfor.log.irregular import MISSING_LEVEL, MissingSection, TimeSection
+from butfor.log.irregular import MISSING_LEVEL, DurationsSection, MissingSection, TimeSection
 from butfor.log.variables import Outcome, Variable
 
 
@@ -287,12 +287,14 @@ class Study(Section):
     model: ModelSection = ModelSection()
     rules: RulesSection = RulesSection()
     time: TimeSection | None = None
+    durations: DurationsSection | None = None
     missing: dict[str, MissingSection] = Field(default_factory=dict)
 
     def lengths(self) -> dict[str, float | str]:
         """Return the lengths of time that the study names, by place."""
         found = {"[columns] time_step": self.columns.time_step}
         found["[time] every"] = self.time.every if self.time else None
+        found["[durations] unit"] = self.durations.unit if self.durations else None
         for column, section in self.missing.items():
             found[f"{place('missing', column)} within"] = section.within
         return {at: length for at, length in found.items() if length is not None}
@@ -305,7 +307,7 @@ class Study(Section):
         return None if name is None or math.isnan(number) else (name, number)
 
     def state_variables(self) -> tuple[Variable, ...]:
-        """Return the variables of the [state] sections in order, then their indicators."""
+        """Return the variables of the [state] sections, their indicators, and the duration."""
         variables = []
         for column, section in self.state.items():
             variable, missing = section.variable(column), self.missing.get(column)
@@ -314,7 +316,11 @@ class Study(Section):
             variables.append(variable)
         names = (self.state[column].name or column for column in self.indicators(self.state))
         told = (Variable(indicator_name(name), ("no", "yes"), ("no",)) for name in names)
-        return (*variables, *told)
+        return (*variables, *told, *self.timed())
+
+    def timed(self) -> tuple[Variable, ...]:
+        """Return the variable of the time since the decision before, if the study has one."""
+        return (self.durations.variable(),) if self.durations else ()
 
     def indicators(self, columns: Iterable[str]) -> list[str]:
         """Return those of some columns that have an indicator of missing values."""
@@ -331,7 +337,9 @@ class Study(Section):
     def noise_variables(self) -> tuple[str, ...]:
         """Return the names of the variables in [noise], empty if there is no such section."""
         columns = self.noise.labels if self.noise else []
-        return tuple(self.state[column].name or column for column in columns)
+        names = [self.state[column].name or column for column in columns]
+        # nature decides the time to the next decision, too
+        return (*names, *(variable.name for variable in self.timed())) if names else ()
 
     def outcomes(self) -> dict[str, Outcome]:
         """Return the outcomes by their value in the log; a missing reward is nan."""

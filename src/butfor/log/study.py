@@ -16,7 +16,7 @@ from butfor.checks import check_size
 from butfor.log.coding import text_of
 from butfor.log.column_rules import column_mistakes
 from butfor.log.fields import INVALID, MOST, Mistakes, Section, named_twice, place, show, step_size
-from butfor.log.irregular import MissingSection, TimeSection
+from butfor.log.irregular import DurationsSection, MissingSection, TimeSection
 from butfor.log.problems import KINDS
 from butfor.log.sections import (
     LOST,
@@ -46,6 +46,7 @@ SINGLE: dict[str, type[Section]] = {
     "noise": Noise,
     "model": ModelSection,
     "time": TimeSection,
+    "durations": DurationsSection,
     "rules": RulesSection,
     "problems": create_model("ProblemsSection", __base__=Section, **_CHOICES),
 }
@@ -261,6 +262,8 @@ def _cross_mistakes(content: Mapping[str, Any], parts: Mapping[str, Any]) -> Mis
             for column, section in sections.items()
             if column in told and told[column].indicator
         ]
+        if key == "state" and "durations" in parts:
+            names += [parts["durations"].name, *([columns.state] if columns.state else [])]
         yield from named_twice(names, f"[{key}]", "variables")
         sizes = [len(s.levels or ()) or len(s.cuts or ()) + 1 for s in sections.values()]
         # more states than this make a wide log, which numbers only those that occur

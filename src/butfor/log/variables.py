@@ -24,6 +24,8 @@ class Variable:
     levels: tuple[str, ...]
     normal: tuple[str, ...] = ()  # the levels that count as normal, for charts
     static: bool = False  # constant within an episode, so not part of "the final state"
+    # how long before it the previous decision was made, by level, in the study's unit of time
+    durations: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,25 @@ def check_variables(given: int | Sequence[Variable], name: str) -> tuple[Variabl
     check_distinct([variable.name for variable in variables], f"{name} variables")
     for variable in variables:
         check_distinct(variable.levels, f"levels of {name} variable {variable.name!r}")
+    check_durations(variables, name)
     return variables
+
+
+def check_durations(variables: Sequence[Variable], name: str) -> None:
+    """Refuse durations of two variables, and those that are not positive, one per level."""
+    timed = [variable for variable in variables if variable.durations]
+    if len(timed) > 1:
+        raise ValueError(
+            f"{name} variables {timed[0].name!r} and {timed[1].name!r} both have durations; give "
+            "those of one"
+        )
+    for variable in timed:
+        right = all(math.isfinite(duration) and duration > 0 for duration in variable.durations)
+        if len(variable.durations) != len(variable.levels) or not right:
+            raise ValueError(
+                f"durations of {name} variable {variable.name!r}: {variable.durations}; give a "
+                f"number above 0 for each of its {len(variable.levels)} levels"
+            )
 
 
 def check_outcomes(outcomes: Sequence[Outcome]) -> tuple[Outcome, ...]:

@@ -13,7 +13,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.checks import check_distributions
-from butfor.log.combinations import MOST_TRANSITIONS, Combinations, check_combinations, state_codes
+from butfor.log.combinations import (
+    MOST_TRANSITIONS,
+    Combinations,
+    check_combinations,
+    discount_states,
+    state_codes,
+    state_durations,
+)
 from butfor.log.episodes import Episodes
 from butfor.log.variables import (
     Outcome,
@@ -173,6 +180,15 @@ class FactoredModel:
         """Number of actions A."""
         return count_levels(self.action_variables)
 
+    @cached_property
+    def durations(self) -> Floats | None:
+        """How long before each state the previous decision was made, [S]; None: one step."""
+        return state_durations(self.state_variables, self.combinations)
+
+    def discounts(self, discount: float) -> Floats:
+        """Return the factor by which what follows counts less in each state reached, [S]."""
+        return discount_states(self.durations, discount, self.n_states)
+
     @property
     def end(self) -> AnyFactor:
         """The factor of the end."""
@@ -295,6 +311,7 @@ class FactoredModel:
             counts=self.counts,
             unseen=np.zeros((states, self.n_actions), dtype=bool),
             terminal=self.terminal,
+            durations=self.durations,
         )
 
 

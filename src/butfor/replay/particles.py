@@ -197,7 +197,8 @@ class ParticleEngine:
         goes_on = replay.steps_beyond > 0
         following[log.offsets[1:] - 1] = np.where(goes_on, self._final_values(), 0.0)
         return np.asarray(
-            replay.discount**log.time * (here - log.reward - replay.discount * following)
+            replay.discount**log.elapsed
+            * (here - log.reward - log.step_discounts(replay.discount) * following)
         )
 
     def first_values(self) -> Floats:

@@ -30,6 +30,7 @@ from butfor.replay.draws import Draws
 from butfor.replay.engine import (
     Engine,
     Model,
+    check_durations,
     check_factored,
     check_question,
     engine_of,
@@ -81,7 +82,8 @@ class Replay:
     horizon : optional
         Number of steps to consider; that of the log by default. Longer episodes are cut there.
     discount
-        Factor by which the rewards of each later step count less.
+        Factor by which the rewards of each later step count less; if the states of the log have
+        durations, those of each later unit of time.
     continuation
         Whether a counterfactual that has no outcome at the observed end continues by the model
         alone up to the horizon. If not, it stops after as many steps as were observed.
@@ -168,6 +170,7 @@ class Replay:
             check_rows(episodes)
             target = target.table
         policy, known = check_question(episodes, model, belongs, target, behavior)
+        check_durations(episodes, model)
         steps = episodes.horizon if horizon is None else check_horizon(horizon)
         checked: dict[str, Any] = {
             "episodes": episodes,
@@ -529,7 +532,8 @@ class Replay:
         With V_t the counterfactual value under the target from step t on, step t contributes
         discount^t (V_t(s_t) - r_t - discount V_{t+1}(s_{t+1})): what the target would have gained
         by taking over here instead of one step later. The contributions of an episode add up to its
-        difference, except for what the model adds after the observed end.
+        difference, except for what the model adds after the observed end. With durations, discounts
+        have the power of the time that passed.
         """
         return self._once(("contributions",), lambda: self.engine.contributions(threads=threads))
 
