@@ -46,7 +46,9 @@ def world(request):
             drawn.append(episode)
             probability.append(p * model.initial[start])
     log = timed(as_log(drawn, model, HORIZON), PASSED)
-    return bf.Replay(log, model, target, behavior=behavior, discount=DISCOUNT), np.array(probability)
+    return bf.Replay(log, model, target, behavior=behavior, discount=DISCOUNT), np.array(
+        probability
+    )
 
 
 def exact_values(model, policy):
@@ -106,7 +108,8 @@ def test_steps_bounds_changes_and_contributions_agree_with_the_outcomes(world):
     walked.compute()
     np.testing.assert_allclose(walked.outcomes().expected_return, value, atol=1e-14)
     low, high = np.moveaxis(replay.bounds().expected_return[0], -1, 0)
-    assert (low <= value + 1e-12).all() and (value <= high + 1e-12).all()
+    assert (low <= value + 1e-12).all()
+    assert (value <= high + 1e-12).all()
     assert (replay.fewest_changes(1).value[:, 0] <= replay.fewest_changes(1).value[:, 1]).all()
     ended = replay.log.outcome >= 0
     total = np.add.reduceat(replay.contributions(), replay.log.offsets[:-1])
@@ -171,7 +174,7 @@ def test_a_policy_equal_to_the_behavior_changes_nothing():
     replay = bf.Replay(log, model, behavior, behavior=behavior, discount=0.7)
     np.testing.assert_allclose(replay.outcomes().difference, 0.0, atol=1e-12)
     checked, changed = null_check(replay)
-    assert checked == 60 and changed == 0
+    assert (checked, changed) == (60, 0)
 
 
 def test_draws_have_the_exact_mean_return():
@@ -265,7 +268,8 @@ def test_particles_agree_with_exact_answers():
     )  # fmt: skip
     found, error = sampled.outcomes().expected_return, sampled.outcomes().return_error
     gap = np.abs(found - exact.outcomes().expected_return)
-    assert (gap <= 5 * error + 1e-9).all() and (error > 0).any()
+    assert (gap <= 5 * error + 1e-9).all()
+    assert (error > 0).any()
     first = sampled.engine.first_values() - exact.engine.first_values()
     assert np.abs(first).mean() < 0.1
 
@@ -280,7 +284,7 @@ def test_credible_intervals_of_single_models_hold_the_estimate():
 
 def test_what_does_not_fit_is_refused():
     log = visits_log()
-    with pytest.raises(ValueError, match="the time between decisions.*cannot be hidden"):
+    with pytest.raises(ValueError, match=r"the time between decisions.*cannot be hidden"):
         log.hide("elapsed")
     assert not can_rehearse(log)
     plain = replace(log, state_variables=(VISITS[0], replace(VISITS[1], durations=())))
@@ -336,7 +340,9 @@ def test_dates_are_counted_in_the_unit_of_the_study(tmp_path):
     study = STUDY | {"durations": {"levels": [1, 4], "unit": "12h", "name": "half days"}}
     log = read_log(path, study).episodes
     np.testing.assert_array_equal(log.codes(log.state)["half days"], [0, 0, 1, 0, 1])
-    with pytest.raises(ValueError, match=r'\[durations\] unit.*dates: give it a unit, such as "4h"'):
+    with pytest.raises(
+        ValueError, match=r'\[durations\] unit.*dates: give it a unit, such as "4h"'
+    ):
         read_log(path, STUDY)
 
 

@@ -15,7 +15,7 @@ from butfor.audit.meta import Counts, SamplingDesign
 from butfor.audit.sampling import add_strata
 from butfor.log.episodes import Episodes
 from butfor.log.variables import Variable, unravel
-from butfor.models.row_policy import check_rows, describe_loss
+from butfor.models.row_policy import check_rows, compare_rows, describe_loss
 from butfor.replay.bounds import CLASSES
 from butfor.replay.credible import Credible
 from butfor.replay.draws import Draws
@@ -334,6 +334,14 @@ def row_notes(replay: Replay) -> list[str]:
     log = replay.log
     if not replay.by_row:
         return []
-    lost = describe_loss(log, check_rows(log), replay.target_table)
+    means = compare_rows(log, check_rows(log), replay.target_table).mean(axis=0)
+    if replay.sampled:
+        return loss_notes(means, "Learned from its rows as a function of the state")
+    return loss_notes(means)
+
+
+def loss_notes(means: Floats, *how: str) -> list[str]:
+    """Return what is lost of a policy on more than the state, by the means of `compare_rows`."""
+    lost = describe_loss(means, *how)
     use = "Importance weights use each row; counterfactuals and models follow the average."
     return [f"{lost} {use}"] if lost else []

@@ -214,7 +214,8 @@ def hidden_groups(
     names = _hideable(variables)
     if len(names) < 2:
         raise ValueError(
-            f"a rehearsal hides one of several state variables, but there is only {', '.join(map(repr, names))}"
+            "a rehearsal hides one of several state variables, but there is only "
+            f"{', '.join(map(repr, names))}"
         )
     if groups is None:
         count = min(len(names), MOST_HIDDEN)

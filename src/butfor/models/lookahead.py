@@ -128,5 +128,7 @@ def policy_matrix(policy: Floats) -> sparse.csr_array:
 
 def solve(moves: sparse.csr_array, earned: Floats, kept: Floats) -> Floats:
     """Solve V = R + P kept V, where `kept` [S] is the discount of each state reached."""
-    system = sparse.eye_array(len(earned), format="csc") - (moves @ sparse.diags_array(kept)).tocsc()
+    system = (
+        sparse.eye_array(len(earned), format="csc") - (moves @ sparse.diags_array(kept)).tocsc()
+    )
     return np.asarray(splu(system).solve(earned))

@@ -162,13 +162,12 @@ class Replay:
             episodes = episodes.with_behavior_probability(behavior_probability)
         by_row = isinstance(target, RowPolicy)
         if isinstance(target, RowPolicy):
-            if engine is ParticleEngine or engine.hidden:
+            if engine.hidden:
                 raise ValueError(
-                    "a RowPolicy needs states that are observed and can be enumerated; give "
-                    "another kind of target"
+                    "a RowPolicy needs states that are observed; give another kind of target"
                 )
             check_rows(episodes)
-            target = target.table
+            target = target.table if target.learned is None else target.learned
         policy, known = check_question(episodes, model, belongs, target, behavior)
         check_durations(episodes, model)
         steps = episodes.horizon if horizon is None else check_horizon(horizon)
@@ -335,7 +334,9 @@ class Replay:
         A behavior that was given is kept; one that was estimated is estimated from the new log.
         """
         kept = self.behavior if self.behavior_given else None
-        own = RowPolicy(self.target_table) if self.by_row else self.target
+        own: Any = self.target
+        if self.by_row:
+            own = RowPolicy(self.target_table, own if callable(own) else None)
         if episodes is None and counts is None and not self.hidden:
             counts = self.counts
         return Replay(

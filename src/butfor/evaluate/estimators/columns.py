@@ -18,8 +18,8 @@ class Columns:
     """What estimators sum: one row per episode, or the sums over a group of episodes.
 
     With w_t = prod_{u <= t} pi(a_u|s_u) / pi_b(a_u|s_u), G the return, V and Q the values of the
-    target in the model, and d_t the discount of step t: discount^t, or to the power of the time that
-    has passed.
+    target in the model, and d_t the discount of step t: discount^t, or to the power of the time
+    that has passed.
     """
 
     episodes: Floats  # [n] number of episodes: 1 each, or that of the group

@@ -1,8 +1,9 @@
 """Importance sampling estimators, which weight logged episodes by their likelihood ratio.
 
 With w_t = prod_{u <= t} pi(a_u|s_u) / pi_b(a_u|s_u), d_t the discount of step t, G the return and c
-the number of times each episode counts. They are causal if the states contain everything that influenced both the actions
-and the course, and if the behavior takes every action that the target takes.
+the number of times each episode counts. They are causal if the states contain everything that
+influenced both the actions and the course, and if the behavior takes every action that the target
+takes.
 """
 
 from __future__ import annotations

@@ -37,8 +37,8 @@ def fitted_q(sample: EpisodeColumns, weights: Floats) -> Floats:
     """FQE, tabular: mean over the first states of sum_a pi(a|s) Q_H(s, a), [B].
 
     Q_h(s, a) is the weighted mean over the logged steps (s, a, r, s') of
-    r + d(s') sum_a' pi(a'|s') Q_{h-1}(s', a'), d the discount of the state reached, where nothing follows an outcome; it is 0 for
-    pairs never logged.
+    r + d(s') sum_a' pi(a'|s') Q_{h-1}(s', a'), d the discount of the state reached, where nothing
+    follows an outcome; it is 0 for pairs never logged.
     """
     log, target = sample.replay.log, sample.replay.target_table
     used = target[log.state, log.action] > 0  # other pairs have no effect
