@@ -91,8 +91,8 @@ def can_rehearse(log: Part) -> bool:
 
 
 def _hideable(variables: Sequence[Variable]) -> list[str]:
-    """Return the names of the variables that can be hidden: all but the time between decisions."""
-    return [variable.name for variable in variables if not variable.durations]
+    """Return the names of the variables that can be hidden: all but those that tell the time."""
+    return [one.name for one in variables if not (one.durations or one.clock)]
 
 
 def rehearse(

@@ -31,13 +31,21 @@ def state_codes(
 def state_durations(
     variables: Sequence[Variable], combinations: Combinations | None = None
 ) -> Floats | None:
-    """Return how long before each state the previous decision was made, [S]; None: one step."""
+    """Return how long before each state the previous decision was made, [S]; None: one step.
+
+    Nothing counts that follows the last step of a clock, as if it took forever to get there.
+    """
+    if not any(variable.durations or variable.clock for variable in variables):
+        return None
+    states = count_levels(variables) if combinations is None else len(combinations)
+    codes, found = state_codes(variables, combinations, np.arange(states)), np.ones(states)
     for variable in variables:
         if variable.durations:
-            states = count_levels(variables) if combinations is None else len(combinations)
-            codes = state_codes(variables, combinations, np.arange(states))
-            return np.array(variable.durations)[codes[variable.name]]
-    return None
+            found *= np.array(variable.durations)[codes[variable.name]]
+    for variable in variables:
+        if variable.clock:
+            found[codes[variable.name] == len(variable.levels) - 1] = np.inf
+    return found
 
 
 def discount_states(durations: Floats | None, discount: float, states: int) -> Floats:

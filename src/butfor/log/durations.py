@@ -1,4 +1,4 @@
-"""The time between decisions, as a variable of the state that it led to."""
+"""Time as part of the state: how long ago the decision before was made, and which step it is."""
 
 from __future__ import annotations
 
@@ -27,3 +27,10 @@ def code_durations(rows: Decisions, section: DurationsSection) -> Index:
     rows.problems.count(ROUNDED, int((rounded & ~beyond).sum()))
     rows.problems.count(BEYOND, int(beyond.sum()))
     return code
+
+
+def code_steps(rows: Decisions, horizon: int) -> Index:
+    """Return the step of each row within its episode, [M], at most the horizon."""
+    row = np.arange(len(rows))
+    start = np.maximum.accumulate(np.where(first_rows(rows.episode), row, 0))
+    return np.minimum(row - start, horizon)

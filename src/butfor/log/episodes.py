@@ -42,6 +42,7 @@ from butfor.log.variables import (
     count_levels,
     project,
     ravel,
+    step_variable,
 )
 from butfor.types import Floats, Integers, Offsets
 
@@ -525,6 +526,29 @@ class Episodes:
         known = np.append(self.state, finals) >= 0
         names = [variable.name for variable in self.state_variables]
         return replace(self, numbers=check_level_numbers(numbers, names, known))
+
+    def with_step(self, name: str = "step") -> Episodes:
+        """Return the log with the number of the step as the first variable of its state.
+
+        Policies and rules can then differ from step to step: a policy is [(T + 1) S, A], or [T, S,
+        A] where a `Replay` is given one. Models learn from each step apart, or, if factored, where
+        that predicts better.
+        """
+        states = self.n_states * (self.horizon + 1)
+        if self.combinations is not None or states > MOST_STATES:
+            raise ValueError(
+                "with_step needs states that can be enumerated; use fewer variables (hide) or "
+                "levels, or a shorter horizon"
+            )
+        after = (self.time + 1) * self.n_states + self.next_state
+        return replace(
+            self,
+            state=(self.time * self.n_states + self.state).astype(np.int32),
+            next_state=np.where(self.next_state < 0, -1, after).astype(np.int32),
+            state_variables=check_variables(
+                (step_variable(self.horizon, name), *self.state_variables), "state"
+            ),
+        )
 
     def hide(self, *names: str) -> Episodes:
         """Move variables out of the state into side columns that no model sees.

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, FiniteFloat
 
-from butfor.log.fields import Durations, Mistakes, Section, TimeStep, Word, text_of
+from butfor.log.coding import text_of
+from butfor.log.fields import Durations, Mistakes, Section, TimeStep, Word
 from butfor.log.variables import Variable
 
 Take = Literal["last", "mean", "min", "max", "worst", "sum", "any"]

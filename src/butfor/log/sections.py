@@ -29,7 +29,7 @@ from butfor.log.fields import (
     step_size,
 )
 from butfor.log.irregular import MISSING_LEVEL, DurationsSection, MissingSection, TimeSection
-from butfor.log.variables import Outcome, Variable
+from butfor.log.variables import Outcome, Variable, step_variable
 
 
 class Columns(Section):
@@ -237,6 +237,12 @@ class Evaluation(Section):
     # what an episode that stops without an outcome is compared with
     censored: Literal["continue", "cut", "outcome"] = "continue"
     censoring: Literal["ipcw"] | None = None  # whether weights make up for those that were lost
+    by_step: bool = False  # whether policies and rules may differ from step to step
+
+    def mistakes(self, given: Mapping[str, Any]) -> Mistakes:
+        """Yield what counting steps needs."""
+        if self.by_step and self.horizon is None:
+            yield "by_step", "needs the number of steps; add horizon = ..."
 
 
 class Noise(Section):
@@ -307,7 +313,7 @@ class Study(Section):
         return None if name is None or math.isnan(number) else (name, number)
 
     def state_variables(self) -> tuple[Variable, ...]:
-        """Return the variables of the [state] sections, their indicators, and the duration."""
+        """Return the step, the variables of [state], their indicators, and the duration."""
         variables = []
         for column, section in self.state.items():
             variable, missing = section.variable(column), self.missing.get(column)
@@ -316,7 +322,12 @@ class Study(Section):
             variables.append(variable)
         names = (self.state[column].name or column for column in self.indicators(self.state))
         told = (Variable(indicator_name(name), ("no", "yes"), ("no",)) for name in names)
-        return (*variables, *told, *self.timed())
+        return (*self.counted(), *variables, *told, *self.timed())
+
+    def counted(self) -> tuple[Variable, ...]:
+        """Return the variable that counts the steps, if the study has one."""
+        by_step, horizon = self.evaluation.by_step, self.evaluation.horizon
+        return (step_variable(horizon),) if by_step and horizon is not None else ()
 
     def timed(self) -> tuple[Variable, ...]:
         """Return the variable of the time since the decision before, if the study has one."""

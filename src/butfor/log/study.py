@@ -264,6 +264,8 @@ def _cross_mistakes(content: Mapping[str, Any], parts: Mapping[str, Any]) -> Mis
         ]
         if key == "state" and "durations" in parts:
             names += [parts["durations"].name, *([columns.state] if columns.state else [])]
+        if key == "state" and "evaluation" in parts and parts["evaluation"].by_step:
+            names += ["step", *([columns.state] if columns.state else [])]
         yield from named_twice(names, f"[{key}]", "variables")
         sizes = [len(s.levels or ()) or len(s.cuts or ()) + 1 for s in sections.values()]
         # more states than this make a wide log, which numbers only those that occur

@@ -26,6 +26,7 @@ class Variable:
     static: bool = False  # constant within an episode, so not part of "the final state"
     # how long before it the previous decision was made, by level, in the study's unit of time
     durations: tuple[float, ...] = ()
+    clock: bool = False  # counts the steps of an episode; its last level is the horizon
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,11 @@ class Outcome:
     name: str
     reward: float
     bad: bool = False
+
+
+def step_variable(horizon: int, name: str = "step") -> Variable:
+    """Return the variable that counts the steps of an episode, up to the horizon."""
+    return Variable(name, tuple(map(str, range(horizon + 1))), clock=True)
 
 
 def count_levels(variables: Sequence[Variable]) -> int:

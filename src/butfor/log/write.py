@@ -45,8 +45,8 @@ def write_episodes(
             raise FileNotFoundError(f"there is no folder {folder}; create it first")
     if episodes.durations is not None:
         raise ValueError(
-            "the time between the decisions of these episodes varies, which is not written; keep "
-            "the log and the study that they were read from"
+            "the states of these episodes have durations or count steps, which is not written; "
+            "keep the log and the study that they were read from"
         )
     table, study = _log_and_study(episodes)
     text = write_toml(study)

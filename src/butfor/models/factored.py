@@ -36,6 +36,7 @@ from butfor.models.predictor import Codes, Predictor
 from butfor.types import Floats, Offsets
 
 END = ""  # the name of the factor that decides how, or whether, an episode ends
+CLOCK = "clock"  # the source of a factor that counts steps
 ACTION, NEXT = "action.", "next."  # prefixes of parents: an action variable, the next state
 
 
@@ -51,7 +52,7 @@ class Factor:
     parents: tuple[str, ...]
     table: Floats  # [levels of parents …, levels] one axis per parent, in their order
     counts: Floats  # of the same shape: logged transitions; 0 where nothing was learned from a log
-    source: str  # "static", "copies action.dose", "counts", "given", or the learner's name
+    source: str  # "static", "clock", "copies action.dose", "counts", "given", or the learner's name
     strength: float = math.nan  # of the back-off of "counts", in cases
     score: float = math.nan  # mean log score of a case that was left out of what was learned
     every: bool = False  # the back-off of "counts" drops each parent in turn, not only the last
@@ -69,7 +70,7 @@ class Factor:
     @property
     def learned(self) -> bool:
         """Whether nature decides the variable, rather than the past or the action alone."""
-        return self.source != "static" and not self.source.startswith("copies ")
+        return self.source not in ("static", CLOCK) and not self.source.startswith("copies ")
 
     def rows(self, codes: Codes) -> Floats:
         """Return the distribution for each row of parent codes, [m, levels]."""

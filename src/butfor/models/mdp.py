@@ -404,7 +404,7 @@ def _check_durations(durations: ArrayLike | None, states: int) -> Floats | None:
     if durations is None:
         return None
     given = np.asarray(durations, dtype=np.float64)
-    if given.shape != (states,) or not (np.isfinite(given) & (given > 0)).all():
+    if given.shape != (states,) or not (given > 0).all():  # infinite where nothing follows
         raise ValueError(
             f"durations of shape {given.shape}: give a number above 0 for each of {states} states"
         )

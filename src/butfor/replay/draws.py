@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from butfor.log.episodes import Episodes
 from butfor.types import Floats, Integers
@@ -36,7 +37,7 @@ class Draws:
         return np.asarray((self.reward * kept).sum(axis=2))
 
 
-def discount_path(state: Integers, durations: Floats | None, discount: float) -> Floats:
+def discount_path(state: NDArray[np.integer], durations: Floats | None, discount: float) -> Floats:
     """Return the discount of each step of paths through states, [..., H].
 
     After the end of a path, where no rewards follow, there is no state.

@@ -20,7 +20,7 @@ from butfor.mechanisms.gumbel_max import GumbelMax, counterfactual_distribution
 from butfor.mechanisms.protocol import Mechanism, check_mechanism
 from butfor.models.factored import AnyFactor, FactoredModel, tabular
 from butfor.models.mdp import TabularMDP
-from butfor.models.policies import estimate_behavior
+from butfor.models.policies import estimate_behavior, join_steps
 from butfor.models.row_policy import RowPolicy, check_rows
 from butfor.random import check_seed
 from butfor.replay.bounds import Bounds
@@ -65,7 +65,8 @@ class Replay:
         The policy to evaluate. With a `TabularPOMDP`: [Z, A] on the last observation, or a
         `FiniteController`, `LatentPolicy` or `BeliefPolicy`. With a `FactoredModel`: also a
         function of level codes, [m, J] → [m, A], which is needed where states cannot be enumerated.
-        A `RowPolicy` depends on more than the state, and is known in each row of the log.
+        A `RowPolicy` depends on more than the state, and is known in each row of the log. An array
+        [T, S, A] differs from step to step, if the log counts them (`Episodes.with_step`).
     behavior : [S, A], optional
         The policy that produced the log; estimated from the log by default. It matters if the
         target is stochastic and the action noise is shared, and if it depended on a hidden state
@@ -168,7 +169,9 @@ class Replay:
                 )
             check_rows(episodes)
             target = target.table if target.learned is None else target.learned
-        policy, known = check_question(episodes, model, belongs, target, behavior)
+        policy, known = check_question(
+            episodes, model, belongs, join_steps(target, episodes), join_steps(behavior, episodes)
+        )
         check_durations(episodes, model)
         steps = episodes.horizon if horizon is None else check_horizon(horizon)
         checked: dict[str, Any] = {

@@ -62,7 +62,7 @@ def fitted_q(sample: EpisodeColumns, weights: Floats) -> Floats:
         pair // log.n_actions,
         (len(pair), states),
     )
-    kept = np.append(sample.replay.model.discounts(sample.replay.discount), 0.0)
+    kept = np.append(sample.replay.mdp.discounts(sample.replay.discount), 0.0)
     values = np.empty(len(weights))
     size = max(1, BLOCK // len(step))
     for start in range(0, len(weights), size):
