@@ -5,11 +5,11 @@ import tomllib
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
 import butfor as bf
+from butfor.audit.settings import AuditSettings
+from butfor.audit.shards.run import audit_shards
 from butfor.audit.source import audit_log
-from butfor.cli.main import app
 from butfor.evaluate.episode_columns import EpisodeColumns
 from butfor.interop import behavior_from_predict, rows_from_predict
 from butfor.models.row_policy import lost_by_averaging
@@ -142,12 +142,6 @@ def test_an_audit_evaluates_the_logs_own_policy_and_says_what_is_lost(tmp_path):
     assert any("something else in 50.0 % of the logged" in text for text in audit.meta.warnings)
     other = audit_log(tmp_path / "log.csv", study, models=0, flags=1)
     assert any("--target log evaluates that one" in text for text in other.meta.warnings)
-    shards = ["--detail", "summary", "--target", "log", "--out", str(tmp_path / "a")]
-    done = CliRunner().invoke(
-        app, ["audit", str(tmp_path / "log.csv"), "--study", str(study), *shards]
-    )
-    assert done.exit_code == 2
-    assert "use --detail full" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -227,3 +221,77 @@ def test_classifiers_give_the_probabilities_of_rows():
     strange = linear.LogisticRegression().fit(features, frame["drug"].replace("none", "perhaps"))
     with pytest.raises(ValueError, match="'perhaps' is not a level of drug"):
         behavior_from_predict(strange, features, log)
+
+
+def messy_log(episodes=80):
+    """Several steps and states; the policy goes by a column that the state lacks."""
+    generator = np.random.default_rng(4)
+    rows = []
+    for episode in range(episodes):
+        length = int(generator.integers(1, 4))
+        for t in range(length):
+            secret = float(generator.random())
+            drug = str(generator.choice(["none", "full"]))
+            helped = (secret < 0.5) == (drug == "none")
+            end = str(generator.choice(["well", "ill"], p=[0.7, 0.3] if helped else [0.4, 0.6]))
+            rows.append(
+                {
+                    "id": f"{episode:03}",
+                    "t": t,
+                    "level": str(generator.choice(["low", "high"])),
+                    "drug": drug,
+                    "end": end if t == length - 1 else "",
+                    "p_none": round(1 - secret, 6),
+                    "p_full": round(secret, 6),
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def test_shards_average_the_logs_own_policy_as_a_log_in_memory_does(tmp_path):
+    log = messy_log()
+    (tmp_path / "shards").mkdir()
+    for number, part in enumerate((log[log["id"] < "030"], log[log["id"] >= "030"])):
+        part.to_csv(tmp_path / "shards" / f"{number}.csv", index=False)
+    log.to_csv(tmp_path / "log.csv", index=False)
+    study = tmp_path / "study.toml"
+    study.write_text(STUDY.format(more=f"target_probability = {CHANCES['target_probability']}"))
+    full = audit_log(tmp_path / "log.csv", study, target="log", models=0, flags=3)
+    settings = AuditSettings(target="log", flags=3)
+    found = bf.Audit.load(audit_shards(tmp_path / "shards", study, tmp_path / "out", settings))
+    one, other = (audit.estimates.set_index("estimator")["value"] for audit in (full, found))
+    for name in ("Observed", "IS", "WIS", "PDIS", "PDWIS", "DR", "WDR", "MB", "CF"):
+        assert other[name] == pytest.approx(one[name], abs=1e-12), name
+    assert abs(one["IS"] - one["MB"]) > 1e-3  # rows and their average are not the same
+    np.testing.assert_allclose(found.target, full.target, atol=1e-12)
+    lost = [text for text in full.meta.warnings if "something else in" in text]
+    assert len(lost) == 1
+    assert lost[0] in found.meta.warnings
+    assert found.meta.parameters.by_row
+    study.write_text(STUDY.format(more=""))
+    with pytest.raises(ValueError, match="names neither target_action nor target_probability"):
+        audit_shards(tmp_path / "shards", study, tmp_path / "other", settings)
+
+
+def test_the_policy_of_a_wide_log_is_learned_from_its_rows():
+    log = random_log(np.random.default_rng(5), episodes=60, longest=3)
+    wanted = np.where(log.state % 2 == 0, 1, 0)  # a function of the state, so nothing is lost
+    wide = log.widen().with_target_probability(np.eye(log.n_actions)[wanted])
+    target = bf.row_policy(wide)
+    assert lost_by_averaging(wide, wide.target_probability, target.table) < 0.1
+    model = bf.fit_factored(wide)
+    replay = bf.Replay(wide, model, target, behavior=bf.estimate_behavior(wide))
+    plain = bf.Replay(
+        log, bf.fit_factored(log), np.eye(log.n_actions)[np.arange(log.n_states) % 2 ^ 1]
+    )
+    sample, exact = EpisodeColumns(replay), EpisodeColumns(plain)
+    np.testing.assert_allclose(sample.ratio, exact.ratio)
+    again = replay.ask()  # the same question
+    np.testing.assert_array_equal(
+        again.outcomes().expected_return, replay.outcomes().expected_return
+    )
+    unsure = wide.with_target_probability(
+        np.full((len(log.state), log.n_actions), 1 / log.n_actions)
+    )
+    with pytest.raises(ValueError, match=r"not certain of its action.*needs target_action"):
+        bf.row_policy(unsure)

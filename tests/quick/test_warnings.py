@@ -21,7 +21,7 @@ class Summed:
         group = np.arange(len(sample)) % groups
         sums = np.zeros((groups, sample.columns.matrix().shape[1]))
         np.add.at(sums, group, sample.columns.matrix())
-        self.columns = Columns.from_matrix(sums, sample.columns.powers, 0)
+        self.columns = Columns.from_matrix(sums, sample.columns.ratio.shape[1], 0)
         self.logged = self.columns
         self.episodes, self.effective = sample.episodes, sample.effective
         self.spread, self.followers = sample.spread, sample.followers

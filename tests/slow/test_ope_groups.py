@@ -58,7 +58,7 @@ class Grouped:
 
     def __init__(self, sample, columns):
         full = columns.episodes > 0
-        kept = Columns.from_matrix(columns.matrix()[full], columns.powers, columns.seed)
+        kept = Columns.from_matrix(columns.matrix()[full], columns.ratio.shape[1], columns.seed)
         self.sample, self.columns, self.logged = sample, kept, kept
 
     def __len__(self):
@@ -78,16 +78,16 @@ def group_sums(columns, group, count, parts=1):
     sums = ExactSums.make(count, matrix.shape[1])
     for part in np.array_split(np.arange(len(group)), parts):
         sums.add(group[part], matrix[part])
-    return Columns.from_matrix(sums.values(), columns.powers, columns.seed)
+    return Columns.from_matrix(sums.values(), columns.ratio.shape[1], columns.seed)
 
 
 def test_columns_come_back_from_their_matrix(sepsis):
     columns = sepsis.sample.columns
-    again = Columns.from_matrix(columns.matrix(), columns.powers, columns.seed)
+    again = Columns.from_matrix(columns.matrix(), columns.ratio.shape[1], columns.seed)
     for name, values in vars(columns).items():
         np.testing.assert_array_equal(getattr(again, name), values)
     with pytest.raises(ValueError, match=r"expected 85 columns for 20 steps"):
-        Columns.from_matrix(columns.matrix()[:, 1:], columns.powers, 0)
+        Columns.from_matrix(columns.matrix()[:, 1:], columns.ratio.shape[1], 0)
 
 
 def test_estimates_of_two_groups_by_hand():
@@ -101,12 +101,11 @@ def test_estimates_of_two_groups_by_hand():
         returns=np.array([1.0, 3.0]),
         weighted_return=np.array([2.0, 3.0]),
         ratio=np.array([[3.0, 3.0], [1.0, 1.0]]),
-        earned=np.array([[1.0, 1.0], [1.0, 2.0]]),
-        base=np.array([[3.0, 1.0], [1.0, 0.0]]),
-        surprise=np.array([[0.0, 2.0], [-1.0, 1.0]]),
+        earned=np.array([[1.0, 0.5], [1.0, 1.0]]),
+        base=np.array([[3.0, 0.5], [1.0, 0.0]]),
+        surprise=np.array([[0.0, 1.0], [-1.0, 0.5]]),
         value=np.array([3.0, 1.0]),
         counterfactual=np.array([1.5, 0.0]),
-        powers=np.array([1.0, 0.5]),
         seed=0,
     )
     expected = {
@@ -128,8 +127,8 @@ def test_estimates_of_two_groups_by_hand():
 @pytest.mark.parametrize("name", OF_COLUMNS)
 def test_groups_that_are_all_several_times_as_large_change_nothing(sepsis, name):
     columns = sepsis.sample.columns
-    few = Columns.from_matrix(columns.matrix()[:200], columns.powers, columns.seed)
-    large = Columns.from_matrix(4 * few.matrix(), few.powers, few.seed)
+    few = Columns.from_matrix(columns.matrix()[:200], columns.ratio.shape[1], columns.seed)
+    large = Columns.from_matrix(4 * few.matrix(), few.ratio.shape[1], few.seed)
     weights = resample_weights(200, 3, 2)
     values = OF_COLUMNS[name](few, weights)
     np.testing.assert_allclose(OF_COLUMNS[name](large, weights), values, rtol=1e-9)
@@ -191,7 +190,7 @@ def test_intervals_of_groups_that_are_not_random_are_not(sepsis):
 def test_neither_order_nor_parts_of_the_log_change_a_byte(sepsis):
     columns = sepsis.sample.columns
     order = np.random.default_rng(3).permutation(len(columns))
-    shuffled = Columns.from_matrix(columns.matrix()[order], columns.powers, columns.seed)
+    shuffled = Columns.from_matrix(columns.matrix()[order], columns.ratio.shape[1], columns.seed)
     whole = group_sums(columns, sepsis.hashed, GROUPS).matrix()
     parts = group_sums(shuffled, sepsis.hashed[order], GROUPS, parts=7).matrix()
     assert whole.tobytes() == parts.tobytes()

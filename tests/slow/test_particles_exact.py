@@ -161,7 +161,7 @@ def test_doubly_robust_estimates_are_unbiased():
     drawn.__dict__["_values"] = ParticleEngine(replay).logged_values()
     ones = np.ones((1, len(replay)))
     exact, found = (doubly_robust(one.logged, ones)[0] for one in (columns, drawn))
-    weight = np.stack([columns.ratio_before, columns.ratio]) * columns.powers / len(replay)
+    weight = np.stack([columns.ratio_before, columns.ratio]) * columns.discounts / len(replay)
     share = np.repeat(weight.reshape(-1, 1) / VALUE_DRAWS, VALUE_DRAWS)
     assert found != exact
     assert close(found, exact, share, largest_return(replay))

@@ -26,9 +26,12 @@ def first_changes(log: Episodes, actions: Floats) -> NDArray[np.int64]:
     return np.where(first == never, -1, first)
 
 
-def heaviest_step(contribution: Floats, discount: float) -> int:
-    """Step with the largest |V_t(s_t) - r_t - discount V_{t+1}(s_{t+1})|, not discounted to 0."""
-    weight = discount ** np.arange(len(contribution))
+def heaviest_step(contribution: Floats, weight: Floats) -> int:
+    """Step with the largest |V_t(s_t) - r_t - d V_{t+1}(s_{t+1})|, d its discount.
+
+    `contribution` [T] is the part of `Replay.contributions` of an episode, each discounted to the
+    first step by `weight` [T].
+    """
     return int(np.abs(contribution / np.where(weight > 0, weight, 1.0)).argmax())
 
 
@@ -70,7 +73,7 @@ def describe_flag(
             f"{describe_action(one.action_variables, policy)} instead of "
             f"{describe_action(one.action_variables, int(one.action[first]))}."
         )
-    heaviest = heaviest_step(contribution, result.discount)
+    heaviest = heaviest_step(contribution, result.discount**one.elapsed)
     part, whole = float(contribution[heaviest]), float(result.difference[position])
     digits = digits_for([part, whole])
     sentences.append(

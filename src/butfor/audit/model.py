@@ -18,7 +18,7 @@ from butfor.checks import ROW_TOLERANCE, check_policy
 from butfor.hidden.model import TabularPOMDP
 from butfor.hidden.pairs import behavior_arrays
 from butfor.log.clusters import Clusters
-from butfor.log.combinations import Combinations, check_combinations
+from butfor.log.combinations import Combinations, check_combinations, state_durations
 from butfor.log.variables import count_levels
 from butfor.models.factored import Factor, FactoredModel, Rewards, factor_arrays, logged_codes
 from butfor.models.mdp import TabularMDP
@@ -64,6 +64,8 @@ def digest_of(replay: Replay) -> str:
         arrays.append(episodes.behavior_probability)
     if replay.by_row and episodes.target_probability is not None:
         arrays.append(episodes.target_probability)
+    if episodes.durations is not None:
+        arrays.append(episodes.durations)
     if replay.hidden:
         stored = model.stored_arrays()
         arrays += [stored[name] for name in stored if name not in ROWS]
@@ -124,7 +126,10 @@ def read_model(path: Path, meta: Meta) -> Stored:
     size = count_levels(meta.variables.latent) if hidden else states
     rows = {name: stored[name] for name in ROWS}
     ends_of = () if hidden else outcomes
-    dynamics = TabularMDP(**rows, outcomes=ends_of, terminal=terminal, prior=None)
+    durations = None if hidden else state_durations(meta.variables.state)
+    dynamics = TabularMDP(
+        **rows, outcomes=ends_of, terminal=terminal, prior=None, durations=durations
+    )
     ends = np.zeros(size, dtype=bool)
     if hidden:
         given = stored["outcome"]

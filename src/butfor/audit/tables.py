@@ -15,7 +15,7 @@ from butfor.audit.meta import Counts, SamplingDesign
 from butfor.audit.sampling import add_strata
 from butfor.log.episodes import Episodes
 from butfor.log.variables import Variable, unravel
-from butfor.models.row_policy import check_rows, describe_loss
+from butfor.models.row_policy import check_rows, compare_rows, describe_loss
 from butfor.replay.bounds import CLASSES
 from butfor.replay.credible import Credible
 from butfor.replay.draws import Draws
@@ -68,9 +68,11 @@ def shown_table(
     flagged = np.flatnonzero(rank)
     if len(flagged):
         chosen = replay.part(flagged)
-        parts = np.split(chosen.contributions(), chosen.log.offsets[1:-1])
-        for position, mine in zip(flagged.tolist(), parts, strict=True):
-            heaviest[position] = heaviest_step(mine, replay.discount)
+        cuts = chosen.log.offsets[1:-1]
+        parts = np.split(chosen.contributions(), cuts)
+        weights = np.split(replay.discount**chosen.log.elapsed, cuts)
+        for position, mine, weight in zip(flagged.tolist(), parts, weights, strict=True):
+            heaviest[position] = heaviest_step(mine, weight)
             reasons[position] = describe_flag(replay, position, contribution=mine, bounds=bounds)
     table["step_that_matters"] = heaviest
     table["reason"] = reasons
@@ -332,6 +334,14 @@ def row_notes(replay: Replay) -> list[str]:
     log = replay.log
     if not replay.by_row:
         return []
-    lost = describe_loss(log, check_rows(log), replay.target_table)
+    means = compare_rows(log, check_rows(log), replay.target_table).mean(axis=0)
+    if replay.sampled:
+        return loss_notes(means, "Learned from its rows as a function of the state")
+    return loss_notes(means)
+
+
+def loss_notes(means: Floats, *how: str) -> list[str]:
+    """Return what is lost of a policy on more than the state, by the means of `compare_rows`."""
+    lost = describe_loss(means, *how)
     use = "Importance weights use each row; counterfactuals and models follow the average."
     return [f"{lost} {use}"] if lost else []

@@ -49,9 +49,14 @@ class EpisodeColumns:
         return len(self.replay)
 
     @cached_property
-    def powers(self) -> Floats:
-        """Discount to the power of each step, [H]."""
-        return np.asarray(self.replay.discount ** np.arange(self.replay.horizon))
+    def discounts(self) -> Floats:
+        """Discount of each step and of the state after the last one, 0 past that, [n, H]."""
+        log, discount = self.replay.log, self.replay.discount
+        row = discount**log.elapsed
+        table, (short,) = self._padded(row, 0.0), np.nonzero(log.lengths < self.replay.horizon)
+        last = log.offsets[1:][short] - 1
+        table[short, log.lengths[short]] = row[last] * log.step_discounts(discount)[last]
+        return table
 
     @cached_property
     def returns(self) -> Floats:
@@ -140,17 +145,15 @@ class EpisodeColumns:
                 earned=nothing,
                 base=nothing,
                 surprise=nothing,
-                powers=np.empty(0),
                 seed=self.seed,
             )
         return Columns(
             **single,
             weighted_return=self.ratio[:, -1] * self.replay.logged_return,
             ratio=self.ratio,
-            earned=self.ratio * self.reward,
-            base=self.ratio_before * self.value,
-            surprise=self.ratio * (self.reward - self.action_value),
-            powers=self.powers,
+            earned=self.discounts * self.ratio * self.reward,
+            base=self.discounts * self.ratio_before * self.value,
+            surprise=self.discounts * self.ratio * (self.reward - self.action_value),
             seed=self.seed,
         )
 

@@ -177,12 +177,13 @@ def possible_returns(replay: Replay) -> tuple[float, float]:
         ended = model.next_state >= model.n_states
         steps, ends = model.reward[~ended], model.reward[ended]
     last = [*ends.ravel().tolist(), *(outcome.reward for outcome in model.outcomes)]
+    kept = model.discounts(replay.discount)
     found = []
     for pick in (min, max):
         step = pick(steps.ravel().tolist(), default=0.0)
         total = 0.0
         for _ in range(replay.horizon):
-            total = pick([step + replay.discount * total, *last])
+            total = pick([*(step + by * total for by in (kept.min(), kept.max())), *last])
         found.append(total)
     return found[0], found[1]
 

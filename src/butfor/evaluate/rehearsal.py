@@ -88,7 +88,12 @@ class Rehearsal:
 def can_rehearse(log: Part) -> bool:
     """Whether a variable of a log can be hidden: there are several, and all states are known."""
     known = bool((log.next_state >= 0).all())
-    return log.combinations is None and len(log.state_variables) > 1 and known
+    return log.combinations is None and len(_hideable(log.state_variables)) > 1 and known
+
+
+def _hideable(variables: Sequence[Variable]) -> list[str]:
+    """Return the names of the variables that can be hidden: all but those that tell the time."""
+    return [one.name for one in variables if not (one.durations or one.clock)]
 
 
 def rehearse(
@@ -207,10 +212,11 @@ def hidden_groups(
     variables: Sequence[Variable], groups: Sequence[Sequence[str]] | None = None
 ) -> list[tuple[str, ...]]:
     """Return the names of the variables that are hidden together; with many, neighbors."""
-    names = [variable.name for variable in variables]
+    names = _hideable(variables)
     if len(names) < 2:
         raise ValueError(
-            f"a rehearsal hides one of several state variables, but there is only {names[0]!r}"
+            "a rehearsal hides one of several state variables, but there is only "
+            f"{', '.join(map(repr, names))}"
         )
     if groups is None:
         count = min(len(names), MOST_HIDDEN)

@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from butfor.checks import check_distributions, check_integers, check_policy
+from butfor.interop.chances import Chances, chances_of
 from butfor.interop.targets import action_number
 from butfor.log.episodes import Episodes
 from butfor.log.variables import ravel
-from butfor.models.row_policy import average_by_state, describe_loss
+from butfor.models.row_policy import average_by_state, compare_rows, describe_loss
 from butfor.types import Floats
 
 
@@ -34,13 +35,15 @@ def rows_from_predict(
     features : [N, ...]
         What the model sees at each row of the log.
     deterministic
-        Passed on if `predict` accepts it. False takes the probabilities of `predict_proba` if the
-        model has it, as classifiers of scikit-learn do; otherwise it lets the model sample, and
-        results depend on its own random numbers.
+        Passed on if `predict` accepts it. False takes the probabilities of the model if it has
+        some: by `predict_proba`, as classifiers of scikit-learn do, or those of the policy itself,
+        as DiscreteSAC and DiscreteBC of d3rlpy and PPO and A2C of Stable-Baselines3 have them.
+        Otherwise it lets the model sample, and results depend on its own random numbers.
     """
     seen = _features(features, episodes)
-    if not deterministic and callable(getattr(model, "predict_proba", None)):
-        return _chances(model, seen, episodes)
+    chances = None if deterministic else chances_of(model)
+    if chances is not None:
+        return _check_chances(chances(seen), episodes)
     if not callable(getattr(model, "predict", None)):
         raise ValueError(f"{type(model).__name__} has no predict(x); give a model that has one")
     options = {"deterministic": deterministic} if _takes_deterministic(model.predict) else {}
@@ -60,23 +63,26 @@ def target_from_predict(
     """
     rows = rows_from_predict(model, features, episodes, deterministic=deterministic)
     table = average_by_state(rows, episodes)
-    if lost := describe_loss(episodes, rows, table):
+    if lost := describe_loss(compare_rows(episodes, rows, table).mean(axis=0)):
         warnings.warn(f"{lost} rows_from_predict keeps what it does.", stacklevel=2)
     return check_policy(table, episodes.n_states, episodes.n_actions)
 
 
 def behavior_from_predict(model: Any, features: ArrayLike, episodes: Episodes) -> Floats:
-    """Return the probability of each logged action by a classifier's `predict_proba`, [N].
+    """Return the probability of each logged action by a model that has probabilities, [N].
 
-    `log.with_behavior_probability` lets the log carry them. A classifier that was fitted to the
-    rows it is asked about is too sure of the actions taken: give one fitted to other episodes, or
-    probabilities by cross-validation (`sklearn.model_selection.cross_val_predict`).
+    A classifier with `predict_proba`, or a policy of d3rlpy or Stable-Baselines3 that has some (see
+    `rows_from_predict`). `log.with_behavior_probability` lets the log carry them. A model that was
+    fitted to the rows it is asked about is too sure of the actions taken: give one fitted to other
+    episodes, or probabilities by cross-validation (`sklearn.model_selection.cross_val_predict`).
     """
-    if not callable(getattr(model, "predict_proba", None)):
+    known = chances_of(model)
+    if known is None:
         raise ValueError(
-            f"{type(model).__name__} has no predict_proba(x); give a classifier that has one"
+            f"{type(model).__name__} has no predict_proba(x), nor a policy with probabilities; "
+            "give a classifier, or a stochastic policy of d3rlpy or Stable-Baselines3"
         )
-    chances = _chances(model, _features(features, episodes), episodes)
+    chances = _check_chances(known(_features(features, episodes)), episodes)
     return np.asarray(chances[np.arange(len(episodes.state)), episodes.action])
 
 
@@ -104,18 +110,18 @@ def _features(features: ArrayLike, episodes: Episodes) -> Any:
     return features if hasattr(features, "columns") else seen
 
 
-def _chances(model: Any, seen: Any, episodes: Episodes) -> Floats:
+def _check_chances(found: Chances, episodes: Episodes) -> Floats:
     """Return the probability of each action in each row, [N, A]; 0 of those it does not know."""
-    given = np.asarray(model.predict_proba(seen), dtype=np.float64)
-    classes = getattr(model, "classes_", np.arange(episodes.n_actions))
+    given, known = np.asarray(found[0], dtype=np.float64), found[1]
+    classes = np.arange(episodes.n_actions) if known is None else known
     if given.shape != (len(episodes.state), len(classes)):
         raise ValueError(
-            f"predict_proba returned shape {given.shape}, expected ({len(episodes.state)}, "
+            f"the model's probabilities have shape {given.shape}, expected ({len(episodes.state)}, "
             f"{len(classes)}): one row per decision, one column per action"
         )
     table = np.zeros((len(given), episodes.n_actions))
     table[:, class_numbers(classes, episodes)] = given
-    return check_distributions(table, "predict_proba", ("row",))
+    return check_distributions(table, "the model's probabilities", ("row",))
 
 
 def _predicted(answer: Any, episodes: Episodes) -> NDArray[np.int64]:

@@ -90,6 +90,8 @@ class Work(NamedTuple):
     held_action: NDArray[np.int64]  # [1]
     now: NDArray[np.float64]  # [S] probability of each state at this step
     later: NDArray[np.float64]  # [S] at the next step
+    now_worth: NDArray[np.float64]  # [S] the same, each path discounted by the time that passed
+    later_worth: NDArray[np.float64]  # [S]
     now_states: NDArray[np.int64]  # [S] where `now` is not 0
     later_states: NDArray[np.int64]  # [S]
 
@@ -124,6 +126,8 @@ def make_work(problem: Problem) -> Work:
         np.zeros(actions),
         np.full(1, -1),
         np.full(1, -1),
+        np.zeros(states),
+        np.zeros(states),
         np.zeros(states),
         np.zeros(states),
         np.empty(states, np.int64),

@@ -83,7 +83,7 @@ def plan_changes(problem, work, plan, episode, discount, value):
                         continue
                     x = next_state[e]
                     for c in range(budget):
-                        after = discount * later[x, c] if x < states else 0.0
+                        after = discount[x] * later[x, c] if x < states else 0.0
                         worth[c] += moved * (reward[e] + after)
                 if step == 0:
                     for c in range(budget):

@@ -232,12 +232,14 @@ def row_bounds(p, q, observed, value):
 def worth(problem, e, quantity, c, discount, later):
     """Return what entry e contributes to a bound, column c of `later`.
 
+    `discount` [S] is that of each state reached.
+
     Quantity 0 is the return; quantity 1 + o the probability of outcome o, of none after the last.
     """
     x = problem.dynamics.next_state[e]
     states = problem.dynamics.states
     if quantity == 0:
-        after = discount * later[x, c] if x < states else 0.0
+        after = discount[x] * later[x, c] if x < states else 0.0
         return problem.dynamics.reward[e] + after
     if x < states:
         return later[x, c]

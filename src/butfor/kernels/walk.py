@@ -14,7 +14,7 @@ from butfor.kernels.factors import add_own, fewest_cases
 class Judged(NamedTuple):
     """What the model alone gives past the observed end, and the results of a pass."""
 
-    discount: float
+    discount: NDArray[np.float64]  # [S] of each state reached
     values_after: NDArray[np.float64]  # [H + 1, S] expected return by steps left
     outcomes_after: NDArray[np.float64]  # [H + 1, S, O + 1] outcome probabilities, none last
     outcome_mass: NDArray[np.float64]  # [n, O + 1] written, none last
@@ -115,12 +115,13 @@ def walk_episode(problem, work, judged, episode, rare, record):
     log, target, kept = problem.log, problem.target, work.kept
     _, next_state, reward, _, states, actions, _ = problem.dynamics
     now, later = work.now, work.later
+    now_worth, later_worth = work.now_worth, work.later_worth
     now_states, later_states = work.now_states, work.later_states
     outcome_mass = judged.outcome_mass
     now_states[0] = log.state[log.start[episode]]
     now[now_states[0]] = 1.0
+    now_worth[now_states[0]] = 1.0
     active = 1
-    weight = 1.0  # discount ** t
     total = 0.0
     horizon = length = log.stop[episode] - log.start[episode]
     if record is not None:
@@ -138,12 +139,12 @@ def walk_episode(problem, work, judged, episode, rare, record):
         going, moved_by, earned, other, apart = 0.0, 0.0, 0.0, 0.0, 0.0
         for slot in range(active):
             s = now_states[slot]
-            here = now[s]
-            now[s] = 0.0
+            here, worth = now[s], now_worth[s]
+            now[s], now_worth[s] = 0.0, 0.0
             if rare is not None and here < rare.negligible:
                 rare.left_out[episode] += here
                 left = length - t + log.left[episode]
-                total += add_known(judged, episode, s, here, weight, left)
+                total += add_known(judged, episode, s, here, worth, left)
                 continue
             going += here
             choose(problem, work, s, i)
@@ -152,6 +153,7 @@ def walk_episode(problem, work, judged, episode, rare, record):
                 share = here * work.choices.mass[j]
                 if share == 0.0:
                     continue
+                paid = worth * work.choices.mass[j]
                 row = s * actions + target.label[start + j]
                 low, high, place = move(
                     problem, work, row, start + j, i, seen_row, seen_entry, record
@@ -175,7 +177,8 @@ def walk_episode(problem, work, judged, episode, rare, record):
                     moved = share * kept.mass[place, e - low]
                     if moved == 0.0:
                         continue
-                    total += weight * moved * reward[e]
+                    credit = paid * kept.mass[place, e - low]
+                    total += credit * reward[e]
                     if record is not None:
                         earned += moved * abs(reward[e])
                     x = next_state[e]
@@ -184,19 +187,20 @@ def walk_episode(problem, work, judged, episode, rare, record):
                             later_states[reached] = x
                             reached += 1
                         later[x] += moved
+                        later_worth[x] += credit * judged.discount[x]
                     else:
                         if t < length:
                             outcome_mass[episode, x - states] += moved
                         if record is not None and record.steps.probability.size > 0:
                             record.steps.probability[episode, t + 1, x] += moved
         now, later = later, now
+        now_worth, later_worth = later_worth, now_worth
         now_states, later_states = later_states, now_states
         active = reached
-        weight *= judged.discount
         if t == length - 1:  # what follows by the model alone is known
             for slot in range(active):
                 s = now_states[slot]
-                total += add_known(judged, episode, s, now[s], weight, log.left[episode])
+                total += add_known(judged, episode, s, now[s], now_worth[s], log.left[episode])
             judged.expected_return[episode] = total
         if record is not None:
             steps = record.steps
@@ -210,15 +214,19 @@ def walk_episode(problem, work, judged, episode, rare, record):
             note_places(steps.probability, states, episode, t + 1, now, now_states, active)
     for slot in range(active):
         now[now_states[slot]] = 0.0
+        now_worth[now_states[slot]] = 0.0
     return -1
 
 
 @inlined
-def add_known(judged, episode, s, mass, weight, left):
-    """Add the outcomes of mass in s with `left` steps left; return what it earns from there on."""
+def add_known(judged, episode, s, mass, worth, left):
+    """Add the outcomes of mass in s with `left` steps left; return what it earns from there on.
+
+    `worth` is the mass with each of its paths discounted.
+    """
     for o in range(judged.outcome_mass.shape[1]):
         judged.outcome_mass[episode, o] += mass * judged.outcomes_after[left, s, o]
-    return weight * mass * judged.values_after[left, s]
+    return worth * judged.values_after[left, s]
 
 
 @bare

@@ -121,6 +121,11 @@ def column_mistakes(parts: Mapping[str, Any]) -> Mistakes:
         elif columns[name].sound():
             found = _missing(columns[name], section, named)
             yield from ((f"{at} {key}", text) for key, text in found)
+    if "durations" in parts:
+        if named.time is None:
+            yield "[durations]", "needs a time column; add [columns] time = ..."
+        if named.time_step is not None or time is not None:
+            yield "[durations]", "given together with equal time steps; remove one of the two"
     if time is None:
         return
     if named.time is None:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.log.variables import Variable, ravel, unravel
+from butfor.log.variables import Variable, count_levels, ravel, unravel
+from butfor.types import Floats
 
 MOST_STATES = 10_000_000  # that are numbered whether they occur or not: arrays [S, A] must fit
 MOST_TRANSITIONS = 50_000_000  # that are possible in a model whose states are enumerated
@@ -25,6 +26,31 @@ def state_codes(
         return unravel(variables, np.asarray(state))
     rows = combinations[np.asarray(state)]
     return {v.name: rows[..., place].astype(np.intp) for place, v in enumerate(variables)}
+
+
+def state_durations(
+    variables: Sequence[Variable], combinations: Combinations | None = None
+) -> Floats | None:
+    """Return how long before each state the previous decision was made, [S]; None: one step.
+
+    Nothing counts that follows the last step of a clock, as if it took forever to get there.
+    """
+    if not any(variable.durations or variable.clock for variable in variables):
+        return None
+    states = count_levels(variables) if combinations is None else len(combinations)
+    codes, found = state_codes(variables, combinations, np.arange(states)), np.ones(states)
+    for variable in variables:
+        if variable.durations:
+            found *= np.array(variable.durations)[codes[variable.name]]
+    for variable in variables:
+        if variable.clock:
+            found[codes[variable.name] == len(variable.levels) - 1] = np.inf
+    return found
+
+
+def discount_states(durations: Floats | None, discount: float, states: int) -> Floats:
+    """Return the factor by which what follows counts less in each state reached, [S]."""
+    return np.full(states, discount) if durations is None else discount**durations
 
 
 def number_combinations(

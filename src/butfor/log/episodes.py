@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from butfor.log.combinations import (
     check_combinations,
     number_combinations,
     state_codes,
+    state_durations,
 )
 from butfor.log.frames import levels_of, read_frame
 from butfor.log.recorded import FILLED, RAW
@@ -42,6 +44,7 @@ from butfor.log.variables import (
     count_levels,
     project,
     ravel,
+    step_variable,
 )
 from butfor.types import Floats, Integers, Offsets
 
@@ -376,6 +379,25 @@ class Episodes:
         """Step of each row within its episode, [N]."""
         return np.arange(len(self.state)) - np.repeat(self.offsets[:-1], self.lengths)
 
+    @cached_property
+    def durations(self) -> Floats | None:
+        """How long before each state the previous decision was made, [S]; None: one step."""
+        return state_durations(self.state_variables, self.combinations)
+
+    @property
+    def elapsed(self) -> Floats:
+        """Time between the first decision of its episode and each row, [N]; by default its step."""
+        if self.durations is None:
+            return self.time.astype(np.float64)
+        sums = np.cumsum(self.durations[self.state])
+        return sums - np.repeat(sums[self.offsets[:-1]], self.lengths)
+
+    def step_discounts(self, discount: float) -> Floats:
+        """Factor by which what follows each row counts less than its own reward, [N]."""
+        if self.durations is None:
+            return np.full(len(self.state), discount)
+        return np.asarray(discount ** self.durations[self.next_state])
+
     @property
     def following(self) -> Offsets:
         """Row of `side` and `numbers` that describes what each step led to, [N]."""
@@ -396,10 +418,10 @@ class Episodes:
         return place_of(row, self.offsets, self.id)
 
     def returns(self, discount: float = 1.0) -> Floats:
-        """Discounted sum of the rewards of each episode, [n]."""
+        """Discounted sum of the rewards of each episode, [n]: each counts discount^elapsed."""
         if check_discount(discount) == 1:
             return np.add.reduceat(self.reward, self.offsets[:-1])
-        return np.add.reduceat(self.reward * discount**self.time, self.offsets[:-1])
+        return np.add.reduceat(self.reward * discount**self.elapsed, self.offsets[:-1])
 
     def select(self, index: ArrayLike) -> Episodes:
         """Return the episodes at these positions, in this order; a position may be repeated."""
@@ -520,6 +542,29 @@ class Episodes:
         names = [variable.name for variable in self.state_variables]
         return replace(self, numbers=check_level_numbers(numbers, names, known))
 
+    def with_step(self, name: str = "step") -> Episodes:
+        """Return the log with the number of the step as the first variable of its state.
+
+        Policies and rules can then differ from step to step: a policy is [(T + 1) S, A], or [T, S,
+        A] where a `Replay` is given one. Models learn from each step apart, or, if factored, where
+        that predicts better.
+        """
+        states = self.n_states * (self.horizon + 1)
+        if self.combinations is not None or states > MOST_STATES:
+            raise ValueError(
+                "with_step needs states that can be enumerated; use fewer variables (hide) or "
+                "levels, or a shorter horizon"
+            )
+        after = (self.time + 1) * self.n_states + self.next_state
+        return replace(
+            self,
+            state=(self.time * self.n_states + self.state).astype(np.int32),
+            next_state=np.where(self.next_state < 0, -1, after).astype(np.int32),
+            state_variables=check_variables(
+                (step_variable(self.horizon, name), *self.state_variables), "state"
+            ),
+        )
+
     def hide(self, *names: str) -> Episodes:
         """Move variables out of the state into side columns that no model sees.
 
@@ -531,6 +576,12 @@ class Episodes:
             if name not in known:
                 raise ValueError(
                     f"no state variable {name!r} to hide; there are {', '.join(map(repr, known))}"
+                )
+        for variable in self.state_variables:
+            if variable.name in names and variable.durations:
+                raise ValueError(
+                    f"{variable.name!r} has the time between decisions, by which rewards are "
+                    "discounted, so it cannot be hidden"
                 )
         if len(set(names)) == len(known):
             raise ValueError("hiding every state variable leaves no state; keep at least one")

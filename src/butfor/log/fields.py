@@ -54,6 +54,12 @@ def _increasing(cuts: list[float]) -> list[float]:
     return cuts
 
 
+def _positive(numbers: list[float]) -> list[float]:
+    if numbers[0] <= 0:
+        raise _invalid(f"{text_of(numbers[0])}: give numbers above 0")
+    return numbers
+
+
 def _not_blank(text: str) -> str:
     if not text.strip():
         raise _invalid("is empty; give a word, or leave the key out")
@@ -87,6 +93,7 @@ Level = Annotated[str, BeforeValidator(_as_level)]
 Levels = Annotated[list[Level], AfterValidator(_distinct)]
 Names = Annotated[list[str], AfterValidator(_distinct)]
 Cuts = Annotated[list[FiniteFloat], AfterValidator(_increasing)]
+Durations = Annotated[Cuts, AfterValidator(_positive)]
 Word = Annotated[str, AfterValidator(_not_blank)]
 TimeStep = Annotated[float | str, AfterValidator(_time_step)]
 Count = Annotated[int, Field(ge=1, le=MOST_NUMBERED)]

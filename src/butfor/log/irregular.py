@@ -7,7 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, FiniteFloat
 
-from butfor.log.fields import Mistakes, Section, TimeStep
+from butfor.log.coding import text_of
+from butfor.log.fields import Durations, Mistakes, Section, TimeStep, Word
+from butfor.log.variables import Variable
 
 Take = Literal["last", "mean", "min", "max", "worst", "sum", "any"]
 MEDIAN, NORMAL, MISSING_LEVEL = "median", "normal", "missing"
@@ -18,6 +20,19 @@ class TimeSection(Section):
 
     every: TimeStep  # in units of the time column, or "4h" if it holds dates
     take: dict[str, Take] = Field(default_factory=dict)  # by column, of its values in a step
+
+
+class DurationsSection(Section):
+    """The time between decisions, if it varies: part of what follows a decision."""
+
+    levels: Durations  # in units; each duration counts as the nearest of them
+    unit: TimeStep = 1.0  # in units of the time column, or "1d" if it holds dates
+    name: Word = "elapsed"  # of the variable
+
+    def variable(self) -> Variable:
+        """Return the variable of the state that has the time since the decision before."""
+        levels = tuple(map(text_of, self.levels))
+        return Variable(self.name, levels, durations=tuple(self.levels))
 
 
 class MissingSection(Section):

@@ -31,6 +31,7 @@ from butfor.log.coding import (
 from butfor.log.column_rules import Key, column_rules
 from butfor.log.combinations import MOST_STATES, rows_of_codes
 from butfor.log.decisions import Decisions, first_rows, last_rows
+from butfor.log.durations import code_durations, code_steps
 from butfor.log.episodes import Episodes, mean_last_reward
 from butfor.log.fields import LOST, MOST_NUMBERED, place, step_size
 from butfor.log.fill import INDICATOR, fill_missing
@@ -330,7 +331,8 @@ def group_variables(study: Study, group: str, count: int) -> tuple[Variable, ...
     """
     ready = getattr(study.columns, group)
     if ready is not None:
-        return (Variable(ready, tuple(map(str, range(count)))),)
+        known = Variable(ready, tuple(map(str, range(count))))
+        return (*study.counted(), known, *study.timed()) if group == "state" else (known,)
     return study.state_variables() if group == "state" else study.action_variables()
 
 
@@ -340,9 +342,14 @@ def _group_codes(
     """Return the codes and variables of the state or the action."""
     cells = rows.group(group)
     ready = getattr(study.columns, group)
+    counted: list[Index] = []
+    timed: list[Index] = []
+    if group == "state":
+        counted = [code_steps(rows, len(one.levels) - 1) for one in study.counted()]
+        timed = [code_durations(rows, study.durations)] if study.durations else []
     if ready is not None:
         count = getattr(study.columns, f"{group}s") or int(cells[ready].max(initial=0)) + 1
-        return [cells[ready]], group_variables(study, group, count)
+        return [*counted, cells[ready], *timed], group_variables(study, group, count)
     variables, sections = group_variables(study, group, 0), getattr(study, group)
     for column, section in sections.items():
         if section.cuts is not None:
@@ -351,9 +358,10 @@ def _group_codes(
             # a cell that is filled, but not with a number, has the level "missing"
             bins[np.isnan(numbers)] = len(section.bins())
             cells[column] = np.where(cells[column] < 0, cells[column], bins)
-    codes = [cells[column] for column in sections]
+    codes = [*counted, *(cells[column] for column in sections)]
     if group == "state":
         codes += [rows.cells[INDICATOR, column] for column in study.indicators(sections)]
+        codes += timed
     if group == "state" and study.cluster is not None:
         codes.append(_cluster(study, rows, clusterer))
         known = tuple(map(str, range(study.cluster.count)))

@@ -28,9 +28,9 @@ from butfor.log.fields import (
     split_step,
     step_size,
 )
-from butfor.log.irregular import MISSING_LEVEL, MissingSection, TimeSection
+from butfor.log.irregular import MISSING_LEVEL, DurationsSection, MissingSection, TimeSection
 from butfor.log.meds.section import SourceSection
-from butfor.log.variables import NO_OUTCOME, Outcome, Variable
+from butfor.log.variables import NO_OUTCOME, Outcome, Variable, step_variable
 
 
 class Columns(Section):
@@ -251,6 +251,12 @@ class Evaluation(Section):
     # what an episode that stops without an outcome is compared with
     censored: Literal["continue", "cut", "outcome"] = "continue"
     censoring: Literal["ipcw"] | None = None  # whether weights make up for those that were lost
+    by_step: bool = False  # whether policies and rules may differ from step to step
+
+    def mistakes(self, given: Mapping[str, Any]) -> Mistakes:
+        """Yield what counting steps needs."""
+        if self.by_step and self.horizon is None:
+            yield "by_step", "needs the number of steps; add horizon = ..."
 
 
 class Noise(Section):
@@ -303,12 +309,14 @@ class Study(Section):
     model: ModelSection = ModelSection()
     rules: RulesSection = RulesSection()
     time: TimeSection | None = None
+    durations: DurationsSection | None = None
     missing: dict[str, MissingSection] = Field(default_factory=dict)
 
     def lengths(self) -> dict[str, float | str]:
         """Return the lengths of time that the study names, by place."""
         found = {"[columns] time_step": self.columns.time_step}
         found["[time] every"] = self.time.every if self.time else None
+        found["[durations] unit"] = self.durations.unit if self.durations else None
         for column, section in self.missing.items():
             found[f"{place('missing', column)} within"] = section.within
         return {at: length for at, length in found.items() if length is not None}
@@ -321,7 +329,7 @@ class Study(Section):
         return None if name is None or math.isnan(number) else (name, number)
 
     def state_variables(self) -> tuple[Variable, ...]:
-        """Return the variables of the [state] sections in order, then their indicators."""
+        """Return the step, the variables of [state], their indicators, and the duration."""
         variables = []
         for column, section in self.state.items():
             variable, missing = section.variable(column), self.missing.get(column)
@@ -330,7 +338,16 @@ class Study(Section):
             variables.append(variable)
         names = (self.state[column].name or column for column in self.indicators(self.state))
         told = (Variable(indicator_name(name), ("no", "yes"), ("no",)) for name in names)
-        return (*variables, *told)
+        return (*self.counted(), *variables, *told, *self.timed())
+
+    def counted(self) -> tuple[Variable, ...]:
+        """Return the variable that counts the steps, if the study has one."""
+        by_step, horizon = self.evaluation.by_step, self.evaluation.horizon
+        return (step_variable(horizon),) if by_step and horizon is not None else ()
+
+    def timed(self) -> tuple[Variable, ...]:
+        """Return the variable of the time since the decision before, if the study has one."""
+        return (self.durations.variable(),) if self.durations else ()
 
     def indicators(self, columns: Iterable[str]) -> list[str]:
         """Return those of some columns that have an indicator of missing values."""
@@ -347,7 +364,9 @@ class Study(Section):
     def noise_variables(self) -> tuple[str, ...]:
         """Return the names of the variables in [noise], empty if there is no such section."""
         columns = self.noise.labels if self.noise else []
-        return tuple(self.state[column].name or column for column in columns)
+        names = [self.state[column].name or column for column in columns]
+        # nature decides the time to the next decision, too
+        return (*names, *(variable.name for variable in self.timed())) if names else ()
 
     def outcomes(self) -> dict[str, Outcome]:
         """Return the outcomes by their value in the log; a missing reward is nan."""

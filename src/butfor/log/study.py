@@ -26,7 +26,7 @@ from butfor.log.fields import (
     show,
     step_size,
 )
-from butfor.log.irregular import MissingSection, TimeSection
+from butfor.log.irregular import DurationsSection, MissingSection, TimeSection
 from butfor.log.meds.section import SourceSection, source_mistakes, with_made_columns
 from butfor.log.problems import KINDS
 from butfor.log.sections import (
@@ -59,6 +59,7 @@ SINGLE: dict[str, type[Section]] = {
     "noise": Noise,
     "model": ModelSection,
     "time": TimeSection,
+    "durations": DurationsSection,
     "rules": RulesSection,
     "problems": create_model("ProblemsSection", __base__=Section, **_CHOICES),
 }
@@ -276,6 +277,10 @@ def _cross_mistakes(content: Mapping[str, Any], parts: Mapping[str, Any]) -> Mis
         ]
         if key == "state" and "cluster" in parts:
             names += parts["cluster"].columns
+        if key == "state" and "durations" in parts:
+            names += [parts["durations"].name, *([columns.state] if columns.state else [])]
+        if key == "state" and "evaluation" in parts and parts["evaluation"].by_step:
+            names += ["step", *([columns.state] if columns.state else [])]
         yield from named_twice(names, f"[{key}]", "variables")
         sizes = [len(s.levels or ()) or len(s.cuts or ()) + 1 for s in sections.values()]
         # more states than this make a wide log, which numbers only those that occur

@@ -25,6 +25,9 @@ class Variable:
     levels: tuple[str, ...]
     normal: tuple[str, ...] = ()  # the levels that count as normal, for charts
     static: bool = False  # constant within an episode, so not part of "the final state"
+    # how long before it the previous decision was made, by level, in the study's unit of time
+    durations: tuple[float, ...] = ()
+    clock: bool = False  # counts the steps of an episode; its last level is the horizon
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,11 @@ class Outcome:
     name: str
     reward: float
     bad: bool = False
+
+
+def step_variable(horizon: int, name: str = "step") -> Variable:
+    """Return the variable that counts the steps of an episode, up to the horizon."""
+    return Variable(name, tuple(map(str, range(horizon + 1))), clock=True)
 
 
 def count_levels(variables: Sequence[Variable]) -> int:
@@ -79,7 +87,25 @@ def check_variables(given: int | Sequence[Variable], name: str) -> tuple[Variabl
     check_distinct([variable.name for variable in variables], f"{name} variables")
     for variable in variables:
         check_distinct(variable.levels, f"levels of {name} variable {variable.name!r}")
+    check_durations(variables, name)
     return variables
+
+
+def check_durations(variables: Sequence[Variable], name: str) -> None:
+    """Refuse durations of two variables, and those that are not positive, one per level."""
+    timed = [variable for variable in variables if variable.durations]
+    if len(timed) > 1:
+        raise ValueError(
+            f"{name} variables {timed[0].name!r} and {timed[1].name!r} both have durations; give "
+            "those of one"
+        )
+    for variable in timed:
+        right = all(math.isfinite(duration) and duration > 0 for duration in variable.durations)
+        if len(variable.durations) != len(variable.levels) or not right:
+            raise ValueError(
+                f"durations of {name} variable {variable.name!r}: {variable.durations}; give a "
+                f"number above 0 for each of its {len(variable.levels)} levels"
+            )
 
 
 def check_outcomes(outcomes: Sequence[Outcome]) -> tuple[Outcome, ...]:

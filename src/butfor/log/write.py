@@ -43,6 +43,11 @@ def write_episodes(
     for folder in (goal.parent, study_goal.parent):
         if not folder.is_dir():
             raise FileNotFoundError(f"there is no folder {folder}; create it first")
+    if episodes.durations is not None:
+        raise ValueError(
+            "the states of these episodes have durations or count steps, which is not written; "
+            "keep the log and the study that they were read from"
+        )
     table, study = _log_and_study(episodes)
     text = write_toml(study)
     try:

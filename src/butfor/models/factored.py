@@ -13,7 +13,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.checks import check_distributions
-from butfor.log.combinations import MOST_TRANSITIONS, Combinations, check_combinations, state_codes
+from butfor.log.combinations import (
+    MOST_TRANSITIONS,
+    Combinations,
+    check_combinations,
+    discount_states,
+    state_codes,
+    state_durations,
+)
 from butfor.log.episodes import Episodes
 from butfor.log.variables import (
     Outcome,
@@ -29,6 +36,7 @@ from butfor.models.predictor import Codes, Predictor
 from butfor.types import Floats, Offsets
 
 END = ""  # the name of the factor that decides how, or whether, an episode ends
+CLOCK = "clock"  # the source of a factor that counts steps
 ACTION, NEXT = "action.", "next."  # prefixes of parents: an action variable, the next state
 
 
@@ -44,7 +52,7 @@ class Factor:
     parents: tuple[str, ...]
     table: Floats  # [levels of parents …, levels] one axis per parent, in their order
     counts: Floats  # of the same shape: logged transitions; 0 where nothing was learned from a log
-    source: str  # "static", "copies action.dose", "counts", "given", or the learner's name
+    source: str  # "static", "clock", "copies action.dose", "counts", "given", or the learner's name
     strength: float = math.nan  # of the back-off of "counts", in cases
     score: float = math.nan  # mean log score of a case that was left out of what was learned
     every: bool = False  # the back-off of "counts" drops each parent in turn, not only the last
@@ -62,7 +70,7 @@ class Factor:
     @property
     def learned(self) -> bool:
         """Whether nature decides the variable, rather than the past or the action alone."""
-        return self.source != "static" and not self.source.startswith("copies ")
+        return self.source not in ("static", CLOCK) and not self.source.startswith("copies ")
 
     def rows(self, codes: Codes) -> Floats:
         """Return the distribution for each row of parent codes, [m, levels]."""
@@ -172,6 +180,15 @@ class FactoredModel:
     def n_actions(self) -> int:
         """Number of actions A."""
         return count_levels(self.action_variables)
+
+    @cached_property
+    def durations(self) -> Floats | None:
+        """How long before each state the previous decision was made, [S]; None: one step."""
+        return state_durations(self.state_variables, self.combinations)
+
+    def discounts(self, discount: float) -> Floats:
+        """Return the factor by which what follows counts less in each state reached, [S]."""
+        return discount_states(self.durations, discount, self.n_states)
 
     @property
     def end(self) -> AnyFactor:
@@ -295,6 +312,7 @@ class FactoredModel:
             counts=self.counts,
             unseen=np.zeros((states, self.n_actions), dtype=bool),
             terminal=self.terminal,
+            durations=self.durations,
         )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from butfor.checks import check_choice
+from butfor.log.combinations import state_durations
 from butfor.log.episodes import Episodes
 from butfor.log.variables import Outcome
 from butfor.models.mdp import TabularMDP, assemble, coalesce, total_by
@@ -71,6 +72,7 @@ class Counted:
     terminal: str
     prior: float
     mixed: bool  # whether a prior or the rule combines next states of all actions in one row
+    durations: Floats | None  # [S] see TabularMDP
 
     def model(self) -> TabularMDP:
         """Return the model whose rows are proportional to the weights."""
@@ -88,6 +90,7 @@ class Counted:
             unseen=self.made_up,
             terminal=self.terminal,
             prior=self.prior,
+            durations=self.durations,
         )
 
     def labelled(self, labels: ArrayLike) -> TabularMDP:
@@ -139,6 +142,7 @@ def count_transitions(
         terminal=terminal,
         unseen=unseen,
         prior=prior,
+        durations=episodes.durations,
     )
 
 
@@ -158,6 +162,7 @@ def count_again(rows: Transitions, *, unseen: str | None, prior: float) -> Count
         terminal="visits",
         unseen=unseen,
         prior=prior,
+        durations=state_durations(rows.state_variables, rows.combinations),
     )
 
 
@@ -183,6 +188,7 @@ def complete_counts(
     terminal: str,
     unseen: str | None,
     prior: float,
+    durations: Floats | None,
 ) -> Counted:
     """Add the prior and the rows of unseen pairs to counted transitions, keys increasing."""
     (states, actions), ends = counts.shape, outcomes
@@ -214,6 +220,7 @@ def complete_counts(
         terminal=terminal,
         prior=prior,
         mixed=prior > 0 or unseen == "uniform",
+        durations=durations,
     )
 
 

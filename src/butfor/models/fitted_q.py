@@ -91,13 +91,13 @@ def fit_q(log: Episodes, regressor: Any = None, *, horizon: int, discount: float
 
     Every action must occur, and every final state that is followed by no outcome be known.
     """
-    steps, factor = check_horizon(horizon), check_discount(discount)
+    steps = check_horizon(horizon)
     learner = _default() if regressor is None else _check_regressor(regressor)
     before, after = (
         np.stack(list(log.codes(np.maximum(state, 0)).values()), axis=1)
         for state in (log.state, log.next_state)
     )
-    going = np.ones(len(log.state))
+    going = log.step_discounts(check_discount(discount))
     going[log.offsets[1:][log.outcome >= 0] - 1] = 0.0
     sizes = np.array([len(variable.levels) for variable in log.state_variables])
     wanted, found = log.reward, FittedQ((), sizes)
@@ -106,7 +106,7 @@ def fit_q(log: Episodes, regressor: Any = None, *, horizon: int, discount: float
     with one_thread():
         for step in range(steps):
             if step:
-                wanted = log.reward + factor * going * found.values(after).max(axis=1)
+                wanted = log.reward + going * found.values(after).max(axis=1)
             parts = zip(features, rows, strict=True)
             fitted = tuple(clone_learner(learner).fit(x, wanted[own]) for x, own in parts)
             found = FittedQ(fitted, sizes)

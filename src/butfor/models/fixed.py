@@ -1,4 +1,4 @@
-"""Variables that need not be learned: those that never change, and those that copy an action."""
+"""Variables that need not be learned: they never change, copy an action, or count the steps."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.log.variables import Variable
-from butfor.models.factored import ACTION, NEXT, Factor
+from butfor.models.factored import ACTION, CLOCK, NEXT, Factor
 from butfor.models.transitions import Transitions
 
 
@@ -26,10 +26,18 @@ def fixed_factors(rows: Transitions) -> dict[str, Factor]:
         )
     found = {}
     for variable in rows.state_variables:
-        factor = _static(rows, variable, known) or _copy(rows, variable, known)
+        factor = _clock(variable) or _static(rows, variable, known) or _copy(rows, variable, known)
         if factor is not None:
             found[variable.name] = factor
     return found
+
+
+def _clock(variable: Variable) -> Factor | None:
+    if not variable.clock:
+        return None
+    size = len(variable.levels)
+    table = np.eye(size)[np.minimum(np.arange(size) + 1, size - 1)]
+    return Factor(variable.name, (variable.name,), table, np.zeros_like(table), CLOCK)
 
 
 def _static(rows: Transitions, variable: Variable, known: NDArray[np.bool_]) -> Factor | None:

@@ -37,10 +37,13 @@ class TabularLookahead:
         """Mean value [S, A] of the next state, where values are [S]."""
         return np.asarray(self.moves @ values).reshape(self.shape)
 
-    def evaluate(self, policy: Floats, discount: float, guess: Floats | None = None) -> Floats:
-        """Return the value of a policy from each state, [S]; no guess is needed."""
+    def evaluate(self, policy: Floats, kept: Floats, guess: Floats | None = None) -> Floats:
+        """Return the value of a policy from each state, [S]; no guess is needed.
+
+        `kept` [S] is the factor by which what follows counts less in each state reached.
+        """
         average = policy_matrix(policy)
-        return solve(average @ self.moves, average @ self.earned.ravel(), discount)
+        return solve(average @ self.moves, average @ self.earned.ravel(), kept)
 
 
 class FactoredLookahead:
@@ -62,25 +65,25 @@ class FactoredLookahead:
         found = self.backup.after(values)
         return found if self.trust is None else self.trust * found
 
-    def evaluate(self, policy: Floats, discount: float, guess: Floats | None = None) -> Floats:
+    def evaluate(self, policy: Floats, kept: Floats, guess: Floats | None = None) -> Floats:
         """Return the value of a deterministic policy from each state, [S].
 
-        Solves V = R + discount P V by steps through the factors; by the rows if that fails.
+        Solves V = R + P kept V by steps through the factors; by the rows if that fails.
         """
         size = len(policy)
         taken = np.arange(size), policy.argmax(axis=1)
         earned = self.earned[taken]
 
         def left(values: Floats) -> Floats:
-            return values - discount * self.after(values)[taken]
+            return values - self.after(kept * values)[taken]
 
         system = LinearOperator((size, size), matvec=left, dtype=np.float64)
         found, _ = bicgstab(system, earned, x0=guess, rtol=1e-14)
-        # an error of values is at most 1 / (1 - discount) times that of the equations
-        error = float(np.abs(left(found) - earned).max()) / (1 - discount)
+        # an error of values is at most 1 / (1 - kept) times that of the equations
+        error = float(np.abs(left(found) - earned).max() / (1 - kept.max()))
         if not error <= TIE / 100 * max(1.0, float(np.abs(found).max())):
             rows = TabularLookahead(self.model.tabular(), self.trust, self.worst)
-            return rows.evaluate(policy, discount)
+            return rows.evaluate(policy, kept)
         return np.asarray(found)
 
 
@@ -123,7 +126,9 @@ def policy_matrix(policy: Floats) -> sparse.csr_array:
     return sparse.csr_array((policy[state, action], entries), (states, states * actions))
 
 
-def solve(moves: sparse.csr_array, earned: Floats, discount: float) -> Floats:
-    """Solve V = R + discount P V."""
-    system = sparse.eye_array(len(earned), format="csc") - discount * moves.tocsc()
+def solve(moves: sparse.csr_array, earned: Floats, kept: Floats) -> Floats:
+    """Solve V = R + P kept V, where `kept` [S] is the discount of each state reached."""
+    system = (
+        sparse.eye_array(len(earned), format="csc") - (moves @ sparse.diags_array(kept)).tocsc()
+    )
     return np.asarray(splu(system).solve(earned))

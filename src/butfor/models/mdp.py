@@ -12,6 +12,7 @@ import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
 
 from butfor.checks import ROW_TOLERANCE, check_distributions
+from butfor.log.combinations import discount_states
 from butfor.log.variables import Outcome, check_outcomes
 from butfor.types import Floats, Integers, Offsets
 
@@ -36,6 +37,8 @@ class TabularMDP:
     outcomes: tuple[Outcome, ...]
     terminal: str = "visits"  # how an episode's last transition is read: see fit_mdp
     prior: float | None = None  # what was added to the counts; None: not known to be counted
+    # [S] how long before each state the previous decision was made; None: one step
+    durations: Floats | None = None
 
     def stored_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that a file of the model holds."""
@@ -53,6 +56,7 @@ class TabularMDP:
         initial: ArrayLike | None = None,
         counts: ArrayLike | None = None,
         labels: ArrayLike | None = None,
+        durations: ArrayLike | None = None,
     ) -> TabularMDP:
         """Make a model from given probabilities, learned elsewhere or known.
 
@@ -72,6 +76,9 @@ class TabularMDP:
             The number of observations behind each row, for later warnings.
         labels : [S] or [S + O], optional
             See `with_labels`.
+        durations : [S], optional
+            How long before each state the previous decision was made, if the time between decisions
+            varies: discounts are per unit of time.
         """
         ends = check_outcomes(outcomes)
         matrix, states, actions = _matrix(transition, len(ends), actions)
@@ -107,6 +114,7 @@ class TabularMDP:
             counts=_check_counts(counts, states, actions),
             unseen=np.zeros((states, actions), dtype=bool),
             terminal="visits",
+            durations=_check_durations(durations, states),
         )
 
     @property
@@ -118,6 +126,10 @@ class TabularMDP:
     def n_actions(self) -> int:
         """Number of actions A."""
         return self.counts.shape[1]
+
+    def discounts(self, discount: float) -> Floats:
+        """Return the factor by which what follows counts less in each state reached, [S]."""
+        return discount_states(self.durations, discount, self.n_states)
 
     @cached_property
     def entry_label(self) -> Integers:
@@ -213,6 +225,7 @@ def assemble(
     unseen: NDArray[np.bool_],
     terminal: str,
     prior: float | None = None,
+    durations: Floats | None = None,
 ) -> TabularMDP:
     """Make a model from entries with distinct keys row * (S + O) + next; rows are normalized."""
     order = np.argsort(keys)
@@ -230,6 +243,7 @@ def assemble(
         outcomes=outcomes,
         terminal=terminal,
         prior=prior,
+        durations=durations,
     )
     return model if labels is None else model.with_labels(labels)
 
@@ -384,6 +398,17 @@ def _check_initial(initial: ArrayLike | None, states: int) -> Floats:
     if given.shape != (states,):
         raise ValueError(f"initial has shape {given.shape}, expected ({states},)")
     return check_distributions(given, "initial")
+
+
+def _check_durations(durations: ArrayLike | None, states: int) -> Floats | None:
+    if durations is None:
+        return None
+    given = np.asarray(durations, dtype=np.float64)
+    if given.shape != (states,) or not (given > 0).all():  # infinite where nothing follows
+        raise ValueError(
+            f"durations of shape {given.shape}: give a number above 0 for each of {states} states"
+        )
+    return given
 
 
 def _check_counts(counts: ArrayLike | None, states: int, actions: int) -> NDArray[np.int64]:

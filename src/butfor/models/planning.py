@@ -57,15 +57,15 @@ def policy_iteration(
     """
     if not 0 <= discount < 1:
         raise ValueError(f"discount {discount}: planning needs a number from 0 to below 1")
-    may = _check_allowed(allowed, model)
+    may, kept = _check_allowed(allowed, model), model.discounts(discount)
     if caution is None:
-        return _plan(look_ahead(model), model, discount, may)
+        return _plan(look_ahead(model), model, kept, may)
     careful, worst = caution.allowed(model) & may, _worst(model, discount)
     careful |= may & ~careful.any(axis=1, keepdims=True)
     if caution.risk is None:
-        return _plan(look_ahead(model, caution.trust(model), worst), model, discount, careful)
+        return _plan(look_ahead(model, caution.trust(model), worst), model, kept, careful)
     steps = list(caution.draw(model, worst))
-    return _improve(steps, usual_actions(model) & may, careful, discount, caution.risk)
+    return _improve(steps, usual_actions(model) & may, careful, kept, caution.risk)
 
 
 def _check_allowed(given: ArrayLike | None, model: TabularMDP | FactoredModel) -> NDArray[np.bool_]:
@@ -86,10 +86,13 @@ def _check_allowed(given: ArrayLike | None, model: TabularMDP | FactoredModel) -
 def _plan(
     steps: Lookahead,
     model: TabularMDP | FactoredModel,
-    discount: float,
+    kept: Floats,
     allowed: NDArray[np.bool_],
 ) -> Floats:
-    """Return the best policy among those that take allowed actions, [S, A]."""
+    """Return the best policy among those that take allowed actions, [S, A].
+
+    `kept` [S] is the discount of each state reached.
+    """
     seen = model.counts > 0
 
     def best(actions: Floats) -> Floats:
@@ -98,12 +101,12 @@ def _plan(
     values, actions = np.zeros(model.n_states), steps.earned
     for _ in range(steps.sweeps):
         values = (best(actions) * actions).sum(axis=1)
-        actions = steps.earned + discount * steps.after(values)
+        actions = steps.earned + steps.after(kept * values)
     policy = best(actions)
     before = np.full(model.n_states, -np.inf)
     for _ in range(MOST_SWEEPS):
-        values = steps.evaluate(policy, discount, values)
-        better = best(steps.earned + discount * steps.after(values))
+        values = steps.evaluate(policy, kept, values)
+        better = best(steps.earned + steps.after(kept * values))
         # ties can make policies alternate: stop when no value rises by more than a tie
         tie = TIE * max(1.0, float(np.abs(values).max()))
         if (better == policy).all() or (values - before).max() <= tie:
@@ -116,7 +119,7 @@ def _improve(
     models: Sequence[Lookahead],
     usual: NDArray[np.bool_],
     allowed: NDArray[np.bool_],
-    discount: float,
+    kept: Floats,
     risk: float,
 ) -> Floats:
     """Change the usual actions only where others are better in all but `risk` of the models.
@@ -128,7 +131,7 @@ def _improve(
     while policy.tobytes() not in tried:  # changes elsewhere can undo one
         tried.add(policy.tobytes())
         values = np.stack(
-            [one.earned + discount * one.after(one.evaluate(policy, discount)) for one in models]
+            [one.earned + one.after(kept * one.evaluate(policy, kept)) for one in models]
         )
         own = np.where(usual, values, -np.inf).max(axis=2, keepdims=True)
         better = (values <= own + TIE).mean(axis=0) <= risk
@@ -181,7 +184,7 @@ def state_values(
     moves, earned = _policy_rows(model, policy)
     if discount == 1:
         return _without_end(moves, earned, np.ones(model.n_states, dtype=bool))
-    return solve(moves, earned, discount)
+    return solve(moves, earned, model.discounts(discount))
 
 
 def value_tables(
@@ -201,11 +204,12 @@ def value_tables(
     earned = average @ expected_rewards(model)
     ended = average @ _outcome_matrix(model)
     gained = np.column_stack([earned, ended, np.zeros(model.n_states)])
-    kept = np.array([discount] + [1.0] * (len(model.outcomes) + 1))
+    kept = np.ones_like(gained)
+    kept[:, 0] = model.discounts(discount)
     tables = np.zeros((horizon + 1, *gained.shape))
     tables[0, :, -1] = 1.0  # with no step left there is no outcome
     for left in range(1, horizon + 1):
-        tables[left] = gained + kept * (moves @ tables[left - 1])
+        tables[left] = gained + moves @ (kept * tables[left - 1])
     return np.ascontiguousarray(tables[:, :, 0]), np.ascontiguousarray(tables[:, :, 1:])
 
 
@@ -217,8 +221,9 @@ def _horizon_values(
     check_horizon(horizon)
     chosen = check_policy(policy, model.n_states, model.n_actions)
     backup, values = Backup(model), np.zeros(model.n_states)
+    kept = model.discounts(discount)
     for _ in range(horizon):
-        values = (chosen * (backup.rewards + discount * backup.after(values))).sum(axis=1)
+        values = (chosen * (backup.rewards + backup.after(kept * values))).sum(axis=1)
     return values
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -101,6 +103,30 @@ def greedy(
     policy = np.zeros_like(table)
     policy[np.arange(len(table)), best.argmax(axis=1)] = 1.0
     return policy
+
+
+def join_steps(policy: Any, episodes: Episodes) -> Any:
+    """Return a policy by step, [T, S, A], as one on states that count steps, [(T + 1) S, A].
+
+    Nothing is decided at the horizon. Any other policy is returned as it is.
+    """
+    if not isinstance(policy, np.ndarray | list) or np.ndim(policy) != 3:
+        return policy
+    table, counts = np.asarray(policy, dtype=np.float64), episodes.state_variables[0]
+    if not counts.clock:
+        raise ValueError(
+            "a policy by step, [T, S, A], needs a log that counts steps in its state; use "
+            "log.with_step(), or by_step = true in [evaluation] of the study file"
+        )
+    levels, actions = len(counts.levels), episodes.n_actions
+    shape = levels - 1, episodes.n_states // levels, actions
+    if table.shape != shape:
+        raise ValueError(
+            f"the policy has shape {table.shape}, expected {shape}: steps up to the horizon, "
+            "states without the step, actions"
+        )
+    last = np.full((1, *shape[1:]), 1 / actions)
+    return np.concatenate([table, last]).reshape(-1, actions)
 
 
 def soften(policy: ArrayLike, epsilon: float) -> Floats:

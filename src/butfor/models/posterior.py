@@ -130,6 +130,7 @@ class Posterior:
             counts=counted.counts,
             unseen=counted.made_up,
             terminal=counted.terminal,
+            durations=counted.durations,
         )
 
 

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from butfor.checks import check_horizon, check_policy, check_whole
 from butfor.log.episodes import Episodes
+from butfor.log.variables import Variable
 from butfor.models.mdp import TabularMDP
 from butfor.random import numbered_keys, uniforms
 from butfor.types import Floats, Keys, Offsets
@@ -48,10 +49,18 @@ def simulate_model(
         offsets=np.append(0, np.cumsum(length)),
         outcome=np.where(ended, final - model.n_states, -1),
         outcomes=model.outcomes,
-        states=model.n_states,
+        states=_states(model),
         actions=model.n_actions,
         horizon=horizon,
     )
+
+
+def _states(model: TabularMDP) -> int | list[Variable]:
+    """Return the number of states, or a variable that knows how long each decision took."""
+    if model.durations is None:
+        return model.n_states
+    levels = tuple(map(str, range(model.n_states)))
+    return [Variable("state", levels, durations=tuple(model.durations.tolist()))]
 
 
 class Walk(NamedTuple):

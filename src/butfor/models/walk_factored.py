@@ -108,11 +108,17 @@ class Walk(NamedTuple):
         """Return how each particle ends (O: none) and its discounted rewards, both [m, count]."""
         shape = (len(starts.steps), count)
         end = np.full(shape, len(self.moves.model.outcomes), np.int16)
-        earned = np.zeros(shape)
+        earned, weight = np.zeros(shape), np.ones(shape)
+        kept = {
+            NEXT + variable.name: discount ** np.array(variable.durations)
+            for variable in self.moves.model.state_variables
+            if variable.durations
+        }
 
         def add(moved: Moved) -> None:
             at = moved.group, moved.draw
-            earned[at] += discount**moved.t * moved.reward
+            earned[at] += weight[at] * moved.reward
+            weight[at] *= next((by[moved.codes[name]] for name, by in kept.items()), discount)
             end[at] = moved.end
             note(moved)
 

@@ -197,11 +197,11 @@ def _bound(engine: ObservedEngine, gamma: float, found: Floats, threads: int | N
     tilt = tilt_of(replay.behavior_table, gamma)
     values = np.zeros((replay.horizon + 1, engine.model.n_states, columns))
     values[0, :, -2:] = 1.0  # with no step left there is no outcome
-    kernels.confounded_values(engine.problem, tilt, replay.discount, values)
+    kernels.confounded_values(engine.problem, tilt, engine.discounts, values)
     bounds = found.reshape(len(found), columns)
     engine.run(
         lambda first, last, work: kernels.confounded_episodes(
-            first, last, engine.problem, work, tilt, replay.discount, values, bounds
+            first, last, engine.problem, work, tilt, engine.discounts, values, bounds
         ),
         threads=threads,
     )

@@ -134,7 +134,8 @@ def credible_intervals(
         log, terminal, chosen = episodes.episodes, episodes.terminal, episodes.mechanism
     check_rules(log.outcomes, unseen, 0.0)
     check_cells(log)
-    compiled = chosen is None or isinstance(chosen, Compiled)
+    # the pass through all models at once discounts each step alike
+    compiled = (chosen is None or isinstance(chosen, Compiled)) and log.durations is None
     posterior = Posterior(log, terminal=terminal, most=MOST_WORK / models if compiled else np.inf)
     mean = posterior.mean()
     replay = as_replay(

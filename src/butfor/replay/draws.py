@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from butfor.log.episodes import Episodes
 from butfor.types import Floats, Integers
@@ -32,7 +33,20 @@ class Draws:
 
     def returns(self, discount: float = 1.0) -> Floats:
         """Discounted sum of rewards of each draw, [n, draws]."""
-        return np.asarray(self.reward @ discount ** np.arange(self.reward.shape[2]))
+        kept = discount_path(self.state[..., :-1], self.episodes.durations, discount)
+        return np.asarray((self.reward * kept).sum(axis=2))
+
+
+def discount_path(state: NDArray[np.integer], durations: Floats | None, discount: float) -> Floats:
+    """Return the discount of each step of paths through states, [..., H].
+
+    After the end of a path, where no rewards follow, there is no state.
+    """
+    if durations is None:
+        return np.broadcast_to(discount ** np.arange(state.shape[-1]), state.shape)
+    inside = (state >= 0) & (state < len(durations))
+    passed = np.where(inside, durations[np.where(inside, state, 0)], 0.0)
+    return np.asarray(discount ** (np.cumsum(passed, axis=-1) - passed[..., :1]))
 
 
 def draws_needed(precision: float, confidence: float = 0.95) -> int:

@@ -125,6 +125,27 @@ def check_question(
     return engine.check(episodes, given, target, behavior)
 
 
+def check_durations(episodes: Episodes, model: Any) -> None:
+    """Refuse a model that does not know the time between decisions as its log does."""
+    if isinstance(model, TabularPOMDP):
+        if episodes.durations is not None:
+            raise ValueError(
+                "the log has durations between decisions, which models with a hidden state do not "
+                "know; use a TabularMDP or a FactoredModel"
+            )
+        return
+    if isinstance(model, FactoredModel):  # which has the variables of its log
+        return
+    one, other = (
+        np.ones(1) if known is None else known for known in (episodes.durations, model.durations)
+    )
+    if (one != other).any():
+        raise ValueError(
+            "the model and the log differ in how long before each state the previous decision was "
+            "made; learn the model from this log, or give both the same durations"
+        )
+
+
 def make_engine(replay: Replay) -> Engine:
     """Return the engine that answers a question."""
     return engine_of(replay.model, replay.noise, replay.episodes)(replay)

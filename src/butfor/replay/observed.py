@@ -84,6 +84,11 @@ class ObservedEngine:
         """Value [H + 1, S] and outcome probabilities [H + 1, S, O + 1] by steps left and state."""
         return self._values(self.model)
 
+    @cached_property
+    def discounts(self) -> Floats:
+        """Factor by which what follows counts less in each state reached, [S]."""
+        return self.model.discounts(self.replay.discount)
+
     def first_values(self) -> Floats:
         """Expected return of the target in the model, from each episode's first state, [n]."""
         return np.asarray(self.values[0][-1, self.replay.log.first_state])
@@ -96,7 +101,7 @@ class ObservedEngine:
             self.model,
             replay.log,
             replay.horizon,
-            replay.discount,
+            self.discounts,
             rows=replay.log.target_probability if replay.by_row else None,
         )
 
@@ -176,7 +181,7 @@ class ObservedEngine:
         found = np.empty((count, 4 * quantities))
         self.run(
             lambda first, last, work: kernels.episode_bounds(
-                first, last, problem, work, self.replay.discount, values, outcomes, found
+                first, last, problem, work, self.discounts, values, outcomes, found
             ),
             problem=problem,
             threads=threads,
@@ -212,6 +217,7 @@ class ObservedEngine:
     def contributions(self, *, threads: int | None) -> Floats:
         """How much each observed step adds to its episode's difference, [N]."""
         log, discount = self.replay.log, self.replay.discount
+        kept = log.step_discounts(discount)
         # what remains of an episode after each of its steps is an episode too
         of_row = np.repeat(np.arange(len(log)), log.lengths)
         arrays = self.problem.log
@@ -227,7 +233,7 @@ class ObservedEngine:
         over = (log.outcome >= 0) & (self.model.terminal == "visits")
         after = self.values[0][arrays.left, log.next_state[ends]]
         following[ends] = np.where(over, 0.0, after)
-        return np.asarray(discount**log.time * (here - log.reward - discount * following))
+        return np.asarray(discount**log.elapsed * (here - log.reward - kept * following))
 
     def posterior(self) -> LatentPosterior:
         """Raise an error: nothing is hidden."""
@@ -255,7 +261,7 @@ class ObservedEngine:
         )
         self.run(
             lambda first, last, work: kernels.fewest_changes(
-                first, last, problem, work, self.replay.discount, value, probability, changed
+                first, last, problem, work, self.discounts, value, probability, changed
             ),
             problem=problem,
             threads=threads,
@@ -312,7 +318,7 @@ class ObservedEngine:
                 last,
                 problem,
                 work,
-                self.replay.discount,
+                self.discounts,
                 float(negligible),
                 values,
                 outcomes,
@@ -341,7 +347,7 @@ class ObservedEngine:
         size = (len(replay.log), replay.horizon)
         kept = size[0] if probability else 0
         judged = kernels.Judged(
-            replay.discount,
+            self.discounts,
             values,
             outcomes,
             np.zeros((size[0], outcomes.shape[2])),

@@ -26,6 +26,7 @@ from butfor.mechanisms.protocol import Compiled
 from butfor.models.behavior import fit_behavior
 from butfor.models.factored import NEXT, FactoredModel
 from butfor.models.predictor import Codes
+from butfor.models.row_policy import check_rows
 from butfor.models.step_factored import FactoredSteps, Stream
 from butfor.models.walk_factored import Moved, Starts, Walk, model_walk
 from butfor.random import episode_keys, scramble
@@ -197,7 +198,8 @@ class ParticleEngine:
         goes_on = replay.steps_beyond > 0
         following[log.offsets[1:] - 1] = np.where(goes_on, self._final_values(), 0.0)
         return np.asarray(
-            replay.discount**log.time * (here - log.reward - replay.discount * following)
+            replay.discount**log.elapsed
+            * (here - log.reward - log.step_discounts(replay.discount) * following)
         )
 
     def first_values(self) -> Floats:
@@ -221,7 +223,10 @@ class ParticleEngine:
         log, discount = self.replay.log, self.replay.discount
         left, codes = self.replay.horizon - log.time, log.codes(log.state)
         found = []
-        for purpose, action in (("value", None), ("action value", log.action.astype(np.intp))):
+        first = None  # what a policy on more than the state does, which is certain of it
+        if self.replay.by_row:
+            first = check_rows(log).argmax(axis=1)
+        for purpose, action in (("value", first), ("action value", log.action.astype(np.intp))):
             starts = Starts.unlogged(codes, left, self._step_keys(purpose), action)
             found.append(self.alone.returns(starts, VALUE_DRAWS, discount)[1].mean(axis=1))
         return Values(found[0], found[1], self._final_values())

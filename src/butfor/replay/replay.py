@@ -20,7 +20,7 @@ from butfor.mechanisms.gumbel_max import GumbelMax, counterfactual_distribution
 from butfor.mechanisms.protocol import Mechanism, check_mechanism
 from butfor.models.factored import AnyFactor, FactoredModel, tabular
 from butfor.models.mdp import TabularMDP
-from butfor.models.policies import estimate_behavior
+from butfor.models.policies import estimate_behavior, join_steps
 from butfor.models.row_policy import RowPolicy, check_rows
 from butfor.random import check_seed
 from butfor.replay.bounds import Bounds
@@ -30,6 +30,7 @@ from butfor.replay.draws import Draws
 from butfor.replay.engine import (
     Engine,
     Model,
+    check_durations,
     check_factored,
     check_question,
     engine_of,
@@ -64,7 +65,8 @@ class Replay:
         The policy to evaluate. With a `TabularPOMDP`: [Z, A] on the last observation, or a
         `FiniteController`, `LatentPolicy` or `BeliefPolicy`. With a `FactoredModel`: also a
         function of level codes, [m, J] → [m, A], which is needed where states cannot be enumerated.
-        A `RowPolicy` depends on more than the state, and is known in each row of the log.
+        A `RowPolicy` depends on more than the state, and is known in each row of the log. An array
+        [T, S, A] differs from step to step, if the log counts them (`Episodes.with_step`).
     behavior : [S, A], optional
         The policy that produced the log; estimated from the log by default. It matters if the
         target is stochastic and the action noise is shared, and if it depended on a hidden state
@@ -81,7 +83,8 @@ class Replay:
     horizon : optional
         Number of steps to consider; that of the log by default. Longer episodes are cut there.
     discount
-        Factor by which the rewards of each later step count less.
+        Factor by which the rewards of each later step count less; if the states of the log have
+        durations, those of each later unit of time.
     continuation
         Whether a counterfactual that has no outcome at the observed end continues by the model
         alone up to the horizon. If not, it stops after as many steps as were observed.
@@ -160,14 +163,16 @@ class Replay:
             episodes = episodes.with_behavior_probability(behavior_probability)
         by_row = isinstance(target, RowPolicy)
         if isinstance(target, RowPolicy):
-            if engine is ParticleEngine or engine.hidden:
+            if engine.hidden:
                 raise ValueError(
-                    "a RowPolicy needs states that are observed and can be enumerated; give "
-                    "another kind of target"
+                    "a RowPolicy needs states that are observed; give another kind of target"
                 )
             check_rows(episodes)
-            target = target.table
-        policy, known = check_question(episodes, model, belongs, target, behavior)
+            target = target.table if target.learned is None else target.learned
+        policy, known = check_question(
+            episodes, model, belongs, join_steps(target, episodes), join_steps(behavior, episodes)
+        )
+        check_durations(episodes, model)
         steps = episodes.horizon if horizon is None else check_horizon(horizon)
         checked: dict[str, Any] = {
             "episodes": episodes,
@@ -332,7 +337,9 @@ class Replay:
         A behavior that was given is kept; one that was estimated is estimated from the new log.
         """
         kept = self.behavior if self.behavior_given else None
-        own = RowPolicy(self.target_table) if self.by_row else self.target
+        own: Any = self.target
+        if self.by_row:
+            own = RowPolicy(self.target_table, own if callable(own) else None)
         if episodes is None and counts is None and not self.hidden:
             counts = self.counts
         return Replay(
@@ -529,7 +536,8 @@ class Replay:
         With V_t the counterfactual value under the target from step t on, step t contributes
         discount^t (V_t(s_t) - r_t - discount V_{t+1}(s_{t+1})): what the target would have gained
         by taking over here instead of one step later. The contributions of an episode add up to its
-        difference, except for what the model adds after the observed end.
+        difference, except for what the model adds after the observed end. With durations, discounts
+        have the power of the time that passed.
         """
         return self._once(("contributions",), lambda: self.engine.contributions(threads=threads))
 

@@ -24,13 +24,14 @@ def values_from_table(
     model: TabularMDP,
     log: Episodes,
     horizon: int,
-    discount: float,
+    discounts: Floats,
     *,
     rows: Floats | None = None,
 ) -> Values:
     """Return the values at what was logged, from those by steps left and state, [H + 1, S].
 
-    Q_h(s, a) = sum_j P(j|s, a) (r + discount V_{h - 1}(j)), where nothing follows an outcome.
+    Q_h(s, a) = sum_j P(j|s, a) (r + d(j) V_{h - 1}(j)), where nothing follows an outcome, with
+    `discounts` d [S] of the states reached.
 
     `rows` [N, A] is what a policy on more than the state does: it decides the value of each logged
     state, sum_a pi(a|row) Q_h(s, a), and is followed by its average.
@@ -39,8 +40,8 @@ def values_from_table(
     state, action = values[left, log.state], np.zeros(len(left))
     for steps in range(1, horizon + 1):
         mine = left == steps
-        later = np.append(values[steps - 1], np.zeros(len(model.outcomes)))
-        following = model.reward + discount * later[model.next_state]
+        later = np.append(discounts * values[steps - 1], np.zeros(len(model.outcomes)))
+        following = model.reward + later[model.next_state]
         expected = model.probability * following
         table = np.add.reduceat(expected, model.start[:-1]).reshape(-1, model.n_actions)
         action[mine] = table[log.state[mine], log.action[mine]]

@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from butfor.audit.files import TARGET
 from butfor.audit.meta import SamplingDesign
 from butfor.audit.sampling import (
     BINS,
@@ -169,6 +170,8 @@ def _as_log(table: Any, steps: Any, like: Episodes) -> Episodes:
     state, action, reward = (
         steps.column(name).to_numpy() for name in ("state", "action", "reward")
     )
+    own = [name for name in steps.column_names if name.startswith(TARGET)]
+    chances = [steps.column(name).to_numpy() for name in own]
     offsets = np.append(0, np.cumsum(table.column("length").to_numpy()))
     last = offsets[1:] + np.arange(len(table))  # the rows of final states
     observed = table.column("observed_outcome").to_numpy(zero_copy_only=False)
@@ -183,4 +186,5 @@ def _as_log(table: Any, steps: Any, like: Episodes) -> Episodes:
         outcome=outcome.astype(np.int32),
         id=table.column("id").to_numpy(zero_copy_only=False),
         final_key=table.column("final_key").to_numpy(),
+        target_probability=np.delete(np.stack(chances, axis=1), last, axis=0) if chances else None,
     )

@@ -68,6 +68,7 @@ class Counts:
     ends: NDArray[np.int64]  # [O] episodes with each outcome
     last_reward: ExactSums  # [O + 1, 1] rewards of their last steps; the last row is 0
     complete: frozenset[str]  # side columns that have a level in every row
+    wanted: ExactSums  # [states, actions] sums of what the log's own policy does; or of size 0
     done: Mapping[str, int]  # how problems were handled, and how often
     digest: Keys  # [2] of all that was read, in any order
 
@@ -77,6 +78,7 @@ class Counts:
             "numbers": np.array([int(getattr(self, name)) for name in NUMBERS]),
             "reward": self.reward.limbs,
             "last_reward": self.last_reward.limbs,
+            "wanted": self.wanted.limbs,
             "complete": np.array(sorted(self.complete), dtype=str),
             "done": np.array(list(self.done), dtype=str),
             "times": np.array(list(self.done.values()), dtype=np.int64),
@@ -91,6 +93,7 @@ class Counts:
             **given,
             reward=ExactSums(stored["reward"]),
             last_reward=ExactSums(stored["last_reward"]),
+            wanted=ExactSums(stored["wanted"]),
             complete=frozenset(stored["complete"].tolist()),
             done=dict(zip(stored["done"].tolist(), stored["times"].tolist(), strict=True)),
         )
@@ -148,6 +151,7 @@ class Counts:
             ends=self.ends + other.ends,
             last_reward=ExactSums(self.last_reward.limbs + other.last_reward.limbs),
             complete=self.complete & other.complete,
+            wanted=_add_wanted(self.wanted, other.wanted),
             done={
                 words: self.done.get(words, 0) + other.done.get(words, 0)
                 for words in sorted({*self.done, *other.done})
@@ -218,9 +222,28 @@ def count_shard(shard: Shard, study: Study, seed: int, threads: int = 1) -> Coun
         ends=np.bincount(log.outcome[ended], minlength=outcomes),
         last_reward=last_reward,
         complete=frozenset(variable.name for variable in log.side_variables),
+        wanted=_count_wanted(log),
         done=dict(sorted(reading.done.items())),
         digest=digest_log(log, episode_keys(seed, log.id, "shards")),
     )
+
+
+def _count_wanted(log: Episodes) -> ExactSums:
+    """Add up what the log's own policy does by state, [S, A]; nothing if it has none."""
+    if log.target_probability is None:
+        return ExactSums(np.zeros((NARROW, 0, 0), dtype=np.int64))
+    sums = ExactSums.make(log.n_states, log.n_actions)
+    sums.add(log.state, log.target_probability)
+    return sums
+
+
+def _add_wanted(one: ExactSums, other: ExactSums) -> ExactSums:
+    """Return the sums of both, which may have seen different numbers of states and actions."""
+    sizes = np.maximum(one.limbs.shape, other.limbs.shape)
+    sums = ExactSums(np.zeros(sizes, dtype=np.int64))
+    for part in (one.limbs, other.limbs):
+        sums.limbs[:, : part.shape[1], : part.shape[2]] += part
+    return sums
 
 
 def _count_nothing(study: Study, done: Mapping[str, int]) -> Counts:
@@ -248,6 +271,7 @@ def _count_nothing(study: Study, done: Mapping[str, int]) -> Counts:
         ends=np.zeros(outcomes, dtype=np.int64),
         last_reward=ExactSums.make(outcomes + 1, 1),
         complete=frozenset(section.name or column for column, section in study.side.items()),
+        wanted=ExactSums(np.zeros((NARROW, 0, 0), dtype=np.int64)),
         done=dict(sorted(done.items())),
         digest=np.zeros(2, dtype=np.uint64),
     )
@@ -300,6 +324,8 @@ def digest_log(log: Episodes, keys: Keys) -> Keys:
     ]
     if log.behavior_probability is not None:
         columns.append(log.behavior_probability.view(np.int64))
+    if log.target_probability is not None:
+        columns += [np.ascontiguousarray(one).view(np.int64) for one in log.target_probability.T]
     for number in range(len(digest)):
         row = np.full(len(log.state), number, dtype=np.uint64)
         for column in columns:

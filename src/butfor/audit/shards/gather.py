@@ -74,9 +74,8 @@ class ShardSums:
     @cached_property
     def columns(self) -> Columns:
         """What estimators sum, one row per group."""
-        powers = np.asarray(self.replay.discount ** np.arange(self.replay.horizon), np.float64)
         matrix = self._groups[:, : -len(EXTRA)]
-        return Columns.from_matrix(matrix, powers, self.setting.seed)
+        return Columns.from_matrix(matrix, self.replay.horizon, self.setting.seed)
 
     @cached_property
     def crossed(self) -> CrossFitted | None:

@@ -21,6 +21,7 @@ from butfor.evaluate.diagnostics.calibration import group_rows
 from butfor.evaluate.episode_columns import EpisodeColumns
 from butfor.log.episodes import Episodes
 from butfor.log.read import Reading
+from butfor.models.row_policy import check_rows, compare_rows
 from butfor.random import episode_keys
 from butfor.replay.replay import Replay
 from butfor.types import Floats, Keys
@@ -29,7 +30,7 @@ GROUPS = 1000  # of episodes, by a hash of their ids, resampled instead of singl
 SHARES = 1000  # bins in which shares are counted for medians
 # What is summed in addition to the columns of the estimators.
 EXTRA = ("squared_return", "squared_ratio", "unsupported", "unsupported_model")
-SUMS = ("groups", "cells", "expected", "by_state", "calibration", "halves")
+SUMS = ("groups", "cells", "expected", "by_state", "calibration", "halves", "averaged")
 COUNTS = ("sizes", "about", "after")
 
 
@@ -74,6 +75,7 @@ def judge_shard(shard: Shard, setting: Setting, threads: int) -> Judged:
             "by_state": _sums(log.first_state, piece_columns(result), log.n_states),
             "calibration": _calibrate(log, keys, setting),
             "halves": _cross_fit(replay, keys, setting, threads),
+            "averaged": _average(replay),
         },
         counts={
             "sizes": np.array([sample.followers, sample.censored, *sample.null]),
@@ -122,6 +124,15 @@ def _cross_fit(replay: Replay, keys: Keys, setting: Setting, threads: int) -> Ex
             part.support(threads=threads),
         )
         sums.add(np.full(len(mine), number), np.column_stack(found))
+    return sums
+
+
+def _average(replay: Replay) -> ExactSums:
+    """Add up how far rows of a policy on more than the state differ from their average, [1, 3]."""
+    sums, log = ExactSums.make(1, 3), replay.log
+    if replay.by_row:
+        compared = compare_rows(log, check_rows(log), replay.target_table)
+        sums.add(np.zeros(len(compared), np.int64), compared)
     return sums
 
 

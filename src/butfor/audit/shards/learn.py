@@ -31,6 +31,7 @@ from butfor.models.fixed import fixed_factors
 from butfor.models.mdp import TabularMDP, total_by
 from butfor.models.planning import state_values
 from butfor.models.policies import behavior_of
+from butfor.models.row_policy import divide_sums
 from butfor.models.transitions import Transitions, join_transitions, merge_transitions
 from butfor.random import numbered_keys
 from butfor.replay.observed import unsupported_by_state
@@ -205,9 +206,13 @@ class Tally:
         return project(self.state_variables, *names) if names else None
 
     def example(self) -> Episodes:
-        """Return a small log with the same variables, in which each visited state occurs once."""
-        state = np.flatnonzero(self.visits(*BOTH).sum(axis=1))
-        return Episodes.from_arrays(
+        """Return a small log with the same variables, in which each visited state occurs once.
+
+        What the log's own policy does is its average there.
+        """
+        visits = self.visits(*BOTH).sum(axis=1)
+        state = np.flatnonzero(visits)
+        log = Episodes.from_arrays(
             state,
             np.zeros_like(state),
             state,
@@ -217,6 +222,9 @@ class Tally:
             outcomes=self.outcomes,
             none_name=self.study.words.none,
         )
+        if self.counts.wanted.limbs.size == 0:
+            return log
+        return log.with_target_probability(divide_sums(self.counts.wanted.values(), visits)[state])
 
     def _entries(
         self, halves: tuple[int, ...]

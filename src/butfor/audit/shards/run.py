@@ -41,7 +41,7 @@ from butfor.audit.shards.parts import Parts
 from butfor.audit.shards.refit import cross_fit_folds, group_folds
 from butfor.audit.shards.stitch import RANGE, stitch_tables
 from butfor.audit.shards.workers import Threads, Workers
-from butfor.audit.tables import with_credible
+from butfor.audit.tables import loss_notes, with_credible
 from butfor.evaluate.diagnostics.calibration import bad_outcomes
 from butfor.evaluate.estimate import estimate_sums
 from butfor.log.column_rules import column_rules
@@ -52,6 +52,7 @@ from butfor.log.variables import project
 from butfor.models.factored import tabular
 from butfor.models.fit import check_rules
 from butfor.models.policies import behavior_of
+from butfor.models.row_policy import RowPolicy
 from butfor.replay.observed import unsupported_by_state
 from butfor.types import Progress
 
@@ -152,6 +153,7 @@ def audit_shards(
     shown = reviewed.show(setting, chosen.draws)
     judged = time.perf_counter()
     question = setting.question
+    lost = loss_notes(gathered.sums["averaged"].values()[0] / counts.steps)
     with whole_folder(goal, marker=META, overwrite=overwrite, keep=REVIEW_FILES) as folder:
         stitch_tables(folder, parts, keys, cuts, shown.table, reviewed.design, progress)
         meta = describe_audit(
@@ -180,7 +182,7 @@ def audit_shards(
                 Path(study).read_text(encoding="utf-8"),
                 probability=checked.columns.behavior_probability is not None,
                 problems=dict(counts.done),
-                warnings=[*tally.warnings(), SUMMARIZED],
+                warnings=[*tally.warnings(), *lost, SUMMARIZED],
             ),
         )
         tables = {
@@ -330,10 +332,11 @@ class _Run:
 
 def _check_early(chosen: AuditSettings, study: Study) -> None:
     """Raise the errors that can be found before any file is read."""
-    if chosen.target == LOG:
+    named = study.columns
+    if chosen.target == LOG and named.target_action is None and named.target_probability is None:
         raise ValueError(
-            "--target log averages the policy over the rows of each state, which needs every "
-            "episode in memory; use --detail full"
+            "--target log: the study names neither target_action nor target_probability in "
+            "[columns]; add one of them"
         )
     if not chosen.learned:
         chosen.check_target()
@@ -365,7 +368,8 @@ def _make_setting(tally: Tally, chosen: AuditSettings, types: dict[str, Any]) ->
     rows = tabular(model)
     horizon = counts.longest if evaluation.horizon is None else evaluation.horizon
     given = None if chosen.learned else chosen.given_target(tally.example())
-    target = make(model) if given is None else np.asarray(given)
+    policy = make(model) if given is None else given
+    target = policy.table if isinstance(policy, RowPolicy) else np.asarray(policy)
     halves = learn_halves(tally, fit, make, horizon=horizon)
     plain = {
         f"side.{section.name or column}": types.get(column)
@@ -384,7 +388,7 @@ def _make_setting(tally: Tally, chosen: AuditSettings, types: dict[str, Any]) ->
         question=chosen.ask(
             tally.example(),
             model,
-            target,
+            policy,
             behavior,
             evaluation,
             horizon=horizon,

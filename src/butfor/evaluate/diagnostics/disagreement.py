@@ -69,7 +69,7 @@ def _terms(columns: Columns, weighted: bool) -> dict[str, Floats]:
         # the mean weight varies, too: to first order WIS errs by the mean of w (G - WIS) / mean(w)
         error = scale * (columns.weighted_return - weight * average)
         terms["WIS"] = error + average * columns.episodes - columns.value
-        terms["DR"] = (columns.base + columns.surprise) @ columns.powers - columns.value
+        terms["DR"] = (columns.base + columns.surprise).sum(axis=1) - columns.value
     return terms
 
 

@@ -17,20 +17,20 @@ STEPPED = ("ratio", "earned", "base", "surprise")
 class Columns:
     """What estimators sum: one row per episode, or the sums over a group of episodes.
 
-    With w_t = prod_{u <= t} pi(a_u|s_u) / pi_b(a_u|s_u), G the return, and V and Q the values of
-    the target in the model.
+    With w_t = prod_{u <= t} pi(a_u|s_u) / pi_b(a_u|s_u), G the return, V and Q the values of the
+    target in the model, and d_t the discount of step t: discount^t, or to the power of the time
+    that has passed.
     """
 
     episodes: Floats  # [n] number of episodes: 1 each, or that of the group
     returns: Floats  # [n] G
     weighted_return: Floats  # [n] w_{H-1} G
     ratio: Floats  # [n, H] w_t
-    earned: Floats  # [n, H] w_t r_t
-    base: Floats  # [n, H] w_{t-1} V(s_t)
-    surprise: Floats  # [n, H] w_t (r_t - Q(s_t, a_t))
+    earned: Floats  # [n, H] d_t w_t r_t
+    base: Floats  # [n, H] d_t w_{t-1} V(s_t)
+    surprise: Floats  # [n, H] d_t w_t (r_t - Q(s_t, a_t))
     value: Floats  # [n] V(s_0)
     counterfactual: Floats  # [n] expected counterfactual return
-    powers: Floats  # [H] discount^t
     seed: int  # for estimators that draw
 
     def __len__(self) -> int:
@@ -41,9 +41,9 @@ class Columns:
         return np.column_stack([getattr(self, name) for name in (*SINGLE, *STEPPED)])
 
     @classmethod
-    def from_matrix(cls, matrix: Floats, powers: Floats, seed: int) -> Columns:
+    def from_matrix(cls, matrix: Floats, steps: int, seed: int) -> Columns:
         """Return the columns of a matrix, or of sums over its rows."""
-        count, steps = len(SINGLE), len(powers)
+        count = len(SINGLE)
         expected = count + len(STEPPED) * steps
         if matrix.ndim != 2 or matrix.shape[1] != expected:
             raise ValueError(
@@ -53,4 +53,4 @@ class Columns:
         parts = [*matrix[:, :count].T, *np.split(matrix[:, count:], len(STEPPED), axis=1)]
         # contiguous copies, as in EpisodeColumns: strides decide the order of summation
         named = zip((*SINGLE, *STEPPED), map(np.ascontiguousarray, parts), strict=True)
-        return cls(**dict(named), powers=powers, seed=seed)
+        return cls(**dict(named), seed=seed)

@@ -22,8 +22,8 @@ RIDGE = 1e-9  # share of the largest variance, so that equal partial returns get
 
 
 def doubly_robust(columns: Columns, weights: Floats) -> Floats:
-    """DR: mean of sum_t discount^t (w_{t-1} V(s_t) + w_t (r_t - Q(s_t, a_t))), [B]."""
-    corrected = (columns.base + columns.surprise) @ columns.powers
+    """DR: mean of sum_t d_t (w_{t-1} V(s_t) + w_t (r_t - Q(s_t, a_t))), [B]."""
+    corrected = (columns.base + columns.surprise).sum(axis=1)
     return average(corrected, weights, columns.episodes)
 
 
@@ -36,7 +36,7 @@ def weighted_doubly_robust(columns: Columns, weights: Floats) -> Floats:
     before = np.hstack([(weights @ columns.episodes)[:, None], total[:, :-1]])
     base = divide(weights @ columns.base, before, otherwise=0.0)
     surprise = divide(weights @ columns.surprise, total, otherwise=0.0)
-    return (base + surprise) @ columns.powers
+    return (base + surprise).sum(axis=1)
 
 
 def magic(columns: Columns, weights: Floats) -> Floats:
@@ -76,8 +76,8 @@ def _partial_shares(columns: Columns, counts: Floats) -> Floats:
     """Contribution of each row to each partial return, [n, H + 1]; column 0 is the model's."""
     total = counts @ columns.ratio
     before = np.append(counts @ columns.episodes, total[:-1])
-    base = columns.powers * divide(columns.base, before, otherwise=0.0)
-    surprise = columns.powers * divide(columns.surprise, total, otherwise=0.0)
+    base = divide(columns.base, before, otherwise=0.0)
+    surprise = divide(columns.surprise, total, otherwise=0.0)
     followed = np.cumsum(base + surprise, axis=1)
     continued = np.hstack([base, np.zeros((len(base), 1))])
     continued[:, 1:] += followed

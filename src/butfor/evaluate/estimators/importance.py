@@ -1,8 +1,9 @@
 """Importance sampling estimators, which weight logged episodes by their likelihood ratio.
 
-With w_t = prod_{u <= t} pi(a_u|s_u) / pi_b(a_u|s_u), G the return and c the number of times each
-episode counts. They are causal if the states contain everything that influenced both the actions
-and the course, and if the behavior takes every action that the target takes.
+With w_t = prod_{u <= t} pi(a_u|s_u) / pi_b(a_u|s_u), d_t the discount of step t, G the return and c
+the number of times each episode counts. They are causal if the states contain everything that
+influenced both the actions and the course, and if the behavior takes every action that the target
+takes.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ def weighted(columns: Columns, weights: Floats) -> Floats:
 
 
 def per_decision(columns: Columns, weights: Floats) -> Floats:
-    """PDIS: sum_t discount^t sum_i c_i w_t r_t / sum_i c_i, [B]."""
-    return average(columns.earned @ columns.powers, weights, columns.episodes)
+    """PDIS: sum_t sum_i c_i d_t w_t r_t / sum_i c_i, [B]."""
+    return average(columns.earned.sum(axis=1), weights, columns.episodes)
 
 
 def per_decision_weighted(columns: Columns, weights: Floats) -> Floats:
-    """PDWIS: sum_t discount^t sum_i c_i w_t r_t / sum_i c_i w_t, [B]; nan as for WIS."""
+    """PDWIS: sum_t sum_i c_i d_t w_t r_t / sum_i c_i w_t, [B]; nan as for WIS."""
     earned = divide(weights @ columns.earned, weights @ columns.ratio, otherwise=np.nan)
-    return earned @ columns.powers
+    return earned.sum(axis=1)
 
 
 def average(values: Floats, weights: Floats, episodes: Floats | None = None) -> Floats:

@@ -13,6 +13,7 @@ from butfor.evaluate.estimators.columns import Columns
 from butfor.evaluate.estimators.importance import average, divide
 from butfor.models.simulate import walk_model
 from butfor.random import episode_keys
+from butfor.replay.draws import discount_path
 from butfor.types import Floats
 
 BLOCK = 1 << 21  # numbers that fitted Q evaluation holds in memory at a time
@@ -28,15 +29,16 @@ def model_sampled(sample: EpisodeColumns, weights: Floats) -> Floats:
     replay, log = sample.replay, sample.replay.log
     keys = episode_keys(sample.seed, log.id, "model")
     walk = walk_model(replay.mdp, replay.target_table, log.first_state, keys, replay.horizon)
-    return average(walk.reward @ sample.powers, weights)
+    kept = discount_path(walk.state, log.durations, replay.discount)
+    return average((walk.reward * kept).sum(axis=1), weights)
 
 
 def fitted_q(sample: EpisodeColumns, weights: Floats) -> Floats:
     """FQE, tabular: mean over the first states of sum_a pi(a|s) Q_H(s, a), [B].
 
     Q_h(s, a) is the weighted mean over the logged steps (s, a, r, s') of
-    r + discount sum_a' pi(a'|s') Q_{h-1}(s', a'), where nothing follows an outcome; it is 0 for
-    pairs never logged.
+    r + d(s') sum_a' pi(a'|s') Q_{h-1}(s', a'), d the discount of the state reached, where nothing
+    follows an outcome; it is 0 for pairs never logged.
     """
     log, target = sample.replay.log, sample.replay.target_table
     used = target[log.state, log.action] > 0  # other pairs have no effect
@@ -60,6 +62,7 @@ def fitted_q(sample: EpisodeColumns, weights: Floats) -> Floats:
         pair // log.n_actions,
         (len(pair), states),
     )
+    kept = np.append(sample.replay.mdp.discounts(sample.replay.discount), 0.0)
     values = np.empty(len(weights))
     size = max(1, BLOCK // len(step))
     for start in range(0, len(weights), size):
@@ -67,7 +70,7 @@ def fitted_q(sample: EpisodeColumns, weights: Floats) -> Floats:
         count = block @ how_often
         total = np.add.reduceat(count, first_step, axis=1)
         gained = divide(block @ earned, total, otherwise=0.0)
-        share = sample.replay.discount * divide(count, total[:, owner], otherwise=0.0)
+        share = kept[following] * divide(count, total[:, owner], otherwise=0.0)
         value = np.zeros((len(block), states))
         for _ in range(sample.replay.horizon):
             later = np.add.reduceat(share * value[:, following], first_step, axis=1)
