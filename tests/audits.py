@@ -1,5 +1,7 @@
 """Small audits shared by tests of pages: sepsis, another domain, and hostile texts."""
 
+from functools import cache
+
 import numpy as np
 import pandas as pd
 
@@ -9,6 +11,7 @@ from butfor import Outcome, Variable
 HOSTILE = "</script><script>alert('x')</script><img src=x onerror=alert(1)> \"'&amp;{{7*7}} 日本語‮"
 
 
+@cache
 def sepsis_audit(episodes=300, **options):
     """An audit of simulated patients whose glucose and diabetes the model never saw."""
     log = _patients(episodes)
@@ -18,7 +21,8 @@ def sepsis_audit(episodes=300, **options):
     return bf.run_audit(log, model, bf.policy_iteration(model), record=record, **given)
 
 
-def hidden_audit(episodes=120, **options):
+@cache
+def hidden_audit(episodes=60, **options):
     """An audit of the same patients with the true model, which infers glucose and diabetes."""
     log = _patients(episodes)
     target = bf.policy_iteration(bf.fit_mdp(log))

@@ -6,7 +6,8 @@
         browser.click("button.next")
         assert browser.problems() == []
 
-Everything runs in a folder of its own that is removed afterwards.
+All tests of a process share one Chromium; each has a profile of its own, as in a private window.
+Everything runs in a folder of its own that is removed at the end.
 """
 
 import base64
@@ -18,6 +19,7 @@ import subprocess
 import tempfile
 import time
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -57,30 +59,56 @@ def _miss(words):
     pytest.skip(words)
 
 
+@dataclass
+class Chromium:
+    """The browser that tests share; it starts when one is first opened, or if it has crashed."""
+
+    process: subprocess.Popen | None = None
+    folder: str = ""
+    address: str = ""
+
+    def start(self):
+        """Return the address of the running browser."""
+        if self.process is None or self.process.poll() is not None:
+            self.stop()
+            binary = find_chromium()
+            self.folder = tempfile.mkdtemp(prefix="browser-")
+            self.process = subprocess.Popen(
+                [binary, *FLAGS, f"--user-data-dir={self.folder}"],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            self.address = _address(Path(self.folder) / "DevToolsActivePort", self.process)
+        return self.address
+
+    def stop(self):
+        """End it, if it runs."""
+        if self.process is None:
+            return
+        self.process.terminate()
+        try:
+            self.process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.process = None
+
+
+CHROMIUM = Chromium()
+
+
 @contextmanager
 def open_browser(width=1280, height=900):
-    """Start a browser with one page, and end it afterwards."""
-    binary = find_chromium()
-    folder = tempfile.mkdtemp(prefix="browser-")
-    process = subprocess.Popen(
-        [binary, *FLAGS, f"--user-data-dir={folder}", f"--window-size={width},{height}"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        address = _address(Path(folder) / "DevToolsActivePort", process)
-        with connect(address, max_size=None, open_timeout=PATIENCE) as socket:
-            browser = Browser(socket)
-            browser.resize(width, height)
-            yield browser
-    finally:
-        process.terminate()
-        try:
-            process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        shutil.rmtree(folder, ignore_errors=True)
+    """Open a page with a profile of its own, and close it afterwards."""
+    # Without pings and with room for all events: while a test does not read, events would fill the
+    # queue, answers to pings wait behind them, and the connection would be closed.
+    options = {"max_size": None, "max_queue": None, "ping_interval": None}
+    with connect(CHROMIUM.start(), open_timeout=PATIENCE, **options) as socket:
+        browser = Browser(socket)
+        browser.resize(width, height)
+        yield browser
+        browser.close()
 
 
 def _address(file, process):
@@ -99,10 +127,10 @@ class Browser:
 
     def __init__(self, socket):
         self._socket, self._last, self._events = socket, 0, []
-        target = self._send("Target.createTarget", {"url": "about:blank"}, session=None)
-        self._session = None
+        self._profile = self._send("Target.createBrowserContext", {"disposeOnDetach": True})
+        target = self._send("Target.createTarget", {"url": "about:blank", **self._profile})
         attached = self._send(
-            "Target.attachToTarget", {"targetId": target["targetId"], "flatten": True}, session=None
+            "Target.attachToTarget", {"targetId": target["targetId"], "flatten": True}
         )
         self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
@@ -113,7 +141,11 @@ class Browser:
         """Send a command of the DevTools protocol and return its result."""
         return self._send(method, parameters, self._session)
 
-    def _send(self, method, parameters, session):
+    def close(self):
+        """Close the page and forget its profile."""
+        self._send("Target.disposeBrowserContext", self._profile)
+
+    def _send(self, method, parameters, session=None):
         self._last += 1
         message = {"id": self._last, "method": method, "params": parameters}
         if session:

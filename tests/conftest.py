@@ -1,5 +1,7 @@
 """The order of the tests: files that take long come first, so that no core waits at the end."""
 
+from tests.browser import CHROMIUM
+
 SLOW = (
     "test_pomdp.py",
     "test_shards_stopped.py",
@@ -18,3 +20,7 @@ SLOW = (
 
 def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.path.name not in SLOW)
+
+
+def pytest_sessionfinish():
+    CHROMIUM.stop()

@@ -1,22 +1,25 @@
-"""Reviews for tests: small audits, the app in process, and a server in a process of its own."""
+"""Reviews for tests: small audits, the app in process or on a port, and a server of its own."""
 
 import asyncio
 import json
 import re
 import subprocess
 import sys
+import threading
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 
 import httpx
 import numpy as np
+import uvicorn
 
 import butfor as bf
-from butfor.audit.audit import Audit
+from butfor.audit.audit import Audit, load_for_readers
 from butfor.audit.run import run_audit
 from butfor.review.plan import ReviewSettings
 from butfor.review.routes.app import make_app
+from butfor.review.serve import Address, listen
 from butfor.review.shown import AuditReview
 from butfor.review.store import Store
 
@@ -168,8 +171,25 @@ def fields(page):
 
 
 @contextmanager
+def site(folder, *, port=0, **options):
+    """The app of an audit folder on a port, served by a thread; yields its address."""
+    with listen(Address(port=port)) as listening:
+        made = Site(folder, load_for_readers(folder), port=listening.getsockname()[1], **options)
+        chosen = uvicorn.Config(made.app, log_level="warning", ws="none", lifespan="off")
+        serving = uvicorn.Server(chosen)
+        thread = threading.Thread(target=serving.run, args=([listening],))
+        thread.start()
+        try:
+            yield made.base
+        finally:
+            serving.should_exit = True
+            thread.join()
+            made.store.close()
+
+
+@contextmanager
 def server(folder, *arguments):
-    """Start a server; yields its process and address."""
+    """The command in a process of its own, as one starts it; yields the process and its address."""
     process = subprocess.Popen(
         [sys.executable, "-c", "from butfor.cli.main import run; run()", "review", str(folder)]
         + [str(argument) for argument in arguments],

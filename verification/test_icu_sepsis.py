@@ -13,9 +13,9 @@ PAGE = Path(__file__).parent.parent / "docs" / "icu-sepsis.md"
 @pytest.fixture(scope="module")
 def found() -> dict:
     (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert "stays = 500 " in code
+    assert "stays = 150 " in code
     names: dict = {}
-    exec(compile(code.replace("stays = 500 ", "stays = 10_000 "), PAGE.name, "exec"), names)
+    exec(compile(code.replace("stays = 150 ", "stays = 10_000 "), PAGE.name, "exec"), names)
     return names
 
 

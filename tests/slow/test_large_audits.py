@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -41,10 +42,11 @@ def is_shown(table):
 def audit():
     """An audit as shards write it: bounds only of the episodes shown."""
     made = sepsis_audit()
-    others = ~is_shown(made.episodes)
-    made.episodes.loc[others, BOUNDS] = np.nan
-    made.episodes.loc[others, "survives"] = None
-    return made
+    episodes = made.episodes.copy()
+    others = ~is_shown(episodes)
+    episodes.loc[others, BOUNDS] = np.nan
+    episodes.loc[others, "survives"] = None
+    return replace(made, episodes=episodes)
 
 
 # ---------------------------------------------------------------------------------------- loading

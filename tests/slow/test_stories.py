@@ -35,7 +35,7 @@ def summary(folder):
 KINDS = {
     "tabular": lambda folder: sepsis_audit(150),
     "one treatment, censored": lambda folder: trade_audit(),
-    "hidden state": lambda folder: hidden_audit(60),
+    "hidden state": lambda folder: hidden_audit(),
     "factored": factored,
     "wide": many_variables,
     "summary": summary,

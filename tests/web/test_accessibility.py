@@ -8,7 +8,7 @@ from butfor.review.store import Store
 from butfor.review.verdicts import Chances, Verdict
 from tests.audits import hidden_audit, sepsis_audit
 from tests.browser import open_browser, read_axe
-from tests.review_site import server, small_audit
+from tests.review_site import site, small_audit
 
 READY = "document.documentElement?.dataset.ready == 'yes'"
 SCHEMES = ("light", "dark")
@@ -27,7 +27,8 @@ def review(tmp_path_factory):
     read_axe()
     audit = small_audit(flags=4)
     folder = audit.save(tmp_path_factory.mktemp("accessibility") / "audit")
-    with Store(folder) as store, server(folder, "--coordinator", "zoe") as (_, base):
+    chosen = {"coordinators": ["zoe"], "verdicts_only": False}
+    with Store(folder) as store, site(folder, **chosen) as base:
         one, two, *_ = store.stays(store.runs()[0].id)
         for name, episode, verdict in (
             ("cat", one.episode, 1),

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import re
 import time
 
 import httpx
@@ -10,7 +9,7 @@ import pytest
 
 from butfor.review.store import Store
 from tests.browser import open_browser
-from tests.review_site import server, small_audit
+from tests.review_site import site, small_audit
 
 READY = "document.documentElement?.dataset.ready == 'yes'"
 
@@ -22,7 +21,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def base(folder):
-    with server(folder, "--show-overview", "--verdicts-only") as (_, address):
+    with site(folder, show_overview=True) as address:
         yield address
 
 
@@ -230,7 +229,7 @@ def test_a_restart_in_the_middle_of_a_sentence_loses_nothing(tmp_path, flags):
     flagged = audit.flagged["id"].iloc[0]  # in the queues of both runs
     folder = audit.save(tmp_path / "audit")
     with open_browser() as browser:
-        with server(folder, "--verdicts-only") as (_, base):
+        with site(folder) as base:
             sign_in(browser, base, "kim")
             browser.goto(f"{base}/episodes/{flagged}")
             browser.wait_for(READY)
@@ -239,8 +238,7 @@ def test_a_restart_in_the_middle_of_a_sentence_loses_nothing(tmp_path, flags):
             browser.press("c")
             browser.type("half a <b>sentence</b>")
         small_audit(flags=flags).save(folder, overwrite=True)
-        port = re.search(r"\d+$", base)[0]
-        with server(folder, "--port", port, "--verdicts-only") as (_, again):
+        with site(folder, port=int(base.rpartition(":")[2])) as again:
             assert again == base
             leave(browser, "Enter", ctrl=True)
             assert "half a <b>sentence</b>" in browser.text("#typed")
@@ -283,10 +281,7 @@ def test_what_one_reviewer_wrote_is_not_given_to_another(base):
 def test_no_label_turns_the_text_around_it(tmp_path):
     folder = small_audit(hostile=True).save(tmp_path / "audit")
     turned = "document.documentElement.outerHTML.includes('\\u202e')"
-    with (
-        server(folder, "--show-overview", "--verdicts-only") as (_, base),
-        open_browser() as browser,
-    ):
+    with site(folder, show_overview=True) as base, open_browser() as browser:
         sign_in(browser, base, "nia")
         leave(browser, "Enter")
         browser.wait_for("document.querySelector('#picture svg') !== null")
@@ -340,7 +335,7 @@ def assert_side_by_side(browser, form):
 
 def test_a_case_by_keyboard_alone_and_on_one_screen(tmp_path):
     folder = small_audit(flags=5).save(tmp_path / "audit")
-    with server(folder) as (_, base), open_browser(1280, 800) as browser:
+    with site(folder, verdicts_only=False) as base, open_browser(1280, 800) as browser:
         sign_in(browser, base, "pia")
         leave(browser, "Enter")
         name = current(browser)
