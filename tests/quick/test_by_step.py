@@ -167,6 +167,8 @@ def test_what_does_not_fit_is_refused(world):
         bf.Replay(log, model, target)
     with pytest.raises(ValueError, match=r"shape \(3, 3, 2\), expected \(4, 3, 2\)"):
         bf.Replay(log.with_step(), counting(model), target[1:])
+    with pytest.raises(ValueError, match=r"horizon 9: 'step' counts steps up to 4"):
+        bf.Replay(log.with_step(), counting(model), target, horizon=9)
     with pytest.raises(ValueError, match="'step' appears twice"):
         log.with_step().with_step()
 

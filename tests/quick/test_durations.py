@@ -6,10 +6,15 @@ import numpy as np
 import pytest
 
 import butfor as bf
+from butfor.audit.compare import replay_of
+from butfor.audit.settings import AuditSettings
+from butfor.audit.shards.run import audit_shards
+from butfor.audit.source import audit_log
 from butfor.evaluate.episode_columns import EpisodeColumns
 from butfor.evaluate.estimators.table import ESTIMATORS
 from butfor.evaluate.rehearsal import can_rehearse
 from butfor.log.read import read_log
+from butfor.log.write import write_toml
 from butfor.models.planning import state_values
 from butfor.models.simulate import simulate_model
 from butfor.models.simulate_factored import simulate_factored
@@ -359,3 +364,53 @@ def test_dates_are_counted_in_the_unit_of_the_study(tmp_path):
 def test_studies_that_contradict_themselves_are_refused(tmp_path, changes, message):
     with pytest.raises(ValueError, match=message):
         read_log(write_log(tmp_path / "log.csv"), STUDY | changes)
+
+
+def irregular_log(episodes=120):
+    """Visits after 1 to 9 days; some patients are lost."""
+    generator = np.random.default_rng(0)
+    rows = []
+    for patient in range(episodes):
+        day, sugar, end = 0, str(generator.choice(["low", "high"])), ""
+        for _ in range(5):
+            if generator.random() < 0.1:  # a last row without a decision: lost
+                rows.append((f"{patient:03}", day, sugar, "", ""))
+                break
+            drug = str(generator.choice(["no", "yes"]))
+            if generator.random() < 0.25:
+                end = str(generator.choice(["well", "relapse"]))
+            rows.append((f"{patient:03}", day, sugar, drug, end))
+            if end:
+                break
+            sugar = str(generator.choice(["low", "high"], p=[0.7, 0.3] if drug == "yes" else None))
+            day += int(generator.choice([1, 2, 4, 9]))
+    return rows
+
+
+def test_audits_discount_by_time_in_full_and_in_summary_detail(tmp_path):
+    rows = irregular_log()
+    write_log(tmp_path / "log.csv", rows)
+    (tmp_path / "shards").mkdir()
+    for name, part in (("a", [r for r in rows if r[0] < "050"]), ("b", rows)):
+        chosen = [row for row in part if name == "a" or row[0] >= "050"]
+        write_log(tmp_path / "shards" / f"{name}.csv", chosen)
+    content = STUDY | {
+        "evaluation": {"discount": 0.9},
+        "problems": {"no_outcome": "keep", "no_transition": "drop"},
+    }
+    study = tmp_path / "study.toml"
+    study.write_text(write_toml(content))
+    full = audit_log(tmp_path / "log.csv", study, models=10, flags=3)
+    settings = AuditSettings(flags=3)
+    short = bf.Audit.load(audit_shards(tmp_path / "shards", study, tmp_path / "out", settings))
+    one, other = (audit.estimates.set_index("estimator")["value"] for audit in (full, short))
+    for name in ("Observed", "IS", "WIS", "PDIS", "PDWIS", "DR", "WDR", "MB", "CF"):
+        assert other[name] == pytest.approx(one[name], abs=1e-12), name
+    log = bf.read_episodes(tmp_path / "log.csv", study)
+    assert log.durations.max() == 4
+    assert (full.diagnostics.set_index("check").loc["null check", "light"]) == "green"
+    full.save(tmp_path / "full")
+    again = replay_of(bf.Audit.load(tmp_path / "full"))
+    found = again.outcomes().expected_return
+    np.testing.assert_allclose(found, full.episodes["expected_return"], atol=1e-12)
+    np.testing.assert_array_equal(again.log.durations, log.durations)

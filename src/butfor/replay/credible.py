@@ -134,8 +134,9 @@ def credible_intervals(
         log, terminal, chosen = episodes.episodes, episodes.terminal, episodes.mechanism
     check_rules(log.outcomes, unseen, 0.0)
     check_cells(log)
-    # the pass through all models at once discounts each step alike
-    compiled = (chosen is None or isinstance(chosen, Compiled)) and log.durations is None
+    asked = episodes.discount if isinstance(episodes, Replay) else discount
+    compiled = chosen is None or isinstance(chosen, Compiled)
+    compiled &= _discounts_alike(log, asked)
     posterior = Posterior(log, terminal=terminal, most=MOST_WORK / models if compiled else np.inf)
     mean = posterior.mean()
     replay = as_replay(
@@ -204,6 +205,13 @@ def credible_of_models(
     )
     push = SlowPush((_observed_engine(one) for one in asked), FAINT, threads)
     return _intervals(replay, push, len(drawn), None, confidence, threads, progress)
+
+
+def _discounts_alike(log: Episodes, discount: float) -> bool:
+    """Whether each step is discounted alike, as the pass through all models at once needs it."""
+    if log.durations is None or discount == 1:
+        return True
+    return bool((log.durations[np.isfinite(log.durations)] == 1).all())
 
 
 def _of_factored(

@@ -125,8 +125,17 @@ def check_question(
     return engine.check(episodes, given, target, behavior)
 
 
-def check_durations(episodes: Episodes, model: Any) -> None:
-    """Refuse a model that does not know the time between decisions as its log does."""
+def check_durations(episodes: Episodes, model: Any, horizon: int) -> None:
+    """Refuse a model that does not know the time between decisions as its log does.
+
+    Steps must be counted up to the horizon.
+    """
+    for variable in episodes.state_variables:
+        if variable.clock and len(variable.levels) - 1 < horizon:
+            raise ValueError(
+                f"horizon {horizon}: {variable.name!r} counts steps up to "
+                f"{len(variable.levels) - 1}; use truncate({horizon}) before with_step()"
+            )
     if isinstance(model, TabularPOMDP):
         if episodes.durations is not None:
             raise ValueError(

@@ -172,8 +172,8 @@ class Replay:
         policy, known = check_question(
             episodes, model, belongs, join_steps(target, episodes), join_steps(behavior, episodes)
         )
-        check_durations(episodes, model)
         steps = episodes.horizon if horizon is None else check_horizon(horizon)
+        check_durations(episodes, model, steps)
         checked: dict[str, Any] = {
             "episodes": episodes,
             "log": episodes.truncate(steps),
