@@ -3,12 +3,14 @@
 import pytest
 
 import butfor as bf
+from butfor.audit.source import audit_log
 from butfor.review.opinions import settle
 from butfor.review.store import Store
 from butfor.review.verdicts import Chances, Verdict
 from tests.audits import hidden_audit, sepsis_audit
 from tests.browser import open_browser, read_axe
 from tests.review_site import site, small_audit
+from tests.ward import write_ward
 
 READY = "document.documentElement?.dataset.ready == 'yes'"
 SCHEMES = ("light", "dark")
@@ -158,4 +160,19 @@ def test_no_report_breaks_a_rule(browser, tmp_path, made):
     open_page(browser, bf.write_report(made(), tmp_path / "report.html").as_uri())
     browser.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
     check(browser, "report", found)
+    assert found == {}
+
+
+def test_the_record_behind_levels_breaks_no_rule(browser, tmp_path):
+    audit = audit_log(*write_ward(tmp_path), models=0, rehearsal=False, flags=4)
+    folder, found = audit.save(tmp_path / "audit"), {}
+    open_page(browser, bf.write_report(audit, tmp_path / "report.html").as_uri())
+    assert "2024-" in browser.text("#stay .values")
+    check(browser, "report", found)
+    with server(folder) as (_, base):
+        sign_in(browser, base, "ann")
+        open_page(browser, f"{base}/")
+        open_page(browser, browser.evaluate("document.querySelector('#continue').href"))
+        assert "2024-" in browser.text("#recorded")
+        check(browser, "stay", found)
     assert found == {}

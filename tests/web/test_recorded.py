@@ -55,7 +55,7 @@ def test_each_stay_has_the_times_and_numbers_of_its_rows(audit) -> None:
         known = mine["lactate"].ffill().fillna(1.5)
         texts = [
             f"({now:g})" if missing else f"{now:g}"
-            for now, missing in zip(known, mine["lactate"].isna(), strict=False)
+            for now, missing in zip(known, mine["lactate"].isna(), strict=True)
         ]
         assert rows["Lactate (mmol/l)"] == [*texts, ""]
         assert ("In parentheses" in stay["recorded"]["caption"]) == mine["lactate"].isna().any()
@@ -70,7 +70,7 @@ def test_numbers_stand_beside_the_levels_of_the_chart(audit) -> None:
     numbers = rows_of(stay["recorded"])["Lactate (mmol/l)"]
     head, *rows = stay["table"]
     column = head.index("Lactate (mmol/l)")
-    for row, number in zip(rows, numbers[:-1], strict=False):
+    for row, number in list(zip(rows, numbers, strict=False))[:-1]:
         assert row[column].endswith(f": {number}")
 
 

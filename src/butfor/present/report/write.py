@@ -48,8 +48,8 @@ def write_report(
         has them: for flagged episodes and controls. The list of numbers has all episodes; of a
         folder with more than 100,000, only flagged episodes and controls are read and listed.
     redact
-        Leave out free text and side information: everything that the model was never given, and
-        the names of the log's files, problems and policy.
+        Leave out free text and side information: everything that the model was never given, times
+        and numbers behind its levels, and the names of the log's files, problems and policy.
     overwrite
         Whether to replace an existing file.
     experts

@@ -137,9 +137,11 @@ async function drawStay(id, focus) {
   title.textContent = stay.title;
   const body = find("body");
   const open = find("numbers", body)?.open;
+  const closed = find("recorded", body)?.open === false;
   const old = state.view && find("chart", body);
   const chart = fillStay(body, stay);
   find("numbers", body).open = Boolean(open);
+  find("recorded", body).open = !closed;
   const paths = find("paths", body);
   paths.hidden = !stay.datasets.draws.length;
   paths.setAttribute("aria-pressed", String(state.paths));
