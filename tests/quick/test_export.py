@@ -5,9 +5,11 @@ import csv
 import numpy as np
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
 import butfor as bf
 from butfor.audit.spreadsheet import guarded, restored, write_csv
+from butfor.cli.main import app
 from butfor.evaluate.wording import digits_for
 from tests.builders import HOME, ward_log
 
@@ -82,6 +84,17 @@ def test_nothing_is_written_over_unasked(audit, tmp_path):
     with pytest.raises(FileExistsError, match="will not be replaced"):
         bf.export_audit(audit, other, overwrite=True)
     assert (other / "thesis.txt").read_text() == "x"
+
+
+def test_the_command_writes_the_folder_and_names_its_files(audit, tmp_path):
+    audit.save(tmp_path / "audit")
+    command = ["export", str(tmp_path / "audit"), "--to", str(tmp_path / "tables")]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0
+    assert str(tmp_path / "tables" / "policy.csv") in done.stdout.splitlines()
+    again = CliRunner().invoke(app, [*command, "--json"])
+    assert again.exit_code == 2
+    assert "--overwrite" in again.stderr
 
 
 def test_a_failed_export_leaves_nothing(audit, tmp_path):

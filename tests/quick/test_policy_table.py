@@ -9,6 +9,8 @@ import butfor as bf
 from butfor.audit.policy import share_changed
 from butfor.log.clusters import fit_clusters
 from butfor.models.fit_factored import fit_factored
+from butfor.present import Stays
+from butfor.present.report.policy import policy_section
 from tests.builders import ward_log
 
 QUICK = {"flags": 2, "draws": 0, "estimators": ["Observed"]}
@@ -109,6 +111,45 @@ def test_clusters_are_named_where_they_differ_most():
         "pulse high (120), lactate high (7)",
     }
     assert [name[:2] for name in clusters.names()] == ["0:", "1:", "2:"]
+
+
+def test_shifts_tell_on_which_variable_the_policy_depends():
+    """It goes by the first of two variables alone, half of the decisions at each of its levels."""
+    pair = [bf.Variable("first", ("a", "b")), bf.Variable("second", ("c", "d"))]
+    log = ward_log(
+        state=[0, 2, 1, 3, 0, 2, 1, 3],
+        next_state=[2, 0, 3, 0, 1, 1, 0, 2],
+        states=pair,
+    )
+    target = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
+    audit = ward_audit(target, log)
+    table = audit.policy_table("variable")
+    np.testing.assert_allclose(table["shifts"], [0.5, 0.5, 0.0, 0.0], atol=1e-12)
+    section = policy_section(Stays(audit))
+    last = section["tables"][-1]["rows"]
+    assert [row[0] for row in last[1:]] == ["first a", "first b", "second c", "second d"]
+    assert last[1][2] == "action 0"  # always, so without a share
+
+
+def test_the_section_on_the_policy_has_a_bounded_number_of_rows():
+    """60 states that occur once each: 25 of them, and the number of those left out."""
+    log = bf.Episodes.from_arrays(
+        state=np.arange(60),
+        action=np.arange(60) % 2,
+        next_state=np.zeros(60, dtype=int),
+        offsets=np.arange(61),
+        states=60,
+        actions=2,
+        outcome=np.zeros(60, dtype=int),
+        outcomes=[bf.Outcome("home", 1.0), bf.Outcome("died", -1.0, bad=True)],
+    )
+    section = policy_section(Stays(ward_audit(np.tile([1.0, 0.0], (60, 1)), log)))
+    action, common, changed = section["tables"]
+    assert len(action["rows"]) == 3
+    assert len(common["rows"]) == len(changed["rows"]) == 26
+    assert "35 more situations left out" in common["caption"]
+    assert "5 more situations left out" in changed["caption"]  # half of the 60 change
+    assert "50% of the 60 recorded decisions" in section["sentences"][0]
 
 
 def test_an_unknown_table_is_refused():

@@ -181,7 +181,9 @@ class Audit:
             the log), each with its share; differs, the least share of the decisions that would have
             to be others (of a target known by row, the mean probability of another action). Each
             state is described by `situation` and by the columns `state.<name>`. By action: its
-            share of all decisions, as logged (usual) and under the target (policy).
+            share of all decisions, as logged (usual) and under the target (policy). By variable,
+            `shifts` is how far the target at that level is from its average over all decisions (a
+            total variation distance): large where it depends on the variable.
         """
         return self.policy.table(by)
 

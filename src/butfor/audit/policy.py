@@ -60,10 +60,17 @@ class PolicyView:
             taken, policy = (_sum_by(code, one, size) for one in (self.counts, self._expected))
             changed = np.bincount(code, self._changed, minlength=size).astype(np.float64)
             rows = self._rows(taken, policy, changed)
+            rows["shifts"] = self._shifts(policy)
             rows.insert(0, "variable", variable.name)
             rows.insert(1, "level", list(variable.levels))
             parts.append(rows[rows["decisions"] > 0])
         return pd.concat(parts, ignore_index=True)
+
+    def _shifts(self, policy: Floats) -> Floats:
+        """How far the policy in each situation, [m, A] decisions, is from its average, [m]."""
+        average = self._expected.sum(axis=0) / self.counts.sum()
+        rows = policy / np.maximum(policy.sum(axis=1), 1e-300)[:, None]
+        return share_changed(rows, average[None])
 
     def _by_action(self) -> pd.DataFrame:
         total = self.counts.sum()

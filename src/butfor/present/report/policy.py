@@ -106,16 +106,19 @@ def _situations(table: pd.DataFrame, title: str, most: int) -> dict[str, Any]:
 
 
 def _levels(table: pd.DataFrame) -> dict[str, Any]:
-    shown = table
-    if len(table) > LEVELS:
-        shown = table.assign(changed=table["decisions"] * table["differs"])
-        shown = shown.sort_values("changed", ascending=False, kind="stable").head(LEVELS)
+    """Return the levels of variables, first of those on which the policy depends most."""
+    weight = (table["decisions"] * table["shifts"]).groupby(table["variable"], sort=False).sum()
+    order = weight.sort_values(ascending=False, kind="stable").index
+    shown = table.set_index("variable").loc[order].reset_index().head(LEVELS)
     head = ["Where", "Usual practice", "Policy", "Decisions", "Would differ"]
     rows = [
         [f"{row.variable} {row.level}", *_choices(row), f"{row.decisions:,}", share(row.differs)]
         for row in shown.itertuples()
     ]
-    caption = "Averages over all decisions at which a variable had this level"
+    caption = (
+        "Averages over all decisions at which a variable had this level; first the variables on "
+        "which the policy depends most"
+    )
     return {
         "title": "By one variable at a time",
         "caption": _left_out(caption, len(table), len(rows), "level"),
