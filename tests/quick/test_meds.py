@@ -18,6 +18,7 @@ from butfor.log.draft import draft
 from butfor.log.meds import events
 from butfor.log.read import read_log
 from butfor.log.study import read_study
+from butfor.log.write import write_episodes
 from butfor.models.fit import fit_mdp
 from butfor.models.planning import policy_iteration
 from butfor.random import episode_keys, numbered_keys
@@ -235,7 +236,7 @@ def test_the_splits_to_read_and_those_of_cross_fitting(data):
     assert found.counterfactual.mean() == pytest.approx(expected[:, 1].mean(), abs=1e-12)
 
 
-def test_stays_of_a_subject_stay_together_in_random_halves_groups_and_shards(data):
+def test_stays_of_a_subject_stay_together_in_random_halves_groups_and_shards(data, tmp_path):
     log = read_log(data, STUDY).episodes
     whose = np.array([int(name.split("-")[0]) for name in log.id])
     assert log.unit.tolist() == whose.tolist()
@@ -246,6 +247,9 @@ def test_stays_of_a_subject_stay_together_in_random_halves_groups_and_shards(dat
     half = half_of(log, episode_keys(0, log.unit, "shards"))
     assert not set(whose[half == 0]) & set(whose[half == 1])
     assert log.select([3, 1]).subject.tolist() == whose[[3, 1]].tolist()
+    write_episodes(log, tmp_path / "log.parquet", tmp_path / "study.toml")
+    again = read_log(tmp_path / "log.parquet", tmp_path / "study.toml").episodes
+    assert again.unit.tolist() == whose.tolist()
 
 
 def test_a_table_can_name_subjects_too():
@@ -334,6 +338,20 @@ def test_files_that_are_not_as_the_standard_says_are_refused(tmp_path, change, m
     pq.write_table(change(pq.read_table(path)), path)
     with pytest.raises(ValueError, match=message):
         read_log(folder, by_hand())
+
+
+def test_pieces_of_a_file_do_not_matter(data, tmp_path, monkeypatch):
+    whole = read_log(data, STUDY).episodes
+    monkeypatch.setattr(events, "PIECE", 7)
+    pieces = read_log(data, STUDY).episodes
+    for name in ("id", "state", "action", "next_state", "outcome", "offsets"):
+        assert getattr(pieces, name).tolist() == getattr(whole, name).tolist()
+    rows = [(1, 0, "PULSE", 60), *((2, hour, "PULSE", 60) for hour in range(12)), (1, 3, "PULSE")]
+    with pytest.raises(ValueError, match=r"row 13, .*come between those of subject 1"):
+        events.read_events(write_events(tmp_path / "a", rows) / "data" / "0.parquet", [])
+    rows = [*((2, hour, "PULSE", 60) for hour in range(7)), (2, None, "SEX//F"), (2, 3, "PULSE")]
+    with pytest.raises(ValueError, match=r"row 8, .*subject 2 is earlier"):
+        events.read_events(write_events(tmp_path / "b", rows) / "data" / "0.parquet", [])
 
 
 def test_codes_that_do_not_occur_are_told_with_similar_ones(tmp_path):

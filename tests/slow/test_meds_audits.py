@@ -5,9 +5,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
+from butfor.audit.audit import Audit
 from butfor.audit.settings import SUMMARY, AuditSettings
 from butfor.audit.source import audit_into
+from butfor.cli.main import app
 from butfor.log.read import read_log
 from tests.meds_data import STUDY, write_data
 from tests.shard_logs import check_same
@@ -96,3 +99,20 @@ def test_cross_fitting_by_splits_is_the_same_in_shards(data, tmp_path):
         values.append(audit.estimates.set_index("estimator").value)
     name = "MB (cross-fitted)"
     assert values[0][name] == pytest.approx(values[1][name], abs=1e-12)
+
+
+def test_the_commands_lead_from_a_data_set_to_an_audit_without_an_edit(data, tmp_path):
+    study, out = tmp_path / "study.toml", tmp_path / "audit"
+    drafted = CliRunner().invoke(app, ["init", str(data), "--out", str(study)])
+    assert drafted.exit_code == 0, drafted.output
+    assert "INFUSION//NOREPINEPHRINE" in drafted.output
+    command = ["audit", str(data), "--study", str(study), "--out", str(out), "--models", "0"]
+    audited = CliRunner().invoke(app, [*command, "--time-step", "8h"])
+    assert audited.exit_code == 0, audited.output
+    admissions = [
+        pq.read_table(path, filters=[("code", "=", "ICU_ADMISSION//MEDICAL")]).num_rows
+        for path in (data / "data").rglob("*.parquet")
+    ]
+    audit = Audit.load(out)
+    assert len(audit.episodes) == sum(admissions)
+    assert audit.episodes.length.max() == 6  # 48 hours

@@ -7,7 +7,12 @@ from typing import Annotated
 
 import typer
 
-Log = Annotated[list[Path], typer.Argument(help="CSV or Parquet file, several files, or a folder.")]
+Log = Annotated[
+    list[Path],
+    typer.Argument(
+        help="CSV or Parquet file, several files, or a folder; or that of a MEDS data set."
+    ),
+]
 StudyFile = Annotated[Path, typer.Option("--study", help="Study file that describes the log.")]
 Target = Annotated[
     str,

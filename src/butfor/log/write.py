@@ -134,6 +134,8 @@ def _log_and_study(log: Episodes) -> tuple[Any, dict[str, Any]]:
     columns = _Columns()
     ids, kind = _ids(log.id, episode)
     roles: dict[str, Any] = {"episode": columns.add(ids, "episode")} | kind
+    if log.subject is not None:
+        roles["subject"] = columns.add(pa.array(log.subject[episode]), "subject")
     roles["time"] = columns.add(pa.array(step), "time")
     if log.outcomes:
         ending = np.where(last, log.outcome[episode], -1)

@@ -52,7 +52,11 @@ class _Draft:
     found: dict[str, Finding] = field(default_factory=dict)  # by code or pattern
 
     def take(self, pattern: str, role: str, why: str) -> None:
-        self.found[pattern] = Finding(pattern, role, why)
+        """Give a code a role; a discharge may have two: the end of a stay, and its outcome."""
+        before = self.found.get(pattern)
+        self.found[pattern] = Finding(
+            pattern, f"{before.role}, {role}" if before else role, before.why if before else why
+        )
 
     def check(self, head: str, text: str) -> None:
         self.comments[head] = f"{CHECK} {text}"

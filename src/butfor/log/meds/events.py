@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -123,12 +124,13 @@ def read_events(path: Path, uses: Sequence[Use]) -> Events:
     """Read the events of a file that are used, piece by piece."""
     columns = check_file(path, uses)
     order, texts = _Order(path), _Texts()
+    values = [cache(use.value_in) for use in uses]
     pieces: list[tuple[NDArray[Any], ...]] = []
     with opened(path) as (file, schema):
         for batch in file.iter_batches(PIECE, columns=columns):
             table = validated(path, pa.Table.from_batches([batch]), schema)
             subject, time = order.check(table)
-            pieces += _used(table, subject, time, uses, texts)
+            pieces += _used(table, subject, time, uses, values, texts)
     kinds = (np.int64, "datetime64[us]", np.int64, np.float64, np.int64)
     empty = tuple(np.empty(0, kind) for kind in kinds)
     joined = [np.concatenate(parts) for parts in zip(empty, *pieces, strict=True)]
@@ -189,9 +191,17 @@ class _Order:
 
 
 def _used(
-    table: Any, subject: Index, time: Times, uses: Sequence[Use], texts: _Texts
+    table: Any,
+    subject: Index,
+    time: Times,
+    uses: Sequence[Use],
+    values: Sequence[Callable[[str], str | None]],
+    texts: _Texts,
 ) -> Iterator[tuple[NDArray[Any], ...]]:
-    """Yield the events of a piece that are used: subject, time, use, number and text."""
+    """Yield the events of a piece that are used: subject, time, use, number and text.
+
+    `values` has the `value_in` of each use.
+    """
     column = plain(table["code"])
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
@@ -200,15 +210,15 @@ def _used(
     known, code = codes.dictionary.to_pylist(), codes.indices.to_numpy()
     found = []
     for position, use in enumerate(uses):
-        values = [use.value_in(one) for one in known]
-        named = np.array([value is not None for value in values], dtype=bool)
+        told = [values[position](one) for one in known]
+        named = np.array([value is not None for value in told], dtype=bool)
         if not named.any():
             continue
         rows = np.flatnonzero(named[code])
         given = np.full(len(rows), np.nan)
         if use.number:
             given = _numbers(table["numeric_value"].take(rows))
-        text = np.array([texts.code(value or "") for value in values])[code[rows]]
+        text = np.array([texts.code(value or "") for value in told])[code[rows]]
         if use.role == VALUE and not use.number:
             blank = np.flatnonzero(text < 0)
             text[blank] = [texts.code(one) for one in _texts(table, rows[blank])]

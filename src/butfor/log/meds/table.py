@@ -74,8 +74,9 @@ def load_events(source: Any, study: Study) -> Log:
     return EventLog(str(source), stacked(tables, files), half=half, done=dict(done))
 
 
-def _no_source() -> SourceSection:
-    raise ValueError("the study has no [source]; add one")
+def _source(study: Study) -> SourceSection:
+    assert study.source is not None  # without it, the log is not read as events
+    return study.source
 
 
 def _find(source: Any) -> list[Path]:
@@ -121,7 +122,7 @@ def check_events(files: Sequence[Path], study: Study) -> dict[str, Any]:
 
     Returns the type of each column that is made of the events.
     """
-    source, numbers = study.source or _no_source(), number_columns(study)
+    source, numbers = _source(study), number_columns(study)
     for path in files:
         check_file(path, uses_of(source, numbers))
     check_codes(files, source)
@@ -129,7 +130,7 @@ def check_events(files: Sequence[Path], study: Study) -> dict[str, Any]:
 
 
 def _read_file(path: Path, study: Study) -> _Made:
-    source = study.source or _no_source()
+    source = _source(study)
     uses = uses_of(source, number_columns(study))
     events = read_events(path, uses)
     splits = _splits(path, source)
@@ -221,7 +222,7 @@ def _pivot(
     cells: _Cells, stays: Stays, uses: Sequence[Use], study: Study, every: float
 ) -> tuple[Any, Index]:
     """Return the table, and the stay of each of its rows."""
-    source, named = study.source or _no_source(), study.columns
+    source, named = _source(study), study.columns
     columns = list(source.columns)
     column = np.array([columns.index(use.name) if use.role == VALUE else -1 for use in uses])
     column = column[cells.use]
