@@ -111,10 +111,8 @@ def test_every_estimate_that_counts_can_be_counted_again(audited):
     if "chosen" in log:  # the tree decides by more than the state: how much of it is lost is said
         assert "The policy depends on more than the state." in audited.printed
     counts = audit.meta.counts
-    print(
-        f"\n{audited.name}: {counts.episodes} episodes, {counts.censored} censored, {counts.steps} steps"
-    )
-    print(found.round(4).to_dict())
+    read = f"{counts.episodes} episodes, {counts.censored} censored, {counts.steps} steps"
+    print(f"\n{audited.name}: {read}\n{found.round(4).to_dict()}")
 
 
 def test_a_policy_that_changes_nothing_changes_nobody(audited):

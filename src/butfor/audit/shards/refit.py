@@ -11,7 +11,8 @@ from butfor.audit.shards.count import FOLDS
 from butfor.audit.shards.gather import ShardSums
 from butfor.audit.shards.learn import Fit, Plan, Tally
 from butfor.evaluate.crossfit import CrossFitted, Learned, usual_splits, value_and_mass
-from butfor.evaluate.refit import LESS, Groups
+from butfor.evaluate.influence import LESS
+from butfor.evaluate.refit import Groups
 from butfor.models.reweight import reweight_transitions
 from butfor.models.transitions import Transitions
 from butfor.replay.replay import Replay
