@@ -1,11 +1,12 @@
 """Logs that nobody here wrote, each as the CSV file that a user would have.
 
 They come with packages of other people; `make real-logs` installs these. What is missing is told
-by `Missing`, with the command that installs it.
+by `MissingError`, with the command that installs it.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
@@ -17,14 +18,14 @@ import pandas as pd
 from butfor.interop.icu_sepsis import load_icu_sepsis, sample_hospital_log
 from butfor.models.simulate import simulate_model
 
-STAYS = 10_000
+STAYS = int(os.environ.get("BUTFOR_STAYS", "10000"))  # of ICU-Sepsis
 NOISE = 0.3  # standard deviations of a lab, within its group of patients
 DOSES = ["input_4hourly", "max_dose_vaso"]  # features that are the treatment itself
 PERMITS = Path(__file__).parent.parent / "build" / "pm4js" / "receipt.csv"
 INSTALL = "make real-logs installs it"
 
 
-class Missing(Exception):
+class MissingError(Exception):
     """A package is not installed."""
 
 
@@ -32,7 +33,7 @@ def folder_of(package: str, install: str = INSTALL) -> Path:
     """Return where an installed package is, without importing it."""
     found = find_spec(package)
     if found is None or not found.submodule_search_locations:
-        raise Missing(f"{package} is not installed; {install}")
+        raise MissingError(f"{package} is not installed; {install}")
     return Path(next(iter(found.submodule_search_locations)))
 
 
@@ -98,7 +99,7 @@ def permits() -> pd.DataFrame:
     for cases without an end date.
     """
     if not PERMITS.exists():
-        raise Missing(f"there is no {PERMITS.name} of the npm package pm4js; {INSTALL}")
+        raise MissingError(f"there is no {PERMITS.name} of the npm package pm4js; {INSTALL}")
     table = pd.read_csv(PERMITS, dtype=str)
     end, deadline = (
         pd.to_datetime(table[f"case:{name}"], format="ISO8601") for name in ("enddate", "deadline")
@@ -124,17 +125,17 @@ def frozen_lake(episodes: int = 2000) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def tree_policy(stays: int = 3000) -> pd.DataFrame:
+def tree_policy() -> pd.DataFrame:
     """Stays with noisy labs and what a tree would do: scikit-learn's, fitted to other stays."""
     folder_of("sklearn", "pip install scikit-learn")
     tree = import_module("sklearn.tree").DecisionTreeClassifier(
-        max_depth=3, min_samples_leaf=500, random_state=0
+        max_depth=3, min_samples_leaf=STAYS // 20, random_state=0
     )
     table = noisy_labs()
     labs = [name for name in _icu_sepsis().features if name not in DOSES]
     table = table.drop(columns="fluid_level")
     table["vasopressor_level"] = np.where(table["vasopressor_level"] > 0, "given", "none")
-    past, log = table[table["stay"] >= stays], table[table["stay"] < stays]
+    log, past = table[table["stay"] < STAYS // 5], table[table["stay"] >= STAYS // 2]
     tree.fit(past[labs], past["vasopressor_level"])
     return log.assign(policy_vasopressor=tree.predict(log[labs]))
 

@@ -12,9 +12,9 @@ from butfor.evaluate.crossfit import CrossFitted, cross_fitted
 from butfor.evaluate.episode_columns import EpisodeColumns
 from butfor.evaluate.estimate import estimate_values
 from butfor.evaluate.estimators.table import CROSS_FITTED, ESTIMATORS
-from butfor.evaluate.influence import Influence
+from butfor.evaluate.influence import LESS, Influence
 from butfor.evaluate.intervals import LEARNED, NOT_REFITTED, assumes_worst, possible_returns
-from butfor.evaluate.refit import GROUPS, LESS, THESE, group_episodes
+from butfor.evaluate.refit import GROUPS, THESE, group_episodes
 from butfor.evaluate.warn import WEIGHTED
 from tests.builders import DEATH, HOME, random_log, ward_log
 from tests.factored import clinic_model, simulate_factored
