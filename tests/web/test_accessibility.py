@@ -169,7 +169,7 @@ def test_the_record_behind_levels_breaks_no_rule(browser, tmp_path):
     open_page(browser, bf.write_report(audit, tmp_path / "report.html").as_uri())
     assert "2024-" in browser.text("#stay .values")
     check(browser, "report", found)
-    with server(folder) as (_, base):
+    with site(folder) as base:
         sign_in(browser, base, "ann")
         open_page(browser, f"{base}/")
         open_page(browser, browser.evaluate("document.querySelector('#continue').href"))
