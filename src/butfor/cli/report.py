@@ -22,7 +22,10 @@ def report(
         typer.Option(min=0, help="Episodes to show step by step; by default the flagged ones."),
     ] = None,
     redact: Annotated[
-        bool, typer.Option("--redact", help="Omit free text, side information, dates and numbers of the log.")
+        bool,
+        typer.Option(
+            "--redact", help="Omit free text, side information, dates and numbers of the log."
+        ),
     ] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an existing file.")

@@ -53,7 +53,9 @@ def header(stays: Stays) -> dict[str, Any]:
     if stays.scope:
         first.append(f"Charts and lists are about {stays.scope}; estimates are about all.")
     if stays.redact:
-        first.append("Free text, side information, dates and recorded numbers were left out of this copy.")
+        first.append(
+            "Free text, side information, dates and recorded numbers were left out of this copy."
+        )
     return {
         "conclusion": conclusion(stays),
         "facts": [
