@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 import butfor as bf
-from butfor.evaluate.wording import share, signed
+from butfor.evaluate.wording import digits_for, share
 from butfor.present import Stays
 from tests.audits import hidden_audit, hostile_audit, sepsis_audit, trade_audit
 from tests.browser import find_chromium, open_browser
@@ -101,9 +101,10 @@ def test_the_list_writes_numbers_by_the_same_rule_as_everything_else(browser, re
         "Object.fromEntries([...document.querySelectorAll('#list tbody tr')]"
         ".map(row => [row.dataset.id, [...row.cells].slice(4).map(cell => cell.innerText)]))"
     )
+    digits, gaps = (digits_for(table[name]) for name in ("expected_return", "difference"))
     for row in table.head(len(values)).itertuples():
-        ends = f"{signed(row.low_any)} to {signed(row.high_any)}"
-        assert shown[str(row.id)] == [signed(row.difference), ends, share(row.thin_share)]
+        ends = digits.span(row.low_any, row.high_any)
+        assert shown[str(row.id)] == [gaps.gap(row.difference), ends, share(row.thin_share)]
     assert browser.problems() == []
 
 

@@ -64,8 +64,8 @@ def audit(
         int | None,
         typer.Option(
             min=0,
-            help="Episodes to review: at most half of them flagged, the others drawn at random. By "
-            "default as many drawn as flagged, and at least 40.",
+            help="Episodes to review: at most half of them flagged (but at least one), the others "
+            "drawn at random. By default as many drawn as flagged, and at least 40.",
         ),
     ] = None,
     models: Annotated[
