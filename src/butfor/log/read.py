@@ -35,9 +35,10 @@ from butfor.log.episodes import Episodes, mean_last_reward
 from butfor.log.fields import MOST_NUMBERED, place, step_size
 from butfor.log.fill import INDICATOR, fill_missing
 from butfor.log.grid import put_on_grid
+from butfor.log.irregular import indicator_name
 from butfor.log.problems import Index, LogProblems
 from butfor.log.row_targets import read_target
-from butfor.log.sections import LOST, Study, indicator_name
+from butfor.log.sections import LOST, Study
 from butfor.log.settle import (
     settle_cells,
     settle_gaps,

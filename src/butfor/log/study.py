@@ -16,7 +16,7 @@ from butfor.checks import check_size
 from butfor.log.coding import text_of
 from butfor.log.column_rules import column_mistakes
 from butfor.log.fields import INVALID, MOST, Mistakes, Section, named_twice, place, show, step_size
-from butfor.log.irregular import DurationsSection, MissingSection, TimeSection
+from butfor.log.irregular import DurationsSection, MissingSection, TimeSection, indicator_name
 from butfor.log.problems import KINDS
 from butfor.log.sections import (
     LOST,
@@ -32,7 +32,6 @@ from butfor.log.sections import (
     Study,
     VariableSection,
     Words,
-    indicator_name,
 )
 
 _CHOICES: dict[str, Any] = {
