@@ -158,8 +158,8 @@ def test_a_target_that_acts_like_the_behavior_here_makes_no_difference_here():
 
 def test_the_step_that_matters_is_judged_in_its_own_units():
     # discounted contributions .5 and .4 at discount .5: in its own units the second is .8
-    assert heaviest_step(np.array([0.5, 0.4]), 1.0) == 0
-    assert heaviest_step(np.array([0.5, 0.4]), 0.5) == 1
+    assert heaviest_step(np.array([0.5, 0.4]), np.ones(2)) == 0
+    assert heaviest_step(np.array([0.5, 0.4]), np.array([1.0, 0.5])) == 1
 
 
 def test_a_reason_tells_outcome_chances_first_change_and_the_step_that_matters():

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat
 from pydantic_core import PydanticCustomError
 
-from butfor.log.coding import text_of
+from butfor.log.coding import listed, text_of
 
 MOST = 2**31 - 1  # actions: codes have 32 bits
 MOST_NUMBERED = 1_000_000  # states, actions or clusters known only by number; each gets a name
@@ -135,3 +135,17 @@ def show(value: Any) -> str:
     """Show a value, shortened if it is long."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:59]}…"
+
+
+def unknown_normal(normal: Any, levels: Sequence[str]) -> Mistakes:
+    """Yield the normal levels that are no levels."""
+    for level in as_list(normal):
+        if level not in levels:
+            yield "normal", f"{level!r} is not a level; there are {listed(levels)}"
+
+
+def as_list(normal: Any) -> list[str]:
+    """Return one level or a list of them as a list."""
+    if normal is None:
+        return []
+    return [text_of(level) for level in (normal if isinstance(normal, list) else [normal])]

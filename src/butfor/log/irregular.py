@@ -53,3 +53,8 @@ class MissingSection(Section):
             yield "fill", 'missing; an indicator tells where it was filled in: "median", a number'
         if self.indicator and self.fill == MISSING_LEVEL:
             yield "indicator", 'not needed with fill = "missing", which has its own level'
+
+
+def indicator_name(name: str) -> str:
+    """Return the name of the indicator that a value is missing."""
+    return f"{name} missing"

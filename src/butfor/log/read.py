@@ -36,11 +36,12 @@ from butfor.log.episodes import Episodes, mean_last_reward
 from butfor.log.fields import LOST, MOST_NUMBERED, place, step_size
 from butfor.log.fill import INDICATOR, fill_missing
 from butfor.log.grid import put_on_grid
+from butfor.log.irregular import indicator_name
 from butfor.log.meds.table import load_events
 from butfor.log.problems import Index, LogProblems
 from butfor.log.recorded import find_measured, given_side, record
 from butfor.log.row_targets import read_target
-from butfor.log.sections import Study, indicator_name
+from butfor.log.sections import Study
 from butfor.log.settle import (
     settle_cells,
     settle_gaps,

@@ -24,11 +24,19 @@ from butfor.log.fields import (
     Section,
     TimeStep,
     Word,
+    as_list,
     place,
     split_step,
     step_size,
+    unknown_normal,
 )
-from butfor.log.irregular import MISSING_LEVEL, DurationsSection, MissingSection, TimeSection
+from butfor.log.irregular import (
+    MISSING_LEVEL,
+    DurationsSection,
+    MissingSection,
+    TimeSection,
+    indicator_name,
+)
 from butfor.log.meds.section import SourceSection
 from butfor.log.variables import NO_OUTCOME, Outcome, Variable, step_variable
 
@@ -123,14 +131,14 @@ class VariableSection(Section):
         if self.cuts is not None:
             yield from self._cut_mistakes(self.cuts)
         elif self.levels is not None:
-            yield from _unknown_normal(self.normal, self.levels)
+            yield from unknown_normal(self.normal, self.levels)
 
     def _cut_mistakes(self, cuts: Sequence[float]) -> Mistakes:
         if self.names is not None and len(self.names) != len(cuts) + 1:
             needed = len(cuts) + 1
             yield "names", f"{len(self.names)} names for {needed} bins; give {needed} names"
         elif not self._is_range():
-            yield from _unknown_normal(self.normal, self.bins())
+            yield from unknown_normal(self.normal, self.bins())
         elif not (set(self.normal) <= set(cuts) and self.normal[0] < self.normal[1]):
             ends = f"take its ends from {listed(cuts)}, or name the bins"
             yield "normal", f"{self.normal} is not a range between two cuts; {ends}"
@@ -159,7 +167,7 @@ class VariableSection(Section):
             low, high = (self.cuts.index(end) for end in self.normal)
             normal = tuple(bins[low + 1 : high + 1])
         else:
-            normal = tuple(_as_list(self.normal))
+            normal = tuple(as_list(self.normal))
         return Variable(self.name or column, tuple(bins), normal=normal, static=self.static)
 
 
@@ -200,7 +208,7 @@ class SideColumn(Section):
         if "levels" in given and "type" in given:
             yield "type", "given together with levels; remove it, since levels are text"
         if self.levels is not None:
-            yield from _unknown_normal(self.normal, self.levels)
+            yield from unknown_normal(self.normal, self.levels)
         elif "levels" not in given and self.normal is not None:
             yield "levels", "missing; normal needs levels"
 
@@ -208,7 +216,7 @@ class SideColumn(Section):
         """Return the Variable that this section describes, if it has levels."""
         if self.levels is None:
             return None
-        normal = tuple(_as_list(self.normal))
+        normal = tuple(as_list(self.normal))
         return Variable(self.name or column, tuple(self.levels), normal=normal, static=self.static)
 
 
@@ -342,8 +350,7 @@ class Study(Section):
 
     def counted(self) -> tuple[Variable, ...]:
         """Return the variable that counts the steps, if the study has one."""
-        by_step, horizon = self.evaluation.by_step, self.evaluation.horizon
-        return (step_variable(horizon),) if by_step and horizon is not None else ()
+        return (step_variable(self.evaluation.horizon or 0),) if self.evaluation.by_step else ()
 
     def timed(self) -> tuple[Variable, ...]:
         """Return the variable of the time since the decision before, if the study has one."""
@@ -403,20 +410,3 @@ class Study(Section):
             chosen = self.columns.target_columns(self.action)
             names |= {target for column, target in chosen.items() if column not in cut}
         return {str(name) for name in names} | (side - cut - set(self.columns.roles().values()))
-
-
-def indicator_name(name: str) -> str:
-    """Return the name of the indicator that a value is missing."""
-    return f"{name} missing"
-
-
-def _unknown_normal(normal: Any, levels: Sequence[str]) -> Mistakes:
-    for level in _as_list(normal):
-        if level not in levels:
-            yield "normal", f"{level!r} is not a level; there are {listed(levels)}"
-
-
-def _as_list(normal: Any) -> list[str]:
-    if normal is None:
-        return []
-    return [text_of(level) for level in (normal if isinstance(normal, list) else [normal])]

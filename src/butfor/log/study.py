@@ -26,7 +26,7 @@ from butfor.log.fields import (
     show,
     step_size,
 )
-from butfor.log.irregular import DurationsSection, MissingSection, TimeSection
+from butfor.log.irregular import DurationsSection, MissingSection, TimeSection, indicator_name
 from butfor.log.meds.section import SourceSection, source_mistakes, with_made_columns
 from butfor.log.problems import KINDS
 from butfor.log.sections import (
@@ -43,7 +43,6 @@ from butfor.log.sections import (
     Study,
     VariableSection,
     Words,
-    indicator_name,
 )
 
 _CHOICES: dict[str, Any] = {
