@@ -146,6 +146,9 @@ def _print_estimates(console: Console, audit: Audit) -> None:
             f"{credible.models} models drawn from their posterior; not what the states leave out, "
             "nor the choice of mechanism."
         )
+        if credible.these:
+            span = as_interval(*credible.these)
+            console.print(f"   In these models, CF of just these {_noun(audit)}s is {span}.")
     for names, sentence in _notes(shown):
         console.print(f"{names}: {sentence}.")
 
