@@ -101,7 +101,8 @@ class _Bar(_Lines):
         self._bar, self._task = bar, task
 
     def enter(self, stage: str) -> None:
-        self._bar.reset(self._task, description=stage, total=None)
+        self._bar.remove_task(self._task)
+        self._task = self._bar.add_task(stage, total=None)
 
     def __call__(self, done: int, total: int) -> None:
         super().__call__(done, total)
