@@ -186,12 +186,14 @@ def test_a_reason_tells_outcome_chances_first_change_and_the_step_that_matters()
         "whatever the mechanism: from +2.00 to +2.00. At its thinnest, the evidence is {} in this "
         "log; over 99.9% of the steps rest on fewer than 10."
     )
-    reason = describe_flag(replay, 0, contribution=contribution, bounds=replay.bounds())
+    survival = describe_survival(replay.bounds(), 0)
+    reason = describe_flag(replay, 0, contribution=contribution, survival=survival)
     assert reason == told.format("1 similar past case")
     # without that stay action 1 was never seen, and a model learned from the log has a rule for it
     unseen = replace(model, unseen=np.array([[False, True]]))
     replay = bf.Replay(log, unseen, target, behavior=behavior)
-    reason = describe_flag(replay, 0, contribution=contribution, bounds=replay.bounds())
+    survival = describe_survival(replay.bounds(), 0)
+    reason = describe_flag(replay, 0, contribution=contribution, survival=survival)
     assert reason == told.format("0 similar past cases") + (
         " With probability over 99.9% the course under the policy reaches a state and action never "
         "seen together; what follows is assumed, not learned from data."

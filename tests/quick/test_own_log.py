@@ -198,6 +198,24 @@ def test_clusters_are_saved_with_the_audit_and_apply_to_new_rows(hospital, study
     assert nearest.tolist() == [0, 1, 2, 3]
 
 
+def test_each_stage_has_a_line_where_nobody_watches(hospital, study, tmp_path):
+    options = ("--models", "3", "--flags", "2", "--no-rehearsal", "--json", "--intervals", "all")
+    out = tmp_path / "audit"
+    result = run("audit", hospital / "icu.csv", "--study", study, "--out", out, *options)
+    assert result.exit_code == 0, result.output
+    episodes = json.loads(result.stdout)["counts"]["episodes"]
+    assert result.stderr.splitlines() == [
+        "Reading the log",
+        "Learning the model",
+        f"Replaying {episodes:,} episodes",
+        f"Bounds of {episodes:,} episodes",
+        "Credible intervals from 3 models",
+        "Estimating the value of the policy",
+        "Checking the model",
+        "Writing the audit",
+    ]
+
+
 def test_a_draft_is_not_overwritten_unless_asked(hospital, study):
     before = study.read_text()
     result = run("init", hospital / "icu.csv", "--out", study)
@@ -231,6 +249,7 @@ def test_a_broken_log_ends_with_code_2_and_leaves_nothing(tmp_path, name):
         (["--smoothing", "-1"], "smoothing -1"),
         (["--mechanism", "gumbel"], "mechanism 'gumbel'"),
         (["--noise-on", " , "], "--noise-on ' , ' names no variable"),
+        (["--intervals", "some"], "--intervals some: give a number of episodes"),
     ],
 )
 def test_bad_options_end_with_code_2_and_leave_nothing(tmp_path, options, message):
@@ -247,7 +266,7 @@ def check_refused(folder, log, *options):
         "audit", log, "--study", folder / "study.toml", "--out", folder / "audit", *options
     )
     assert result.exit_code == 2, result.output
-    assert result.stderr.startswith("Error: ")
+    assert "\nError: " in "\n" + result.stderr  # after the names of stages
     assert "Traceback" not in result.output + result.stderr
     assert sorted(folder.iterdir()) == before
     return result

@@ -103,12 +103,29 @@ def test_an_audit_in_shards_is_the_audit_in_memory(shards, study, plain):
         assert getattr(found.meta, key) == getattr(known.meta, key), key
 
 
-def test_bounds_are_worked_out_for_those_shown_only(plain):
-    table = Audit.load(plain).episodes
-    shown = (table["rank"] > 0) | table["control"]
-    assert table.loc[shown, "low_any"].notna().all()
-    assert table.loc[~shown, "low_any"].isna().all()
-    assert table.loc[~shown, "survives"].isna().all()
+def test_bounds_of_those_to_review_and_of_a_sample_in_memory_and_in_shards(shards, study, tmp_path):
+    """The same episodes are drawn, and the same bounds found, however the log is read."""
+    settings = AuditSettings(flags=5, review_size=12, intervals=20)
+    first = audit_shards(shards["one"], study, tmp_path / "one", settings, workers=Threads(1))
+    check_same(audit_shards(shards["dealt"], study, tmp_path / "dealt", settings), first)
+    found = Audit.load(first).episodes
+    known = audit_log(shards["one"] / "part-000.parquet", study, **in_full(settings))
+    bounded = found["low_any"].notna()
+    assert bounded[(found["rank"] > 0) | found["control"]].all()
+    assert 20 <= bounded.sum() <= 32
+    assert (found["survives"].notna() == bounded).all()
+    names = [name for name in found if name.endswith(("_any", "_stable"))]
+    assert (known.episodes[names].notna().all(axis=1) == bounded).all()
+    np.testing.assert_allclose(found[names], known.episodes[names], rtol=0, atol=1e-12)
+    assert known.meta.parameters.intervals == 20
+    assert sum("drawn at random" in warning for warning in known.meta.warnings) == 1
+
+
+def test_every_episode_of_a_small_log_has_bounds(plain):
+    audit = Audit.load(plain)
+    assert audit.episodes["low_any"].notna().all()
+    assert audit.meta.parameters.intervals == EPISODES
+    assert not any("drawn at random" in warning for warning in audit.meta.warnings)
 
 
 def as_text(log):

@@ -40,12 +40,12 @@ def describe_flag(
     position: int,
     *,
     contribution: Floats,
-    bounds: Bounds | None,
+    survival: str,
 ) -> str:
     """Explain why an episode is flagged; steps are counted from 0.
 
-    `contribution` [T] is the part of `Replay.contributions` that belongs to the episode. There are
-    no bounds where states cannot be enumerated.
+    `contribution` [T] is the part of `Replay.contributions` that belongs to the episode, `survival`
+    what its bounds say, if there are any (`describe_survival`).
     """
     result, walked = replay.outcomes(), replay.steps()
     log = result.episodes
@@ -80,8 +80,8 @@ def describe_flag(
         f"Step {heaviest} matters most: it contributes {digits.gap(part)} to the difference of "
         f"{digits.gap(whole)}."
     )
-    if bounds is not None:
-        sentences.append(describe_survival(bounds, position))
+    if survival:
+        sentences.append(survival)
     least, thin = float(walked.evidence_min[position]), float(walked.thin_share[position])
     cases = f"{least:.0f} similar past case{'' if least == 1 else 's'}"
     sentences.append(

@@ -38,6 +38,8 @@ class CredibleSettings(Section):
     models: int
     prior: float | None = None  # weight of the prior; None: drawn from its posterior
     confidence: float
+    # of the mean counterfactual return of just these episodes; None: not noted
+    these: tuple[float, float] | None = None
 
 
 class FactorSettings(Section):
@@ -66,6 +68,7 @@ class Parameters(Section):
     reward_parents: tuple[str, ...] = ()  # of a factored model
     flags: Count = 0
     draws: Count
+    intervals: Count | None = None  # episodes drawn at random that have bounds; None: not noted
     credible: CredibleSettings | None = None
     censored: str | None = Field(None, pattern="^(continue|cut)$")  # None: as version 0.1 did
     censoring: str | None = Field(None, pattern="^ipcw$")  # how weights make up for lost episodes

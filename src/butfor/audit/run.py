@@ -25,11 +25,12 @@ from butfor.audit.meta import (
 )
 from butfor.audit.model import digest_of
 from butfor.audit.numbers import Numbers, numbers_of
-from butfor.audit.sampling import FLAGS, choose_controls, flag_notes, most_flags, review_total
+from butfor.audit.sampling import FLAGS, flag_notes, select
 from butfor.audit.show import show
 from butfor.audit.tables import (
     count_pairs,
     episode_table,
+    interval_notes,
     judged_table,
     row_notes,
     sampling_notes,
@@ -51,11 +52,11 @@ from butfor.models.factored import AnyFactor
 from butfor.models.policies import action_counts
 from butfor.models.row_policy import RowPolicy
 from butfor.random import check_seed
-from butfor.replay.credible import Credible
+from butfor.replay.credible import Credible, credible_intervals
 from butfor.replay.engine import Model
-from butfor.replay.outcomes import DRAWS, rank_flags
+from butfor.replay.outcomes import DRAWS
 from butfor.replay.replay import Replay, as_replay, refuse_hidden
-from butfor.types import Progress
+from butfor.types import Progress, enter_stage
 
 
 def run_audit(
@@ -74,6 +75,7 @@ def run_audit(
     flags: int = FLAGS,
     review_size: int | None = None,
     draws: int = 5,
+    intervals: int | None = None,
     seed: int = 0,
     learn: Learn | None = None,
     truth: Episodes | float | None = None,
@@ -83,6 +85,7 @@ def run_audit(
     behavior_probability: ArrayLike | None = None,
     clusters: Clusters | None = None,
     credible: Credible | None = None,
+    models: int = 0,
     rehearsal: Rehearsal | None = None,
     record: Mapping[str, Any] | None = None,
     threads: int | None = None,
@@ -108,6 +111,10 @@ def run_audit(
         the others. By default there are as many controls as flags, and at least 40.
     draws : int
         Number of trajectories to draw for each flagged episode and control.
+    intervals : int, optional
+        Number of episodes drawn at random whose bounds and credible intervals are computed besides
+        those to review; of all others they are nan. By default all of up to 1000 episodes, and 500
+        of a larger log.
     learn : optional
         The function that made model and target from this log, log → (model, target). With it the
         estimates include cross-fitted ones: a target evaluated in the model that it was learned
@@ -122,18 +129,22 @@ def run_audit(
     credible : optional
         The result of `credible_intervals` for these episodes and this target; it adds the columns
         `low_credible`, `mean_credible_weaker`, ….
+    models : int
+        Number of models to draw for credible intervals, if these are not given; 0 for none.
     rehearsal : optional
         The result of `rehearse` for this log and `learn`; it adds a check.
     record : optional
         Additional entries of `meta`: words, time_step, problems (how they were handled), warnings,
         target (where it comes from), made_by (how model and target were made).
     progress : optional
-        Called with (done, total), first for the episodes, then for the resamples.
+        Called with (done, total) in each stage; a `Stages` is also told their names.
     """
     started = time.perf_counter()
     check_whole(flags, "flags", 0, "a whole number")
     if review_size is not None:
         check_whole(review_size, "review_size", 0, "a whole number")
+    if intervals is not None:
+        check_whole(intervals, "intervals", 0, "a whole number")
     check_seed(seed)
     asked = as_replay(
         episodes,
@@ -161,17 +172,40 @@ def run_audit(
         )
     if asked.sampled and asked.seed != seed:
         asked = asked.ask(seed=seed)
+    enter_stage(progress, f"Replaying {len(asked):,} episodes")
     replay = asked.pin_behavior().compute(threads=threads, progress=progress)
     computed = time.perf_counter()
-    rank = rank_flags(replay.outcomes(), most_flags(flags, review_size))
-    size = review_total(flags, review_size)
-    design, control = choose_controls(replay.outcomes(), rank, size=size, seed=seed)
-    if not replay.sampled:
-        replay.bounds(threads=threads)
-    shown = show(replay, rank, control, draws=draws, seed=seed)
-    table = episode_table(judged_table(replay), shown.table, np.arange(len(replay)), design)
+    chosen = select(
+        replay.outcomes(), flags=flags, review_size=review_size, intervals=intervals, seed=seed
+    )
+    enter_stage(progress, f"Bounds of {len(chosen.known):,} episodes")
+    shown = show(
+        replay,
+        chosen.rank,
+        chosen.control,
+        chosen.known,
+        draws=draws,
+        seed=seed,
+        threads=threads,
+        progress=progress,
+    )
+    table = episode_table(judged_table(replay), shown.table, chosen.known, chosen.design)
+    if models and credible is None:
+        refuse_hidden(asked, models=models)
+        enter_stage(progress, f"Credible intervals from {models} models")
+        everyone = len(chosen.known) == len(replay)
+        credible = credible_intervals(
+            replay,
+            models=models,
+            seed=seed,
+            only=None if everyone else chosen.known,
+            sample=None if everyone else chosen.drawn,
+            threads=threads,
+            progress=progress,
+        )
     if credible is not None:
         table = pd.concat([table, credible.frame()], axis=1)
+    enter_stage(progress, "Estimating the value of the policy")
     sample = EpisodeColumns(replay, seed)
     estimates = estimate_episodes(
         sample,
@@ -183,6 +217,7 @@ def run_audit(
         truth=truth,
         progress=progress,
     )
+    enter_stage(progress, "Checking the model")
     checks = check_model(replay, learn, seed)
     if rehearsal is not None:
         rehearsal = replace(rehearsal, observed=float(replay.observed_return.mean()))
@@ -194,8 +229,9 @@ def run_audit(
         numbers,
         log=replay.log,
         flags=flags,
-        design=design,
+        design=chosen.design,
         draws=draws,
+        drawn=len(chosen.drawn),
         seed=seed,
         digest=digest_of(replay),
         credible=credible,
@@ -253,6 +289,7 @@ def describe_audit(
     flags: int,
     design: SamplingDesign,
     draws: int,
+    drawn: int,
     seed: int,
     digest: str,
     credible: Credible | None,
@@ -262,7 +299,8 @@ def describe_audit(
 ) -> Meta:
     """Return the `meta` of an audit.
 
-    `log` has the variables of the whole log; `replay` may be about a small example of it.
+    `log` has the variables of the whole log; `replay` may be about a small example of it. `drawn`
+    is the size of the random sample.
     """
     given = record or {}
     model = replay.model
@@ -289,12 +327,14 @@ def describe_audit(
             reward_parents=replay.factored.rewards.parents if replay.factors else (),
             flags=int(flags),
             draws=int(draws),
+            intervals=int(drawn),
             credible=None
             if credible is None
             else CredibleSettings(
                 models=credible.models,
                 prior=credible.prior,
                 confidence=credible.confidence,
+                these=credible.these,
             ),
             censored=replay.censored,
             censoring=None if replay.hazard is None else "ipcw",
@@ -317,6 +357,7 @@ def describe_audit(
         warnings=(
             *warnings_of(counts, replay.terminal),
             *sampling_notes(replay),
+            *interval_notes(replay, counts.episodes, drawn),
             *row_notes(replay),
             *flag_notes(int(flags), design),
             *given.get("warnings", ()),

@@ -1,7 +1,9 @@
 """Whom to review: flagged episodes, and controls drawn at random from strata of the others.
 
-Controls are those of each stratum whose hash of seed and id is lowest, so that a draw depends
-neither on the order of episodes nor on how a log is cut.
+Bounds and credible intervals, which take long, are computed for these, and for a random sample of
+all episodes. Controls are those of each stratum whose hash of seed and id is lowest, the sample is
+those of all episodes, so that a draw depends neither on the order of episodes nor on how a log is
+cut.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from numpy.typing import NDArray
 
 from butfor.audit.meta import SamplingDesign, Stratum
 from butfor.random import episode_keys, scramble
-from butfor.replay.outcomes import Counterfactuals, round_sizes
+from butfor.replay.outcomes import Counterfactuals, rank_flags, round_sizes
 from butfor.types import Floats, Keys
 
 FLAGS = 40  # most flagged episodes by default
@@ -25,6 +27,8 @@ LEAST = 2  # least number of controls of a stratum, so that its spread can be es
 # outcome would tell less about the flag, but answers less about the policy: a perfect expert's
 # interval then overturns the model in 89% instead of 99% of reviews (verification/test_experts.py).
 ALIKE = 0.25
+WHOLE = 1000  # most episodes of a log that is its own random sample
+SAMPLE = 500  # size of the random sample of a larger log
 THIRDS = 3
 SHIFT = 42  # bits of a size that its bin leaves out: bins are a thousandth of their size wide
 BINS = 2 ** (63 - SHIFT)
@@ -58,6 +62,12 @@ def flag_notes(flags: int, design: SamplingDesign) -> list[str]:
         f"Flagged are {flagged} of the {size} episodes to review, at most half of them, so that "
         "the others are drawn at random. To flag more, raise --review-size."
     ]
+
+
+def sample_size(episodes: int, intervals: int | None) -> int:
+    """Return the size of the random sample of a log; `intervals` is the size asked for, if any."""
+    usual = episodes if episodes <= WHOLE else SAMPLE
+    return usual if intervals is None else min(episodes, intervals)
 
 
 def drawing_order(keys: Keys) -> Keys:
@@ -197,6 +207,38 @@ def choose_controls(
     control = np.zeros(len(rank), dtype=bool)
     control[drawn] = True
     return design, control
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """Whose details are computed: the episodes to review, and a random sample of all of them."""
+
+    rank: NDArray[np.int64]  # [n] of the flagged; 0: not flagged
+    control: NDArray[np.bool_]  # [n]
+    drawn: NDArray[np.int64]  # positions of the sample
+    design: SamplingDesign
+
+    @property
+    def known(self) -> NDArray[np.int64]:
+        """Positions of the episodes to review and of the sample."""
+        return np.union1d(np.flatnonzero((self.rank > 0) | self.control), self.drawn)
+
+
+def select(
+    result: Counterfactuals,
+    *,
+    flags: int,
+    review_size: int | None,
+    intervals: int | None,
+    seed: int,
+) -> Selection:
+    """Select from a log in memory; see `sample_size` for `intervals`."""
+    rank = rank_flags(result, most_flags(flags, review_size))
+    size = review_total(flags, review_size)
+    design, control = choose_controls(result, rank, size=size, seed=seed)
+    order = drawing_order(episode_keys(seed, result.episodes.id, "shards"))
+    drawn = np.argsort(order, kind="stable")[: sample_size(len(rank), intervals)]
+    return Selection(rank, control, np.sort(drawn), design)
 
 
 def add_strata(table: pd.DataFrame, design: SamplingDesign) -> pd.DataFrame:

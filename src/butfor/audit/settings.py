@@ -45,8 +45,6 @@ MECHANISMS: dict[str, Mechanism] = {
 }
 FULL, SUMMARY, AUTO = "full", "summary", "auto"  # levels of detail
 FACTORED, TABULAR = "factored", "tabular"  # kinds of model
-MODELS = 200  # drawn for credible intervals
-MODELS_FACTORED = 50  # the same of factored models, each of which takes a pass of its own
 MOST_DECISIONS = 1_000_000  # in a log that "auto" audits in full detail
 
 
@@ -83,7 +81,8 @@ class AuditSettings:
     flags: int = FLAGS
     review_size: int | None = None  # see `review_total`
     draws: int = 5
-    models: int | None = None  # None: in full detail 200 (factored: 50), none in summary
+    intervals: int | None = None  # see `sample_size`
+    models: int | None = None  # None: in full detail see `choose_models`, none in summary
     seed: int = 0
     detail: str = AUTO
     rehearsal: bool = True  # see `rehearses`
@@ -99,6 +98,8 @@ class AuditSettings:
         if self.review_size is not None:
             check_whole(self.review_size, "review_size", 0, "a whole number")
         check_whole(self.draws, "draws", 0, "a whole number")
+        if self.intervals is not None:
+            check_whole(self.intervals, "intervals", 0, "a whole number")
         check_seed(self.seed)
         if not np.isfinite(self.smoothing) or self.smoothing < 0:
             raise ValueError(f"smoothing {self.smoothing}: give a finite number, 0 or more")

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from butfor.audit.audit import Audit
 from butfor.audit.folders import check_free
+from butfor.audit.intervals import CREDIBLE, choose_models
 from butfor.audit.learning import factored_learner, mask_of, rules_of, tabular_learner
 from butfor.audit.meta import META
 from butfor.audit.run import run_audit
@@ -24,8 +25,6 @@ from butfor.audit.settings import (
     FULL,
     LEARN,
     LOG,
-    MODELS,
-    MODELS_FACTORED,
     MOST_DECISIONS,
     SUMMARY,
     TABULAR,
@@ -45,23 +44,14 @@ from butfor.log.sources import count_decisions
 from butfor.log.variables import count_levels
 from butfor.models.caution import Caution
 from butfor.models.policies import estimate_behavior
-from butfor.models.posterior import MOST_CELLS, count_cells
-from butfor.replay.credible import credible_intervals
 from butfor.replay.labels import (
     LabelComparison,
     compare_labels,
     nature_labels,
     nature_variables,
 )
-from butfor.types import Floats, Progress
+from butfor.types import Floats, Progress, enter_stage
 
-CREDIBLE = (
-    "Noise belongs to what nature decides, except in the credible intervals of single episodes, "
-    "where it belongs to next states: with their prior, a row contains every next state."
-)
-NO_CREDIBLE = (
-    f"More than {MOST_CELLS:,} transitions are possible, so there are no credible intervals."
-)
 NOT_ASKED = (
     "The study names the target's columns in the log, but another target was evaluated; "
     "--target log evaluates that one."
@@ -88,6 +78,7 @@ def audit_log(
     flags: int = FLAGS,
     review_size: int | None = None,
     draws: int = 5,
+    intervals: int | None = None,
     models: int | None = None,
     rehearsal: bool = True,
     caution: Caution | None = CAUTION,
@@ -124,11 +115,12 @@ def audit_log(
     noise_on : optional
         State variables whose levels have the noise of transitions (`nature_labels`); by default
         those in the study's [noise], and without that section the next state as a whole.
-    flags, review_size
+    flags, review_size, intervals
         See `run_audit`.
-    models : int
+    models : int, optional
         Number of models to draw for credible intervals (`credible_intervals`); 0 for none. Their
-        prior is that of `credible_intervals`, whatever `prior` and `unseen`.
+        prior is that of `credible_intervals`, whatever `prior` and `unseen`. By default 200 tabular
+        or 50 factored ones; fewer, or none, of a tabular model with many states and steps.
     rehearsal
         Whether to rehearse the method that learns the target (`rehearse`): with tables or counts,
         and several state variables.
@@ -152,6 +144,7 @@ def audit_log(
         flags=flags,
         review_size=review_size,
         draws=draws,
+        intervals=intervals,
         models=models,
         rehearsal=rehearsal,
         caution=caution,
@@ -182,11 +175,10 @@ def audit_into(
         file only; a large log is best written as a folder of Parquet files.
     settings
         With `detail` "full" the whole log is kept in memory, and the audit is complete. With
-        "summary" the files are read one after another and only sums are kept: bounds are computed
-        only for the episodes shown, intervals resample groups of episodes, cross-fitting uses one
-        split, and there are no credible intervals, no FQE and no clusters. "auto" means "full" for
-        logs of up to a million decisions, and "summary" for larger ones, with a Dask cluster and
-        with `resume`.
+        "summary" the files are read one after another and only sums are kept: intervals resample
+        groups of episodes, cross-fitting uses one split, and there are no credible intervals, no
+        FQE and no clusters. "auto" means "full" for logs of up to a million decisions, and
+        "summary" for larger ones, with a Dask cluster and with `resume`.
     workers, resume, overwrite
         See `audit_shards`.
 
@@ -198,6 +190,7 @@ def audit_into(
     if _choose_detail(source, settings, workers, resume) == FULL:
         check_free(out, marker=META, overwrite=overwrite)
         audit = _audit_in_memory(source, study, settings, progress)
+        enter_stage(progress, "Writing the audit")
         audit.save(out, overwrite=overwrite)
         return audit
     if settings.models:
@@ -281,11 +274,13 @@ def _audit_in_memory(
 ) -> Audit:
     checked = settings.read_study(study)
     names = settings.noise(checked)
+    enter_stage(progress, "Reading the log")
     reading, clusters = _read(source, checked, settings.seed)
     log = settings.widen(checked, reading.episodes)
     wide = log.combinations is not None
     kind = settings.kind(checked, log.state_variables, log.action_variables, wide=wide)
     learn = _learner(checked, settings, log, names, kind)
+    enter_stage(progress, "Learning the model")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model, planned = learn(log)
@@ -299,22 +294,12 @@ def _audit_in_memory(
         None if wide else estimate_behavior(log, prior=settings.smoothing),
         checked.evaluation,
     )
-    usual = MODELS_FACTORED if replay.factors else MODELS
-    large = not wide and not replay.factors and count_cells(log) > MOST_CELLS
-    usual = 0 if wide or large else usual
-    models = usual if settings.models is None else settings.models
+    models, fewer = choose_models(replay, settings)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # already recorded above
-        credible = None
-        if models:
-            credible = credible_intervals(
-                replay,
-                models=models,
-                seed=settings.seed,
-                progress=progress,
-            )
         rehearsal = None
         if settings.rehearses(checked, log):
+            enter_stage(progress, "Rehearsing without each variable")
             rehearsal = rehearse(
                 log,
                 _learner(checked, settings, log, (), kind),
@@ -325,10 +310,11 @@ def _audit_in_memory(
             )
         return run_audit(
             replay,
-            credible=credible,
+            models=models,
             rehearsal=rehearsal,
             flags=settings.flags,
             review_size=settings.review_size,
+            intervals=settings.intervals,
             draws=settings.draws,
             seed=settings.seed,
             learn=learn if settings.learned else None,
@@ -341,7 +327,7 @@ def _audit_in_memory(
                 problems=reading.done,
                 warnings=[str(warning.message) for warning in caught]
                 + [CREDIBLE] * bool(names and models)
-                + [NO_CREDIBLE] * (large and not models)
+                + [fewer] * bool(fewer)
                 + [NOT_ASKED] * (log.target_probability is not None and settings.target != LOG)
                 + [UNUSED] * bool(checked.number_columns() and not settings.classifies(checked)),
             ),

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.audit.files import TARGET
-from butfor.audit.flags import describe_flag, first_changes, heaviest_step
+from butfor.audit.flags import describe_flag, describe_survival, first_changes, heaviest_step
 from butfor.audit.meta import Counts, SamplingDesign
 from butfor.audit.sampling import add_strata
 from butfor.log.episodes import Episodes
@@ -22,7 +22,7 @@ from butfor.replay.draws import Draws
 from butfor.replay.engine import Model
 from butfor.replay.outcomes import DRAWS
 from butfor.replay.replay import Replay
-from butfor.types import Floats
+from butfor.types import Floats, Progress
 
 # Columns of `shown_table` other than bounds, with their values for episodes that are not shown.
 UNSHOWN: dict[str, Any] = {
@@ -51,20 +51,32 @@ def judged_table(replay: Replay) -> pd.DataFrame:
 
 
 def shown_table(
-    replay: Replay, rank: NDArray[np.int64], control: NDArray[np.bool_]
+    replay: Replay,
+    rank: NDArray[np.int64],
+    control: NDArray[np.bool_],
+    known: NDArray[np.int64],
+    *,
+    threads: int | None = None,
+    progress: Progress | None = None,
 ) -> pd.DataFrame:
-    """Return one row per episode: bounds, rank, reason of the flag, and whether it is a control."""
-    bounds = None if replay.sampled else replay.bounds()
+    """Return one row for each episode whose position is `known`, which include the flagged ones.
+
+    Its bounds, rank, the reason of the flag, and whether it is a control.
+    """
+    bounds = None
+    if not replay.sampled:
+        some = replay if len(known) == len(replay) else replay.part(known)
+        bounds = some.bounds(threads=threads, progress=progress)
     if bounds is None:
         names = (f"{end}_{kind}" for kind in CLASSES for end in ("low", "high"))
-        table = pd.DataFrame({name: np.full(len(replay), np.nan) for name in names})
+        table = pd.DataFrame({name: np.full(len(known), np.nan) for name in names})
         table["survives"] = None
     else:
         table = bounds.frame()
         table["survives"] = bounds.survives
-    table["rank"] = rank
-    heaviest = np.full(len(replay), -1, dtype=np.int64)
-    reasons = np.full(len(replay), "", dtype=object)
+    table["rank"] = rank[known]
+    heaviest = np.full(len(known), -1, dtype=np.int64)
+    reasons = np.full(len(known), "", dtype=object)
     flagged = np.flatnonzero(rank)
     if len(flagged):
         chosen = replay.part(flagged)
@@ -72,11 +84,13 @@ def shown_table(
         parts = np.split(chosen.contributions(), cuts)
         weights = np.split(replay.discount**chosen.log.elapsed, cuts)
         for position, mine, weight in zip(flagged.tolist(), parts, weights, strict=True):
-            heaviest[position] = heaviest_step(mine, weight)
-            reasons[position] = describe_flag(replay, position, contribution=mine, bounds=bounds)
+            place = int(np.searchsorted(known, position))
+            survival = "" if bounds is None else describe_survival(bounds, place)
+            heaviest[place] = heaviest_step(mine, weight)
+            reasons[place] = describe_flag(replay, position, contribution=mine, survival=survival)
     table["step_that_matters"] = heaviest
     table["reason"] = reasons
-    table["control"] = control
+    table["control"] = control[known]
     return table
 
 
@@ -326,6 +340,17 @@ def sampling_notes(replay: Replay) -> list[str]:
         f"is up to {0.5 / DRAWS**0.5:.3f}. Not computed: bounds over mechanisms, credible "
         "intervals, fewest changes, rehearsals and FQE. The policy is saved only in the states of "
         "the log."
+    ]
+
+
+def interval_notes(replay: Replay, episodes: int, drawn: int) -> list[str]:
+    """Say for which episodes bounds and credible intervals were computed, if not for all."""
+    if replay.sampled or drawn >= episodes:
+        return []
+    return [
+        "Bounds over mechanisms, and credible intervals of single episodes if there are any, were "
+        f"computed for the episodes to review and for {drawn:,} of all {episodes:,}, drawn at "
+        "random, not for the others; --intervals all computes them for all."
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -73,7 +74,15 @@ def audit(
         typer.Option(
             min=0,
             help="Models to draw for credible intervals; 0 for none. By default 200 tabular or "
-            "50 factored ones in full detail, none in summary.",
+            "50 factored ones in full detail (fewer with many states and steps), none in summary.",
+        ),
+    ] = None,
+    intervals: Annotated[
+        str | None,
+        typer.Option(
+            help="Episodes drawn at random whose bounds and credible intervals are computed, "
+            "besides those to review; 'all' for every episode. By default all of up to 1000, and "
+            "500 of a larger log."
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything that is random.")] = 0,
@@ -141,6 +150,7 @@ def audit(
             flags=flags,
             review_size=review_size,
             models=models,
+            intervals=_count_intervals(intervals),
             seed=seed,
             action_noise=action_noise,
             detail=detail,
@@ -157,7 +167,7 @@ def audit(
         found = {}
         for one, (name, folder) in zip(every, folders.items(), strict=True):
             with (
-                progress_bar(console, "Reading, learning, replaying") as show,
+                progress_bar(console, "Reading the log") as show,
                 closing(_workers(threads, scheduler, local_cluster)) as workers,
             ):
                 found[name] = audit_into(
@@ -186,6 +196,15 @@ def audit(
     if compared is not None:
         print_comparison(console, compared, found[names[0]])
         console.print(f"\nComparison: {out / 'comparison.csv'}", markup=False)
+
+
+def _count_intervals(given: str | None) -> int | None:
+    """Return the number of an option that may also be 'all'."""
+    if given is None or given.isdecimal():
+        return None if given is None else int(given)
+    if given != "all":
+        raise ValueError(f"--intervals {given}: give a number of episodes, or 'all'")
+    return sys.maxsize
 
 
 def _time_steps(given: str | None) -> dict[str, float | str | None]:

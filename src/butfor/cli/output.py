@@ -16,11 +16,19 @@ import typer
 from rich import box
 from rich.console import Console, JustifyMethod
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
 from butfor.review.verdicts import ReviewError
+from butfor.types import Stages
 
 
 def make_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
@@ -71,9 +79,43 @@ def _kept(unfinished: Path | None) -> list[str]:
     return [f"Partial results are kept in {unfinished}; continue with --resume."]
 
 
+class _Lines:
+    """Progress where nobody watches: the name of each stage on the standard error, one a line."""
+
+    def __init__(self, interrupted: Callable[[], bool]) -> None:
+        self._interrupted = interrupted
+
+    def enter(self, stage: str) -> None:
+        typer.echo(stage, err=True)
+
+    def __call__(self, done: int, total: int) -> None:
+        if self._interrupted():
+            raise KeyboardInterrupt
+
+
+class _Bar(_Lines):
+    """Progress on a terminal: a bar that tells the stage."""
+
+    def __init__(self, interrupted: Callable[[], bool], bar: Progress, task: TaskID) -> None:
+        super().__init__(interrupted)
+        self._bar, self._task = bar, task
+
+    def enter(self, stage: str) -> None:
+        self._bar.remove_task(self._task)
+        self._task = self._bar.add_task(stage, total=None)
+
+    def __call__(self, done: int, total: int) -> None:
+        super().__call__(done, total)
+        self._bar.update(self._task, completed=done, total=total)
+
+
 @contextmanager
-def progress_bar(console: Console, description: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a progress bar; yields the function that updates it."""
+def progress_bar(console: Console, description: str) -> Iterator[Stages]:
+    """Show a progress bar, or one line per stage if the output is no terminal."""
+    if not console.is_terminal:
+        with _interrupts() as interrupted:
+            yield _Lines(interrupted)
+        return
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -84,13 +126,7 @@ def progress_bar(console: Console, description: str) -> Iterator[Callable[[int, 
     ) as bar:
         task = bar.add_task(description, total=None)
         with _interrupts() as interrupted:
-
-            def show(done: int, total: int) -> None:
-                if interrupted():
-                    raise KeyboardInterrupt
-                bar.update(task, completed=done, total=total)
-
-            yield show
+            yield _Bar(interrupted, bar, task)
 
 
 @contextmanager

@@ -167,6 +167,9 @@ def _print_estimates(console: Console, audit: Audit) -> None:
             f"{credible.models} models drawn from their posterior; not what the states leave out, "
             "nor the choice of mechanism."
         )
+        if credible.these:
+            these = f"CF of just these episodes is {digits.span(*credible.these)}."
+            console.print(f"   In these models, {escape(in_words(these, audit.noun))}")
     for names, sentence in _notes(shown, digits):
         console.print(escape(in_words(f"{names}: {sentence}.", audit.noun)))
 

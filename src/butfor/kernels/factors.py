@@ -214,16 +214,13 @@ def count_case(factors, known, c, f, weight):
 
 
 @inlined
-def fewest_cases(problem, work, row, i, seen_row, record):
+def fewest_cases(problem, work, row, i, seen_row):
     """Return the least expected number of similar past cases over the factors; inf: none learned.
 
-    It is that of the last product, except where no product was needed: in the observed row, and
-    past the observed end (i < 0).
+    It is that of the last product, except in the observed row, where no product was needed.
     """
     factors, known = problem.factors, work.known
     number = np.inf
-    if i < 0:
-        forget_product(known, multiply(problem, work, row, i, record))
     for f in range(len(factors.place)):
         if i >= 0 and row == seen_row:
             c = factors.config[i, f]

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from butfor.kernels.chain import choose, compare, move, observe
 from butfor.kernels.compiled import bare, compiled, inlined
 from butfor.kernels.evidence import Cases, weigh_cases
-from butfor.kernels.factors import add_own, fewest_cases
+from butfor.kernels.factors import add_own, fewest_cases, forget_product, multiply
 
 
 class Judged(NamedTuple):
@@ -40,6 +40,7 @@ class Record(NamedTuple):
     steps: Steps
     cases: Cases
     counts: NDArray[np.int64]  # [S, A] logged transitions behind each row
+    earning: NDArray[np.float64]  # [J] expected absolute reward of each entry of the target
     thin: float
 
 
@@ -91,7 +92,7 @@ def walk_episodes(first, last, problem, work, judged, counts, own_row, own_offse
     """
     size = problem.dynamics.states * problem.dynamics.actions
     cases = Cases(np.empty(size), np.empty(size), np.zeros(size))
-    record = Record(steps, cases, counts, thin)
+    record = Record(steps, cases, counts, mean_absolute_reward(problem), thin)
     for episode in range(first, last):
         for i in range(own_offsets[episode], own_offsets[episode + 1]):
             cases.own[own_row[i]] += 1.0
@@ -110,7 +111,7 @@ def walk_episode(problem, work, judged, episode, rare, record):
     """Push one episode through its chain.
 
     `rare` and `record` may be None: numba then compiles a pass without what they ask for. Only a
-    pass with a record goes on past the observed end.
+    pass with a record goes on past the observed end, where rows are those of the model.
     """
     log, target, kept = problem.log, problem.target, work.kept
     _, next_state, reward, _, states, actions, _ = problem.dynamics
@@ -123,18 +124,15 @@ def walk_episode(problem, work, judged, episode, rare, record):
     now_worth[now_states[0]] = 1.0
     active = 1
     total = 0.0
-    horizon = length = log.stop[episode] - log.start[episode]
+    length = log.stop[episode] - log.start[episode]
     if record is not None:
-        horizon += log.left[episode]
         note_places(record.steps.probability, states, episode, 0, now, now_states, active)
-    for t in range(horizon):
-        i = seen_row = seen_entry = -1
-        if t < length:
-            i = log.start[episode] + t
-            seen_row = log.state[i] * actions + log.action[i]
-            seen_entry = observe(problem, episode, i)
-            if seen_entry < 0:
-                return i
+    for t in range(length):
+        i = log.start[episode] + t
+        seen_row = log.state[i] * actions + log.action[i]
+        seen_entry = observe(problem, episode, i)
+        if seen_entry < 0:
+            return i
         reached, count = 0, 0
         going, moved_by, earned, other, apart = 0.0, 0.0, 0.0, 0.0, 0.0
         for slot in range(active):
@@ -159,15 +157,9 @@ def walk_episode(problem, work, judged, episode, rare, record):
                     problem, work, row, start + j, i, seen_row, seen_entry, record
                 )
                 if record is not None:
-                    number = record.counts[s, target.label[start + j]] - record.cases.own[row]
-                    if len(problem.factors.place) > 0:
-                        fewest = fewest_cases(problem, work, row, i, seen_row, record)
-                        if fewest < np.inf:
-                            number = fewest
-                    record.cases.number[count] = number
-                    record.cases.mass[count] = share
+                    note_cases(problem, work, record, row, i, seen_row, share, count)
                     count += 1
-                    if t < length and row != seen_row:
+                    if row != seen_row:
                         compare(problem, work, row, seen_row, place)
                         other += share
                         if not kept.meets[place]:
@@ -189,33 +181,111 @@ def walk_episode(problem, work, judged, episode, rare, record):
                         later[x] += moved
                         later_worth[x] += credit * judged.discount[x]
                     else:
-                        if t < length:
-                            outcome_mass[episode, x - states] += moved
+                        outcome_mass[episode, x - states] += moved
                         if record is not None and record.steps.probability.size > 0:
                             record.steps.probability[episode, t + 1, x] += moved
         now, later = later, now
         now_worth, later_worth = later_worth, now_worth
         now_states, later_states = later_states, now_states
         active = reached
-        if t == length - 1:  # what follows by the model alone is known
-            for slot in range(active):
-                s = now_states[slot]
-                total += add_known(judged, episode, s, now[s], now_worth[s], log.left[episode])
-            judged.expected_return[episode] = total
         if record is not None:
             steps = record.steps
-            steps.mass[episode, t] = going
-            steps.earned[episode, t] = earned
             steps.other[episode, t] = other
             steps.apart[episode, t] = apart
             if going > 0.0:
                 steps.influence[episode, t] = moved_by / going
-                weigh_cases(record.cases, count, going, record.thin, steps, episode, t)
+            note_step(record, episode, t, going, earned, count)
             note_places(steps.probability, states, episode, t + 1, now, now_states, active)
+    for slot in range(active):  # what follows by the model alone is known
+        s = now_states[slot]
+        total += add_known(judged, episode, s, now[s], now_worth[s], log.left[episode])
+        now_worth[s] = 0.0
+    judged.expected_return[episode] = total
+    if record is not None:
+        for t in range(length, length + log.left[episode]):
+            active = go_on(
+                problem, work, record, episode, t, now, now_states, active, later, later_states
+            )
+            now, later = later, now
+            now_states, later_states = later_states, now_states
+            note_places(record.steps.probability, states, episode, t + 1, now, now_states, active)
     for slot in range(active):
         now[now_states[slot]] = 0.0
-        now_worth[now_states[slot]] = 0.0
     return -1
+
+
+@bare
+def go_on(problem, work, record, episode, t, now, now_states, active, later, later_states):
+    """Record one step past the observed end; return the number of states that it reaches."""
+    target, steps = problem.target, record.steps
+    rows, next_state, _, _, states, actions, _ = problem.dynamics
+    reached, count = 0, 0
+    going, earned = 0.0, 0.0
+    for slot in range(active):
+        s = now_states[slot]
+        here = now[s]
+        now[s] = 0.0
+        going += here
+        for j in range(target.start[s], target.start[s + 1]):
+            share = here * target.probability[j]
+            if share == 0.0:
+                continue
+            row = s * actions + target.label[j]
+            if len(problem.factors.place) > 0:  # moving needs no product, but the cases do
+                forget_product(work.known, multiply(problem, work, row, -1, record))
+            note_cases(problem, work, record, row, -1, -1, share, count)
+            count += 1
+            earned += share * record.earning[j]
+            for e in range(rows.start[row], rows.start[row + 1]):
+                moved = share * rows.probability[e]
+                if moved == 0.0:
+                    continue
+                x = next_state[e]
+                if x < states:
+                    if later[x] == 0.0:
+                        later_states[reached] = x
+                        reached += 1
+                    later[x] += moved
+                elif steps.probability.size > 0:
+                    steps.probability[episode, t + 1, x] += moved
+    note_step(record, episode, t, going, earned, count)
+    return reached
+
+
+@inlined
+def note_cases(problem, work, record, row, i, seen_row, share, count):
+    """Note the similar past cases of a row that a step uses with probability `share`."""
+    actions = problem.dynamics.actions
+    number = record.counts[row // actions, row % actions] - record.cases.own[row]
+    if len(problem.factors.place) > 0:
+        fewest = fewest_cases(problem, work, row, i, seen_row)
+        if fewest < np.inf:
+            number = fewest
+    record.cases.number[count] = number
+    record.cases.mass[count] = share
+
+
+@bare
+def note_step(record, episode, t, going, earned, count):
+    """Write the mass of a step, what it earns, and the evidence of the first `count` cases."""
+    steps = record.steps
+    steps.mass[episode, t] = going
+    steps.earned[episode, t] = earned
+    if going > 0.0:
+        weigh_cases(record.cases, count, going, record.thin, steps, episode, t)
+
+
+@compiled
+def mean_absolute_reward(problem):
+    """Return the expected absolute reward of each entry of the target, [J]."""
+    target, rows, actions = problem.target, problem.dynamics.rows, problem.dynamics.actions
+    found = np.zeros(len(target.label))
+    for s in range(problem.dynamics.states):
+        for j in range(target.start[s], target.start[s + 1]):
+            row = s * actions + target.label[j]
+            for e in range(rows.start[row], rows.start[row + 1]):
+                found[j] += rows.probability[e] * abs(problem.dynamics.reward[e])
+    return found
 
 
 @inlined

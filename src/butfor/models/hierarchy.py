@@ -66,6 +66,7 @@ class Hierarchy:
         self.weight = np.array([float(np.median(values)) for values in possible])
         self.cases: dict[Node, Floats] = {self.nodes[-1][0]: counts}
         self._seen = np.nonzero(counts)  # of the largest table
+        self._largest = self._normalizer(parents, counts.sum(axis=-1).ravel())
         self._tables = [(0.0, np.zeros(0)) for _ in range(parents + 1)]
         for size in range(parents):
             for node in self.nodes[size]:
@@ -105,19 +106,27 @@ class Hierarchy:
             for node in self.nodes[size - 1]:
                 self.cases[node] = np.zeros_like(self.cases[node])
             total, rows = 0.0, []
+            largest = size == len(self.nodes) - 1
             for node in self.nodes[size]:
                 cases, fewer = self.cases[node], self._fewer(node)
-                seen = self._seen if size == len(self.nodes) - 1 else np.nonzero(cases)
+                seen = self._seen if largest else np.nonzero(cases)
                 n = cases[seen].astype(np.int64)
                 mean = np.broadcast_to(fewer, cases.shape)[seen]
                 tables = seat(n, self.weight[size] * mean, self.generator)
                 total += tables.sum()
-                rows.append(cases.sum(axis=-1).ravel())
+                if not largest:  # whose cases never change
+                    rows.append(cases.sum(axis=-1).ravel())
                 self._pass_on(node, seen, tables, mean)
-            self._tables[size] = (total, np.concatenate(rows))
+            known = self._largest if largest else self._normalizer(size, np.concatenate(rows))
+            self._tables[size] = (total, known)
         root = self.cases[()].ravel()
         tables = seat(root.astype(np.int64), self.weight[0] / len(root), self.generator)
-        self._tables[0] = (tables.sum(), root.sum(keepdims=True))
+        self._tables[0] = (tables.sum(), self._normalizer(0, root.sum(keepdims=True)))
+
+    def _normalizer(self, size: int, rows: Floats) -> Floats:
+        """Return the sum of log Γ(k) / Γ(k + N) over rows of N cases, for each possible weight."""
+        k = np.asarray(self.possible[size])[:, None]
+        return np.asarray((gammaln(k) - gammaln(k + rows)).sum(axis=1))
 
     def _pass_on(
         self, node: Node, seen: tuple[NDArray[np.intp], ...], tables: Floats, mean: Floats
@@ -144,9 +153,8 @@ class Hierarchy:
     def _weigh(self) -> None:
         """Draw weights given the tables: T of them in rows of N cases, k^T Γ(k) / Γ(k + N)."""
         scores = []
-        for (total, rows), values in zip(self._tables, self.possible, strict=True):
-            k = np.asarray(values)[:, None]
-            scores.append(total * np.log(k[:, 0]) + (gammaln(k) - gammaln(k + rows)).sum(axis=1))
+        for (total, normalizer), values in zip(self._tables, self.possible, strict=True):
+            scores.append(total * np.log(np.asarray(values)) + normalizer)
         if self.tied:
             self.weight[:] = self._choose(np.sum(scores, axis=0), self.possible[0])
             return

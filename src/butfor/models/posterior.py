@@ -47,13 +47,13 @@ class Posterior:
     def __init__(
         self, episodes: Episodes, *, terminal: str = "visits", most: float = np.inf
     ) -> None:
-        """Count the transitions of a log; it is whole if N transitions times S K are at most so."""
+        """Count the transitions of a log; it is whole if S K are at most so many."""
         counted = count_transitions(episodes, terminal=terminal, unseen="self-loop", prior=0.0)
         self.counted, self.columns = counted, _possible(counted)
         self.counts, self.reward = _tables(counted, self.columns)
         states, actions, size = self.counts.shape
         self.outside = np.zeros((states, size), dtype=bool)
-        if len(episodes.state) * states * size > most:
+        if states * size > most:
             self.outside = self.counts.sum(axis=1) == 0
             self.outside[:, self.columns >= states] = False
             # without outcomes, a state that was never left needs something to lead to

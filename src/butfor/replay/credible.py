@@ -17,6 +17,7 @@ from butfor.models.draw_factored import draw_factored
 from butfor.models.fit import check_rules
 from butfor.models.posterior import Posterior, check_cells, fixed_weights
 from butfor.random import check_seed
+from butfor.replay.chosen import Chosen, central, check_positions
 from butfor.replay.drawn import OTHER_WEIGHTS, Push, SlowPush, count_others, draw_all
 from butfor.replay.engine import Model
 from butfor.replay.observed import ObservedEngine
@@ -45,6 +46,7 @@ class Credible:
     confidence: float
     models: int  # B
     prior: float | None  # weight of the prior if it was fixed
+    # of episodes that were left out: nan
     expected_return: Floats  # [n, 2] lower and upper end of the credible interval
     probability: Floats  # [n, O + 1, 2] of each outcome; the last is that of none
     mean_return: Floats  # [n] posterior mean
@@ -52,6 +54,12 @@ class Credible:
     mean_stronger: Floats  # [n] if it weighed four times as much
     estimates: pd.DataFrame  # estimator, value (posterior mean), low, high
     outcome_names: list[str]  # none last
+
+    @property
+    def these(self) -> tuple[float, float] | None:
+        """Interval of the mean counterfactual return of just these episodes, if it is known."""
+        low, high = self.estimates.set_index("estimator").loc[THESE_PATIENTS, ["low", "high"]]
+        return None if np.isnan(low) else (float(low), float(high))
 
     def frame(self) -> pd.DataFrame:
         """Return one row per episode: `low_credible`, …, `p_<outcome>_low_credible`, …."""
@@ -84,6 +92,8 @@ def credible_intervals(
     action_noise: str = "shared",
     horizon: int | None = None,
     discount: float = 1.0,
+    only: ArrayLike | None = None,
+    sample: ArrayLike | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Credible:
@@ -109,6 +119,12 @@ def credible_intervals(
         Without effect: pairs that were never seen are drawn from the prior like all others.
     behavior, mechanism, action_noise, horizon, discount
         See `Replay`.
+    only : optional
+        Positions of the episodes whose intervals are computed, in models of the whole log; those of
+        the others are nan. By default all.
+    sample : optional
+        With `only`, those of its positions that were drawn at random from all episodes. The mean
+        over all episodes is estimated from these, and its interval is wider by the error of that.
 
     Notes
     -----
@@ -129,7 +145,8 @@ def credible_intervals(
     if not isinstance(episodes, Replay):
         log, chosen = episodes, mechanism
     elif episodes.factors:
-        return _of_factored(episodes, models, confidence, seed, threads, progress)
+        part = Chosen(episodes, *check_positions(len(episodes), only, sample))
+        return _of_factored(episodes, models, confidence, seed, part, threads, progress)
     else:
         log, terminal, chosen = episodes.episodes, episodes.terminal, episodes.mechanism
     check_rules(log.outcomes, unseen, 0.0)
@@ -137,7 +154,10 @@ def credible_intervals(
     asked = episodes.discount if isinstance(episodes, Replay) else discount
     compiled = chosen is None or isinstance(chosen, Compiled)
     compiled &= _discounts_alike(log, asked)
-    posterior = Posterior(log, terminal=terminal, most=MOST_WORK / models if compiled else np.inf)
+    positions = check_positions(len(log), only, sample)
+    steps = int(log.lengths[slice(None) if positions[0] is None else positions[0]].sum())
+    most = MOST_WORK / models / max(1, steps) if compiled else np.inf
+    posterior = Posterior(log, terminal=terminal, most=most)
     mean = posterior.mean()
     replay = as_replay(
         episodes,
@@ -149,9 +169,10 @@ def credible_intervals(
         horizon=horizon,
         discount=discount,
     )
+    part = Chosen(replay, *positions)
     if isinstance(episodes, Replay):
         replay = replay.ask(model=mean, behavior=replay.behavior)
-    engine = ObservedEngine(replay)
+    engine = ObservedEngine(part.ask(replay))
     drawn = draw_all(posterior, models, seed=seed, weights=weights)
     push: Push | SlowPush
     if compiled:
@@ -159,7 +180,7 @@ def credible_intervals(
     else:
         one_by_one = (engine.with_model(posterior.model(one.probability)) for one in drawn)
         push = SlowPush(one_by_one, 0.0, threads)
-    return _intervals(replay, push, models, prior, confidence, threads, progress)
+    return _intervals(part, push, models, prior, confidence, threads, progress)
 
 
 def credible_of_models(
@@ -169,6 +190,8 @@ def credible_of_models(
     weaker: Sequence[Model] = (),
     stronger: Sequence[Model] = (),
     confidence: float = 0.95,
+    only: ArrayLike | None = None,
+    sample: ArrayLike | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Credible:
@@ -185,6 +208,8 @@ def credible_of_models(
         Models of a weaker and of a stronger prior, whose means say how much the prior matters.
     confidence : number
         Posterior probability of the central intervals.
+    only, sample
+        See `credible_intervals`.
 
     Notes
     -----
@@ -198,13 +223,15 @@ def credible_of_models(
         raise ValueError("no models were drawn; give at least one")
     if len(weaker) != len(stronger):
         raise ValueError(f"{len(weaker)} weaker models, {len(stronger)} stronger; give as many")
+    part = Chosen(replay, *check_positions(len(replay), only, sample))
+    some = part.ask(replay)
     # a copy of each model, so that its transition rows are not kept
     asked = (
-        replay.ask(model=copy(model), behavior=replay.behavior)
+        some.ask(model=copy(model), behavior=replay.behavior)
         for model in (*drawn, *weaker, *stronger)
     )
     push = SlowPush((_observed_engine(one) for one in asked), FAINT, threads)
-    return _intervals(replay, push, len(drawn), None, confidence, threads, progress)
+    return _intervals(part, push, len(drawn), None, confidence, threads, progress)
 
 
 def _discounts_alike(log: Episodes, discount: float) -> bool:
@@ -219,6 +246,7 @@ def _of_factored(
     models: int,
     confidence: float,
     seed: int,
+    part: Chosen,
     threads: int | None,
     progress: Progress | None,
 ) -> Credible:
@@ -236,6 +264,8 @@ def _of_factored(
         weaker=others[0],
         stronger=others[1],
         confidence=confidence,
+        only=part.only,
+        sample=part.sample,
         threads=threads,
         progress=progress,
     )
@@ -251,7 +281,7 @@ def _observed_engine(replay: Replay) -> ObservedEngine:
 
 
 def _intervals(
-    replay: Replay,
+    part: Chosen,
     push: Push | SlowPush,
     models: int,
     prior: float | None,
@@ -263,58 +293,49 @@ def _intervals(
 
     The first `models` are those of the posterior; half of the rest have a weaker prior.
     """
-    log, count = replay.log, len(replay)
+    replay = part.replay
+    log, count = replay.log, len(replay) if part.only is None else len(part.only)
     ends = [(1 - confidence) / 2, (1 + confidence) / 2]
     expected = np.empty((count, 2))
     probability = np.empty((count, len(log.outcomes) + 1, 2))
     means = np.full((count, 3), np.nan)  # posterior, weaker, stronger
     parts = np.array_split(np.arange(models, push.count), 2)
     blocks = -(-count // BLOCK)
-    sums = np.empty((blocks, models))
+    kept = np.empty((count, models))
 
     def work(first_block: int, last_block: int) -> None:
         for block in range(first_block, last_block):
             first, last = block * BLOCK, min((block + 1) * BLOCK, count)
             masses, returns = push(first, last)
             usual = returns[:, :models]
-            expected[first:last] = _central(usual, ends, axis=1).T
-            chances = _central(masses[..., :models], ends, axis=2)
+            expected[first:last] = central(usual, ends, axis=1).T
+            chances = central(masses[..., :models], ends, axis=2)
             probability[first:last] = np.moveaxis(chances, 0, -1)
             for i, part in enumerate((np.arange(models), *parts)):
                 if len(part):
                     means[first:last, i] = returns[:, part].mean(axis=1)
-            sums[block] = usual.sum(axis=0)
+            kept[first:last] = usual
 
     def report(done: int, _: int) -> None:
         if progress is not None:
             progress(min(done * BLOCK, count), count)
 
     in_blocks(work, blocks, threads=threads, progress=report)
-    initial = np.bincount(replay.log.first_state, minlength=log.n_states) / count
-    estimates = {
-        MB: initial @ push.values[replay.horizon, :, :models],
-        THESE_PATIENTS: sums.sum(axis=0) / count,
-    }
+    initial = np.bincount(log.first_state, minlength=log.n_states) / len(replay)
+    value = initial @ push.values[replay.horizon, :, :models]
+    estimates = [
+        (MB, value.mean(), *central(value, ends)),
+        (THESE_PATIENTS, *part.mean(kept, ends)),
+    ]
     return Credible(
         confidence=confidence,
         models=models,
         prior=prior,
-        expected_return=expected,
-        probability=probability,
-        mean_return=means[:, 0],
-        mean_weaker=means[:, 1],
-        mean_stronger=means[:, 2],
-        estimates=pd.DataFrame(
-            [(name, found.mean(), *_central(found, ends)) for name, found in estimates.items()],
-            columns=["estimator", "value", "low", "high"],
-        ),
+        expected_return=part.spread(expected),
+        probability=part.spread(probability),
+        mean_return=part.spread(means[:, 0]),
+        mean_weaker=part.spread(means[:, 1]),
+        mean_stronger=part.spread(means[:, 2]),
+        estimates=pd.DataFrame(estimates, columns=["estimator", "value", "low", "high"]),
         outcome_names=log.outcome_names,
     )
-
-
-def _central(draws: Floats, ends: list[float], axis: int = 0) -> Floats:
-    """Return the ends of an interval that one more draw lies in with this probability.
-
-    Between B draws there are B + 1 gaps, in each of which one more draw lies equally often.
-    """
-    return np.asarray(np.quantile(draws, ends, axis=axis, method="weibull"))

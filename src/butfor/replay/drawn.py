@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from butfor import kernels
 from butfor.models.posterior import Drawn, Posterior, check_memory
@@ -39,21 +40,22 @@ class Push:
     def __init__(
         self, engine: ObservedEngine, posterior: Posterior, drawn: Iterable[Drawn], count: int
     ) -> None:
-        """Store `count` drawn models, and what they expect of the target."""
-        check_memory(len(posterior.column), count)
+        """Store what the episodes use of `count` drawn models, and what these expect."""
         self.engine, self.count = engine, count
         problem, replay = engine.problem, engine.replay
+        used = _used_entries(problem, posterior)
+        check_memory(len(used), count)
         self.problem = problem._replace(
-            dynamics=_with_elsewhere(problem.dynamics, posterior),
+            dynamics=_with_elsewhere(problem.dynamics, posterior, used),
             coupling=problem.coupling._replace(
                 rank=np.append(problem.coupling.rank, len(problem.coupling.rank))
             ),
         )
         tables = _Tables(posterior, problem.target, replay.horizon, replay.discount)
-        by_model = np.empty((count, len(posterior.column)))
+        by_model = np.empty((count, len(used)))
         found = [np.empty((*shape, count)) for shape in tables.shapes]
         for b, one in enumerate(drawn):
-            by_model[b] = one.probability
+            by_model[b] = one.probability[used]
             for table, part in zip(found, tables(one), strict=True):
                 table[..., b] = part
         self.values = found[0]
@@ -102,17 +104,31 @@ class SlowPush:
         return self.masses[first:last], self.returns[first:last]
 
 
-def _with_elsewhere(dynamics: kernels.Dynamics, posterior: Posterior) -> kernels.Dynamics:
-    """Return rows with the entries of the posterior; elsewhere is one more outcome."""
+def _used_entries(problem: kernels.Problem, posterior: Posterior) -> NDArray[np.int64]:
+    """Return the entries of rows that the target uses or that were observed."""
+    dynamics, target, log = problem.dynamics, problem.target, problem.log
+    used = np.zeros(len(posterior.start) - 1, dtype=bool)
+    state = np.repeat(np.arange(dynamics.states), np.diff(target.start))
+    used[state * dynamics.actions + target.label] = True
+    used[log.state.astype(np.int64) * dynamics.actions + log.action] = True
+    return np.flatnonzero(np.repeat(used, np.diff(posterior.start)))
+
+
+def _with_elsewhere(
+    dynamics: kernels.Dynamics, posterior: Posterior, used: NDArray[np.int64]
+) -> kernels.Dynamics:
+    """Return rows with these entries of the posterior; elsewhere is one more outcome."""
     _, _, size = posterior.counts.shape
     elsewhere = len(dynamics.labels)
-    next_state = np.append(posterior.columns, elsewhere)[posterior.column].astype(np.int32)
-    row = np.repeat(np.arange(len(posterior.start) - 1), np.diff(posterior.start))
+    column = posterior.column[used]
+    next_state = np.append(posterior.columns, elsewhere)[column].astype(np.int32)
+    row = np.repeat(np.arange(len(posterior.start) - 1), np.diff(posterior.start))[used]
+    start = np.append(0, np.cumsum(np.bincount(row, minlength=len(posterior.start) - 1)))
     reward = np.zeros(len(row))
-    listed = posterior.column < size
-    reward[listed] = posterior.reward.reshape(-1, size)[row[listed], posterior.column[listed]]
+    listed = column < size
+    reward[listed] = posterior.reward.reshape(-1, size)[row[listed], column[listed]]
     return dynamics._replace(
-        rows=kernels.Rows(posterior.start, next_state, np.empty(0)),
+        rows=kernels.Rows(start, next_state, np.empty(0)),
         next_state=next_state,
         reward=reward,
         labels=np.arange(elsewhere + 1, dtype=np.int32),

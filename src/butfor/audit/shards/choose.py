@@ -47,21 +47,22 @@ class Look:
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
-    """The episodes to review: a table with one row each, by id, and their log."""
+    """The episodes to review and the random sample: a table with one row each, and their log."""
 
-    table: Any  # a pyarrow Table with at least one row; its rank and control decide
+    table: Any  # a pyarrow Table with at least one row, by id; its rank and control decide
     log: Episodes
     design: SamplingDesign
+    drawn: int  # size of the sample
 
     def show(self, setting: Setting, draws: int) -> Shown:
         """Compute their details; the table has the ids."""
         rank = self.table.column("rank").to_numpy()
         control = self.table.column("control").to_numpy(zero_copy_only=False)
         replay = setting.question.ask(episodes=self.log, counts=setting.model.counts)
-        found = show(replay.compute(), rank, control, draws=draws, seed=setting.seed)
+        everyone = np.arange(len(rank))
+        found = show(replay.compute(), rank, control, everyone, draws=draws, seed=setting.seed)
         found.table.insert(0, "id", self.log.id)
-        read = np.flatnonzero((rank > 0) | control)
-        return Shown(found.table.iloc[read].reset_index(drop=True), found.drawn)
+        return Shown(found.table, found.drawn)
 
 
 def choose(
@@ -71,12 +72,13 @@ def choose(
     *,
     flags: int,
     size: int,
+    sample: int,
     seed: int,
     spread: float,
 ) -> Chosen:
-    """Choose the episodes to review; `like` is a log with the variables of all shards.
+    """Choose the episodes to review, and a random sample of this size from all of them.
 
-    `spread` is the standard deviation of returns.
+    `like` is a log with the variables of all shards, `spread` the standard deviation of returns.
     """
     names = like.outcome_names
     sizes = np.zeros(BINS, dtype=np.int64)
@@ -88,21 +90,25 @@ def choose(
     cells = THIRDS * len(names)
     none = np.empty(0, dtype=np.int64)
     others = Others(np.zeros(cells, dtype=np.int64), none, none, none.astype(np.uint64))
+    everyone = Others(np.zeros(1, dtype=np.int64), none, none, none.astype(np.uint64))
     for look in _looks(parts, keys, names):
         mine = np.flatnonzero(~np.isin(look.place, flagged["place"]))
         cell = cells_of(look.outcome, look.sizes, cuts)[mine]
         counts = np.bincount(cell, minlength=cells)
         others = others.join(Others(counts, look.place[mine], cell, look.order[mine])).keep(size)
+        cell, counts = np.zeros_like(look.place), np.array([len(look.place)])
+        everyone = everyone.join(Others(counts, look.place, cell, look.order)).keep(sample)
     by_outcome = np.bincount(flagged["outcome"].astype(np.int64), minlength=len(names))
     design, drawn = draw_controls(others, by_outcome, names=names, cuts=cuts, size=size, seed=seed)
-    places = np.concatenate([flagged["place"].to_numpy(dtype=np.int64), drawn])
-    rank = np.append(np.arange(1, len(flagged) + 1), np.zeros(len(drawn), dtype=np.int64))
-    if len(places) == 0:  # a question needs an episode: the first, of which nothing is shown
-        places, rank, control = np.array([0]), np.array([0]), np.array([False])
-    else:
-        control = rank == 0
+    reviewed = np.concatenate([flagged["place"].to_numpy(dtype=np.int64), drawn])
+    # a question needs an episode, even if none is to be reviewed and none was drawn
+    sampled = np.setdiff1d(everyone.place if len(everyone.place) else [0], reviewed)
+    places = np.concatenate([reviewed, sampled])
+    rank = np.zeros(len(places), dtype=np.int64)
+    rank[: len(flagged)] = np.arange(1, len(flagged) + 1)
+    control = np.isin(places, drawn)
     table, steps = _take(parts, keys, places, {"rank": rank, "control": control})
-    return Chosen(table, _as_log(table, steps, like), design)
+    return Chosen(table, _as_log(table, steps, like), design, len(everyone.place))
 
 
 def _looks(parts: Parts, keys: Sequence[str], names: Sequence[str]) -> Iterator[Look]:

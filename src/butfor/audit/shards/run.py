@@ -19,7 +19,7 @@ from butfor.audit.meta import META
 from butfor.audit.model import digest_of_shards
 from butfor.audit.numbers import numbers_of
 from butfor.audit.run import describe_audit
-from butfor.audit.sampling import most_flags, review_total
+from butfor.audit.sampling import most_flags, review_total, sample_size
 from butfor.audit.settings import LOG, AuditSettings
 from butfor.audit.shards.choose import choose
 from butfor.audit.shards.count import Counts, count_shard
@@ -54,16 +54,15 @@ from butfor.models.fit import check_rules
 from butfor.models.policies import behavior_of
 from butfor.models.row_policy import RowPolicy
 from butfor.replay.observed import unsupported_by_state
-from butfor.types import Progress
+from butfor.types import Progress, enter_stage
 
 LISTED = 5  # shards whose errors are reported in full
 MOST_COMPARED = 5_000_000  # ids compared at a time
 PASSES = 3  # over all shards: list, count, judge
 SAMPLED = 64  # one id in this many is sampled to divide the ids into ranges
 SUMMARIZED = (
-    "Summary detail: bounds over mechanisms are computed only for the episodes shown; there are no "
-    "credible intervals, no FQE and no interval of MAGIC; intervals resample about 1000 groups of "
-    "episodes; cross-fitting replays episodes in one of its splits; "
+    "Summary detail: there are no credible intervals, no FQE and no interval of MAGIC; intervals "
+    "resample about 1000 groups of episodes; cross-fitting replays episodes in one of its splits; "
     "calibration groups are groups of states; factored models lack the checks calibration by "
     "variable, calibration of ends, residual correlation, log score, learners agree and "
     "extrapolation; medians of influence are to a thousandth. For a complete audit use --detail "
@@ -104,8 +103,7 @@ def audit_shards(
     overwrite
         Replace an existing audit; its reviews are kept.
     progress : optional
-        Called with (done, total): first for the shards, three times each, then for the ranges of
-        episodes that are written.
+        Called with (done, total) in each stage; a `Stages` is also told their names.
     """
     began = time.perf_counter()
     chosen = AuditSettings() if settings is None else settings
@@ -123,10 +121,12 @@ def audit_shards(
     run = _Run(parts, shards, Threads() if workers is None else workers, progress)
     cuts = run.list_ids(checked)
     counts = run.count(checked, chosen.seed)
+    enter_stage(progress, "Learning the model")
     tally = Tally(counts, checked)
     setting = _make_setting(tally, chosen, types)
     counted = time.perf_counter()
     gathered = run.judge(setting)
+    enter_stage(progress, "Estimating the value of the policy")
     sample = ShardSums(gathered, setting, counts.steps, tally.past())
     crossed = cross_fit_folds(tally, fit_of(tally, chosen), plan_of(tally, chosen), sample)
     fixed = crossed is None or not crossed.learned
@@ -140,6 +140,7 @@ def audit_shards(
     )
     told = [] if rehearsal is None else [rehearsal.row()]
     numbers = numbers_of(sample, estimates, [sample.calibration(), *told])
+    enter_stage(progress, "Bounds of some episodes")
     keys = [shard.key("judge", setting.key) for shard in run.shards]
     reviewed = choose(
         parts,
@@ -147,6 +148,7 @@ def audit_shards(
         tally.example(),
         flags=most_flags(chosen.flags, chosen.review_size),
         size=review_total(chosen.flags, chosen.review_size),
+        sample=sample_size(counts.episodes, chosen.intervals),
         seed=chosen.seed,
         spread=sample.spread,
     )
@@ -154,6 +156,7 @@ def audit_shards(
     judged = time.perf_counter()
     question = setting.question
     lost = loss_notes(gathered.sums["averaged"].values()[0] / counts.steps)
+    enter_stage(progress, "Writing the audit")
     with whole_folder(goal, marker=META, overwrite=overwrite, keep=REVIEW_FILES) as folder:
         stitch_tables(folder, parts, keys, cuts, shown.table, reviewed.design, progress)
         meta = describe_audit(
@@ -167,6 +170,7 @@ def audit_shards(
             flags=chosen.flags,
             design=reviewed.design,
             draws=chosen.draws,
+            drawn=reviewed.drawn,
             seed=chosen.seed,
             digest=digest_of_shards(counts.digest, question),
             credible=None,
@@ -217,6 +221,7 @@ class _Run:
 
     def list_ids(self, study: Study) -> list[Any]:
         """Refuse an episode in two shards; return ids that divide the episodes into ranges."""
+        enter_stage(self.progress, f"Listing the episodes of {len(self.shards)} files")
         named = study.model_dump(mode="json", include={"columns", "source"})
         context = json.dumps(named, sort_keys=True)
         self._finish("ids", list_shard, context, {"study": study}, self.parts.write_ids)
@@ -264,6 +269,7 @@ class _Run:
 
     def count(self, study: Study, seed: int) -> Counts:
         """Count the shards that are not yet counted, and add up all counts."""
+        enter_stage(self.progress, "Counting transitions")
         self.context = json.dumps([study.model_dump(mode="json"), seed], sort_keys=True)
         shared = {"study": study, "seed": seed}
         self._finish("count", count_shard, self.context, shared, self.parts.write_counts)
@@ -304,6 +310,7 @@ class _Run:
 
     def judge(self, setting: Setting) -> Gathered:
         """Judge the shards that are not yet judged, and add up all results."""
+        enter_stage(self.progress, "Replaying episodes")
         for shard, judged in self._work("judge", judge_shard, setting.key, {"setting": setting}):
             if isinstance(judged, Exception):
                 raise judged
