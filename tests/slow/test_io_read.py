@@ -152,8 +152,8 @@ def test_times_may_be_dates_and_text(tmp_path: Path) -> None:
     study = changed(columns={"time_step": "4h"})
     assert_same(expected, read_text(tmp_path, dated, study).episodes, recorded=False)
     table = frame().assign(hour=[f"2101-05-31T0{hour}:00" for hour in frame()["hour"]])
-    for given in (table, table.assign(hour=pd.to_datetime(table["hour"]))):
-        assert_same(expected, read_episodes(given, study), recorded=False)
+    for source in (table, table.assign(hour=pd.to_datetime(table["hour"]))):
+        assert_same(expected, read_episodes(source, study), recorded=False)
     with pytest.raises(ValueError, match=r"time_step: the column 'hour' has dates: give it a unit"):
         read_episodes(table, changed(columns={"time_step": 4}))
 
