@@ -18,7 +18,7 @@ import butfor as bf
 from butfor import charts
 from butfor.cli.main import app
 from butfor.evaluate.rehearsal import Rehearsal
-from butfor.evaluate.wording import percent, plural, share, signed
+from butfor.evaluate.wording import Digits, percent, plural, share, signed
 from butfor.present import STATIC, Stays
 from butfor.present.charts.trajectory.layout import TrajectoryLayout
 from butfor.present.charts.trajectory.rows import NAMES_OF_DATA
@@ -650,10 +650,11 @@ def test_a_stay_says_how_much_its_interval_rests_on_the_prior():
             "mean_credible_stronger": 0.2,
         }
     )
-    sure = learned_again(row)
+    digits = Digits(2)
+    sure = learned_again(row, digits)
     assert sure == "Other models that these records allow say −0.50 to +0.50."
-    unsure = learned_again(row.replace(0.2, 0.3))
+    unsure = learned_again(row.replace(0.2, 0.3), digits)
     assert "rare treatments matters here" in unsure
     assert "+0.30 if it weighs four times as much" in unsure
-    assert learned_again(row.drop("low_credible")) == ""
-    assert learned_again(row.replace([-0.2, 0.2], np.nan)) == sure
+    assert learned_again(row.drop("low_credible"), digits) == ""
+    assert learned_again(row.replace([-0.2, 0.2], np.nan), digits) == sure
