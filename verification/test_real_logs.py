@@ -41,7 +41,7 @@ CASES = {
     "migraine diary": Case(options=("--model", "tabular", "--unseen", "self-loop")),
     "Open Bandit": Case(),
     "ICU-Sepsis": Case(),
-    # stays last up to 84 steps, nine on average; so far ahead the audit would take half an hour
+    # stays last up to 84 steps, nine on average; to look so far ahead takes several times as long
     "ICU-Sepsis, 45 noisy labs": Case(
         {("evaluation", "horizon"): 12, ("problems", "beyond_horizon"): "cut"}
     ),
