@@ -183,6 +183,9 @@ class _Tables:
             after[left - 1, reached] = self.kept * found[left - 1, posterior.columns[reached]]
             found[left] = moves @ after[left - 1]
             found[left, :, 0] += earned
-        beyond = divided @ after[: self.steps]  # [H, J, O + 2]
+        # all steps at once: many small products would keep other threads waiting
+        wide = after[: self.steps].transpose(1, 0, 2).reshape(size, self.steps * after.shape[2])
+        beyond = (divided @ wide).reshape(len(divided), self.steps, after.shape[2])
+        beyond = beyond.transpose(1, 0, 2)  # [H, J, O + 2]
         beyond[..., 0] += (divided * self.reward).sum(axis=1)
         return found[..., 0], found[..., 1:], beyond[..., 0], beyond[..., 1:]
