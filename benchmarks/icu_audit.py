@@ -17,13 +17,9 @@ MOST_SECONDS, MOST_BYTES = 60, 2e9  # promised, on two cores
 AUDIT = """
 import contextlib, io, sys, time
 start = time.perf_counter()
-from butfor.cli.main import run
-sys.argv = ["butfor", "audit", {log!r}, "--study", {study!r}, "--out", {out!r}]
+from butfor.cli.main import app
 with contextlib.redirect_stdout(io.StringIO()):
-    try:
-        run()
-    except SystemExit as done:
-        assert not done.code
+    app(["audit", {log!r}, "--study", {study!r}, "--out", {out!r}], standalone_mode=False)
 seconds = time.perf_counter() - start
 print(f"{{time.process_time():.1f}} CPU seconds", file=sys.stderr)
 """

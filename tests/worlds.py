@@ -118,7 +118,7 @@ def make_case(make: Callable[[np.random.Generator], World], episodes: int, seed:
 
 def coverage(case: Case, ask: Callable[[bf.Replay], credible.Credible], seed: int) -> Coverage:
     """Ask for credible intervals, and whether they hold what is true."""
-    with patch.object(credible, "_central", wraps=credible._central) as central:
+    with patch.object(credible, "central", wraps=credible.central) as central:
         found = ask(case.replay)
     draws = np.concatenate([c.args[0] for c in central.call_args_list if c.kwargs.get("axis") == 1])
     low, high = found.expected_return.T

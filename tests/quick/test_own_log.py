@@ -60,7 +60,7 @@ def test_three_commands_lead_from_a_csv_file_to_an_audit(hospital, study):
     assert "Checks" in result.output
     audit = Audit.load(hospital / "audit")
     assert (
-        result.output.split()[:3] == audit.conclusion.sentence.split()[:3] == ["Do", "not", "act"]
+        result.stdout.split()[:3] == audit.conclusion.sentence.split()[:3] == ["Do", "not", "act"]
     )
     assert len(audit.episodes) == 150
     assert audit.meta.words["episode"] == "stay"

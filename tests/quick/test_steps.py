@@ -401,7 +401,7 @@ def expected_with(engine, work):
         1,
         engine.problem,
         work,
-        1.0,
+        engine.discounts,
         0.0,
         values,
         outcomes,

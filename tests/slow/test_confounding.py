@@ -68,7 +68,7 @@ def one_step(seed: int, gamma: float, size: int = 60):
     target = np.tile([0.0, 1.0], (size, 1))
     engine = ObservedEngine(bf.Replay(log, model, target, behavior=behavior))
     values = np.zeros((2, size, 2 * 7))
-    kernels.confounded_values(engine.problem, tilt_of(behavior, gamma), 1.0, values)
+    kernels.confounded_values(engine.problem, tilt_of(behavior, gamma), np.ones(size), values)
     return rows[:, 1], reward[:, 1], b, values[1, :, :2]
 
 

@@ -127,7 +127,7 @@ def test_the_axis_reaches_as_far_as_the_data():
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(0.01234, "+0.0123"), (5.0, "+5.00"), (-4e4, "−40,000")]
+    ("value", "text"), [(0.01234, "+0.012"), (5.0, "+5.00"), (-4e4, "−40,000")]
 )
 def test_numbers_have_the_digits_they_need(value, text):
     frame = pd.DataFrame({"estimator": ["a"], "value": [value], "low": [np.nan], "high": [np.nan]})
@@ -310,7 +310,7 @@ def test_the_observed_line_has_one_point_per_step_and_one_for_the_final_state():
     assert path(lines, "sugar") == [(0, "normal"), (1, "high"), (2, "high")]  # never given
     assert path(lines, "action") == [(0, "0"), (1, "1")]  # when it was decided
     assert words_of(chart) == "Patient w: death at step 2. Sex: female (never given to the model)."
-    assert "none after 1 step." in words_of(charts.trajectory_chart(log, 3, word="Stay"))
+    assert "no outcome after 1 step." in words_of(charts.trajectory_chart(log, 3, word="Stay"))
 
 
 def test_draws_are_beside_the_observed_line_and_end_in_their_outcomes():
@@ -333,7 +333,7 @@ def test_draws_are_beside_the_observed_line_and_end_in_their_outcomes():
     )
     assert first_of(chart) == [-0.5]  # before the first decision, which shows when it is made
     words = words_of(chart)
-    assert "2 of 3 draws under the policy: home; 1: none." in words
+    assert "2 of 3 draws under the policy: home; 1: no outcome." in words
     assert "A model estimate, not a fact." in words
 
 

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 import butfor as bf
 from butfor.audit.meta import Meta, Parameters, SamplingDesign, Stratum
 from butfor.audit.run import run_audit
+from butfor.audit.spreadsheet import FORMULA, guarded, restored
 from butfor.review import export
 from butfor.review.events import MIGRATIONS, PROJECTIONS, append_event
 from butfor.review.opinions import (
@@ -1239,9 +1240,9 @@ def test_hostile_text_is_kept_as_it_is_and_no_spreadsheet_computes_it(store, tmp
 
 @given(st.text(max_size=20))
 def test_any_text_comes_back_from_csv(text):
-    cell = export._cell(text)
-    assert export._restored(cell) == text
-    assert not cell.startswith(export.FORMULA)
+    cell = guarded(text)
+    assert restored(cell) == text
+    assert not cell.startswith(FORMULA)
 
 
 def test_a_row_of_the_export_has_what_was_promised(store, clock):

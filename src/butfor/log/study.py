@@ -275,7 +275,7 @@ def _cross_mistakes(content: Mapping[str, Any], parts: Mapping[str, Any]) -> Mis
             if column in told and told[column].indicator
         ]
         if key == "state" and "cluster" in parts:
-            names += parts["cluster"].columns
+            names += [name for name in parts["cluster"].columns if name not in sections]
         if key == "state" and "durations" in parts:
             names += [parts["durations"].name, *([columns.state] if columns.state else [])]
         if key == "state" and "evaluation" in parts and parts["evaluation"].by_step:

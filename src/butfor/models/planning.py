@@ -57,6 +57,8 @@ def policy_iteration(
     """
     if not 0 <= discount < 1:
         raise ValueError(f"discount {discount}: planning needs a number from 0 to below 1")
+    if not isinstance(model, FactoredModel):
+        check_mdp(model)
     may, kept = _check_allowed(allowed, model), model.discounts(discount)
     if caution is None:
         return _plan(look_ahead(model), model, kept, may)

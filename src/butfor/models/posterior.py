@@ -238,9 +238,11 @@ def _tables(counted: Counted, columns: NDArray[np.int64]) -> tuple[Floats, Float
     earned[at] = counted.weight[seen] * counted.reward[seen]
     value = np.zeros(len(columns))
     value[columns >= states] = [outcome.reward for outcome in counted.outcomes]
-    reward = np.broadcast_to(value, counts.shape)
-    for axes in ((0, 1), (1,), ()):
+    reward = value[None, None]
+    for axes in ((0, 1), 1):
         cases = counts.sum(axis=axes, keepdims=True)
         mean = earned.sum(axis=axes, keepdims=True) / np.maximum(cases, 1.0)
         reward = np.where(cases > 0, mean, reward)
-    return counts, reward
+    table = np.broadcast_to(reward, counts.shape).copy()
+    table[at] = np.where(counts[at] > 0, earned[at] / np.maximum(counts[at], 1.0), table[at])
+    return counts, table

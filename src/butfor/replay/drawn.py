@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,10 +55,20 @@ class Push:
         tables = _Tables(posterior, problem.target, replay.horizon, replay.discount)
         by_model = np.empty((count, len(used)))
         found = [np.empty((*shape, count)) for shape in tables.shapes]
-        for b, one in enumerate(drawn):
+
+        def keep(b: int, one: Drawn) -> None:
             by_model[b] = one.probability[used]
             for table, part in zip(found, tables(one), strict=True):
                 table[..., b] = part
+
+        with ThreadPoolExecutor(1) as other:  # one model is drawn while the last one is kept
+            last: Future[None] | None = None
+            for b, one in enumerate(drawn):
+                if last is not None:
+                    last.result()
+                last = other.submit(keep, b, one)
+            if last is not None:
+                last.result()
         self.values = found[0]
         self.models = kernels.Models(np.ascontiguousarray(by_model.T), by_model, *found)
 
