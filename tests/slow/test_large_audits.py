@@ -65,7 +65,7 @@ def test_the_episodes_shown_are_read_as_if_all_were(make, tmp_path, monkeypatch)
     pd.testing.assert_frame_equal(part.steps, steps)
     for name in ("estimates", "diagnostics", "decomposition", "draws", "courses", "course_steps"):
         pd.testing.assert_frame_equal(getattr(part, name), getattr(whole, name))
-    np.testing.assert_array_equal(part.decisions, whole.decisions)
+    np.testing.assert_array_equal(part.decisions, whole.counts)
     assert part.meta == whole.meta
     assert part.partial
     assert not whole.partial
