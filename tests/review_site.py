@@ -102,7 +102,7 @@ class Site:
         **settings,
     ):
         self.store = Store(folder)
-        chosen = ReviewSettings(**{"verdicts_only": True} | settings)
+        chosen = ReviewSettings(**{"verdicts_only": True, "repeat_minutes": 0} | settings)
         self.run = self.store.open_run(audit, chosen)
         self.audit = audit
         review = AuditReview(audit, self.store, self.run, show_overview)

@@ -150,7 +150,7 @@ def test_a_file_of_the_version_before_keeps_its_verdicts_and_asks_for_no_chances
         ann = again.reviewer(run, "ann")
         ann.submit(ann.queue().next_item.episode, YES)
         assert again.verify().ok
-    site = Site(tmp_path, audit, repeat_share=0, verdicts_only=False)
+    site = Site(tmp_path, audit, repeat_share=0, repeat_minutes=10.0, verdicts_only=False)
     assert "Is the model’s story believable" in site.reviewer("bob").open("/episodes/60")
     site.store.close()
 

@@ -767,6 +767,25 @@ def test_posts_come_from_ones_own_pages(ann, headers, status):
     ann.post(f"/episodes/{ann.next()['slug']}/reviews", status, headers, verdict=1)
 
 
+@pytest.mark.parametrize("elsewhere", ["same-site", "cross-site"])
+def test_a_page_elsewhere_cannot_take_a_reviewers_right_to_a_verdict(site, elsewhere):
+    first, second, eve = (site.reviewer(name) for name in ("ann", "bob", "eve"))
+    slug = first.next()["slug"]
+    first.post(f"/episodes/{slug}/reviews", 201, verdict=1)
+    second.post(f"/episodes/{slug}/reviews", 201, verdict=5)
+    paths = [f"/disagreements/{slug}", f"/api/v1/disagreements/{slug}", "/overview"]
+    paths.append(f"/api/v1/episodes/{slug}/trajectory?settling=true")
+    before = site.store.last_event()
+    for path in paths:
+        answer = eve.client.get(path, headers={"sec-fetch-site": elsewhere})
+        assert answer.status_code == 403
+    assert site.store.last_event() == before
+    answer = eve.client.get("/", headers={"sec-fetch-site": elsewhere})  # a link in an e-mail
+    assert answer.status_code in (200, 303)
+    eve.get(f"/disagreements/{slug}")
+    assert site.store.last_event() == before + 1
+
+
 def test_posts_bring_back_the_token_of_their_session(site, ann):
     bob = site.reviewer("bob")
     first = ann.next()

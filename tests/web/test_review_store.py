@@ -25,7 +25,13 @@ from butfor.audit.meta import Meta, Parameters, SamplingDesign, Stratum
 from butfor.audit.run import run_audit
 from butfor.audit.spreadsheet import FORMULA, guarded, restored
 from butfor.review import export
-from butfor.review.events import MIGRATIONS, PROJECTIONS, append_event
+from butfor.review.events import (
+    MIGRATIONS,
+    PROJECTIONS,
+    append_event,
+    find_break,
+    read_events,
+)
 from butfor.review.opinions import (
     earlier_opinions,
     list_disagreements,
@@ -97,6 +103,16 @@ def clock():
 def store(tmp_path, clock):
     with Store(tmp_path, clock=clock) as opened:
         yield opened
+
+
+@pytest.fixture
+def early_run(store, monkeypatch):
+    """A run as earlier versions opened it, without a secret."""
+    monkeypatch.setattr("butfor.review.store.secrets.token_hex", lambda size: "")
+    opened = store.open_run(fake_audit())
+    for name in ("ann", "bob", "eve"):
+        store.join(opened.id, name)
+    return opened.id
 
 
 @pytest.fixture
@@ -534,12 +550,13 @@ def test_stays_that_others_finished_are_not_offered(store, run):
     assert store.reviewer(run, "ann").queue().progress.finished
 
 
-def test_a_stay_comes_back_after_others_and_counts_apart(store):
+def test_a_stay_comes_back_after_others_and_counts_apart(store, clock):
     run = store.open_run(fake_audit(16, 40)).id
     store.join(run, "ann")
     read = []
     while (item := store.reviewer(run, "ann").queue().next_item) is not None:
         assert len(read) < 30
+        clock.now += 60
         read.append((item.episode, item.repeat))
         store.reviewer(run, "ann").submit(
             item.episode, YES, repeat=item.repeat, expected_version=item.version
@@ -552,6 +569,37 @@ def test_a_stay_comes_back_after_others_and_counts_apart(store):
     assert summarize(store, run).self_agreement.count == 1
     assert summarize(store, run).self_agreement.total == 1
     assert summarize(store, run).agreement.stays == 0  # nobody agrees with oneself
+
+
+def test_a_stay_does_not_come_back_within_minutes(store, clock):
+    run = store.open_run(fake_audit(16, 40)).id
+    ann = store.join(run, "ann")
+    while (item := ann.queue().next_item) is not None:
+        assert not item.repeat
+        ann.submit(item.episode, YES)
+    join, *_ = store.events(run=run, reviewer="ann")
+    again = next(episode for episode, repeat in join.payload["order"] if repeat)
+    clock.now += 9 * 60
+    assert ann.queue().next_item is None
+    with pytest.raises(RefusedError, match="not to be read for the second time yet"):
+        ann.submit(again, YES, repeat=True)
+    clock.now += 2 * 60
+    assert ann.queue().next_item.episode == again
+    ann.submit(again, YES, repeat=True)
+
+
+def test_what_comes_back_cannot_be_computed_from_what_reviewers_know(tmp_path):
+    orders = []
+    for name in ("one", "two"):  # the same audit, settings and reviewer
+        (tmp_path / name).mkdir()
+        with Store(tmp_path / name) as store:
+            run = store.open_run(fake_audit(80, 100))
+            store.join(run.id, "ann")
+            (join,) = store.events(run=run.id, reviewer="ann")
+            orders.append(join.payload["order"])
+            assert run.secret not in repr(run)
+    assert sorted(e for e, _ in orders[0]) != sorted(e for e, _ in orders[1])  # who comes back
+    assert [e for e, _ in orders[0]] != [e for e, _ in orders[1]]
 
 
 def test_places_tell_nothing_of_the_order_nor_of_repeats_to_come(store):
@@ -578,7 +626,7 @@ def test_a_repeat_is_refused_before_the_first_reading(store):
     (join,) = store.events(run=run, reviewer="ann")
     again = next(episode for episode, repeat in join.payload["order"] if repeat)
     assert all(not item.repeat for item in store.reviewer(run, "ann").queue().items)
-    with pytest.raises(RefusedError, match="first time"):
+    with pytest.raises(RefusedError, match="second time yet"):
         store.reviewer(run, "ann").submit(again, YES, repeat=True)
     other = next(e for e, _ in join.payload["order"] if e != again)
     with pytest.raises(UnknownError, match="second time"):
@@ -799,13 +847,86 @@ def test_tampering_is_found(store, run, statement, broken, problem):
 def test_hashes_are_those_of_butfor_0_2(store):
     # written on 2026-11-16 by butfor 0.2.0, before the review was split into modules
     said = {"verdict": 2, "comment": "gl\u00fccose", "step": None, "seconds": 1.5, "repeat": False}
+    said = json.dumps(said, sort_keys=True, separators=(",", ":"))
+    at, start = "2027-01-15T08:00:00.000+00:00", "0" * 64
+    first = "a5d59fa3ebe8a339b7266fcf861e94f9333dea273ccce2ddf06575dc5f848f04"
+    second = "3dff32c9e79b869d015b1381cc081cd0151ae8d63b51e58a8946b0da9b4fd954"
     with store.file.writing() as transaction:
-        append_event(transaction, "run", run="r")
-        event = append_event(
-            transaction, "submit", run="r", reviewer="ann", episode="3", payload=said
-        )
-    assert event.at == "2027-01-15T08:00:00.000+00:00"
-    assert event.hash == "3dff32c9e79b869d015b1381cc081cd0151ae8d63b51e58a8946b0da9b4fd954"
+        for row in (
+            (1, at, "r", "", "", "run", "{}", start, first),
+            (2, at, "r", "ann", "3", "submit", said, first, second),
+        ):
+            transaction.execute("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+        transaction.execute("UPDATE head SET id = 2, hash = ?", (second,))
+        assert find_break(transaction, None) == (None, "")
+
+
+def test_a_hash_tells_nothing_of_an_event_that_one_could_guess(store):
+    hashes = set()
+    for _ in range(2):
+        with store.file.writing() as transaction:
+            transaction.execute("UPDATE head SET id = 0, hash = ?", ("0" * 64,))
+            hashes.add(append_event(transaction, "skip", run="r", payload={"a": 1}).hash)
+            (event,) = read_events(transaction)
+            assert event.payload == {"a": 1}  # the salt is nobody's business
+            transaction.connection.rollback()
+            transaction.execute("BEGIN")
+    assert len(hashes) == 2
+
+
+def test_the_clock_does_not_tell_what_came_first(store, run, clock):
+    ann, bob = (store.reviewer(run, name) for name in ("ann", "bob"))
+    ann.submit("3", YES)
+    clock.now -= 3600  # set back
+    bob.submit("3", YES)
+    bob.withdraw(bob.item("3").review)
+    ann.withdraw(ann.item("3").review)  # after bob's verdict had been shown
+    ann.submit("3", UNSEEN)
+    assert [review.informed for review in store.reviews(run, reviewer="ann")] == [False, True]
+    clock.now -= 3600
+    bob.claim("4")
+    clock.now -= 3600  # a claim from the future does not hold for an hour
+    assert store.stay(run, "4").state == "waiting"
+
+
+def test_an_index_with_a_wrong_bit_is_found_before_it_hides_verdicts(store, run, tmp_path):
+    for episode in "01234567":
+        store.reviewer(run, "ann").submit(episode, YES)
+    store.close()
+    with sqlite3.connect(store.path) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        root = connection.execute(
+            "SELECT rootpage FROM sqlite_schema WHERE name = 'review_of_stay'"
+        ).fetchone()[0]
+        size = connection.execute("PRAGMA page_size").fetchone()[0]
+    connection.close()
+    content = bytearray(store.path.read_bytes())
+    page = content[(root - 1) * size : root * size]
+    content[(root - 1) * size + page.rindex(run.encode()) + 5] ^= 1
+    store.path.write_bytes(content)
+    assert "damaged" in verify_folder(tmp_path).problem
+    with pytest.raises(StoreError, match="damaged"):
+        Store(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE VIEW endless AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
+        "SELECT i FROM n",
+        "CREATE TRIGGER quiet AFTER INSERT ON review BEGIN DELETE FROM review; END",
+        "DROP TRIGGER event_no_update",
+        "CREATE TABLE more (a)",
+    ],
+)
+def test_tables_and_triggers_of_others_are_refused(store, run, tmp_path, statement):
+    store.close()
+    with sqlite3.connect(store.path) as connection:
+        connection.execute(statement)
+    connection.close()
+    assert "that butfor did not make, or lacks some" in verify_folder(tmp_path).problem
+    with pytest.raises(StoreError, match="that butfor did not make, or lacks some"):
+        Store(tmp_path)
 
 
 def test_a_cut_and_mended_end_is_found_by_a_head_noted_elsewhere(store, run):
@@ -1091,7 +1212,8 @@ def test_an_empty_file_has_not_been_verified(tmp_path):
     assert (tmp_path / "reviews.sqlite").stat().st_size == 0
 
 
-def test_a_file_of_the_first_version_is_verified_as_it_is(store, run, tmp_path):
+def test_a_file_of_the_first_version_is_verified_as_it_is(store, early_run, tmp_path):
+    run = early_run
     work(store, run)
     store.close()
     make_first_version(store.path)
@@ -1117,24 +1239,34 @@ def test_a_file_of_a_newer_butfor_is_left_alone(store, tmp_path):
 
 
 def make_first_version(path):
-    make_second_version(path)
-    with sqlite3.connect(path) as connection:
-        connection.execute("ALTER TABLE review DROP COLUMN informed")
-        connection.execute("DROP TABLE shown")
-        connection.execute("PRAGMA user_version = 1")
-    connection.close()
+    make_version(path, 1)
 
 
 def make_second_version(path):
-    with sqlite3.connect(path) as connection:
-        connection.execute("ALTER TABLE run DROP COLUMN outcomes")
-        connection.execute("ALTER TABLE standing DROP COLUMN answer")
-        connection.execute("DROP TABLE answer")
-        connection.execute("PRAGMA user_version = 2")
+    make_version(path, 2)
+
+
+def make_version(path, version):
+    """Write what a file holds as an earlier butfor would have written it."""
+    path.with_name(f"{path.name}-wal").unlink(missing_ok=True)
+    now = path.rename(path.with_name("now.sqlite"))
+    with sqlite3.connect(path, isolation_level=None) as connection:
+        for statement in (one for step in MIGRATIONS[:version] for one in step):
+            connection.execute(statement)
+        connection.execute("DELETE FROM head")
+        connection.execute("ATTACH ? AS now", (str(now),))
+        tables = connection.execute("SELECT name FROM main.sqlite_schema WHERE type = 'table'")
+        for (table,) in tables.fetchall():
+            found = connection.execute(f"PRAGMA main.table_info({table})").fetchall()
+            names = ", ".join(column[1] for column in found)
+            connection.execute(f"INSERT INTO main.{table} SELECT {names} FROM now.{table}")
+        connection.execute(f"PRAGMA user_version = {version}")
     connection.close()
+    now.unlink()
 
 
-def test_a_file_of_the_first_version_is_brought_up_to_date(store, run, tmp_path):
+def test_a_file_of_the_first_version_is_brought_up_to_date(store, early_run, tmp_path):
+    run = early_run
     work(store, run)
     store.close()
     make_first_version(store.path)
@@ -1273,7 +1405,7 @@ def test_a_row_of_the_export_has_what_was_promised(store, clock):
     assert set(lines[0]) == {*rows[0], "history"}
 
 
-def test_agreement_can_be_recomputed_from_the_export(store, tmp_path):
+def test_agreement_can_be_recomputed_from_the_export(store, clock, tmp_path):
     audit = fake_audit(40, 40)
     run = store.open_run(audit, ReviewSettings(needed=3)).id
     for i, name in enumerate(("ann", "bob", "=eve")):
@@ -1284,6 +1416,7 @@ def test_agreement_can_be_recomputed_from_the_export(store, tmp_path):
     store.reviewer(run, "bob").withdraw(store.reviewer(run, "bob").item("5").review)
     note_overview(store.reviewer(run, "bob"))
     store.reviewer(run, "bob").submit("5", Verdict(2, comment="now I know"))
+    clock.now += 3600
     while (item := store.reviewer(run, "ann").queue().next_item) is not None and item.repeat:
         store.reviewer(run, "ann").submit(item.episode, Verdict(5), repeat=True)
     file = tmp_path / "reviews.csv"

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import secrets
 import sqlite3
+import tempfile
 import threading
 import time
 import weakref
@@ -21,10 +23,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from butfor.review.verdicts import StoreError
+from butfor.review.verdicts import DamagedError, StoreError
 
 BUSY_SECONDS = 30.0
 REPLACING_SECONDS = 1.0  # to wait for a folder that is just being replaced
+SALT = "salt"  # random, in every payload as it is stored
 START = "0" * 64  # the hash before the first event
 
 # Never change a released migration: append another one.
@@ -89,6 +92,7 @@ MIGRATIONS: list[tuple[str, ...]] = [
             informed INTEGER)""",
         "CREATE INDEX answer_of_stay ON answer (run, episode)",
     ),
+    ("ALTER TABLE run ADD COLUMN secret TEXT DEFAULT ''",),
 ]
 PROJECTIONS = ("run", "stay", "place", "standing", "review", "settlement", "shown", "answer")
 
@@ -130,19 +134,26 @@ def _close_all(connections: list[sqlite3.Connection]) -> None:
 
 
 class EventFile:
-    """A file of hash-chained events that many threads and processes can use at once."""
+    """A file of hash-chained events that many threads and processes can use at once.
 
-    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time):
+    Messages name it `shown`, by default its path.
+    """
+
+    def __init__(
+        self, path: Path, *, clock: Callable[[], float] = time.time, shown: Path | None = None
+    ):
         self.path = path
+        self.shown = shown or path
         self._clock = clock
         self._idle: list[sqlite3.Connection] = []
         weakref.finalize(self, _close_all, self._idle)  # also if nobody calls `close`
         self._writer = threading.Lock()  # fairer than many threads contending for SQLite's lock
         self._file: tuple[int, int] | None = None
-        with _explained(self.path), closing(self._connect()) as connection:
+        with _explained(self.shown), closing(self._connect()) as connection:
             _use_wal(connection)
             with self._transaction(connection, "IMMEDIATE"):
-                _migrate(connection, self.path)
+                _check_undamaged(connection, self.shown)
+                _migrate(connection)
             self._file = self._identity()
 
     def close(self) -> None:
@@ -153,7 +164,7 @@ class EventFile:
     def reading(self) -> Iterator[Transaction]:
         """Open a transaction that sees the file as it is now, whatever others write meanwhile."""
         with (
-            _explained(self.path),
+            _explained(self.shown),
             self._borrowed() as connection,
             self._transaction(connection, "DEFERRED") as transaction,
         ):
@@ -165,7 +176,7 @@ class EventFile:
 
         What is not durable outlives the program, but perhaps not a power failure.
         """
-        with self._writer, _explained(self.path), self._borrowed() as connection:
+        with self._writer, _explained(self.shown), self._borrowed() as connection:
             connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             with self._transaction(connection, "IMMEDIATE") as transaction:
                 yield transaction
@@ -227,10 +238,15 @@ def append_event(
     episode: str = "",
     payload: dict[str, Any] | None = None,
 ) -> Event:
-    """Append an event to the chain."""
+    """Append an event to the chain.
+
+    Its salt keeps the next event, whose author sees the hash of this one, from telling what this
+    one says: otherwise name, stay and time would leave few verdicts to try.
+    """
     last, prev_hash = transaction.execute("SELECT id, hash FROM head").fetchone()
     at = datetime.fromtimestamp(transaction.now, UTC).isoformat(timespec="milliseconds")
-    said = json.dumps(payload or {}, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    salted = (payload or {}) | {SALT: secrets.token_hex(16)}
+    said = json.dumps(salted, sort_keys=True, separators=(",", ":"), allow_nan=False)
     fields = (last + 1, at, run, reviewer, episode, action, said)
     row = (*fields, prev_hash, _hash(fields, prev_hash))
     transaction.execute("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
@@ -271,23 +287,27 @@ def find_break(transaction: Transaction, head: str | None) -> tuple[int | None, 
 
 @contextmanager
 def copied(path: Path) -> Iterator[Transaction]:
-    """Open a copy of the file in memory, migrated to this version; the file is only read."""
+    """Open a copy of the file as the review would open the file, which is only read."""
     in_use = path.with_name(f"{path.name}-wal").exists()
     address = f"{path.absolute().as_uri()}?{'mode=ro' if in_use else 'immutable=1'}"
-    with _explained(path), closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
-        with closing(sqlite3.connect(address, uri=True)) as connection:
-            connection.backup(copy)
-        if copy.execute("PRAGMA user_version").fetchone() == (0,):
-            raise StoreError(f"{path} has no reviews in it; is it the right file?")
-        _migrate(copy, path)
-        yield Transaction(copy, 0.0)
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / path.name
+        with (
+            _explained(path),
+            closing(sqlite3.connect(address, uri=True)) as connection,
+            closing(sqlite3.connect(copy)) as target,
+        ):
+            if connection.execute("PRAGMA user_version").fetchone() == (0,):
+                raise StoreError(f"{path} has no reviews in it; is it the right file?")
+            connection.backup(target)
+        with closing(EventFile(copy, shown=path)) as file, file.reading() as transaction:
+            yield transaction
 
 
 @contextmanager
 def empty_copy() -> Iterator[Transaction]:
     """Open an empty file of reviews in memory."""
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        _migrate(connection, Path(":memory:"))
+    with closing(_in_memory(len(MIGRATIONS))) as connection:
         yield Transaction(connection, 0.0)
 
 
@@ -298,6 +318,10 @@ def _explained(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise StoreError(f"{path}: {error}; {_remedy(str(error))}") from error
+    except UnicodeDecodeError as error:
+        raise DamagedError(
+            f"{path}: some of its text cannot be read; {_remedy('malformed')}"
+        ) from error
     except PermissionError as error:
         raise StoreError(f"{path}: {error.strerror}; {_remedy('readonly')}") from error
 
@@ -315,17 +339,45 @@ def _use_wal(connection: sqlite3.Connection) -> None:
             time.sleep(0.02)
 
 
-def _migrate(connection: sqlite3.Connection, path: Path) -> None:
+def _check_undamaged(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise unless the file is whole, and has just the tables, indexes and triggers of its version.
+
+    An index with one wrong bit would hide verdicts, and a foreign view or trigger could show others
+    or never come to an end.
+    """
     version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if version > len(MIGRATIONS):
+    if not 0 <= version <= len(MIGRATIONS):
         raise StoreError(
             f"{path} has version {version}, this butfor reads up to {len(MIGRATIONS)}: "
             "use a newer butfor"
         )
-    for statements in MIGRATIONS[version:]:
+    with closing(_in_memory(version)) as expected:
+        if _schema(connection) != _schema(expected):
+            raise DamagedError(
+                f"{path} has tables, views or triggers that butfor did not make, or lacks some; "
+                f"{_remedy('malformed')}"
+            )
+    found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+    if found != "ok":
+        raise DamagedError(f"{path}: {' '.join(found.split())}; {_remedy('malformed')}")
+
+
+def _schema(connection: sqlite3.Connection) -> set[tuple[str, ...]]:
+    return set(connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema"))
+
+
+def _in_memory(version: int) -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    _migrate(connection, version)
+    return connection
+
+
+def _migrate(connection: sqlite3.Connection, to: int = len(MIGRATIONS)) -> None:
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    for statements in MIGRATIONS[version:to]:
         for statement in statements:
             connection.execute(statement)
-    connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+    connection.execute(f"PRAGMA user_version = {to}")
 
 
 def _remedy(message: str) -> str:
@@ -347,5 +399,5 @@ def _hash(fields: Sequence[Any], prev_hash: str) -> str:
 
 def _event(row: Sequence[Any]) -> Event:
     fields = [*row]
-    fields[6] = json.loads(fields[6])
+    fields[6] = {name: value for name, value in json.loads(fields[6]).items() if name != SALT}
     return Event(*fields)

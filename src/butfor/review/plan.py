@@ -26,6 +26,7 @@ class ReviewSettings:
     needed: int = 2  # verdicts per stay
     control_share: float = 0.2  # of unflagged stays, if the audit has no sampling design
     repeat_share: float = 0.05  # share of a reviewer's stays that come back once
+    repeat_minutes: float = 10.0  # from a verdict to when its stay may come back
     claim_minutes: float = 30.0  # while others are offered another stay than the one opened
     first_impression: bool = False  # whether one is required before the verdict
     verdicts_only: bool = False  # do not ask for chances, so there is no experts' estimate
@@ -37,10 +38,10 @@ class ReviewSettings:
         for name in ("control_share", "repeat_share"):
             if not 0 <= getattr(self, name) <= 0.5:
                 raise ValueError(f"{name} {getattr(self, name)}: give a number from 0 to 0.5")
-        if not (math.isfinite(self.claim_minutes) and self.claim_minutes >= 0):
-            raise ValueError(
-                f"claim_minutes {self.claim_minutes}: give a finite number of at least 0"
-            )
+        for name in ("repeat_minutes", "claim_minutes"):
+            minutes = getattr(self, name)
+            if not (math.isfinite(minutes) and minutes >= 0):
+                raise ValueError(f"{name} {minutes}: give a finite number of at least 0")
 
 
 @dataclass(frozen=True)
@@ -100,9 +101,14 @@ def asked_outcomes(audit: Audit, settings: ReviewSettings) -> tuple[str, ...]:
     return tuple(audit.meta.outcome_names)
 
 
-def reviewer_seed(seed: int, run: str, reviewer: str) -> int:
-    """Return the seed of a reviewer's order."""
-    digest = hashlib.sha256(json.dumps([seed, run, reviewer]).encode()).digest()
+def reviewer_seed(seed: int, run: str, reviewer: str, secret: str = "") -> int:
+    """Return the seed of a reviewer's order.
+
+    Whoever knew it could compute which stays come back. The secret of the run keeps reviewers, who
+    know the rest, from that; runs of earlier versions have none.
+    """
+    known = [seed, run, reviewer, *([secret] if secret else [])]
+    digest = hashlib.sha256(json.dumps(known).encode()).digest()
     return int.from_bytes(digest[:6], "little")  # 48 bits: exact as a JSON number
 
 

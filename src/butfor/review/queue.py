@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from butfor.review.events import Transaction
@@ -109,8 +110,8 @@ def _read_claims(
     rows = transaction.execute(
         "SELECT c.episode, c.reviewer FROM claim c LEFT JOIN standing s ON s.run = c.run AND "
         "s.reviewer = c.reviewer AND s.episode = c.episode AND s.repeat = 0 "
-        f"WHERE {where} AND c.at > ? AND COALESCE(s.state, '') != 'submitted'",
-        (*values, oldest),
+        f"WHERE {where} AND c.at > ? AND c.at <= ? AND COALESCE(s.state, '') != 'submitted'",
+        (*values, oldest, transaction.now),  # a clock that was set back left claims in the future
     )
     return rows.fetchall()
 
@@ -121,7 +122,7 @@ def read_queue(transaction: Transaction, run: str, reviewer: str) -> Queue:
     claims = _read_claims(transaction, found)
     rows = _read_rows(transaction, run, reviewer)
     items = _make_items(transaction, found, reviewer, rows, {name for name, _ in claims})
-    due = _find_due(items)
+    due = _find_due(items, transaction.now - 60 * found.settings.repeat_minutes, transaction.now)
 
     def is_up(item: Item) -> bool:
         return not item.repeat or item.state == "draft" or item.episode in due
@@ -141,12 +142,11 @@ def read_queue(transaction: Transaction, run: str, reviewer: str) -> Queue:
 def read_item(
     transaction: Transaction, run: str, reviewer: str, episode: str, repeat: bool
 ) -> Item:
-    """Return a place in a reviewer's queue; a repeat only after the first reading."""
-    items = read_places(transaction, run, reviewer, episode)
-    for item in items:
+    """Return a place in a reviewer's queue; a repeat only once it is up."""
+    for item in read_places(transaction, run, reviewer, episode):
         if item.repeat == repeat:
-            if repeat and not item.version and not any(i.review for i in items):
-                raise RefusedError(f"episode {episode} has not been read for the first time")
+            if repeat and item not in read_queue(transaction, run, reviewer).items:
+                raise RefusedError(f"episode {episode} is not to be read for the second time yet")
             return item
     again = " for the second time" if repeat else ""
     raise UnknownError(f"episode {episode!r} is not in {reviewer}'s queue{again}")
@@ -199,7 +199,7 @@ def _make_items(
 ) -> list[Item]:
     if not rows and not has_joined(transaction, run.id, reviewer):
         raise UnknownError(f"{reviewer!r} has not joined this run")
-    seed = reviewer_seed(run.settings.seed, run.id, reviewer)
+    seed = reviewer_seed(run.settings.seed, run.id, reviewer, run.secret)
     items = []
     for row in rows:
         episode, repeat, position, stood, draft, review, impression, answer = row[:8]
@@ -229,15 +229,19 @@ def _make_items(
     return items
 
 
-def _find_due(items: list[Item]) -> set[str]:
-    """Return which stays may come back: read once, and enough others read since."""
+def _find_due(items: list[Item], long_ago: float, now: float) -> set[str]:
+    """Return which stays may come back: read once, long ago, and enough others read since."""
     given = sorted(item.review for item in items if item.review is not None)
     if len(given) <= OTHERS_BETWEEN:
         return set()
     last = given[-OTHERS_BETWEEN - 1]  # enough verdicts were given after this one
-    first = {item.episode: item.review for item in items if not item.repeat}
-    return {
+    first = {
         item.episode
         for item in items
-        if item.repeat and (review := first[item.episode]) is not None and review <= last
+        if not item.repeat
+        and item.review is not None
+        and item.review <= last
+        # a clock that was set back must not keep a stay from ever coming back
+        and not long_ago < datetime.fromisoformat(item.changed_at).timestamp() <= now
     }
+    return {item.episode for item in items if item.repeat and item.episode in first}

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from butfor.review import tables
-from butfor.review.events import EventFile, Transaction
+from butfor.review.events import EventFile, Transaction, read_events
 from butfor.review.queue import Queue, read_item, read_places, read_queue, read_stay
 from butfor.review.tables import Answer, Item, Review, Stay
 from butfor.review.verdicts import (
@@ -70,8 +70,15 @@ class Reviewer:
         """Note that the reviewer opened a stay; for a while others are offered another one."""
         with self.file.reading() as transaction:
             fresh = transaction.execute(
-                "SELECT 1 FROM claim WHERE run = ? AND episode = ? AND reviewer = ? AND at > ?",
-                (self.run, episode, self.name, transaction.now - FRESH_SECONDS),
+                "SELECT 1 FROM claim WHERE run = ? AND episode = ? AND reviewer = ? "
+                "AND at BETWEEN ? AND ?",
+                (
+                    self.run,
+                    episode,
+                    self.name,
+                    transaction.now - FRESH_SECONDS,
+                    transaction.now,
+                ),
             ).fetchone()
         if not fresh:
             with self._changing(episode, durable=False) as (transaction, _):
@@ -197,13 +204,7 @@ class Reviewer:
                 raise StaleError(f"review {review} was already withdrawn", item.version)
             if item.stay_state == "settled" and not item.repeat:
                 raise RefusedError(f"episode {item.episode} is settled: its verdicts stay")
-            # whoever had a verdict in was shown those of others beside it
-            shown = not item.repeat and any(
-                other.reviewer != self.name
-                and not other.repeat
-                and (other.withdrawn_at is None or other.withdrawn_at >= mine.created_at)
-                for other in tables.read_reviews(transaction, run=self.run, episode=item.episode)
-            )
+            shown = not item.repeat and self._saw_others(transaction, mine)
             return self._record(transaction, "withdraw", item, {"review": review, "shown": shown})
 
     @contextmanager
@@ -231,6 +232,21 @@ class Reviewer:
             where, values = tables.matching(place)
             transaction.execute(f"DELETE FROM claim WHERE {where}", values)
         return read_item(transaction, self.run, self.name, item.episode, item.repeat)
+
+    def _saw_others(self, transaction: Transaction, mine: Review) -> bool:
+        """Return whether others' verdicts were in force at some time since one's own was given.
+
+        Numbers of events tell what came first; a clock can be set back.
+        """
+        place = {"run": self.run, "episode": mine.episode}
+        where, values = tables.matching(place | {"action": "withdraw"})
+        ended = {e.payload["review"]: e.id for e in read_events(transaction, where, values)}
+        return any(
+            other.reviewer != self.name
+            and not other.repeat
+            and ended.get(other.id, mine.id) >= mine.id
+            for other in tables.read_reviews(transaction, **place)
+        )
 
     def _is_informed(self, transaction: Transaction, episode: str) -> bool:
         """Return whether the reviewer saw what others said about a stay, or about all."""

@@ -136,7 +136,10 @@ def serve(
         with suppress(KeyboardInterrupt):
             server.run(sockets=[listening])
         signal.signal(signal.SIGTERM, before)
-    say("Stopped; all verdicts are kept.")
+        found = store.verify()
+    say(f"Stopped; all verdicts are kept. {found.events} events; head {found.head}")
+    if not found.ok:
+        say(f"BROKEN: {found.problem}")
 
 
 def check_coordinators(names: Sequence[str], tokens: Tokens | None) -> None:

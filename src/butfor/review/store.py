@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -24,7 +25,7 @@ from butfor.review.plan import (
 from butfor.review.queue import is_closed, read_stay, read_stays
 from butfor.review.reviewer import Reviewer
 from butfor.review.tables import Answer, Review, Run, Settlement, Stay
-from butfor.review.verdicts import RefusedError, check_reviewer
+from butfor.review.verdicts import DamagedError, RefusedError, check_reviewer
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ class Store(AbstractContextManager["Store"]):
                     ],
                     "outcomes": asked_outcomes(audit, chosen),
                     "butfor": str(audit.meta.butfor),
+                    "secret": secrets.token_hex(16),
                 }
                 tables.record(transaction, "run", run=identifier, payload=payload)
             else:
@@ -114,7 +116,7 @@ class Store(AbstractContextManager["Store"]):
         """
         given = check_reviewer(name)
         with self.file.writing() as transaction:
-            settings = tables.read_current_run(transaction, run).settings
+            found = tables.read_current_run(transaction, run)
             joined = tables.known_name(transaction, given)
             if tables.has_coordinated(transaction, run, joined):
                 raise RefusedError(
@@ -122,11 +124,11 @@ class Store(AbstractContextManager["Store"]):
                     f"{joined} cannot review"
                 )
             if not tables.has_joined(transaction, run, joined):
-                seed = reviewer_seed(settings.seed, run, joined)
+                seed = reviewer_seed(found.settings.seed, run, joined, found.secret)
                 order = reviewer_order(
                     [stay.episode for stay in read_stays(transaction, run)],
                     seed,
-                    repeat_share=settings.repeat_share,
+                    repeat_share=found.settings.repeat_share,
                 )
                 payload = {"seed": seed, "order": [[name, int(again)] for name, again in order]}
                 tables.record(transaction, "join", run=run, reviewer=joined, payload=payload)
@@ -208,8 +210,11 @@ def verify_folder(folder: str | Path, head: str | None = None) -> Verification:
     path = Path(folder) / REVIEWS
     if not path.is_file():
         raise FileNotFoundError(f"{folder} has no reviews: there is no {REVIEWS}")
-    with copied(path) as transaction:
-        return _verify(transaction, head)
+    try:
+        with copied(path) as transaction:
+            return _verify(transaction, head)
+    except DamagedError as damage:
+        return Verification(ok=False, events=0, head="", broken=None, problem=str(damage))
 
 
 def _read_coordinator(transaction: Transaction, run: str, name: str) -> str:

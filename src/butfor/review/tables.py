@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from butfor.review.events import (
@@ -30,6 +30,7 @@ class Run:
     settings: ReviewSettings
     current: bool
     outcomes: tuple[str, ...]  # whose chances reviewers are asked for, none last; empty: not asked
+    secret: str = field(repr=False)  # what the orders of reviewers follow from; never shown
 
 
 @dataclass(frozen=True)
@@ -190,7 +191,10 @@ def rebuild(transaction: Transaction) -> None:
 
 
 def find_difference(transaction: Transaction) -> str:
-    """Return which table does not follow from the events, or ""."""
+    """Return which table does not follow from the events, or "".
+
+    What exports read is read in the same way: a damaged index can hide rows that are there.
+    """
     with empty_copy() as other:
         for event in read_events(transaction):
             apply(other, event)
@@ -198,6 +202,10 @@ def find_difference(transaction: Transaction) -> str:
             query = f"SELECT * FROM {table} ORDER BY 1, 2, 3, 4"
             if transaction.execute(query).fetchall() != other.execute(query).fetchall():
                 return f"the table {table} does not follow from the events; rebuild it"
+        for run in read_run_ids(other):
+            for read in (read_reviews, read_answers, read_settlements):
+                if read(transaction, run=run) != read(other, run=run):
+                    return f"an export of run {run} would not contain what the events say"
     return ""
 
 
@@ -207,8 +215,15 @@ def _open_run(transaction: Transaction, event: Event) -> None:
     if said:
         settings = json.dumps(said["settings"])
         transaction.execute(
-            "INSERT INTO run VALUES (?, ?, ?, ?, ?)",
-            (run, event.at, settings, event.id, json.dumps(said.get("outcomes", []))),
+            "INSERT INTO run VALUES (?, ?, ?, ?, ?, ?)",
+            (
+                run,
+                event.at,
+                settings,
+                event.id,
+                json.dumps(said.get("outcomes", [])),
+                said.get("secret", ""),
+            ),
         )
         transaction.connection.executemany(
             "INSERT INTO stay (run, episode, control, steps) VALUES (?, ?, ?, ?)",
@@ -249,7 +264,7 @@ def _note_shown(transaction: Transaction, said: dict[str, Any], what: str) -> No
 def read_run(transaction: Transaction, run: str) -> Run:
     """Return a run."""
     row = transaction.execute(
-        "SELECT opened_at, settings, outcomes FROM run WHERE id = ?", (run,)
+        "SELECT opened_at, settings, outcomes, secret FROM run WHERE id = ?", (run,)
     ).fetchone()
     if row is None:
         raise UnknownError(f"there is no run {run!r}")
@@ -259,6 +274,7 @@ def read_run(transaction: Transaction, run: str) -> Run:
         settings=ReviewSettings(**json.loads(row[1])),
         current=current_run(transaction) == run,
         outcomes=tuple(json.loads(row[2])),
+        secret=row[3],
     )
 
 

@@ -82,6 +82,10 @@ class StoreError(ReviewError):
     status = 503
 
 
+class DamagedError(StoreError):
+    """The file of reviews is not as butfor wrote it."""
+
+
 @dataclass(frozen=True)
 class Verdict:
     """What a reviewer says about the model's story of a stay; checked when created."""

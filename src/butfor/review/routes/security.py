@@ -16,6 +16,9 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
+# Pages that change nothing, so that other sites may lead to them. Others do: whoever opens a
+# disagreement, for example, has seen what was said about it.
+ENTRANCES = ("/", "/sign-in")
 HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
@@ -42,6 +45,8 @@ class RequestFilter:
         headers, body = Headers(scope=scope), b""
         try:
             self._check_host(headers)
+            if scope["path"] not in ENTRANCES and _from_elsewhere(headers):
+                raise HTTPException(403, "another site led here; open the review's own first page")
             if scope["method"] not in ("GET", "HEAD", "OPTIONS"):
                 self._check_origin(headers)
                 body = await _read(headers, receive)
@@ -72,12 +77,15 @@ class RequestFilter:
         """
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
         own = {f"{self.scheme}://{host}" for host in self.hosts}
-        if site not in (None, "same-origin", "none"):
-            raise HTTPException(403, "sent from another site")
-        if origin not in (None, "null") and origin.lower() not in own:
+        if _from_elsewhere(headers) or (origin not in (None, "null") and origin.lower() not in own):
             raise HTTPException(403, "sent from another site")
         if origin == "null" and site != "same-origin":
             raise HTTPException(403, "sent from a page of unknown origin")
+
+
+def _from_elsewhere(headers: Headers) -> bool:
+    """Return whether a page of another site, perhaps on another port of this machine, asks."""
+    return headers.get("sec-fetch-site") not in (None, "same-origin", "none")
 
 
 def with_headers(send: Send) -> Send:
