@@ -531,7 +531,7 @@ def test_loading_says_what_is_missing(audit, tmp_path):
     os.remove(folder / "draws.parquet")
     with pytest.raises(FileNotFoundError, match=r"no draws\.parquet"):
         Audit.load(folder)
-    with pytest.raises(FileNotFoundError, match="is not an audit folder"):
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
         Audit.load(tmp_path / "nowhere")
 
 

@@ -89,6 +89,12 @@ def test_fresh_data_decide_whether_there_is_a_gain(fresh, low, light):
         assert found.checks == ("cross-fitted estimates",)
 
 
+def test_its_numbers_have_the_decimals_of_the_table_of_estimates():
+    shown = estimates(observed=-0.1638, fresh=-0.1883)  # the other one is -0.1683
+    shown.loc[len(shown)] = ("WIS", -0.28, NAN)
+    assert "(−0.19 against −0.16)" in conclude(shown, table()).sentence
+
+
 def test_an_alarm_of_another_version_is_not_lost():
     found = conclude(estimates(), table(moon_phase="red"))
     assert found.sentence == "Do not act on these results: the check “moon phase” found a problem."

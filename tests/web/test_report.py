@@ -583,7 +583,7 @@ def test_an_audit_without_flags_still_makes_a_report(audit):
 
 
 def test_errors_say_what_cannot_be_written_or_read(audit, tmp_path):
-    with pytest.raises(FileNotFoundError, match="is not an audit folder"):
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
         bf.write_report(tmp_path / "nothing", tmp_path / "report.html")
     with pytest.raises(IsADirectoryError, match="is a folder"):
         bf.write_report(audit, tmp_path)

@@ -322,6 +322,8 @@ def load_for_readers(folder: str | Path) -> Audit:
 
 
 def _read_meta(folder: Path) -> Meta:
+    if not folder.is_dir():
+        raise FileNotFoundError(f"there is no folder {folder}; give one written by `butfor audit`")
     missing = [
         name
         for name in (META, MODEL, *(f"{table}.parquet" for table in SCHEMAS))

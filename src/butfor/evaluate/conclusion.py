@@ -162,7 +162,7 @@ def _fresh_words(estimates: pd.DataFrame, rate: bool) -> str:
     """Return the lowest cross-fitted estimate beside what was observed."""
     value = estimates.set_index("estimator")["value"]
     lowest = value[[name for name in CROSS_FITTED if name in value.index]].min()
-    digits = digits_for([lowest, value["Observed"]], rate=rate)
+    digits = digits_for(estimates["value"], rate=rate)  # as in a table of all of them
     return f"{digits.value(lowest)} against {digits.value(value['Observed'])}"
 
 
