@@ -71,7 +71,7 @@ def test_at_most_half_of_the_review_is_flagged_but_at_least_one():
     [
         (0, "Nothing is flagged: no episode is to be reviewed"),
         (1, "The only episode to review is flagged"),
-        (9, "Flagged are 4 of the 9 episodes to review"),
+        (9, "4 of the 9 episodes to review are flagged"),
         (80, ""),
         (None, ""),
     ],

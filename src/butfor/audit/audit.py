@@ -179,7 +179,7 @@ class Audit:
             By state or variable: decisions in the log and their share of all; policy (the likeliest
             action of the target, averaged over the decisions) and usual (the most common action of
             the log), each with its share; differs, the least share of the decisions that would have
-            to be others (of a target known by row, the mean probability of another action). Each
+            to change (of a target known by row, the mean probability of another action). Each
             state is described by `situation` and by the columns `state.<name>`. By action: its
             share of all decisions, as logged (usual) and under the target (policy). By variable,
             `shifts` is how far the target at that level is from its average over all decisions (a

@@ -22,7 +22,7 @@ class PolicyView:
 
     counts: Counts  # [S, A] decisions in the log
     target: Floats  # [S, A]
-    differs: Floats  # [S] share of the decisions there that would have to be others
+    differs: Floats  # [S] share of the decisions there that would have to change
     codes: Mapping[str, NDArray[np.integer]]  # [S] level of each state variable, by name
     state: Sequence[Variable]
     named: Sequence[Variable]  # the same, with the names of clusters as levels
@@ -30,7 +30,7 @@ class PolicyView:
 
     @property
     def changed(self) -> float:
-        """Share of all logged decisions that would have to be others."""
+        """Share of all logged decisions that would have to change."""
         visits = self.counts.sum(axis=1)
         return float(visits @ self.differs / visits.sum())
 
@@ -91,7 +91,7 @@ class PolicyView:
 
     @property
     def _changed(self) -> Floats:
-        """Decisions that would have to be others, [S]."""
+        """Decisions that would have to change, [S]."""
         return self.differs * self.counts.sum(axis=1)
 
     @property

@@ -59,8 +59,8 @@ def flag_notes(flags: int, design: SamplingDesign) -> list[str]:
             "nothing about the policy: raise --review-size."
         ]
     return [
-        f"Flagged are {flagged} of the {size} episodes to review, at most half of them, so that "
-        "the others are drawn at random. To flag more, raise --review-size."
+        f"{flagged} of the {size} episodes to review are flagged, at most half of them, so that "
+        "the rest can be drawn at random. To flag more, raise --review-size."
     ]
 
 

@@ -127,7 +127,7 @@ def _print_log(console: Console, audit: Audit) -> None:
         "\n[bold]Would the policy have changed what happened?[/bold] "
         f"{escape(counted(counts.episodes, audit.noun))}, {counted(counts.steps, 'decision')}; the "
         f"policy: {escape(audit.meta.target)}. To follow it, {share(audit.policy.changed)} of the "
-        f"decisions would have to be others.{unseen}\n"
+        f"decisions would have to change.{unseen}\n"
     )
     for problem, count in audit.meta.problems.items():
         console.print(f"Reading: {escape(in_words(problem, audit.noun))}: {count}")

@@ -44,8 +44,8 @@ def _sentences(stays: Stays, states: pd.DataFrame, *, readable: bool) -> list[st
     changed = audit.policy.changed
     said = [
         "Usual practice is what the records show was done. To follow the policy, "
-        f"{share(changed)} of the {counted(decisions, 'recorded decision')} would have to be "
-        "others."
+        f"{share(changed)} of the {counted(decisions, 'recorded decision')} would have to "
+        "change."
     ]
     if audit.meta.parameters.by_row:
         said.append(
