@@ -31,7 +31,7 @@ from rich.table import Table
 import butfor as bf
 from benchmarks import factored
 from benchmarks.icu_audit import measure_icu_audit
-from benchmarks.intervals import measure_intervals
+from benchmarks.intervals import measure_intervals, measure_magic
 from benchmarks.measurement import Measurement, best_of, in_own_process
 from benchmarks.review import EACH, EPISODES, PAUSE, REVIEWERS, measure_server
 from benchmarks.shards import measure_sizes
@@ -487,6 +487,7 @@ MEASURES = [
     factored.measure_factored,
     factored.measure_factored_planning,
     measure_intervals,
+    measure_magic,
     factored.measure_product_rows,
     measure_planning,
     measure_tensor,

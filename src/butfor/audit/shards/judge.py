@@ -19,6 +19,7 @@ from butfor.audit.tables import judged_table, step_table
 from butfor.evaluate.decomposition import cells_of, piece_columns
 from butfor.evaluate.diagnostics.calibration import group_rows
 from butfor.evaluate.episode_columns import EpisodeColumns
+from butfor.evaluate.estimators.columns import GROUPS, group_of
 from butfor.log.episodes import Episodes
 from butfor.log.read import Reading
 from butfor.models.row_policy import check_rows, compare_rows
@@ -26,7 +27,6 @@ from butfor.random import episode_keys
 from butfor.replay.replay import Replay
 from butfor.types import Floats, Keys
 
-GROUPS = 1000  # of episodes, by a hash of their ids, resampled instead of single episodes
 SHARES = 1000  # bins in which shares are counted for medians
 # What is summed in addition to the columns of the estimators.
 EXTRA = ("squared_return", "squared_ratio", "unsupported", "unsupported_model")
@@ -83,11 +83,6 @@ def judge_shard(shard: Shard, setting: Setting, threads: int) -> Judged:
             "after": _shares(walked.share_after),
         },
     )
-
-
-def group_of(keys: Keys) -> NDArray[np.int64]:
-    """Return the group of each episode."""
-    return (keys % np.uint64(GROUPS)).astype(np.int64)
 
 
 def _sums(group: NDArray[Any], values: Floats, groups: int, *, wide: bool = False) -> ExactSums:

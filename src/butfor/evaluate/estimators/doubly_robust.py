@@ -45,8 +45,11 @@ def magic(columns: Columns, weights: Floats) -> Floats:
     The partial return g_j follows the log, as WDR does, for steps 0 .. j and then the model:
     g_{-1} is the model's value, g_{H-1} is WDR. The mixture x minimizes x' (Omega + b b') x on
     the simplex; Omega is their covariance, b their distance from a 90% interval of WDR. Both are
-    computed from the rows, whether these are episodes or groups.
+    computed from the rows, whether these are episodes or groups: many episodes are summed by group.
     """
+    if columns.group is not None:
+        summed = [columns.by_group(row) for row in weights]
+        return np.concatenate([magic(rows, np.ones((1, len(rows)))) for rows in summed])
     n = len(columns)
     slots = resample_weights(n, INNER, columns.seed, purpose="magic")
     sums = np.hstack([np.zeros((INNER, 1)), np.cumsum(slots, axis=1)])
