@@ -12,7 +12,8 @@ from butfor.checks import check_choice
 from butfor.log.combinations import state_durations
 from butfor.log.episodes import Episodes
 from butfor.log.variables import Outcome
-from butfor.models.mdp import TabularMDP, assemble, coalesce, total_by
+from butfor.models.given import coalesce
+from butfor.models.mdp import TabularMDP, assemble, total_by
 from butfor.models.policies import TERMINALS, action_counts, check_final_states, final_states
 from butfor.models.transitions import Transitions
 from butfor.types import Floats, Offsets

@@ -6,18 +6,19 @@ from typing import TypeGuard
 
 import numpy as np
 import scipy.sparse as sparse
+from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, bicgstab, splu
 
 from butfor.models.backup import Backup
 from butfor.models.factored import FactoredModel, tabular
+from butfor.models.given import row_blocks
 from butfor.models.mdp import TabularMDP, total_by
-from butfor.types import Floats
+from butfor.types import Floats, Offsets
 
 TIE = 1e-9  # actions whose values differ by less are tied
 DECISIVE = TIE / 100  # relative error of values below which no two actions are confused
 SMALL = 1000  # states; up to so many, equations are solved by elimination
 MOST_STEPS = 1000  # of an iterative solution, after which equations are solved by elimination
-BLOCK = 100_000  # rows of a model whose rewards are averaged at a time
 
 
 class TabularLookahead:
@@ -112,27 +113,36 @@ def in_parts(model: TabularMDP | FactoredModel) -> TypeGuard[FactoredModel]:
 def expected_rewards(model: TabularMDP) -> Floats:
     """Return the expected reward of each state-action pair, row s A + a, [S A]."""
     found = np.empty(len(model.start) - 1)
-    for first in range(0, len(found), BLOCK):  # a large model fits into memory about once
-        start = model.start[first : first + BLOCK + 1]
-        mine = slice(start[0], start[-1])
-        row = np.repeat(np.arange(len(start) - 1), np.diff(start))
+    for first, last in row_blocks(model.start):
+        mine = slice(model.start[first], model.start[last])
+        row = np.repeat(np.arange(last - first), np.diff(model.start[first : last + 1]))
         expected = model.probability[mine] * model.reward[mine]
-        found[first : first + BLOCK] = total_by(row, expected, len(start) - 1)
+        found[first:last] = total_by(row, expected, last - first)
     return found
 
 
 def transition_matrix(model: TabularMDP) -> sparse.csr_array:
     """Return the moves into states and outcomes, [S A, S + O]; it shares the model's memory."""
     shape = (len(model.start) - 1, model.n_states + len(model.outcomes))
-    return sparse.csr_array((model.probability, model.next_state, model.start), shape)
+    return _sparse_rows(model.probability, model.next_state, model.start, shape)
 
 
 def policy_matrix(policy: Floats) -> sparse.csr_array:
     """Return the sparse matrix [S, S A] that averages rows over a policy's actions."""
     state, action = np.nonzero(policy)
     states, actions = policy.shape
-    entries = (state, state * actions + action)
-    return sparse.csr_array((policy[state, action], entries), (states, states * actions))
+    start = np.searchsorted(state, np.arange(states + 1))
+    shape = (states, states * actions)
+    return _sparse_rows(policy[state, action], state * actions + action, start, shape)
+
+
+def _sparse_rows(
+    weight: Floats, column: NDArray[np.integer], start: Offsets, shape: tuple[int, int]
+) -> sparse.csr_array:
+    """Return a matrix with narrow indices: SciPy copies those of both factors if one is wide."""
+    narrow = np.int32 if max(len(weight), *shape) < 2**31 else np.int64
+    indices = column.astype(narrow, copy=False), start.astype(narrow, copy=False)
+    return sparse.csr_array((weight, *indices), shape)
 
 
 def solve(
