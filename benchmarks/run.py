@@ -33,6 +33,11 @@ from benchmarks import factored
 from benchmarks.icu_audit import measure_icu_audit
 from benchmarks.intervals import measure_intervals, measure_magic
 from benchmarks.measurement import Measurement, best_of, in_own_process
+from benchmarks.planning import (
+    measure_given_models,
+    measure_large_planning,
+    measure_long_episodes,
+)
 from benchmarks.review import EACH, EPISODES, PAUSE, REVIEWERS, measure_server
 from benchmarks.shards import measure_sizes
 from butfor.interop.icu_sepsis import LONGEST_STAY, load_icu_sepsis
@@ -490,6 +495,9 @@ MEASURES = [
     measure_magic,
     factored.measure_product_rows,
     measure_planning,
+    measure_large_planning,
+    measure_given_models,
+    measure_long_episodes,
     measure_tensor,
     measure_study,
     measure_whole_study,
