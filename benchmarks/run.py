@@ -33,6 +33,7 @@ from benchmarks import factored
 from benchmarks.icu_audit import measure_icu_audit
 from benchmarks.intervals import measure_intervals, measure_magic
 from benchmarks.measurement import Measurement, best_of, in_own_process
+from benchmarks.noisy import measure_noisy
 from benchmarks.planning import (
     measure_given_models,
     measure_large_planning,
@@ -487,6 +488,7 @@ MEASURES = [
     measure_draws,
     measure_how_sure,
     measure_hidden_state,
+    measure_noisy,
     factored.measure_particles,
     measure_simulation,
     factored.measure_factored,
