@@ -22,6 +22,7 @@ from butfor.audit.reading import count_decisions, read_rehearsal, read_tables
 from butfor.evaluate.conclusion import Conclusion, conclude
 from butfor.evaluate.diagnostics.lights import ALARMS
 from butfor.evaluate.estimators.table import CROSS_FITTED
+from butfor.evaluate.finding import FRESH, OBSERVED, REPLAYED, Reviewed, Scale
 from butfor.evaluate.rehearsal import Rehearsal
 from butfor.evaluate.wording import counted, digits_for, in_words, share
 from butfor.log.clusters import CLUSTER, Clusters
@@ -36,6 +37,7 @@ from butfor.types import Floats
 REVIEWS = "reviews.sqlite"  # written by reviewers; kept when an audit is overwritten
 REVIEW_FILES = (REVIEWS, f"{REVIEWS}-wal", f"{REVIEWS}-shm")  # SQLite may keep recent rows in these
 NAMED = 3  # flagged episodes that `print(audit)` names
+SAME = 1e-9  # shares that are no larger are none
 MOST_LOADED = 100_000  # episodes; of larger audits only the episodes shown are loaded
 
 
@@ -95,8 +97,36 @@ class Audit:
 
     @property
     def conclusion(self) -> Conclusion:
-        """What follows from all checks together, in one sentence."""
-        return conclude(self.estimates, self.diagnostics, rate=self.is_rate)
+        """What the estimates say, and what follows from all checks together."""
+        return self.conclude()
+
+    def conclude(self, reviewed: Reviewed | None = None) -> Conclusion:
+        """Return the conclusion, which also depends on what reviewers expect, if that is given."""
+        return conclude(
+            self.estimates,
+            self.diagnostics,
+            self.scale(),
+            changed=self.policy.changed,
+            reviewed=reviewed,
+        )
+
+    def scale(self) -> Scale:
+        """Return how findings are told: per 100 episodes if all are followed to their end."""
+        digits = digits_for(self.estimates["value"], rate=self.is_rate)
+        outcomes = sorted(self.meta.outcome_details, key=lambda outcome: outcome.reward)
+        if self.meta.counts.censored or not outcomes or not self.meta.counts.episodes:
+            return Scale(digits)
+        table = self.outcome_table(expected=True) / self.meta.counts.episodes
+        shares = {OBSERVED: table.sum(axis=1), REPLAYED: table.sum(axis=0)}
+        if self.meta.fresh_chances is not None:
+            shares[FRESH] = pd.Series(self.meta.fresh_chances, self.meta.outcome_names)
+        named = [outcomes[0].name, outcomes[-1].name]
+        if len(outcomes) <= 2 and max(share[self.meta.none] for share in shares.values()) < SAME:
+            bad = [outcome.name for outcome in outcomes if outcome.bad]
+            named = bad[:1] or named[1:]  # the other one is the rest
+        named = list(dict.fromkeys(named))
+        chances = {source: share[named].tolist() for source, share in shares.items()}
+        return Scale(digits, named, chances)
 
     @property
     def noun(self) -> str:

@@ -121,6 +121,7 @@ def audit(
         ),
     ] = None,
     overwrite: options.Overwrite = False,
+    verbose: options.Verbose = False,
     as_json: options.Json = False,
 ) -> None:
     """Evaluate a policy on your own log: estimates, the outcome of every episode, flags.
@@ -190,7 +191,7 @@ def audit(
         print_json(several or each[names[0]])
         return
     for name, folder in folders.items():
-        print_audit(console, found[name])
+        print_audit(console, found[name], verbose=verbose)
         console.print(f"Model estimates, not facts.\n\nAudit folder: {folder}", markup=False)
         console.print(f"To read it: {shlex.join(['butfor', 'report', str(folder)])}", markup=False)
     if compared is not None:

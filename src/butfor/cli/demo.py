@@ -19,7 +19,7 @@ from butfor.audit.folders import check_free, whole_folder
 from butfor.audit.learning import factored_learner, tabular_learner
 from butfor.audit.run import run_audit
 from butfor.audit.settings import CAUTION
-from butfor.cli.options import Json
+from butfor.cli.options import Json, Verbose
 from butfor.cli.output import exit_on_error, make_table, print_json, progress_bar, records
 from butfor.cli.summary import SHOWN, audit_as_json, print_audit
 from butfor.evaluate.rehearsal import rehearse
@@ -46,6 +46,7 @@ def demo(
     out: Annotated[
         Path, typer.Option(help="Folder for the audits, the figures and the reports.")
     ] = Path("demo"),
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Simulate a sepsis log, learn a policy from it, and ask what it would have changed.
@@ -62,7 +63,18 @@ def demo(
         found = audit_as_json(audit, list(written.values()))
         print_json(found | {"models": records(table.reset_index())})
         return
-    print_audit(console, audit)
+    print_audit(console, audit, verbose=verbose)
+    if verbose:
+        _print_models(console, audits, table)
+    console.print(f"\n{_conclusion(table)}\n")
+    for name, path in written.items():
+        console.print(f"{name}: {path}")
+    open_review = shlex.join([sys.argv[0], "review", str(written["Audit folder"])])
+    console.print(f"To review: {open_review}", markup=False, soft_wrap=True)
+
+
+def _print_models(console: Console, audits: Mapping[str, Audit], table: pd.DataFrame) -> None:
+    """Print what both models say of the policies learned from them."""
     rows = [
         (kind, *(_with_interval(audits[kind], name, value) for name, value in row.items()))
         for kind, row in table.iterrows()
@@ -73,11 +85,6 @@ def demo(
         "variable, as above. Mean returns; True is known only because this is a simulator.",
         make_table(("", *(f">{name}" for name in table.columns)), rows),
     )
-    console.print(f"{_conclusion(table)}\n")
-    for name, path in written.items():
-        console.print(f"{name}: {path}")
-    open_review = shlex.join([sys.argv[0], "review", str(written["Audit folder"])])
-    console.print(f"To review: {open_review}", markup=False, soft_wrap=True)
 
 
 def _with_interval(audit: Audit, name: str, value: float) -> str:

@@ -39,7 +39,8 @@ def make_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_header=any(columns))
     for name in columns:
         justify: JustifyMethod = "right" if name[:1] == ">" else "left"
-        table.add_column(escape(name.removeprefix(">")), justify=justify)
+        # a word that is wider than its column goes on in the next line: nothing is cut off
+        table.add_column(escape(name.removeprefix(">")), justify=justify, overflow="fold")
     for row in rows:
         table.add_row(*(cell if isinstance(cell, Text) else escape(str(cell)) for cell in row))
     return table

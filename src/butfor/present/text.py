@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from butfor.evaluate.wording import in_words
 from butfor.present.clock import Clock
 
 WHAT_HAPPENED = "What happened"
@@ -28,10 +29,16 @@ TREATED_ALIKE = "The policy would have treated as was done, at every step."
 
 # results of a check: what a reader is told instead of a color
 LIGHTS = {
-    "green": "no concern",
+    "green": "good",
     "unknown": "cannot be checked",
-    "amber": "caution",
-    "red": "problem",
+    "amber": "fair",
+    "red": "weak",
+}
+
+# checks whose names say what is wrong, by what should hold
+HOPED = {
+    "estimators disagree": "estimators agree",
+    "the past still matters": "the past no longer matters",
 }
 
 # name of an estimator in words, with its abbreviation, and what it is
@@ -90,6 +97,11 @@ def straight(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [straight(entry) for entry in value]
     return value
+
+
+def check_name(check: str, noun: str) -> str:
+    """Return the name of a check beside its result, in the words of a study."""
+    return in_words(HOPED.get(check, check), noun)
 
 
 def capitalized(words: str) -> str:

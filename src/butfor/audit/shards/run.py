@@ -139,7 +139,7 @@ def audit_shards(
         observed=float(estimates.set_index("estimator").loc["Observed", "value"]),
     )
     told = [] if rehearsal is None else [rehearsal.row()]
-    numbers = numbers_of(sample, estimates, [sample.calibration(), *told])
+    numbers = numbers_of(sample, estimates, [sample.calibration(), *told], crossed)
     enter_stage(progress, "Bounds of some episodes")
     keys = [shard.key("judge", setting.key) for shard in run.shards]
     reviewed = choose(
