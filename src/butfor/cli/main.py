@@ -37,7 +37,7 @@ class Command(TyperCommand):
         """Return the command itself, of which this one knows the name and the first line."""
         one = typer.Typer(add_completion=False)
         one.command(self.name)(getattr(import_module(f"butfor.cli.{self.name}"), str(self.name)))
-        command = typer.main.get_command(one)
+        command: Any = typer.main.get_command(one)
         for text in (command, *command.params):  # "[noise]" is a section, not markup
             text.help = escape(getattr(text, "help", None) or "")
         return command

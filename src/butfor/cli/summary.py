@@ -229,8 +229,8 @@ def _print_flagged(console: Console, audit: Audit, verbose: bool) -> None:
         return
     clock = clock_of(audit.meta)
     console.print(
-        f"\n[bold]The {escape(counted(len(first), audit.noun))} with the largest change[/bold]: what "
-        "happened, the probability of each outcome under the policy, the change in expected "
+        f"\n[bold]The {escape(counted(len(first), audit.noun))} with the largest change[/bold]: "
+        "what happened, the probability of each outcome under the policy, the change in expected "
         f"return, and the first {escape(clock.unit)} (counted from 0) at which the policy would "
         "have acted differently. Sure: whether the sign holds under any mechanism, or any stable "
         "one. Cases: the fewest similar past cases along the way.",

@@ -110,7 +110,7 @@ def capitalized(words: str) -> str:
 
 
 def ending(outcome: str, length: int, clock: Clock, *, ended: bool) -> str:
-    """Say how and when an episode ended: "died at step 3", or "no change after 20 steps"."""
+    """Say how and when an episode ended: "died at step 3", or "still in ICU after 20 steps"."""
     return (
         f"{outcome} at {clock.at(length)}" if ended else f"{outcome} after {clock.lasting(length)}"
     )

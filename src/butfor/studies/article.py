@@ -157,8 +157,8 @@ def render_page(study: Study, settings: StudySettings, content: Mapping[str, Any
 
 
 def in_paper_order(table: pd.DataFrame) -> pd.DataFrame:
-    """Order the outcomes of a table as the paper does: died, no change, discharged."""
-    order = ["died", "no change", "discharged"]
+    """Order the outcomes of a table as the paper does, whose "no change" is "still in ICU" here."""
+    order = ["died", "still in ICU", "discharged"]
     return table.loc[order, order]
 
 
