@@ -232,7 +232,7 @@ def test_what_must_be_shown_together_is(page, audit):
 
 def test_the_conclusion_comes_first_and_what_cannot_be_checked_is_named(page, audit):
     text = " ".join(" ".join(Reader(page).words).split())
-    said = audit.conclusion.sentence.replace("episode", "patient")
+    said = audit.conclusion.sentence.replace("episode", "stay")
     assert said.endswith("Do not act on this.")
     assert text.count(said) == 1
     assert text.index(said) < text.index("Read first.")
