@@ -19,7 +19,6 @@ from butfor.audit.flags import (
     first_changes,
     heaviest_step,
 )
-from butfor.audit.folders import whole_folder
 from butfor.audit.meta import Meta
 from butfor.audit.run import run_audit
 from butfor.evaluate.decomposition import check_decomposition, decompose, pieces_of
@@ -513,17 +512,6 @@ def test_a_folder_that_is_no_audit_is_never_replaced(audit, tmp_path):
     with pytest.raises(FileExistsError, match=r"it has no meta\.json"):
         audit.save(tmp_path / "thesis", overwrite=True)
     assert (tmp_path / "thesis" / "chapter.txt").exists()
-
-
-def test_nothing_is_left_behind_when_writing_fails(tmp_path):
-    def write_half():
-        with whole_folder(tmp_path / "new", marker="x") as new:
-            (new / "half").write_text("half")
-            raise RuntimeError("disk full")
-
-    with pytest.raises(RuntimeError, match="disk full"):
-        write_half()
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_loading_says_what_is_missing(audit, tmp_path):

@@ -13,9 +13,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.audit.arrays import write_arrays
-from butfor.audit.files import SCHEMAS, TARGET, write_table
-from butfor.audit.folders import whole_folder
-from butfor.audit.meta import META, Meta, read_meta
+from butfor.audit.files import OPTIONAL, SCHEMAS, TARGET, write_table
+from butfor.audit.folders import Kind, read_settled, whole_folder
+from butfor.audit.meta import META, SIGN, Meta, read_meta
 from butfor.audit.model import CLUSTERS, MODEL, read_clusters, read_model
 from butfor.audit.policy import PolicyView, share_changed
 from butfor.audit.reading import count_decisions, read_rehearsal, read_tables
@@ -33,8 +33,10 @@ from butfor.replay.draws import Draws
 from butfor.replay.engine import Model
 from butfor.types import Floats
 
-REVIEWS = "reviews.sqlite"  # written by reviewers; kept when an audit is overwritten
-REVIEW_FILES = (REVIEWS, f"{REVIEWS}-wal", f"{REVIEWS}-shm")  # SQLite may keep recent rows in these
+REVIEWS = "reviews.sqlite"  # written by reviewers; no file of AUDIT, so it is never replaced
+AUDIT = Kind(
+    META, SIGN, (META, MODEL, CLUSTERS, *(f"{table}.parquet" for table in SCHEMAS | OPTIONAL))
+)
 NAMED = 3  # flagged episodes that `print(audit)` names
 MOST_LOADED = 100_000  # episodes; of larger audits only the episodes shown are loaded
 
@@ -278,19 +280,23 @@ class Audit:
                 "only some of the episodes were loaded; use Audit.load without shown=True to save "
                 "the audit"
             )
-        with whole_folder(folder, marker=META, overwrite=overwrite, keep=REVIEW_FILES) as new:
-            tables = {name: getattr(self, name) for name in SCHEMAS}
-            if self.rehearsal is not None:
-                tables["rehearsal"] = self.rehearsal.table
-            policies: dict[str, NDArray[Any]] = {"behavior": self.behavior, "target": self.target}
-            if self.latent_behavior is not None:
-                policies["latent_behavior"] = self.latent_behavior
-            if self.combinations is not None:
-                policies["combinations"] = self.combinations
-            write_audit(new, tables, self.model, policies, self.meta)
-            if self.clusters is not None:
-                write_arrays(new / CLUSTERS, self.clusters.arrays())
+        with whole_folder(folder, AUDIT, overwrite=overwrite) as new:
+            self.write_files(new)
         return Path(folder)
+
+    def write_files(self, folder: Path) -> None:
+        """Write the files of the audit into a new folder."""
+        tables = {name: getattr(self, name) for name in SCHEMAS}
+        if self.rehearsal is not None:
+            tables["rehearsal"] = self.rehearsal.table
+        policies: dict[str, NDArray[Any]] = {"behavior": self.behavior, "target": self.target}
+        if self.latent_behavior is not None:
+            policies["latent_behavior"] = self.latent_behavior
+        if self.combinations is not None:
+            policies["combinations"] = self.combinations
+        if self.clusters is not None:
+            write_arrays(folder / CLUSTERS, self.clusters.arrays())
+        write_audit(folder, tables, self.model, policies, self.meta)
 
     @classmethod
     def load(cls, folder: str | Path, *, shown: bool = False) -> Audit:
@@ -301,6 +307,10 @@ class Audit:
         whatever the size of the log. `meta.counts` and `decisions` are about all episodes.
         """
         path = Path(folder)
+        return read_settled(path, META, lambda: cls._read(path, shown))
+
+    @classmethod
+    def _read(cls, path: Path, shown: bool) -> Audit:
         meta = _read_meta(path)
         stored = read_model(path / MODEL, meta)
         states = None if stored.combinations is None else len(stored.combinations)
@@ -317,7 +327,8 @@ class Audit:
 
 def load_for_readers(folder: str | Path) -> Audit:
     """Read an audit folder for a report or review; of a large one only the episodes shown."""
-    count = _read_meta(Path(folder)).counts.episodes
+    path = Path(folder)
+    count = read_settled(path, META, lambda: _read_meta(path)).counts.episodes
     return Audit.load(folder, shown=count > MOST_LOADED)
 
 

@@ -20,6 +20,7 @@ from butfor.checks import check_size
 from butfor.log.variables import Outcome, Variable, check_outcomes, check_variables
 
 META = "meta.json"
+SIGN = rb'"butfor":\s*"\d+\.\d+.*"digest":\s*"[0-9a-f]{64}"'  # in that of any version
 REMEDY = "run `butfor audit` again, or restore the folder"
 MOST_BYTES = 64_000_000
 MOST_STEPS = 1_000_000  # largest horizon

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from butfor.audit.audit import Audit
+from butfor.audit.audit import AUDIT, Audit
 from butfor.audit.folders import check_free
 from butfor.audit.grids import compare_grids
 from butfor.audit.sampling import FLAGS
@@ -137,7 +137,7 @@ def audit(
             names = policy_names([Path(one) for one in targets])
         folders = {name: out / name.replace("/", "_") for name in names}
         for folder in folders.values():
-            check_free(folder, marker="meta.json", overwrite=overwrite)
+            check_free(folder, AUDIT, overwrite=overwrite)
         settings = AuditSettings(
             target=targets[0],
             model=model,
