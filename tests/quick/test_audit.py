@@ -572,7 +572,7 @@ def test_rows_of_another_type_are_refused_and_the_file_is_closed(tmp_path):
 
 
 def test_meta_is_plain_json(audit):
-    assert Meta.model_validate_json(audit.meta.text()) == audit.meta
+    assert Meta.model_validate_json(audit.meta.content({})) == audit.meta
 
 
 @pytest.mark.parametrize(

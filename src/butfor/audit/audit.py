@@ -18,12 +18,13 @@ from butfor.audit.folders import Kind, read_settled, whole_folder
 from butfor.audit.meta import META, SIGN, Meta, read_meta
 from butfor.audit.model import CLUSTERS, MODEL, read_clusters, read_model
 from butfor.audit.policy import PolicyView, share_changed
-from butfor.audit.reading import count_decisions, read_rehearsal, read_tables
+from butfor.audit.reading import check_digests, count_decisions, read_rehearsal, read_tables
 from butfor.evaluate.conclusion import Conclusion, conclude
 from butfor.evaluate.diagnostics.lights import ALARMS
 from butfor.evaluate.estimators.table import CROSS_FITTED
 from butfor.evaluate.rehearsal import Rehearsal
 from butfor.evaluate.wording import counted, digits_for, in_words, share
+from butfor.log.checksums import sha256_of
 from butfor.log.clusters import CLUSTER, Clusters
 from butfor.log.combinations import Combinations, state_codes
 from butfor.log.episodes import Episodes
@@ -311,7 +312,8 @@ class Audit:
 
     @classmethod
     def _read(cls, path: Path, shown: bool) -> Audit:
-        meta = _read_meta(path)
+        meta, digests = _read_meta(path)
+        check_digests(path, digests, AUDIT.files)
         stored = read_model(path / MODEL, meta)
         states = None if stored.combinations is None else len(stored.combinations)
         clusters = read_clusters(path / CLUSTERS) if (path / CLUSTERS).is_file() else None
@@ -328,11 +330,11 @@ class Audit:
 def load_for_readers(folder: str | Path) -> Audit:
     """Read an audit folder for a report or review; of a large one only the episodes shown."""
     path = Path(folder)
-    count = read_settled(path, META, lambda: _read_meta(path)).counts.episodes
+    count = read_settled(path, META, lambda: _read_meta(path))[0].counts.episodes
     return Audit.load(folder, shown=count > MOST_LOADED)
 
 
-def _read_meta(folder: Path) -> Meta:
+def _read_meta(folder: Path) -> tuple[Meta, dict[str, str]]:
     if not folder.is_dir():
         raise FileNotFoundError(f"there is no folder {folder}; give one written by `butfor audit`")
     missing = [
@@ -355,8 +357,9 @@ def write_audit(
     policies: Mapping[str, NDArray[Any]],
     meta: Meta,
 ) -> None:
-    """Write the files of an audit into a new folder."""
+    """Write the files of an audit into a new folder, in which there may be some; the meta last."""
     for name, table in tables.items():
         write_table(folder / f"{name}.parquet", name, table)
     write_arrays(folder / MODEL, model.stored_arrays() | dict(policies))
-    (folder / META).write_text(meta.text(), encoding="utf-8")
+    digests = {path.name: sha256_of(path) for path in sorted(folder.iterdir())}
+    (folder / META).write_bytes(meta.content(digests))

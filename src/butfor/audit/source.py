@@ -35,6 +35,7 @@ from butfor.audit.shards.run import audit_shards
 from butfor.audit.shards.workers import Cluster, Workers
 from butfor.evaluate.crossfit import Learn
 from butfor.evaluate.rehearsal import rehearse
+from butfor.log.checksums import check_log
 from butfor.log.clusters import Clusters, fit_clusters
 from butfor.log.episodes import Episodes
 from butfor.log.read import Clusterer, Reading, read_log
@@ -186,6 +187,9 @@ def audit_into(
     Audit
         In summary detail with the episodes shown only (`Audit.load(shown=True)`).
     """
+    if settings.checksums is not None:
+        enter_stage(progress, "Comparing checksums")
+        check_log(source, settings.checksums)
     if _choose_detail(source, settings, workers, resume) == FULL:
         with claimed(out, AUDIT, overwrite=overwrite) as claim:
             audit = _audit_in_memory(source, study, settings, progress)

@@ -120,6 +120,13 @@ def audit(
             "Several, as in 1h,2h,4h: one audit for each in a folder of OUT, and a table."
         ),
     ] = None,
+    checksums: Annotated[
+        Path | None,
+        typer.Option(
+            help="Refuse the log unless the SHA-256 of each of its files is the one in this list, "
+            "as sha256sum writes it."
+        ),
+    ] = None,
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
 ) -> None:
@@ -156,6 +163,7 @@ def audit(
             detail=detail,
             rehearsal=rehearsal,
             caution=Caution(bad_cases, least_cases, risk),
+            checksums=checksums,
         )
         every = [
             replace(settings, target=one, time_step=step)

@@ -361,7 +361,7 @@ def _make_setting(tally: Tally, chosen: AuditSettings, types: dict[str, Any]) ->
     context = asdict(chosen) | {
         "study": study.model_dump(mode="json"),
         "side": {name: str(kind) for name, kind in plain.items()},
-        **dict.fromkeys(("flags", "review_size", "draws")),
+        **dict.fromkeys(("flags", "review_size", "draws", "checksums")),
     }
     behavior = behavior_of(rows.counts, prior=chosen.smoothing)
     return Setting(
