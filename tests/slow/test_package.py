@@ -80,7 +80,7 @@ def demonstration(tmp_path_factory):
     few.setattr("butfor.cli.demo.MODELS", 5)
     out = tmp_path_factory.mktemp("demo") / "demo"
     result = CliRunner().invoke(
-        app, ["demo", "--episodes", "100", "--seed", "2", "--out", str(out)]
+        app, ["demo", "--episodes", "100", "--seed", "2", "--out", str(out), "--verbose"]
     )
     (out / "audit" / "reviews.sqlite").write_bytes(b"verdicts")
     yield result, out
