@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,7 @@ from butfor.evaluate.diagnostics.table import check_model
 from butfor.evaluate.episode_columns import EpisodeColumns
 from butfor.evaluate.estimate import estimate_episodes
 from butfor.evaluate.rehearsal import Rehearsal
+from butfor.evaluate.wording import counted
 from butfor.hidden.policies import LatentPolicy, Policy
 from butfor.log.clusters import Clusters
 from butfor.log.episodes import Episodes
@@ -172,13 +174,14 @@ def run_audit(
         )
     if asked.sampled and asked.seed != seed:
         asked = asked.ask(seed=seed)
-    enter_stage(progress, f"Replaying {len(asked):,} episodes")
+    noun = (record or {}).get("words", {}).get("episode", "episode")
+    enter_stage(progress, f"Replaying {counted(len(asked), noun)}")
     replay = asked.pin_behavior().compute(threads=threads, progress=progress)
     computed = time.perf_counter()
     chosen = select(
         replay.outcomes(), flags=flags, review_size=review_size, intervals=intervals, seed=seed
     )
-    enter_stage(progress, f"Bounds of {len(chosen.known):,} episodes")
+    enter_stage(progress, f"Bounds of {counted(len(chosen.known), noun)}")
     shown = show(
         replay,
         chosen.rank,
@@ -207,7 +210,7 @@ def run_audit(
         table = pd.concat([table, credible.frame()], axis=1)
     enter_stage(progress, "Estimating the value of the policy")
     sample = EpisodeColumns(replay, seed)
-    estimates = estimate_episodes(
+    estimates, crossed = estimate_episodes(
         sample,
         estimators=estimators,
         interval=interval,
@@ -222,7 +225,7 @@ def run_audit(
     if rehearsal is not None:
         rehearsal = replace(rehearsal, observed=float(replay.observed_return.mean()))
         checks.append(rehearsal.row())
-    numbers = numbers_of(sample, estimates, checks)
+    numbers = numbers_of(sample, estimates, checks, crossed)
     done = time.perf_counter()
     meta = describe_audit(
         replay,
@@ -372,5 +375,7 @@ def describe_audit(
         if rehearsal is None
         else RehearsalSettings(value=rehearsal.value, observed=rehearsal.observed),
         design=design,
+        fresh_chances=numbers.fresh_chances,
+        date=datetime.now(UTC).date().isoformat(),
         seconds={name: round(passed, 4) for name, passed in seconds.items()},
     )
