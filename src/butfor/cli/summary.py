@@ -55,7 +55,7 @@ def print_audit(console: Console, audit: Audit) -> None:
     """Print the conclusion, the log, the estimates, the checks, the outcomes and the flagged."""
     conclusion, noun = audit.conclusion, audit.noun
     sentence = in_words(conclusion.sentence, noun)
-    console.print(Text(f"\n{sentence}", style=f"bold {COLORS[conclusion.light]}"))
+    console.print(escape(f"\n{sentence}"), style=f"bold {COLORS[conclusion.light]}")
     _print_log(console, audit)
     _print_estimates(console, audit)
     checks = [

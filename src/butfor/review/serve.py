@@ -18,7 +18,7 @@ from butfor.present.charts.save import chart_bundle
 from butfor.review.plan import ReviewSettings
 from butfor.review.routes.app import make_app
 from butfor.review.routes.pages import environment
-from butfor.review.routes.sessions import Tokens, read_tokens
+from butfor.review.routes.sessions import Tokens, check_private, read_tokens
 from butfor.review.shown import AuditReview
 from butfor.review.store import Store
 from butfor.review.verdicts import check_reviewer
@@ -44,6 +44,8 @@ class Address:
         for path in (self.token_file, self.certificate, self.key):
             if path is not None and not path.is_file():
                 raise FileNotFoundError(f"there is no file {path}")
+        if self.key is not None:
+            check_private(self.key)
         if self.token_file is None and not (self.local and not self.behind_tls):
             raise ValueError(
                 f"others can reach {self.host}: name the reviewers with --token-file"
