@@ -82,6 +82,11 @@ def exit_on_error(unfinished: Path | None = None) -> Iterator[None]:
         kept = [] if "--resume" in str(error) else _kept(unfinished)
         say("\n".join([f"Error: {error}", *notes, *kept]), error=True)
         raise typer.Exit(2) from None
+    except MemoryError as error:
+        about = f" ({error})" if str(error) else ""
+        remedy = "lower the horizon, give fewer states or episodes, or --detail summary"
+        say(f"Error: not enough memory{about}; {remedy}", error=True)
+        raise typer.Exit(2) from None
     except KeyboardInterrupt:
         say("\n".join(["Stopped; nothing was written.", *_kept(unfinished)]), error=True)
         raise typer.Exit(130) from None

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, FiniteFloat
+from pydantic import Field
 
 from butfor.log.coding import listed, text_of
 from butfor.log.fields import (
@@ -21,6 +21,7 @@ from butfor.log.fields import (
     Levels,
     Mistakes,
     Names,
+    Reward,
     Section,
     TimeStep,
     Word,
@@ -231,14 +232,14 @@ class OutcomeSection(Section):
     """One value of the outcome column."""
 
     name: Word | None = None
-    reward: FiniteFloat | None = None
+    reward: Reward | None = None
     bad: bool = False
 
 
 class RewardSection(Section):
     """What the words in the reward column are worth."""
 
-    values: dict[str, FiniteFloat]
+    values: dict[str, Reward]
 
 
 class Words(Section):

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
 
-from butfor.checks import ROW_TOLERANCE, check_distributions
+from butfor.checks import REWARDS, ROW_TOLERANCE, check_distributions, find_absurd
 from butfor.log.combinations import discount_states
 from butfor.log.variables import Outcome, check_outcomes
 from butfor.types import Floats, Integers, Offsets
@@ -367,11 +367,12 @@ def _reward_of_entries(
                 f"reward has shape {table.shape}, expected [S, A, S + O], [S, A] or [S + O] with "
                 f"S = {states}, A = {actions}, O = {len(ends)}"
             )
-    if not np.isfinite(earned).all():
-        entry = int(np.flatnonzero(~np.isfinite(earned))[0])
+    wrong = find_absurd(earned)
+    if len(wrong):
+        entry = int(wrong[0])
         raise ValueError(
             f"reward of state {row[entry] // actions}, action {row[entry] % actions}, next state "
-            f"{column[entry]} is {earned[entry]}; every possible transition needs a number"
+            f"{column[entry]} is {earned[entry]}; every possible transition needs {REWARDS}"
         )
     return earned
 

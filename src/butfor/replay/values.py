@@ -38,8 +38,9 @@ def values_from_table(
     """
     left = horizon - log.time
     state, action = values[left, log.state], np.zeros(len(left))
-    for steps in range(1, horizon + 1):
-        mine = left == steps
+    order = np.argsort(left, kind="stable")
+    known, first = np.unique(left[order], return_index=True)
+    for steps, mine in zip(known.tolist(), np.split(order, first[1:]), strict=True):
         later = np.append(discounts * values[steps - 1], np.zeros(len(model.outcomes)))
         following = model.reward + later[model.next_state]
         expected = model.probability * following

@@ -18,6 +18,7 @@ from butfor.types import Floats
 
 INNER = 50  # resamples from which MAGIC computes an interval of WDR
 INNER_TAIL = 0.05  # share of them beyond each end of that interval
+MOST_MIXED = 500  # partial returns; their covariances grow with the square
 RIDGE = 1e-9  # share of the largest variance, so that equal partial returns get equal shares
 
 
@@ -45,7 +46,8 @@ def magic(columns: Columns, weights: Floats) -> Floats:
     The partial return g_j follows the log, as WDR does, for steps 0 .. j and then the model:
     g_{-1} is the model's value, g_{H-1} is WDR. The mixture x minimizes x' (Omega + b b') x on
     the simplex; Omega is their covariance, b their distance from a 90% interval of WDR. Both are
-    computed from the rows, whether these are episodes or groups.
+    computed from the rows, whether these are episodes or groups. Of a horizon of more than 500
+    steps, 500 partial returns are mixed, evenly spaced, the first and the last among them.
     """
     n = len(columns)
     slots = resample_weights(n, INNER, columns.seed, purpose="magic")
@@ -62,6 +64,9 @@ def magic(columns: Columns, weights: Floats) -> Floats:
 
 def _blend(columns: Columns, counts: Floats, inner: Floats) -> float:
     shares = _partial_shares(columns, counts)
+    if shares.shape[1] > MOST_MIXED:
+        chosen = np.linspace(0, shares.shape[1] - 1, MOST_MIXED).round().astype(np.int64)
+        shares = shares[:, chosen]
     partial = counts @ shares
     n = len(counts)
     centered = shares - np.outer(columns.episodes, partial / (counts @ columns.episodes))
