@@ -372,7 +372,7 @@ def _reward_of_entries(
         entry = int(wrong[0])
         raise ValueError(
             f"reward of state {row[entry] // actions}, action {row[entry] % actions}, next state "
-            f"{column[entry]} is {earned[entry]}; every possible transition needs {REWARDS}"
+            f"{column[entry]} is {earned[entry]}; every transition needs a number, {REWARDS}"
         )
     return earned
 

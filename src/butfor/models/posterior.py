@@ -8,6 +8,7 @@ from its posterior too (see `Hierarchy`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -185,7 +186,7 @@ def fixed_weights(prior: float | None) -> Floats | None:
     """Return the weights that a prior fixes; None if they are to be drawn."""
     if prior is None:
         return None
-    if not prior > 0:
+    if not 0 < prior < math.inf:
         raise ValueError(
             f"prior {prior}: give the weight of the prior in cases, a number above 0, or leave it "
             "out; with 0 a row seen once would be certain"
