@@ -135,6 +135,8 @@ class Browser:
         self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.command(f"{domain}.enable")
+        # as if its window were in front, which at most one of several windows is
+        self.command("Emulation.setFocusEmulationEnabled", enabled=True)
         self.prefer()
 
     def command(self, method, **parameters):
@@ -240,7 +242,10 @@ class Browser:
         self.command("Input.dispatchKeyEvent", type="keyUp", **event)
 
     def type(self, text):
-        """Write a text where the cursor is."""
+        """Write a text where the cursor is, once it is in a field."""
+        self.wait_for(
+            "document.activeElement?.matches('textarea, input:not([type=radio], [type=checkbox])')"
+        )
         self.command("Input.insertText", text=text)
 
     def resize(self, width, height, scale=1):

@@ -53,7 +53,8 @@ def make_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_header=any(columns))
     for name in columns:
         justify: JustifyMethod = "right" if name[:1] == ">" else "left"
-        table.add_column(escape(name.removeprefix(">")), justify=justify)
+        # a word that is wider than its column goes on in the next line: nothing is cut off
+        table.add_column(escape(name.removeprefix(">")), justify=justify, overflow="fold")
     for row in rows:
         table.add_row(*(cell if isinstance(cell, Text) else escape(str(cell)) for cell in row))
     return table
@@ -88,7 +89,8 @@ def exit_on_error(unfinished: Path | None = None) -> Iterator[None]:
         say(f"Error: not enough memory{about}; {remedy}", error=True)
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
-        say("\n".join(["Stopped; nothing was written.", *_kept(unfinished)]), error=True)
+        stopped = "Stopped; nothing was left half-written."
+        say("\n".join([stopped, *_kept(unfinished)]), error=True)
         raise typer.Exit(130) from None
 
 

@@ -57,9 +57,11 @@ def write_episodes(
         ) from None
     except ValueError as error:
         raise ValueError(f"these episodes cannot be written as a log: {error}") from None
-    write = pa.csv.write_csv if goal.suffix.lower() == ".csv" else pa.parquet.write_table
     with whole_file(goal, overwrite=True) as new, whole_file(study_goal, overwrite=True) as told:
-        write(table, new)
+        if goal.suffix.lower() == ".csv":
+            pa.csv.write_csv(table, new)
+        else:
+            pa.parquet.write_table(table, new, write_page_checksum=True)
         told.write_text(text, encoding="utf-8", newline="\n")
     return study_goal
 
