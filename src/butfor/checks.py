@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+MOST_STEPS = 1_000_000  # of a horizon
 MOST_PSEUDO_COUNT = 1e12
 MOST_REWARD = 1e100  # the square of a return has to be a number, too
 REWARDS = f"a finite number from {-MOST_REWARD:g} to {MOST_REWARD:g}"
@@ -24,8 +25,11 @@ def check_whole(value: Any, name: str, least: int, what: str) -> int:
 
 
 def check_horizon(horizon: Any) -> int:
-    """Return a horizon of at least one step."""
-    return check_whole(horizon, "horizon", 1, "a whole number of steps")
+    """Return a horizon of at least one step, and not absurdly many."""
+    steps = check_whole(horizon, "horizon", 1, "a whole number of steps")
+    if steps > MOST_STEPS:
+        raise ValueError(f"horizon {steps}: give at most {MOST_STEPS:,} steps")
+    return steps
 
 
 def check_pseudo_count(value: float, name: str) -> float:

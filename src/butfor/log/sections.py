@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from butfor.checks import MOST_STEPS
 from butfor.log.coding import listed, text_of
 from butfor.log.fields import (
     UNIT_NAMES,
@@ -254,7 +255,7 @@ class Words(Section):
 class Evaluation(Section):
     """How far ahead to look, how much later rewards count, and what to do about lost episodes."""
 
-    horizon: Annotated[int, Field(ge=1)] | None = None
+    horizon: Annotated[int, Field(ge=1, le=MOST_STEPS)] | None = None
     discount: Discount = 1.0
     planning_discount: Discount = 0.99
     # what an episode that stops without an outcome is compared with
