@@ -80,7 +80,7 @@ def test_numbers_beyond_measure_are_refused_with_their_limit(ward, options, word
         (
             "bad = true",
             "bad = true\n[evaluation]\nhorizon = 2000000",
-            "horizon: 2000000",
+            "a number of at most 1,000,000",
         ),
         (
             "[columns]",
