@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 import butfor
 from butfor.audit.audit import Audit
+from butfor.audit.drawing import drawing_order, log_digest
 from butfor.audit.meta import (
     Counts,
     CredibleSettings,
@@ -179,7 +180,12 @@ def run_audit(
     replay = asked.pin_behavior().compute(threads=threads, progress=progress)
     computed = time.perf_counter()
     chosen = select(
-        replay.outcomes(), flags=flags, review_size=review_size, intervals=intervals, seed=seed
+        replay.outcomes(),
+        drawing_order(replay.log.id, log_digest(replay.episodes, seed), seed),
+        flags=flags,
+        review_size=review_size,
+        intervals=intervals,
+        seed=seed,
     )
     enter_stage(progress, f"Bounds of {counted(len(chosen.known), noun)}")
     shown = show(

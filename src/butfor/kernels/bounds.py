@@ -76,7 +76,7 @@ def bound_episode(
     columns = bounds.shape[1]
     now, later = tables.now, tables.later
     length, left = log.stop[episode] - log.start[episode], log.left[episode]
-    mark_reached(problem, work, tables.reached, episode)
+    mark_reached(problem, work, tables.reached, episode, False)
     for s in range(states):
         if tables.reached[length, s]:
             for c in range(4):

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
 
-from butfor.checks import ROW_TOLERANCE
+from butfor.checks import REWARDS, ROW_TOLERANCE, find_absurd
 from butfor.log.variables import Outcome
 from butfor.types import Floats, Integers, Offsets
 
@@ -227,12 +227,13 @@ def _finite(earned: Earned, actions: int) -> Earned:
 
     def checked(row: Offsets, column: Integers) -> Floats:
         found = earned(row, column)
-        if not np.isfinite(found).all():
-            entry = int(np.flatnonzero(~np.isfinite(found))[0])
+        wrong = find_absurd(found)
+        if len(wrong):
+            entry = int(wrong[0])
             state, action = divmod(int(row[entry]), actions)
             raise ValueError(
                 f"reward of state {state}, action {action}, next state {column[entry]} is "
-                f"{found[entry]}; every possible transition needs a number"
+                f"{found[entry]}; every possible transition needs a number, {REWARDS}"
             )
         return found
 

@@ -37,20 +37,19 @@ def values_from_table(
     state, sum_a pi(a|row) Q_h(s, a), and is followed by its average.
     """
     left = horizon - log.time
-    state, action = values[left, log.state], np.empty(len(left))
+    state, action = values[left, log.state], np.zeros(len(left))
     # the narrowest integers, which are sorted fastest
     order = np.argsort(left.astype(np.min_scalar_type(horizon)), kind="stable")
-    ends = np.searchsorted(left[order], np.arange(horizon + 2))
-    pair = (log.state.astype(np.int64) * model.n_actions + log.action)[order]
-    for steps in range(1, horizon + 1):
-        mine = slice(ends[steps], ends[steps + 1])
+    pair = log.state.astype(np.int64) * model.n_actions + log.action
+    known, first = np.unique(left[order], return_index=True)
+    for steps, mine in zip(known.tolist(), np.split(order, first[1:]), strict=True):
         later = np.append(discounts * values[steps - 1], np.zeros(len(model.outcomes)))
         following = model.reward + later[model.next_state]
         expected = model.probability * following
         table = np.add.reduceat(expected, model.start[:-1])
-        action[order[mine]] = table[pair[mine]]
+        action[mine] = table[pair[mine]]
         if rows is not None:
-            actions = table.reshape(-1, model.n_actions)[log.state[order[mine]]]
-            state[order[mine]] = (rows[order[mine]] * actions).sum(axis=1)
+            actions = table.reshape(-1, model.n_actions)[log.state[mine]]
+            state[mine] = (rows[mine] * actions).sum(axis=1)
     final = values[horizon - log.lengths, log.next_state[log.offsets[1:] - 1]]
     return Values(state, action, np.where(log.outcome < 0, final, 0.0))

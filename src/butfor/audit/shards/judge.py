@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from butfor.audit.drawing import drawing_order
 from butfor.audit.exact import ExactSums
 from butfor.audit.files import as_arrow
-from butfor.audit.sampling import drawing_order
 from butfor.audit.shards.count import half_of
 from butfor.audit.shards.learn import Setting
 from butfor.audit.shards.log import Shard, read_shard
@@ -53,7 +53,7 @@ def judge_shard(shard: Shard, setting: Setting, threads: int) -> Judged:
         counts=setting.model.counts,
     ).compute(threads=threads)
     log, keys = replay.log, episode_keys(setting.seed, replay.log.unit, "shards")
-    order = drawing_order(episode_keys(setting.seed, log.id, "shards"))
+    order = drawing_order(log.id, setting.digest, setting.seed)
     result, walked = replay.outcomes(), replay.steps()
     sample = EpisodeColumns(replay, setting.seed)
     extra = {

@@ -371,6 +371,7 @@ def _make_setting(tally: Tally, chosen: AuditSettings, types: dict[str, Any]) ->
     return Setting(
         study=study,
         seed=chosen.seed,
+        digest=counts.digest,
         question=chosen.ask(
             tally.example(),
             model,
