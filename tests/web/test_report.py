@@ -188,14 +188,14 @@ def test_the_same_audit_gives_the_same_bytes_from_memory_and_from_its_folder(aud
 
 
 def test_all_stays_can_be_shown_and_sizes_stay_small(audit, page):
-    everyone = render_report(audit, stays=1000)
+    everyone = render_report(audit, episodes=1000)
     read = Reader(everyone)
     assert read.data(f"stay-{len(audit.episodes) - 1}")["course"] is False
     bundle = len(read.blocks["script"])
     each = (len(page) - bundle) / len(audit.flagged)
     assert bundle + 60 * each < 3e6
     assert len(everyone) < bundle + 20_000 * len(audit.episodes)
-    assert "data-stay-0" not in Reader(render_report(audit, stays=0)).blocks
+    assert "data-stay-0" not in Reader(render_report(audit, episodes=0)).blocks
 
 
 # ----------------------------------------------------------------------------------------- words
@@ -232,7 +232,7 @@ def test_what_must_be_shown_together_is(page, audit):
 
 def test_the_conclusion_comes_first_and_what_cannot_be_checked_is_named(page, audit):
     text = " ".join(" ".join(Reader(page).words).split())
-    said = audit.conclusion.sentence.replace("episode", "patient")
+    said = audit.conclusion.sentence.replace("episode", "stay")
     assert said.endswith("Do not act on this.")
     assert text.count(said) == 1
     assert text.index(said) < text.index("Read first.")
@@ -593,8 +593,8 @@ def test_errors_say_what_cannot_be_written_or_read(audit, tmp_path):
     with pytest.raises(FileExistsError, match="overwrite"):
         bf.write_report(audit, tmp_path / "there.html")
     assert (tmp_path / "there.html").read_text() == "mine"
-    with pytest.raises(ValueError, match="stays"):
-        bf.write_report(audit, tmp_path / "report.html", stays=-1)
+    with pytest.raises(ValueError, match="episodes"):
+        bf.write_report(audit, tmp_path / "report.html", episodes=-1)
     old = replace(audit, episodes=audit.episodes.drop(columns="low_any"))
     with pytest.raises(ValueError, match=r"no column 'low_any'.*run it again"):
         bf.write_report(old, tmp_path / "report.html")
@@ -606,7 +606,7 @@ def test_errors_say_what_cannot_be_written_or_read(audit, tmp_path):
 def test_the_command_writes_the_report(audit, tmp_path):
     audit.save(tmp_path / "audit")
     out = tmp_path / "report.html"
-    command = ["report", str(tmp_path / "audit"), "-o", str(out), "--stays", "3"]
+    command = ["report", str(tmp_path / "audit"), "-o", str(out), "--episodes", "3"]
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 0
     assert str(out) in done.output.replace("\n", "")
@@ -614,7 +614,10 @@ def test_the_command_writes_the_report(audit, tmp_path):
     again = CliRunner().invoke(app, command)
     assert again.exit_code == 2
     assert "--overwrite" in again.stderr
+    assert "--stays" not in CliRunner().invoke(app, ["report", "--help"]).stdout
+    command[-2] = "--stays"  # its earlier name
     done = CliRunner().invoke(app, [*command, "--overwrite", "--redact", "--json"])
+    assert "data-stay-2" in out.read_text(encoding="utf-8")
     assert json.loads(done.stdout)["written"] == [str(out)]
 
 

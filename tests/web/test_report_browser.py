@@ -76,7 +76,7 @@ def test_a_cell_lists_as_many_stays_as_it_says(browser, report):
     assert browser.count("#list tbody tr") == len(audit.episodes)
     browser.click("[data-sort='2']")
     steps = browser.evaluate(
-        "[...document.querySelectorAll('#list tbody tr')].map(r => Number(r.cells[2].innerText))"
+        "[...document.querySelectorAll('#list tbody tr')].map(r => Number(r.cells[3].innerText))"
     )
     assert steps == sorted(steps, reverse=True)
     assert browser.problems() == []
@@ -94,17 +94,17 @@ def test_the_list_writes_numbers_by_the_same_rule_as_everything_else(browser, re
     ):
         table.loc[: len(values) - 1, column] = numbers
     table.loc[: len(shares) - 1, "thin_share"] = shares
-    changed = bf.write_report(replace(audit, episodes=table), tmp_path / "report.html", stays=1)
+    changed = bf.write_report(replace(audit, episodes=table), tmp_path / "report.html", episodes=1)
     open_report(browser, changed.as_uri())
     browser.click("[data-filter=all]")
     shown = browser.evaluate(
         "Object.fromEntries([...document.querySelectorAll('#list tbody tr')]"
-        ".map(row => [row.dataset.id, [...row.cells].slice(4).map(cell => cell.innerText)]))"
+        ".map(row => [row.dataset.id, [1, 5, 6].map(cell => row.cells[cell].innerText)]))"
     )
     digits, gaps = (digits_for(table[name]) for name in ("expected_return", "difference"))
     for row in table.head(len(values)).itertuples():
         ends = digits.span(row.low_any, row.high_any)
-        assert shown[str(row.id)] == [gaps.gap(row.difference), ends, share(row.thin_share)]
+        assert shown[str(row.id)] == [share(row.thin_share), gaps.gap(row.difference), ends]
     assert browser.problems() == []
 
 
@@ -128,7 +128,7 @@ def test_bounds_that_were_not_computed_come_first_or_last(browser, tmp_path):
     open_report(browser, bf.write_report(audit, tmp_path / "some.html").as_uri())
     browser.click('[data-filter="all"]')
     cells = (
-        "[...document.querySelectorAll('#list tbody tr td:nth-child(6)')].map(c => c.textContent)"
+        "[...document.querySelectorAll('#list tbody tr td:nth-child(7)')].map(c => c.textContent)"
     )
     known = int((~others).sum())
     for first in (True, False):  # the largest first, then the smallest
@@ -154,6 +154,83 @@ def test_links_open_a_stay_and_keys_move_on(browser, report):
     assert browser.evaluate("document.querySelector('#stay [data-field=numbers]').open")
     assert browser.count("#stay table.numbers tbody tr") == 21
     assert browser.problems() == []
+
+
+def test_an_address_of_a_stay_without_a_page_says_how_to_include_it(browser, report, tmp_path):
+    audit, address = report
+    order = Stays(audit).order()
+    count = len(audit.flagged) + 3
+    absent = order[count - 1]
+    open_report(browser, f"{address}#stay-{absent}")
+    assert browser.text("#stay-title") == f"Stay {absent}"
+    words = browser.text("#stay [data-field=body]")
+    assert f"which has only those of the {len(audit.flagged)} flagged stays." in words
+    assert f"--episodes {count}" in words
+    assert "A model estimate, not a fact." in words
+    for key in "dzn":  # there is no picture that could change
+        browser.press(key)
+    browser.press("j")
+    browser.wait_for(
+        f"document.querySelector('#stay .chart')?.dataset.drawn == '{audit.flagged['id'].iloc[0]}'"
+    )
+    browser.goto(f"{address}#stay-nobody")
+    browser.wait_for("document.querySelector('#stay-title').innerText == 'Stay nobody'")
+    assert browser.text("#stay [data-field=body]") == "This report has no stay nobody."
+    assert browser.problems() == []
+    more = bf.write_report(audit, tmp_path / "more.html", episodes=count)
+    open_report(browser, f"{more.as_uri()}#stay-{absent}")
+    assert drawn(browser) == str(absent)
+    nothing = bf.write_report(audit, tmp_path / "nothing.html", episodes=0)
+    open_report(browser, nothing.as_uri())
+    assert "None is shown step by step" in browser.text("#stay")
+    assert browser.problems() == []
+
+
+def test_keys_move_within_the_chosen_cell(browser, report, tmp_path):
+    audit, _ = report
+    address = bf.write_report(audit, tmp_path / "all.html", episodes=1000).as_uri()
+    open_report(browser, address)
+    mine = audit.episodes.query("observed_outcome == 'died' and most_likely == 'died'")
+    browser.click(".cell[data-observed='0'][data-model='0']")
+    listed = browser.evaluate(
+        "[...document.querySelectorAll('#list tbody tr')].map(row => row.dataset.id)"
+    )
+    assert set(listed) == set(mine["id"].astype(str))
+    assert len(listed) == 2
+    for id_ in listed:
+        browser.press("j")
+        browser.wait_for(f"document.querySelector('#stay .chart').dataset.drawn == {id_!r}")
+    assert browser.evaluate("document.querySelector('#next').disabled")
+    browser.press("j")
+    browser.press("k")
+    browser.wait_for(f"document.querySelector('#stay .chart').dataset.drawn == {listed[0]!r}")
+    assert browser.problems() == []
+
+
+def test_a_click_on_a_mark_opens_its_stay(browser, report):
+    audit, address = report
+    open_report(browser, address)
+    browser.click("#chart-glance .mark-symbol path")
+    browser.wait_for("location.hash.startsWith('#stay-')")
+    opened = browser.evaluate("location.hash").removeprefix("#stay-")
+    assert opened in set(audit.episodes["id"].astype(str))
+    browser.wait_for(f"document.querySelector('#stay-title').innerText.includes('Stay {opened}')")
+    assert browser.problems() == []
+
+
+@pytest.mark.parametrize("width", [1400, 1000, 390])
+def test_thin_evidence_is_never_cut_off(browser, report, width):
+    _, address = report
+    open_report(browser, address)
+    browser.resize(width, 900)
+    browser.click("[data-filter=all]")
+    inside = browser.evaluate(
+        "(() => { const frame = document.querySelector('.scroll').getBoundingClientRect();"
+        "return [...document.querySelectorAll('#list tr > :nth-child(2)')].every(cell =>"
+        "cell.getBoundingClientRect().right <= frame.right); })()"
+    )
+    assert inside
+    assert browser.text("#list th:nth-child(2)").split() == ["Thin", "evidence"]
 
 
 def test_side_information_after_the_first_difference_is_dimmed(browser, tmp_path):

@@ -71,7 +71,13 @@ def glance_template(
         rows.mark_text(align="right", x=-10, lineHeight=style.LINE_HEIGHT).encode(
             y=y("y"), text="text:N"
         ),
-        bars.mark_rect(fill="#9AA1AA").encode(x=x("low"), x2="high:Q", y=y("top"), y2="bottom:Q"),
+        bars.mark_rect(fill="#9AA1AA").encode(
+            x=x("low"),
+            x2="high:Q",
+            y=y("top"),
+            y2="bottom:Q",
+            tooltip=[alt.Tooltip("text:N", title=nouns)],
+        ),
         bars.mark_text(fontSize=style.SMALL).encode(x=x("middle"), y=y("y"), text="text:N"),
         number.mark_text(
             align="right",
@@ -82,23 +88,22 @@ def glance_template(
             color=style.GREY,
             limit=LABELS,
         ).encode(text="text:N"),
-        *_mark_layers(x, y("y"), flags=flags, digits=digits),
+        *_mark_layers(x, y("y"), noun=noun, flags=flags, digits=digits),
     ]
     chart = style.layered(*layers).properties(width=PLOT, height=height)
     title = "What the model expects under the policy, one mark each."
     return style.template(chart, title, {name: [] for name in NAMES_OF_DATA}, total=PLOT + LABELS)
 
 
-def _mark_layers(x: Any, y: Any, *, flags: bool, digits: Digits) -> list[alt.Chart]:
+def _mark_layers(x: Any, y: Any, *, noun: str, flags: bool, digits: Digits) -> list[alt.Chart]:
     """Draw each episode, the line from its worst to its best case, and a ring if it is flagged."""
     signed = f"format(datum.{{0}}, '{digits.axis}')"
-    source = style.named("marks")
-    marks = source.transform_calculate(
+    marks = style.named("marks").transform_calculate(
         kind=f"datum.thin > 0.5 ? '{EVIDENCE[1]}' : '{EVIDENCE[0]}'",
         expected=signed.format("value"),
         range=f"isValid(datum.low) ? {signed.format('low')} + ' to ' + {signed.format('high')} : "
         "'not computed'",
-        evidence="format(100 * datum.thin, '.0f') + ' of 100 steps thin'",
+        evidence="format(100 * datum.thin, '.0f') + ' of 100 steps'",
     )
     ringed = "Ringed: flagged, to be read. " if flags else ""
     look = style.series_look(
@@ -115,7 +120,14 @@ def _mark_layers(x: Any, y: Any, *, flags: bool, digits: Digits) -> list[alt.Cha
         columns=2,
     )
     ranges = marks.transform_filter("isValid(datum.low)").mark_rule(opacity=0.22, strokeWidth=1)
-    tooltip = ["id:N", "happened:N", "expected:N", "range:N", "evidence:N"]
+    titles = {
+        "id": noun,
+        "happened": "what happened",
+        "expected": "expected return, model",
+        "range": "worst to best case",
+        "evidence": "thin evidence",
+    }
+    tooltip = [alt.Tooltip(f"{field}:N", title=title) for field, title in titles.items()]
     layers = [
         ranges.encode(x=x("low"), x2="high:Q", y=y, color=look["color"]),
         marks.mark_point(filled=True, size=34, opacity=0.85).encode(
@@ -123,10 +135,10 @@ def _mark_layers(x: Any, y: Any, *, flags: bool, digits: Digits) -> list[alt.Cha
         ),
     ]
     if flags:
-        rings = source.transform_filter("datum.flagged").mark_point(
+        rings = marks.transform_filter("datum.flagged").mark_point(
             filled=False, size=110, strokeWidth=1.6, color=style.VERMILLION
         )
-        layers.append(rings.encode(x=x("value"), y=y))
+        layers.append(rings.encode(x=x("value"), y=y, tooltip=tooltip))
     return layers
 
 

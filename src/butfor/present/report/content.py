@@ -327,7 +327,16 @@ def listing(stays: Stays, shown: list[Any]) -> dict[str, Any]:
         )
     nouns = {"noun": stays.noun, "nouns": stays.nouns, "scope": stays.scope}
     times = {"unit": capitalized(stays.clock.unit), "step": stays.clock.length}
-    return {"names": names, **nouns, **times, "rows": rows}
+    words = {"included": included(stays, len(shown))}
+    return {"names": names, **nouns, **times, **words, "rows": rows}
+
+
+def included(stays: Stays, count: int) -> str:
+    """Say of which episodes, `count` in all, the report has step-by-step pages."""
+    if count == len(stays.audit.flagged):
+        return f"only those of the {count} flagged {stays.nouns}" if count else "none"
+    words = "flagged ones first, then those with the largest difference"
+    return f"only {count}: {words}" if count else "none"
 
 
 def provenance(stays: Stays) -> dict[str, Any]:

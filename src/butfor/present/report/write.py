@@ -29,7 +29,7 @@ def write_report(
     audit: Audit | str | Path,
     path: str | Path = "report.html",
     *,
-    stays: int | None = None,
+    episodes: int | None = None,
     redact: bool = False,
     overwrite: bool = False,
     experts: ExpertValue | str | None = None,
@@ -42,7 +42,7 @@ def write_report(
     ----------
     audit
         The audit, or the folder in which it was saved.
-    stays
+    episodes
         Number of episodes to show step by step: flagged ones first, then those with the largest
         difference; by default the flagged ones. Courses under the policy are drawn if the audit
         has them: for flagged episodes and controls. The list of numbers has all episodes; of a
@@ -56,8 +56,8 @@ def write_report(
         The experts' view (`expert_value`), or why there is none, to be shown beside the estimates.
     """
     goal = Path(path)
-    if stays is not None:
-        check_whole(stays, "stays", 0, "a whole number")
+    if episodes is not None:
+        check_whole(episodes, "episodes", 0, "a whole number")
     if goal.is_dir():
         raise IsADirectoryError(f"{goal} is a folder; give a file, such as {goal / 'report.html'}")
     if goal.exists() and not overwrite:
@@ -67,20 +67,20 @@ def write_report(
     if not goal.absolute().parent.is_dir():
         raise FileNotFoundError(f"there is no folder {goal.parent}; create it or give another path")
     chosen = audit if isinstance(audit, Audit) else load_for_readers(audit)
-    _write_whole(goal, render_report(chosen, stays=stays, redact=redact, experts=experts))
+    _write_whole(goal, render_report(chosen, episodes=episodes, redact=redact, experts=experts))
     return goal
 
 
 def render_report(
     audit: Audit,
     *,
-    stays: int | None = None,
+    episodes: int | None = None,
     redact: bool = False,
     experts: ExpertValue | str | None = None,
 ) -> str:
     """Return the report as HTML."""
     all_stays = Stays(audit, redact=redact)
-    count = len(audit.flagged) if stays is None else stays
+    count = len(audit.flagged) if episodes is None else episodes
     shown = all_stays.order()[:count]
     glance = content.glance(all_stays)
     few = len(glance["datasets"]["marks"]) <= 2500
@@ -136,6 +136,7 @@ def render_report(
         provenance=content.provenance(all_stays),
         flagged=len(audit.flagged),
         shown=len(shown),
+        included=content.included(all_stays, len(shown)),
         blocks={name: _json(block) for name, block in blocks.items()},
         pictures=[_json(picture) for picture in pictures],
     )

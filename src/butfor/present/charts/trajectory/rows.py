@@ -238,7 +238,13 @@ def _outcome_rows(layout: TrajectoryLayout, courses: pd.DataFrame, last: int) ->
     for name, fill, ink, chance in (*good, (layout.none, NOT_YET, style.BLACK, none), *bad):
         high = low + chance
         rows += [
-            {"step": step, "low": round(low[step], 4), "high": round(high[step], 4), "fill": fill}
+            {
+                "step": step,
+                "outcome": name,
+                "low": round(low[step], 4),
+                "high": round(high[step], 4),
+                "fill": fill,
+            }
             for step in np.flatnonzero(chance >= FAINT).tolist()
         ]
         word = _outcome_word(name, chance, low, high)
@@ -298,9 +304,8 @@ def trajectory_table(
         happened[row["step"], level["variable"]] = words
     model, inferred = (_likely(levels, datasets[name]) for name in ("shade", "inferred"))
     evidence = {(row["step"], ""): f"{row['cases']:g}" for row in datasets["evidence"]}
-    fills = {look["color"]: look["outcome"] for look in layout.looks} | {NOT_YET: layout.none}
     by_then = {
-        (row["step"], fills[row["fill"]]): percent(row["high"] - row["low"])
+        (row["step"], row["outcome"]): percent(row["high"] - row["low"])
         for row in datasets["places"]
     }
 
