@@ -3,6 +3,7 @@
 import time
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 import butfor as bf
@@ -231,6 +232,50 @@ def test_thin_evidence_is_never_cut_off(browser, report, width):
     )
     assert inside
     assert browser.text("#list th:nth-child(2)").split() == ["Thin", "evidence"]
+
+
+def test_every_table_can_be_saved_as_a_file_without_formulas(browser, report, tmp_path):
+    audit, address = report
+    ids = audit.episodes["id"].astype(object)
+    named = replace(audit, episodes=audit.episodes.assign(id=ids.replace({87: "=1+1"})))
+    address = bf.write_report(named, tmp_path / "report.html", episodes=0).as_uri()
+    open_report(browser, address)
+    saved = tmp_path / "saved"
+    browser.command(
+        "Browser.setDownloadBehavior",
+        behavior="allow",
+        downloadPath=str(saved),
+        **browser.profile,
+    )
+    tables = browser.evaluate(
+        "[...document.querySelectorAll('main table')].filter(table => table.rows.length).length"
+    )
+    assert browser.count("main button.csv") == tables
+    browser.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    for label, name in (
+        ("list of stays", "list-of-stays"),
+        ("Estimates", "estimates"),
+        ("what happened and", "what-happened-and-what-the-model-says"),
+    ):
+        browser.click(f"button.csv[aria-label^='Download as CSV: {label}']")
+        wait_for_file(saved / f"{name}.csv")
+    listed = pd.read_csv(saved / "list-of-stays.csv", dtype=str)
+    assert listed["Stay"].tolist() == ["'=1+1", *audit.flagged["id"].astype(str)[1:]]
+    differs = audit.flagged["difference"].tolist()
+    assert listed["Differs by"].astype(float).tolist() == pytest.approx(differs, abs=0.005)
+    assert (listed["Thin evidence"] == audit.flagged["thin_share"].map(share).tolist()).all()
+    estimates = pd.read_csv(saved / "estimates.csv")
+    assert len(estimates) == len(audit.estimates)
+    cells = pd.read_csv(saved / "what-happened-and-what-the-model-says.csv")
+    assert cells["stays"].sum() == len(audit.episodes)
+    assert browser.problems() == []
+
+
+def wait_for_file(path):
+    end = time.monotonic() + 10
+    while not path.is_file():
+        assert time.monotonic() < end, path
+        time.sleep(0.05)
 
 
 def test_side_information_after_the_first_difference_is_dimmed(browser, tmp_path):

@@ -100,7 +100,8 @@ def render_report(
         blocks["rehearsal"] = {"spec": rehearsal.pop("spec")}
     pictures = [all_stays.one(identifier) for identifier in shown]
     pictures = [stay | {"datasets": pack_rows(stay["datasets"])} for stay in pictures]
-    files = (STATIC / "style.css", STATIC / "charts.js", HERE / "static" / "report.js")
+    mine = HERE / "static"
+    files = (STATIC / "style.css", STATIC / "charts.js", mine / "tables.js", mine / "report.js")
     style, *scripts = (file.read_text(encoding="utf-8") for file in files)
     # line ends as browsers normalize them before they hash the script
     script = "\n".join([chart_bundle(), *scripts]).replace("\r\n", "\n")

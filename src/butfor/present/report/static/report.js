@@ -25,19 +25,22 @@ function listRows(keep, words, button) {
   fillList(MOST);
 }
 
+// what the list says of an episode, by column
+function listTexts(row) {
+  const [chance, differs, range, thin] = row[WORDS];
+  const model = `${listing.names[row[MODEL]]} ${chance}`;
+  return [row[ID], thin, listing.names[row[OBSERVED]], String(row[STEPS]), model, differs, range];
+}
+
 function fillList(most) {
   const body = document.querySelector("#list tbody");
   const lines = state.rows.slice(0, most).map((row) => {
-    const [chance, differs, range, thin] = row[WORDS];
-    const address = `#stay-${encodeURIComponent(row[ID])}`;
+    const [id, thin, ...rest] = listTexts(row);
+    const address = `#stay-${encodeURIComponent(id)}`;
     const cells = [
-      newElement("a", row[ID], { href: address, ...(row[PLACE] < 0 && { class: "absent" }) }),
+      newElement("a", id, { href: address, ...(row[PLACE] < 0 && { class: "absent" }) }),
       row[THIN] > 0.5 ? newElement("span", thin, { class: "thin" }) : thin,
-      listing.names[row[OBSERVED]],
-      row[STEPS],
-      `${listing.names[row[MODEL]]} ${chance}`,
-      differs,
-      range,
+      ...rest,
     ];
     return newElement("tr", cells.map((cell) => newElement("td", cell)), { "data-id": row[ID] });
   });
@@ -113,6 +116,7 @@ function fillStay(root, stay) {
   if (table.length) fillTable(root.querySelector("table.values"), table);
   find("caption", root).textContent = caption;
   fillTable(find("numbers", root).querySelector("table"), stay.table);
+  offerTables(root, `${listing.noun} ${stay.id} `);
   const chart = find("chart", root);
   chart.setAttribute("aria-label", stay.description);
   return chart;
@@ -277,6 +281,19 @@ const filters = Object.fromEntries(
 );
 const listFlagged = () => listRows((row) => row[RANK] > 0, "flagged, to be read", filters.flagged);
 const listAll = () => listRows(() => true, "all", filters.all);
+offerTables(document);
+offerDownload(document.querySelector(".scroll"), `list of ${listing.nouns}`, () => {
+  const head = [...document.querySelectorAll("#list thead th")].map((cell) => cell.textContent);
+  return [head, ...state.rows.map(listTexts)];
+});
+offerDownload(document.querySelector(".cells"), "what happened and what the model says", () => {
+  const head = ["What happened", "Model", listing.nouns, "Expected", listing.scope ? "Listed" : "Thin"];
+  const lines = [...document.querySelectorAll(".cell")].map((cell) => {
+    const numbers = [...cell.querySelectorAll("b, small")].map((part) => part.textContent.split(" ").at(-1));
+    return [listing.names[cell.dataset.observed], listing.names[cell.dataset.model], ...numbers];
+  });
+  return [head, ...lines];
+});
 filters.flagged.addEventListener("click", listFlagged);
 filters.all.addEventListener("click", listAll);
 document.querySelectorAll("#list thead button").forEach((button) => {
