@@ -23,6 +23,7 @@ from butfor.present import STATIC, Stays
 from butfor.present.charts.trajectory.layout import TrajectoryLayout
 from butfor.present.charts.trajectory.rows import NAMES_OF_DATA
 from butfor.present.report import content
+from butfor.present.report.estimates import estimates_section
 from butfor.present.report.write import _json, pack_rows, render_report
 from butfor.present.story import learned_again
 from tests.audits import HOSTILE, hidden_audit, hostile_audit, sepsis_audit, trade_audit
@@ -571,6 +572,55 @@ def test_courses_without_a_world_are_those_under_the_policy(hidden):
     assert after["datasets"]["shade"] == before["datasets"]["shade"]
     assert after["datasets"]["inferred"] == after["inferred"] == []
     assert "Inferred: glucose" not in after["table"][0]
+
+
+# ------------------------------------------------------------------------- captions and axes
+
+
+def with_values(audit, **values):
+    """The audit with other estimates."""
+    table = audit.estimates.set_index("estimator", drop=False)
+    for name, value in values.items():
+        table.loc[name, "value"] = value
+    return Stays(replace(audit, estimates=table.reset_index(drop=True)))
+
+
+def test_the_caption_of_estimates_says_what_their_chart_shows(audit):
+    said = estimates_section(with_values(audit, Observed=0.3, WIS=0.1, MB=0.5, CF=0.3001))
+    assert said["caption"].startswith(
+        "Above what happened: Model simulation (MB). Below what happened: Reweighted records "
+        "(WIS). Rounded, the same as what happened: Replay of each (CF). Dot: estimate; bar:"
+    )
+    bare = replace(audit, estimates=audit.estimates.assign(low=np.nan, high=np.nan))
+    assert "bar: 95%" not in estimates_section(Stays(bare))["caption"]
+
+
+def test_the_caption_at_a_glance_says_what_its_chart_shows(audit):
+    assert "Ringed: the 12 flagged stays." in content.glance(Stays(audit))["caption"]
+    unflagged = content.glance(Stays(replace(audit, episodes=audit.episodes.assign(rank=0))))
+    assert "Ringed" not in unflagged["caption"] + json.dumps(unflagged["spec"])
+    many = pd.concat([audit.episodes] * 20, ignore_index=True)
+    many["id"] = many.index
+    found = content.glance(Stays(replace(audit, episodes=many)))
+    marks = len(found["datasets"]["marks"])
+    assert marks < len(many) == 6000
+    told = f"A mark for {marks:,} of them: an even selection and all flagged ones."
+    assert told in found["caption"]
+    assert "One mark for each" not in found["caption"]
+
+
+def test_ends_of_an_axis_are_named_if_only_outcomes_count(audit):
+    axis = [row["text"] for row in _values(estimates_section(Stays(audit))["spec"]) if "end" in row]
+    assert axis == ["all died", "all discharged"]
+    marks = content.glance(Stays(audit))["spec"]
+    assert [(row["end"], row["text"]) for row in _values(marks) if "end" in row] == [
+        (-1.0, "died"),
+        (1.0, "discharged"),
+    ]
+    paid = audit.episodes.assign(observed_return=audit.episodes["observed_return"] - 0.1)
+    costly = Stays(replace(audit, episodes=paid))
+    for spec in (estimates_section(costly)["spec"], content.glance(costly)["spec"]):
+        assert not any("end" in row for row in _values(spec))
 
 
 # -------------------------------------------------------------------------- odd input, the command

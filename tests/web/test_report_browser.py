@@ -51,8 +51,10 @@ def test_every_chart_is_drawn_without_any_request_or_complaint(browser, report):
     assert drawn(browser) == str(audit.flagged["id"].iloc[0])
     assert "A model estimate, not a fact." in browser.text("#stay .note")
     browser.press("d")  # sampled paths
-    browser.wait_for("document.querySelector('[data-field=paths]').ariaPressed == 'true'")
-    time.sleep(0.2)
+    named = "document.querySelector('#stay .chart').textContent.includes('3 sampled paths')"
+    browser.wait_for(named)
+    browser.press("d")
+    browser.wait_for(f"!{named}")
     assert browser.requests() == [address]
     assert browser.problems() == []
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import altair as alt
@@ -32,6 +32,7 @@ def glance_template(
     nouns: str = "episodes",
     flags: bool = True,
     digits: Digits = TWO,
+    names: Mapping[float, str] | None = None,
 ) -> dict[str, Any]:
     """Return the Vega-Lite specification of the strip plot, without rows.
 
@@ -45,14 +46,14 @@ def glance_template(
         Whether to show which ones are flagged.
     digits
         How returns are written.
+    names
+        What returns on the axis mean, such as {-1: "died", 1: "discharged"}.
     """
     height = BAND * len(outcomes)
     title = f"Model: expected return of the same {noun} under the policy"
 
     def x(field: str) -> Any:
-        axis = alt.Axis(
-            tickCount=5, labelExpr=style.RATE if digits.rate else style.SIGNED, grid=True
-        )
+        axis = style.value_ticks(rate=digits.rate, named=bool(names))
         scale = alt.Scale(nice=False, zero=False)
         return alt.X(f"{field}:Q", scale=scale, title=title, axis=axis)
 
@@ -88,6 +89,7 @@ def glance_template(
             color=style.GREY,
             limit=LABELS,
         ).encode(text="text:N"),
+        *([style.axis_names(names, x("end"), height)] if names else []),
         *_mark_layers(x, y("y"), noun=noun, flags=flags, digits=digits),
     ]
     chart = style.layered(*layers).properties(width=PLOT, height=height)

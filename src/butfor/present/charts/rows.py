@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import altair as alt
@@ -42,8 +42,10 @@ class RowChart:
         domain: style.Domain | None,
         least: int = 34,
         rate: bool = False,
+        names: Mapping[float, str] | None = None,
     ) -> None:
         self.rows = rows
+        self.names = names or {}
         self.axis_title = axis_title
         self.rate = rate
         self.domain = style.value_domain(values, domain)
@@ -58,7 +60,9 @@ class RowChart:
 
     def x(self, field: str) -> Any:
         """Place marks by a value."""
-        return style.value_axis(alt.X, field, self.axis_title, self.domain, rate=self.rate)
+        return style.value_axis(
+            alt.X, field, self.axis_title, self.domain, rate=self.rate, named=bool(self.names)
+        )
 
     def y(self, field: str = "y") -> Any:
         """Place marks in their row."""
@@ -82,6 +86,7 @@ class RowChart:
             names.encode(text="name:N", y=self.y("y_name"), tooltip="name:N"),
             notes.encode(text="note:N", y=self.y("y_note")),
             *marks,
+            *([style.axis_names(self.names, self.x("end"), self.height)] if self.names else []),
         )
         drawn = style.finish(style.framed(chart, PLOT, self.height), title, subtitle, total=TOTAL)
         return drawn.properties(padding=PADDING)
@@ -101,6 +106,7 @@ def estimates_chart(
     subtitle: str | None = None,
     axis_title: str = "Average return per episode",
     domain: style.Domain | None = None,
+    ends: tuple[str, str] | None = None,
     rate: bool = False,
 ) -> alt.LayerChart:
     """Draw each estimate as a dot with a bar for its 95 % interval.
@@ -117,6 +123,8 @@ def estimates_chart(
         By default the meaning of bar and line, and what the interval does not cover.
     domain
         Ends of the axis, moved out if the data exceed them; by default those of the data.
+    ends
+        What the ends of `domain` mean, such as ("all died", "all discharged").
     rate
         Whether the values are rates, to be written in percent.
     """
@@ -131,7 +139,8 @@ def estimates_chart(
         subtitle += "" if reference is None else f" Dashed line: {reference}."
     values = estimates[["value", "low", "high"]].to_numpy(dtype=np.float64)
     rows = _estimate_rows(estimates, names, reference, digits_for(values[:, 0], rate=rate))
-    plot = RowChart(rows, values, axis_title=axis_title, domain=domain, rate=rate)
+    named = dict(zip(domain, ends, strict=True)) if domain and ends else None
+    plot = RowChart(rows, values, axis_title=axis_title, domain=domain, rate=rate, names=named)
     kinds = ["reference", "estimate", "reviewers", "true"]
     color = alt.Color("kind:N", legend=None).scale(
         domain=kinds, range=[style.BLACK, style.BLUE, style.GREEN, style.VERMILLION]

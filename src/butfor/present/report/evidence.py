@@ -90,3 +90,9 @@ def rehearsal_section(stays: Stays) -> dict[str, Any] | None:
     ]
     head = ["Hidden", "Promised without it", "Judged with it", "Promised too much"]
     return {"spec": spec, "caption": caption, "table": [head, *rows]}
+
+
+def thin_part(stays: Stays) -> str:
+    """Say how much rests on thin evidence, on average over the episodes."""
+    part = share(float(stays.audit.episodes["thin_share"].mean()))
+    return f"{part} of the steps under the policy rest on fewer than {THIN} similar past cases."

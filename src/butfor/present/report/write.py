@@ -19,6 +19,7 @@ from butfor.present import STATIC, Stays, straight
 from butfor.present.charts.save import chart_bundle, hash_source
 from butfor.present.experts import experts_view
 from butfor.present.report import content
+from butfor.present.report.estimates import estimates_section
 from butfor.present.report.evidence import evidence_section, rehearsal_section
 from butfor.present.report.policy import policy_section
 
@@ -84,7 +85,7 @@ def render_report(
     shown = all_stays.order()[:count]
     glance = content.glance(all_stays)
     few = len(glance["datasets"]["marks"]) <= 2500
-    estimates = content.estimates(all_stays, experts)
+    estimates = estimates_section(all_stays, experts)
     blocks = {
         "estimates": {"spec": estimates.pop("spec")},
         "glance": {

@@ -43,6 +43,9 @@ async function swapRows(view, datasets) {
   await view.runAsync();
 }
 
+// The rows without the sampled paths.
+const withoutPaths = (datasets) => ({ ...datasets, draws: [], draw_ends: [], draw_words: [] });
+
 // The rows of a chart whose axis ends where little is left to see; all rows if that is not given.
 function nearRows(datasets, near) {
   if (!near) return datasets;

@@ -278,6 +278,9 @@ def _line_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
         line="datum.draw + ' ' + datum.variable", at="datum.y + datum.beside * datum.room"
     )
     paths: style.Row = {"strokeWidth": 1.3, "color": DRAWN[layout.with_model]}
+    # beside the title of the axis, and only there if they are drawn
+    words, below = style.named("draw_words"), layout.height + AXIS - 7
+    aside = 0.6 * PLOT
     record: style.Row = {"strokeWidth": 3, "color": style.BLACK, "strokeCap": "round"}
     return [
         limits.encode(x=alt.value(0), x2=alt.value(PLOT), y=_y(layout)),
@@ -285,6 +288,12 @@ def _line_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
             x=_x(layout), y=_y(layout, "at"), detail="line:N"
         ),
         _whole_steps(layout, drawn, "at", paths),
+        words.mark_rule(**paths).encode(
+            x=alt.value(aside), x2=alt.value(aside + 24), y=alt.value(below)
+        ),
+        words.mark_text(align="left", x=aside + 30, y=below, fontSize=style.SMALL).encode(
+            text="text:N"
+        ),
         happened.mark_line(interpolate="step", **record),
         _whole_steps(layout, happened, "y", record),
         happened.mark_point(opacity=0, size=90).encode(

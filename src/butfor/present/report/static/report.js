@@ -124,7 +124,7 @@ function fillStay(root, stay) {
 
 const rowsOf = (stay, { paths, whole }) => {
   const rows = unpackRows(stay.datasets);
-  const shown = paths ? rows : { ...rows, draws: [], draw_ends: [] };
+  const shown = paths ? rows : withoutPaths(rows);
   return whole ? shown : nearRows(shown, stay.near);
 };
 
