@@ -1,5 +1,6 @@
 """The report in a real browser, opened as a file without a network."""
 
+import re
 import time
 from dataclasses import replace
 
@@ -311,9 +312,67 @@ def test_all_stays_can_be_printed_each_on_its_page(browser, report, tmp_path):
     audit, address = report
     open_report(browser, f"{address}#print")
     assert browser.count("#all-stays .copy svg") == len(audit.flagged)
-    browser.pdf(tmp_path / "report.pdf")
-    assert (tmp_path / "report.pdf").stat().st_size > 100_000
+    pages = {"all": print_pages(browser, tmp_path)}
+    fewer = bf.write_report(audit, tmp_path / "fewer.html", episodes=2).as_uri()
+    open_report(browser, f"{fewer}#print")
+    pages["two"] = print_pages(browser, tmp_path)
+    assert pages["all"] - pages["two"] == len(audit.flagged) - 2
     assert browser.problems() == []
+
+
+def print_pages(browser, folder):
+    """Print the page, and return how many sheets that takes."""
+    browser.pdf(folder / "report.pdf")
+    return len(re.findall(rb"/Type\s*/Page\b", (folder / "report.pdf").read_bytes()))
+
+
+def test_letters_on_a_phone_have_11_pixels_also_in_charts(browser, report):
+    _, address = report
+    browser.resize(390, 844)
+    browser.goto("about:blank")
+    browser.goto(address)
+    browser.wait_for(READY)
+    browser.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    sizes = browser.evaluate(SIZES)
+    assert len(sizes) > 300
+    assert min(sizes) >= 11
+    for chart in ("estimates", "glance"):  # and what they show is not cut off
+        assert browser.evaluate(
+            f"(e => e.scrollWidth <= e.clientWidth)(document.querySelector('#chart-{chart}'))"
+        )
+    assert browser.overflow() <= 0
+
+
+# the size of letters of each text that is seen, as it is drawn
+SIZES = """(() => {
+  const texts = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT);
+  const sizes = [];
+  while (texts.nextNode()) {
+    const element = texts.currentNode.parentElement;
+    const svg = element.ownerSVGElement;
+    if (!texts.currentNode.textContent.trim() || element.closest(".sr")) continue;
+    if (!svg && !element.offsetParent) continue;
+    const scale = svg ? svg.getBoundingClientRect().width / svg.viewBox.baseVal.width : 1;
+    sizes.push(scale * parseFloat(getComputedStyle(element).fontSize));
+  }
+  return sizes;
+})()"""
+
+
+def test_without_scripts_sections_can_be_read_and_stays_are_told_in_words(browser, report):
+    audit, address = report
+    browser.command("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        browser.goto("about:blank")
+        browser.goto(address)
+        text = browser.text("main")
+        assert "Charts and the list of stays need JavaScript" in text
+        for identifier in audit.flagged["id"]:
+            assert Stays(audit).one(identifier)["story"] in text
+        assert "Above what happened" in text
+        assert not browser.evaluate("document.querySelector('.list').checkVisibility()")
+    finally:
+        browser.command("Emulation.setScriptExecutionDisabled", value=False)
 
 
 def test_what_the_model_inferred_is_drawn_in_grey_and_listed(browser, tmp_path):

@@ -14,6 +14,7 @@ from butfor.present.charts import style
 from butfor.replay.steps import THIN
 
 PLOT = 560
+NARROW = 205  # the same in a chart for phones
 LABELS = 130
 BAND = 118  # height of the row of one observed outcome
 BINS = 20
@@ -33,6 +34,7 @@ def glance_template(
     flags: bool = True,
     digits: Digits = TWO,
     names: Mapping[float, str] | None = None,
+    narrow: bool = False,
 ) -> dict[str, Any]:
     """Return the Vega-Lite specification of the strip plot, without rows.
 
@@ -48,9 +50,13 @@ def glance_template(
         How returns are written.
     names
         What returns on the axis mean, such as {-1: "died", 1: "discharged"}.
+    narrow
+        Whether to draw it for phones: half as wide, and bars without numbers.
     """
-    height = BAND * len(outcomes)
-    title = f"Model: expected return of the same {noun} under the policy"
+    height, width = BAND * len(outcomes), NARROW if narrow else PLOT
+    title = style.wrap(
+        f"Model: expected return of the same {noun} under the policy", width + 40, style.TEXT
+    )
 
     def x(field: str) -> Any:
         axis = style.value_ticks(rate=digits.rate, named=bool(names))
@@ -67,7 +73,7 @@ def glance_template(
     layers = [
         frame.mark_rule(opacity=0).encode(x=x("low"), x2="high:Q", y=alt.value(0)),
         alt.Chart(style.data(bands))
-        .mark_rect(stroke=style.LINE, fill=None, x=0, x2=PLOT)
+        .mark_rect(stroke=style.LINE, fill=None, x=0, x2=width)
         .encode(y=y("top"), y2="bottom:Q"),
         rows.mark_text(align="right", x=-10, lineHeight=style.LINE_HEIGHT).encode(
             y=y("y"), text="text:N"
@@ -79,7 +85,13 @@ def glance_template(
             y2="bottom:Q",
             tooltip=[alt.Tooltip("text:N", title=nouns)],
         ),
-        bars.mark_text(fontSize=style.SMALL).encode(x=x("middle"), y=y("y"), text="text:N"),
+        *(
+            []
+            if narrow
+            else [
+                bars.mark_text(fontSize=style.SMALL).encode(x=x("middle"), y=y("y"), text="text:N")
+            ]
+        ),
         number.mark_text(
             align="right",
             x=-10,
@@ -90,14 +102,16 @@ def glance_template(
             limit=LABELS,
         ).encode(text="text:N"),
         *([style.axis_names(names, x("end"), height)] if names else []),
-        *_mark_layers(x, y("y"), noun=noun, flags=flags, digits=digits),
+        *_mark_layers(x, y("y"), noun=noun, flags=flags, digits=digits, narrow=narrow),
     ]
-    chart = style.layered(*layers).properties(width=PLOT, height=height)
+    chart = style.layered(*layers).properties(width=width, height=height)
     title = "What the model expects under the policy, one mark each."
-    return style.template(chart, title, {name: [] for name in NAMES_OF_DATA}, total=PLOT + LABELS)
+    return style.template(chart, title, {name: [] for name in NAMES_OF_DATA}, total=width + LABELS)
 
 
-def _mark_layers(x: Any, y: Any, *, noun: str, flags: bool, digits: Digits) -> list[alt.Chart]:
+def _mark_layers(
+    x: Any, y: Any, *, noun: str, flags: bool, digits: Digits, narrow: bool
+) -> list[alt.Chart]:
     """Draw each episode, the line from its worst to its best case, and a ring if it is flagged."""
     signed = f"format(datum.{{0}}, '{digits.axis}')"
     marks = style.named("marks").transform_calculate(
@@ -113,13 +127,17 @@ def _mark_layers(x: Any, y: Any, *, noun: str, flags: bool, digits: Digits) -> l
         EVIDENCE,
         (style.BLUE, "#B87400"),
         ("circle", "triangle-up"),
-        title=f"{ringed}Line: worst to best case, if the model is right.",
+        title=style.wrap(
+            f"{ringed}Line: worst to best case, if the model is right.",
+            NARROW + 40 if narrow else PLOT,
+            style.SMALL,
+        ),
         titleFontSize=style.SMALL,
         titleFontWeight="normal",
         titleLimit=PLOT,
         labelFontSize=style.SMALL,
         orient="bottom",
-        columns=2,
+        columns=1 if narrow else 2,
     )
     ranges = marks.transform_filter("isValid(datum.low)").mark_rule(opacity=0.22, strokeWidth=1)
     titles = {

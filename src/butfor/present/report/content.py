@@ -108,20 +108,24 @@ def glance(stays: Stays, *, flags: bool = True) -> dict[str, Any]:
     digits = stays.digits(table["expected_return"])
     datasets = glance_datasets(table, names) if len(table) else {"frame": [], "marks": []}
     frame = datasets["frame"][0] if datasets["frame"] else {"low": 0.0, "high": 0.0}
-    spec = glance_template(
-        names,
-        noun=stays.noun,
-        nouns=stays.nouns,
-        flags=flags and len(audit.flagged) > 0,
-        digits=digits,
-        names={
-            reward: name
-            for reward, name in reward_names(audit).items()
-            if frame["low"] <= reward <= frame["high"]
-        },
-    )
     caption = _glance_caption(stays, marks=len(datasets["marks"]), flags=flags)
-    spec["description"] = caption
+
+    def template(*, narrow: bool) -> dict[str, Any]:
+        found = glance_template(
+            names,
+            noun=stays.noun,
+            nouns=stays.nouns,
+            flags=flags and len(audit.flagged) > 0,
+            digits=digits,
+            names={
+                reward: name
+                for reward, name in reward_names(audit).items()
+                if frame["low"] <= reward <= frame["high"]
+            },
+            narrow=narrow,
+        )
+        return found | {"description": caption}
+
     shown = f"{capitalized(stays.nouns)}{' shown' if stays.scope else ''}"
     head = [WHAT_HAPPENED, shown, "Mean expected return", "Lowest", "Highest"]
     head += ["Worst case", "Best case", "Mostly thin evidence", *["Flagged"] * flags]
@@ -135,7 +139,8 @@ def glance(stays: Stays, *, flags: bool = True) -> dict[str, Any]:
         counts = [(mine["thin_share"] > 0.5).sum(), *[(mine["rank"] > 0).sum()] * flags]
         rows.append([name, str(len(mine)), *words, *map(str, counts)])
     return {
-        "spec": spec,
+        "spec": template(narrow=False),
+        "narrow": template(narrow=True),
         "datasets": datasets,
         "caption": caption,
         "table": [head, *rows],
@@ -252,6 +257,20 @@ def listing(stays: Stays, shown: list[Any]) -> dict[str, Any]:
     times = {"unit": capitalized(stays.clock.unit), "step": stays.clock.length}
     words = {"included": included(stays, len(shown))}
     return {"names": names, **nouns, **times, **words, "rows": rows}
+
+
+def stories(stays: Stays, pictures: list[dict[str, Any]]) -> list[list[str]]:
+    """Return the episodes that are shown step by step as a table of sentences."""
+    thin = stays.audit.episodes.set_index(stays.audit.episodes["id"].astype(str))["thin_share"]
+    head = [capitalized(stays.noun), "Thin evidence", "In words"]
+    return [head] + [
+        [
+            stay["id"],
+            share(float(thin[stay["id"]])),
+            f"{stay['title']}. {stay['story']} {stay['says']}",
+        ]
+        for stay in pictures
+    ]
 
 
 def included(stays: Stays, count: int) -> str:

@@ -11,7 +11,7 @@ from butfor.audit.audit import Audit
 from butfor.audit.experts import ExpertValue
 from butfor.evaluate.wording import Digits, in_words
 from butfor.present.charts import estimates_chart
-from butfor.present.report.evidence import thin_part
+from butfor.present.report.evidence import embedded, thin_part
 from butfor.present.stays import Stays
 from butfor.present.text import (
     CHANCE,
@@ -44,18 +44,20 @@ def estimates_section(stays: Stays, experts: ExpertValue | str | None = None) ->
         estimator=[name for name, _ in words],
         note=[note.format(nouns=stays.nouns) for _, note in words],
     )
-    chart = estimates_chart(
-        shown,
-        reference=WHAT_HAPPENED,
-        axis_title=f"Average return per {stays.noun}",
-        domain=_reward_domain(audit, chosen),
-        ends=_axis_ends(audit),
-        rate=audit.is_rate,
-    )
-    spec = chart.to_dict()
-    spec.pop("title")
     caption = _estimates_caption(stays, chosen, digits)
-    spec["description"] = caption
+
+    def draw(*, narrow: bool) -> dict[str, Any]:
+        chart = estimates_chart(
+            shown,
+            reference=WHAT_HAPPENED,
+            axis_title=f"Average return per {stays.noun}",
+            domain=_reward_domain(audit, chosen),
+            ends=_axis_ends(audit),
+            rate=audit.is_rate,
+            narrow=narrow,
+        )
+        return embedded(chart, caption)
+
     columns = {
         "Estimate": [ESTIMATORS.get(name, (name,))[0] for name in table["estimator"]],
         "Value": [digits.value(value) for value in table["value"]],
@@ -74,7 +76,13 @@ def estimates_section(stays: Stays, experts: ExpertValue | str | None = None) ->
     rows = [list(row) for row in zip(*columns.values(), strict=True)]
     full = [f"{FULL_NAMES[name]} ({name})" for name in table["estimator"] if name in FULL_NAMES]
     names = in_words(f"Abbreviations: {', '.join(full)}." if full else "", stays.noun)
-    return {"spec": spec, "caption": caption, "names": names, "table": [list(columns), *rows]}
+    return {
+        "spec": draw(narrow=False),
+        "narrow": draw(narrow=True),
+        "caption": caption,
+        "names": names,
+        "table": [list(columns), *rows],
+    }
 
 
 def _reward_domain(audit: Audit, shown: pd.DataFrame) -> tuple[float, float] | None:

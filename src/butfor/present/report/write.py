@@ -87,9 +87,9 @@ def render_report(
     few = len(glance["datasets"]["marks"]) <= 2500
     estimates = estimates_section(all_stays, experts)
     blocks = {
-        "estimates": {"spec": estimates.pop("spec")},
+        "estimates": _charts(estimates),
         "glance": {
-            "spec": glance.pop("spec"),
+            **_charts(glance),
             "datasets": pack_rows(glance.pop("datasets")),
             "renderer": "svg" if few else "canvas",
         },
@@ -98,7 +98,7 @@ def render_report(
     }
     rehearsal = rehearsal_section(all_stays)
     if rehearsal is not None:
-        blocks["rehearsal"] = {"spec": rehearsal.pop("spec")}
+        blocks["rehearsal"] = _charts(rehearsal)
     pictures = [all_stays.one(identifier) for identifier in shown]
     pictures = [stay | {"datasets": pack_rows(stay["datasets"])} for stay in pictures]
     mine = HERE / "static"
@@ -138,10 +138,16 @@ def render_report(
         provenance=content.provenance(all_stays),
         flagged=len(audit.flagged),
         shown=len(shown),
+        stories=content.stories(all_stays, pictures),
         included=content.included(all_stays, len(shown)),
         blocks={name: _json(block) for name, block in blocks.items()},
         pictures=[_json(picture) for picture in pictures],
     )
+
+
+def _charts(section: dict[str, Any]) -> dict[str, Any]:
+    """Take the charts out of a section: for screens, and for phones."""
+    return {name: section.pop(name) for name in ("spec", "narrow")}
 
 
 def pack_rows(datasets: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, list[Any]]:

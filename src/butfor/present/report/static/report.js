@@ -241,12 +241,19 @@ function followAddress() {
 
 // ----------------------------------------------------------------------------------------- print
 
+const WIDEST = 1000; // pixels that a table of an episode may have on a screen to fit on paper
 let opened = [];
 window.addEventListener("beforeprint", () => {
   opened = [...document.querySelectorAll("details:not([open])")];
   opened.forEach((details) => { details.open = true; });
+  document.querySelectorAll(".stay .wide table").forEach((table) => {
+    table.style.zoom = Math.min(1, WIDEST / table.scrollWidth);
+  });
 });
-window.addEventListener("afterprint", () => opened.forEach((details) => { details.open = false; }));
+window.addEventListener("afterprint", () => {
+  opened.forEach((details) => { details.open = false; });
+  document.querySelectorAll(".stay .wide table").forEach((table) => { table.style.zoom = ""; });
+});
 
 async function drawAll() {
   const all = document.getElementById("all-stays");
@@ -319,18 +326,18 @@ window.addEventListener("hashchange", followAddress);
 if (listing.rows.some((row) => row[RANK] > 0)) listFlagged();
 else listAll();
 
-const estimates = read("estimates");
+const shape = matchMedia("(max-width: 30rem)").matches ? "narrow" : "spec";
 const glance = read("glance");
-await drawChart(document.getElementById("chart-estimates"), estimates.spec);
+await drawChart(document.getElementById("chart-estimates"), read("estimates")[shape]);
 const everyone = document.getElementById("chart-glance");
-const marks = await drawChart(everyone, glance.spec, unpackRows(glance.datasets), {
+const marks = await drawChart(everyone, glance[shape], unpackRows(glance.datasets), {
   renderer: glance.renderer,
 });
 marks.addEventListener("click", (event, item) => {
   if (item?.datum?.id !== undefined) openStay(item.datum.id);
 });
 const rehearsal = document.getElementById("chart-rehearsal");
-if (rehearsal) await drawChart(rehearsal, read("rehearsal").spec);
+if (rehearsal) await drawChart(rehearsal, read("rehearsal")[shape]);
 const first = listing.rows.find((row) => row[PLACE] === 0);
 if (location.hash.startsWith("#stay-")) followAddress();
 await turn;
