@@ -24,6 +24,7 @@ from butfor.present.charts.trajectory.layout import TrajectoryLayout
 from butfor.present.charts.trajectory.rows import NAMES_OF_DATA
 from butfor.present.report import content
 from butfor.present.report.estimates import estimates_section
+from butfor.present.report.figures import audit_figures
 from butfor.present.report.write import _json, pack_rows, render_report
 from butfor.present.story import learned_again
 from tests.audits import HOSTILE, hidden_audit, hostile_audit, sepsis_audit, trade_audit
@@ -145,7 +146,7 @@ def test_sections_and_charts_are_there_each_with_words_and_numbers(page):
     for number in range(1, 7):
         assert re.search(rf"<h2>{number}\. ", page), number
     assert page.count('role="img"') == 3  # the third is in the template of a stay
-    assert len(re.findall(r'role="img" aria-label="[^"]{40,}"', page)) == 2
+    assert len(re.findall(r'role="img" tabindex="0" aria-label="[^"]{40,}"', page)) == 2
     assert page.count("Show numbers") == 4
     stay = read.data("stay-0")
     assert stay["description"].startswith(stay["title"])
@@ -621,6 +622,30 @@ def test_ends_of_an_axis_are_named_if_only_outcomes_count(audit):
     costly = Stays(replace(audit, episodes=paid))
     for spec in (estimates_section(costly)["spec"], content.glance(costly)["spec"]):
         assert not any("end" in row for row in _values(spec))
+
+
+def test_saved_figures_carry_their_caveats(audit, tmp_path):
+    figures = audit_figures(audit, episodes=1)
+    identifier = audit.flagged["id"].iloc[0]
+    assert list(figures) == ["estimates", "outcomes", f"stay_{identifier}"]
+    told = {}
+    for name, chart in figures.items():
+        (path,) = charts.save_figure(chart, tmp_path / name, ["svg"])
+        # texts in lines; what was cut off would end with an ellipsis
+        told[name] = " ".join(re.findall(r">([^<>]+)</(?:text|tspan)>", path.read_text()))
+        assert "A model estimate, not a fact." in told[name], name
+        assert "fewer than 10 similar past cases" in told[name], name
+        assert "…" not in told[name], name
+    for words in ("weighted importance sampling (WIS)", "Replay of each (CF)", "all discharged"):
+        assert words in told["estimates"]
+    columns = [told["outcomes"].index(f" {name} ") for name in ("died", "still in ICU")]
+    assert columns == sorted(columns)
+    thin = int((audit.episodes["thin_share"] > 0.5).sum())
+    cells = [int(number) for number in re.findall(r"thin evidence (\d+)", told["outcomes"])]
+    assert sum(cells) == thin
+    assert len(cells) == 9
+    assert "Similar past cases" in told[f"stay_{identifier}"]
+    assert "Never given to the model: diabetes, no." in told[f"stay_{identifier}"]
 
 
 # -------------------------------------------------------------------------- odd input, the command

@@ -54,14 +54,14 @@ def glance_template(
         Whether to draw it for phones: half as wide, and bars without numbers.
     """
     height, width = BAND * len(outcomes), NARROW if narrow else PLOT
-    title = style.wrap(
+    axis_title = style.wrap(
         f"Model: expected return of the same {noun} under the policy", width + 40, style.TEXT
     )
 
     def x(field: str) -> Any:
         axis = style.value_ticks(rate=digits.rate, named=bool(names))
         scale = alt.Scale(nice=False, zero=False)
-        return alt.X(f"{field}:Q", scale=scale, title=title, axis=axis)
+        return alt.X(f"{field}:Q", scale=scale, title=axis_title, axis=axis)
 
     def y(field: str) -> Any:
         return style.pixels(field, height, down=True)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from butfor.evaluate.wording import Digits, digits_for
 from butfor.present.charts import style
-from butfor.present.text import CHANCE, ESTIMATE, REVIEWERS, SIMULATOR, TRUE
+from butfor.present.text import CHANCE, ESTIMATE, FULL_NAMES, REVIEWERS, SIMULATOR, TRUE
 
 KINDS = {TRUE: "true", REVIEWERS: "reviewers"}  # of estimates that are drawn in their own way
 PLOT = 240  # width of the part with the axis
@@ -127,7 +127,8 @@ def estimates_chart(
     Parameters
     ----------
     estimates
-        One row per estimator, top to bottom: `estimator, value, low, high`, optionally `note`. A
+        One row per estimator, top to bottom: `estimator, value, low, high`, optionally `note`, by
+        default what an abbreviation stands for. A
         missing value is labeled as such; missing bounds leave out the bar. A row named "True" is
         drawn as a vermillion diamond, one named "Reviewers" as a green square.
     reference
@@ -150,7 +151,7 @@ def estimates_chart(
             f"reference {reference!r} is not among the estimators {names}; name one, or give None"
         )
     if subtitle is None:
-        subtitle = f"Bar: 95% interval. {CHANCE}"
+        subtitle = f"Bar: 95% interval. {CHANCE} {ESTIMATE}"
         subtitle += "" if reference is None else f" Dashed line: {reference}."
     values = estimates[["value", "low", "high"]].to_numpy(dtype=np.float64)
     rows = _estimate_rows(estimates, names, reference, digits_for(values[:, 0], rate=rate))
@@ -183,7 +184,8 @@ def estimates_chart(
 def _estimate_rows(
     estimates: pd.DataFrame, names: list[str], reference: str | None, digits: Digits
 ) -> list[style.Row]:
-    notes = pd.Series([SIMULATOR if name == TRUE else "" for name in names], dtype=object)
+    meaning = FULL_NAMES | {TRUE: SIMULATOR}
+    notes = pd.Series([meaning.get(name, "") for name in names], dtype=object)
     if "note" in estimates:
         notes = estimates["note"].reset_index(drop=True).fillna(notes)
     values = estimates[["value", "low", "high"]].to_numpy(dtype=np.float64)

@@ -103,7 +103,7 @@ def _model_size(stays: Stays) -> str:
 def glance(stays: Stays, *, flags: bool = True) -> dict[str, Any]:
     """Return the section with everyone at a glance, showing which ones are flagged or not."""
     audit = stays.audit
-    names = _row_names(stays)
+    names = outcome_order(stays)
     table = audit.episodes if flags else audit.episodes.assign(rank=0)
     digits = stays.digits(table["expected_return"])
     datasets = glance_datasets(table, names) if len(table) else {"frame": [], "marks": []}
@@ -180,7 +180,7 @@ def _glance_sentence(stays: Stays) -> str:
     )
 
 
-def _row_names(stays: Stays) -> list[str]:
+def outcome_order(stays: Stays) -> list[str]:
     """Return the names of what happened, from bad to good, with no outcome between if it occurs."""
     bad = [outcome.name for outcome in stays.audit.model.outcomes if outcome.bad]
     good = [outcome.name for outcome in stays.audit.model.outcomes if not outcome.bad]
@@ -189,11 +189,20 @@ def _row_names(stays: Stays) -> list[str]:
     return [*bad, *[none] * bool(occurs), *good]
 
 
+def thin_counts(stays: Stays) -> pd.DataFrame:
+    """Count the episodes on mostly thin evidence by what happened and what the model says."""
+    order, table = outcome_order(stays), stays.audit.episodes
+    mine = table[table["thin_share"] > 0.5]
+    counts = pd.crosstab(mine["observed_outcome"], mine["most_likely"])
+    return counts.reindex(index=order, columns=order, fill_value=0)
+
+
 def cells(stays: Stays) -> dict[str, Any]:
     """Return the table of buttons: what happened by the likeliest outcome in the model."""
     table = stays.audit.episodes
-    names = _row_names(stays)
+    names = outcome_order(stays)
     counts, expected = stays.audit.outcome_table(), stays.audit.outcome_table(expected=True)
+    thin = thin_counts(stays)
     most = max(1, int(counts.to_numpy().max()))
 
     def cell(observed: str, model: str) -> dict[str, Any]:
@@ -205,7 +214,7 @@ def cells(stays: Stays) -> dict[str, Any]:
             "count": count,
             "listed": len(mine),
             "expected": "<0.1" if mean < 0.05 else f"{mean:.1f}",
-            "thin": int((mine["thin_share"] > 0.5).sum()),
+            "thin": int(thin.loc[observed, model]),
             "shade": 0 if not count else 1 + int(3.999 * count / most),
             "words": f"{observed}; the model says {model}",
         }
@@ -224,7 +233,7 @@ def cells(stays: Stays) -> dict[str, Any]:
 def listing(stays: Stays, shown: list[Any]) -> dict[str, Any]:
     """Return the episodes for the list beside the buttons: numbers to sort by, words to show."""
     table = stays.audit.episodes.set_index("id", drop=False)
-    names = _row_names(stays)
+    names = outcome_order(stays)
     columns = {name: f"p_{name}" if name != stays.audit.meta.none else "p_none" for name in names}
     place = {identifier: number for number, identifier in enumerate(shown)}
     digits, gaps = (stays.digits(table[name]) for name in ("expected_return", "difference"))
@@ -255,8 +264,8 @@ def listing(stays: Stays, shown: list[Any]) -> dict[str, Any]:
         )
     nouns = {"noun": stays.noun, "nouns": stays.nouns, "scope": stays.scope}
     times = {"unit": capitalized(stays.clock.unit), "step": stays.clock.length}
-    words = {"included": included(stays, len(shown))}
-    return {"names": names, **nouns, **times, **words, "rows": rows}
+    pages = {"included": included(stays, len(shown))}
+    return {"names": names, **nouns, **times, **pages, "rows": rows}
 
 
 def stories(stays: Stays, pictures: list[dict[str, Any]]) -> list[list[str]]:

@@ -33,31 +33,12 @@ def estimates_section(stays: Stays, experts: ExpertValue | str | None = None) ->
 
     `experts` is the experts' view, or why there is none.
     """
-    audit, table = stays.audit, stays.audit.estimates
+    table = stays.audit.estimates
     if isinstance(experts, ExpertValue):
         table = _with_experts(table, experts)
-    chosen = table.set_index("estimator", drop=False)
-    chosen = chosen.loc[[name for name in DRAWN_ESTIMATORS if name in chosen.index]]
+    chosen = _drawn(table)
     digits = stays.digits(chosen["value"])
-    words = [ESTIMATORS[name] for name in chosen["estimator"]]
-    shown = chosen.assign(
-        estimator=[name for name, _ in words],
-        note=[note.format(nouns=stays.nouns) for _, note in words],
-    )
-    caption = _estimates_caption(stays, chosen, digits)
-
-    def draw(*, narrow: bool) -> dict[str, Any]:
-        chart = estimates_chart(
-            shown,
-            reference=WHAT_HAPPENED,
-            axis_title=f"Average return per {stays.noun}",
-            domain=_reward_domain(audit, chosen),
-            ends=_axis_ends(audit),
-            rate=audit.is_rate,
-            narrow=narrow,
-        )
-        return embedded(chart, caption)
-
+    caption = _estimates_caption(stays, chosen, reason=", for the reason in the table")
     columns = {
         "Estimate": [ESTIMATORS.get(name, (name,))[0] for name in table["estimator"]],
         "Value": [digits.value(value) for value in table["value"]],
@@ -74,15 +55,52 @@ def estimates_section(stays: Stays, experts: ExpertValue | str | None = None) ->
     if table["low_these"].isna().all():
         del columns[f"For these {stays.nouns} only"]
     rows = [list(row) for row in zip(*columns.values(), strict=True)]
-    full = [f"{FULL_NAMES[name]} ({name})" for name in table["estimator"] if name in FULL_NAMES]
-    names = in_words(f"Abbreviations: {', '.join(full)}." if full else "", stays.noun)
     return {
-        "spec": draw(narrow=False),
-        "narrow": draw(narrow=True),
+        "spec": embedded(_estimates_chart(stays, chosen, caption), caption),
+        "narrow": embedded(_estimates_chart(stays, chosen, caption, narrow=True), caption),
         "caption": caption,
-        "names": names,
+        "names": _full_names(stays, table),
         "table": [list(columns), *rows],
     }
+
+
+def estimates_figure(stays: Stays) -> Any:
+    """Return the chart of estimates by itself, to be saved, with everything to know about it."""
+    chosen = _drawn(stays.audit.estimates)
+    caption = _estimates_caption(stays, chosen)
+    return _estimates_chart(stays, chosen, f"{caption} {_full_names(stays, chosen)}")
+
+
+def _drawn(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the estimates in the chart, from top to bottom, by estimator."""
+    by_name = table.set_index("estimator", drop=False)
+    return by_name.loc[[name for name in DRAWN_ESTIMATORS if name in by_name.index]]
+
+
+def _estimates_chart(
+    stays: Stays, chosen: pd.DataFrame, caption: str, *, narrow: bool = False
+) -> Any:
+    words = [ESTIMATORS[name] for name in chosen["estimator"]]
+    shown = chosen.assign(
+        estimator=[name for name, _ in words],
+        note=[note.format(nouns=stays.nouns) for _, note in words],
+    )
+    return estimates_chart(
+        shown,
+        reference=WHAT_HAPPENED,
+        subtitle=caption,
+        axis_title=f"Average return per {stays.noun}",
+        domain=_reward_domain(stays.audit, chosen),
+        ends=_axis_ends(stays.audit),
+        rate=stays.audit.is_rate,
+        narrow=narrow,
+    )
+
+
+def _full_names(stays: Stays, table: pd.DataFrame) -> str:
+    """Spell out the abbreviations of estimators."""
+    full = [f"{FULL_NAMES[name]} ({name})" for name in table["estimator"] if name in FULL_NAMES]
+    return in_words(f"Abbreviations: {', '.join(full)}." if full else "", stays.noun)
 
 
 def _reward_domain(audit: Audit, shown: pd.DataFrame) -> tuple[float, float] | None:
@@ -120,17 +138,20 @@ def reward_names(audit: Audit) -> dict[float, str]:
     }
 
 
-def _estimates_caption(stays: Stays, chosen: pd.DataFrame, digits: Digits) -> str:
-    """Say what the chart of estimates shows, as far as it shows it."""
+def _estimates_caption(stays: Stays, chosen: pd.DataFrame, reason: str = "") -> str:
+    """Say what the chart of estimates shows, as far as it shows it.
+
+    `reason` is added where an interval is missing.
+    """
     bars = chosen["low"].notna()
-    missing = ~bars & (chosen["estimator"] != TRUE) & chosen["value"].notna()
+    missing = ~bars & chosen["value"].notna() & (chosen.index != TRUE)
     said = [
-        *_sides(chosen["value"], digits),
+        *_sides(chosen["value"], stays.digits(chosen["value"])),
         *[f"Dot: estimate; bar: 95% interval. {CHANCE}"] * bool(bars.any()),
         ESTIMATE,
         *[f"On average {thin_part(stays)}"] * (not stays.scope),
         "Dashed line: what happened.",
-        *["Without a bar: no interval, for the reason in the table."] * bool(missing.any()),
+        *[f"Without a bar: no interval{reason}."] * bool(missing.any()),
     ]
     if REVIEWERS in chosen.index:
         said.append(
