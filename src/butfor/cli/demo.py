@@ -14,8 +14,8 @@ import typer
 from rich.console import Console
 
 from butfor import sepsis
-from butfor.audit.audit import REVIEW_FILES, Audit
-from butfor.audit.folders import check_free, whole_folder
+from butfor.audit.audit import AUDIT, Audit
+from butfor.audit.folders import Kind, check_free, whole_folder
 from butfor.audit.learning import factored_learner, tabular_learner
 from butfor.audit.run import run_audit
 from butfor.audit.settings import CAUTION
@@ -35,7 +35,15 @@ from butfor.types import Progress
 VERSION = "icml2019"  # the paper's simulator, whose failure the demonstration shows
 FOLDERS = {"factored": "audit", "tabular": "audit-tabular"}  # kind of model: folder of its audit
 REPORTS = {"factored": "report.html", "tabular": "report-tabular.html"}
-MARKER = "audit/meta.json"
+DEMONSTRATION = Kind(
+    f"{FOLDERS['factored']}/{AUDIT.marker}",
+    AUDIT.sign,
+    (
+        *REPORTS.values(),
+        "figures/*",
+        *(f"{place}/{name}" for place in FOLDERS.values() for name in AUDIT.files),
+    ),
+)
 PLANNING = 0.99  # discount
 MODELS = 50  # drawn for credible intervals
 COMPARED = ("Observed", "MB", "CF", "MB (cross-fitted)", "CF (cross-fitted)", "True")
@@ -56,7 +64,7 @@ def demo(
     """
     console = Console(stderr=as_json)
     with exit_on_error(), progress_bar(console, "Simulating, learning, planning") as show:
-        check_free(out, marker=MARKER, overwrite=True)
+        check_free(out, DEMONSTRATION, overwrite=True)
         audits = run_demonstration(episodes=episodes, seed=seed, progress=show)
         written = write_demonstration(audits, out)
     audit, table = audits["factored"], compare_audits(audits)
@@ -142,8 +150,7 @@ def compare_audits(audits: Mapping[str, Audit]) -> pd.DataFrame:
 def write_demonstration(audits: Mapping[str, Audit], folder: str | Path) -> dict[str, Path]:
     """Write audit folders, figures and reports, replacing an earlier demonstration."""
     goal, audit = Path(folder), audits["factored"]
-    keep = [f"{place}/{name}" for place in FOLDERS.values() for name in REVIEW_FILES]
-    with whole_folder(goal, marker=MARKER, overwrite=True, keep=keep) as new:
+    with whole_folder(goal, DEMONSTRATION, overwrite=True) as new:
         for kind, found in audits.items():
             found.save(new / FOLDERS[kind])
             write_report(found, new / REPORTS[kind])

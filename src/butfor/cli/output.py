@@ -70,7 +70,9 @@ def exit_on_error(unfinished: Path | None = None) -> Iterator[None]:
         typer.echo("\n".join([f"Error: {error}", *notes, *kept]), err=True)
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
-        typer.echo("\n".join(["Stopped; nothing was written.", *_kept(unfinished)]), err=True)
+        typer.echo(
+            "\n".join(["Stopped; nothing was left half-written.", *_kept(unfinished)]), err=True
+        )
         raise typer.Exit(130) from None
 
 
