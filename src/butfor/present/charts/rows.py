@@ -21,7 +21,7 @@ NARROW = 280  # the same in a chart for phones
 NOTE = 205  # width at which notes wrap
 LABELS = 260  # room for names and notes at its left, also in a wide font
 NUMBERS = 185  # room for numbers at its right
-TOTAL = LABELS + PLOT + NUMBERS
+TOTAL = NOTE + PLOT + NUMBERS  # the width at which the subtitle wraps
 # texts end at the sides, and a font wider than the one that was measured must not be cut off
 PADDING = {"left": 24, "right": 48, "top": 8, "bottom": 8}
 Floats = NDArray[np.float64]

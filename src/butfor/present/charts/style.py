@@ -134,7 +134,7 @@ def heading(title: str, subtitle: str, total: int) -> alt.TitleParams:
     """Return the title of a chart `total` pixels wide."""
     return alt.TitleParams(
         text=wrap(title, total, TITLE, bold=True),
-        subtitle=wrap(subtitle, total, SMALL),
+        subtitle=wrap(subtitle, total, SMALL, lines=20),  # caveats are not cut off
         anchor="start",
         frame="bounds",
         offset=14,
