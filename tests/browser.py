@@ -127,8 +127,8 @@ class Browser:
 
     def __init__(self, socket):
         self._socket, self._last, self._events = socket, 0, []
-        self._profile = self._send("Target.createBrowserContext", {"disposeOnDetach": True})
-        target = self._send("Target.createTarget", {"url": "about:blank", **self._profile})
+        self.profile = self._send("Target.createBrowserContext", {"disposeOnDetach": True})
+        target = self._send("Target.createTarget", {"url": "about:blank", **self.profile})
         attached = self._send(
             "Target.attachToTarget", {"targetId": target["targetId"], "flatten": True}
         )
@@ -145,7 +145,7 @@ class Browser:
 
     def close(self):
         """Close the page and forget its profile."""
-        self._send("Target.disposeBrowserContext", self._profile)
+        self._send("Target.disposeBrowserContext", self.profile)
 
     def _send(self, method, parameters, session=None):
         self._last += 1

@@ -209,7 +209,7 @@ def test_a_large_audit_without_a_review_has_a_report(tmp_path, monkeypatch):
 
 
 def test_bounds_that_were_not_worked_out_are_left_out(audit, tmp_path):
-    page = write_report(audit, tmp_path / "report.html", stays=20).read_text()
+    page = write_report(audit, tmp_path / "report.html", episodes=20).read_text()
     rows = block(page, "listing")["rows"]
     low = audit.episodes.set_index("id")["low_any"]
     for row in rows:

@@ -23,6 +23,8 @@ from butfor.present import STATIC, Stays
 from butfor.present.charts.trajectory.layout import TrajectoryLayout
 from butfor.present.charts.trajectory.rows import NAMES_OF_DATA
 from butfor.present.report import content
+from butfor.present.report.estimates import estimates_section
+from butfor.present.report.figures import audit_figures
 from butfor.present.report.write import _json, pack_rows, render_report
 from butfor.present.story import learned_again
 from tests.audits import HOSTILE, hidden_audit, hostile_audit, sepsis_audit, trade_audit
@@ -144,7 +146,7 @@ def test_sections_and_charts_are_there_each_with_words_and_numbers(page):
     for number in range(1, 7):
         assert re.search(rf"<h2>{number}\. ", page), number
     assert page.count('role="img"') == 3  # the third is in the template of a stay
-    assert len(re.findall(r'role="img" aria-label="[^"]{40,}"', page)) == 2
+    assert len(re.findall(r'role="img" tabindex="0" aria-label="[^"]{40,}"', page)) == 2
     assert page.count("Show numbers") == 4
     stay = read.data("stay-0")
     assert stay["description"].startswith(stay["title"])
@@ -188,14 +190,14 @@ def test_the_same_audit_gives_the_same_bytes_from_memory_and_from_its_folder(aud
 
 
 def test_all_stays_can_be_shown_and_sizes_stay_small(audit, page):
-    everyone = render_report(audit, stays=1000)
+    everyone = render_report(audit, episodes=1000)
     read = Reader(everyone)
     assert read.data(f"stay-{len(audit.episodes) - 1}")["course"] is False
     bundle = len(read.blocks["script"])
     each = (len(page) - bundle) / len(audit.flagged)
     assert bundle + 60 * each < 3e6
     assert len(everyone) < bundle + 20_000 * len(audit.episodes)
-    assert "data-stay-0" not in Reader(render_report(audit, stays=0)).blocks
+    assert "data-stay-0" not in Reader(render_report(audit, episodes=0)).blocks
 
 
 # ----------------------------------------------------------------------------------------- words
@@ -573,6 +575,79 @@ def test_courses_without_a_world_are_those_under_the_policy(hidden):
     assert "Inferred: glucose" not in after["table"][0]
 
 
+# ------------------------------------------------------------------------- captions and axes
+
+
+def with_values(audit, **values):
+    """The audit with other estimates."""
+    table = audit.estimates.set_index("estimator", drop=False)
+    for name, value in values.items():
+        table.loc[name, "value"] = value
+    return Stays(replace(audit, estimates=table.reset_index(drop=True)))
+
+
+def test_the_caption_of_estimates_says_what_their_chart_shows(audit):
+    said = estimates_section(with_values(audit, Observed=0.3, WIS=0.1, MB=0.5, CF=0.3001))
+    assert said["caption"].startswith(
+        "Above what happened: Model simulation (MB). Below what happened: Reweighted records "
+        "(WIS). Rounded, the same as what happened: Replay of each (CF). Dot: estimate; bar:"
+    )
+    bare = replace(audit, estimates=audit.estimates.assign(low=np.nan, high=np.nan))
+    assert "bar: 95%" not in estimates_section(Stays(bare))["caption"]
+
+
+def test_the_caption_at_a_glance_says_what_its_chart_shows(audit):
+    assert "Ringed: the 12 flagged stays." in content.glance(Stays(audit))["caption"]
+    unflagged = content.glance(Stays(replace(audit, episodes=audit.episodes.assign(rank=0))))
+    assert "Ringed" not in unflagged["caption"] + json.dumps(unflagged["spec"])
+    many = pd.concat([audit.episodes] * 20, ignore_index=True)
+    many["id"] = many.index
+    found = content.glance(Stays(replace(audit, episodes=many)))
+    marks = len(found["datasets"]["marks"])
+    assert marks < len(many) == 6000
+    told = f"A mark for {marks:,} of them: an even selection and all flagged ones."
+    assert told in found["caption"]
+    assert "One mark for each" not in found["caption"]
+
+
+def test_ends_of_an_axis_are_named_if_only_outcomes_count(audit):
+    axis = [row["text"] for row in _values(estimates_section(Stays(audit))["spec"]) if "end" in row]
+    assert axis == ["all died", "all discharged"]
+    marks = content.glance(Stays(audit))["spec"]
+    assert [(row["end"], row["text"]) for row in _values(marks) if "end" in row] == [
+        (-1.0, "died"),
+        (1.0, "discharged"),
+    ]
+    paid = audit.episodes.assign(observed_return=audit.episodes["observed_return"] - 0.1)
+    costly = Stays(replace(audit, episodes=paid))
+    for spec in (estimates_section(costly)["spec"], content.glance(costly)["spec"]):
+        assert not any("end" in row for row in _values(spec))
+
+
+def test_saved_figures_carry_their_caveats(audit, tmp_path):
+    figures = audit_figures(audit, episodes=1)
+    identifier = audit.flagged["id"].iloc[0]
+    assert list(figures) == ["estimates", "outcomes", f"stay_{identifier}"]
+    told = {}
+    for name, chart in figures.items():
+        (path,) = charts.save_figure(chart, tmp_path / name, ["svg"])
+        # texts in lines; what was cut off would end with an ellipsis
+        told[name] = " ".join(re.findall(r">([^<>]+)</(?:text|tspan)>", path.read_text()))
+        assert "A model estimate, not a fact." in told[name], name
+        assert "fewer than 10 similar past cases" in told[name], name
+        assert "…" not in told[name], name
+    for words in ("weighted importance sampling (WIS)", "Replay of each (CF)", "all discharged"):
+        assert words in told["estimates"]
+    columns = [told["outcomes"].index(f" {name} ") for name in ("died", "still in ICU")]
+    assert columns == sorted(columns)
+    thin = int((audit.episodes["thin_share"] > 0.5).sum())
+    cells = [int(number) for number in re.findall(r"thin evidence (\d+)", told["outcomes"])]
+    assert sum(cells) == thin
+    assert len(cells) == 9
+    assert "Similar past cases" in told[f"stay_{identifier}"]
+    assert "Never given to the model: diabetes, no." in told[f"stay_{identifier}"]
+
+
 # -------------------------------------------------------------------------- odd input, the command
 
 
@@ -593,8 +668,8 @@ def test_errors_say_what_cannot_be_written_or_read(audit, tmp_path):
     with pytest.raises(FileExistsError, match="overwrite"):
         bf.write_report(audit, tmp_path / "there.html")
     assert (tmp_path / "there.html").read_text() == "mine"
-    with pytest.raises(ValueError, match="stays"):
-        bf.write_report(audit, tmp_path / "report.html", stays=-1)
+    with pytest.raises(ValueError, match="episodes"):
+        bf.write_report(audit, tmp_path / "report.html", episodes=-1)
     old = replace(audit, episodes=audit.episodes.drop(columns="low_any"))
     with pytest.raises(ValueError, match=r"no column 'low_any'.*run it again"):
         bf.write_report(old, tmp_path / "report.html")
@@ -606,7 +681,7 @@ def test_errors_say_what_cannot_be_written_or_read(audit, tmp_path):
 def test_the_command_writes_the_report(audit, tmp_path):
     audit.save(tmp_path / "audit")
     out = tmp_path / "report.html"
-    command = ["report", str(tmp_path / "audit"), "-o", str(out), "--stays", "3"]
+    command = ["report", str(tmp_path / "audit"), "-o", str(out), "--episodes", "3"]
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 0
     assert str(out) in done.output.replace("\n", "")
@@ -614,7 +689,10 @@ def test_the_command_writes_the_report(audit, tmp_path):
     again = CliRunner().invoke(app, command)
     assert again.exit_code == 2
     assert "--overwrite" in again.stderr
+    assert "--stays" not in CliRunner().invoke(app, ["report", "--help"]).stdout
+    command[-2] = "--stays"  # its earlier name
     done = CliRunner().invoke(app, [*command, "--overwrite", "--redact", "--json"])
+    assert "data-stay-2" in out.read_text(encoding="utf-8")
     assert json.loads(done.stdout)["written"] == [str(out)]
 
 

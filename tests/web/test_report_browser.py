@@ -1,8 +1,10 @@
 """The report in a real browser, opened as a file without a network."""
 
+import re
 import time
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 import butfor as bf
@@ -50,8 +52,10 @@ def test_every_chart_is_drawn_without_any_request_or_complaint(browser, report):
     assert drawn(browser) == str(audit.flagged["id"].iloc[0])
     assert "A model estimate, not a fact." in browser.text("#stay .note")
     browser.press("d")  # sampled paths
-    browser.wait_for("document.querySelector('[data-field=paths]').ariaPressed == 'true'")
-    time.sleep(0.2)
+    named = "document.querySelector('#stay .chart').textContent.includes('3 sampled paths')"
+    browser.wait_for(named)
+    browser.press("d")
+    browser.wait_for(f"!{named}")
     assert browser.requests() == [address]
     assert browser.problems() == []
 
@@ -76,7 +80,7 @@ def test_a_cell_lists_as_many_stays_as_it_says(browser, report):
     assert browser.count("#list tbody tr") == len(audit.episodes)
     browser.click("[data-sort='2']")
     steps = browser.evaluate(
-        "[...document.querySelectorAll('#list tbody tr')].map(r => Number(r.cells[2].innerText))"
+        "[...document.querySelectorAll('#list tbody tr')].map(r => Number(r.cells[3].innerText))"
     )
     assert steps == sorted(steps, reverse=True)
     assert browser.problems() == []
@@ -94,17 +98,17 @@ def test_the_list_writes_numbers_by_the_same_rule_as_everything_else(browser, re
     ):
         table.loc[: len(values) - 1, column] = numbers
     table.loc[: len(shares) - 1, "thin_share"] = shares
-    changed = bf.write_report(replace(audit, episodes=table), tmp_path / "report.html", stays=1)
+    changed = bf.write_report(replace(audit, episodes=table), tmp_path / "report.html", episodes=1)
     open_report(browser, changed.as_uri())
     browser.click("[data-filter=all]")
     shown = browser.evaluate(
         "Object.fromEntries([...document.querySelectorAll('#list tbody tr')]"
-        ".map(row => [row.dataset.id, [...row.cells].slice(4).map(cell => cell.innerText)]))"
+        ".map(row => [row.dataset.id, [1, 5, 6].map(cell => row.cells[cell].innerText)]))"
     )
     digits, gaps = (digits_for(table[name]) for name in ("expected_return", "difference"))
     for row in table.head(len(values)).itertuples():
         ends = digits.span(row.low_any, row.high_any)
-        assert shown[str(row.id)] == [gaps.gap(row.difference), ends, share(row.thin_share)]
+        assert shown[str(row.id)] == [share(row.thin_share), gaps.gap(row.difference), ends]
     assert browser.problems() == []
 
 
@@ -128,7 +132,7 @@ def test_bounds_that_were_not_computed_come_first_or_last(browser, tmp_path):
     open_report(browser, bf.write_report(audit, tmp_path / "some.html").as_uri())
     browser.click('[data-filter="all"]')
     cells = (
-        "[...document.querySelectorAll('#list tbody tr td:nth-child(6)')].map(c => c.textContent)"
+        "[...document.querySelectorAll('#list tbody tr td:nth-child(7)')].map(c => c.textContent)"
     )
     known = int((~others).sum())
     for first in (True, False):  # the largest first, then the smallest
@@ -154,6 +158,127 @@ def test_links_open_a_stay_and_keys_move_on(browser, report):
     assert browser.evaluate("document.querySelector('#stay [data-field=numbers]').open")
     assert browser.count("#stay table.numbers tbody tr") == 21
     assert browser.problems() == []
+
+
+def test_an_address_of_a_stay_without_a_page_says_how_to_include_it(browser, report, tmp_path):
+    audit, address = report
+    order = Stays(audit).order()
+    count = len(audit.flagged) + 3
+    absent = order[count - 1]
+    open_report(browser, f"{address}#stay-{absent}")
+    assert browser.text("#stay-title") == f"Stay {absent}"
+    words = browser.text("#stay [data-field=body]")
+    assert f"which has only those of the {len(audit.flagged)} flagged stays." in words
+    assert f"--episodes {count}" in words
+    assert "A model estimate, not a fact." in words
+    for key in "dzn":  # there is no picture that could change
+        browser.press(key)
+    browser.press("j")
+    browser.wait_for(
+        f"document.querySelector('#stay .chart')?.dataset.drawn == '{audit.flagged['id'].iloc[0]}'"
+    )
+    browser.goto(f"{address}#stay-nobody")
+    browser.wait_for("document.querySelector('#stay-title').innerText == 'Stay nobody'")
+    assert browser.text("#stay [data-field=body]") == "This report has no stay nobody."
+    assert browser.problems() == []
+    more = bf.write_report(audit, tmp_path / "more.html", episodes=count)
+    open_report(browser, f"{more.as_uri()}#stay-{absent}")
+    assert drawn(browser) == str(absent)
+    nothing = bf.write_report(audit, tmp_path / "nothing.html", episodes=0)
+    open_report(browser, nothing.as_uri())
+    assert "None is shown step by step" in browser.text("#stay")
+    assert browser.problems() == []
+
+
+def test_keys_move_within_the_chosen_cell(browser, report, tmp_path):
+    audit, _ = report
+    address = bf.write_report(audit, tmp_path / "all.html", episodes=1000).as_uri()
+    open_report(browser, address)
+    mine = audit.episodes.query("observed_outcome == 'died' and most_likely == 'died'")
+    browser.click(".cell[data-observed='0'][data-model='0']")
+    listed = browser.evaluate(
+        "[...document.querySelectorAll('#list tbody tr')].map(row => row.dataset.id)"
+    )
+    assert set(listed) == set(mine["id"].astype(str))
+    assert len(listed) == 2
+    for id_ in listed:
+        browser.press("j")
+        browser.wait_for(f"document.querySelector('#stay .chart').dataset.drawn == {id_!r}")
+    assert browser.evaluate("document.querySelector('#next').disabled")
+    browser.press("j")
+    browser.press("k")
+    browser.wait_for(f"document.querySelector('#stay .chart').dataset.drawn == {listed[0]!r}")
+    assert browser.problems() == []
+
+
+def test_a_click_on_a_mark_opens_its_stay(browser, report):
+    audit, address = report
+    open_report(browser, address)
+    browser.click("#chart-glance .mark-symbol path")
+    browser.wait_for("location.hash.startsWith('#stay-')")
+    opened = browser.evaluate("location.hash").removeprefix("#stay-")
+    assert opened in set(audit.episodes["id"].astype(str))
+    browser.wait_for(f"document.querySelector('#stay-title').innerText.includes('Stay {opened}')")
+    assert browser.problems() == []
+
+
+@pytest.mark.parametrize("width", [1400, 1000, 390])
+def test_thin_evidence_is_never_cut_off(browser, report, width):
+    _, address = report
+    open_report(browser, address)
+    browser.resize(width, 900)
+    browser.click("[data-filter=all]")
+    inside = browser.evaluate(
+        "(() => { const frame = document.querySelector('.scroll').getBoundingClientRect();"
+        "return [...document.querySelectorAll('#list tr > :nth-child(2)')].every(cell =>"
+        "cell.getBoundingClientRect().right <= frame.right); })()"
+    )
+    assert inside
+    assert browser.text("#list th:nth-child(2)").split() == ["Thin", "evidence"]
+
+
+def test_every_table_can_be_saved_as_a_file_without_formulas(browser, report, tmp_path):
+    audit, address = report
+    ids = audit.episodes["id"].astype(object)
+    named = replace(audit, episodes=audit.episodes.assign(id=ids.replace({87: "=1+1"})))
+    address = bf.write_report(named, tmp_path / "report.html", episodes=0).as_uri()
+    open_report(browser, address)
+    saved = tmp_path / "saved"
+    browser.command(
+        "Browser.setDownloadBehavior",
+        behavior="allow",
+        downloadPath=str(saved),
+        **browser.profile,
+    )
+    tables = browser.evaluate(
+        "[...document.querySelectorAll('main table')].filter(table => table.rows.length).length"
+    )
+    assert browser.count("main button.csv") == tables
+    browser.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    for label, name in (
+        ("list of stays", "list-of-stays"),
+        ("Estimates", "estimates"),
+        ("what happened and", "what-happened-and-what-the-model-says"),
+    ):
+        browser.click(f"button.csv[aria-label^='Download as CSV: {label}']")
+        wait_for_file(saved / f"{name}.csv")
+    listed = pd.read_csv(saved / "list-of-stays.csv", dtype=str)
+    assert listed["Stay"].tolist() == ["'=1+1", *audit.flagged["id"].astype(str)[1:]]
+    differs = audit.flagged["difference"].tolist()
+    assert listed["Differs by"].astype(float).tolist() == pytest.approx(differs, abs=0.005)
+    assert (listed["Thin evidence"] == audit.flagged["thin_share"].map(share).tolist()).all()
+    estimates = pd.read_csv(saved / "estimates.csv")
+    assert len(estimates) == len(audit.estimates)
+    cells = pd.read_csv(saved / "what-happened-and-what-the-model-says.csv")
+    assert cells["stays"].sum() == len(audit.episodes)
+    assert browser.problems() == []
+
+
+def wait_for_file(path):
+    end = time.monotonic() + 10
+    while not path.is_file():
+        assert time.monotonic() < end, path
+        time.sleep(0.05)
 
 
 def test_side_information_after_the_first_difference_is_dimmed(browser, tmp_path):
@@ -187,9 +312,67 @@ def test_all_stays_can_be_printed_each_on_its_page(browser, report, tmp_path):
     audit, address = report
     open_report(browser, f"{address}#print")
     assert browser.count("#all-stays .copy svg") == len(audit.flagged)
-    browser.pdf(tmp_path / "report.pdf")
-    assert (tmp_path / "report.pdf").stat().st_size > 100_000
+    pages = {"all": print_pages(browser, tmp_path)}
+    fewer = bf.write_report(audit, tmp_path / "fewer.html", episodes=2).as_uri()
+    open_report(browser, f"{fewer}#print")
+    pages["two"] = print_pages(browser, tmp_path)
+    assert pages["all"] - pages["two"] == len(audit.flagged) - 2
     assert browser.problems() == []
+
+
+def print_pages(browser, folder):
+    """Print the page, and return how many sheets that takes."""
+    browser.pdf(folder / "report.pdf")
+    return len(re.findall(rb"/Type\s*/Page\b", (folder / "report.pdf").read_bytes()))
+
+
+def test_letters_on_a_phone_have_11_pixels_also_in_charts(browser, report):
+    _, address = report
+    browser.resize(390, 844)
+    browser.goto("about:blank")
+    browser.goto(address)
+    browser.wait_for(READY)
+    browser.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    sizes = browser.evaluate(SIZES)
+    assert len(sizes) > 300
+    assert min(sizes) >= 11
+    for chart in ("estimates", "glance"):  # and what they show is not cut off
+        assert browser.evaluate(
+            f"(e => e.scrollWidth <= e.clientWidth)(document.querySelector('#chart-{chart}'))"
+        )
+    assert browser.overflow() <= 0
+
+
+# the size of letters of each text that is seen, as it is drawn
+SIZES = """(() => {
+  const texts = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT);
+  const sizes = [];
+  while (texts.nextNode()) {
+    const element = texts.currentNode.parentElement;
+    const svg = element.ownerSVGElement;
+    if (!texts.currentNode.textContent.trim() || element.closest(".sr")) continue;
+    if (!svg && !element.offsetParent) continue;
+    const scale = svg ? svg.getBoundingClientRect().width / svg.viewBox.baseVal.width : 1;
+    sizes.push(scale * parseFloat(getComputedStyle(element).fontSize));
+  }
+  return sizes;
+})()"""
+
+
+def test_without_scripts_sections_can_be_read_and_stays_are_told_in_words(browser, report):
+    audit, address = report
+    browser.command("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        browser.goto("about:blank")
+        browser.goto(address)
+        text = browser.text("main")
+        assert "Charts and the list of stays need JavaScript" in text
+        for identifier in audit.flagged["id"]:
+            assert Stays(audit).one(identifier)["story"] in text
+        assert "Above what happened" in text
+        assert not browser.evaluate("document.querySelector('.list').checkVisibility()")
+    finally:
+        browser.command("Emulation.setScriptExecutionDisabled", value=False)
 
 
 def test_what_the_model_inferred_is_drawn_in_grey_and_listed(browser, tmp_path):

@@ -144,11 +144,16 @@ class Audit:
     @property
     def is_rate(self) -> bool:
         """Whether a return is 1 or 0, so that its mean is a rate."""
+        rewards = {outcome.reward for outcome in self.meta.outcome_details}
+        once = self.meta.parameters.horizon == 1 or self.only_outcomes_count
+        return once and rewards.union(self.episodes["observed_return"].unique()) <= {0.0, 1.0}
+
+    @property
+    def only_outcomes_count(self) -> bool:
+        """Whether each return is the reward of the outcome, and 0 without one."""
         rewards = {outcome.name: outcome.reward for outcome in self.meta.outcome_details}
         ends = self.episodes["observed_outcome"].map(rewards).fillna(0.0)
-        returns = self.episodes["observed_return"]
-        once = self.meta.parameters.horizon == 1 or (ends == returns).all()
-        return bool(once and {*rewards.values(), *returns.unique()} <= {0.0, 1.0})
+        return bool((ends == self.episodes["observed_return"]).all())
 
     @property
     def named_states(self) -> tuple[Variable, ...]:

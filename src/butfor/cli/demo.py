@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
@@ -20,12 +20,13 @@ from butfor.audit.run import run_audit
 from butfor.audit.settings import CAUTION
 from butfor.cli.options import Json, Verbose
 from butfor.cli.output import Terminal, exit_on_error, make_table, print_json, progress_bar, records
-from butfor.cli.summary import SHOWN, audit_as_json, print_audit
+from butfor.cli.summary import audit_as_json, print_audit
 from butfor.evaluate.rehearsal import rehearse
 from butfor.evaluate.wording import digits_for
 from butfor.models.planning import policy_value
 from butfor.present import charts
 from butfor.present.report import write_report
+from butfor.present.report.figures import audit_figures
 from butfor.replay.credible import credible_intervals
 from butfor.replay.replay import Replay
 from butfor.types import Progress
@@ -152,7 +153,7 @@ def write_demonstration(audits: Mapping[str, Audit], folder: str | Path) -> dict
         for kind, found in audits.items():
             found.save(new / FOLDERS[kind])
             write_report(found, new / REPORTS[kind])
-        for name, chart in _figures(audit).items():
+        for name, chart in audit_figures(audit).items():
             charts.save_figure(chart, new / "figures" / name, ("png", "svg"))
     return {
         "Audit folder": goal / FOLDERS["factored"],
@@ -160,20 +161,6 @@ def write_demonstration(audits: Mapping[str, Audit], folder: str | Path) -> dict
         "Report": goal / REPORTS["factored"],
         "Report of the tabular model": goal / REPORTS["tabular"],
     }
-
-
-def _figures(audit: Audit) -> dict[str, Any]:
-    shown = audit.estimates[audit.estimates["estimator"].isin(SHOWN)]
-    figures: dict[str, Any] = {
-        "estimates": charts.estimates_chart(shown, domain=(-1, 1)),
-        "outcomes": charts.outcome_table_chart(
-            audit.outcome_table(), expected=audit.outcome_table(expected=True)
-        ),
-    }
-    for identifier in audit.flagged["id"].tolist()[:1]:
-        one, draws = audit.trajectory(identifier)
-        figures[f"patient_{identifier}"] = charts.trajectory_chart(one, 0, draws)
-    return figures
 
 
 def _conclusion(table: pd.DataFrame) -> str:

@@ -17,10 +17,11 @@ from butfor.review.experts import view_experts
 def report(
     audit: Annotated[Path, typer.Argument(help="Audit folder.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="File to write.")] = Path("report.html"),
-    stays: Annotated[
+    episodes: Annotated[
         int | None,
         typer.Option(min=0, help="Episodes to show step by step; by default the flagged ones."),
     ] = None,
+    stays: Annotated[int | None, typer.Option(min=0, hidden=True)] = None,  # its earlier name
     redact: Annotated[
         bool,
         typer.Option(
@@ -39,7 +40,12 @@ def report(
     with exit_on_error():
         experts = view_experts(audit) if (audit / REVIEWS).is_file() else None
         path = write_report(
-            audit, out, stays=stays, redact=redact, overwrite=overwrite, experts=experts
+            audit,
+            out,
+            episodes=stays if episodes is None else episodes,
+            redact=redact,
+            overwrite=overwrite,
+            experts=experts,
         )
     if as_json:
         print_json({"written": [str(path)], "bytes": path.stat().st_size})

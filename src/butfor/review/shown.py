@@ -17,6 +17,7 @@ from butfor.evaluate.wording import Digits, percent
 from butfor.log.recorded import RAW
 from butfor.present import Stays
 from butfor.present.report import content
+from butfor.present.report.estimates import estimates_section
 from butfor.present.story import outcome_chances
 from butfor.review.coordination import read_disagreement
 from butfor.review.experts import view_experts
@@ -171,7 +172,7 @@ class AuditReview:
     def estimates(self) -> Callable[[int], dict[str, Any]]:
         """Return the chart and the table of estimates up to an event; cached likewise."""
         return lru_cache(maxsize=1)(
-            lambda event: content.estimates(self.stays, self.experts(event))
+            lambda event: estimates_section(self.stays, self.experts(event))
         )
 
     @cached_property

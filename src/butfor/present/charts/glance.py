@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import altair as alt
@@ -14,6 +14,7 @@ from butfor.present.charts import style
 from butfor.replay.steps import THIN
 
 PLOT = 560
+NARROW = 205  # the same in a chart for phones
 LABELS = 130
 BAND = 118  # height of the row of one observed outcome
 BINS = 20
@@ -32,6 +33,8 @@ def glance_template(
     nouns: str = "episodes",
     flags: bool = True,
     digits: Digits = TWO,
+    names: Mapping[float, str] | None = None,
+    narrow: bool = False,
 ) -> dict[str, Any]:
     """Return the Vega-Lite specification of the strip plot, without rows.
 
@@ -45,16 +48,20 @@ def glance_template(
         Whether to show which ones are flagged.
     digits
         How returns are written.
+    names
+        What returns on the axis mean, such as {-1: "died", 1: "discharged"}.
+    narrow
+        Whether to draw it for phones: half as wide, and bars without numbers.
     """
-    height = BAND * len(outcomes)
-    title = f"Model: expected return of the same {noun} under the policy"
+    height, width = BAND * len(outcomes), NARROW if narrow else PLOT
+    axis_title = style.wrap(
+        f"Model: expected return of the same {noun} under the policy", width + 40, style.TEXT
+    )
 
     def x(field: str) -> Any:
-        axis = alt.Axis(
-            tickCount=5, labelExpr=style.RATE if digits.rate else style.SIGNED, grid=True
-        )
+        axis = style.value_ticks(rate=digits.rate, named=bool(names))
         scale = alt.Scale(nice=False, zero=False)
-        return alt.X(f"{field}:Q", scale=scale, title=title, axis=axis)
+        return alt.X(f"{field}:Q", scale=scale, title=axis_title, axis=axis)
 
     def y(field: str) -> Any:
         return style.pixels(field, height, down=True)
@@ -66,13 +73,25 @@ def glance_template(
     layers = [
         frame.mark_rule(opacity=0).encode(x=x("low"), x2="high:Q", y=alt.value(0)),
         alt.Chart(style.data(bands))
-        .mark_rect(stroke=style.LINE, fill=None, x=0, x2=PLOT)
+        .mark_rect(stroke=style.LINE, fill=None, x=0, x2=width)
         .encode(y=y("top"), y2="bottom:Q"),
         rows.mark_text(align="right", x=-10, lineHeight=style.LINE_HEIGHT).encode(
             y=y("y"), text="text:N"
         ),
-        bars.mark_rect(fill="#9AA1AA").encode(x=x("low"), x2="high:Q", y=y("top"), y2="bottom:Q"),
-        bars.mark_text(fontSize=style.SMALL).encode(x=x("middle"), y=y("y"), text="text:N"),
+        bars.mark_rect(fill="#9AA1AA").encode(
+            x=x("low"),
+            x2="high:Q",
+            y=y("top"),
+            y2="bottom:Q",
+            tooltip=[alt.Tooltip("text:N", title=nouns)],
+        ),
+        *(
+            []
+            if narrow
+            else [
+                bars.mark_text(fontSize=style.SMALL).encode(x=x("middle"), y=y("y"), text="text:N")
+            ]
+        ),
         number.mark_text(
             align="right",
             x=-10,
@@ -82,23 +101,25 @@ def glance_template(
             color=style.GREY,
             limit=LABELS,
         ).encode(text="text:N"),
-        *_mark_layers(x, y("y"), flags=flags, digits=digits),
+        *([style.axis_names(names, x("end"), height)] if names else []),
+        *_mark_layers(x, y("y"), noun=noun, flags=flags, digits=digits, narrow=narrow),
     ]
-    chart = style.layered(*layers).properties(width=PLOT, height=height)
+    chart = style.layered(*layers).properties(width=width, height=height)
     title = "What the model expects under the policy, one mark each."
-    return style.template(chart, title, {name: [] for name in NAMES_OF_DATA}, total=PLOT + LABELS)
+    return style.template(chart, title, {name: [] for name in NAMES_OF_DATA}, total=width + LABELS)
 
 
-def _mark_layers(x: Any, y: Any, *, flags: bool, digits: Digits) -> list[alt.Chart]:
+def _mark_layers(
+    x: Any, y: Any, *, noun: str, flags: bool, digits: Digits, narrow: bool
+) -> list[alt.Chart]:
     """Draw each episode, the line from its worst to its best case, and a ring if it is flagged."""
     signed = f"format(datum.{{0}}, '{digits.axis}')"
-    source = style.named("marks")
-    marks = source.transform_calculate(
+    marks = style.named("marks").transform_calculate(
         kind=f"datum.thin > 0.5 ? '{EVIDENCE[1]}' : '{EVIDENCE[0]}'",
         expected=signed.format("value"),
         range=f"isValid(datum.low) ? {signed.format('low')} + ' to ' + {signed.format('high')} : "
         "'not computed'",
-        evidence="format(100 * datum.thin, '.0f') + ' of 100 steps thin'",
+        evidence="format(100 * datum.thin, '.0f') + ' of 100 steps'",
     )
     ringed = "Ringed: flagged, to be read. " if flags else ""
     look = style.series_look(
@@ -106,16 +127,27 @@ def _mark_layers(x: Any, y: Any, *, flags: bool, digits: Digits) -> list[alt.Cha
         EVIDENCE,
         (style.BLUE, "#B87400"),
         ("circle", "triangle-up"),
-        title=f"{ringed}Line: worst to best case, if the model is right.",
+        title=style.wrap(
+            f"{ringed}Line: worst to best case, if the model is right.",
+            NARROW + 40 if narrow else PLOT,
+            style.SMALL,
+        ),
         titleFontSize=style.SMALL,
         titleFontWeight="normal",
         titleLimit=PLOT,
         labelFontSize=style.SMALL,
         orient="bottom",
-        columns=2,
+        columns=1 if narrow else 2,
     )
     ranges = marks.transform_filter("isValid(datum.low)").mark_rule(opacity=0.22, strokeWidth=1)
-    tooltip = ["id:N", "happened:N", "expected:N", "range:N", "evidence:N"]
+    titles = {
+        "id": noun,
+        "happened": "what happened",
+        "expected": "expected return, model",
+        "range": "worst to best case",
+        "evidence": "thin evidence",
+    }
+    tooltip = [alt.Tooltip(f"{field}:N", title=title) for field, title in titles.items()]
     layers = [
         ranges.encode(x=x("low"), x2="high:Q", y=y, color=look["color"]),
         marks.mark_point(filled=True, size=34, opacity=0.85).encode(
@@ -123,10 +155,10 @@ def _mark_layers(x: Any, y: Any, *, flags: bool, digits: Digits) -> list[alt.Cha
         ),
     ]
     if flags:
-        rings = source.transform_filter("datum.flagged").mark_point(
+        rings = marks.transform_filter("datum.flagged").mark_point(
             filled=False, size=110, strokeWidth=1.6, color=style.VERMILLION
         )
-        layers.append(rings.encode(x=x("value"), y=y))
+        layers.append(rings.encode(x=x("value"), y=y, tooltip=tooltip))
     return layers
 
 

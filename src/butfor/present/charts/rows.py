@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import altair as alt
@@ -13,14 +13,15 @@ from numpy.typing import NDArray
 
 from butfor.evaluate.wording import Digits, digits_for
 from butfor.present.charts import style
-from butfor.present.text import CHANCE, ESTIMATE, REVIEWERS, SIMULATOR, TRUE
+from butfor.present.text import CHANCE, ESTIMATE, FULL_NAMES, REVIEWERS, SIMULATOR, TRUE
 
 KINDS = {TRUE: "true", REVIEWERS: "reviewers"}  # of estimates that are drawn in their own way
 PLOT = 240  # width of the part with the axis
+NARROW = 280  # the same in a chart for phones
 NOTE = 205  # width at which notes wrap
 LABELS = 260  # room for names and notes at its left, also in a wide font
 NUMBERS = 185  # room for numbers at its right
-TOTAL = LABELS + PLOT + NUMBERS
+TOTAL = NOTE + PLOT + NUMBERS  # the width at which the subtitle wraps
 # texts end at the sides, and a font wider than the one that was measured must not be cut off
 PADDING = {"left": 24, "right": 48, "top": 8, "bottom": 8}
 Floats = NDArray[np.float64]
@@ -30,7 +31,8 @@ class RowChart:
     """Rows from top to bottom, each with a `name` and a `note`, on one axis of values.
 
     The name is bold and the note below it small, which labels of an axis cannot be; so rows are
-    placed in pixels, by the field `y` and by what the caller adds as `y_<part>`.
+    placed in pixels, by the field `y` and by what the caller adds as `y_<part>`. A narrow chart,
+    for phones, has names, notes and numbers above the marks, instead of beside them.
     """
 
     def __init__(
@@ -42,23 +44,33 @@ class RowChart:
         domain: style.Domain | None,
         least: int = 34,
         rate: bool = False,
+        names: Mapping[float, str] | None = None,
+        narrow: bool = False,
     ) -> None:
         self.rows = rows
+        self.narrow = narrow
+        self.width = NARROW if narrow else PLOT
+        self.names = names or {}
         self.axis_title = axis_title
         self.rate = rate
         self.domain = style.value_domain(values, domain)
         for row in rows:
-            row["note"] = style.wrap(row["note"], NOTE, style.SMALL)
-        step = max(least, 28 + style.LINE_HEIGHT * max(len(row["note"]) for row in rows))
+            row["note"] = style.wrap(row["note"], NARROW if narrow else NOTE, style.SMALL)
+        lines = style.LINE_HEIGHT * max(len(row["note"]) for row in rows)
+        step = lines + 3 * style.LINE_HEIGHT + 12 if narrow else max(least, 28 + lines)
         self.height = step * len(rows)
         for position, row in enumerate(rows):
-            row["y"] = step * (position + 0.5)
-            row["y_name"] = row["y"] - style.LINE_HEIGHT * len(row["note"]) / 2
+            row["y"] = step * (position + 1) - 14 if narrow else step * (position + 0.5)
+            beside = row["y"] - style.LINE_HEIGHT * len(row["note"]) / 2
+            row["y_name"] = step * position + 12 if narrow else beside
             row["y_note"] = row["y_name"] + style.LINE_HEIGHT + 1
+            row["y_above"] = row["y_note"] + style.LINE_HEIGHT * len(row["note"])
 
     def x(self, field: str) -> Any:
         """Place marks by a value."""
-        return style.value_axis(alt.X, field, self.axis_title, self.domain, rate=self.rate)
+        return style.value_axis(
+            alt.X, field, self.axis_title, self.domain, rate=self.rate, named=bool(self.names)
+        )
 
     def y(self, field: str = "y") -> Any:
         """Place marks in their row."""
@@ -67,13 +79,15 @@ class RowChart:
     def numbers(self, field: str, y: str = "y", color: str = style.BLACK) -> alt.Chart:
         """Write the numbers that a field holds at the right, in the rows that have it."""
         known = alt.Chart(style.data([row for row in self.rows if field in row]))
-        text = known.mark_text(align="left", x=PLOT + 14, color=color)
-        return text.encode(text=f"{field}:N", y=self.y(y))
+        text = known.mark_text(align="left", x=4 if self.narrow else PLOT + 14, color=color)
+        return text.encode(text=f"{field}:N", y=self.y("y_above" if self.narrow else y))
 
     def draw(self, marks: Sequence[alt.Chart], title: str, subtitle: str) -> alt.LayerChart:
         """Return the chart with these marks, names and notes at the left, and a title."""
         base = alt.Chart(style.data(self.rows))
         left: style.Row = {"align": "right", "x": -14, "limit": LABELS}
+        if self.narrow:
+            left = {"align": "left", "x": 4, "limit": NARROW}
         names = base.mark_text(fontWeight="bold", **left)
         notes = base.mark_text(
             fontSize=style.SMALL, color=style.GREY, lineHeight=style.LINE_HEIGHT, **left
@@ -82,9 +96,12 @@ class RowChart:
             names.encode(text="name:N", y=self.y("y_name"), tooltip="name:N"),
             notes.encode(text="note:N", y=self.y("y_note")),
             *marks,
+            *([style.axis_names(self.names, self.x("end"), self.height)] if self.names else []),
         )
-        drawn = style.finish(style.framed(chart, PLOT, self.height), title, subtitle, total=TOTAL)
-        return drawn.properties(padding=PADDING)
+        total = NARROW if self.narrow else TOTAL
+        plot = style.framed(chart, self.width, self.height)
+        drawn = style.finish(plot, title, subtitle, total=total)
+        return drawn.properties(padding=6 if self.narrow else PADDING)
 
 
 def number_text(value: float, low: float, high: float, digits: Digits) -> str:
@@ -101,14 +118,17 @@ def estimates_chart(
     subtitle: str | None = None,
     axis_title: str = "Average return per episode",
     domain: style.Domain | None = None,
+    ends: tuple[str, str] | None = None,
     rate: bool = False,
+    narrow: bool = False,
 ) -> alt.LayerChart:
     """Draw each estimate as a dot with a bar for its 95 % interval.
 
     Parameters
     ----------
     estimates
-        One row per estimator, top to bottom: `estimator, value, low, high`, optionally `note`. A
+        One row per estimator, top to bottom: `estimator, value, low, high`, optionally `note`, by
+        default what an abbreviation stands for. A
         missing value is labeled as such; missing bounds leave out the bar. A row named "True" is
         drawn as a vermillion diamond, one named "Reviewers" as a green square.
     reference
@@ -117,8 +137,12 @@ def estimates_chart(
         By default the meaning of bar and line, and what the interval does not cover.
     domain
         Ends of the axis, moved out if the data exceed them; by default those of the data.
+    ends
+        What the ends of `domain` mean, such as ("all died", "all discharged").
     rate
         Whether the values are rates, to be written in percent.
+    narrow
+        Whether to draw it for phones: half as wide, with names above their marks.
     """
     style.require_columns(estimates, ("estimator", "value", "low", "high"), "estimates")
     names = [str(name) for name in estimates["estimator"]]
@@ -127,11 +151,14 @@ def estimates_chart(
             f"reference {reference!r} is not among the estimators {names}; name one, or give None"
         )
     if subtitle is None:
-        subtitle = f"Bar: 95% interval. {CHANCE}"
+        subtitle = f"Bar: 95% interval. {CHANCE} {ESTIMATE}"
         subtitle += "" if reference is None else f" Dashed line: {reference}."
     values = estimates[["value", "low", "high"]].to_numpy(dtype=np.float64)
     rows = _estimate_rows(estimates, names, reference, digits_for(values[:, 0], rate=rate))
-    plot = RowChart(rows, values, axis_title=axis_title, domain=domain, rate=rate)
+    named = dict(zip(domain, ends, strict=True)) if domain and ends else None
+    plot = RowChart(
+        rows, values, axis_title=axis_title, domain=domain, rate=rate, names=named, narrow=narrow
+    )
     kinds = ["reference", "estimate", "reviewers", "true"]
     color = alt.Color("kind:N", legend=None).scale(
         domain=kinds, range=[style.BLACK, style.BLUE, style.GREEN, style.VERMILLION]
@@ -157,7 +184,8 @@ def estimates_chart(
 def _estimate_rows(
     estimates: pd.DataFrame, names: list[str], reference: str | None, digits: Digits
 ) -> list[style.Row]:
-    notes = pd.Series([SIMULATOR if name == TRUE else "" for name in names], dtype=object)
+    meaning = FULL_NAMES | {TRUE: SIMULATOR}
+    notes = pd.Series([meaning.get(name, "") for name in names], dtype=object)
     if "note" in estimates:
         notes = estimates["note"].reset_index(drop=True).fillna(notes)
     values = estimates[["value", "low", "high"]].to_numpy(dtype=np.float64)
@@ -255,6 +283,7 @@ def rehearsal_chart(
     axis_title: str = "Average return per episode",
     domain: style.Domain | None = None,
     rate: bool = False,
+    narrow: bool = False,
 ) -> alt.LayerChart:
     """Draw the error of each rehearsal, the largest first, beside the gain promised.
 
@@ -266,6 +295,8 @@ def rehearsal_chart(
         What is promised here beyond what was observed (`Rehearsal.gain`).
     rate
         Whether returns are rates, to be written in percent.
+    narrow
+        Whether to draw it for phones: half as wide, with names above their bars.
     """
     style.require_columns(table, ("hidden", "promised", "judged", "error"), "table")
     numbers = table[["promised", "judged", "error"]].to_numpy(dtype=np.float64)
@@ -290,7 +321,9 @@ def rehearsal_chart(
             "error",
         )
     ]
-    plot = RowChart(rows, values, axis_title=axis_title, domain=domain, least=44, rate=rate)
+    plot = RowChart(
+        rows, values, axis_title=axis_title, domain=domain, least=44, rate=rate, narrow=narrow
+    )
     base = alt.Chart(style.data(rows)).encode(y=plot.y())
     layers = [
         alt.Chart(style.data(rows[:1]))

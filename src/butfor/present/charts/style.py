@@ -134,7 +134,7 @@ def heading(title: str, subtitle: str, total: int) -> alt.TitleParams:
     """Return the title of a chart `total` pixels wide."""
     return alt.TitleParams(
         text=wrap(title, total, TITLE, bold=True),
-        subtitle=wrap(subtitle, total, SMALL),
+        subtitle=wrap(subtitle, total, SMALL, lines=20),  # caveats are not cut off
         anchor="start",
         frame="bounds",
         offset=14,
@@ -215,11 +215,28 @@ def value_axis(
     *,
     clamp: bool = False,
     rate: bool = False,
+    named: bool = False,
 ) -> Any:
-    """Place marks by a value on an axis of signed numbers, or of percentages."""
-    axis = alt.Axis(tickCount=5, labelExpr=RATE if rate else SIGNED)
+    """Place marks by a value on an axis of signed numbers, or of percentages.
+
+    If it is `named`, there is room for what `axis_names` writes below its numbers.
+    """
+    axis = value_ticks(rate=rate, named=named)
     scale = alt.Scale(domain=list(domain), nice=False, zero=False, clamp=clamp)
     return channel(f"{field}:Q", scale=scale, title=title, axis=axis)
+
+
+def value_ticks(*, rate: bool, named: bool = False) -> alt.Axis:
+    """Return an axis of signed numbers, or of percentages, with room for names below if needed."""
+    room = alt.Undefined if not named else 8 + LINE_HEIGHT
+    return alt.Axis(tickCount=5, labelExpr=RATE if rate else SIGNED, grid=True, titlePadding=room)
+
+
+def axis_names(names: Mapping[float, str], x: Any, height: float) -> alt.Chart:
+    """Write what values on the axis below mean, such as "all died", below its numbers."""
+    words = alt.Chart(data([{"end": value, "text": text} for value, text in names.items()]))
+    text = words.mark_text(fontSize=SMALL, color=GREY, y=height + 31)
+    return text.encode(x=x, text="text:N")
 
 
 def value_domain(values: NDArray[np.float64], given: Domain | None) -> Domain:

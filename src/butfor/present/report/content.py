@@ -4,38 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from butfor.audit.audit import Audit
 from butfor.audit.experts import ExpertValue
 from butfor.evaluate.diagnostics.lights import LIGHTS as LIGHT_ORDER
-from butfor.evaluate.wording import Digits, counted, in_words, percent, share
-from butfor.present.charts import (
-    estimates_chart,
-    glance_datasets,
-    glance_template,
-)
+from butfor.evaluate.wording import counted, in_words, percent, share
+from butfor.present.charts import glance_datasets, glance_template
+from butfor.present.report.estimates import reward_names
+from butfor.present.report.evidence import thin_part
 from butfor.present.stays import Stays
 from butfor.present.text import (
-    CHANCE,
-    DRAWN_ESTIMATORS,
     ESTIMATE,
-    ESTIMATORS,
-    FULL_NAMES,
     HOLDS,
     LIGHTS,
     MECHANISMS,
-    REVIEWERS,
-    SIMULATOR,
-    TRUE,
     WHAT_HAPPENED,
     capitalized,
     check_name,
 )
 from butfor.replay.steps import THIN
-
-NARROW = 0.05  # of the axis from worst to best outcome: values closer together get their own
 
 
 def header(stays: Stays, experts: ExpertValue | str | None = None) -> dict[str, Any]:
@@ -52,7 +39,7 @@ def header(stays: Stays, experts: ExpertValue | str | None = None) -> dict[str, 
         first.append(f"Never given to the model: {', '.join(stays.hidden())}.")
     if len(audit.episodes):
         about = stays.scope or stays.nouns
-        first.append(f"On average over {about}, {_thin_part(stays)}")
+        first.append(f"On average over {about}, {thin_part(stays)}")
     if stays.scope:
         first.append(f"Charts and lists are about {stays.scope}; estimates are about all.")
     if stays.redact:
@@ -113,114 +100,34 @@ def _model_size(stays: Stays) -> str:
     return f"{stays.audit.meta.counts.states} states"
 
 
-def estimates(stays: Stays, experts: ExpertValue | str | None = None) -> dict[str, Any]:
-    """Return the section on how well the policy would have done.
-
-    `experts` is the experts' view, or why there is none.
-    """
-    audit, table = stays.audit, stays.audit.estimates
-    if isinstance(experts, ExpertValue):
-        table = _with_experts(table, experts)
-    chosen = table.set_index("estimator", drop=False)
-    chosen = chosen.loc[[name for name in DRAWN_ESTIMATORS if name in chosen.index]]
-    sentence = _estimates_sentence(chosen["value"])
-    words = [ESTIMATORS[name] for name in chosen["estimator"]]
-    shown = chosen.assign(
-        estimator=[name for name, _ in words],
-        note=[note.format(nouns=stays.nouns) for _, note in words],
-    )
-    chart = estimates_chart(
-        shown,
-        reference=WHAT_HAPPENED,
-        axis_title=f"Average return per {stays.noun}",
-        domain=_reward_domain(audit, chosen),
-        rate=audit.is_rate,
-    )
-    spec = chart.to_dict()
-    spec.pop("title")
-    thin = "" if stays.scope else f"On average {_thin_part(stays)} "
-    caption = (
-        f"{sentence} Dot: estimate; bar: 95% interval. {CHANCE} {ESTIMATE} "
-        f"{thin}Dashed line: what happened."
-    )
-    if (chosen["low"].isna() & (chosen["estimator"] != TRUE)).any():
-        caption += " Without a bar: no interval, for the reason in the table."
-    if REVIEWERS in chosen.index:
-        caption += " Reviewers: what they expect, which does not cover what they misjudge together."
-    if TRUE in set(table["estimator"]):
-        caption += f" True: {SIMULATOR}."
-    spec["description"] = caption
-    digits = stays.digits(chosen["value"])
-    columns = {
-        "Estimate": [ESTIMATORS.get(name, (name,))[0] for name in table["estimator"]],
-        "Value": [digits.value(value) for value in table["value"]],
-        "95% interval": _spans(table, "low", "high", digits),
-        f"For these {stays.nouns} only": _spans(table, "low_these", "high_these", digits),
-        "If the model were learned again": _spans(table, "low_credible", "high_credible", digits),
-        "Counts": [
-            "" if row.estimator == TRUE else str(row.episodes) for row in table.itertuples()
-        ],
-        "Warning": [in_words(str(text), stays.noun) for text in table["warning"]],
-    }
-    if table["low_credible"].isna().all():
-        del columns["If the model were learned again"]
-    if table["low_these"].isna().all():
-        del columns[f"For these {stays.nouns} only"]
-    rows = [list(row) for row in zip(*columns.values(), strict=True)]
-    full = [f"{FULL_NAMES[name]} ({name})" for name in table["estimator"] if name in FULL_NAMES]
-    names = in_words(f"Abbreviations: {', '.join(full)}." if full else "", stays.noun)
-    return {"spec": spec, "caption": caption, "names": names, "table": [list(columns), *rows]}
-
-
-def _reward_domain(audit: Audit, shown: pd.DataFrame) -> tuple[float, float] | None:
-    """Return the worst and best outcome as ends of an axis, unless values would lie on one spot."""
-    rewards = [outcome.reward for outcome in audit.model.outcomes]
-    width = max(rewards, default=0.0) - min(rewards, default=0.0)
-    values = shown[["value", "low", "high"]].to_numpy(dtype=np.float64)
-    if not np.isfinite(values).any() or np.nanmax(values) - np.nanmin(values) < NARROW * width:
-        return None
-    return (min(rewards), max(rewards)) if width > 0 else None
-
-
-def _with_experts(table: pd.DataFrame, experts: ExpertValue) -> pd.DataFrame:
-    """Return the table of estimates with a row for the experts' view."""
-    numbers = {"value": experts.value, "low": experts.low, "high": experts.high}
-    row: dict[str, Any] = dict.fromkeys(table.columns, np.nan) | numbers
-    row |= {"estimator": REVIEWERS, "episodes": experts.cases, "warning": ""}
-    return pd.concat([table, pd.DataFrame([row])], ignore_index=True)
-
-
-def _estimates_sentence(values: pd.Series) -> str:
-    """Say which of the estimates in the chart lie above what happened, and which below."""
-    if "Observed" not in values.index:
-        return ""
-    observed = values["Observed"]
-    sides: dict[str, list[str]] = {"Above": [], "Below": []}
-    for name, value in values.drop("Observed").dropna().items():
-        sides["Above" if value > observed else "Below"].append(ESTIMATORS[str(name)][0])
-    return " ".join(
-        f"{side} what happened: {', '.join(names)}." for side, names in sides.items() if names
-    )
-
-
 def glance(stays: Stays, *, flags: bool = True) -> dict[str, Any]:
     """Return the section with everyone at a glance, showing which ones are flagged or not."""
     audit = stays.audit
-    names = _row_names(stays)
+    names = outcome_order(stays)
     table = audit.episodes if flags else audit.episodes.assign(rank=0)
     digits = stays.digits(table["expected_return"])
-    spec = glance_template(names, noun=stays.noun, nouns=stays.nouns, flags=flags, digits=digits)
-    unknown = table["low_any"].isna()
-    line = "" if len(table) and unknown.all() else f"Thin line: worst to best case. {HOLDS} "
-    caption = f"{_glance_sentence(stays)} One mark for each {stays.noun}. {line}{ESTIMATE}"
-    if flags:
-        caption += f" Ringed: the {len(audit.flagged)} flagged ones."
-    if unknown.any():
-        some = "for some only" if line else "for none"
-        caption += f" Worst and best case were computed {some}."
-    spec["description"] = caption
-    counted = f"{capitalized(stays.nouns)}{' shown' if stays.scope else ''}"
-    head = [WHAT_HAPPENED, counted, "Mean expected return", "Lowest", "Highest"]
+    datasets = glance_datasets(table, names) if len(table) else {"frame": [], "marks": []}
+    frame = datasets["frame"][0] if datasets["frame"] else {"low": 0.0, "high": 0.0}
+    caption = _glance_caption(stays, marks=len(datasets["marks"]), flags=flags)
+
+    def template(*, narrow: bool) -> dict[str, Any]:
+        found = glance_template(
+            names,
+            noun=stays.noun,
+            nouns=stays.nouns,
+            flags=flags and len(audit.flagged) > 0,
+            digits=digits,
+            names={
+                reward: name
+                for reward, name in reward_names(audit).items()
+                if frame["low"] <= reward <= frame["high"]
+            },
+            narrow=narrow,
+        )
+        return found | {"description": caption}
+
+    shown = f"{capitalized(stays.nouns)}{' shown' if stays.scope else ''}"
+    head = [WHAT_HAPPENED, shown, "Mean expected return", "Lowest", "Highest"]
     head += ["Worst case", "Best case", "Mostly thin evidence", *["Flagged"] * flags]
     rows = []
     for name in names:
@@ -232,11 +139,31 @@ def glance(stays: Stays, *, flags: bool = True) -> dict[str, Any]:
         counts = [(mine["thin_share"] > 0.5).sum(), *[(mine["rank"] > 0).sum()] * flags]
         rows.append([name, str(len(mine)), *words, *map(str, counts)])
     return {
-        "spec": spec,
-        "datasets": glance_datasets(table, names) if len(table) else {"marks": []},
+        "spec": template(narrow=False),
+        "narrow": template(narrow=True),
+        "datasets": datasets,
         "caption": caption,
         "table": [head, *rows],
     }
+
+
+def _glance_caption(stays: Stays, *, marks: int, flags: bool) -> str:
+    """Say what the strip plot with this many marks shows."""
+    table, flagged = stays.audit.episodes, len(stays.audit.flagged)
+    unknown = table["low_any"].isna()
+    said = [_glance_sentence(stays), f"One mark for each {stays.noun}."]
+    if marks < len(table):
+        kept = " and all flagged ones" * flags
+        said[1] = f"A mark for {marks:,} of them: an even selection{kept}."
+    if not unknown.all():
+        said.append(f"Thin line: worst to best case. {HOLDS}")
+    said.append(ESTIMATE)
+    if flags and flagged:
+        said.append(f"Ringed: the {counted(flagged, f'flagged {stays.noun}')}.")
+    if unknown.any():
+        some = "for none" if unknown.all() else "for some only"
+        said.append(f"Worst and best case were computed {some}.")
+    return " ".join(said)
 
 
 def _glance_sentence(stays: Stays) -> str:
@@ -244,7 +171,8 @@ def _glance_sentence(stays: Stays) -> str:
         return f"Shown are {stays.scope}: they were selected, and do not represent the others."
     table = stays.audit.episodes
     n = len(table)
-    better, thin = int((table["difference"] > 0).sum()), int((table["thin_share"] > 0.5).sum())
+    better = int((table["difference"].round(9) > 0).sum())
+    thin = int((table["thin_share"] > 0.5).sum())
     return (
         f"For {better} of {n} {stays.nouns if n != 1 else stays.noun} the model expects more under "
         f"the policy than what happened; {thin} of {n} rest mostly on thin evidence, steps with "
@@ -252,7 +180,7 @@ def _glance_sentence(stays: Stays) -> str:
     )
 
 
-def _row_names(stays: Stays) -> list[str]:
+def outcome_order(stays: Stays) -> list[str]:
     """Return the names of what happened, from bad to good, with no outcome between if it occurs."""
     bad = [outcome.name for outcome in stays.audit.model.outcomes if outcome.bad]
     good = [outcome.name for outcome in stays.audit.model.outcomes if not outcome.bad]
@@ -261,11 +189,20 @@ def _row_names(stays: Stays) -> list[str]:
     return [*bad, *[none] * bool(occurs), *good]
 
 
+def thin_counts(stays: Stays) -> pd.DataFrame:
+    """Count the episodes on mostly thin evidence by what happened and what the model says."""
+    order, table = outcome_order(stays), stays.audit.episodes
+    mine = table[table["thin_share"] > 0.5]
+    counts = pd.crosstab(mine["observed_outcome"], mine["most_likely"])
+    return counts.reindex(index=order, columns=order, fill_value=0)
+
+
 def cells(stays: Stays) -> dict[str, Any]:
     """Return the table of buttons: what happened by the likeliest outcome in the model."""
     table = stays.audit.episodes
-    names = _row_names(stays)
+    names = outcome_order(stays)
     counts, expected = stays.audit.outcome_table(), stays.audit.outcome_table(expected=True)
+    thin = thin_counts(stays)
     most = max(1, int(counts.to_numpy().max()))
 
     def cell(observed: str, model: str) -> dict[str, Any]:
@@ -277,7 +214,7 @@ def cells(stays: Stays) -> dict[str, Any]:
             "count": count,
             "listed": len(mine),
             "expected": "<0.1" if mean < 0.05 else f"{mean:.1f}",
-            "thin": int((mine["thin_share"] > 0.5).sum()),
+            "thin": int(thin.loc[observed, model]),
             "shade": 0 if not count else 1 + int(3.999 * count / most),
             "words": f"{observed}; the model says {model}",
         }
@@ -296,7 +233,7 @@ def cells(stays: Stays) -> dict[str, Any]:
 def listing(stays: Stays, shown: list[Any]) -> dict[str, Any]:
     """Return the episodes for the list beside the buttons: numbers to sort by, words to show."""
     table = stays.audit.episodes.set_index("id", drop=False)
-    names = _row_names(stays)
+    names = outcome_order(stays)
     columns = {name: f"p_{name}" if name != stays.audit.meta.none else "p_none" for name in names}
     place = {identifier: number for number, identifier in enumerate(shown)}
     digits, gaps = (stays.digits(table[name]) for name in ("expected_return", "difference"))
@@ -327,7 +264,30 @@ def listing(stays: Stays, shown: list[Any]) -> dict[str, Any]:
         )
     nouns = {"noun": stays.noun, "nouns": stays.nouns, "scope": stays.scope}
     times = {"unit": capitalized(stays.clock.unit), "step": stays.clock.length}
-    return {"names": names, **nouns, **times, "rows": rows}
+    pages = {"included": included(stays, len(shown))}
+    return {"names": names, **nouns, **times, **pages, "rows": rows}
+
+
+def stories(stays: Stays, pictures: list[dict[str, Any]]) -> list[list[str]]:
+    """Return the episodes that are shown step by step as a table of sentences."""
+    thin = stays.audit.episodes.set_index(stays.audit.episodes["id"].astype(str))["thin_share"]
+    head = [capitalized(stays.noun), "Thin evidence", "In words"]
+    return [head] + [
+        [
+            stay["id"],
+            share(float(thin[stay["id"]])),
+            f"{stay['title']}. {stay['story']} {stay['says']}",
+        ]
+        for stay in pictures
+    ]
+
+
+def included(stays: Stays, count: int) -> str:
+    """Say of which episodes, `count` in all, the report has step-by-step pages."""
+    if count == len(stays.audit.flagged):
+        return f"only those of the {count} flagged {stays.nouns}" if count else "none"
+    words = "flagged ones first, then those with the largest difference"
+    return f"only {count}: {words}" if count else "none"
 
 
 def provenance(stays: Stays) -> dict[str, Any]:
@@ -354,12 +314,3 @@ def provenance(stays: Stays) -> dict[str, Any]:
             for words, number in meta.problems.items()
         ]
     return {"facts": facts}
-
-
-def _thin_part(stays: Stays) -> str:
-    part = share(float(stays.audit.episodes["thin_share"].mean()))
-    return f"{part} of the steps under the policy rest on fewer than {THIN} similar past cases."
-
-
-def _spans(table: pd.DataFrame, low: str, high: str, digits: Digits) -> list[str]:
-    return [digits.span(*ends) for ends in zip(table[low], table[high], strict=True)]

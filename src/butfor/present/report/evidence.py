@@ -63,20 +63,23 @@ def rehearsal_section(stays: Stays) -> dict[str, Any] | None:
     found = stays.audit.rehearsal
     if found is None:
         return None
-    spec = rehearsal_chart(
-        found.table,
-        found.gain,
-        axis_title=f"Average return per {stays.noun}",
-        rate=stays.audit.is_rate,
-    ).to_dict()
-    spec.pop("title")
+
+    def draw(*, narrow: bool) -> dict[str, Any]:
+        chart = rehearsal_chart(
+            found.table,
+            found.gain,
+            axis_title=f"Average return per {stays.noun}",
+            rate=stays.audit.is_rate,
+            narrow=narrow,
+        )
+        return embedded(chart, caption)
+
     caption = (
         "No records tell of a cause that they do not contain. So each variable was hidden in turn, "
         "and the policy learned again without it. Bar: what the records without the variable would "
         "have promised beyond what the full records say of the same policy. Dashed line: the gain "
         f"promised here. {found.sentence()}"
     )
-    spec["description"] = caption
     digits = stays.digits([*found.table["promised"], *found.table["judged"]])
     gaps = stays.digits([*found.table["error"], found.gain])
     rows = [
@@ -89,4 +92,22 @@ def rehearsal_section(stays: Stays) -> dict[str, Any] | None:
         for row in found.table.sort_values("error", ascending=False, kind="stable").itertuples()
     ]
     head = ["Hidden", "Promised without it", "Judged with it", "Promised too much"]
-    return {"spec": spec, "caption": caption, "table": [head, *rows]}
+    return {
+        "spec": draw(narrow=False),
+        "narrow": draw(narrow=True),
+        "caption": caption,
+        "table": [head, *rows],
+    }
+
+
+def embedded(chart: Any, caption: str) -> dict[str, Any]:
+    """Return the specification of a chart for a page, which has its title and its caption."""
+    spec: dict[str, Any] = chart.to_dict()
+    spec.pop("title")
+    return spec | {"description": caption}
+
+
+def thin_part(stays: Stays) -> str:
+    """Say how much rests on thin evidence, on average over the episodes."""
+    part = share(float(stays.audit.episodes["thin_share"].mean()))
+    return f"{part} of the steps under the policy rest on fewer than {THIN} similar past cases."

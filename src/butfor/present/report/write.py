@@ -18,6 +18,7 @@ from butfor.present import STATIC, Stays, straight
 from butfor.present.charts.save import chart_bundle, hash_source
 from butfor.present.experts import experts_view
 from butfor.present.report import content
+from butfor.present.report.estimates import estimates_section
 from butfor.present.report.evidence import evidence_section, rehearsal_section
 from butfor.present.report.policy import policy_section
 
@@ -28,7 +29,7 @@ def write_report(
     audit: Audit | str | Path,
     path: str | Path = "report.html",
     *,
-    stays: int | None = None,
+    episodes: int | None = None,
     redact: bool = False,
     overwrite: bool = False,
     experts: ExpertValue | str | None = None,
@@ -41,7 +42,7 @@ def write_report(
     ----------
     audit
         The audit, or the folder in which it was saved.
-    stays
+    episodes
         Number of episodes to show step by step: flagged ones first, then those with the largest
         difference; by default the flagged ones. Courses under the policy are drawn if the audit
         has them: for flagged episodes and controls. The list of numbers has all episodes; of a
@@ -55,11 +56,11 @@ def write_report(
         The experts' view (`expert_value`), or why there is none, to be shown beside the estimates.
     """
     goal = Path(path)
-    if stays is not None:
-        check_whole(stays, "stays", 0, "a whole number")
+    if episodes is not None:
+        check_whole(episodes, "episodes", 0, "a whole number")
     check_new_file(goal, overwrite=overwrite)
     chosen = audit if isinstance(audit, Audit) else load_for_readers(audit)
-    text = render_report(chosen, stays=stays, redact=redact, experts=experts)
+    text = render_report(chosen, episodes=episodes, redact=redact, experts=experts)
     with whole_file(goal, overwrite=overwrite) as new:
         # newline="": write exactly the bytes that were hashed
         new.write_text(text, encoding="utf-8", newline="")
@@ -69,21 +70,21 @@ def write_report(
 def render_report(
     audit: Audit,
     *,
-    stays: int | None = None,
+    episodes: int | None = None,
     redact: bool = False,
     experts: ExpertValue | str | None = None,
 ) -> str:
     """Return the report as HTML."""
     all_stays = Stays(audit, redact=redact)
-    count = len(audit.flagged) if stays is None else stays
+    count = len(audit.flagged) if episodes is None else episodes
     shown = all_stays.order()[:count]
     glance = content.glance(all_stays)
     few = len(glance["datasets"]["marks"]) <= 2500
-    estimates = content.estimates(all_stays, experts)
+    estimates = estimates_section(all_stays, experts)
     blocks = {
-        "estimates": {"spec": estimates.pop("spec")},
+        "estimates": _charts(estimates),
         "glance": {
-            "spec": glance.pop("spec"),
+            **_charts(glance),
             "datasets": pack_rows(glance.pop("datasets")),
             "renderer": "svg" if few else "canvas",
         },
@@ -92,10 +93,11 @@ def render_report(
     }
     rehearsal = rehearsal_section(all_stays)
     if rehearsal is not None:
-        blocks["rehearsal"] = {"spec": rehearsal.pop("spec")}
+        blocks["rehearsal"] = _charts(rehearsal)
     pictures = [all_stays.one(identifier) for identifier in shown]
     pictures = [stay | {"datasets": pack_rows(stay["datasets"])} for stay in pictures]
-    files = (STATIC / "style.css", STATIC / "charts.js", HERE / "static" / "report.js")
+    mine = HERE / "static"
+    files = (STATIC / "style.css", STATIC / "charts.js", mine / "tables.js", mine / "report.js")
     style, *scripts = (file.read_text(encoding="utf-8") for file in files)
     # line ends as browsers normalize them before they hash the script
     script = "\n".join([chart_bundle(), *scripts]).replace("\r\n", "\n")
@@ -131,9 +133,16 @@ def render_report(
         provenance=content.provenance(all_stays),
         flagged=len(audit.flagged),
         shown=len(shown),
+        stories=content.stories(all_stays, pictures),
+        included=content.included(all_stays, len(shown)),
         blocks={name: _json(block) for name, block in blocks.items()},
         pictures=[_json(picture) for picture in pictures],
     )
+
+
+def _charts(section: dict[str, Any]) -> dict[str, Any]:
+    """Take the charts out of a section: for screens, and for phones."""
+    return {name: section.pop(name) for name in ("spec", "narrow")}
 
 
 def pack_rows(datasets: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, list[Any]]:

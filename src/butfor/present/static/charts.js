@@ -11,6 +11,8 @@ const EMBED = {
   tooltip: { disableDefaultStyle: true },
 };
 
+const LEGIBLE = 11 / 13; // of its size: letters of 13 pixels, the smallest, still have 11
+
 // {name: [[field, …], [value, …], …]} to {name: [{field: value}, …]}; plain rows are left as they are
 function unpackRows(packed) {
   const datasets = {};
@@ -33,6 +35,8 @@ async function drawChart(element, template, datasets = {}, options = {}) {
   const result = await window.vegaEmbed(element, spec, { ...EMBED, ...options });
   element.querySelectorAll("svg, canvas").forEach((drawing) => {
     drawing.setAttribute("aria-hidden", "true"); // the element around it has role and words
+    const width = parseFloat(drawing.style.width || drawing.getAttribute("width"));
+    drawing.style.setProperty("--legible", `${Math.ceil(width * LEGIBLE)}px`);
   });
   return result.view;
 }
@@ -42,6 +46,9 @@ async function swapRows(view, datasets) {
   for (const [name, rows] of Object.entries(datasets)) view.data(name, rows);
   await view.runAsync();
 }
+
+// The rows without the sampled paths.
+const withoutPaths = (datasets) => ({ ...datasets, draws: [], draw_ends: [], draw_words: [] });
 
 // The rows of a chart whose axis ends where little is left to see; all rows if that is not given.
 function nearRows(datasets, near) {

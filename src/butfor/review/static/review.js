@@ -14,7 +14,7 @@
 
   const picture = { paths: false, whole: false, rows: null, near: null, view: null };
   const rowsShown = () => {
-    const rows = picture.paths ? picture.rows : { ...picture.rows, draws: [], draw_ends: [] };
+    const rows = picture.paths ? picture.rows : withoutPaths(picture.rows);
     return picture.whole ? rows : nearRows(rows, picture.near);
   };
   async function draw(element) {

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.evaluate.wording import percent
+from butfor.evaluate.wording import counted, percent
 from butfor.log.variables import unravel
 from butfor.present.charts import style
 from butfor.present.charts.trajectory.layout import OUTCOMES, PLOT, TrajectoryLayout
@@ -25,7 +25,8 @@ Floats = NDArray[np.float64]
 COURSE = ("variable", "level", "step", "probability")
 # rows that change from episode to episode
 RECORD_DATA = ("frame", "happened", "ends", "first", "words")
-MODEL_DATA = ("shade", "inferred", "draws", "draw_ends", "evidence", "places", "place_words")
+DRAW_DATA = ("draws", "draw_ends", "draw_words")
+MODEL_DATA = ("shade", "inferred", *DRAW_DATA, "evidence", "places", "place_words")
 NAMES_OF_DATA = RECORD_DATA + MODEL_DATA
 # rows that depend on where the axis ends; others are only cut there
 FITTED = ("frame", "words", "evidence", "place_words")
@@ -238,7 +239,13 @@ def _outcome_rows(layout: TrajectoryLayout, courses: pd.DataFrame, last: int) ->
     for name, fill, ink, chance in (*good, (layout.none, NOT_YET, style.BLACK, none), *bad):
         high = low + chance
         rows += [
-            {"step": step, "low": round(low[step], 4), "high": round(high[step], 4), "fill": fill}
+            {
+                "step": step,
+                "outcome": name,
+                "low": round(low[step], 4),
+                "high": round(high[step], 4),
+                "fill": fill,
+            }
             for step in np.flatnonzero(chance >= FAINT).tolist()
         ]
         word = _outcome_word(name, chance, low, high)
@@ -267,9 +274,11 @@ def _outcome_word(name: str, p: Floats, low: Floats, high: Floats) -> style.Row 
 
 def _draw_rows(layout: TrajectoryLayout, draws: pd.DataFrame, last: int) -> Datasets:
     """Return the lines of drawn paths, each a little beside its level, and where they end."""
-    found: Datasets = {"draws": [], "draw_ends": []}
+    found: Datasets = {name: [] for name in DRAW_DATA}
     states = layout.n_states
     count = int(draws["draw"].max()) + 1
+    if layout.with_model:  # otherwise they are in the legend
+        found["draw_words"] = [{"text": counted(count, "sampled path")}]
     apart = min(0.12, 0.26 / max(1, (count - 1) // 2))
     for draw, path in draws[draws["step"] <= last].groupby("draw", sort=True):
         # below its level and above in turn, in levels
@@ -298,9 +307,8 @@ def trajectory_table(
         happened[row["step"], level["variable"]] = words
     model, inferred = (_likely(levels, datasets[name]) for name in ("shade", "inferred"))
     evidence = {(row["step"], ""): f"{row['cases']:g}" for row in datasets["evidence"]}
-    fills = {look["color"]: look["outcome"] for look in layout.looks} | {NOT_YET: layout.none}
     by_then = {
-        (row["step"], fills[row["fill"]]): percent(row["high"] - row["low"])
+        (row["step"], row["outcome"]): percent(row["high"] - row["low"])
         for row in datasets["places"]
     }
 

@@ -106,7 +106,11 @@ def _placed(layout: TrajectoryLayout, name: str) -> alt.Chart:
     fields = ["y", "top", "bottom", "room", "kind", "variable", "level"]
     source = alt.LookupData(data=alt.NamedData(name="levels"), key="k", fields=fields)
     rows = style.named(name).transform_lookup(lookup="k", from_=source)
-    return rows.transform_calculate(time=f"format({layout.clock.length} * datum.step, '~g')")
+    return rows.transform_calculate(time=_clock_time(layout))
+
+
+def _clock_time(layout: TrajectoryLayout) -> str:
+    return f"format({layout.clock.length} * datum.step, '~g')"
 
 
 def _time(layout: TrajectoryLayout) -> alt.Tooltip:
@@ -179,12 +183,10 @@ def _box(name: str, top: float, bottom: float, kind: str = "") -> style.Row:
 
 def _shading(layout: TrajectoryLayout, name: str, words: str, color: str) -> alt.Chart:
     """Draw the probability of levels: the likelier, the stronger."""
-    chance = (
-        "datum.p < 0.001 ? 'under 0.1%' : datum.p > 0.999 ? 'over 99.9%' : "
-        "format(100 * datum.p, datum.p < 0.01 || datum.p > 0.99 ? '.1f' : '.0f') + '%'"
-    )
     cells = _cells(
-        _placed(layout, name), strength="0.05 + 0.61 * datum.p", model=f"'{words}: ' + ({chance})"
+        _placed(layout, name),
+        strength="0.05 + 0.61 * datum.p",
+        model=f"'{words}: ' + ({_percent('datum.p')})",
     )
     return cells.mark_rect(color=color, strokeWidth=0).encode(
         x=_x(layout, "left"),
@@ -193,6 +195,14 @@ def _shading(layout: TrajectoryLayout, name: str, words: str, color: str) -> alt
         y2="bottom:Q",
         opacity=alt.Opacity("strength:Q", scale=None),
         tooltip=["variable:N", _time(layout), "level:N", "model:N"],
+    )
+
+
+def _percent(share: str) -> str:
+    """Return the expression that writes a probability, which is itself an expression."""
+    return (
+        f"{share} < 0.001 ? 'under 0.1%' : {share} > 0.999 ? 'over 99.9%' : "
+        f"format(100 * {share}, {share} < 0.01 || {share} > 0.99 ? '.1f' : '.0f') + '%'"
     )
 
 
@@ -209,11 +219,15 @@ def _model_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
         style.named("evidence"),
         strength="0.45 + 0.55 * datum.mass",
         fill=f"datum.cases < {THIN} ? '{AMBER}' : '{ENOUGH}'",
+        time=_clock_time(layout),
+        reached=_percent("datum.mass"),
     )
     places = _cells(
         style.named("places"),
         top=f"{layout.outcomes_top} + {OUTCOMES} * (1 - datum.high)",
         bottom=f"{layout.outcomes_top} + {OUTCOMES} * (1 - datum.low)",
+        time=_clock_time(layout),
+        chance=_percent("(datum.high - datum.low)"),
     )
     words = style.named("place_words").mark_text(
         align=alt.expr("datum.align"), fontWeight="bold", fontSize=style.SMALL
@@ -226,12 +240,26 @@ def _model_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
             x2="right:Q",
             fill=fill,
             opacity=alt.Opacity("strength:Q", scale=None),
+            tooltip=[
+                _time(layout),
+                alt.Tooltip("cases:Q", title=SIMILAR_CASES.lower()),
+                alt.Tooltip("reached:N", title="model: still going on then"),
+            ],
         ),
         evidence.mark_text(fontSize=style.SMALL, y=(top + bottom) / 2).encode(
             x=_x(layout), text="text:N"
         ),
         places.mark_rect(stroke="white", strokeWidth=0.4).encode(
-            x=_x(layout, "left"), x2="right:Q", y=_y(layout, "top"), y2="bottom:Q", fill=fill
+            x=_x(layout, "left"),
+            x2="right:Q",
+            y=_y(layout, "top"),
+            y2="bottom:Q",
+            fill=fill,
+            tooltip=[
+                _time(layout),
+                alt.Tooltip("outcome:N", title="model: by then"),
+                alt.Tooltip("chance:N", title="probability"),
+            ],
         ),
         words.encode(
             x=_x(layout), y=_y(layout), text="text:N", color=alt.Color("ink:N", scale=None)
@@ -250,6 +278,9 @@ def _line_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
         line="datum.draw + ' ' + datum.variable", at="datum.y + datum.beside * datum.room"
     )
     paths: style.Row = {"strokeWidth": 1.3, "color": DRAWN[layout.with_model]}
+    # beside the title of the axis, and only there if they are drawn
+    words, below = style.named("draw_words"), layout.height + AXIS - 7
+    aside = 0.6 * PLOT
     record: style.Row = {"strokeWidth": 3, "color": style.BLACK, "strokeCap": "round"}
     return [
         limits.encode(x=alt.value(0), x2=alt.value(PLOT), y=_y(layout)),
@@ -257,6 +288,12 @@ def _line_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
             x=_x(layout), y=_y(layout, "at"), detail="line:N"
         ),
         _whole_steps(layout, drawn, "at", paths),
+        words.mark_rule(**paths).encode(
+            x=alt.value(aside), x2=alt.value(aside + 24), y=alt.value(below)
+        ),
+        words.mark_text(align="left", x=aside + 30, y=below, fontSize=style.SMALL).encode(
+            text="text:N"
+        ),
         happened.mark_line(interpolate="step", **record),
         _whole_steps(layout, happened, "y", record),
         happened.mark_point(opacity=0, size=90).encode(

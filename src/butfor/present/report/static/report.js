@@ -21,22 +21,26 @@ function listRows(keep, words, button) {
   const noun = count === 1 ? listing.noun : listing.nouns;
   const scope = listing.scope && `; the list has ${listing.scope}`;
   document.getElementById("list-words").textContent = `${count} ${noun}: ${words}${scope}`;
+  document.getElementById("absent-words").hidden = state.rows.every((row) => row[PLACE] >= 0);
   fillList(MOST);
+}
+
+// what the list says of an episode, by column
+function listTexts(row) {
+  const [chance, differs, range, thin] = row[WORDS];
+  const model = `${listing.names[row[MODEL]]} ${chance}`;
+  return [row[ID], thin, listing.names[row[OBSERVED]], String(row[STEPS]), model, differs, range];
 }
 
 function fillList(most) {
   const body = document.querySelector("#list tbody");
   const lines = state.rows.slice(0, most).map((row) => {
-    const [chance, differs, range, thin] = row[WORDS];
-    const address = `#stay-${encodeURIComponent(row[ID])}`;
+    const [id, thin, ...rest] = listTexts(row);
+    const address = `#stay-${encodeURIComponent(id)}`;
     const cells = [
-      row[PLACE] >= 0 ? newElement("a", row[ID], { href: address }) : row[ID],
-      listing.names[row[OBSERVED]],
-      row[STEPS],
-      `${listing.names[row[MODEL]]} ${chance}`,
-      differs,
-      range,
+      newElement("a", id, { href: address, ...(row[PLACE] < 0 && { class: "absent" }) }),
       row[THIN] > 0.5 ? newElement("span", thin, { class: "thin" }) : thin,
+      ...rest,
     ];
     return newElement("tr", cells.map((cell) => newElement("td", cell)), { "data-id": row[ID] });
   });
@@ -71,6 +75,8 @@ function markCurrent() {
     if (line.dataset.id === state.shown) line.setAttribute("aria-current", "true");
     else line.removeAttribute("aria-current");
   });
+  document.getElementById("previous").disabled = neighbor(-1) === undefined;
+  document.getElementById("next").disabled = neighbor(1) === undefined;
 }
 
 // ------------------------------------------------------------------------------------- one stay
@@ -110,6 +116,7 @@ function fillStay(root, stay) {
   if (table.length) fillTable(root.querySelector("table.values"), table);
   find("caption", root).textContent = caption;
   fillTable(find("numbers", root).querySelector("table"), stay.table);
+  offerTables(root, `${listing.noun} ${stay.id} `);
   const chart = find("chart", root);
   chart.setAttribute("aria-label", stay.description);
   return chart;
@@ -117,7 +124,7 @@ function fillStay(root, stay) {
 
 const rowsOf = (stay, { paths, whole }) => {
   const rows = unpackRows(stay.datasets);
-  const shown = paths ? rows : { ...rows, draws: [], draw_ends: [] };
+  const shown = paths ? rows : withoutPaths(rows);
   return whole ? shown : nearRows(shown, stay.near);
 };
 
@@ -128,13 +135,47 @@ function showStay(id, focus = false) {
 }
 
 async function drawStay(id, focus) {
-  const row = byId.get(id);
-  if (!row || row[PLACE] < 0 || state.shown === id) return;
-  const stay = read(`stay-${row[PLACE]}`);
+  if (state.shown === id) return;
   state.shown = id;
+  const place = byId.get(id)?.[PLACE] ?? -1;
+  if (place >= 0) await drawPicture(id, read(`stay-${place}`));
+  else explainAbsence(id);
+  markCurrent();
+  if (focus) find("title").focus({ preventScroll: true });
+}
+
+// Say why an episode is not shown step by step, and how it can be; the numbers are those of the list.
+function explainAbsence(id) {
+  const row = byId.get(id);
+  const name = `${listing.noun[0].toUpperCase()}${listing.noun.slice(1)} ${id}`;
+  state.view?.finalize();
+  state.view = state.stay = null;
+  find("title").textContent = name;
+  if (!row) {
+    const scope = listing.scope && ` It lists only ${listing.scope}.`;
+    find("body").replaceChildren(newElement("p", `This report has no ${listing.noun} ${id}.${scope}`));
+    return;
+  }
+  const [chance, differs, range, thin] = row[WORDS];
+  const number = listing.rows.indexOf(row) + 1;
+  const numbers = [
+    `What happened: ${listing.names[row[OBSERVED]]}.`,
+    `Model, likeliest: ${listing.names[row[MODEL]]} ${chance}.`,
+    `Differs by: ${differs}.`,
+    range && `Worst to best case: ${range}, if the model is right.`,
+    `Thin evidence: ${thin} of its steps.`,
+    "A model estimate, not a fact.",
+  ];
+  find("body").replaceChildren(
+    newElement("p", `${name} has no step-by-step page in this report, which has ${listing.included}.`),
+    newElement("p", ["To include it: ", newElement("code", `butfor report AUDIT --episodes ${number}`)]),
+    newElement("p", numbers.filter(Boolean).join(" "))
+  );
+}
+
+async function drawPicture(id, stay) {
   state.stay = stay;
-  const title = find("title");
-  title.textContent = stay.title;
+  find("title").textContent = stay.title;
   const body = find("body");
   const open = find("numbers", body)?.open;
   const closed = find("recorded", body)?.open === false;
@@ -159,11 +200,6 @@ async function drawStay(id, focus) {
     state.view = await drawChart(chart, read("template").spec, rowsOf(stay, state));
   }
   find("chart", body).dataset.drawn = id;
-  markCurrent();
-  const places = walk();
-  document.getElementById("previous").disabled = places.indexOf(id) === 0;
-  document.getElementById("next").disabled = places.indexOf(id) === places.length - 1;
-  if (focus) title.focus({ preventScroll: true });
 }
 
 // show or hide the sampled paths, or the whole horizon
@@ -173,41 +209,51 @@ async function toggle(what) {
   await swapRows(state.view, rowsOf(state.stay, state));
 }
 
-// the listed ones that can be shown; all that can be, if none of the listed ones can
-function walk() {
-  const ids = (rows) => rows.filter((row) => row[PLACE] >= 0).map((row) => row[ID]);
-  const listed = ids(state.rows);
-  return listed.includes(state.shown) || listed.length ? listed : ids(listing.rows);
+// the next or previous one in the list that has a page; from outside the list, its first
+function neighbor(by) {
+  let place = state.rows.findIndex((row) => row[ID] === state.shown) + by;
+  while (state.rows[place] && state.rows[place][PLACE] < 0) place += by;
+  return state.rows[place]?.[ID];
 }
 
 function move(by) {
-  const ids = walk();
-  const here = ids.indexOf(state.shown);
-  const next = ids[here < 0 ? 0 : here + by];
-  if (next !== undefined) location.hash = `stay-${encodeURIComponent(next)}`;
+  const id = neighbor(by);
+  if (id !== undefined) openStay(id);
+}
+
+function openStay(id) {
+  const address = `#stay-${encodeURIComponent(id)}`;
+  if (location.hash === address) followAddress();
+  else location.hash = address;
 }
 
 function followAddress() {
   if (!location.hash.startsWith("#stay-")) return;
-  let id;
+  let id = location.hash.slice(6);
   try {
-    id = decodeURIComponent(location.hash.slice(6));
+    id = decodeURIComponent(id);
   } catch {
-    return;
+    // not an address of ours: named as it is
   }
-  if (!byId.has(id) || byId.get(id)[PLACE] < 0) return;
   document.getElementById("stay").scrollIntoView({ block: "start" });
   showStay(id, true);
 }
 
 // ----------------------------------------------------------------------------------------- print
 
+const WIDEST = 1000; // pixels that a table of an episode may have on a screen to fit on paper
 let opened = [];
 window.addEventListener("beforeprint", () => {
   opened = [...document.querySelectorAll("details:not([open])")];
   opened.forEach((details) => { details.open = true; });
+  document.querySelectorAll(".stay .wide table").forEach((table) => {
+    table.style.zoom = Math.min(1, WIDEST / table.scrollWidth);
+  });
 });
-window.addEventListener("afterprint", () => opened.forEach((details) => { details.open = false; }));
+window.addEventListener("afterprint", () => {
+  opened.forEach((details) => { details.open = false; });
+  document.querySelectorAll(".stay .wide table").forEach((table) => { table.style.zoom = ""; });
+});
 
 async function drawAll() {
   const all = document.getElementById("all-stays");
@@ -242,13 +288,26 @@ const filters = Object.fromEntries(
 );
 const listFlagged = () => listRows((row) => row[RANK] > 0, "flagged, to be read", filters.flagged);
 const listAll = () => listRows(() => true, "all", filters.all);
+offerTables(document);
+offerDownload(document.querySelector(".scroll"), `list of ${listing.nouns}`, () => {
+  const head = [...document.querySelectorAll("#list thead th")].map((cell) => cell.textContent);
+  return [head, ...state.rows.map(listTexts)];
+});
+offerDownload(document.querySelector(".cells"), "what happened and what the model says", () => {
+  const head = ["What happened", "Model", listing.nouns, "Expected", listing.scope ? "Listed" : "Thin"];
+  const lines = [...document.querySelectorAll(".cell")].map((cell) => {
+    const numbers = [...cell.querySelectorAll("b, small")].map((part) => part.textContent.split(" ").at(-1));
+    return [listing.names[cell.dataset.observed], listing.names[cell.dataset.model], ...numbers];
+  });
+  return [head, ...lines];
+});
 filters.flagged.addEventListener("click", listFlagged);
 filters.all.addEventListener("click", listAll);
 document.querySelectorAll("#list thead button").forEach((button) => {
   button.addEventListener("click", () => sortList(Number(button.dataset.sort)));
 });
-document.getElementById("previous")?.addEventListener("click", () => move(-1));
-document.getElementById("next")?.addEventListener("click", () => move(1));
+document.getElementById("previous").addEventListener("click", () => move(-1));
+document.getElementById("next").addEventListener("click", () => move(1));
 document.getElementById("print-all")?.addEventListener("click", async () => {
   await drawAll();
   window.print();
@@ -258,23 +317,27 @@ document.addEventListener("keydown", (event) => {
   if (/^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName) || !state.shown) return;
   if (event.key === "j") move(1);
   else if (event.key === "k") move(-1);
-  else if (event.key === "d" && state.stay.datasets.draws.length) toggle("paths");
-  else if (event.key === "z" && state.stay.near) toggle("whole");
-  else if (event.key === "n") find("numbers").open = !find("numbers").open;
+  else if (event.key === "d" && state.stay?.datasets.draws.length) toggle("paths");
+  else if (event.key === "z" && state.stay?.near) toggle("whole");
+  else if (event.key === "n" && state.stay) find("numbers").open = !find("numbers").open;
 });
 window.addEventListener("hashchange", followAddress);
 
 if (listing.rows.some((row) => row[RANK] > 0)) listFlagged();
 else listAll();
 
-const estimates = read("estimates");
+const shape = matchMedia("(max-width: 30rem)").matches ? "narrow" : "spec";
 const glance = read("glance");
-await drawChart(document.getElementById("chart-estimates"), estimates.spec);
-await drawChart(document.getElementById("chart-glance"), glance.spec, unpackRows(glance.datasets), {
+await drawChart(document.getElementById("chart-estimates"), read("estimates")[shape]);
+const everyone = document.getElementById("chart-glance");
+const marks = await drawChart(everyone, glance[shape], unpackRows(glance.datasets), {
   renderer: glance.renderer,
 });
+marks.addEventListener("click", (event, item) => {
+  if (item?.datum?.id !== undefined) openStay(item.datum.id);
+});
 const rehearsal = document.getElementById("chart-rehearsal");
-if (rehearsal) await drawChart(rehearsal, read("rehearsal").spec);
+if (rehearsal) await drawChart(rehearsal, read("rehearsal")[shape]);
 const first = listing.rows.find((row) => row[PLACE] === 0);
 if (location.hash.startsWith("#stay-")) followAddress();
 await turn;
