@@ -3,6 +3,7 @@
 #   make quick   tests after each edit   make test    all tests
 #   make lint    format, style, types    make bench   speed, as a table
 #   make verify  slow checks against theory and published numbers
+#   make docs    the documentation as a site in build/docs/html
 #   make axe     what tests of accessibility need (by npm)
 #   make real-logs   packages with logs of other people, for make verify (by pip and npm)
 #   make bench AGAINST=path/to/other/src    both trees in one run, as ratios
@@ -17,7 +18,7 @@ PYTEST = --numprocesses auto --dist loadfile --no-loadscope-reorder
 AXE = build/node_modules/axe-core/package.json
 PERMITS = build/pm4js/receipt.csv
 
-.PHONY: demo quick test lint format bench verify axe real-logs clean
+.PHONY: demo quick test lint format bench verify docs axe real-logs clean
 
 demo: .venv/installed
 	.venv/bin/butfor demo
@@ -45,6 +46,11 @@ bench: .venv/installed-dev
 
 verify: .venv/installed-dev
 	$(RUN) pytest verification
+
+# pages with code cells run here; the code of the others runs in the tests
+docs: .venv/installed-docs
+	$(RUN) sphinx --fail-on-warning --keep-going --quiet -d build/docs/doctrees docs build/docs/html
+	@echo "The site is in build/docs/html."
 
 # of these packages only the data are used, so what else they ask for is not installed
 real-logs: .venv/installed-dev $(PERMITS)
@@ -77,4 +83,8 @@ clean:
 .venv/installed-dev: .venv/installed
 	$(INSTALL) --editable '.[dev]'
 	$(INSTALL) --no-deps icu-sepsis  # for its data file only: what else it asks for is not needed
+	touch $@
+
+.venv/installed-docs: .venv/installed
+	$(INSTALL) --editable '.[docs]'
 	touch $@
