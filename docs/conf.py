@@ -50,8 +50,6 @@ autodoc_type_aliases = {  # said by name, not spelled out
 nb_output_stderr = "remove-warn"
 python_use_unqualified_type_names = True
 add_module_names = False
-nitpicky = True
-nitpick_ignore_regex = [("py:.*", ".*")]
 
 html_theme = "furo"
 html_title = f"butfor {version}"
