@@ -21,7 +21,7 @@ from tests.review_site import server
 EPISODES = 10_000
 REVIEWERS = 50
 EACH = 100
-CHANCES = {"died": 3, "discharged": 7, "no change": 0}
+CHANCES = {"died": 3, "discharged": 7, "still in ICU": 0}
 PAUSE = 2.0  # seconds that a reviewer reads; real ones take far longer
 
 

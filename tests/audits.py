@@ -1,5 +1,6 @@
 """Small audits shared by tests of pages: sepsis, another domain, and hostile texts."""
 
+import json
 from functools import cache
 
 import numpy as np
@@ -31,6 +32,15 @@ def hidden_audit(episodes=60, **options):
     given |= options
     record = {"words": {"episode": "stay"}}
     return bf.run_audit(log, bf.sepsis.pomdp("icml2019"), target, record=record, **given)
+
+
+def unseal(folder):
+    """Take the checksums out of a saved audit, so that other checks find what is wrong with it."""
+    path = folder / "meta.json"
+    meta = json.loads(path.read_text())
+    del meta["files"], meta["sha256"]
+    path.write_text(json.dumps(meta))
+    return folder
 
 
 def _patients(episodes):

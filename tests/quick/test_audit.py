@@ -19,7 +19,6 @@ from butfor.audit.flags import (
     first_changes,
     heaviest_step,
 )
-from butfor.audit.folders import whole_folder
 from butfor.audit.meta import Meta
 from butfor.audit.run import run_audit
 from butfor.evaluate.decomposition import check_decomposition, decompose, pieces_of
@@ -515,17 +514,6 @@ def test_a_folder_that_is_no_audit_is_never_replaced(audit, tmp_path):
     assert (tmp_path / "thesis" / "chapter.txt").exists()
 
 
-def test_nothing_is_left_behind_when_writing_fails(tmp_path):
-    def write_half():
-        with whole_folder(tmp_path / "new", marker="x") as new:
-            (new / "half").write_text("half")
-            raise RuntimeError("disk full")
-
-    with pytest.raises(RuntimeError, match="disk full"):
-        write_half()
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_loading_says_what_is_missing(audit, tmp_path):
     folder = audit.save(tmp_path / "audit")
     os.remove(folder / "draws.parquet")
@@ -584,7 +572,7 @@ def test_rows_of_another_type_are_refused_and_the_file_is_closed(tmp_path):
 
 
 def test_meta_is_plain_json(audit):
-    assert Meta.model_validate_json(audit.meta.text()) == audit.meta
+    assert Meta.model_validate_json(audit.meta.content({})) == audit.meta
 
 
 @pytest.mark.parametrize(

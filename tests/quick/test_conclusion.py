@@ -24,36 +24,52 @@ def table(**lights):
     return pd.DataFrame(rows, columns=["check", "value", "light", "sentence"])
 
 
-def estimates(observed=0.1, fresh=None, low=NAN):
-    rows = [("Observed", observed, NAN)]
+def estimates(observed=0.1, model=0.4, fresh=None, low=NAN):
+    rows = [("Observed", observed, NAN, NAN), ("MB", model, NAN, NAN), ("CF", model, NAN, NAN)]
     if fresh is not None:
-        rows += [("MB (cross-fitted)", fresh, low), ("CF (cross-fitted)", fresh + 0.02, low)]
-    return pd.DataFrame(rows, columns=["estimator", "value", "low"])
+        high = 2 * fresh - low
+        rows += [("MB (cross-fitted)", fresh, low, high)]
+        rows += [("CF (cross-fitted)", fresh + 0.02, low + 0.02, high + 0.02)]
+    return pd.DataFrame(rows, columns=["estimator", "value", "low", "high"])
 
 
 def test_without_alarms_it_says_what_no_check_can_show():
     found = conclude(estimates(), table())
-    assert (found.light, found.sentence, found.checks) == ("unknown", NOTHING_FOUND, ())
-    assert "not recorded" in found.sentence
+    assert (found.light, found.reason, found.checks) == ("unknown", NOTHING_FOUND, ())
+    assert "not recorded" in found.reason
+    assert found.sentence == (
+        "The policy looks better (average return +0.40 against +0.10). None of 11 checks fails. "
+        "This speaks for trying the policy."
+    )
 
 
 def test_a_problem_means_not_to_act():
     found = conclude(estimates(), table(overlap="red", influence="amber"))
     assert found.light == "red"
-    assert found.sentence == (
-        "Do not act on these results: too little of what the policy would do is in the records."
-    )
+    assert found.sentence.endswith("1 of 11 checks fails, 1 calls for caution. Do not act on this.")
+    assert found.reason == "Too little of what the policy would do is in the records."
     assert found.checks == ("overlap",)
 
 
 def test_a_caution_is_not_a_problem():
     found = conclude(estimates(), table(calibration="amber"))
     assert found.light == "amber"
-    assert found.sentence.startswith("Take these results with caution: it is not certain that")
+    assert found.sentence.endswith("Promising, but not yet a reason to act.")
+    assert found.reason == "It is not certain that the model predicts well."
+
+
+@pytest.mark.parametrize(
+    ("model", "advice"), [(-0.2, "This speaks against the policy."), (0.1, "neither a gain nor")]
+)
+def test_a_caution_does_not_make_a_loss_promising(model, advice):
+    found = conclude(estimates(model=model), table(calibration="amber"))
+    assert advice in found.sentence
 
 
 def test_what_concerns_single_episodes_only_does_not_decide():
-    assert conclude(estimates(), table(influence="red")).light == "amber"
+    found = conclude(estimates(), table(influence="red"))
+    assert found.light == "amber"
+    assert found.sentence.endswith("1 of 11 checks fails. This speaks for trying the policy.")
 
 
 def test_the_gravest_come_first_and_the_rest_is_left_out():
@@ -72,9 +88,9 @@ def test_the_gravest_come_first_and_the_rest_is_left_out():
         "overlap",
         "calibration",
     )
-    assert found.sentence.count(";") == 2
-    assert "decisions may have depended" not in found.sentence  # a caution beside problems
-    assert "predicts poorly" not in found.sentence  # a fourth reason
+    assert found.reason.count(";") == 2
+    assert "decisions may have depended" not in found.reason  # a caution beside problems
+    assert "predicts poorly" not in found.reason  # a fourth reason
 
 
 @pytest.mark.parametrize(
@@ -85,19 +101,19 @@ def test_fresh_data_decide_whether_there_is_a_gain(fresh, low, light):
     found = conclude(estimates(fresh=fresh, low=low), table())
     assert found.light == light
     if light == "red":
-        assert "does no better than what was done (+0.05 against +0.10)" in found.sentence
+        assert "does no better than what was done" in found.reason
         assert found.checks == ("cross-fitted estimates",)
 
 
 def test_its_numbers_have_the_decimals_of_the_table_of_estimates():
-    shown = estimates(observed=-0.1638, fresh=-0.1883)  # the other one is -0.1683
-    shown.loc[len(shown)] = ("WIS", -0.28, NAN)
+    shown = estimates(observed=-0.1638, model=-0.1, fresh=-0.1883)
+    shown.loc[len(shown)] = ("WIS", -0.28, NAN, NAN)
     assert "(−0.19 against −0.16)" in conclude(shown, table()).sentence
 
 
 def test_an_alarm_of_another_version_is_not_lost():
     found = conclude(estimates(), table(moon_phase="red"))
-    assert found.sentence == "Do not act on these results: the check “moon phase” found a problem."
+    assert found.reason == "The check “moon phase” found a problem."
 
 
 def test_every_check_has_a_place_in_the_order():
@@ -115,7 +131,7 @@ def test_no_sentence_names_a_color():
 def test_an_audit_of_an_earlier_version_has_one_too():
     audit = Audit.load(Path(__file__).parents[1] / "data" / "audit-0.1.0")
     assert audit.conclusion.light == "red"
-    assert audit.conclusion.sentence.startswith("Do not act on these results")
+    assert audit.conclusion.sentence.endswith("Do not act on this.")
 
 
 def test_it_is_what_an_audit_saves(tmp_path):
@@ -123,4 +139,5 @@ def test_it_is_what_an_audit_saves(tmp_path):
     model = bf.fit_mdp(log)
     audit = bf.run_audit(log, model, bf.policy_iteration(model), flags=2, draws=1, resamples=5)
     again = Audit.load(audit.save(tmp_path / "audit"))
-    assert again.conclusion == audit.conclusion == conclude(audit.estimates, audit.diagnostics)
+    assert again.conclusion == audit.conclusion
+    assert audit.conclusion.reason == conclude(audit.estimates, audit.diagnostics).reason

@@ -359,7 +359,7 @@ def test_the_table_counts_every_episode_once(sepsis):
     observed = [(log.outcome == o).sum() for o in (0, 1, -1)]
     assert result.table().sum(axis=1).tolist() == observed
     np.testing.assert_allclose(result.table(expected=True).sum(axis=1), observed, rtol=1e-12)
-    assert list(result.table().columns) == ["died", "discharged", "no change"]
+    assert list(result.table().columns) == ["died", "discharged", "still in ICU"]
 
 
 def test_the_frame_has_a_row_for_each_episode(sepsis):

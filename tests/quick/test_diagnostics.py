@@ -236,7 +236,7 @@ def test_a_limit_belongs_to_the_better_light(value, light):
 def test_the_worst_light_wins():
     assert worst_light(["green", "red", "amber"]) == "red"
     assert worst_light(["green", "amber", "unknown"]) == "amber"
-    assert worst_light(["green", "unknown"]) == "unknown"  # never no concern
+    assert worst_light(["green", "unknown"]) == "unknown"  # never good
 
 
 @pytest.mark.parametrize("given", [[], ["blue"]])

@@ -52,7 +52,10 @@ def test_returns_are_exact_if_rewards_come_only_at_ends():
 
 def test_returns_are_means_if_rewards_come_on_the_way_and_rewards_where_nobody_had_an_outcome():
     table = pd.DataFrame(
-        {"observed_outcome": ["died", "died", "no change"], "observed_return": [-1.5, -1.0, 0.25]}
+        {
+            "observed_outcome": ["died", "died", "still in ICU"],
+            "observed_return": [-1.5, -1.0, 0.25],
+        }
     )
     returns, exact = outcome_returns(table, AUDIT.meta)
     assert returns.tolist() == [-1.25, 1.0, 0.25]
@@ -80,7 +83,7 @@ def test_the_words_of_a_complete_review():
     assert f"; the model says {model}; observed {observed}." in told["sentences"][0]
     assert told["sentences"][0].endswith("it does not cover what they misjudge together.")
     assert told["sentences"][1] == "The interval lies below what was observed."
-    assert [row[0] for row in told["table"]] == ["Outcome", "died", "discharged", "no change"]
+    assert [row[0] for row in told["table"]] == ["Outcome", "died", "discharged", "still in ICU"]
     assert told["table"][1][3] == "over 99.9%"
     assert "The flagged patients had all died; they can only show benefit." in told["notes"]
 
@@ -122,9 +125,9 @@ def test_what_nobody_can_tell_is_said():
             "The flagged patients all had one outcome (discharged); they can only show harm.",
         ),
         (
-            ["died"] * 4 + ["no change"] * 2,
-            "What happened to the flagged patients: 4 died, 2 no change; they were chosen by the "
-            "model and do not represent the others.",
+            ["died"] * 4 + ["still in ICU"] * 2,
+            "What happened to the flagged patients: 4 died, 2 still in ICU; they were chosen by "
+            "the model and do not represent the others.",
         ),
     ],
 )

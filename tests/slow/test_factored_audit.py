@@ -13,6 +13,7 @@ from butfor.cli.main import app
 from butfor.models import learners
 from butfor.models.cases import logged_cases
 from butfor.models.transitions import count_distinct
+from tests.audits import unseal
 from tests.shard_logs import check_same, simulate_patients, write_shards
 
 
@@ -74,7 +75,7 @@ def test_evidence_of_steps_counts_transitions_that_share_parents(full):
 
 def test_a_damaged_factor_is_refused(full, tmp_path):
     audit, _ = full
-    folder = audit.save(tmp_path / "damaged")
+    folder = unseal(audit.save(tmp_path / "damaged"))
     with np.load(folder / "model.npz") as file:
         arrays = dict(file)
     arrays["factor_0_table"] = arrays["factor_0_table"] * 2

@@ -29,7 +29,7 @@ from butfor.log.clusters import fit_clusters
 from butfor.log.read import read_log
 from butfor.log.study import read_study
 from butfor.log.write import write_episodes
-from tests.audits import HOSTILE, trade_audit
+from tests.audits import HOSTILE, trade_audit, unseal
 from verification.fuzz import attack, is_own
 from verification.fuzz_targets import READY, TARGETS
 
@@ -46,7 +46,7 @@ def audit() -> Audit:
 
 @pytest.fixture
 def folder(audit: Audit, tmp_path: Path) -> Path:
-    return audit.save(tmp_path / "audit")
+    return unseal(audit.save(tmp_path / "audit"))
 
 
 def assert_refused(call: Any, *parts: str) -> None:

@@ -19,7 +19,7 @@ from butfor.present.report import content, write_report
 from butfor.review.export import export_reviews
 from butfor.review.plan import ReviewSettings, plan_stays
 from butfor.review.store import verify_folder
-from tests.audits import hidden_audit, sepsis_audit, trade_audit
+from tests.audits import hidden_audit, sepsis_audit, trade_audit, unseal
 from tests.review_site import Site
 
 READ = 52  # 12 flagged stays and 40 controls
@@ -87,7 +87,7 @@ def test_an_audit_of_which_some_was_read_is_not_saved(audit, tmp_path):
 
 
 def test_bounds_may_be_missing_where_nothing_is_shown_only(audit, tmp_path):
-    folder = audit.save(tmp_path / "audit")
+    folder = unseal(audit.save(tmp_path / "audit"))
     assert bf.Audit.load(folder).episodes["low_any"].isna().sum() == 300 - READ
     table = audit.episodes.copy()
     table.loc[table["rank"] == 1, "high_stable"] = np.nan
@@ -122,7 +122,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_wrong_is_found_without_reading_all(case, audit, tmp_path):
     name, change, words = CASES[case]
-    folder = audit.save(tmp_path / "audit")
+    folder = unseal(audit.save(tmp_path / "audit"))
     path = folder / f"{name}.parquet"
     change(pd.read_parquet(path)).to_parquet(path, index=False)
     with pytest.raises(ValueError, match=words) as found:
@@ -133,7 +133,7 @@ def test_what_is_wrong_is_found_without_reading_all(case, audit, tmp_path):
 
 @pytest.mark.parametrize("name", ["episodes", "steps"])
 def test_a_damaged_row_group_is_refused(name, audit, tmp_path, monkeypatch):
-    folder = save_in_groups(audit, tmp_path / "audit", monkeypatch)
+    folder = unseal(save_in_groups(audit, tmp_path / "audit", monkeypatch))
     path = folder / f"{name}.parquet"
     data = bytearray(path.read_bytes())
     data[len(data) // 3 : len(data) // 3 + 2000] = b"\xff" * 2000

@@ -100,7 +100,7 @@ def demonstration(tmp_path_factory):
     few.setattr("butfor.cli.demo.MODELS", 5)
     out = tmp_path_factory.mktemp("demo") / "demo"
     result = CliRunner().invoke(
-        app, ["demo", "--episodes", "100", "--seed", "2", "--out", str(out)]
+        app, ["demo", "--episodes", "100", "--seed", "2", "--out", str(out), "--verbose"]
     )
     (out / "audit" / "reviews.sqlite").write_bytes(b"verdicts")
     yield result, out
@@ -110,7 +110,7 @@ def demonstration(tmp_path_factory):
 def test_demo_prints_estimates_outcomes_and_patients_and_says_where_files_are(demonstration):
     result, out = demonstration
     assert result.exit_code == 0, result.output
-    for words in ("Observed", "WIS", "MB", "CF", "True", "discharged", "no change"):
+    for words in ("Observed", "WIS", "MB", "CF", "True", "discharged", "still in"):
         assert words in result.output
     assert "The 10 patients with the largest change" in " ".join(result.output.split())
     assert "Audit folder:" in result.output

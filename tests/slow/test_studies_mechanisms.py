@@ -319,7 +319,7 @@ def test_containment_is_counted_by_hand():
     # discharged: .8 to .9, frequency 1/2 and by log 1 and 0
     assert not table.loc["discharged", "inside"]
     # neither: 0 to 0, by log 0 (inside) and 1/2
-    assert table.loc["no change", "logs_inside"] == 0.5
+    assert table.loc["still in ICU", "logs_inside"] == 0.5
     # the last episode's outcome, neither, has the highest probability 0
     assert (table["allowed"] == 0.75).all()
     groups = set(bounds_table({"true-withheld": case})["group"])

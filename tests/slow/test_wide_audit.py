@@ -16,6 +16,7 @@ from butfor.cli.main import app
 from butfor.interop import target_from_table
 from butfor.log.study import read_study
 from butfor.present import Stays
+from tests.audits import unseal
 from tests.review_site import Site
 from tests.wide import VARIABLES, always, cautious, simulate
 
@@ -111,8 +112,7 @@ def test_a_saved_audit_is_read_as_it_was(tmp_path):
 
 
 def test_damaged_states_are_refused(tmp_path):
-    audit().save(tmp_path / "audit")
-    path = tmp_path / "audit" / "model.npz"
+    path = unseal(audit().save(tmp_path / "audit")) / "model.npz"
     arrays = dict(np.load(path))
     for wrong, message in (
         (arrays["combinations"][:5], "fewer than"),

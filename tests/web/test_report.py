@@ -232,8 +232,8 @@ def test_what_must_be_shown_together_is(page, audit):
 
 def test_the_conclusion_comes_first_and_what_cannot_be_checked_is_named(page, audit):
     text = " ".join(" ".join(Reader(page).words).split())
-    said = audit.conclusion.sentence.replace("episode", "patient")
-    assert said.startswith("Do not act on these results")
+    said = audit.conclusion.sentence.replace("episode", "stay")
+    assert said.endswith("Do not act on this.")
     assert text.count(said) == 1
     assert text.index(said) < text.index("Read first.")
     assert "cannot be checked hidden causes No computation shows" in text

@@ -18,7 +18,7 @@ from tests.web.test_review_app import stay_page, visible
 from tests.web.test_review_store import make_second_version
 
 YES, EXPECTED = Verdict(1), Chances((3, 7, 0), sure="mid")
-GIVEN = {"died": 3, "discharged": 7, "no change": 0}
+GIVEN = {"died": 3, "discharged": 7, "still in ICU": 0}
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_chances_come_before_the_verdict_and_are_given_once(store, run):
         ({"out_of_ten": (3, 3, 3)}, "chances", "these add up to 9; make them add up to 10"),
         ({"out_of_ten": (11, -1, 0)}, "chances", "11: give whole numbers from 0 to 10"),
         ({"out_of_ten": (2.5, 7.5, 0)}, "chances", "2.5: give whole numbers"),
-        ({"out_of_ten": (3, 7)}, "chances", "give 3 numbers: died, discharged, no change"),
+        ({"out_of_ten": (3, 7)}, "chances", "give 3 numbers: died, discharged, still in ICU"),
         ({"out_of_ten": None}, "reason", "required"),
         ({"out_of_ten": (3, 7, 0), "sure": "very"}, "sure", "'very' is not one of"),
     ],

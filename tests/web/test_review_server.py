@@ -34,7 +34,7 @@ def check_what_survives_a_kill(folder, least):
     """Kill a server in which eight reviewers were told that so many verdicts are kept."""
     said, answered = [], []
     lock = threading.Lock()
-    chances = {"chances": {"died": 3, "discharged": 7, "no change": 0}}
+    chances = {"chances": {"died": 3, "discharged": 7, "still in ICU": 0}}
 
     def review_until_it_dies(client, stays):
         try:

@@ -1316,16 +1316,6 @@ def test_an_audit_written_again_under_review_loses_no_verdict(audit, tmp_path):
     assert not list(tmp_path.glob(".audit*"))
 
 
-def test_reviews_are_copied_where_a_disk_has_no_links(audit, tmp_path, monkeypatch):
-    folder = audit.save(tmp_path / "audit")
-    with Store(folder) as store:
-        run = store.open_run(audit).id
-    monkeypatch.setattr(os, "link", lambda *_: (_ for _ in ()).throw(OSError("no links")))
-    audit.save(folder, overwrite=True)
-    with Store(folder) as store:
-        assert [one.id for one in store.runs()] == [run]
-
-
 # ----------------------------------------------------------------------------- exports and results
 
 HOSTILE = [

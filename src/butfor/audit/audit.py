@@ -13,17 +13,19 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.audit.arrays import write_arrays
-from butfor.audit.files import SCHEMAS, TARGET, write_table
-from butfor.audit.folders import whole_folder
-from butfor.audit.meta import META, Meta, read_meta
+from butfor.audit.files import OPTIONAL, SCHEMAS, TARGET, write_table
+from butfor.audit.folders import Kind, read_settled, whole_folder
+from butfor.audit.meta import META, SIGN, Meta, read_meta
 from butfor.audit.model import CLUSTERS, MODEL, read_clusters, read_model
 from butfor.audit.policy import PolicyView, share_changed
-from butfor.audit.reading import count_decisions, read_rehearsal, read_tables
+from butfor.audit.reading import check_digests, count_decisions, read_rehearsal, read_tables
 from butfor.evaluate.conclusion import Conclusion, conclude
 from butfor.evaluate.diagnostics.lights import ALARMS
 from butfor.evaluate.estimators.table import CROSS_FITTED
+from butfor.evaluate.finding import FRESH, OBSERVED, REPLAYED, Reviewed, Scale
 from butfor.evaluate.rehearsal import Rehearsal
 from butfor.evaluate.wording import counted, digits_for, in_words, share
+from butfor.log.checksums import sha256_of
 from butfor.log.clusters import CLUSTER, Clusters
 from butfor.log.combinations import Combinations, state_codes
 from butfor.log.episodes import Episodes
@@ -33,9 +35,12 @@ from butfor.replay.draws import Draws
 from butfor.replay.engine import Model
 from butfor.types import Floats
 
-REVIEWS = "reviews.sqlite"  # written by reviewers; kept when an audit is overwritten
-REVIEW_FILES = (REVIEWS, f"{REVIEWS}-wal", f"{REVIEWS}-shm")  # SQLite may keep recent rows in these
+REVIEWS = "reviews.sqlite"  # written by reviewers; no file of AUDIT, so it is never replaced
+AUDIT = Kind(
+    META, SIGN, (META, MODEL, CLUSTERS, *(f"{table}.parquet" for table in SCHEMAS | OPTIONAL))
+)
 NAMED = 3  # flagged episodes that `print(audit)` names
+SAME = 1e-9  # shares that are no larger are none
 MOST_LOADED = 100_000  # episodes; of larger audits only the episodes shown are loaded
 
 
@@ -95,8 +100,36 @@ class Audit:
 
     @property
     def conclusion(self) -> Conclusion:
-        """What follows from all checks together, in one sentence."""
-        return conclude(self.estimates, self.diagnostics, rate=self.is_rate)
+        """What the estimates say, and what follows from all checks together."""
+        return self.conclude()
+
+    def conclude(self, reviewed: Reviewed | None = None) -> Conclusion:
+        """Return the conclusion, which also depends on what reviewers expect, if that is given."""
+        return conclude(
+            self.estimates,
+            self.diagnostics,
+            self.scale(),
+            changed=self.policy.changed,
+            reviewed=reviewed,
+        )
+
+    def scale(self) -> Scale:
+        """Return how findings are told: per 100 episodes if all are followed to their end."""
+        digits = digits_for(self.estimates["value"], rate=self.is_rate)
+        outcomes = sorted(self.meta.outcome_details, key=lambda outcome: outcome.reward)
+        if self.meta.counts.censored or not outcomes or not self.meta.counts.episodes:
+            return Scale(digits)
+        table = self.outcome_table(expected=True) / self.meta.counts.episodes
+        shares = {OBSERVED: table.sum(axis=1), REPLAYED: table.sum(axis=0)}
+        if self.meta.fresh_chances is not None:
+            shares[FRESH] = pd.Series(self.meta.fresh_chances, self.meta.outcome_names)
+        named = [outcomes[0].name, outcomes[-1].name]
+        if len(outcomes) <= 2 and max(share[self.meta.none] for share in shares.values()) < SAME:
+            bad = [outcome.name for outcome in outcomes if outcome.bad]
+            named = bad[:1] or named[1:]  # the other one is the rest
+        named = list(dict.fromkeys(named))
+        chances = {source: share[named].tolist() for source, share in shares.items()}
+        return Scale(digits, named, chances)
 
     @property
     def noun(self) -> str:
@@ -278,19 +311,23 @@ class Audit:
                 "only some of the episodes were loaded; use Audit.load without shown=True to save "
                 "the audit"
             )
-        with whole_folder(folder, marker=META, overwrite=overwrite, keep=REVIEW_FILES) as new:
-            tables = {name: getattr(self, name) for name in SCHEMAS}
-            if self.rehearsal is not None:
-                tables["rehearsal"] = self.rehearsal.table
-            policies: dict[str, NDArray[Any]] = {"behavior": self.behavior, "target": self.target}
-            if self.latent_behavior is not None:
-                policies["latent_behavior"] = self.latent_behavior
-            if self.combinations is not None:
-                policies["combinations"] = self.combinations
-            write_audit(new, tables, self.model, policies, self.meta)
-            if self.clusters is not None:
-                write_arrays(new / CLUSTERS, self.clusters.arrays())
+        with whole_folder(folder, AUDIT, overwrite=overwrite) as new:
+            self.write_files(new)
         return Path(folder)
+
+    def write_files(self, folder: Path) -> None:
+        """Write the files of the audit into a new folder."""
+        tables = {name: getattr(self, name) for name in SCHEMAS}
+        if self.rehearsal is not None:
+            tables["rehearsal"] = self.rehearsal.table
+        policies: dict[str, NDArray[Any]] = {"behavior": self.behavior, "target": self.target}
+        if self.latent_behavior is not None:
+            policies["latent_behavior"] = self.latent_behavior
+        if self.combinations is not None:
+            policies["combinations"] = self.combinations
+        if self.clusters is not None:
+            write_arrays(folder / CLUSTERS, self.clusters.arrays())
+        write_audit(folder, tables, self.model, policies, self.meta)
 
     @classmethod
     def load(cls, folder: str | Path, *, shown: bool = False) -> Audit:
@@ -301,7 +338,12 @@ class Audit:
         whatever the size of the log. `meta.counts` and `decisions` are about all episodes.
         """
         path = Path(folder)
-        meta = _read_meta(path)
+        return read_settled(path, META, lambda: cls._read(path, shown))
+
+    @classmethod
+    def _read(cls, path: Path, shown: bool) -> Audit:
+        meta, digests = _read_meta(path)
+        check_digests(path, digests, AUDIT.files)
         stored = read_model(path / MODEL, meta)
         states = None if stored.combinations is None else len(stored.combinations)
         clusters = read_clusters(path / CLUSTERS) if (path / CLUSTERS).is_file() else None
@@ -317,11 +359,12 @@ class Audit:
 
 def load_for_readers(folder: str | Path) -> Audit:
     """Read an audit folder for a report or review; of a large one only the episodes shown."""
-    count = _read_meta(Path(folder)).counts.episodes
+    path = Path(folder)
+    count = read_settled(path, META, lambda: _read_meta(path))[0].counts.episodes
     return Audit.load(folder, shown=count > MOST_LOADED)
 
 
-def _read_meta(folder: Path) -> Meta:
+def _read_meta(folder: Path) -> tuple[Meta, dict[str, str]]:
     if not folder.is_dir():
         raise FileNotFoundError(f"there is no folder {folder}; give one written by `butfor audit`")
     missing = [
@@ -344,8 +387,9 @@ def write_audit(
     policies: Mapping[str, NDArray[Any]],
     meta: Meta,
 ) -> None:
-    """Write the files of an audit into a new folder."""
+    """Write the files of an audit into a new folder, in which there may be some; the meta last."""
     for name, table in tables.items():
         write_table(folder / f"{name}.parquet", name, table)
     write_arrays(folder / MODEL, model.stored_arrays() | dict(policies))
-    (folder / META).write_text(meta.text(), encoding="utf-8")
+    digests = {path.name: sha256_of(path) for path in sorted(folder.iterdir())}
+    (folder / META).write_bytes(meta.content(digests))

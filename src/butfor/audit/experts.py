@@ -19,6 +19,7 @@ from butfor.evaluate.experts import (
     sample_chances,
     sample_value,
 )
+from butfor.evaluate.finding import Reviewed
 from butfor.log.sources import read_columns
 from butfor.types import Floats
 
@@ -59,6 +60,12 @@ class ExpertValue:
     def complete(self) -> bool:
         """Whether every case that the audit chose has its answers."""
         return self.cases + self.unanswered == self.to_review
+
+    @property
+    def reviewed(self) -> Reviewed:
+        """What a conclusion takes into account."""
+        chances = dict(zip(self.chances["outcome"], self.chances["value"], strict=True))
+        return Reviewed(self.value, self.low, self.high, chances)
 
     def cases_to_exclude(self, value: float | None = None) -> int | None:
         """Forecast how many more cases exclude a value, by default the observed one.

@@ -8,13 +8,14 @@ from pathlib import Path
 import pandas as pd
 
 from butfor.audit.audit import Audit, load_for_readers
-from butfor.audit.folders import whole_folder
+from butfor.audit.folders import Kind, whole_folder
 from butfor.audit.spreadsheet import write_csv
 from butfor.evaluate.wording import counted, in_words
 from butfor.log.sources import read_pieces
 from butfor.types import Progress
 
-README = "README.txt"  # marks the folder of an export
+README = "README.txt"
+EXPORT = Kind(README, rb"\Abutfor \d.*, run [0-9a-f]{64}", (README, "*.csv"))
 Table = Callable[[Audit], pd.DataFrame | None]  # None: this audit has no such table
 TABLES: Mapping[str, tuple[str, Table]] = {
     "estimates": ("the value of the policy by each estimator", lambda a: a.estimates),
@@ -71,7 +72,7 @@ def export_audit(
     if isinstance(audit, Audit) and known.partial:
         raise ValueError("only some of the episodes were loaded; give the folder of the audit")
     about = {name: words for name, (words, _) in TABLES.items()} | LARGE
-    with whole_folder(folder, marker=README, overwrite=overwrite) as new:
+    with whole_folder(folder, EXPORT, overwrite=overwrite) as new:
         lines = [f"butfor {known.meta.butfor}, run {known.meta.digest}", ""]
         for number, (name, words) in enumerate(about.items(), start=1):
             pieces = _pieces(audit, known, name)

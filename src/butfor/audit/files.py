@@ -150,7 +150,7 @@ class TableWriter:
 
     def __init__(self, path: Path, schema: Any) -> None:
         self._schema = schema
-        self._file = pa.parquet.ParquetWriter(path, schema)
+        self._file = pa.parquet.ParquetWriter(path, schema, write_page_checksum=True)
         self._waiting: list[Any] = []
         self._rows = 0
 

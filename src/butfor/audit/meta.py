@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -20,6 +22,9 @@ from butfor.checks import check_size
 from butfor.log.variables import Outcome, Variable, check_outcomes, check_variables
 
 META = "meta.json"
+SIGN = rb'"butfor":\s*"\d+\.\d+.*"digest":\s*"[0-9a-f]{64}"'  # in that of any version
+SEAL = b',\n  "sha256": "'
+CHANGED = "its SHA-256 is not the one in meta.json, so it was changed or is damaged"
 REMEDY = "run `butfor audit` again, or restore the folder"
 MOST_BYTES = 64_000_000
 MOST_STEPS = 1_000_000  # largest horizon
@@ -156,6 +161,9 @@ class Meta(Section):
     decomposition_gap: float | None = None
     rehearsal: RehearsalSettings | None = None
     design: SamplingDesign | None = None  # of the review; None: made by version 0.1
+    # of outcomes, none last: under targets of one half of the log, in the model of the other
+    fresh_chances: tuple[float, ...] | None = None
+    date: str | None = Field(None, pattern=r"^\d{4}-\d{2}-\d{2}$")  # of the run; None: not noted
     seconds: dict[str, float] = {}
 
     @computed_field  # type: ignore[prop-decorator]
@@ -180,16 +188,34 @@ class Meta(Section):
             raise ValueError("variables latent: the state is hidden but has no variables")
         return self
 
-    def text(self) -> str:
-        """Return the JSON text of `meta.json`."""
-        return self.model_dump_json(indent=2) + "\n"
+    def content(self, files: Mapping[str, str]) -> bytes:
+        """Return the content of `meta.json`: this, the SHA-256 of the other files, and its own."""
+        listed = json.dumps(files, indent=2).replace("\n", "\n  ")
+        body = self.model_dump_json(indent=2).removesuffix("\n}")
+        return _sealed(f'{body},\n  "files": {listed}'.encode())
 
 
-def read_meta(path: Path) -> Meta:
-    """Read and check `meta.json`."""
+class Sums(Section):
+    """The checksums in `meta.json`; audits of version 0.1 have none."""
+
+    files: dict[str, str] | None = None
+    sha256: str | None = None
+
+
+def _sealed(body: bytes) -> bytes:
+    """Add to what comes before it the last entry of `meta.json`, its SHA-256."""
+    return body + SEAL + hashlib.sha256(body).hexdigest().encode() + b'"\n}\n'
+
+
+def read_meta(path: Path) -> tuple[Meta, dict[str, str]]:
+    """Read and check `meta.json`; also return the SHA-256 of the other files, if it has them."""
     check_size(path, MOST_BYTES, "the meta.json of an audit")
+    content = path.read_bytes()
     try:
-        return Meta.model_validate_json(path.read_bytes())
+        sums = Sums.model_validate_json(content)
+        if sums != Sums() and _sealed(content.rpartition(SEAL)[0]) != content:
+            raise ValueError(f"{path}: {CHANGED}; {REMEDY}")
+        return Meta.model_validate_json(content), sums.files or {}
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = " ".join(map(str, first["loc"]))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from butfor.evaluate.crossfit import CrossFitted
 from butfor.evaluate.decomposition import check_decomposition, decompose
 from butfor.evaluate.diagnostics.lights import Row
 from butfor.evaluate.diagnostics.table import diagnose_sample
@@ -24,12 +25,21 @@ class Numbers:
     episodes: int
     steps: int
     censored: int  # episodes that stop before the horizon without an outcome
+    fresh_chances: tuple[float, ...] | None  # of outcomes, cross-fitted, none last; None: unknown
 
 
-def numbers_of(sample: Sample, estimates: pd.DataFrame, about_model: Sequence[Row]) -> Numbers:
+def numbers_of(
+    sample: Sample,
+    estimates: pd.DataFrame,
+    about_model: Sequence[Row],
+    crossed: CrossFitted | None,
+) -> Numbers:
     """Gather the numbers of a log: in memory, or summed over its shards."""
     decomposition = decompose(sample.replay.log.outcome_names, sample.pieces)
     count, observed, expected, _ = sample.pieces.whole[0].tolist()
+    chances = (
+        None if crossed is None or crossed.chances is None else crossed.chances.mean(axis=(0, 1))
+    )
     return Numbers(
         estimates=estimates,
         diagnostics=diagnose_sample(sample, about_model),
@@ -38,4 +48,5 @@ def numbers_of(sample: Sample, estimates: pd.DataFrame, about_model: Sequence[Ro
         episodes=sample.episodes,
         steps=sample.steps,
         censored=sample.censored,
+        fresh_chances=None if chances is None else tuple(chances.tolist()),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -14,9 +14,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from butfor.audit.files import ADDED, FLAG, NUMBER, OPTIONAL, SCHEMAS, TEXT, WHOLE, WITH_IDS
-from butfor.audit.meta import REMEDY, Meta
+from butfor.audit.meta import CHANGED, META, REMEDY, Meta
 from butfor.checks import ROW_TOLERANCE
 from butfor.evaluate.rehearsal import Rehearsal
+from butfor.log.checksums import sha256_of
 from butfor.log.combinations import MOST_STATES
 from butfor.log.recorded import FILLED, RAW, TIME
 from butfor.log.sources import count_rows, read_columns, read_pieces, read_rows
@@ -30,6 +31,15 @@ def check(right: Any, path: Path, problem: str) -> None:
     """Raise an error about a file of the folder unless a condition holds."""
     if not right:
         raise ValueError(f"{path}: {problem}; {REMEDY}")
+
+
+def check_digests(folder: Path, digests: Mapping[str, str], names: Sequence[str]) -> None:
+    """Check that files are those of which `meta.json` has the SHA-256, if it has any."""
+    for name in names if digests else ():
+        path = folder / name
+        if name != META and (name in digests or path.is_file()):
+            check(path.is_file(), path, "is missing")
+            check(sha256_of(path) == digests.get(name), path, CHANGED)
 
 
 def read_tables(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -207,7 +208,7 @@ def run_audit(
         table = pd.concat([table, credible.frame()], axis=1)
     enter_stage(progress, "Estimating the value of the policy")
     sample = EpisodeColumns(replay, seed)
-    estimates = estimate_episodes(
+    estimates, crossed = estimate_episodes(
         sample,
         estimators=estimators,
         interval=interval,
@@ -222,7 +223,7 @@ def run_audit(
     if rehearsal is not None:
         rehearsal = replace(rehearsal, observed=float(replay.observed_return.mean()))
         checks.append(rehearsal.row())
-    numbers = numbers_of(sample, estimates, checks)
+    numbers = numbers_of(sample, estimates, checks, crossed)
     done = time.perf_counter()
     meta = describe_audit(
         replay,
@@ -372,5 +373,7 @@ def describe_audit(
         if rehearsal is None
         else RehearsalSettings(value=rehearsal.value, observed=rehearsal.observed),
         design=design,
+        fresh_chances=numbers.fresh_chances,
+        date=datetime.now(UTC).date().isoformat(),
         seconds={name: round(passed, 4) for name, passed in seconds.items()},
     )

@@ -14,6 +14,7 @@ from butfor.checks import check_choice, check_whole
 from butfor.evaluate.rehearsal import Part, can_rehearse
 from butfor.hidden.policies import Policy
 from butfor.interop.targets import target_from_table
+from butfor.log.checksums import sha256_of
 from butfor.log.combinations import MOST_TRANSITIONS
 from butfor.log.episodes import Episodes
 from butfor.log.sections import Evaluation, Study
@@ -88,6 +89,7 @@ class AuditSettings:
     rehearsal: bool = True  # see `rehearses`
     caution: Caution | None = CAUTION
     time_step: float | str | None = None  # instead of the study's
+    checksums: str | Path | None = None  # a list of the SHA-256 of each file of the log
 
     def __post_init__(self) -> None:
         check_choice(self.model, "model", (AUTO, FACTORED, TABULAR))
@@ -268,5 +270,6 @@ class AuditSettings:
                 "rules": study.rules.model_dump() if self.learned else None,
                 "behavior_probability": probability,
                 "time_step": self.time_step,
+                "checksums": None if self.checksums is None else sha256_of(Path(self.checksums)),
             },
         }

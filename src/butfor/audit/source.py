@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.audit.audit import Audit
-from butfor.audit.folders import check_free
+from butfor.audit.audit import AUDIT, Audit
+from butfor.audit.folders import claimed
 from butfor.audit.intervals import CREDIBLE, choose_models
 from butfor.audit.learning import factored_learner, mask_of, rules_of, tabular_learner
-from butfor.audit.meta import META
 from butfor.audit.run import run_audit
 from butfor.audit.sampling import FLAGS
 from butfor.audit.settings import (
@@ -36,6 +35,7 @@ from butfor.audit.shards.run import audit_shards
 from butfor.audit.shards.workers import Cluster, Workers
 from butfor.evaluate.crossfit import Learn
 from butfor.evaluate.rehearsal import rehearse
+from butfor.log.checksums import check_log
 from butfor.log.clusters import Clusters, fit_clusters
 from butfor.log.episodes import Episodes
 from butfor.log.read import Clusterer, Reading, read_log
@@ -187,11 +187,15 @@ def audit_into(
     Audit
         In summary detail with the episodes shown only (`Audit.load(shown=True)`).
     """
+    if settings.checksums is not None:
+        enter_stage(progress, "Comparing checksums")
+        check_log(source, settings.checksums)
     if _choose_detail(source, settings, workers, resume) == FULL:
-        check_free(out, marker=META, overwrite=overwrite)
-        audit = _audit_in_memory(source, study, settings, progress)
-        enter_stage(progress, "Writing the audit")
-        audit.save(out, overwrite=overwrite)
+        with claimed(out, AUDIT, overwrite=overwrite) as claim:
+            audit = _audit_in_memory(source, study, settings, progress)
+            enter_stage(progress, "Writing the audit")
+            with claim.whole() as new:
+                audit.write_files(new)
         return audit
     if settings.models:
         raise ValueError(

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from butfor.audit.audit import Audit
+from butfor.audit.audit import AUDIT, Audit
 from butfor.audit.folders import check_free
 from butfor.audit.grids import compare_grids
 from butfor.audit.sampling import FLAGS
@@ -120,7 +120,15 @@ def audit(
             "Several, as in 1h,2h,4h: one audit for each in a folder of OUT, and a table."
         ),
     ] = None,
+    checksums: Annotated[
+        Path | None,
+        typer.Option(
+            help="Refuse the log unless the SHA-256 of each of its files is the one in this list, "
+            "as sha256sum writes it."
+        ),
+    ] = None,
     overwrite: options.Overwrite = False,
+    verbose: options.Verbose = False,
     as_json: options.Json = False,
 ) -> None:
     """Evaluate a policy on your own log: estimates, the outcome of every episode, flags.
@@ -137,7 +145,7 @@ def audit(
             names = policy_names([Path(one) for one in targets])
         folders = {name: out / name.replace("/", "_") for name in names}
         for folder in folders.values():
-            check_free(folder, marker="meta.json", overwrite=overwrite)
+            check_free(folder, AUDIT, overwrite=overwrite)
         settings = AuditSettings(
             target=targets[0],
             model=model,
@@ -156,6 +164,7 @@ def audit(
             detail=detail,
             rehearsal=rehearsal,
             caution=Caution(bad_cases, least_cases, risk),
+            checksums=checksums,
         )
         every = [
             replace(settings, target=one, time_step=step)
@@ -190,7 +199,7 @@ def audit(
         print_json(several or each[names[0]])
         return
     for name, folder in folders.items():
-        print_audit(console, found[name])
+        print_audit(console, found[name], verbose=verbose)
         console.print(f"Model estimates, not facts.\n\nAudit folder: {folder}", markup=False)
         console.print(f"To read it: {shlex.join(['butfor', 'report', str(folder)])}", markup=False)
     if compared is not None:

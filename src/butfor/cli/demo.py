@@ -14,12 +14,12 @@ import typer
 from rich.console import Console
 
 from butfor import sepsis
-from butfor.audit.audit import REVIEW_FILES, Audit
-from butfor.audit.folders import check_free, whole_folder
+from butfor.audit.audit import AUDIT, Audit
+from butfor.audit.folders import Kind, check_free, whole_folder
 from butfor.audit.learning import factored_learner, tabular_learner
 from butfor.audit.run import run_audit
 from butfor.audit.settings import CAUTION
-from butfor.cli.options import Json
+from butfor.cli.options import Json, Verbose
 from butfor.cli.output import exit_on_error, make_table, print_json, progress_bar, records
 from butfor.cli.summary import SHOWN, audit_as_json, print_audit
 from butfor.evaluate.rehearsal import rehearse
@@ -34,7 +34,15 @@ from butfor.types import Progress
 VERSION = "icml2019"  # the paper's simulator, whose failure the demonstration shows
 FOLDERS = {"factored": "audit", "tabular": "audit-tabular"}  # kind of model: folder of its audit
 REPORTS = {"factored": "report.html", "tabular": "report-tabular.html"}
-MARKER = "audit/meta.json"
+DEMONSTRATION = Kind(
+    f"{FOLDERS['factored']}/{AUDIT.marker}",
+    AUDIT.sign,
+    (
+        *REPORTS.values(),
+        "figures/*",
+        *(f"{place}/{name}" for place in FOLDERS.values() for name in AUDIT.files),
+    ),
+)
 PLANNING = 0.99  # discount
 MODELS = 50  # drawn for credible intervals
 COMPARED = ("Observed", "MB", "CF", "MB (cross-fitted)", "CF (cross-fitted)", "True")
@@ -46,6 +54,7 @@ def demo(
     out: Annotated[
         Path, typer.Option(help="Folder for the audits, the figures and the reports.")
     ] = Path("demo"),
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Simulate a sepsis log, learn a policy from it, and ask what it would have changed.
@@ -54,7 +63,7 @@ def demo(
     """
     console = Console(stderr=as_json)
     with exit_on_error(), progress_bar(console, "Simulating, learning, planning") as show:
-        check_free(out, marker=MARKER, overwrite=True)
+        check_free(out, DEMONSTRATION, overwrite=True)
         audits = run_demonstration(episodes=episodes, seed=seed, progress=show)
         written = write_demonstration(audits, out)
     audit, table = audits["factored"], compare_audits(audits)
@@ -62,7 +71,18 @@ def demo(
         found = audit_as_json(audit, list(written.values()))
         print_json(found | {"models": records(table.reset_index())})
         return
-    print_audit(console, audit)
+    print_audit(console, audit, verbose=verbose)
+    if verbose:
+        _print_models(console, audits, table)
+    console.print(f"\n{_conclusion(table)}\n")
+    for name, path in written.items():
+        console.print(f"{name}: {path}")
+    open_review = shlex.join([sys.argv[0], "review", str(written["Audit folder"])])
+    console.print(f"To review: {open_review}", markup=False, soft_wrap=True)
+
+
+def _print_models(console: Console, audits: Mapping[str, Audit], table: pd.DataFrame) -> None:
+    """Print what both models say of the policies learned from them."""
     rows = [
         (kind, *(_with_interval(audits[kind], name, value) for name, value in row.items()))
         for kind, row in table.iterrows()
@@ -73,11 +93,6 @@ def demo(
         "variable, as above. Mean returns; True is known only because this is a simulator.",
         make_table(("", *(f">{name}" for name in table.columns)), rows),
     )
-    console.print(f"{_conclusion(table)}\n")
-    for name, path in written.items():
-        console.print(f"{name}: {path}")
-    open_review = shlex.join([sys.argv[0], "review", str(written["Audit folder"])])
-    console.print(f"To review: {open_review}", markup=False, soft_wrap=True)
 
 
 def _with_interval(audit: Audit, name: str, value: float) -> str:
@@ -134,8 +149,7 @@ def compare_audits(audits: Mapping[str, Audit]) -> pd.DataFrame:
 def write_demonstration(audits: Mapping[str, Audit], folder: str | Path) -> dict[str, Path]:
     """Write audit folders, figures and reports, replacing an earlier demonstration."""
     goal, audit = Path(folder), audits["factored"]
-    keep = [f"{place}/{name}" for place in FOLDERS.values() for name in REVIEW_FILES]
-    with whole_folder(goal, marker=MARKER, overwrite=True, keep=keep) as new:
+    with whole_folder(goal, DEMONSTRATION, overwrite=True) as new:
         for kind, found in audits.items():
             found.save(new / FOLDERS[kind])
             write_report(found, new / REPORTS[kind])

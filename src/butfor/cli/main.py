@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
 import butfor
@@ -39,7 +40,10 @@ class Command(TyperCommand):
         """Return the command itself, of which this one knows the name and the first line."""
         one = typer.Typer(add_completion=False)
         one.command(self.name)(getattr(import_module(f"butfor.cli.{self.name}"), str(self.name)))
-        return typer.main.get_command(one)
+        command: Any = typer.main.get_command(one)
+        for text in (command, *command.params):  # "[noise]" is a section, not markup
+            text.help = escape(getattr(text, "help", None) or "")
+        return command
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
         """Parse the arguments of the command itself."""

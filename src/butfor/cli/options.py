@@ -69,6 +69,9 @@ Smoothing = Annotated[
 ]
 Flags = Annotated[int, typer.Option(min=0, help="Maximum number of episodes to flag.")]
 Overwrite = Annotated[bool, typer.Option(help="Replace existing output.")]
+Verbose = Annotated[
+    bool, typer.Option(help="Also print all checks, notes on the log, and a table of outcomes.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print machine-readable JSON.")]
 
 

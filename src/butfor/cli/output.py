@@ -39,7 +39,8 @@ def make_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_header=any(columns))
     for name in columns:
         justify: JustifyMethod = "right" if name[:1] == ">" else "left"
-        table.add_column(escape(name.removeprefix(">")), justify=justify)
+        # a word that is wider than its column goes on in the next line: nothing is cut off
+        table.add_column(escape(name.removeprefix(">")), justify=justify, overflow="fold")
     for row in rows:
         table.add_row(*(cell if isinstance(cell, Text) else escape(str(cell)) for cell in row))
     return table
@@ -69,7 +70,9 @@ def exit_on_error(unfinished: Path | None = None) -> Iterator[None]:
         typer.echo("\n".join([f"Error: {error}", *notes, *kept]), err=True)
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
-        typer.echo("\n".join(["Stopped; nothing was written.", *_kept(unfinished)]), err=True)
+        typer.echo(
+            "\n".join(["Stopped; nothing was left half-written.", *_kept(unfinished)]), err=True
+        )
         raise typer.Exit(130) from None
 
 

@@ -27,11 +27,12 @@ from butfor.evaluate.wording import (
 )
 from butfor.present.clock import Clock, clock_of
 from butfor.present.story import outcome_chances
-from butfor.present.text import LIGHTS, capitalized
+from butfor.present.text import LIGHTS, capitalized, check_name
 from butfor.replay.steps import THIN
 
 # the estimators of a first look; the audit holds all of them
 SHOWN = ("Observed", "WIS", "MB", "CF", "MB (cross-fitted)", "CF (cross-fitted)", "True")
+TELLING, MOST_TOLD = 5, 10  # flagged episodes that are printed, by default and with --verbose
 COLORS = {"green": "green", "unknown": "cyan", "amber": "yellow", "red": "red"}
 
 
@@ -51,28 +52,45 @@ def audit_as_json(audit: Audit, written: list[Path]) -> dict[str, Any]:
     }
 
 
-def print_audit(console: Console, audit: Audit) -> None:
-    """Print the conclusion, the log, the estimates, the checks, the outcomes and the flagged."""
+def print_audit(console: Console, audit: Audit, *, verbose: bool = False) -> None:
+    """Print the conclusion, the estimates, the checks that fail and the most telling episodes.
+
+    With `verbose` also notes on the log, every check, and a table of outcomes.
+    """
     conclusion, noun = audit.conclusion, audit.noun
     sentence = in_words(conclusion.sentence, noun)
     console.print(Text(f"\n{sentence}", style=f"bold {COLORS[conclusion.light]}"))
-    _print_log(console, audit)
-    _print_estimates(console, audit)
-    checks = [
-        (
-            Text(LIGHTS[check.light], style=COLORS[check.light]),
-            in_words(check.check, noun),
-            in_words(check.sentence, noun),
+    if conclusion.reason:
+        console.print(f"Why: {escape(in_words(conclusion.reason, noun))}")
+    _print_log(console, audit, verbose)
+    _print_estimates(console, audit, verbose)
+    _print_checks(console, audit, verbose)
+    if verbose:
+        console.print(
+            f"\n[bold]{escape(capitalized(plural(noun)))} by what happened (rows) and most likely "
+            "outcome under the policy[/bold]",
+            outcomes_table(_without_nobody(audit.outcome_table())),
         )
-        for check in audit.diagnostics.itertuples()
-    ]
-    console.print("\n[bold]Checks[/bold]", make_table(("", "", ""), checks))
-    console.print(
-        f"\n[bold]{escape(capitalized(plural(noun)))} by what happened (rows) and most likely "
-        "outcome under the policy[/bold]",
-        outcomes_table(_without_nobody(audit.outcome_table())),
-    )
-    _print_flagged(console, audit)
+    _print_flagged(console, audit, verbose)
+
+
+def _print_checks(console: Console, audit: Audit, verbose: bool) -> None:
+    """Print the checks that fail, or all of them."""
+    table, noun = audit.diagnostics, audit.noun
+    shown = table if verbose else table[table["light"] == "red"]
+    rows = []
+    for check in shown.itertuples():
+        name = check_name(check.check, noun)
+        result = Text(LIGHTS[check.light], style=COLORS[check.light])
+        rows.append([result, name, in_words(check.sentence, noun)][not verbose :])
+    if rows:
+        title = "Checks" if verbose else "Checks that fail"
+        console.print(f"\n[bold]{title}[/bold]", make_table([""] * len(rows[0]), rows))
+    others = [check_name(name, noun) for name in table.loc[table["light"] == "amber", "check"]]
+    if others and not verbose:
+        console.print(f"Caution: {escape(', '.join(others))}.")
+    if not verbose:
+        console.print("All checks and what they found: --verbose.")
 
 
 def _without_nobody(counts: pd.DataFrame) -> pd.DataFrame:
@@ -114,7 +132,7 @@ def outcomes_table(counts: pd.DataFrame) -> Table:
     return make_table(["", *(f">{name}" for name in counts)], counts.itertuples(name=None))
 
 
-def _print_log(console: Console, audit: Audit) -> None:
+def _print_log(console: Console, audit: Audit, verbose: bool) -> None:
     counts = audit.meta.counts
     unseen = ""
     if counts.unseen_pairs:
@@ -129,13 +147,16 @@ def _print_log(console: Console, audit: Audit) -> None:
         f"policy: {escape(audit.meta.target)}. To follow it, {share(audit.policy.changed)} of the "
         f"decisions would have to change.{unseen}\n"
     )
-    for problem, count in audit.meta.problems.items():
-        console.print(f"Reading: {escape(in_words(problem, audit.noun))}: {count}")
-    for warning in audit.meta.warnings:
-        console.print(escape(in_words(warning, audit.noun)))
+    notes = [f"Reading: {problem}: {count}" for problem, count in audit.meta.problems.items()]
+    notes += audit.meta.warnings
+    if verbose:
+        for note in notes:
+            console.print(escape(in_words(note, audit.noun)))
+    elif notes:
+        console.print(f"{counted(len(notes), 'note')} on the log and the model: --verbose.")
 
 
-def _print_estimates(console: Console, audit: Audit) -> None:
+def _print_estimates(console: Console, audit: Audit, verbose: bool) -> None:
     shown = audit.estimates[audit.estimates["estimator"].isin(SHOWN)]
     credible = audit.meta.parameters.credible if shown["low_credible"].notna().any() else None
     columns = ["", ">Mean return", "95% interval*", "Model**", ">Cases"]
@@ -170,7 +191,7 @@ def _print_estimates(console: Console, audit: Audit) -> None:
         if credible.these:
             these = f"CF of just these episodes is {digits.span(*credible.these)}."
             console.print(f"   In these models, {escape(in_words(these, audit.noun))}")
-    for names, sentence in _notes(shown, digits):
+    for names, sentence in _notes(shown, digits) if verbose else ():
         console.print(escape(in_words(f"{names}: {sentence}.", audit.noun)))
 
 
@@ -190,9 +211,9 @@ def _notes(estimates: pd.DataFrame, digits: Digits) -> list[tuple[str, str]]:
     return [(", ".join(names), sentence) for sentence, names in found.items()]
 
 
-def _print_flagged(console: Console, audit: Audit) -> None:
+def _print_flagged(console: Console, audit: Audit, verbose: bool) -> None:
     flagged = audit.flagged
-    if len(flagged) and not audit.meta.parameters.sampled:
+    if verbose and len(flagged) and not audit.meta.parameters.sampled:
         survives = flagged["survives"].value_counts()
         console.print(
             f"Of {len(flagged)} flagged, {survives.get('any', 0)} keep the sign of their "
@@ -202,17 +223,17 @@ def _print_flagged(console: Console, audit: Audit) -> None:
             f"conservative. {(flagged['thin_share'] > 0.5).sum()} rest mostly on fewer than {THIN} "
             "similar past cases.\n"
         )
-    first = flagged.head(10)
+    first = flagged.head(MOST_TOLD if verbose else TELLING)
     if not len(first):
         console.print(f"No {escape(audit.noun)} is flagged{escape(_why_none(audit))}.")
         return
     clock = clock_of(audit.meta)
     console.print(
-        f"[bold]The {escape(counted(len(first), audit.noun))} with the largest change[/bold]: what "
-        "happened, the probability of each outcome under the policy, the change in expected "
+        f"\n[bold]The {escape(counted(len(first), audit.noun))} with the largest change[/bold]: "
+        "what happened, the probability of each outcome under the policy, the change in expected "
         f"return, and the first {escape(clock.unit)} (counted from 0) at which the policy would "
         "have acted differently. Sure: whether the sign holds under any mechanism, or any stable "
-        "one. Cases: the fewest similar past cases along the way",
+        "one. Cases: the fewest similar past cases along the way.",
         _flagged_table(first, audit, clock),
     )
 

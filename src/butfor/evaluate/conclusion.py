@@ -1,22 +1,44 @@
-"""Conclusion: one sentence about whether to act, from all checks and the cross-fitted estimates."""
+"""Conclusion: whether to act, from the estimates, all checks and what reviewers expect."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pandas as pd
 
 from butfor.evaluate.diagnostics.lights import ALARMS, UNKNOWN, worst_light
 from butfor.evaluate.estimators.table import CROSS_FITTED
+from butfor.evaluate.finding import (
+    BETTER,
+    MIXED,
+    NOTHING,
+    UNCLEAR,
+    WORSE,
+    Finding,
+    Reviewed,
+    Scale,
+    find,
+)
 from butfor.evaluate.wording import digits_for
 
 NAMED = 3  # reasons in the sentence, the gravest
 FRESH = "cross-fitted estimates"
+REVIEWERS = "reviewers"
 NOTHING_FOUND = (
-    "No check found a reason to doubt these results, but none can show whether something that was "
-    "not recorded influenced both the decisions and the course: ask those who made the decisions "
-    "before acting on them."
+    "No check found a reason to doubt this, but none can show whether something that was not "
+    "recorded influenced both the decisions and the course: ask those who made the decisions."
 )
+DO_NOT = "Do not act on this."
+# what follows unless a check found a problem
+ADVICE = {
+    BETTER: "This speaks for trying the policy.",
+    WORSE: "This speaks against the policy.",
+    UNCLEAR: "This shows neither a gain nor a loss.",
+    MIXED: "This shows neither a gain nor a loss.",
+    NOTHING: "There is nothing to decide.",
+}
+PROMISING = "Promising, but not yet a reason to act."  # better, but a check calls for caution
 
 
 @dataclass(frozen=True)
@@ -24,7 +46,8 @@ class Conclusion:
     """What follows from all checks together."""
 
     light: str  # "red": do not act; "amber": caution; "unknown": no alarm, and no proof either
-    sentence: str
+    sentence: str  # what was found, how many checks fail, and what to do: a line to read first
+    reason: str  # what the checks that decided say, in a sentence; or what no check can show
     checks: tuple[str, ...]  # that decided, the gravest first
 
 
@@ -53,6 +76,11 @@ GRAVITY = (
         "judged on data that it was not learned from, the policy does no better than what was done",
         "judged on data that it was not learned from, the policy may do no better than what was "
         "done",
+    ),
+    _Reason(
+        (REVIEWERS,),
+        "the reviewers expect the policy to do worse than what was done",
+        "the reviewers do not expect a clear gain",
     ),
     _Reason(
         ("the past still matters",),
@@ -111,16 +139,62 @@ ORDER = tuple(check for reason in GRAVITY for check in reason.checks)
 
 
 def conclude(
-    estimates: pd.DataFrame, diagnostics: pd.DataFrame, *, rate: bool = False
+    estimates: pd.DataFrame,
+    diagnostics: pd.DataFrame,
+    scale: Scale | None = None,
+    *,
+    changed: float = float("nan"),
+    reviewed: Reviewed | None = None,
 ) -> Conclusion:
     """Decide from the tables of estimates and checks whether to act on them.
 
     A problem that concerns all episodes means not to act, and other alarms mean caution. Without
-    any, the sentence says what no check can show. `rate`: values are shares, told in percent.
+    any, the reason says what no check can show.
+
+    Parameters
+    ----------
+    scale : optional
+        How numbers are told, by default as returns.
+    changed : optional
+        Share of the decisions that the policy would change.
+    reviewed : optional
+        What reviewers expect of the policy.
     """
+    told = scale or Scale(digits_for(estimates["value"]))
+    finding = find(estimates, told, changed=changed, reviewed=reviewed)
+    if finding.side == NOTHING:
+        return Conclusion(UNKNOWN, f"{finding.sentence} {ADVICE[NOTHING]}", "", ())
     lights = dict(zip(diagnostics["check"], diagnostics["light"], strict=True))
-    lights[FRESH] = _fresh_light(estimates)
-    alarms = {check: light for check, light in lights.items() if light in ALARMS}
+    tally = _tally(list(lights.values()))
+    lights |= {FRESH: _fresh_light(estimates), REVIEWERS: _reviewers_light(finding)}
+    said = _say({check: light for check, light in lights.items() if light in ALARMS})
+    if not said:
+        sentence = f"{finding.sentence} {tally} {ADVICE[finding.side]}"
+        return Conclusion(UNKNOWN, sentence, NOTHING_FOUND, ())
+    light = worst_light(one.light for one in said)
+    doubtful = any(one.decisive for one in said)
+    advice = PROMISING if finding.side == BETTER and doubtful else ADVICE[finding.side]
+    decided = [one for one in said if one.light == light]
+    reason = _listed([one.words for one in decided[:NAMED]])
+    return Conclusion(
+        light,
+        f"{finding.sentence} {tally} {DO_NOT if light == 'red' else advice}",
+        f"{reason[:1].upper()}{reason[1:]}.",
+        tuple(check for one in decided for check in one.checks),
+    )
+
+
+class _Said(NamedTuple):
+    """What alarms of the same reason mean."""
+
+    light: str
+    words: str
+    checks: list[str]
+    decisive: bool = True
+
+
+def _say(alarms: dict[str, str]) -> list[_Said]:
+    """Return what alarms mean, the gravest first."""
     said = []
     for reason in GRAVITY:
         mine = [check for check in reason.checks if check in alarms]
@@ -128,22 +202,34 @@ def conclude(
             worst = worst_light(alarms[check] for check in mine)
             checks = [check for check in mine if alarms[check] == worst]
             words = reason.red if worst == "red" else reason.amber
-            said.append((worst if reason.decisive else "amber", words, checks))
+            light = worst if reason.decisive else "amber"
+            said.append(_Said(light, words, checks, reason.decisive))
     for check in alarms.keys() - set(ORDER):  # of another version
-        said.append((alarms[check], f"the check “{check}” found a problem", [check]))
-    if not said:
-        return Conclusion(UNKNOWN, NOTHING_FOUND, ())
-    light = worst_light(light for light, *_ in said)
-    decided = [(words, checks) for own, words, checks in said if own == light]
-    clauses = [words for words, _ in decided[:NAMED]]
-    if lights[FRESH] == light:
-        clauses[0] += f" ({_fresh_words(estimates, rate)})"
-    advice = {"red": "Do not act on these results", "amber": "Take these results with caution"}
-    return Conclusion(
-        light,
-        f"{advice[light]}: {_listed(clauses)}.",
-        tuple(check for _, checks in decided for check in checks),
-    )
+        said.append(_Said(alarms[check], f"the check “{check}” found a problem", [check]))
+    return said
+
+
+def _tally(lights: list[str]) -> str:
+    """Say how many of the checks that could be made fail."""
+    made = [light for light in lights if light != UNKNOWN]
+    if not made:
+        return "Nothing could be checked."
+    failed, doubtful = made.count("red"), made.count("amber")
+    few = {0: "None", 1: "1"}.get(failed, str(failed))
+    verb = "fails" if failed <= 1 else "fail"
+    text = f"{few} of {len(made)} checks {verb}"
+    if doubtful:
+        text += f", {doubtful} {'calls' if doubtful == 1 else 'call'} for caution"
+    return f"{text}."
+
+
+def _reviewers_light(finding: Finding) -> str:
+    """Return the light of what reviewers expect: red if it is worse than what was observed."""
+    if finding.reviewers == WORSE:
+        return "red"
+    if finding.reviewers == UNCLEAR and finding.side == BETTER:
+        return "amber"
+    return UNKNOWN
 
 
 def _fresh_light(estimates: pd.DataFrame) -> str:
@@ -156,14 +242,6 @@ def _fresh_light(estimates: pd.DataFrame) -> str:
     if (rows["value"] < observed).any():
         return "red"
     return "amber" if (rows["low"] <= observed).any() else "green"
-
-
-def _fresh_words(estimates: pd.DataFrame, rate: bool) -> str:
-    """Return the lowest cross-fitted estimate beside what was observed."""
-    value = estimates.set_index("estimator")["value"]
-    lowest = value[[name for name in CROSS_FITTED if name in value.index]].min()
-    digits = digits_for(estimates["value"], rate=rate)  # as in a table of all of them
-    return f"{digits.value(lowest)} against {digits.value(value['Observed'])}"
 
 
 def _listed(clauses: list[str]) -> str:

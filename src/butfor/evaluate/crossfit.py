@@ -20,7 +20,7 @@ from butfor.hidden.policies import Policy, as_array
 from butfor.log.episodes import Episodes
 from butfor.models.factored import FactoredModel
 from butfor.models.mdp import TabularMDP
-from butfor.models.planning import state_values
+from butfor.models.planning import values_and_chances
 from butfor.random import numbered_keys
 from butfor.replay.observed import unsupported_by_state
 from butfor.replay.replay import Replay
@@ -46,14 +46,17 @@ class CrossFitted:
     unsupported_model_based: Floats
     unsupported_counterfactual: Floats
     learned: bool  # whether halves gave other targets than the one in question
+    chances: Floats | None = None  # [K, 2, O + 1] of outcomes in the model, none last
 
     @classmethod
-    def of(cls, found: Floats, learned: bool) -> CrossFitted:
+    def of(cls, found: Floats, learned: bool, chances: Floats | None = None) -> CrossFitted:
         """Return the numbers of an array, [4, K, 2]."""
         value, counterfactual, *masses = found
-        return cls(value, counterfactual, masses[0], masses[1], learned)
+        return cls(value, counterfactual, masses[0], masses[1], learned, chances)
 
-    def extend(self, values: Floats, masses: Floats, learned: bool) -> CrossFitted:
+    def extend(
+        self, values: Floats, masses: Floats, learned: bool, chances: Floats | None = None
+    ) -> CrossFitted:
         """Add splits without replays, whose values and unsupported masses in the model are given.
 
         What replays add to the value of first states, on average, is added in these splits, too.
@@ -63,7 +66,10 @@ class CrossFitted:
         added = (self.counterfactual - self.model_based).mean()
         more = (self.unsupported_counterfactual - self.unsupported_model_based).mean()
         replayed = np.clip(mass + more, 0.0, 1.0)
-        return CrossFitted(value, value + added, mass, replayed, self.learned or learned)
+        known = None
+        if self.chances is not None and chances is not None:
+            known = np.concatenate([self.chances, chances])
+        return CrossFitted(value, value + added, mass, replayed, self.learned or learned, known)
 
     def interval(self, values: Floats, confidence: float) -> tuple[float, float]:
         """Return the interval around the mean of values [K, 2].
@@ -129,6 +135,7 @@ def cross_fitted(
     if given_halves(episodes) is not None:
         count = 1
     found: list[Any] = []
+    chances: list[Any] = []
     changed = False
     for split, key in enumerate(numbered_keys(seed, count, "crossfit").tolist()):
         halves = given_halves(episodes) or split_halves(episodes, key)
@@ -136,11 +143,18 @@ def cross_fitted(
         learned = [learn_from(learn, log) for log in logs]
         changed = changed or not all(_same(target, replay.target) for _, target in learned)
         pairs = [(logs[0], learned[0][0], learned[1][1]), (logs[1], learned[1][0], learned[0][1])]
-        evaluate = evaluate_half if split == 0 else _evaluate_quickly
-        found.append([evaluate(replay, *pair, key) for pair in pairs])
-    first = CrossFitted.of(np.array(found[:1]).transpose(2, 0, 1), changed)
+        quick = [_evaluate_quickly(replay, *pair) for pair in pairs]
+        replayed = [evaluate_half(replay, *pair, key) for pair in pairs] if split == 0 else None
+        found.append(replayed or [numbers for *numbers, _ in quick])
+        chances.append([chance for *_, chance in quick])
+    known = np.array(chances) if chances[0][0] is not None else None
+    first = CrossFitted.of(
+        np.array(found[:1]).transpose(2, 0, 1), changed, None if known is None else known[:1]
+    )
     others = np.array(found[1:]).reshape(-1, 2, 2)
-    return first.extend(others[..., 0], others[..., 1], changed)
+    return first.extend(
+        others[..., 0], others[..., 1], changed, None if known is None else known[1:]
+    )
 
 
 def evaluate_half(
@@ -163,12 +177,13 @@ def evaluate_half(
 
 
 def _evaluate_quickly(
-    replay: Replay, log: Episodes, model: Learned, target: Policy, _: int
-) -> tuple[float, float]:
-    """Return MB of a half of the log and its unsupported mass, without a table of transitions."""
+    replay: Replay, log: Episodes, model: Learned, target: Policy
+) -> tuple[float, float, Floats | None]:
+    """Return MB of a half of the log, its unsupported mass, and chances [O + 1] (None: unknown)."""
     if callable(target):
         engine = replay.ask(episodes=log, model=model, target=target).engine
-        return float(engine.first_values().mean()), float(engine.unsupported_in_model().mean())
+        values, masses = engine.first_values(), engine.unsupported_in_model()
+        return float(values.mean()), float(masses.mean()), None
     first = np.bincount(log.first_state, minlength=log.n_states)
     table = np.asarray(as_array(target), np.float64)
     return value_and_mass(model, table, first, horizon=replay.horizon, discount=replay.discount)
@@ -176,16 +191,17 @@ def _evaluate_quickly(
 
 def value_and_mass(
     model: Learned, target: Floats, first: NDArray[np.int64], *, horizon: int, discount: float
-) -> tuple[float, float]:
-    """Return the value of a target in a model, and the probability of ever using an unseen pair.
+) -> tuple[float, float, Floats]:
+    """Evaluate a target in a model, for episodes of which `first` [S] start in each state.
 
-    `first` [S] counts the episodes that start in each state.
+    Return its value, the probability of ever using an unseen pair, and that of outcomes [O + 1].
     """
-    values = state_values(model, target, horizon=horizon, discount=discount)
+    values, chances = values_and_chances(model, target, horizon=horizon, discount=discount)
     masses = np.zeros(len(first))
     if isinstance(model, TabularMDP):
         masses = unsupported_by_state(model, target, horizon=horizon)
-    return float(first @ values / first.sum()), float(first @ masses / first.sum())
+    share = first / first.sum()
+    return float(share @ values), float(share @ masses), share @ chances
 
 
 def usual_splits(replay: Replay) -> int:

@@ -127,7 +127,7 @@ def estimate_values(
     )
     if counterfactuals is not None:
         replay.keep(counterfactuals)
-    return estimate_episodes(
+    table, _ = estimate_episodes(
         EpisodeColumns(replay, seed, draws),
         estimators=estimators,
         interval=interval,
@@ -138,6 +138,7 @@ def estimate_values(
         truth=truth,
         progress=progress,
     )
+    return table
 
 
 def estimate_episodes(
@@ -151,8 +152,8 @@ def estimate_episodes(
     relearn: bool = False,
     truth: Episodes | float | None = None,
     progress: Progress | None = None,
-) -> pd.DataFrame:
-    """Return the table of `estimate_values` for the episodes of a log in memory."""
+) -> tuple[pd.DataFrame, CrossFitted | None]:
+    """Return the table of `estimate_values` for a log in memory, and what was cross-fitted."""
     replay, seed = sample.replay, sample.seed
     refuse_hidden(replay, learn=learn, draws=sample.draws, relearn=relearn)
     given = {"draws": sample.draws, "learn": learn, "truth": truth}
@@ -174,7 +175,7 @@ def estimate_episodes(
         )
     elif fixed and set(BY_MODEL) & set(names):
         groups = group_episodes(sample, blend="MAGIC" in names)
-    return estimate_sample(
+    table = estimate_sample(
         sample,
         {name: partial(f, sample) for name, f in functions.items()},
         crossed,
@@ -188,6 +189,7 @@ def estimate_episodes(
         relearned=resampled,
         progress=progress,
     )
+    return table, crossed
 
 
 def estimate_sums(

@@ -294,7 +294,9 @@ def opened(path: Path) -> Iterator[tuple[Any, Any]]:
     with explained(path):
         schema = pa.parquet.read_schema(path)
         words = [field.name for field in schema if is_text(field.type)]
-        with pa.parquet.ParquetFile(path, read_dictionary=words) as file:
+        with pa.parquet.ParquetFile(
+            path, read_dictionary=words, page_checksum_verification=True
+        ) as file:
             size, metadata = path.stat().st_size, file.metadata
             if metadata.num_rows > max(ROWS, ROWS_PER_BYTE * size):
                 raise ValueError(

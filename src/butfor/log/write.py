@@ -60,8 +60,8 @@ def write_episodes(
         ) from None
     except ValueError as error:
         raise ValueError(f"these episodes cannot be written as a log: {error}") from None
-    write = pa.csv.write_csv if goal.suffix.lower() == ".csv" else pa.parquet.write_table
-    _replace(goal, partial(write, table))
+    write = partial(pa.parquet.write_table, write_page_checksum=True)
+    _replace(goal, partial(pa.csv.write_csv if goal.suffix.lower() == ".csv" else write, table))
     _replace(study_goal, lambda name: Path(name).write_text(text, encoding="utf-8", newline="\n"))
     return study_goal
 

@@ -189,6 +189,26 @@ def state_values(
     return solve(moves, earned, model.discounts(discount))
 
 
+def values_and_chances(
+    model: TabularMDP | FactoredModel, policy: ArrayLike, *, horizon: int, discount: float = 1.0
+) -> tuple[Floats, Floats]:
+    """Return the expected return [S] of a policy and the probability of each outcome [S, O + 1].
+
+    The last column is that of none.
+    """
+    if not in_parts(model):
+        values, chances = value_tables(tabular(model), policy, horizon=horizon, discount=discount)
+        return values[-1], chances[-1]
+    chosen = check_policy(policy, model.n_states, model.n_actions)
+    backup, found = Backup(model), np.zeros((model.n_states, len(model.outcomes)))
+    ending = (chosen[:, :, None] * backup.ends[:, :, :-1]).sum(axis=1)
+    for _ in range(horizon):
+        later = [(chosen * backup.after(chance)).sum(axis=1) for chance in found.T]
+        found = ending + np.stack(later, axis=1) if later else found
+    none = np.clip(1.0 - found.sum(axis=1, keepdims=True), 0.0, 1.0)
+    return _horizon_values(model, policy, horizon, discount), np.hstack([found, none])
+
+
 def value_tables(
     model: TabularMDP, policy: ArrayLike, *, horizon: int, discount: float = 1.0
 ) -> tuple[Floats, Floats]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from butfor.evaluate.wording import in_words
 from butfor.present.clock import Clock
 
 WHAT_HAPPENED = "What happened"
@@ -28,10 +29,16 @@ TREATED_ALIKE = "The policy would have treated as was done, at every step."
 
 # results of a check: what a reader is told instead of a color
 LIGHTS = {
-    "green": "no concern",
+    "green": "good",
     "unknown": "cannot be checked",
-    "amber": "caution",
-    "red": "problem",
+    "amber": "fair",
+    "red": "weak",
+}
+
+# checks whose names say what is wrong, by what should hold
+HOPED = {
+    "estimators disagree": "estimators agree",
+    "the past still matters": "the past no longer matters",
 }
 
 # name of an estimator in words, with its abbreviation, and what it is
@@ -92,13 +99,18 @@ def straight(value: Any) -> Any:
     return value
 
 
+def check_name(check: str, noun: str) -> str:
+    """Return the name of a check beside its result, in the words of a study."""
+    return in_words(HOPED.get(check, check), noun)
+
+
 def capitalized(words: str) -> str:
     """Return the words with a capital first letter, the others as they are."""
     return words[:1].upper() + words[1:]
 
 
 def ending(outcome: str, length: int, clock: Clock, *, ended: bool) -> str:
-    """Say how and when an episode ended: "died at step 3", or "no change after 20 steps"."""
+    """Say how and when an episode ended: "died at step 3", or "still in ICU after 20 steps"."""
     return (
         f"{outcome} at {clock.at(length)}" if ended else f"{outcome} after {clock.lasting(length)}"
     )

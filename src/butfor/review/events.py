@@ -26,7 +26,6 @@ from typing import Any
 from butfor.review.verdicts import DamagedError, StoreError
 
 BUSY_SECONDS = 30.0
-REPLACING_SECONDS = 1.0  # to wait for a folder that is just being replaced
 SALT = "salt"  # random, in every payload as it is stored
 START = "0" * 64  # the hash before the first event
 
@@ -222,9 +221,6 @@ class EventFile:
 
     def _check_file(self) -> None:
         """Raise if the path no longer leads to the file that was opened."""
-        until = time.monotonic() + REPLACING_SECONDS
-        while not self.path.exists() and time.monotonic() < until:
-            time.sleep(0.02)
         if not self.path.exists() or self._identity() != self._file:
             raise StoreError(f"{self.path} was moved or replaced; restart the review")
 

@@ -93,7 +93,7 @@ def simulate(
         state_variables=STATES,
         action_variables=ACTIONS,
         outcomes=OUTCOMES,
-        none_name="no change",
+        none_name="still in ICU",
     )
 
 

@@ -15,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import butfor
 from butfor import sepsis
-from butfor.audit.folders import check_free, whole_folder
+from butfor.audit.folders import Kind, check_free, whole_folder
 from butfor.checks import check_choice, check_whole
 from butfor.evaluate.wording import percent
 from butfor.log.episodes import Episodes
@@ -29,6 +29,7 @@ from butfor.studies.scoring import clear
 from butfor.types import Floats, Progress
 
 RESULTS = "results.json"
+STUDY = Kind(RESULTS, rb'"butfor": "\d', (RESULTS, "index.html", "*.csv", "figures/*"))
 HIDDEN = ("glucose", "diabetes")  # the physician sees them, the log does not show them
 HORIZON = 20
 DISCOUNT = 0.99  # for planning
@@ -109,7 +110,7 @@ def write_study(
     The folder holds index.html, results.json with the settings and the version of butfor, CSV
     files, and each figure as figures/NAME.png, .svg, .pdf and .html.
     """
-    check_free(folder, marker=RESULTS, overwrite=overwrite)
+    check_free(folder, STUDY, overwrite=overwrite)
     total, done = settings.steps + study.figures, itertools.count(1)
 
     def advance() -> None:
@@ -121,7 +122,7 @@ def write_study(
     page = render_page(study, settings, {**results, **study.content(experiment)})
     made_by = {**asdict(settings), "butfor": butfor.__version__}
     numbers = _without_nan({**results, "settings": made_by})
-    with whole_folder(folder, marker=RESULTS, overwrite=overwrite) as new:
+    with whole_folder(folder, STUDY, overwrite=overwrite) as new:
         for name, chart in charts.items():
             save_figure(chart, new / "figures" / name)
             advance()
@@ -157,8 +158,8 @@ def render_page(study: Study, settings: StudySettings, content: Mapping[str, Any
 
 
 def in_paper_order(table: pd.DataFrame) -> pd.DataFrame:
-    """Order the outcomes of a table as the paper does: died, no change, discharged."""
-    order = ["died", "no change", "discharged"]
+    """Order the outcomes of a table as the paper does, whose "no change" is "still in ICU" here."""
+    order = ["died", "still in ICU", "discharged"]
     return table.loc[order, order]
 
 

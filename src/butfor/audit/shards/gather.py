@@ -86,7 +86,7 @@ class ShardSums:
         found = sums[:, 1:] / sums[:, :1]
         targets = [half.target for half in self.setting.halves]
         changed = any(not np.array_equal(one, self.replay.target_table) for one in targets)
-        return CrossFitted.of(found.T[:, None, :], changed)
+        return CrossFitted.of(found[:, :4].T[:, None, :], changed, found[None, :, 4:])
 
     def replayed(self) -> Floats:
         """Sum of the expected counterfactual returns by fold, [FOLDS]."""

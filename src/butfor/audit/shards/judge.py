@@ -102,11 +102,11 @@ def _shares(shares: Floats) -> NDArray[np.int64]:
 
 
 def _cross_fit(replay: Replay, keys: Keys, setting: Setting, threads: int) -> ExactSums:
-    """Evaluate each half in its own model, with the target learned from the other half, [2, 5].
+    """Evaluate each half in its own model, with the other half's target, [2, 5 + O + 1].
 
-    These are numbers of episodes, and sums of the fields of `CrossFitted`.
+    These are numbers of episodes, and sums of the fields of `CrossFitted`, of chances at last.
     """
-    sums = ExactSums.make(2, 5)
+    sums = ExactSums.make(2, 5 + len(setting.model.outcomes) + 1)
     if not (setting.learned and setting.halves):
         return sums
     half = half_of(replay.log, keys)
@@ -122,6 +122,7 @@ def _cross_fit(replay: Replay, keys: Keys, setting: Setting, threads: int) -> Ex
             part.outcomes(threads=threads).expected_return,
             judge.unsupported[first],
             part.support(threads=threads),
+            judge.outcomes[first],
         )
         sums.add(np.full(len(mine), number), np.column_stack(found))
     return sums

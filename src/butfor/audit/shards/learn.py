@@ -29,7 +29,7 @@ from butfor.models.fit import count_again, differs_from, varying_rewards
 from butfor.models.fit_factored import learn_factored
 from butfor.models.fixed import fixed_factors
 from butfor.models.mdp import TabularMDP, total_by
-from butfor.models.planning import state_values
+from butfor.models.planning import values_and_chances
 from butfor.models.policies import behavior_of
 from butfor.models.row_policy import divide_sums
 from butfor.models.transitions import Transitions, join_transitions, merge_transitions
@@ -50,6 +50,7 @@ class Half:
     model: Learned
     target: Floats  # [S, A]
     value: Floats  # [S] of that target in this model
+    outcomes: Floats  # [S, O + 1] probability of outcomes under it, none last
     unsupported: Floats  # [S] probability that it ever uses a pair never seen in this half
     chance: Floats  # [H + 1, S] of a bad outcome under this half's behavior, by steps left
     seen: NDArray[np.bool_]  # [S] states that this half visits
@@ -296,10 +297,12 @@ def _judging_half(
     model: Learned, target: Floats, horizon: int, discount: float, bad: NDArray[np.bool_]
 ) -> Half:
     rows = tabular(model)
+    value, outcomes = values_and_chances(rows, target, horizon=horizon, discount=discount)
     return Half(
         model=model,
         target=target,
-        value=state_values(rows, target, horizon=horizon, discount=discount),
+        value=value,
+        outcomes=outcomes,
         unsupported=unsupported_by_state(rows, target, horizon=horizon),
         chance=bad_chances(rows, behavior_of(rows.counts), horizon, bad),
         seen=rows.counts.sum(axis=1) > 0,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import zipfile
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,7 +18,7 @@ import pyarrow.ipc
 from numpy.typing import NDArray
 
 from butfor.audit.exact import ExactSums
-from butfor.audit.folders import check_free
+from butfor.audit.folders import Kind, check_free
 from butfor.audit.shards.count import Counts
 from butfor.audit.shards.judge import COUNTS, SUMS, Judged
 
@@ -30,11 +29,12 @@ TEXT = (
     "Partial results of `butfor audit`. Continue with the same command and --resume. This folder\n"
     "is removed when the audit is complete; it may also be deleted at any time.\n"
 )
+UNFINISHED = Kind(MARKER, b"\\APartial results of `butfor audit`", ("*.npz", "*.arrow", MARKER))
 
 
 def parts_folder(out: Path) -> Path:
     """Return the folder of an unfinished audit, beside where the audit will be."""
-    goal = out.absolute()
+    goal = out.resolve()
     return goal.parent / f"{goal.name}.unfinished"
 
 
@@ -54,9 +54,9 @@ class Parts:
                     f"{folder} has the parts of an unfinished audit; continue it (--resume), or "
                     "discard them and start again (--overwrite)"
                 )
-            check_free(folder, marker=MARKER, overwrite=True)
-            shutil.rmtree(folder)
-        check_free(folder, marker=MARKER, overwrite=True)
+            check_free(folder, UNFINISHED, overwrite=True)
+            cls(folder).remove()
+        check_free(folder, UNFINISHED, overwrite=True)
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / MARKER).exists():
             (folder / MARKER).write_text(TEXT)
@@ -70,7 +70,7 @@ class Parts:
 
     def remove(self) -> None:
         """Delete the parts, and the folder if it contains nothing else."""
-        for pattern in ("*.npz", "*.arrow", MARKER):
+        for pattern in UNFINISHED.files:
             for path in self.folder.glob(pattern):
                 path.unlink(missing_ok=True)
         with suppress(OSError):
@@ -125,10 +125,7 @@ class Parts:
 
     def _read(self, name: str) -> dict[str, NDArray[Any]]:
         if not (self.folder / name).exists():
-            raise FileNotFoundError(
-                f"{self.folder / name} is missing; let only one run at a time write to the same "
-                "--out"
-            )
+            raise FileNotFoundError(f"{self.folder / name} was removed; run again with --resume")
         with np.load(self.folder / name, allow_pickle=False) as file:
             return {array: file[array] for array in file.files}
 

@@ -16,6 +16,7 @@ from butfor.evaluate.refit import Groups
 from butfor.models.reweight import reweight_transitions
 from butfor.models.transitions import Transitions
 from butfor.replay.replay import Replay
+from butfor.types import Floats
 
 
 def group_folds(tally: Tally, sample: ShardSums) -> Groups | None:
@@ -50,15 +51,16 @@ def cross_fit_folds(tally: Tally, fit: Fit, plan: Plan, sample: ShardSums) -> Cr
     if not splits:
         return first
     found = [_cross_fit_split(halves, fit, plan, sample.replay) for halves in splits]
-    values, changed = zip(*found, strict=True)
-    others = np.array(values)
-    return first.extend(others[..., 0], others[..., 1], any(changed))
+    numbers, changed = zip(*found, strict=True)
+    values = np.array([[(value, mass) for value, mass, _ in halves] for halves in numbers])
+    chances = np.array([[chance for *_, chance in halves] for halves in numbers])
+    return first.extend(values[..., 0], values[..., 1], any(changed), chances)
 
 
 def _cross_fit_split(
     halves: list[Transitions], fit: Fit, plan: Plan, replay: Replay
-) -> tuple[list[tuple[float, float]], bool]:
-    """Return values and unsupported masses of two halves of the log, and whether targets differ."""
+) -> tuple[list[tuple[float, float, Floats]], bool]:
+    """Return `value_and_mass` of two halves of the log, and whether targets differ."""
     models = [fit(half) for half in halves]
     targets = [plan(model) for model in models]
     found = [

@@ -6,23 +6,23 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from butfor.audit.audit import REVIEW_FILES, write_audit
-from butfor.audit.folders import check_free, whole_folder
-from butfor.audit.meta import META
+from butfor.audit.audit import AUDIT, write_audit
+from butfor.audit.folders import Claim, claimed
 from butfor.audit.model import digest_of_shards
 from butfor.audit.numbers import numbers_of
 from butfor.audit.run import describe_audit
 from butfor.audit.sampling import most_flags, review_total, sample_size
-from butfor.audit.settings import LOG, AuditSettings
+from butfor.audit.settings import AuditSettings
 from butfor.audit.shards.choose import choose
 from butfor.audit.shards.count import Counts, count_shard
+from butfor.audit.shards.early import check_early
 from butfor.audit.shards.gather import Gathered, ShardSums
 from butfor.audit.shards.judge import judge_shard
 from butfor.audit.shards.learn import (
@@ -44,13 +44,9 @@ from butfor.audit.shards.workers import Threads, Workers
 from butfor.audit.tables import loss_notes, with_credible
 from butfor.evaluate.diagnostics.calibration import bad_outcomes
 from butfor.evaluate.estimate import estimate_sums
-from butfor.log.column_rules import column_rules
-from butfor.log.fields import place
 from butfor.log.recorded import given_side
 from butfor.log.sections import Study
-from butfor.log.variables import project
 from butfor.models.factored import tabular
-from butfor.models.fit import check_rules
 from butfor.models.policies import behavior_of
 from butfor.models.row_policy import RowPolicy
 from butfor.replay.observed import unsupported_by_state
@@ -105,20 +101,29 @@ def audit_shards(
     progress : optional
         Called with (done, total) in each stage; a `Stages` is also told their names.
     """
-    began = time.perf_counter()
     chosen = AuditSettings() if settings is None else settings
-    check_free(out, marker=META, overwrite=overwrite)
+    work = Threads() if workers is None else workers
+    with claimed(out, AUDIT, overwrite=overwrite) as claim:
+        parts = partial(Parts.open, claim.goal, resume=resume, overwrite=overwrite)
+        _audit_into(claim, parts, source, study, chosen, work, progress)
+    return Path(out)
+
+
+def _audit_into(
+    claim: Claim,
+    open_parts: Callable[[], Parts],
+    source: Any,
+    study: str | Path,
+    chosen: AuditSettings,
+    workers: Workers,
+    progress: Progress | None,
+) -> None:
+    began = time.perf_counter()
     checked = chosen.read_study(study)
-    if checked.cluster is not None:
-        raise ValueError(
-            "[cluster]: clusters are fitted to the whole log at once; use --detail full, or write "
-            "the cluster of each row into the log"
-        )
-    _check_early(chosen, checked)
+    check_early(chosen, checked)
     shards, types = check_alike(find_shards(source), checked)
-    goal = Path(out)
-    parts = Parts.open(goal, resume=resume, overwrite=overwrite)
-    run = _Run(parts, shards, Threads() if workers is None else workers, progress)
+    parts = open_parts()
+    run = _Run(parts, shards, workers, progress)
     cuts = run.list_ids(checked)
     counts = run.count(checked, chosen.seed)
     enter_stage(progress, "Learning the model")
@@ -139,7 +144,7 @@ def audit_shards(
         observed=float(estimates.set_index("estimator").loc["Observed", "value"]),
     )
     told = [] if rehearsal is None else [rehearsal.row()]
-    numbers = numbers_of(sample, estimates, [sample.calibration(), *told])
+    numbers = numbers_of(sample, estimates, [sample.calibration(), *told], crossed)
     enter_stage(progress, "Bounds of some episodes")
     keys = [shard.key("judge", setting.key) for shard in run.shards]
     reviewed = choose(
@@ -157,7 +162,7 @@ def audit_shards(
     question = setting.question
     lost = loss_notes(gathered.sums["averaged"].values()[0] / counts.steps)
     enter_stage(progress, "Writing the audit")
-    with whole_folder(goal, marker=META, overwrite=overwrite, keep=REVIEW_FILES) as folder:
+    with claim.whole() as folder:
         stitch_tables(folder, parts, keys, cuts, shown.table, reviewed.design, progress)
         meta = describe_audit(
             question,
@@ -200,7 +205,6 @@ def audit_shards(
         policies = {"behavior": question.behavior_table, "target": question.target_table}
         write_audit(folder, tables, question.model, policies, meta)
     parts.remove()
-    return goal
 
 
 class _Run:
@@ -337,35 +341,6 @@ class _Run:
             self.progress(self.done, self.total)
 
 
-def _check_early(chosen: AuditSettings, study: Study) -> None:
-    """Raise the errors that can be found before any file is read."""
-    named = study.columns
-    if chosen.target == LOG and named.target_action is None and named.target_probability is None:
-        raise ValueError(
-            "--target log: the study names neither target_action nor target_probability in "
-            "[columns]; add one of them"
-        )
-    if not chosen.learned:
-        chosen.check_target()
-    check_rules(tuple(study.outcomes().values()), chosen.unseen, chosen.prior)
-    numbered = list(study.number_columns())
-    if numbered and chosen.classifies(study):
-        raise ValueError(
-            f"[state] {numbered[0]} number: summary detail keeps counts of levels, but a "
-            "classifier learns from the numbers of all decisions; use --detail full, remove "
-            'number, or set learner = "counts" in [model]'
-        )
-    for (_, column), rule in column_rules(study).items():
-        if rule.median:
-            raise ValueError(
-                f"{place('missing', column)} fill: the median is that of the whole log; give a "
-                "number or a level, or use --detail full"
-            )
-    names = chosen.noise(study)
-    if names and study.columns.state is None:
-        project(study.state_variables(), *names)
-
-
 def _make_setting(tally: Tally, chosen: AuditSettings, types: dict[str, Any]) -> Setting:
     """Learn the models, plan or read the target, and collect all that judging needs."""
     study, counts = tally.study, tally.counts
@@ -386,7 +361,7 @@ def _make_setting(tally: Tally, chosen: AuditSettings, types: dict[str, Any]) ->
     context = asdict(chosen) | {
         "study": study.model_dump(mode="json"),
         "side": {name: str(kind) for name, kind in plain.items()},
-        **dict.fromkeys(("flags", "review_size", "draws")),
+        **dict.fromkeys(("flags", "review_size", "draws", "checksums")),
     }
     behavior = behavior_of(rows.counts, prior=chosen.smoothing)
     return Setting(

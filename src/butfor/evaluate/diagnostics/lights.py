@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-UNKNOWN = "unknown"  # of what cannot be checked: no alarm, but never "no concern"
+UNKNOWN = "unknown"  # of what cannot be checked: no alarm, but never "good"
 LIGHTS = ("green", UNKNOWN, "amber", "red")  # from best to worst
 ALARMS = ("amber", "red")
 

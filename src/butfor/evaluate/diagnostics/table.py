@@ -43,7 +43,7 @@ UNSUPPORTED = (0.01, 0.10)
 ABOUT = (0.50, 0.20)  # at least: half of the steps, one in five
 HIDDEN_CAUSES = (
     "No computation shows whether something that was not recorded influenced both the decisions "
-    "and the course. If so, every estimate can be wrong while every check above finds no concern. "
+    "and the course. If so, every estimate can be wrong while every check above is good. "
     "Ask those who made the decisions what they went by."
 )
 

@@ -9,6 +9,7 @@ import pandas as pd
 
 from butfor.audit.audit import Audit
 from butfor.audit.experts import ExpertValue
+from butfor.evaluate.diagnostics.lights import LIGHTS as LIGHT_ORDER
 from butfor.evaluate.wording import Digits, counted, in_words, percent, share
 from butfor.present.charts import (
     estimates_chart,
@@ -23,20 +24,22 @@ from butfor.present.text import (
     ESTIMATORS,
     FULL_NAMES,
     HOLDS,
+    LIGHTS,
     MECHANISMS,
     REVIEWERS,
     SIMULATOR,
     TRUE,
     WHAT_HAPPENED,
     capitalized,
+    check_name,
 )
 from butfor.replay.steps import THIN
 
 NARROW = 0.05  # of the axis from worst to best outcome: values closer together get their own
 
 
-def header(stays: Stays) -> dict[str, Any]:
-    """Return the top of the page: what the report is about, and what to read first."""
+def header(stays: Stays, experts: ExpertValue | str | None = None) -> dict[str, Any]:
+    """Return the first screen: the verdict, what the report is about, and what to read first."""
     audit, meta = stays.audit, stays.audit.meta
     first = [
         "Every number of “the model” below comes from a model learned from these records. It is "
@@ -57,23 +60,51 @@ def header(stays: Stays) -> dict[str, Any]:
             "Free text, side information, dates and recorded numbers were left out of this copy."
         )
     return {
-        "conclusion": conclusion(stays),
-        "facts": [
-            counted(meta.counts.episodes, stays.noun),
-            f"policy: {'not named in this copy' if stays.redact else meta.target}",
-            f"model: {_model_size(stays)}, {meta.counts.actions} treatments",
-            f"run {meta.digest[:8]}",
-            f"butfor {meta.butfor}",
-        ],
+        "conclusion": conclusion(stays, experts),
+        "facts": _facts(stays),
+        "pills": _pills(stays),
         "first": first,
         "warnings": [] if stays.redact else [in_words(text, stays.noun) for text in meta.warnings],
     }
 
 
-def conclusion(stays: Stays) -> dict[str, str]:
-    """Return what follows from all checks together, in one sentence."""
-    found = stays.audit.conclusion
-    return {"light": found.light, "sentence": in_words(found.sentence, stays.noun)}
+def conclusion(stays: Stays, experts: ExpertValue | str | None = None) -> dict[str, str]:
+    """Return the verdict, and its reason."""
+    reviewed = experts.reviewed if isinstance(experts, ExpertValue) else None
+    found = stays.audit.conclude(reviewed)
+    return {
+        "light": found.light,
+        "sentence": in_words(found.sentence, stays.noun),
+        "reason": in_words(found.reason, stays.noun),
+    }
+
+
+def _facts(stays: Stays) -> list[tuple[str, str]]:
+    """Return what the report is about: the log, the policy, the model and the run."""
+    meta = stays.audit.meta
+    count, steps = counted(meta.counts.episodes, stays.noun), counted(meta.counts.steps, "decision")
+    facts = [
+        ("Log", f"{count}, {steps}"),
+        ("Policy", "not named in this copy" if stays.redact else meta.target),
+        ("It changes", f"{share(stays.audit.policy.changed)} of the decisions"),
+        ("Model", f"{_model_size(stays)}, {counted(meta.counts.actions, 'treatment')}"),
+        ("Run", f"{meta.digest[:8]}, butfor {meta.butfor}"),
+    ]
+    return facts if meta.date is None else [*facts, ("Date", meta.date)]
+
+
+def _pills(stays: Stays) -> list[dict[str, Any]]:
+    """Return the checks with their results, the worst first."""
+    pills = [
+        {
+            "place": place,
+            "light": row.light,
+            "result": LIGHTS[row.light],
+            "check": check_name(row.check, stays.noun),
+        }
+        for place, row in enumerate(stays.audit.diagnostics.itertuples(), start=1)
+    ]
+    return sorted(pills, key=lambda pill: -LIGHT_ORDER.index(pill["light"]))
 
 
 def _model_size(stays: Stays) -> str:
@@ -88,11 +119,11 @@ def estimates(stays: Stays, experts: ExpertValue | str | None = None) -> dict[st
     `experts` is the experts' view, or why there is none.
     """
     audit, table = stays.audit, stays.audit.estimates
-    sentence = _estimates_sentence(table.set_index("estimator")["value"].to_dict())
     if isinstance(experts, ExpertValue):
         table = _with_experts(table, experts)
     chosen = table.set_index("estimator", drop=False)
     chosen = chosen.loc[[name for name in DRAWN_ESTIMATORS if name in chosen.index]]
+    sentence = _estimates_sentence(chosen["value"])
     words = [ESTIMATORS[name] for name in chosen["estimator"]]
     shown = chosen.assign(
         estimator=[name for name, _ in words],
@@ -159,17 +190,17 @@ def _with_experts(table: pd.DataFrame, experts: ExpertValue) -> pd.DataFrame:
     return pd.concat([table, pd.DataFrame([row])], ignore_index=True)
 
 
-def _estimates_sentence(value: dict[str, float]) -> str:
-    known = [value[name] for name in ("MB", "CF") if value.get(name) == value.get(name, np.nan)]
-    if "Observed" not in value or not known:
+def _estimates_sentence(values: pd.Series) -> str:
+    """Say which of the estimates in the chart lie above what happened, and which below."""
+    if "Observed" not in values.index:
         return ""
-    above = [number > value["Observed"] for number in known]
-    where = "above" if all(above) else "below" if not any(above) else "on both sides of"
-    sentence = f"The model puts the policy {where} what happened."
-    if TRUE in value:
-        side = "above" if value[TRUE] > value["Observed"] else "below"
-        sentence += f" The true value is {side} it."
-    return sentence
+    observed = values["Observed"]
+    sides: dict[str, list[str]] = {"Above": [], "Below": []}
+    for name, value in values.drop("Observed").dropna().items():
+        sides["Above" if value > observed else "Below"].append(ESTIMATORS[str(name)][0])
+    return " ".join(
+        f"{side} what happened: {', '.join(names)}." for side, names in sides.items() if names
+    )
 
 
 def glance(stays: Stays, *, flags: bool = True) -> dict[str, Any]:

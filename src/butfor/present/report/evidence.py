@@ -10,7 +10,7 @@ from butfor.evaluate.wording import in_words, share
 from butfor.log.variables import describe_action, describe_states, unravel
 from butfor.present.charts import rehearsal_chart
 from butfor.present.stays import Stays
-from butfor.present.text import LIGHTS, capitalized
+from butfor.present.text import LIGHTS, capitalized, check_name
 from butfor.replay.steps import THIN
 
 PAIRS = 25  # rows of the table of thin evidence
@@ -23,7 +23,7 @@ def evidence_section(stays: Stays) -> dict[str, Any]:
         {
             "light": row.light,
             "result": LIGHTS[row.light],
-            "check": in_words(row.check, stays.noun),
+            "check": check_name(row.check, stays.noun),
             "sentence": in_words(row.sentence, stays.noun),
         }
         for row in audit.diagnostics.itertuples()

@@ -125,7 +125,7 @@ def render_report(
         clock=all_stays.clock,
         inferred=all_stays.inferred(),
         rate=audit.is_rate,
-        header=content.header(all_stays),
+        header=content.header(all_stays, experts),
         estimates=estimates,
         experts=None if experts is None else experts_view(experts, audit),
         doing=policy_section(all_stays),

@@ -56,7 +56,7 @@ CASES = {  # by key: the model that answers, the target it is asked about
     "learned-full": ("Learned model, nothing hidden", "policy learned with nothing hidden"),
 }
 CLASSES = ("any", "stable", "stable" + SIGNS)
-OUTCOMES = ("died", "discharged", "no change")
+OUTCOMES = ("died", "discharged", "still in ICU")
 GROUPS = ("none", "up to 25 %", "25 to 50 %", "over 50 %")  # share of decisions changed
 EVERYONE = "all"
 

@@ -1,0 +1,196 @@
+"""Finding: what the estimates say about a policy, in a sentence of the first screen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pandas as pd
+
+from butfor.evaluate.estimators.table import CROSS_FITTED
+from butfor.evaluate.wording import Digits, digits_for
+
+BETTER, WORSE, UNCLEAR, MIXED = "better", "worse", "unclear", "mixed"  # than what was observed
+NOTHING = "nothing"  # would change
+LOOKS = {
+    BETTER: "looks better",
+    WORSE: "looks worse",
+    UNCLEAR: "may be better or worse",
+    MIXED: "looks better by one estimate and worse by another",
+}
+EXPECT = {BETTER: "it to do better", WORSE: "it to do worse", UNCLEAR: "no clear difference"}
+OBSERVED, REPLAYED, FRESH = "Observed", "CF", "MB (cross-fitted)"  # whose numbers are told
+BY_MODEL = ("MB", REPLAYED)
+TIE = 1e-9  # of the largest size: values closer together are the same
+WHOLE = 1.0  # differences per 100 from which on whole numbers tell enough
+
+
+@dataclass(frozen=True)
+class Reviewed:
+    """What reviewers expect of the policy: its value, with its interval (nan: none)."""
+
+    value: float
+    low: float
+    high: float
+    chances: Mapping[str, float] = field(default_factory=dict)  # of each outcome
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How a finding is told: in outcomes per 100 episodes where they are known, and in returns.
+
+    `chances` has the chance of each of the named `outcomes` by source: "Observed", "CF",
+    "MB (cross-fitted)".
+    """
+
+    digits: Digits
+    outcomes: Sequence[str] = ()
+    chances: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+    def numbers(
+        self, chances: Sequence[float] | None, value: float, observed: float, *, first: bool
+    ) -> str:
+        """Return chances, if known, and value; the `first` say what they are compared with."""
+        told = f"{self.digits.value(value)} against {self.digits.value(observed)}"
+        happened = self.chances.get(OBSERVED)
+        if happened is None or chances is None:
+            return f"{'average return ' * first}{told}" if not self.digits.rate else told
+        parts = []
+        for name, new, old in zip(self.outcomes, chances, happened, strict=True):
+            number, before = per_hundred(new, old)
+            parts.append(f"{name} {number}{f' instead of {before}' * first}")
+        whole = f"{', '.join(parts)}{' of 100 episodes' * first}"
+        if self.digits.rate:
+            return whole
+        return f"{whole}; average return {told if first else self.digits.value(value)}"
+
+
+def per_hundred(new: float, old: float) -> tuple[str, str]:
+    """Return two chances per hundred, with as many decimals as their difference needs.
+
+    A model is never certain: "under 1", "over 99".
+    """
+    apart = 100 * abs(new - old)
+    decimals = 0 if apart >= WHOLE or apart < 1e-9 else digits_for([new, old], rate=True).decimals
+    unit = 10.0**-decimals
+    ends = (f"under {unit:.{decimals}f}", f"over {100 - unit:.{decimals}f}")
+    number = 100 * new
+    text = f"{number:.{decimals}f}"
+    if number < unit / 2:
+        text = ends[0]
+    elif number > 100 - unit / 2:
+        text = ends[1]
+    return text, f"{100 * old:.{decimals}f}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What the estimates say: better, worse, unclear, mixed, or that nothing would change."""
+
+    side: str
+    sentence: str
+    reviewers: str = ""  # what reviewers expect: better, worse or unclear; "" if unknown
+
+
+def find(
+    estimates: pd.DataFrame,
+    scale: Scale,
+    *,
+    changed: float = math.nan,
+    reviewed: Reviewed | None = None,
+) -> Finding:
+    """Say what a table of estimates shows, beside what was observed.
+
+    A policy that was learned from the log is judged by the cross-fitted estimates, any other by
+    those of the model; what records alone say is told where it clearly contradicts. `changed` is
+    the share of decisions that the policy would change.
+    """
+    if changed <= TIE:
+        return Finding(
+            NOTHING, "The policy does what was done: it would change none of the decisions."
+        )
+    table = estimates.set_index("estimator")[["value", "low", "high"]]
+    known = table[table["value"].notna()]
+    if OBSERVED not in known.index or not known.index.isin([*BY_MODEL, *CROSS_FITTED]).any():
+        return Finding(UNCLEAR, "There is no estimate of what the policy would do.")
+    told = _Told(known, scale)
+    side, sentence = told.learned() if known.index.isin(CROSS_FITTED).any() else told.given()
+    if reviewed is None or math.isnan(reviewed.value):
+        return Finding(side, sentence)
+    expected = compare([(reviewed.value, reviewed.low, reviewed.high)], told.observed)
+    chances = [reviewed.chances[name] for name in scale.outcomes] if reviewed.chances else None
+    numbers = scale.numbers(chances, reviewed.value, told.observed, first=False)
+    return Finding(side, f"{sentence} Reviewers expect {EXPECT[expected]} ({numbers}).", expected)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """The known estimates, and how they are told."""
+
+    known: pd.DataFrame  # value, low, high by estimator
+    scale: Scale
+
+    @property
+    def observed(self) -> float:
+        return float(self.known.loc[OBSERVED, "value"])
+
+    def learned(self) -> tuple[str, str]:
+        """Tell what the log that taught a policy says about it, and what other data say."""
+        here, fresh = self._side(BY_MODEL), self._side(CROSS_FITTED)
+        if not here:
+            numbers = self._numbers(FRESH, CROSS_FITTED, first=True)
+            return fresh, f"Judged on other data, the policy {LOOKS[fresh]} ({numbers})."
+        return fresh, (
+            f"On the log that taught it, the policy {LOOKS[here]} "
+            f"({self._numbers(REPLAYED, BY_MODEL, first=True)}); judged on other data, it "
+            f"{LOOKS[fresh]}{' too' * (fresh == here)} "
+            f"({self._numbers(FRESH, CROSS_FITTED, first=False)})."
+        )
+
+    def given(self) -> tuple[str, str]:
+        """Tell what the model says about a policy, and whether records contradict."""
+        side, records = self._side(BY_MODEL), self._records()
+        told = self._numbers(REPLAYED, BY_MODEL, first=True)
+        if {side, records} != {BETTER, WORSE}:
+            return side, f"The policy {LOOKS[side]} ({told})."
+        value = self.scale.digits.value(float(self.known.loc["WIS", "value"]))
+        return MIXED, (
+            f"In the model the policy {LOOKS[side]} ({told}); by the records alone it "
+            f"{LOOKS[records]} ({value})."
+        )
+
+    def _records(self) -> str:
+        """Compare the reweighted records, if there are enough of them for an interval."""
+        known = "WIS" in self.known.index and not math.isnan(self.known.loc["WIS", "low"])
+        return self._side(("WIS",)) if known else ""
+
+    def _rows(self, names: Sequence[str]) -> pd.DataFrame:
+        return self.known.loc[[name for name in names if name in self.known.index]]
+
+    def _side(self, names: Sequence[str]) -> str:
+        rows = self._rows(names)
+        return compare(rows.itertuples(index=False, name=None), self.observed) if len(rows) else ""
+
+    def _numbers(self, source: str, names: Sequence[str], *, first: bool) -> str:
+        """Return the numbers of the replays, or if there are none, of what there is."""
+        rows = self._rows(names)
+        name = source if source in rows.index else str(rows.index[0])
+        value, chances = float(rows.loc[name, "value"]), self.scale.chances.get(name)
+        return self.scale.numbers(chances, value, self.observed, first=first)
+
+
+def compare(estimates: Iterable[tuple[float, float, float]], observed: float) -> str:
+    """Say on which side of what was observed all estimates lie, each with its interval.
+
+    An estimate (value, low, high) without an interval counts with its value.
+    """
+    sides = set()
+    for value, low, high in estimates:
+        tie = TIE * max(abs(value), abs(observed))
+        lowest, highest = (value, value) if math.isnan(low) else (low, high)
+        above, below = lowest > observed + tie, highest < observed - tie
+        sides.add(BETTER if above else WORSE if below else UNCLEAR)
+    if {BETTER, WORSE} <= sides:
+        return MIXED
+    return UNCLEAR if UNCLEAR in sides else sides.pop()
