@@ -44,7 +44,7 @@ class Finding:
 def doctor(as_json: Json = False) -> None:
     """Check that everything works here: packages, kernels, folders, figures, browser, extras.
 
-    Compiles the kernels, which takes about a minute the first time. Exits with code 1 if there is
+    Compiles the kernels, which takes a few minutes the first time. Exits with code 1 if there is
     a problem; an extra that is not installed is none.
     """
     with progress_bar(Console(stderr=True), "Checking") as show:
