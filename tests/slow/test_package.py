@@ -5,8 +5,10 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer
 from distributed.cli import dask_scheduler, dask_worker
@@ -17,7 +19,13 @@ from butfor.audit.audit import Audit
 from butfor.cli.main import app
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md"]
+PAGES = [
+    *(
+        ROOT / name
+        for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md")
+    ),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -68,6 +76,18 @@ def test_commands_in_the_readme_are_targets_of_make():
 def test_constraints_name_versions_only():
     for line in (ROOT / "constraints.txt").read_text().splitlines():
         assert re.fullmatch(r"[A-Za-z0-9_.-]+==[0-9][A-Za-z0-9.]*", line), line
+
+
+def test_every_file_that_names_the_version_or_the_requirements_agrees():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    recipe = (ROOT / "conda" / "meta.yaml").read_text()
+    citation = (ROOT / "CITATION.cff").read_text()
+    assert project["version"] == bf.__version__
+    assert f'version = "{bf.__version__}"' in recipe
+    assert f"\nversion: {bf.__version__}\n" in citation
+    run = recipe.split("  run:\n")[1].split("  run_constrained:")[0]
+    needed = [line.replace(" ", "") for line in re.findall(r"- (.*)", run)]
+    assert needed == [f"python{project['requires-python']}", *project["dependencies"]]
 
 
 # ------------------------------------------------------------------------------- the command line
@@ -169,5 +189,7 @@ def test_the_installed_command_ends_with_its_code_and_says_all(arguments, code, 
 
 
 def test_version_and_help():
-    assert CliRunner().invoke(app, ["--version"]).output.strip() == f"butfor {bf.__version__}"
+    first, *others = CliRunner().invoke(app, ["--version"]).output.splitlines()
+    assert first == f"butfor {bf.__version__}"
+    assert f"  numpy {np.__version__}" in others
     assert "demo" in CliRunner().invoke(app, ["--help"]).output

@@ -12,6 +12,7 @@ from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
 import butfor
+from butfor.cli.versions import versions
 
 COMMANDS = {
     "demo": "Simulate a sepsis log, learn a policy from it, and ask what it would have changed.",
@@ -27,6 +28,8 @@ COMMANDS = {
     "review": "Let clinicians judge the flagged cases of an audit in their browser.",
     "agreement": "Measure how well reviewers agree, and estimate the policy's value from their "
     "answers.",
+    "doctor": "Check that everything works here: packages, kernels, folders, figures, browser, "
+    "extras.",
 }
 
 
@@ -88,6 +91,8 @@ def _leave(code: int) -> None:
 def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"butfor {butfor.__version__}")
+        for name, version in versions().items():
+            typer.echo(f"  {name} {version}")
         raise typer.Exit
 
 
@@ -96,7 +101,10 @@ def main(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", help="Print the version and exit.", callback=_print_version, is_eager=True
+            "--version",
+            help="Print the version, and those of what matters, and exit.",
+            callback=_print_version,
+            is_eager=True,
         ),
     ] = False,
 ) -> None:

@@ -122,7 +122,8 @@ class Episodes:
         outcome : [n], optional
             An index into `outcomes`, -1 for none.
         outcomes
-            `Outcome`s, or names; the reward of a name is the mean last reward of its episodes.
+            Each an `Outcome` or a name, whose reward is then the mean last reward of its
+            episodes.
         final_key : [n], optional
             The unreduced final state (`fit_mdp(terminal="icml2019")` counts distinct ones).
             By default the final state itself.
