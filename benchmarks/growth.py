@@ -8,8 +8,6 @@ mass saves, and what shards take.
 from __future__ import annotations
 
 import tempfile
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 import butfor as bf
+from benchmarks.measurement import core_seconds
 from benchmarks.run import as_time, icu_problem
 from benchmarks.shards import measure_audit, write_shards
 from butfor.interop.icu_sepsis import LONGEST_STAY, load_icu_sepsis
@@ -72,19 +71,9 @@ class Shape:
         log, model, target = self.problem()
         behavior = np.full(target.shape, 1 / self.actions)
         return core_seconds(
-            lambda: bf.counterfactual_outcomes(log, model, target, behavior=behavior, threads=1)
+            RUNS,
+            lambda: bf.counterfactual_outcomes(log, model, target, behavior=behavior, threads=1),
         )
-
-
-def core_seconds(work: Callable[[], object]) -> float:
-    """Return the least time of one core in several runs, after one to warm up."""
-    work()
-    times = []
-    for _ in range(RUNS):
-        start = time.process_time()
-        work()
-        times.append(time.process_time() - start)
-    return min(times)
 
 
 BASE = Shape()
@@ -131,7 +120,7 @@ def measure_pruning() -> Table:
                 negligible=negligible,
                 threads=1,
             )
-            seconds = core_seconds(judge) / len(log)
+            seconds = core_seconds(RUNS, judge) / len(log)
             left = judge().left_out
             told = ("0", "0") if left is None else (f"{left.mean():.1e}", f"{left.max():.1e}")
             table.add_row(words, f"{negligible:g}", as_time(seconds), *told)

@@ -1,6 +1,8 @@
-"""What intervals cost that learn the model again, what cross-fitting costs, and a rehearsal."""
+"""What intervals cost that learn the model again, cross-fitting, a rehearsal, and MAGIC."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 
@@ -8,8 +10,10 @@ import butfor as bf
 from benchmarks.measurement import Measurement, best_of
 from butfor.evaluate.crossfit import cross_fitted
 from butfor.evaluate.episode_columns import EpisodeColumns
-from butfor.evaluate.refit import group_episodes
+from butfor.evaluate.estimators.doubly_robust import magic
+from butfor.evaluate.refit import GROUPS, group_episodes
 
+MANY = 100_000  # episodes
 MOST = 3.0  # seconds that each may add to an audit of 1000 episodes; cross-fitting has no limit
 
 
@@ -40,6 +44,29 @@ def measure_intervals() -> list[Measurement]:
                 continue
             lines.append(Measurement(name, seconds, f"under {MOST:.0f} s", kept=seconds < MOST))
     return lines
+
+
+def measure_magic() -> list[Measurement]:
+    """MAGIC of many episodes in as many models as its interval needs, by groups and by episodes."""
+    version = "icml2019"
+    log = bf.sepsis.simulate(bf.sepsis.behavior_policy(version), MANY, version=version)
+    log = log.hide("glucose", "diabetes")
+    target = bf.soften(bf.policy_iteration(bf.fit_mdp(log)), 0.1)
+    sample = EpisodeColumns(bf.Replay(log, bf.fit_mdp(log), target))
+    groups = group_episodes(sample, blend=True)
+    assert groups is not None
+    assert groups.blend is not None
+    blend, model, ones = groups.blend, sample.replay.learned, np.ones(len(groups.starts))
+
+    def by_episodes() -> object:
+        asked = EpisodeColumns(sample.replay.ask(model=model, behavior=sample.replay.behavior))
+        return magic(replace(asked.logged, group=None), np.ones((1, MANY)))
+
+    seconds, former = best_of(3, lambda: blend(model, ones)), best_of(2, by_episodes)
+    ratio, times = former / seconds, GROUPS + 1
+    work = f"MAGIC and its interval, {MANY:,} sepsis episodes"
+    note = f"of {former * times:.0f} s with one row per episode; {times} times one model"
+    return [Measurement(work, seconds * times, "4 x", ratio, note, ratio >= 4)]
 
 
 def _learn(log: bf.Episodes) -> tuple[bf.FactoredModel, np.ndarray]:

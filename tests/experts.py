@@ -9,6 +9,7 @@ import pandas as pd
 
 import butfor as bf
 from butfor import sepsis
+from butfor.audit.drawing import drawing_order
 from butfor.audit.experts import chance_columns
 from butfor.audit.learning import tabular_learner
 from butfor.audit.sampling import add_strata, choose_controls
@@ -55,8 +56,9 @@ class Ward:
     def draw(self, seed, size=FLAGS + CONTROLS):
         """Return the audit with other patients to review, drawn as an audit draws them."""
         table = self.audit.episodes
+        order = drawing_order(self.result.episodes.id, np.zeros(2, dtype=np.uint64), seed)
         design, control = choose_controls(
-            self.result, table["rank"].to_numpy(), size=size, seed=seed
+            self.result, table["rank"].to_numpy(), order, size=size, seed=seed
         )
         table = add_strata(table.assign(control=control), design)
         meta = self.audit.meta.model_copy(update={"design": design})

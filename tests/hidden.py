@@ -132,3 +132,34 @@ def log_of(
         actions=model.n_actions,
         horizon=horizon,
     )
+
+
+def noisy_problem(
+    episodes: int,
+) -> tuple[bf.hidden.TabularPOMDP, bf.Episodes, NDArray[np.float64], NDArray[np.float64]]:
+    """Return a random model with noisy observations, a log of it, its behavior and a target."""
+    states, seen, actions, width = 15, 5, 4, 6
+    generator, size = np.random.default_rng(0), states + 2
+    rows = np.zeros((size, actions, size))
+    for state in range(states):
+        for action in range(actions):
+            reached = np.append(generator.choice(states, width, replace=False), [states, size - 1])
+            weight = np.append(np.ones(width), [0.2, 0.2])
+            rows[state, action, reached] = generator.dirichlet(weight)
+    rows[states:, :, states:] = np.eye(2)[:, None]
+    model = bf.hidden.TabularPOMDP.from_arrays(
+        rows,
+        generator.dirichlet(np.full(seen, 0.5), size),
+        initial=np.append(np.full(states, 1 / states), [0, 0]),
+        outcome=[-1] * states + [0, 1],
+        outcomes=OUTCOMES,
+    )
+    behavior, target = generator.dirichlet(np.ones(actions), (2, seen))
+    log = bf.hidden.simulate_pomdp(model, behavior, episodes, horizon=6, seed=0)
+    return model, log, behavior, target
+
+
+def remembering(table: NDArray[np.float64]) -> bf.hidden.FiniteController:
+    """Return the same policy as one that remembers the last observation, which is not summed."""
+    seen = np.arange(len(table))
+    return bf.hidden.FiniteController.from_arrays(table, np.tile(seen, (len(table), 1)), seen)

@@ -188,13 +188,17 @@ def site(folder, *, port=0, **options):
 
 
 @contextmanager
-def server(folder, *arguments):
-    """The command in a process of its own, as one starts it; yields the process and its address."""
+def server(folder, *arguments, before="pass", stderr=subprocess.PIPE):
+    """The command in a process of its own, as one starts it; yields the process and its address.
+
+    `before` is Python that the process runs first.
+    """
+    code = f"{before}\nfrom butfor.cli.main import run\nrun()"
     process = subprocess.Popen(
-        [sys.executable, "-c", "from butfor.cli.main import run; run()", "review", str(folder)]
+        [sys.executable, "-c", code, "review", str(folder)]
         + [str(argument) for argument in arguments],
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=stderr,
         text=True,
     )
     try:

@@ -9,6 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+MOST_STEPS = 1_000_000  # of a horizon
+MOST_PSEUDO_COUNT = 1e12
+MOST_REWARD = 1e100  # the square of a return has to be a number, too
+REWARDS = f"a finite number from {-MOST_REWARD:g} to {MOST_REWARD:g}"
 ROW_TOLERANCE = 1e-6  # a row that misses 1 by at most this is scaled; more is an error
 SCALED = 1e-14  # a row whose sum is off by less has been scaled to one
 
@@ -21,8 +25,27 @@ def check_whole(value: Any, name: str, least: int, what: str) -> int:
 
 
 def check_horizon(horizon: Any) -> int:
-    """Return a horizon of at least one step."""
-    return check_whole(horizon, "horizon", 1, "a whole number of steps")
+    """Return a horizon of at least one step, and not absurdly many."""
+    steps = check_whole(horizon, "horizon", 1, "a whole number of steps")
+    if steps > MOST_STEPS:
+        raise ValueError(f"horizon {steps}: give at most {MOST_STEPS:,} steps")
+    return steps
+
+
+def check_pseudo_count(value: float, name: str) -> float:
+    """Return a number of cases that is added to those of a log."""
+    if not 0 <= value <= MOST_PSEUDO_COUNT:
+        raise ValueError(
+            f"{name} {value}: give a number of cases, 0 or more and at most "
+            f"{MOST_PSEUDO_COUNT:g}, which would drown out any log"
+        )
+    return float(value)
+
+
+def find_absurd(rewards: ArrayLike) -> NDArray[np.int64]:
+    """Return the positions of rewards that are not finite, or so large that sums overflow."""
+    with np.errstate(invalid="ignore"):
+        return np.flatnonzero(~(np.abs(np.asarray(rewards, dtype=np.float64)) <= MOST_REWARD))
 
 
 def check_discount(discount: float) -> float:

@@ -144,5 +144,19 @@ def test_the_command_audits_several_targets_and_compares_them(tmp_path):
     pd.testing.assert_frame_equal(pd.read_csv(out / "comparison.csv"), table)
     assert re.search("How much better than none", (out / "comparison.svg").read_text())
     assert compare_audits({name: Audit.load(name) for name in folders})["value"].notna().all()
+    for name in ("comparison.csv", "comparison.svg"):
+        for other in ("comparison.csv", "comparison.svg"):
+            (out / other).unlink(missing_ok=True)
+        (out / name).write_text("mine")
+        line = ["compare", *folders, "--out", str(out)]
+        told = CliRunner().invoke(app, line)
+        assert told.exit_code == 2
+        assert f"{name} exists" in told.stderr
+        assert (out / name).read_text() == "mine"
+        assert CliRunner().invoke(app, [*line, "--overwrite"]).exit_code == 0
+        assert (out / name).read_text() != "mine"
+    line = [*map(str, command), "--out", str(out)]
+    assert "comparison.csv exists" in CliRunner().invoke(app, line).stderr
+    assert not (out / "none").exists()
     twice = CliRunner().invoke(app, ["compare", folders[0], folders[0]])
     assert "is given twice" in twice.stderr

@@ -155,6 +155,31 @@ def test_pruned_pass_equals_its_slow_twin_and_is_off_by_what_it_left_out_at_most
     np.testing.assert_allclose(pruned.probability.sum(axis=1), 1.0, atol=1e-12)
 
 
+@pytest.mark.parametrize("shared", [True, False])
+def test_contributions_equal_their_slow_twin(problem, shared):
+    """Taking over at step t instead of t + 1, by passes through what remains of an episode."""
+    model, behavior, target, log = problem
+    noise = "shared" if shared else "fresh"
+    replay = bf.Replay(
+        log, model, target, behavior=behavior, action_noise=noise, horizon=9, discount=0.93
+    )
+    found = np.split(replay.contributions(), log.offsets[1:-1])
+    rewards = np.split(log.reward, log.offsets[1:-1])
+    for i, episode in enumerate(reference_episodes(log)):
+        values = []
+        for t in range(len(episode.actions) + 1):
+            rest = reference.Episode(*(list(part[t:]) for part in episode))
+            if t == len(episode.actions):
+                rest = rest._replace(states=[episode.reached[-1]])
+            ended = rest.states[0] >= model.n_states
+            known = (reference_model(model), rest, behavior.tolist(), target.tolist())
+            given = {"shared": shared, "horizon": 9 - t, "discount": 0.93}
+            values.append(0.0 if ended else reference.exact_outcomes(*known, **given)[1])
+        here, after = np.array(values[:-1]), np.array(values[1:])
+        expected = 0.93 ** np.arange(len(here)) * (here - rewards[i] - 0.93 * after)
+        np.testing.assert_allclose(found[i], expected, atol=1e-12)
+
+
 def test_probabilities_that_are_none_are_refused_as_negligible(problem):
     model, _, target, log = problem
     for wrong in (-0.1, 1.0, float("nan")):

@@ -62,8 +62,24 @@ def test_no_cell_is_a_formula(audit, tmp_path):
     bf.export_audit(audit, tmp_path / "tables")
     with (tmp_path / "tables" / "episodes.csv").open(newline="") as file:
         assert next(csv.DictReader(file))["id"] == "'=1+1"
-    for text in ("=1", "+1", "-1", "@x", "'=1", "plain", "''"):
+    for text in (
+        "=1",
+        "+1",
+        "-1",
+        "@x",
+        "'=1",
+        " =1",
+        "＝1",
+        "＋1",
+        "－1",
+        "＠x",
+        "\u3000 ＝1",
+        "\ufeff=1",
+    ):
+        assert guarded(text) == f"'{text}"
         assert restored(guarded(text)) == text
+    for text in ("plain", "''", " plain", "1-1", "''x", "a ＝ b"):
+        assert guarded(text) == restored(text) == text
     assert guarded(-1.5) == -1.5
 
 

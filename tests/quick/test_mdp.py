@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 import scipy.sparse as sparse
@@ -5,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from butfor import Outcome, TabularMDP
+from butfor.models import given as given_module
 from tests.builders import DEATH, HOME, random_rows
 
 PROPERTY = settings(deadline=None, derandomize=True, max_examples=50)
@@ -171,6 +174,50 @@ def test_a_given_reward_of_entering_an_absorbing_state_is_kept():
         ROWS, outcomes=ENDS, absorbing={1: 0}, reward=[1.0, 2.0, 3.0, 4.0]
     )
     assert reward_of(model, 0, 0) == {0: 1.0, 2: 2.5}
+
+
+# large models
+
+
+@pytest.mark.parametrize("absorbing", [None, {1: 0, 4: 1}])
+@pytest.mark.parametrize("reward", [None, "pairs", "sparse"])
+def test_blocks_of_rows_give_the_same_model(monkeypatch, absorbing, reward):
+    rng = np.random.default_rng(5)
+    rows = random_rows(rng, states=6, actions=3, outcomes=2)
+    earned = {
+        None: None,
+        "pairs": rng.normal(size=(6, 3)),
+        "sparse": sparse.csr_array(rng.normal(size=(18, 8))),
+    }
+    options = {"outcomes": ENDS, "absorbing": absorbing, "reward": earned[reward]}
+    whole = TabularMDP.from_arrays(rows, **options)
+    monkeypatch.setattr(given_module, "BLOCK", 5)
+    blocks = list(given_module.row_blocks(whole.start))
+    assert len(blocks) > 3
+    assert blocks[0][0] == 0
+    assert blocks[-1][1] == 18
+    parts = TabularMDP.from_arrays(rows, **options)
+    for name in ("start", "next_state", "probability", "reward"):
+        np.testing.assert_array_equal(getattr(parts, name), getattr(whole, name))
+
+
+def test_a_large_model_is_made_in_two_and_a_half_times_its_memory():
+    states, actions, width = 5_000, 10, 40
+    rng = np.random.default_rng(0)
+    column = np.tile(np.arange(width, dtype=np.int32) * (states // width), (states * actions, 1))
+    column += rng.integers(states // width, size=column.shape, dtype=np.int32)
+    start = np.arange(len(column) + 1, dtype=np.int32) * width
+    weight = np.full(column.size, 1 / width)
+    rows = sparse.csr_array((weight, column.ravel(), start), (len(column), states))
+    reward = rng.normal(size=(states, actions))
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    model = TabularMDP.from_arrays(rows, actions=actions, reward=reward)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    size = sum(values.nbytes for values in model.stored_arrays().values())
+    assert size > 40e6  # next state, probability and reward of two million entries
+    assert peak - before < 2.5 * size
 
 
 # labels

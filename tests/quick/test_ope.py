@@ -9,7 +9,7 @@ from scipy import stats
 
 import butfor as bf
 from butfor import kernels
-from butfor.evaluate import bootstrap, crossfit, estimate, warn
+from butfor.evaluate import bootstrap, crossfit, episode_columns, estimate, warn
 from butfor.evaluate.bootstrap import (
     bca_interval,
     jackknife_weights,
@@ -20,7 +20,7 @@ from butfor.evaluate.bootstrap import (
 from butfor.evaluate.crossfit import cross_fitted, evaluate_half, split_halves
 from butfor.evaluate.episode_columns import EpisodeColumns
 from butfor.evaluate.estimate import COLUMNS, estimate_values
-from butfor.evaluate.estimators import model_based
+from butfor.evaluate.estimators import columns, doubly_robust, model_based
 from butfor.evaluate.estimators.doubly_robust import RIDGE
 from butfor.evaluate.estimators.table import CROSS_FITTED, DEFAULT, ESTIMATORS, NAMES
 from butfor.evaluate.intervals import LEARNED, LEAST_EFFECTIVE, ONE
@@ -298,6 +298,37 @@ def test_magic_equals_its_slow_twin(small):
     values = ESTIMATORS["MAGIC"](small, weights)
     for counts, value in zip(weights.astype(int).tolist(), values, strict=True):
         expected = reference.magic(world, log, counts, slots, RIDGE)
+        np.testing.assert_allclose(value, expected, atol=1e-6)  # the ridge is 1e-9 of the error
+
+
+def test_magic_of_long_episodes_mixes_partial_returns_that_are_evenly_spaced(small, monkeypatch):
+    # with two partial returns these are the model's and WDR's; with all there is nothing left out
+    columns, n = small.logged, len(small)
+    all_of_them = doubly_robust._partial_shares(columns, np.ones(n))
+    monkeypatch.setattr(doubly_robust, "MOST_PARTIAL", 2)
+    two = doubly_robust._partial_shares(columns, np.ones(n))
+    np.testing.assert_array_equal(two, all_of_them[:, [0, -1]])
+    ends = [ESTIMATORS[name](small, np.ones((1, n)))[0] for name in ("MB", "WDR")]
+    assert two.sum(axis=0) == pytest.approx(ends, abs=1e-12)
+    value = ESTIMATORS["MAGIC"](small, np.ones((1, n)))[0]
+    assert min(ends) - 1e-12 <= value <= max(ends) + 1e-12
+
+
+def test_magic_of_groups_equals_its_slow_twin(small, monkeypatch):
+    monkeypatch.setattr(columns, "GROUPS", 7)
+    monkeypatch.setattr(episode_columns, "GROUPS", 7)
+    sample = EpisodeColumns(small.replay, small.seed)
+    group = sample.group.tolist()
+    assert 1 < len(set(group)) < len(sample)
+    world, log = plain_world(small.replay), plain_log(small.replay.log)
+    weights = np.vstack([np.ones(len(sample)), resample_weights(len(sample), 1, 5)])
+    weights = np.vstack([weights, 1 - 0.5 * (np.arange(len(sample)) < 4)])
+    values = ESTIMATORS["MAGIC"](sample, weights)
+    for counts, value in zip(weights.tolist(), values, strict=True):
+        counted = {g for g, count in zip(group, counts, strict=True) if count}
+        slots = resample_weights(len(counted), 50, small.seed, purpose="magic")
+        slots = slots.astype(int).tolist()
+        expected = reference.magic_of_groups(world, log, counts, group, slots, RIDGE)
         np.testing.assert_allclose(value, expected, atol=1e-6)  # the ridge is 1e-9 of the error
 
 

@@ -208,8 +208,8 @@ def test_each_stage_has_a_line_where_nobody_watches(hospital, study, tmp_path):
     assert result.stderr.splitlines() == [
         "Reading the log",
         "Learning the model",
-        f"Replaying {episodes:,} episodes",
-        f"Bounds of {episodes:,} episodes",
+        f"Replaying {episodes:,} stays",
+        f"Bounds of {episodes:,} stays",
         "Credible intervals from 3 models",
         "Estimating the value of the policy",
         "Checking the model",

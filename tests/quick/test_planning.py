@@ -1,9 +1,11 @@
 import numpy as np
 import pytest
+import scipy.sparse as sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from butfor import Outcome, TabularMDP, policy_iteration, policy_value
+from butfor import Caution, Outcome, TabularMDP, policy_iteration, policy_value
+from butfor.models import lookahead
 from butfor.models.lookahead import expected_rewards
 from butfor.models.planning import state_values, value_tables
 from tests.builders import DEATH, HOME, random_rows
@@ -301,3 +303,79 @@ def test_a_loop_that_no_first_state_leads_into_does_not_matter():
         policy_value(model, np.ones((2, 1)), initial=[0.5, 0.5])
     with pytest.raises(ValueError, match="from state 1"):
         state_values(model, np.ones((2, 1)))
+
+
+# large models
+
+
+def random_graph(states, *, outcomes=2, chance=0.05, durations=None):
+    """A model without structure, which elimination fills: each row leads to eight states."""
+    rng, actions, width = np.random.default_rng(states), 3, 8
+    ends = [Outcome(f"end {number}", 1.0 - number) for number in range(outcomes)]
+    column = rng.integers(states, size=(states * actions, width))
+    if outcomes:
+        column[:, 0] = states + rng.integers(outcomes, size=states * actions)
+    weight = rng.dirichlet(np.ones(width - 1), states * actions) * (1 - chance)
+    weight = np.column_stack([np.full(len(weight), chance), weight])
+    start = np.arange(len(weight) + 1) * width
+    shape = (states * actions, states + outcomes)
+    rows = sparse.csr_array((weight.ravel(), column.ravel(), start), shape)
+    reward = rng.normal(size=(states, actions))
+    model = TabularMDP.from_arrays(
+        rows, actions=actions, outcomes=ends, reward=reward, durations=durations
+    )
+    return model, rows, reward
+
+
+def eliminate(monkeypatch):
+    monkeypatch.setattr(lookahead, "SMALL", 10**9)
+
+
+@pytest.mark.parametrize("outcomes", [0, 2])
+@pytest.mark.parametrize("semi", [False, True])
+def test_iteration_and_elimination_plan_the_same_policy(monkeypatch, outcomes, semi):
+    states = 1200
+    assert states > lookahead.SMALL
+    durations = np.random.default_rng(1).uniform(0.1, 3, size=states) if semi else None
+    model, _, _ = random_graph(states, outcomes=outcomes, durations=durations)
+    monkeypatch.setattr(lookahead, "splu", None)  # which would be called if iteration failed
+    found = policy_iteration(model)
+    values = state_values(model, found, discount=0.99)
+    cautious = policy_iteration(model, caution=Caution()) if outcomes else None
+    monkeypatch.undo()
+    eliminate(monkeypatch)
+    monkeypatch.setattr(lookahead, "bicgstab", None)
+    assert (policy_iteration(model) == found).all()
+    exact = state_values(model, found, discount=0.99)
+    np.testing.assert_allclose(values, exact, rtol=0, atol=1e-11 * np.abs(exact).max())
+    if outcomes:
+        assert (policy_iteration(model, caution=Caution()) == cautious).all()
+
+
+@pytest.mark.parametrize("chance", [0.3, 1e-4])
+def test_undiscounted_values_of_large_models_are_those_of_elimination(monkeypatch, chance):
+    model, rows, reward = random_graph(1200, chance=chance)
+    policy = np.eye(3)[np.random.default_rng(2).integers(3, size=1200)]
+    monkeypatch.setattr(lookahead, "splu", None)
+    found = state_values(model, policy)
+    moves = rows.toarray()[np.arange(1200) * 3 + policy.argmax(axis=1), :1200]
+    exact = np.linalg.solve(np.eye(1200) - moves, (policy * reward).sum(axis=1))
+    np.testing.assert_allclose(found, exact, rtol=0, atol=2e-9 * np.abs(exact).max())
+
+
+def test_where_iteration_is_not_exact_equations_are_eliminated(monkeypatch):
+    # a walk of 3000 states, each forth or back with equal chance, and an end at one side only: the
+    # expected number of steps is 3000 * 3001 from the far side, and errors are as much larger
+    states = 3000
+    rows = sparse.lil_array((states, states + 1))
+    for state in range(states):
+        rows[state, state + 1] = 0.5
+        rows[state, max(state - 1, 0)] = 0.5
+    model = TabularMDP.from_arrays(
+        rows.tocsr(), actions=1, outcomes=[HOME], reward=np.ones((states, 1))
+    )
+    values = state_values(model, np.ones((states, 1)))
+    assert values[0] == pytest.approx(states * (states + 1), rel=1e-9)
+    monkeypatch.setattr(lookahead, "splu", None)
+    with pytest.raises(TypeError):  # it was needed
+        state_values(model, np.ones((states, 1)))

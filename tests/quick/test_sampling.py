@@ -1,28 +1,29 @@
 """Whom to review: strata, how many controls each has, and who they are."""
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binom
+from scipy.stats import binom, hypergeom
 
 import butfor as bf
 from butfor.audit.audit import Audit
+from butfor.audit.drawing import drawing_order, log_digest
 from butfor.audit.run import run_audit
 from butfor.audit.sampling import (
     Others,
     cells_of,
     count_sizes,
     draw_controls,
-    drawing_order,
     find_thirds,
     most_flags,
     review_total,
 )
 from butfor.audit.settings import AuditSettings
-from butfor.random import episode_keys
+from butfor.random import episode_keys, scramble
 
 NAMES = ["died", "discharged", "in ICU"]
 CUTS = (0.5, 1.0)
@@ -195,13 +196,44 @@ def test_each_episode_is_drawn_as_often_as_its_probability_says():
     cell, flagged, seeds = np.repeat([0, 4], [30, 10]), (0, 24, 0), 2000
     times = np.zeros(40)
     for seed in range(seeds):
-        keys = drawing_order(episode_keys(seed, np.arange(40), "shards"))
+        keys = drawing_order(np.arange(40), np.zeros(2, dtype=np.uint64), seed)
         design, drawn = draw(cell, keys, flagged, size=36)
         times[drawn] += 1
     probability = np.repeat([s.probability for s in design.strata[1:]], [30, 10])
     assert not too_rare(times, seeds, probability)
     assert probability[[0, -1]].tolist() == [6 / 30, 6 / 10]
     assert too_rare(times, seeds, np.full(40, 12 / 40))  # as if there were no strata
+
+
+def hits(audit, order):
+    """How many controls somebody finds who knows the strata, and how probable so many are."""
+    table, found, chances = audit.episodes.assign(order=order), 0, np.ones(1)
+    for number, stratum in enumerate(audit.meta.design.strata[1:], start=1):
+        mine = table[(table["stratum"] == number)].sort_values("order")
+        found += int(mine["control"].head(stratum.drawn).sum())
+        counts = np.arange(stratum.drawn + 1)
+        same = hypergeom.pmf(counts, stratum.episodes, stratum.drawn, stratum.drawn)
+        chances = np.convolve(chances, same)
+    return found, float(chances[found:].sum())
+
+
+def test_who_is_a_control_does_not_follow_from_what_reviewers_know(problem, audit):
+    """They know ids, seed and source, and the episodes that they review, but not the others."""
+    log, controls = problem[0], int(audit.episodes["control"].sum())
+    order = drawing_order(log.id, log_digest(log, 1), 1)
+    assert hits(audit, order) == (controls, pytest.approx(0, abs=1e-6))  # who has the log knows
+    unread = np.flatnonzero((audit.episodes["rank"] == 0) & ~audit.episodes["control"])
+    reward = log.reward.copy()
+    reward[log.offsets[unread[0] + 1] - 1] += 1e-6
+    guesses = [
+        scramble(episode_keys(1, log.id, "shards")),  # as earlier versions drew
+        drawing_order(log.id, np.zeros(2, dtype=np.uint64), 1),
+        drawing_order(log.id, log_digest(replace(log, reward=reward), 1), 1),
+    ]
+    for guess in guesses:
+        found, probability = hits(audit, guess)
+        assert found < controls / 2
+        assert probability > 1e-6
 
 
 def test_an_audit_says_who_is_reviewed_and_how_probable_that_was(audit):

@@ -314,14 +314,27 @@ def test_results_do_not_depend_on_threads_and_one_episode_replays_alone(sepsis):
     log, model, target = sepsis
     behavior = bf.estimate_behavior(log)
     one, two = (
-        walk_through(log, model, bf.soften(target, 0.1), behavior=behavior, threads=threads)
+        walk_through(
+            log,
+            model,
+            bf.soften(target, 0.1),
+            behavior=behavior,
+            probability=True,
+            threads=threads,
+        )
         for threads in (1, 2)
     )
-    np.testing.assert_array_equal(one.influence, two.influence)
-    np.testing.assert_array_equal(one.earned, two.earned)
-    alone = walk_through(log.select([17]), model, bf.soften(target, 0.1), behavior=behavior)
-    np.testing.assert_array_equal(alone.influence[0], one.influence[17])
-    np.testing.assert_array_equal(alone.mass[0], one.mass[17])
+    assert_same(one, two, STEPS)
+    alone = walk_through(
+        log.select([17]),
+        model,
+        bf.soften(target, 0.1),
+        behavior=behavior,
+        counts=action_counts(log),
+        probability=True,
+    )
+    for name in STEPS:
+        np.testing.assert_array_equal(getattr(alone, name)[0], getattr(one, name)[17], name)
 
 
 # ---------------------------------------------------------------------------------------- one pass

@@ -232,11 +232,47 @@ def magic(
         for place, times in enumerate(row):
             inner[stands[place]] += int(times)
         drawn.append(weighted_doubly_robust(world, log, inner))
+    return blend(partial, error, drawn, ridge)
+
+
+def magic_of_groups(
+    world: World,
+    log: Log,
+    counts: Sequence[float],
+    group: Sequence[int],
+    slots: Sequence[Sequence[int]],
+    ridge: float,
+) -> float:
+    """MAGIC from sums over groups; row k of `slots` says how often the k-th inner resample takes
+    each group in which episodes count.
+    """
+    partial, shares = partial_returns(world, log, counts)
+    size, total = len(partial), sum(counts)
+    members = {g: [i for i in range(len(log)) if group[i] == g] for g in sorted(set(group))}
+    members = {g: mine for g, mine in members.items() if any(counts[i] for i in mine)}
+    n, error = len(members), np.zeros((size, size))
+    for mine in members.values():
+        gap = [
+            sum(counts[i] * (shares[i][j] - partial[j] / total) for i in mine) for j in range(size)
+        ]
+        error += n / (n - 1) * np.outer(gap, gap)
+    drawn = []
+    for row in slots:
+        times = dict(zip(members, row, strict=True))
+        inner = [count * times.get(g, 0) for count, g in zip(counts, group, strict=True)]
+        drawn.append(weighted_doubly_robust(world, log, inner))
+    return blend(partial, error, drawn, ridge)
+
+
+def blend(
+    partial: Sequence[float], error: np.ndarray, drawn: Sequence[float], ridge: float
+) -> float:
+    """The mixture of partial returns, given their covariance and resampled values of the last."""
     low, high = (float(np.quantile(drawn, share)) for share in (0.05, 0.95))
     low, high = min(low, partial[-1]), max(high, partial[-1])
     bias = [max(g - high, 0.0) + min(g - low, 0.0) for g in partial]
-    error += np.outer(bias, bias)
-    shares_of = best_mixture(error + ridge * error.diagonal().max() * np.eye(size))
+    error = error + np.outer(bias, bias)
+    shares_of = best_mixture(error + ridge * error.diagonal().max() * np.eye(len(partial)))
     return float(sum(x * g for x, g in zip(shares_of, partial, strict=True)))
 
 

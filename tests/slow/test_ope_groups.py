@@ -1,5 +1,6 @@
 """Estimates from sums over groups of episodes: the same values, and intervals up to chance."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,7 +16,8 @@ from butfor.evaluate.bootstrap import resample_weights
 from butfor.evaluate.crossfit import CrossFitted
 from butfor.evaluate.episode_columns import EpisodeColumns
 from butfor.evaluate.estimate import estimate_sums, estimate_values
-from butfor.evaluate.estimators.columns import Columns
+from butfor.evaluate.estimators.columns import GROUPS as OF_SHARDS
+from butfor.evaluate.estimators.columns import Columns, group_of
 from butfor.evaluate.estimators.table import CROSS_FITTED, ESTIMATORS, OnColumns
 from butfor.evaluate.intervals import BY_MODEL, NOT_REFITTED, ONE
 from butfor.evaluate.refit import group_episodes
@@ -59,7 +61,8 @@ class Grouped:
     def __init__(self, sample, columns):
         full = columns.episodes > 0
         kept = Columns.from_matrix(columns.matrix()[full], columns.ratio.shape[1], columns.seed)
-        self.sample, self.columns, self.logged = sample, kept, kept
+        self.columns = self.logged = replace(kept, group=columns.group)
+        self.sample = sample
 
     def __len__(self):
         return len(self.columns)
@@ -82,7 +85,7 @@ def group_sums(columns, group, count, parts=1):
 
 
 def test_columns_come_back_from_their_matrix(sepsis):
-    columns = sepsis.sample.columns
+    columns = replace(sepsis.sample.columns, group=None)
     again = Columns.from_matrix(columns.matrix(), columns.ratio.shape[1], columns.seed)
     for name, values in vars(columns).items():
         np.testing.assert_array_equal(getattr(again, name), values)
@@ -150,6 +153,16 @@ def test_values_of_groups_are_those_of_the_episodes(sepsis):
     assert table[columns].equals(sepsis.table[columns])
     inside = sepsis.table.loc["WDR"]
     assert inside.low < table.value["MAGIC"] < inside.high
+
+
+def test_magic_of_many_episodes_is_that_of_the_groups_of_shards(sepsis):
+    columns, log = sepsis.sample.columns, sepsis.sample.replay.log
+    assert len(columns) > OF_SHARDS
+    group = group_of(episode_keys(0, log.unit, "shards"))
+    groups = group_sums(columns, group, OF_SHARDS)
+    kept = Grouped(sepsis.sample, groups).columns
+    value = OF_COLUMNS["MAGIC"](kept, np.ones((1, len(kept))))[0]
+    assert value == pytest.approx(sepsis.table.value["MAGIC"], abs=1e-12)
 
 
 def widths_apart(sepsis, group):

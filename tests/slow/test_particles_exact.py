@@ -157,10 +157,11 @@ def test_values_in_the_model_agree_with_the_exact_engine():
 def test_doubly_robust_estimates_are_unbiased():
     # DR is linear in the values of states and actions, which are means over draws
     replay = question(8, discount=0.9)
-    columns, drawn = EpisodeColumns(replay), EpisodeColumns(replay)
-    drawn.__dict__["_values"] = ParticleEngine(replay).logged_values()
+    columns = EpisodeColumns(replay)
+    base, surprise = columns._corrections(ParticleEngine(replay).logged_values())
+    drawn = replace(columns.logged, base=base, surprise=surprise)
     ones = np.ones((1, len(replay)))
-    exact, found = (doubly_robust(one.logged, ones)[0] for one in (columns, drawn))
+    exact, found = (doubly_robust(one, ones)[0] for one in (columns.logged, drawn))
     weight = np.stack([columns.ratio_before, columns.ratio]) * columns.discounts / len(replay)
     share = np.repeat(weight.reshape(-1, 1) / VALUE_DRAWS, VALUE_DRAWS)
     assert found != exact

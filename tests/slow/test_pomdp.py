@@ -10,7 +10,16 @@ import pytest
 import butfor as bf
 from butfor.hidden.chain import walk_hidden
 from butfor.models.policies import action_counts
-from tests.hidden import OUTCOMES, log_of, plain_agent, plain_model, random_agents, random_pomdp
+from tests.hidden import (
+    OUTCOMES,
+    log_of,
+    noisy_problem,
+    plain_agent,
+    plain_model,
+    random_agents,
+    random_pomdp,
+    remembering,
+)
 from tests.reference import pomdp as reference
 from tests.support import frequencies_agree, labelled_model, random_policy, simulate_log
 
@@ -86,6 +95,23 @@ def test_exact_chain_is_the_mean_over_every_hidden_path(problem, answer):
     )
     np.testing.assert_allclose(result.probability, probability, rtol=0, atol=1e-12)
     np.testing.assert_allclose(result.expected_return, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_noisy_cells_summed_by_row_are_those_moved_one_by_one(shared):
+    # a policy that remembers the last observation in its nodes is moved cell by cell
+    model, log, behavior, target = noisy_problem(20)
+    assert model.shows is None
+    options = {"behavior": behavior, "action_noise": noise(shared), "horizon": 8}
+    one, other = (
+        bf.Replay(log, model, policy, **options) for policy in (target, remembering(target))
+    )
+    for part in ("probability", "expected_return"):
+        found, expected = (getattr(replay.outcomes(), part) for replay in (one, other))
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+    for part in ("influence", "mass", "thin_share"):
+        found, expected = (getattr(replay.steps(), part) for replay in (one, other))
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("shared", [True, False])

@@ -6,6 +6,7 @@ import io
 import json
 import re
 import sqlite3
+import time
 from itertools import combinations
 
 import pytest
@@ -16,7 +17,9 @@ from butfor.review.opinions import settle
 from butfor.review.reviewer import Reviewer
 from butfor.review.routes.security import LARGEST_BODY, POLICY
 from butfor.review.routes.sessions import (
-    MOST_FAILURES,
+    FAILURES_KEPT,
+    FREE_FAILURES,
+    LONGEST_DELAY,
     FailedSignIns,
     Sessions,
     Tokens,
@@ -589,7 +592,8 @@ def test_page_browser_and_command_line_give_the_same_kappa(tmp_path):
     command = tmp_path / "command.csv"
     for options, names in (((), hidden), (("--real-names",), real)):
         folder = str(tmp_path / "audit")
-        told = CliRunner().invoke(commands, ["review", folder, "--export", str(command), *options])
+        line = ["review", folder, "--export", str(command), "--overwrite", *options]
+        told = CliRunner().invoke(commands, line)
         assert told.exit_code == 0, told.output
         assert agreement_of(command) == expected(names)
     site.store.close()
@@ -931,50 +935,64 @@ def write_tokens(folder, text, mode=0o600):
 
 
 def test_with_tokens_only_those_named_come_in_and_cookies_need_tls(tmp_path):
-    path = write_tokens(tmp_path, "# who\nann  0123456789abcdef\nBob Dylan fedcba9876543210\n")
+    ann, bob = "3f9c1e7ab2d84605c1f7e9a03b5d2864", "b7e20d6c91f34a58e6c80b1d7f2a9350"
+    path = write_tokens(tmp_path, f"# who\nann  {ann}\nBob Dylan {bob}\n")
     site = Site(tmp_path, small_audit(), tokens=read_tokens(path), tls=True)
     client = site.client()
     page = client.get("/sign-in")
     assert "secure" in page.headers["set-cookie"].lower()
+    assert page.headers["strict-transport-security"] == "max-age=31536000"
     assert 'type="password"' in page.text
     form = fields(page.text)
 
     def attempt(name, token):
         return client.post("/sign-in", data=form | {"reviewer": name, "token": token}).status_code
 
-    assert attempt("eve", "0123456789abcdef") == 401
+    assert attempt("eve", ann) == 401
     assert attempt("ann", "") == 401
-    assert attempt("Bob Dylan", "fedcba9876543210") == 303
+    assert attempt("Bob Dylan", bob) == 303
     site.store.close()
 
 
-def test_wrong_tokens_are_limited_and_never_keep_the_right_one_out(tmp_path, monkeypatch):
-    monkeypatch.setattr("butfor.review.routes.sessions.MOST_FAILURES_IN_ALL", 8)
-    tokens = Tokens({"ann": "0123456789abcdef", "bob": "fedcba9876543210"})
+def test_wrong_tokens_slow_an_address_down_but_never_keep_the_right_one_out(tmp_path, monkeypatch):
+    monkeypatch.setattr("butfor.review.routes.sessions.FIRST_DELAY", 0.02)
+    tokens = Tokens(
+        {"ann": "3f9c1e7ab2d84605c1f7e9a03b5d2864", "bob": "b7e20d6c91f34a58e6c80b1d7f2a9350"}
+    )
     site = Site(tmp_path, small_audit(), tokens=tokens)
 
     def attempt(name, token):
+        began = time.monotonic()
         body = {"reviewer": name, "token": token}
-        return site.client().post("/api/v1/session", json=body).status_code
+        said = site.client().post("/api/v1/session", json=body).status_code
+        return said, time.monotonic() - began
 
-    names = [("ann", "bob", "eve")[turn % 3] for turn in range(12)]
-    said = [attempt(name, "x" * 16) for name in names]
-    assert said == [401] * MOST_FAILURES + [429] * (12 - MOST_FAILURES)
-    for _ in range(8):
-        site.app.app.state.access.failures.add("elsewhere")
-    assert attempt("ann", "x" * 16) == 429
-    assert attempt("ann", "0123456789abcdef") == 200
-    assert attempt("bob", "fedcba9876543210") == 200
+    names = [("ann", "bob", "eve")[turn % 3] for turn in range(FREE_FAILURES + 4)]
+    assert [attempt(name, "x" * 16)[0] for name in names] == [401] * len(names)
+    said, seconds = attempt("ann", "x" * 16)
+    assert said == 401
+    assert seconds > 0.02 * 2**4
+    # a right token is answered as late, so that a slow answer does not mean a wrong one
+    said, seconds = attempt("ann", "3f9c1e7ab2d84605c1f7e9a03b5d2864")
+    assert said == 200
+    assert seconds > 0.02 * 2**5
     site.store.close()
 
 
 @pytest.mark.parametrize(
     ("text", "mode", "words"),
     [
-        ("ann 0123456789abcdef", 0o644, "chmod 600"),
-        ("ann short", 0o600, "characters"),
-        ("0123456789abcdef", 0o600, "name token"),
-        ("ann 0123456789abcdef\nann 0123456789abcdee", 0o600, "twice"),
+        ("ann 3f9c1e7ab2d84605c1f7e9a03b5d2864", 0o644, "chmod 600"),
+        ("ann short", 0o600, "about 8 bits where 64 are needed"),
+        (f"ann {'a' * 40}", 0o600, "too easy to guess"),
+        (f"ann {'0123456789abcdef' * 3}", 0o600, "too easy to guess"),
+        ("ann passwordpasswordpassword", 0o600, "too easy to guess"),
+        ("3f9c1e7ab2d84605c1f7e9a03b5d2864", 0o600, "name token"),
+        (
+            "ann 3f9c1e7ab2d84605c1f7e9a03b5d2864\nann b7e20d6c91f34a58e6c80b1d7f2a9350",
+            0o600,
+            "twice",
+        ),
         ("# nobody", 0o600, "names no reviewer"),
     ],
 )
@@ -996,16 +1014,35 @@ def test_sessions_end_and_are_never_too_many(monkeypatch):
     assert sessions.find(None) is None
 
 
-def test_tries_are_forgotten_after_a_minute():
+def test_the_delay_doubles_with_each_failure_and_is_forgotten(monkeypatch):
+    monkeypatch.setattr("butfor.review.routes.sessions.MOST_ADDRESSES", 3)
     now = [0.0]
     failures = FailedSignIns(lambda: now[0])
-    for _ in range(MOST_FAILURES):
-        failures.add("ann")
-    assert failures.too_many("ann")
-    assert not failures.too_many("bob")
-    now[0] = 61
-    assert not failures.too_many("ann")
+    delays = []
+    for _ in range(100):
+        failures.add("here")
+        delays.append(failures.delay("here"))
+    assert delays[: FREE_FAILURES + 2] == [0] * (FREE_FAILURES - 1) + [0.5, 1, 2]
+    assert delays[-1] == LONGEST_DELAY
+    assert failures.delay("there") == 0
+    now[0] = FAILURES_KEPT
+    assert failures.delay("here") == 0
+    for address in "abcdef":  # however many addresses there are, only the latest are kept
+        failures.add(address)
+    assert list(failures._failed) == ["d", "e", "f"]
     assert not Tokens({"ann": "x" * 16}).match("", "")
+
+
+def test_what_goes_wrong_with_the_file_is_logged_and_not_shown(site, ann, tmp_path, caplog):
+    path = site.store.path
+    path.rename(path.with_name("elsewhere.sqlite"))
+    path.touch()
+    for address in ("/", "/api/v1/queue"):
+        answer = ann.get(address, 503)
+        assert "tell whoever runs it" in html.unescape(answer.text)
+        assert str(tmp_path) not in answer.text
+        assert "sqlite" not in answer.text
+    assert str(path) in caplog.text
 
 
 # ----------------------------------------------------------------------------------------- commands

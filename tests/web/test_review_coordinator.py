@@ -174,7 +174,9 @@ def test_a_coordinator_of_one_run_may_review_another(tmp_path):
 
 
 def test_a_coordinator_needs_a_token_where_others_do(tmp_path):
-    tokens = Tokens({"ann": "0123456789abcdef", "Zoe": "fedcba9876543210"})
+    tokens = Tokens(
+        {"ann": "3f9c1e7ab2d84605c1f7e9a03b5d2864", "Zoe": "b7e20d6c91f34a58e6c80b1d7f2a9350"}
+    )
     check_coordinators(["zoe"], tokens)
     check_coordinators(["anybody"], None)
     with pytest.raises(ValueError, match="--coordinator max: the token file has no such name"):
@@ -183,9 +185,9 @@ def test_a_coordinator_needs_a_token_where_others_do(tmp_path):
         check_coordinators([" "], tokens)
     site = Site(tmp_path, small_audit(), tokens=tokens, coordinators=["Zoe"])
     client = site.client()
-    wrong = {"reviewer": "Zoe", "token": "0123456789abcdef"}
+    wrong = {"reviewer": "Zoe", "token": "3f9c1e7ab2d84605c1f7e9a03b5d2864"}
     assert client.post("/api/v1/session", json=wrong).status_code == 401
-    right = wrong | {"token": "fedcba9876543210"}
+    right = wrong | {"token": "b7e20d6c91f34a58e6c80b1d7f2a9350"}
     assert client.post("/api/v1/session", json=right).status_code == 200
     assert client.get("/api/v1/session").json()["coordinator"] is True
     assert client.get("/api/v1/progress").json()["not_signed_in"] == ["ann"]

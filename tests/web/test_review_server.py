@@ -123,7 +123,7 @@ def test_it_stops_when_told_to_and_checks_the_host_on_the_wire(folder):
 @pytest.fixture
 def tokens(tmp_path):
     path = tmp_path / "tokens"
-    path.write_text("ann 0123456789abcdef\n")
+    path.write_text("ann 3f9c1e7ab2d84605c1f7e9a03b5d2864\n")
     path.chmod(0o600)
     return path
 
@@ -146,6 +146,18 @@ def test_it_refuses_to_listen_where_strangers_can_come_in(tokens, options, words
     given = {k: tokens if v is True and k in paths else v for k, v in options.items()}
     with pytest.raises((ValueError, OSError), match=words):
         Address(**given)
+
+
+def test_a_key_that_everybody_can_read_is_refused(tmp_path):
+    files = {"certificate": tmp_path / "review.pem", "key": tmp_path / "review.key"}
+    for path in files.values():
+        path.touch()
+    for mode in (0o644, 0o604):
+        files["key"].chmod(mode)
+        with pytest.raises(ValueError, match=r"review\.key can be read by others.*chmod 600"):
+            Address(**files)
+    files["key"].chmod(0o640)  # a group of its own, as Debian has it
+    assert Address(**files).tls
 
 
 def test_the_command_does_not_start_for_strangers(folder):

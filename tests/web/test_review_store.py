@@ -1328,6 +1328,13 @@ HOSTILE = [
     "'=quoted",
     "''",
     "'plain",
+    "＝1+1",
+    "＋1",
+    "－1",
+    "＠SUM(A1)",
+    "  =1+1",
+    "\u00a0\u200b＝1+1",
+    "' =quoted",
     '"; DROP TABLE event; --',
     "<script>alert(1)</script>",
     'a,b\r\nc;"d"',
@@ -1364,7 +1371,7 @@ def test_hostile_text_is_kept_as_it_is_and_no_spreadsheet_computes_it(store, tmp
 def test_any_text_comes_back_from_csv(text):
     cell = guarded(text)
     assert restored(cell) == text
-    assert not cell.startswith(FORMULA)
+    assert not FORMULA.match(cell) or cell.startswith("'")
 
 
 def test_a_row_of_the_export_has_what_was_promised(store, clock):
@@ -1485,6 +1492,18 @@ def test_a_file_that_is_no_export_is_named(tmp_path):
         export.agreement_of_export(file)
     file.write_text("run_id,episode_id,reviewer,verdict\nr,1,ann,good\n")
     with pytest.raises(ValueError, match="review 1: verdict 'good' is not a number"):
+        export.agreement_of_export(file)
+
+
+def test_rows_that_are_too_short_or_too_long_are_named_with_file_and_line(tmp_path):
+    file = tmp_path / "reviews.csv"
+    head = "run_id,episode_id,reviewer,verdict,comment\n"
+    file.write_text(f'{head}r,1,ann,1,"two\nlines"\nr,2,ann\nr,3,ann,1,x,y\n')
+    words = r"reviews\.csv: 2 rows without the 5 cells of the header \(line 4 has 3, line 5 has 6\)"
+    with pytest.raises(ValueError, match=words):
+        export.agreement_of_export(file)
+    file.write_bytes(b"\xff\xfe" + head.encode("utf-16-le"))
+    with pytest.raises(ValueError, match=r"reviews\.csv, line 1: not UTF-8"):
         export.agreement_of_export(file)
 
 

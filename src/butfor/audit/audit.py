@@ -24,7 +24,7 @@ from butfor.evaluate.diagnostics.lights import ALARMS
 from butfor.evaluate.estimators.table import CROSS_FITTED
 from butfor.evaluate.finding import FRESH, OBSERVED, REPLAYED, Reviewed, Scale
 from butfor.evaluate.rehearsal import Rehearsal
-from butfor.evaluate.wording import counted, digits_for, in_words, share
+from butfor.evaluate.wording import counted, digits_for, in_words, share, visible
 from butfor.log.checksums import sha256_of
 from butfor.log.clusters import CLUSTER, Clusters
 from butfor.log.combinations import Combinations, state_codes
@@ -84,7 +84,7 @@ class Audit:
             f"Flagged: {counted(len(flagged), noun)}{f' ({named})' * bool(named)}",
             "Next: .estimates, .diagnostics, .flagged, .policy_table(); write_report, export_audit",
         ]
-        return in_words("\n".join(lines), noun)
+        return visible(in_words("\n".join(lines), noun))
 
     def _headlines(self) -> list[str]:
         """Return what was observed and three estimates, cross-fitted ones if there are any."""

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 import butfor
 from butfor.audit.audit import Audit
+from butfor.audit.drawing import drawing_order, log_digest
 from butfor.audit.meta import (
     Counts,
     CredibleSettings,
@@ -45,6 +46,7 @@ from butfor.evaluate.diagnostics.table import check_model
 from butfor.evaluate.episode_columns import EpisodeColumns
 from butfor.evaluate.estimate import estimate_episodes
 from butfor.evaluate.rehearsal import Rehearsal
+from butfor.evaluate.wording import counted
 from butfor.hidden.policies import LatentPolicy, Policy
 from butfor.log.clusters import Clusters
 from butfor.log.episodes import Episodes
@@ -173,13 +175,19 @@ def run_audit(
         )
     if asked.sampled and asked.seed != seed:
         asked = asked.ask(seed=seed)
-    enter_stage(progress, f"Replaying {len(asked):,} episodes")
+    noun = (record or {}).get("words", {}).get("episode", "episode")
+    enter_stage(progress, f"Replaying {counted(len(asked), noun)}")
     replay = asked.pin_behavior().compute(threads=threads, progress=progress)
     computed = time.perf_counter()
     chosen = select(
-        replay.outcomes(), flags=flags, review_size=review_size, intervals=intervals, seed=seed
+        replay.outcomes(),
+        drawing_order(replay.log.id, log_digest(replay.episodes, seed), seed),
+        flags=flags,
+        review_size=review_size,
+        intervals=intervals,
+        seed=seed,
     )
-    enter_stage(progress, f"Bounds of {len(chosen.known):,} episodes")
+    enter_stage(progress, f"Bounds of {counted(len(chosen.known), noun)}")
     shown = show(
         replay,
         chosen.rank,

@@ -1,9 +1,9 @@
 """Whom to review: flagged episodes, and controls drawn at random from strata of the others.
 
 Bounds and credible intervals, which take long, are computed for these, and for a random sample of
-all episodes. Controls are those of each stratum whose hash of seed and id is lowest, the sample is
-those of all episodes, so that a draw depends neither on the order of episodes nor on how a log is
-cut.
+all episodes. Controls are those of each stratum that come first in the order of drawing
+(`drawing.py`), the sample is those of all episodes, so that a draw depends neither on the order of
+episodes nor on how a log is cut.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.audit.meta import SamplingDesign, Stratum
-from butfor.random import episode_keys, scramble
 from butfor.replay.outcomes import Counterfactuals, rank_flags, round_sizes
 from butfor.types import Floats, Keys
 
@@ -68,11 +67,6 @@ def sample_size(episodes: int, intervals: int | None) -> int:
     """Return the size of the random sample of a log; `intervals` is the size asked for, if any."""
     usual = episodes if episodes <= WHOLE else SAMPLE
     return usual if intervals is None else min(episodes, intervals)
-
-
-def drawing_order(keys: Keys) -> Keys:
-    """Return the order in which episodes are drawn, from hashes of seed and id, [n]."""
-    return scramble(keys)
 
 
 def count_sizes(sizes: Floats) -> NDArray[np.int64]:
@@ -189,21 +183,19 @@ def _fill(drawn: NDArray[np.int64], sizes: NDArray[np.int64], total: int) -> NDA
 
 
 def choose_controls(
-    result: Counterfactuals, rank: NDArray[np.int64], *, size: int, seed: int
+    result: Counterfactuals, rank: NDArray[np.int64], order: Keys, *, size: int, seed: int
 ) -> tuple[SamplingDesign, NDArray[np.bool_]]:
-    """Choose the controls of a log in memory: the design, and who they are, [n]."""
+    """Choose the controls of a log in memory, by order of drawing: the design, and who, [n]."""
     names = result.outcome_names
     outcome = np.where(result.episodes.outcome < 0, len(names) - 1, result.episodes.outcome)
     sizes = round_sizes(result.difference)
     cuts = find_thirds(count_sizes(sizes))
     place = np.flatnonzero(rank == 0)
     cell = cells_of(outcome, sizes, cuts)[place]
-    order = drawing_order(episode_keys(seed, result.episodes.id, "shards"))[place]
     counts = np.bincount(cell, minlength=THIRDS * len(names))
     flagged = np.bincount(outcome[rank > 0], minlength=len(names))
-    design, drawn = draw_controls(
-        Others(counts, place, cell, order), flagged, names=names, cuts=cuts, size=size, seed=seed
-    )
+    others = Others(counts, place, cell, order[place])
+    design, drawn = draw_controls(others, flagged, names=names, cuts=cuts, size=size, seed=seed)
     control = np.zeros(len(rank), dtype=bool)
     control[drawn] = True
     return design, control
@@ -226,17 +218,17 @@ class Selection:
 
 def select(
     result: Counterfactuals,
+    order: Keys,
     *,
     flags: int,
     review_size: int | None,
     intervals: int | None,
     seed: int,
 ) -> Selection:
-    """Select from a log in memory; see `sample_size` for `intervals`."""
+    """Select from a log in memory, by order of drawing; see `sample_size` for `intervals`."""
     rank = rank_flags(result, most_flags(flags, review_size))
     size = review_total(flags, review_size)
-    design, control = choose_controls(result, rank, size=size, seed=seed)
-    order = drawing_order(episode_keys(seed, result.episodes.id, "shards"))
+    design, control = choose_controls(result, rank, order, size=size, seed=seed)
     drawn = np.argsort(order, kind="stable")[: sample_size(len(rank), intervals)]
     return Selection(rank, control, np.sort(drawn), design)
 

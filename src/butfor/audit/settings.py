@@ -7,10 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from butfor.audit.sampling import FLAGS
-from butfor.checks import check_choice, check_whole
+from butfor.checks import check_choice, check_pseudo_count, check_whole
 from butfor.evaluate.rehearsal import Part, can_rehearse
 from butfor.hidden.policies import Policy
 from butfor.interop.targets import target_from_table
@@ -103,8 +101,8 @@ class AuditSettings:
         if self.intervals is not None:
             check_whole(self.intervals, "intervals", 0, "a whole number")
         check_seed(self.seed)
-        if not np.isfinite(self.smoothing) or self.smoothing < 0:
-            raise ValueError(f"smoothing {self.smoothing}: give a finite number, 0 or more")
+        check_pseudo_count(self.prior, "prior")
+        check_pseudo_count(self.smoothing, "smoothing")
 
     @property
     def learned(self) -> bool:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-# a spreadsheet takes text that starts with one of these for a formula
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+from butfor.log.whole_files import whole_file
+
+# What a spreadsheet may take for a formula: a sign in front, perhaps a full-width one and after
+# characters that programs trim or do not show. Apostrophes before it are those of `guarded`.
+SIGNS = "-=+@－＝＋＠﹣﹦﹢﹫"
+UNSEEN = r"\s\x00-\x1f\u200b-\u200f\u2060\ufeff"
+FORMULA = re.compile(f"'*(?:[\t\r\n]|[{UNSEEN}]*[{SIGNS}])")
 BLOCK = 50_000  # rows that are written together
 
 
@@ -24,14 +30,14 @@ def guarded(value: Any) -> Any:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, str) and value.lstrip("'").startswith(FORMULA):
+    if isinstance(value, str) and FORMULA.match(value):
         return f"'{value}"
     return value
 
 
 def restored(cell: str) -> str:
     """Undo `guarded` for text."""
-    return cell[1:] if cell.startswith("'") and cell.lstrip("'").startswith(FORMULA) else cell
+    return cell[1:] if cell.startswith("'") and FORMULA.match(cell) else cell
 
 
 def csv_text(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> str:
@@ -43,13 +49,16 @@ def csv_text(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> str:
     return text.getvalue()
 
 
-def write_csv(path: Path, pieces: Iterable[pd.DataFrame]) -> int:
+def write_csv(path: Path, pieces: Iterable[pd.DataFrame], *, overwrite: bool = False) -> int:
     """Write a table, given in pieces, without its index; return the number of its rows.
 
-    Missing values are empty cells.
+    Missing values are empty cells. The file is written whole, and over another one only if asked.
     """
     rows = 0
-    with path.open("w", encoding="utf-8", newline="") as file:
+    with (
+        whole_file(path, overwrite=overwrite) as new,
+        new.open("w", encoding="utf-8", newline="") as file,
+    ):
         writer = csv.writer(file)
         for number, piece in enumerate(pieces):
             if number == 0:

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from butfor.audit.audit import load_for_readers
 from butfor.cli.options import Json
-from butfor.cli.output import exit_on_error, make_table, print_json
+from butfor.cli.output import Terminal, exit_on_error, make_table, print_json
 from butfor.evaluate.agreement import Agreement
 from butfor.evaluate.wording import counted
 from butfor.present.experts import experts_view
@@ -47,7 +47,7 @@ def agreement(
             content.setdefault(run_id(known), {})["experts"] = expected
         print_json(content)
         return
-    console = Console()
+    console = Terminal()
     for run, measured in found.items():
         _print_agreement(console, run, measured, "episode" if known is None else known.noun)
     if expected is not None:

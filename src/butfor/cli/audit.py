@@ -22,10 +22,13 @@ from butfor.audit.shards.workers import Cluster, Threads, Workers
 from butfor.audit.source import audit_into
 from butfor.audit.spreadsheet import write_csv
 from butfor.cli import options
-from butfor.cli.compare import compare_written, policy_names, print_comparison
-from butfor.cli.output import exit_on_error, print_json, progress_bar, records
+from butfor.cli.compare import check_comparison, compare_written, policy_names, print_comparison
+from butfor.cli.output import Terminal, exit_on_error, print_json, progress_bar, records
 from butfor.cli.summary import audit_as_json, print_audit, print_grids
+from butfor.log.whole_files import check_new_file
 from butfor.models.caution import Caution
+
+TIME_STEPS = "time-steps.csv"
 
 
 def audit(
@@ -135,7 +138,7 @@ def audit(
 
     For logs that do not fit in memory see docs/operations.md.
     """
-    console = Console(stderr=as_json)
+    console = Terminal(stderr=as_json)
     with exit_on_error(parts_folder(out)):
         steps, targets = _time_steps(time_step), target or ["learn"]
         if len(steps) > 1 and len(targets) > 1:
@@ -146,6 +149,10 @@ def audit(
         folders = {name: out / name.replace("/", "_") for name in names}
         for folder in folders.values():
             check_free(folder, AUDIT, overwrite=overwrite)
+        if len(targets) > 1:
+            check_comparison(out, overwrite=overwrite)
+        if len(steps) > 1 and (out / TIME_STEPS).exists():
+            check_new_file(out / TIME_STEPS, overwrite=overwrite)
         settings = AuditSettings(
             target=targets[0],
             model=model,
@@ -190,9 +197,9 @@ def audit(
                     progress=show,
                 )
         if len(steps) > 1:
-            _tell_grids(console, found, out, as_json)
+            _tell_grids(console, found, out, overwrite, as_json)
             return
-        compared = compare_written(folders, out) if len(folders) > 1 else None
+        compared = compare_written(folders, out, overwrite) if len(folders) > 1 else None
     if as_json:
         each = {name: audit_as_json(found[name], [folder]) for name, folder in folders.items()}
         several = compared is not None and {"audits": each, "policies": records(compared)}
@@ -226,11 +233,13 @@ def _time_steps(given: str | None) -> dict[str, float | str | None]:
     return {name: float(name) if name.replace(".", "", 1).isdigit() else name for name in names}
 
 
-def _tell_grids(console: Console, audits: dict[str, Audit], out: Path, as_json: bool) -> None:
+def _tell_grids(
+    console: Console, audits: dict[str, Audit], out: Path, overwrite: bool, as_json: bool
+) -> None:
     """Write and print what the audits of several time steps say."""
     table = compare_grids(audits)
-    path = out / "time-steps.csv"
-    write_csv(path, [table])
+    path = out / TIME_STEPS
+    write_csv(path, [table], overwrite=overwrite)
     if as_json:
         written = [path, *(out / name for name in audits)]
         print_json({"time_steps": records(table), "written": [str(one) for one in written]})

@@ -15,10 +15,13 @@ from butfor.audit.audit import Audit
 from butfor.audit.compare import compare_audits
 from butfor.audit.spreadsheet import write_csv
 from butfor.cli import options
-from butfor.cli.output import exit_on_error, make_table, print_json, records
+from butfor.cli.output import Terminal, exit_on_error, make_table, print_json, records, say
 from butfor.evaluate.wording import digits_for, in_words, plural
+from butfor.log.whole_files import check_new_file, whole_file
 from butfor.present.charts.rows import estimates_chart
 from butfor.present.charts.save import save_figure
+
+COMPARISON = ("comparison.csv", "comparison.svg")
 
 
 def compare(
@@ -30,20 +33,23 @@ def compare(
         Path | None,
         typer.Option(help="Folder for the table (comparison.csv) and the chart (comparison.svg)."),
     ] = None,
+    overwrite: options.Overwrite = False,
     as_json: options.Json = False,
 ) -> None:
     """Compare policies that were audited on the same log: estimates and paired differences."""
     with exit_on_error():
         names = policy_names(audits)
+        if out is not None:
+            check_comparison(out, overwrite=overwrite)
         found = {name: Audit.load(path) for name, path in zip(names, audits, strict=True)}
         table, first = compare_audits(found), found[names[0]]
-        written = [] if out is None else write_comparison(table, first, out)
+        written = [] if out is None else write_comparison(table, first, out, overwrite)
     if as_json:
         print_json({"policies": records(table), "written": [str(path) for path in written]})
         return
-    print_comparison(Console(), table, first)
+    print_comparison(Terminal(), table, first)
     for path in written:
-        typer.echo(path)
+        say(path)
 
 
 def policy_names(paths: list[Path]) -> list[str]:
@@ -55,10 +61,20 @@ def policy_names(paths: list[Path]) -> list[str]:
     return names
 
 
-def write_comparison(table: pd.DataFrame, audit: Audit, folder: Path) -> list[Path]:
+def check_comparison(folder: Path, *, overwrite: bool) -> None:
+    """Refuse a folder with an earlier comparison, unless that may be replaced."""
+    for name in COMPARISON:
+        if (folder / name).exists():
+            check_new_file(folder / name, overwrite=overwrite)
+
+
+def write_comparison(
+    table: pd.DataFrame, audit: Audit, folder: Path, overwrite: bool
+) -> list[Path]:
     """Write the table and the chart of differences, in the words of one of the audits."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_csv(folder / "comparison.csv", [table])
+    paths = [folder / name for name in COMPARISON]
+    write_csv(paths[0], [table], overwrite=overwrite)
     first = table["against"].iloc[0]
     gaps = table[table["policy"] != first]
     rows = pd.DataFrame(
@@ -76,7 +92,9 @@ def write_comparison(table: pd.DataFrame, audit: Audit, folder: Path) -> list[Pa
         axis_title=f"Difference in average return per {audit.noun}",
         rate=audit.is_rate,
     )
-    return [folder / "comparison.csv", *save_figure(chart, folder / "comparison", ("svg",))]
+    with whole_file(paths[1], overwrite=overwrite) as new:
+        save_figure(chart, new.with_suffix(""), ("svg",))
+    return paths
 
 
 def print_comparison(console: Console, table: pd.DataFrame, audit: Audit) -> None:
@@ -114,9 +132,9 @@ def print_comparison(console: Console, table: pd.DataFrame, audit: Audit) -> Non
     )
 
 
-def compare_written(folders: Mapping[str, Path], out: Path) -> pd.DataFrame:
+def compare_written(folders: Mapping[str, Path], out: Path, overwrite: bool) -> pd.DataFrame:
     """Compare audits that were just written, and write the comparison beside them."""
     audits = {name: Audit.load(path) for name, path in folders.items()}
     table = compare_audits(audits)
-    write_comparison(table, next(iter(audits.values())), out)
+    write_comparison(table, next(iter(audits.values())), out, overwrite)
     return table

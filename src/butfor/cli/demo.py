@@ -11,7 +11,6 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 import typer
-from rich.console import Console
 
 from butfor import sepsis
 from butfor.audit.audit import AUDIT, Audit
@@ -20,7 +19,7 @@ from butfor.audit.learning import factored_learner, tabular_learner
 from butfor.audit.run import run_audit
 from butfor.audit.settings import CAUTION
 from butfor.cli.options import Json, Verbose
-from butfor.cli.output import exit_on_error, make_table, print_json, progress_bar, records
+from butfor.cli.output import Terminal, exit_on_error, make_table, print_json, progress_bar, records
 from butfor.cli.summary import SHOWN, audit_as_json, print_audit
 from butfor.evaluate.rehearsal import rehearse
 from butfor.evaluate.wording import digits_for
@@ -61,7 +60,7 @@ def demo(
 
     A factored and a tabular model of the same log are shown side by side.
     """
-    console = Console(stderr=as_json)
+    console = Terminal(stderr=as_json)
     with exit_on_error(), progress_bar(console, "Simulating, learning, planning") as show:
         check_free(out, DEMONSTRATION, overwrite=True)
         audits = run_demonstration(episodes=episodes, seed=seed, progress=show)
@@ -81,7 +80,7 @@ def demo(
     console.print(f"To review: {open_review}", markup=False, soft_wrap=True)
 
 
-def _print_models(console: Console, audits: Mapping[str, Audit], table: pd.DataFrame) -> None:
+def _print_models(console: Terminal, audits: Mapping[str, Audit], table: pd.DataFrame) -> None:
     """Print what both models say of the policies learned from them."""
     rows = [
         (kind, *(_with_interval(audits[kind], name, value) for name, value in row.items()))

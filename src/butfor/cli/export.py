@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from butfor.audit.export import export_audit
 from butfor.cli import options
-from butfor.cli.output import exit_on_error, print_json, progress_bar
+from butfor.cli.output import Terminal, exit_on_error, print_json, progress_bar, say
 
 
 def export(
@@ -28,10 +27,10 @@ def export(
 
     For the answers of reviewers use `butfor review AUDIT --export reviews.csv`.
     """
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     with exit_on_error(), progress_bar(console, "Writing tables") as show:
         written = export_audit(audit, to, overwrite=overwrite, progress=show)
     if as_json:
         print_json({"written": [str(path) for path in written]})
     else:
-        typer.echo("\n".join(map(str, written)))
+        say("\n".join(map(str, written)))

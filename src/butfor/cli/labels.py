@@ -13,7 +13,7 @@ from rich.markup import escape
 from butfor.audit.settings import AuditSettings
 from butfor.audit.source import compare_log
 from butfor.cli import options
-from butfor.cli.output import exit_on_error, make_table, print_json, progress_bar, records
+from butfor.cli.output import Terminal, exit_on_error, make_table, print_json, progress_bar, records
 from butfor.cli.summary import outcomes_table
 from butfor.evaluate.wording import counted, digits_for
 from butfor.replay.labels import LabelComparison
@@ -39,7 +39,7 @@ def labels(
     as_json: options.Json = False,
 ) -> None:
     """Compare counterfactuals with noise on states and with noise on what nature decides."""
-    console = Console(stderr=as_json)
+    console = Terminal(stderr=as_json)
     with exit_on_error(), progress_bar(console, "Reading, learning, comparing") as show:
         settings = AuditSettings(
             target=target,

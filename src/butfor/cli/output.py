@@ -27,8 +27,22 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from butfor.evaluate.wording import visible
 from butfor.review.verdicts import ReviewError
 from butfor.types import Stages
+
+
+class Terminal(Console):
+    """Where commands print: what a log says is shown, and never steers the terminal."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Return text to print; `:cat:` stays what it is."""
+        return super().render_str(visible(text), **(options | {"emoji": False}))
+
+
+def say(message: object, *, error: bool = False) -> None:
+    """Print a line as it is, on the standard output or the standard error."""
+    typer.echo(visible(str(message)), err=error)
 
 
 def make_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
@@ -48,7 +62,7 @@ def make_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
 
 def print_json(content: Any) -> None:
     """Print content as one line of JSON."""
-    typer.echo(json.dumps(content, allow_nan=False))
+    say(json.dumps(content, allow_nan=False))
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -67,12 +81,16 @@ def exit_on_error(unfinished: Path | None = None) -> Iterator[None]:
     except (ValueError, OSError, ReviewError) as error:
         notes = getattr(error, "__notes__", [])
         kept = [] if "--resume" in str(error) else _kept(unfinished)
-        typer.echo("\n".join([f"Error: {error}", *notes, *kept]), err=True)
+        say("\n".join([f"Error: {error}", *notes, *kept]), error=True)
+        raise typer.Exit(2) from None
+    except MemoryError as error:
+        about = f" ({error})" if str(error) else ""
+        remedy = "lower the horizon, give fewer states or episodes, or --detail summary"
+        say(f"Error: not enough memory{about}; {remedy}", error=True)
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
-        typer.echo(
-            "\n".join(["Stopped; nothing was left half-written.", *_kept(unfinished)]), err=True
-        )
+        stopped = "Stopped; nothing was left half-written."
+        say("\n".join([stopped, *_kept(unfinished)]), error=True)
         raise typer.Exit(130) from None
 
 
@@ -89,7 +107,7 @@ class _Lines:
         self._interrupted = interrupted
 
     def enter(self, stage: str) -> None:
-        typer.echo(stage, err=True)
+        say(stage, error=True)
 
     def __call__(self, done: int, total: int) -> None:
         if self._interrupted():

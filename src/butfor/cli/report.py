@@ -9,7 +9,7 @@ import typer
 
 from butfor.audit.audit import REVIEWS
 from butfor.cli.options import Json
-from butfor.cli.output import exit_on_error, print_json
+from butfor.cli.output import exit_on_error, print_json, say
 from butfor.present.report import write_report
 from butfor.review.experts import view_experts
 
@@ -44,4 +44,4 @@ def report(
     if as_json:
         print_json({"written": [str(path)], "bytes": path.stat().st_size})
     else:
-        typer.echo(f"Report: {path}")
+        say(f"Report: {path}")

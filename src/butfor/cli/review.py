@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from butfor.cli.output import exit_on_error
+from butfor.cli.output import exit_on_error, say
 from butfor.review.export import export_reviews
 from butfor.review.plan import ReviewSettings
 from butfor.review.serve import Address, serve
@@ -68,6 +68,9 @@ def review(
         bool,
         typer.Option("--real-names", help="With --export: give names instead of pseudonyms."),
     ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="With --export: replace an existing file.")
+    ] = False,
     verify: Annotated[
         bool, typer.Option("--verify", help="Check that no verdict was altered, and exit.")
     ] = False,
@@ -80,11 +83,12 @@ def review(
     with exit_on_error():
         if verify:
             found = verify_folder(folder, head)
-            typer.echo(f"{found.events} events; head {found.head}")
-            typer.echo("The chain is intact." if found.ok else f"BROKEN: {found.problem}")
+            say(f"{found.events} events; head {found.head}")
+            say("The chain is intact." if found.ok else f"BROKEN: {found.problem}")
             raise typer.Exit(0 if found.ok else 1)
         if export is not None:
-            typer.echo(f"Reviews: {export_reviews(folder, export, real_names=real_names)}")
+            written = export_reviews(folder, export, real_names=real_names, overwrite=overwrite)
+            say(f"Reviews: {written}")
             return
         settings = None
         if needed is not None or first_impression or verdicts_only:
@@ -106,5 +110,5 @@ def review(
             settings=settings,
             show_overview=show_overview,
             coordinators=tuple(coordinator or ()),
-            say=typer.echo,
+            say=say,
         )

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from butfor.checks import check_choice
 from butfor.cli.options import Json, Overwrite
-from butfor.cli.output import exit_on_error, progress_bar
+from butfor.cli.output import Terminal, exit_on_error, progress_bar, say
 from butfor.studies.article import RESULTS, Study, StudySettings, write_study
 from butfor.studies.caution.article import STUDY as CAUTION
 from butfor.studies.factors.article import STUDY as FACTORS
@@ -71,12 +70,12 @@ def study(
     with exit_on_error():
         chosen = STUDIES[check_choice(name, "study", tuple(STUDIES))]
         settings = _settings(name, chosen, options)
-        with progress_bar(Console(stderr=True), "Logs and figures") as show:
+        with progress_bar(Terminal(stderr=True), "Logs and figures") as show:
             folder = write_study(chosen, settings, out, overwrite=overwrite, progress=show)
     if as_json:
-        typer.echo((folder / RESULTS).read_text())
+        say((folder / RESULTS).read_text())
     else:
-        typer.echo(f"Article: {folder / 'index.html'}")
+        say(f"Article: {folder / 'index.html'}")
 
 
 def _settings(name: str, study: Study, options: dict[str, Any]) -> StudySettings:

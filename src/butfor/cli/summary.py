@@ -59,7 +59,7 @@ def print_audit(console: Console, audit: Audit, *, verbose: bool = False) -> Non
     """
     conclusion, noun = audit.conclusion, audit.noun
     sentence = in_words(conclusion.sentence, noun)
-    console.print(Text(f"\n{sentence}", style=f"bold {COLORS[conclusion.light]}"))
+    console.print(escape(f"\n{sentence}"), style=f"bold {COLORS[conclusion.light]}")
     if conclusion.reason:
         console.print(f"Why: {escape(in_words(conclusion.reason, noun))}")
     _print_log(console, audit, verbose)

@@ -9,10 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.evaluate.decomposition import Pieces, pieces_of
-from butfor.evaluate.estimators.columns import Columns
+from butfor.evaluate.estimators.columns import GROUPS, Columns, group_of
 from butfor.evaluate.past_counts import PastCounts
 from butfor.models.policies import action_counts
+from butfor.random import episode_keys
 from butfor.replay.draws import Draws
+from butfor.replay.engine import Model
 from butfor.replay.replay import Replay
 from butfor.replay.usual import null_check
 from butfor.replay.values import Values
@@ -47,6 +49,13 @@ class EpisodeColumns:
 
     def __len__(self) -> int:
         return len(self.replay)
+
+    @cached_property
+    def group(self) -> NDArray[np.int64] | None:
+        """Group of each episode, the same as in shards, if there are more episodes than groups."""
+        if len(self) <= GROUPS:
+            return None
+        return group_of(episode_keys(self.seed, self.replay.log.unit, "shards"))
 
     @cached_property
     def discounts(self) -> Floats:
@@ -113,21 +122,6 @@ class EpisodeColumns:
         return np.hstack([np.ones((len(self), 1)), self.ratio[:, :-1]])
 
     @cached_property
-    def value(self) -> Floats:
-        """V_{H - t}(s_t) at the logged states, 0 past the end, [n, H].
-
-        A censored episode has one more value: that of its last state in the model.
-        """
-        table, stopped = self._padded(self._values.state, 0.0), self.replay.stopped
-        table[stopped, self.replay.log.lengths[stopped]] = self._values.final[stopped]
-        return table
-
-    @cached_property
-    def action_value(self) -> Floats:
-        """Q_{H - t}(s_t, a_t) of the logged pairs, 0 past the end, [n, H]."""
-        return self._padded(self._values.action, 0.0)
-
-    @cached_property
     def logged(self) -> Columns:
         """All columns but the counterfactuals, which are nan because they take longer."""
         single = {
@@ -147,15 +141,23 @@ class EpisodeColumns:
                 surprise=nothing,
                 seed=self.seed,
             )
+        base, surprise = self._corrections(self.replay.engine.logged_values())
         return Columns(
             **single,
             weighted_return=self.ratio[:, -1] * self.replay.logged_return,
             ratio=self.ratio,
             earned=self.discounts * self.ratio * self.reward,
-            base=self.discounts * self.ratio_before * self.value,
-            surprise=self.discounts * self.ratio * (self.reward - self.action_value),
+            base=base,
+            surprise=surprise,
             seed=self.seed,
+            group=self.group,
         )
+
+    def in_model(self, model: Model) -> Columns:
+        """Return the columns that weigh residuals, in another model; the others stay."""
+        asked = self.replay.ask(model=model, behavior=self.replay.behavior)
+        base, surprise = self._corrections(asked.engine.logged_values())
+        return replace(self.logged, base=base, surprise=surprise)
 
     @cached_property
     def columns(self) -> Columns:
@@ -243,18 +245,32 @@ class EpisodeColumns:
         """The sums that the decomposition is made of."""
         return pieces_of(self.replay.outcomes())
 
-    @cached_property
-    def _values(self) -> Values:
-        """Values of the target in the model at the logged steps."""
-        return self.replay.engine.logged_values()
+    def _corrections(self, values: Values) -> tuple[Floats, Floats]:
+        """Return `base` and `surprise`, given the values at the logged steps, [n, H] each.
+
+        A censored episode has one more value: that of its last state in the model.
+        """
+        before, after, last = self._discounted
+        base, stopped = self._padded(before * values.state, 0.0), self.replay.stopped
+        base[stopped, self.replay.log.lengths[stopped]] = last * values.final[stopped]
+        surprise = after * (self.replay.log.reward - values.action)
+        return base, self._padded(surprise, 0.0)
 
     @cached_property
-    def _places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Episode and step of each row of the log."""
-        log = self.replay.log
-        return np.repeat(np.arange(len(self)), log.lengths), log.time
+    def _discounted(self) -> tuple[Floats, Floats, Floats]:
+        """Discounted weights before and after each logged step [N], and at censored ends."""
+        before, after = self.discounts * self.ratio_before, self.discounts * self.ratio
+        stopped = self.replay.stopped
+        last = before[stopped, self.replay.log.lengths[stopped]]
+        return before.ravel()[self._places], after.ravel()[self._places], last
+
+    @cached_property
+    def _places(self) -> NDArray[np.int64]:
+        """Place of each row of the log in a padded array, [N]."""
+        log, horizon = self.replay.log, self.replay.horizon
+        return np.repeat(np.arange(len(self)) * horizon, log.lengths) + log.time
 
     def _padded(self, rows: Floats, beyond: float) -> Floats:
-        table = np.full((len(self), self.replay.horizon), beyond)
+        table = np.full(len(self) * self.replay.horizon, beyond)
         table[self._places] = rows
-        return table
+        return table.reshape(len(self), -1)

@@ -96,8 +96,7 @@ def group_episodes(sample: EpisodeColumns, *, blend: bool) -> Groups | None:
         return again(1.0 - LESS * (group == less))
 
     def mix(model: Learned, weights: Floats) -> float:
-        asked = EpisodeColumns(replay.ask(model=model, behavior=replay.behavior), sample.seed)
-        return float(magic(asked.logged, weights[group][None])[0])
+        return float(magic(sample.in_model(model), weights[group][None])[0])
 
     blends = blend and len(replay.mdp.probability) <= MOST_ENTRIES
     replayed = total_by(group, sample.columns.counterfactual, count)

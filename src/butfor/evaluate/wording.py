@@ -13,6 +13,10 @@ MOST_DECIMALS = 9
 PARTS = 5  # that the last decimal distinguishes in what is compared
 LARGE = 100  # sizes from which on decimals tell nothing
 MINUS = "\N{MINUS SIGN}"
+# characters that a terminal obeys instead of showing them, with pictures where Unicode has one
+CONTROLS = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"}
+CONTROLS |= {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
+CONTROLS |= dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD)
 
 
 def percent(probability: float) -> str:
@@ -104,6 +108,11 @@ def digits_for(values: Iterable[float], *, rate: bool = False) -> Digits:
         return Digits(0, rate)
     needed = math.ceil(math.log10(PARTS / size) - 1e-9)
     return Digits(min(max(needed, least), MOST_DECIMALS), rate)
+
+
+def visible(text: str) -> str:
+    """Return text for a terminal: characters that would steer it become visible ones."""
+    return text.translate(CONTROLS)
 
 
 def plural(noun: str) -> str:

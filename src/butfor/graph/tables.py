@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.checks import check_distributions
+from butfor.checks import check_distributions, check_pseudo_count
 from butfor.log.variables import Variable, check_distinct
 from butfor.types import Floats
 
@@ -241,8 +241,7 @@ def count_tables(
     frame: pd.DataFrame, graph: nx.DiGraph | Iterable[tuple[str, str]], prior: float
 ) -> Network:
     """Return levels, parents and tables by variable."""
-    if not 0 <= prior < math.inf:
-        raise ValueError(f"prior {prior}: give the number of cases to add to each cell, at least 0")
+    check_pseudo_count(prior, "prior")
     arrows = graph if isinstance(graph, nx.DiGraph) else nx.DiGraph(list(graph))
     if not arrows.nodes:
         raise ValueError("the graph has no variables; give edges, or a DiGraph with nodes")

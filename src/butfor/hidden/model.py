@@ -22,7 +22,8 @@ from butfor.log.variables import (
     project,
     unravel,
 )
-from butfor.models.mdp import TabularMDP, check_sparse_rows
+from butfor.models.given import check_sparse_rows
+from butfor.models.mdp import TabularMDP
 from butfor.types import Floats, Integers
 
 CLASSES = 64  # of labels: rows without a common class have no label in common

@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from butfor.checks import check_whole
 from butfor.log.episodes import Episodes
 from butfor.log.variables import Outcome, Variable, check_outcomes, ravel
-from butfor.models.mdp import TabularMDP, coalesce
+from butfor.models.given import coalesce
+from butfor.models.mdp import TabularMDP
 from butfor.types import Floats, Integers
 
 Index = NDArray[np.int64]

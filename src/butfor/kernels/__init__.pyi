@@ -57,6 +57,7 @@ from .sepsis import NOISE_SIZE as NOISE_SIZE
 from .sepsis import sepsis_noise as sepsis_noise
 from .sepsis import sepsis_steps as sepsis_steps
 from .sepsis import simulate_sepsis as simulate_sepsis
+from .suffixes import step_values as step_values
 from .sums import add_exactly as add_exactly
 from .walk import Judged as Judged
 from .walk import Steps as Steps

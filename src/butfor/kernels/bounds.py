@@ -9,7 +9,7 @@ from butfor.kernels.chain import choose, longest_episode, mark_reached, observe
 from butfor.kernels.compiled import bare, compiled, inlined
 from butfor.kernels.factor_bounds import Nested, bound_product
 from butfor.kernels.limits import find_limits, lowest_any, lowest_stable, make_limits, worth
-from butfor.kernels.rows import hold, widest_row
+from butfor.kernels.rows import hold, meets, widest_row
 
 
 class Tables(NamedTuple):
@@ -76,7 +76,7 @@ def bound_episode(
     columns = bounds.shape[1]
     now, later = tables.now, tables.later
     length, left = log.stop[episode] - log.start[episode], log.left[episode]
-    mark_reached(problem, work, tables.reached, episode)
+    mark_reached(problem, work, tables.reached, episode, False)
     for s in range(states):
         if tables.reached[length, s]:
             for c in range(4):
@@ -133,12 +133,14 @@ def bound_row(problem, work, limits, nested, row, i, seen_entry, discount, later
     k = rows.label[seen_entry]
     p_k = rows.probability[seen_entry]
     hold(rows, seen_row, work.held_state, work.p_state)
-    top = find_limits(rows, row, work.p_state, k, limits)
+    # rows without a common label are stable however they are coupled
+    apart = not meets(rows, row, work.p_state)
+    top = 0 if apart else find_limits(rows, row, work.p_state, k, limits)
     for c in range(len(result)):
         sign = 1.0 - 2.0 * (c & 1)
         for e in range(low, high):
             limits.value[e - low] = worth(problem, e, c // 4, c, discount, later)
-        if c & 2:
+        if c & 2 and not apart:
             result[c] = sign * lowest_stable(rows, row, p_k, top, limits, sign)
         else:
             result[c] = sign * lowest_any(rows, row, p_k, limits, sign)

@@ -262,10 +262,11 @@ def longest_episode(log, first, last):
 
 
 @bare
-def mark_reached(problem, work, reached, episode):
+def mark_reached(problem, work, reached, episode, anytime):
     """Mark in `reached` [H + 1, S] the states that the target can reach, whatever the mechanism.
 
-    With factors, those that it can reach by the problem's mechanism.
+    With factors, those that it can reach by the problem's mechanism. The target takes over at the
+    first step, or with `anytime` at any, from the state observed there.
     """
     log, target = problem.log, problem.target
     rows, next_state, _, _, states, actions, _ = problem.dynamics
@@ -276,6 +277,8 @@ def mark_reached(problem, work, reached, episode):
     reached[0, log.state[log.start[episode]]] = True
     for t in range(length):
         i = log.start[episode] + t
+        if anytime:
+            reached[t, log.state[i]] = True
         seen_row = log.state[i] * actions + log.action[i]
         seen_entry = observed_entry(log, problem.dynamics, episode, i)
         for s in range(states):

@@ -58,7 +58,7 @@ def plan_changes(problem, work, plan, episode, discount, value):
     now, later, worth = plan.now, plan.later, plan.worth
     budget = value.shape[1]
     length = log.stop[episode] - log.start[episode]
-    mark_reached(problem, work, plan.reached, episode)
+    mark_reached(problem, work, plan.reached, episode, False)
     for s in range(states):
         for c in range(budget):
             later[s, c] = 0.0

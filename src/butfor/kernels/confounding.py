@@ -124,7 +124,7 @@ def bound_confounded(problem, work, limits, tilt, tables, episode, discount, val
     states, actions = problem.dynamics.states, problem.dynamics.actions
     now, later, result = tables.now, tables.later, tables.row
     length = log.stop[episode] - log.start[episode]
-    mark_reached(problem, work, tables.reached, episode)
+    mark_reached(problem, work, tables.reached, episode, False)
     for s in range(states):
         for c in range(len(result)):
             later[s, c] = values[log.left[episode], s, c]

@@ -5,7 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.kernels.compiled import bare
+from butfor.kernels.compiled import bare, inlined
+from butfor.kernels.factors import fewest_cases
 
 
 class Cases(NamedTuple):
@@ -14,6 +15,21 @@ class Cases(NamedTuple):
     number: NDArray[np.float64]  # [R] similar past cases of each of these rows
     mass: NDArray[np.float64]  # [R] probability of using it
     own: NDArray[np.float64]  # [R] by row of the model: how often the episode itself used it
+
+
+@inlined
+def similar_cases(problem, work, record, row, i, seen_row):
+    """Return the number of similar past cases of a row at step i; i < 0: past the observed end.
+
+    With factors, that of the last product.
+    """
+    actions = problem.dynamics.actions
+    number = record.counts[row // actions, row % actions] - record.cases.own[row]
+    if len(problem.factors.place) > 0:
+        fewest = fewest_cases(problem, work, row, i, seen_row)
+        if fewest < np.inf:
+            number = fewest
+    return number
 
 
 @bare

@@ -17,9 +17,11 @@ from butfor.kernels.rows import (
     Rows,
     append_row,
     find_label,
+    make_heap,
     meets,
     scatter,
     sort_by_ratio,
+    take_largest,
     unscatter,
 )
 
@@ -40,7 +42,7 @@ class Limits(NamedTuple):
     of: NDArray[np.int64]  # [E] class; -1: may take nothing
     edge: NDArray[np.float64]  # [E + 1] mass that may cross, by class
     left: NDArray[np.float64]  # [E + 1] a copy that is used up
-    used: NDArray[np.float64]  # [E] mass taken by each entry, in the order of value
+    used: NDArray[np.float64]  # [E] mass taken by each entry, the best value last
     ratio: NDArray[np.float64]  # [E]
     order: NDArray[np.int64]  # [E]
     value: NDArray[np.float64]  # [E] the value to be bounded, by entry
@@ -126,13 +128,14 @@ def lowest_any(rows, row, p_k, limits, sign):
     start, size = rows.start[row], rows.start[row + 1] - rows.start[row]
     ratio, order, value = limits.ratio, limits.order, limits.value
     for i in range(size):
-        ratio[i] = sign * value[i]
+        ratio[i] = -sign * value[i]
         order[i] = i
-    sort_by_ratio(ratio, order, size)
+    make_heap(ratio, order, size)  # seldom more than a few entries are needed in order
     rest, total = p_k, 0.0
-    for b in range(size):
+    for b in range(size - 1, -1, -1):
+        take_largest(ratio, order, b)
         taken = min(rest, rows.probability[start + order[b]])
-        total += taken * ratio[b]
+        total -= taken * ratio[b]
         rest -= taken
         if rest <= 0.0:
             break
@@ -147,15 +150,15 @@ def lowest_stable(rows, row, p_k, top, limits, sign):
     count = 0
     for i in range(size):
         if of[i] >= 0:
-            ratio[count] = sign * value[i]
+            ratio[count] = -sign * value[i]
             order[count] = i
-            used[count] = 0.0
             count += 1
-    sort_by_ratio(ratio, order, count)
+    make_heap(ratio, order, count)
     for c in range(top + 1):
         left[c] = edge[c]
     rest, total = p_k, 0.0
-    for b in range(count):
+    for b in range(count - 1, -1, -1):
+        take_largest(ratio, order, b)
         i = order[b]
         room = rest
         for c in range(of[i]):
@@ -168,14 +171,14 @@ def lowest_stable(rows, row, p_k, top, limits, sign):
         for c in range(of[i]):
             left[c] -= taken
         used[b] = taken
-        total += taken * ratio[b]
+        total -= taken * ratio[b]
         rest -= taken
         if rest <= 0.0:
             break
     if rest > TIE * p_k:  # with a very small p_k, limits are lost in rounding
-        for b in range(count):
+        for b in range(count - 1, -1, -1):
             taken = min(rest, freely[order[b]] + more[order[b]] - used[b])
-            total += taken * ratio[b]
+            total -= taken * ratio[b]
             rest -= taken
     return total / (p_k - rest)
 

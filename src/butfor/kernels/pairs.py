@@ -98,6 +98,12 @@ class PairWork(NamedTuple):
     size: NDArray[np.int64]  # [2, W]
     alone: NDArray[np.float64]  # [C] mass that moves by the model alone, whatever the path
     alone_cells: NDArray[np.int32]  # [C] where it is not 0
+    # of size 0 unless observations are noisy and the target has no memory
+    pooled: NDArray[np.float64]  # [H A] mass by state and action, whatever was observed
+    pooled_rows: NDArray[np.int64]  # [H A] where it is not 0
+    reached: NDArray[np.float64]  # [H] mass that arrives along one branch, before it is observed
+    reached_states: NDArray[np.int64]  # [H] where it is not 0
+    arrived: NDArray[np.int64]  # [1] number of these
     # sums over one step; the last three are of size 0 unless walking
     outcome: NDArray[np.float64]  # [O] mass that ends
     sums: NDArray[np.float64]  # EARNED .. APART
@@ -118,6 +124,8 @@ def make_pair_work(pairs: Pairs, walking: bool) -> PairWork:
     size, actions = widest_row(hidden.rows), hidden.actions
     observations = len(hidden.showing.start) - 1
     rows = len(hidden.rows.start) - 1 if walking else 0
+    pools = not pairs.certain and pairs.target.kind != MEMORY
+    pooled, states = (len(hidden.rows.start) - 1, len(hidden.outcome)) if pools else (0, 0)
     return PairWork(
         trace=make_trace(hidden, pairs.log),
         moves=make_scratch(size),
@@ -132,6 +140,11 @@ def make_pair_work(pairs: Pairs, walking: bool) -> PairWork:
         size=np.zeros((2, width), np.int64),
         alone=np.zeros(cells),
         alone_cells=np.empty(cells, np.int32),
+        pooled=np.zeros(pooled),
+        pooled_rows=np.empty(pooled, np.int64),
+        reached=np.zeros(states),
+        reached_states=np.empty(states, np.int64),
+        arrived=np.zeros(1, np.int64),
         outcome=np.zeros(len(hidden.ends.start) - 1),
         sums=np.zeros(6),
         row=np.zeros(rows),
@@ -286,7 +299,8 @@ def push_cells(pairs, work, now, k, i, seen_row, count, observation):
 
     Past the logged end (i < 0) there is no factual row, and one branch without an entry.
     Rows that share no label with the factual one move by the model alone. If the observations are
-    certain, these are summed first and spread over the branches together.
+    certain, these are summed first and spread over the branches together. If they are noisy, cells
+    that differ by the observation alone are summed first, unless the target remembers it.
     """
     hidden, target, trace = pairs.hidden, pairs.target, work.trace
     later = 1 - now
@@ -295,6 +309,7 @@ def push_cells(pairs, work, now, k, i, seen_row, count, observation):
     shared = pairs.shared and i >= 0
     logged = pairs.log.action[i]
     arrived = 0
+    rows = 0
     going = 0.0
     for slot in range(work.size[now, k]):
         cell = work.cells[now, k, slot]
@@ -334,9 +349,17 @@ def push_cells(pairs, work, now, k, i, seen_row, count, observation):
                         alone_cells[arrived] = at
                         arrived += 1
                     alone[at] += moved
+            elif work.pooled.size > 0:
+                if work.pooled[row] == 0.0:
+                    work.pooled_rows[rows] = row
+                    rows += 1
+                work.pooled[row] += share
             else:
-                push_row(pairs, work, later, cell, action, share, row, seen_row, count, observation)
+                for b in range(count):
+                    push_row(pairs, work, later, cell, action, share, row, seen_row, b, observation)
     work.sums[GOING] += going
+    if rows > 0:
+        push_pooled(pairs, work, later, rows, seen_row, count, observation)
     for b in range(count):
         place, share = trace.onward[b], trace.chance[b]
         for slot in range(arrived):
@@ -350,46 +373,77 @@ def push_cells(pairs, work, now, k, i, seen_row, count, observation):
 
 
 @bare
-def push_row(pairs, work, later, cell, action, share, row, seen_row, count, observation):
-    """Move the mass of one cell and action along each branch of the factual path."""
+def push_pooled(pairs, work, later, rows, seen_row, count, observation):
+    """Move the mass of the first `rows` pooled rows along each branch of the factual path.
+
+    What arrives in a state is summed before it is observed.
+    """
+    hidden, trace = pairs.hidden, work.trace
+    for b in range(count):
+        work.arrived[0] = 0
+        for slot in range(rows):
+            row = work.pooled_rows[slot]
+            push_row(pairs, work, later, 0, 0, work.pooled[row], row, seen_row, b, observation)
+        x = hidden.next_state[trace.entry[b]]
+        for slot in range(work.arrived[0]):
+            h = work.reached_states[slot]
+            land(pairs, work, later, trace.onward[b], x, observation, 0, 0, h, work.reached[h])
+            work.reached[h] = 0.0
+    for slot in range(rows):
+        work.pooled[work.pooled_rows[slot]] = 0.0
+
+
+@bare
+def reach(work, h, moved):
+    """Add mass that arrives in h and is yet to be observed."""
+    if work.reached[h] == 0.0:
+        work.reached_states[work.arrived[0]] = h
+        work.arrived[0] += 1
+    work.reached[h] += moved
+
+
+@bare
+def push_row(pairs, work, later, cell, action, share, row, seen_row, b, observation):
+    """Move the mass of one row along branch b of the factual path; of one cell, unless pooled."""
     hidden, target, trace = pairs.hidden, pairs.target, work.trace
     rows, mass = hidden.rows, work.moves.mass
-    for b in range(count):
-        amount = share * trace.chance[b]
-        seen_entry = trace.entry[b]
-        x = hidden.next_state[seen_entry]
-        low, high = rows.start[row], rows.start[row + 1]
-        if row == seen_row:  # consistency: the factual transition repeats
-            low, high = seen_entry, seen_entry + 1
-            mass[0] = 1.0
-        elif seen_entry < 0:
-            for e in range(low, high):
-                mass[e - low] = rows.probability[e]
-        else:
-            counterfactual_row(
-                pairs.coupling, rows, row, seen_row, seen_entry, work.p_state, work.moves
-            )
-        kept = 0.0
+    amount = share * trace.chance[b]
+    seen_entry = trace.entry[b]
+    x = hidden.next_state[seen_entry]
+    low, high = rows.start[row], rows.start[row + 1]
+    if row == seen_row:  # consistency: the factual transition repeats
+        low, high = seen_entry, seen_entry + 1
+        mass[0] = 1.0
+    elif seen_entry < 0:
         for e in range(low, high):
-            moved = amount * mass[e - low]
-            kept += min(mass[e - low], rows.probability[e])
-            if moved == 0.0:
-                continue
-            work.sums[EARNED] += moved * hidden.reward[e]
-            work.sums[ABSOLUTE] += moved * abs(hidden.reward[e])
-            h = hidden.next_state[e]
-            place = trace.onward[b]
-            if hidden.outcome[h] >= 0:
-                work.outcome[hidden.outcome[h]] += moved
-            elif pairs.certain:
-                if work.shown.size > 0:
-                    work.shown[hidden.shows[h]] += moved
-                at = target.cell[h, next_node(target, cell, action, hidden.shows[h])]
-                add(work.mass, work.cells, work.size, later, place, at, moved)
-            else:
-                land(pairs, work, later, place, x, observation, cell, action, h, moved)
-        if seen_entry >= 0:
-            work.sums[MOVED] += amount * max(0.0, 1.0 - kept)
+            mass[e - low] = rows.probability[e]
+    else:
+        counterfactual_row(
+            pairs.coupling, rows, row, seen_row, seen_entry, work.p_state, work.moves
+        )
+    kept = 0.0
+    for e in range(low, high):
+        moved = amount * mass[e - low]
+        kept += min(mass[e - low], rows.probability[e])
+        if moved == 0.0:
+            continue
+        work.sums[EARNED] += moved * hidden.reward[e]
+        work.sums[ABSOLUTE] += moved * abs(hidden.reward[e])
+        h = hidden.next_state[e]
+        place = trace.onward[b]
+        if hidden.outcome[h] >= 0:
+            work.outcome[hidden.outcome[h]] += moved
+        elif pairs.certain:
+            if work.shown.size > 0:
+                work.shown[hidden.shows[h]] += moved
+            at = target.cell[h, next_node(target, cell, action, hidden.shows[h])]
+            add(work.mass, work.cells, work.size, later, place, at, moved)
+        elif work.pooled.size > 0:
+            reach(work, h, moved)
+        else:
+            land(pairs, work, later, place, x, observation, cell, action, h, moved)
+    if seen_entry >= 0:
+        work.sums[MOVED] += amount * max(0.0, 1.0 - kept)
 
 
 @bare

@@ -49,12 +49,24 @@ def sort_by_ratio(ratio, order, count):
             ratio[j + 1] = r
             order[j + 1] = o
         return
+    make_heap(ratio, order, count)
+    for end in range(count - 1, 0, -1):
+        take_largest(ratio, order, end)
+
+
+@bare
+def make_heap(ratio, order, count):
+    """Turn the first `count` ratios into a heap, the largest first; reorder `order` likewise."""
     for top in range(count // 2 - 1, -1, -1):
         sift_down(ratio, order, top, count)
-    for end in range(count - 1, 0, -1):
-        ratio[0], ratio[end] = ratio[end], ratio[0]
-        order[0], order[end] = order[end], order[0]
-        sift_down(ratio, order, 0, end)
+
+
+@bare
+def take_largest(ratio, order, end):
+    """Move the largest of a heap of end + 1 ratios to its end; those before it are a heap again."""
+    ratio[0], ratio[end] = ratio[end], ratio[0]
+    order[0], order[end] = order[end], order[0]
+    sift_down(ratio, order, 0, end)
 
 
 @bare

@@ -5,10 +5,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from butfor.kernels.beyond import TOGETHER, Beyond, go_on, make_beyond, wait_at_end
 from butfor.kernels.chain import choose, compare, move, observe
 from butfor.kernels.compiled import bare, compiled, inlined
-from butfor.kernels.evidence import Cases, weigh_cases
-from butfor.kernels.factors import add_own, fewest_cases, forget_product, multiply
+from butfor.kernels.evidence import Cases, similar_cases, weigh_cases
+from butfor.kernels.factors import add_own
 
 
 class Judged(NamedTuple):
@@ -40,8 +41,8 @@ class Record(NamedTuple):
     steps: Steps
     cases: Cases
     counts: NDArray[np.int64]  # [S, A] logged transitions behind each row
-    earning: NDArray[np.float64]  # [J] expected absolute reward of each entry of the target
     thin: float
+    beyond: Beyond
 
 
 class Rare(NamedTuple):
@@ -92,7 +93,7 @@ def walk_episodes(first, last, problem, work, judged, counts, own_row, own_offse
     """
     size = problem.dynamics.states * problem.dynamics.actions
     cases = Cases(np.empty(size), np.empty(size), np.zeros(size))
-    record = Record(steps, cases, counts, mean_absolute_reward(problem), thin)
+    record = Record(steps, cases, counts, thin, make_beyond(problem))
     for episode in range(first, last):
         for i in range(own_offsets[episode], own_offsets[episode + 1]):
             cases.own[own_row[i]] += 1.0
@@ -103,6 +104,8 @@ def walk_episodes(first, last, problem, work, judged, counts, own_row, own_offse
         for i in range(own_offsets[episode], own_offsets[episode + 1]):
             cases.own[own_row[i]] = 0.0
             add_own(problem.factors, work.known, i, -1.0)
+        if record.beyond.waiting[0] == TOGETHER or episode == last - 1:
+            go_on(problem, record)
     return -1
 
 
@@ -157,7 +160,9 @@ def walk_episode(problem, work, judged, episode, rare, record):
                     problem, work, row, start + j, i, seen_row, seen_entry, record
                 )
                 if record is not None:
-                    note_cases(problem, work, record, row, i, seen_row, share, count)
+                    cases = record.cases
+                    cases.number[count] = similar_cases(problem, work, record, row, i, seen_row)
+                    cases.mass[count] = share
                     count += 1
                     if row != seen_row:
                         compare(problem, work, row, seen_row, place)
@@ -192,100 +197,22 @@ def walk_episode(problem, work, judged, episode, rare, record):
             steps = record.steps
             steps.other[episode, t] = other
             steps.apart[episode, t] = apart
+            steps.mass[episode, t] = going
+            steps.earned[episode, t] = earned
             if going > 0.0:
                 steps.influence[episode, t] = moved_by / going
-            note_step(record, episode, t, going, earned, count)
+                weigh_cases(record.cases, count, going, record.thin, steps, episode, t)
             note_places(steps.probability, states, episode, t + 1, now, now_states, active)
     for slot in range(active):  # what follows by the model alone is known
         s = now_states[slot]
         total += add_known(judged, episode, s, now[s], now_worth[s], log.left[episode])
         now_worth[s] = 0.0
     judged.expected_return[episode] = total
-    if record is not None:
-        for t in range(length, length + log.left[episode]):
-            active = go_on(
-                problem, work, record, episode, t, now, now_states, active, later, later_states
-            )
-            now, later = later, now
-            now_states, later_states = later_states, now_states
-            note_places(record.steps.probability, states, episode, t + 1, now, now_states, active)
+    if record is not None and log.left[episode] > 0:
+        wait_at_end(problem, work, record, episode, now, now_states, active)
     for slot in range(active):
         now[now_states[slot]] = 0.0
     return -1
-
-
-@bare
-def go_on(problem, work, record, episode, t, now, now_states, active, later, later_states):
-    """Record one step past the observed end; return the number of states that it reaches."""
-    target, steps = problem.target, record.steps
-    rows, next_state, _, _, states, actions, _ = problem.dynamics
-    reached, count = 0, 0
-    going, earned = 0.0, 0.0
-    for slot in range(active):
-        s = now_states[slot]
-        here = now[s]
-        now[s] = 0.0
-        going += here
-        for j in range(target.start[s], target.start[s + 1]):
-            share = here * target.probability[j]
-            if share == 0.0:
-                continue
-            row = s * actions + target.label[j]
-            if len(problem.factors.place) > 0:  # moving needs no product, but the cases do
-                forget_product(work.known, multiply(problem, work, row, -1, record))
-            note_cases(problem, work, record, row, -1, -1, share, count)
-            count += 1
-            earned += share * record.earning[j]
-            for e in range(rows.start[row], rows.start[row + 1]):
-                moved = share * rows.probability[e]
-                if moved == 0.0:
-                    continue
-                x = next_state[e]
-                if x < states:
-                    if later[x] == 0.0:
-                        later_states[reached] = x
-                        reached += 1
-                    later[x] += moved
-                elif steps.probability.size > 0:
-                    steps.probability[episode, t + 1, x] += moved
-    note_step(record, episode, t, going, earned, count)
-    return reached
-
-
-@inlined
-def note_cases(problem, work, record, row, i, seen_row, share, count):
-    """Note the similar past cases of a row that a step uses with probability `share`."""
-    actions = problem.dynamics.actions
-    number = record.counts[row // actions, row % actions] - record.cases.own[row]
-    if len(problem.factors.place) > 0:
-        fewest = fewest_cases(problem, work, row, i, seen_row)
-        if fewest < np.inf:
-            number = fewest
-    record.cases.number[count] = number
-    record.cases.mass[count] = share
-
-
-@bare
-def note_step(record, episode, t, going, earned, count):
-    """Write the mass of a step, what it earns, and the evidence of the first `count` cases."""
-    steps = record.steps
-    steps.mass[episode, t] = going
-    steps.earned[episode, t] = earned
-    if going > 0.0:
-        weigh_cases(record.cases, count, going, record.thin, steps, episode, t)
-
-
-@compiled
-def mean_absolute_reward(problem):
-    """Return the expected absolute reward of each entry of the target, [J]."""
-    target, rows, actions = problem.target, problem.dynamics.rows, problem.dynamics.actions
-    found = np.zeros(len(target.label))
-    for s in range(problem.dynamics.states):
-        for j in range(target.start[s], target.start[s + 1]):
-            row = s * actions + target.label[j]
-            for e in range(rows.start[row], rows.start[row + 1]):
-                found[j] += rows.probability[e] * abs(problem.dynamics.reward[e])
-    return found
 
 
 @inlined

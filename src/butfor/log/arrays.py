@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from butfor.checks import check_integers
+from butfor.checks import REWARDS, check_integers, find_absurd
 from butfor.log.variables import check_distinct
 from butfor.types import Floats, Integers, Offsets
 
@@ -72,12 +72,14 @@ def check_ends(ends: Integers, ids: NDArray[Any], outcomes: int) -> None:
 
 
 def check_rewards(reward: Floats | None, offsets: Offsets, ids: NDArray[Any]) -> None:
-    """Refuse rewards that are not finite."""
-    if reward is not None and not np.isfinite(reward).all():
-        row = int(np.flatnonzero(~np.isfinite(reward))[0])
+    """Refuse rewards that are not finite, or absurdly large."""
+    wrong = find_absurd([] if reward is None else reward)
+    if reward is not None and len(wrong):
+        row = int(wrong[0])
+        finite = np.isfinite(reward[row])
+        what = f"too large; give {REWARDS}" if finite else "not finite; fill or drop it"
         raise ValueError(
-            f"row {row} ({place_of(row, offsets, ids)}): reward {reward[row]} is not finite; "
-            "fill or drop it"
+            f"row {row} ({place_of(row, offsets, ids)}): reward {reward[row]} is {what}"
         )
 
 

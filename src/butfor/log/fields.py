@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat
 from pydantic_core import PydanticCustomError
 
+from butfor.checks import REWARDS, find_absurd
 from butfor.log.coding import listed, text_of
 
 MOST = 2**31 - 1  # actions: codes have 32 bits
@@ -89,11 +90,18 @@ def _time_step(step: float | str) -> float | str:
     return step
 
 
+def _reward(value: float) -> float:
+    if len(find_absurd([value])):
+        raise _invalid(f"{show(value)}: give {REWARDS}")
+    return value
+
+
 Level = Annotated[str, BeforeValidator(_as_level)]
 Levels = Annotated[list[Level], AfterValidator(_distinct)]
 Names = Annotated[list[str], AfterValidator(_distinct)]
 Cuts = Annotated[list[FiniteFloat], AfterValidator(_increasing)]
 Durations = Annotated[Cuts, AfterValidator(_positive)]
+Reward = Annotated[FiniteFloat, AfterValidator(_reward)]
 Word = Annotated[str, AfterValidator(_not_blank)]
 TimeStep = Annotated[float | str, AfterValidator(_time_step)]
 Count = Annotated[int, Field(ge=1, le=MOST_NUMBERED)]

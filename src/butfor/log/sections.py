@@ -8,8 +8,9 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, FiniteFloat
+from pydantic import Field
 
+from butfor.checks import MOST_STEPS
 from butfor.log.coding import listed, text_of
 from butfor.log.fields import (
     UNIT_NAMES,
@@ -21,6 +22,7 @@ from butfor.log.fields import (
     Levels,
     Mistakes,
     Names,
+    Reward,
     Section,
     TimeStep,
     Word,
@@ -231,14 +233,14 @@ class OutcomeSection(Section):
     """One value of the outcome column."""
 
     name: Word | None = None
-    reward: FiniteFloat | None = None
+    reward: Reward | None = None
     bad: bool = False
 
 
 class RewardSection(Section):
     """What the words in the reward column are worth."""
 
-    values: dict[str, FiniteFloat]
+    values: dict[str, Reward]
 
 
 class Words(Section):
@@ -253,7 +255,7 @@ class Words(Section):
 class Evaluation(Section):
     """How far ahead to look, how much later rewards count, and what to do about lost episodes."""
 
-    horizon: Annotated[int, Field(ge=1)] | None = None
+    horizon: Annotated[int, Field(ge=1, le=MOST_STEPS)] | None = None
     discount: Discount = 1.0
     planning_discount: Discount = 0.99
     # what an episode that stops without an outcome is compared with

@@ -71,6 +71,10 @@ REPEATED: dict[str, type[Section]] = {
 }
 SECTIONS = (*SINGLE, *REPEATED)
 MOST_BYTES = 1_000_000  # of a study file
+MOST_PARTS = 20  # of a key; the parser's time grows with the square of their number
+MANY_PARTS = re.compile(
+    rf"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{MOST_PARTS},}}"""
+)
 # What pydantic found, and what it expected in its place.
 EXPECTED = {
     "string_type": "text in quotes",
@@ -147,6 +151,13 @@ def _read_toml(path: Path) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         line = path.read_bytes()[: error.start].count(b"\n") + 1
         raise ValueError(f"{path}, line {line}: not UTF-8; save the file as UTF-8") from None
+    long = MANY_PARTS.search(text)
+    if long:
+        line = text.count("\n", 0, long.start()) + 1
+        raise ValueError(
+            f"{path}, line {line}: a key has more than {MOST_PARTS} parts with dots between them; "
+            "put names with dots in quotes"
+        )
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

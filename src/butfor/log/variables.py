@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from butfor.checks import REWARDS, find_absurd
 from butfor.types import Integers
 
 NO_OUTCOME = "no outcome"  # what the end of an episode without an outcome is called
@@ -109,15 +110,15 @@ def check_durations(variables: Sequence[Variable], name: str) -> None:
 
 
 def check_outcomes(outcomes: Sequence[Outcome]) -> tuple[Outcome, ...]:
-    """Return outcomes with distinct names and finite rewards."""
+    """Return outcomes with distinct names and rewards that can be added up."""
     for outcome in outcomes:
         if not isinstance(outcome, Outcome):
             raise ValueError(
                 f"outcome {outcome!r} has no reward: give Outcome({outcome!r}, reward)"
             )
-        if not math.isfinite(outcome.reward):
+        if len(find_absurd([outcome.reward])):
             raise ValueError(
-                f"outcome {outcome.name!r} has the reward {outcome.reward}; give a finite number"
+                f"outcome {outcome.name!r} has the reward {outcome.reward}; give {REWARDS}"
             )
     check_distinct([outcome.name for outcome in outcomes], "outcomes")
     return tuple(outcomes)

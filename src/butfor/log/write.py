@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +20,7 @@ from butfor.log.episodes import Episodes
 from butfor.log.fields import place, quoted
 from butfor.log.study import read_study
 from butfor.log.variables import Variable, check_distinct, unravel
+from butfor.log.whole_files import check_new_file, whole_file
 
 
 def write_episodes(
@@ -40,9 +38,8 @@ def write_episodes(
     if goal.suffix.lower() not in (".csv", ".parquet"):
         raise ValueError(f"{goal}: unknown kind of file; end the name in .csv or .parquet")
     study_goal = goal.with_suffix(".toml") if study_path is None else Path(study_path)
-    for folder in (goal.parent, study_goal.parent):
-        if not folder.is_dir():
-            raise FileNotFoundError(f"there is no folder {folder}; create it first")
+    for file in (goal, study_goal):
+        check_new_file(file, overwrite=True)
     if episodes.durations is not None:
         raise ValueError(
             "the states of these episodes have durations or count steps, which is not written; "
@@ -60,9 +57,12 @@ def write_episodes(
         ) from None
     except ValueError as error:
         raise ValueError(f"these episodes cannot be written as a log: {error}") from None
-    write = partial(pa.parquet.write_table, write_page_checksum=True)
-    _replace(goal, partial(pa.csv.write_csv if goal.suffix.lower() == ".csv" else write, table))
-    _replace(study_goal, lambda name: Path(name).write_text(text, encoding="utf-8", newline="\n"))
+    with whole_file(goal, overwrite=True) as new, whole_file(study_goal, overwrite=True) as told:
+        if goal.suffix.lower() == ".csv":
+            pa.csv.write_csv(table, new)
+        else:
+            pa.parquet.write_table(table, new, write_page_checksum=True)
+        told.write_text(text, encoding="utf-8", newline="\n")
     return study_goal
 
 
@@ -262,20 +262,3 @@ def _encoded(texts: Sequence[str | None]) -> Any:
 
 def _partly(values: NDArray[Any], index: NDArray[Any], where: NDArray[np.bool_]) -> Any:
     return pa.array(values[np.where(where, index, 0)], mask=~where)
-
-
-def _replace(goal: Path, write: Callable[[str], Any]) -> None:
-    """Write a file whole or not at all."""
-    try:
-        handle, name = tempfile.mkstemp(prefix=".butfor-", suffix=goal.suffix, dir=goal.parent)
-    except PermissionError:
-        raise PermissionError(
-            f"no permission to write to {goal.parent}; choose another folder"
-        ) from None
-    os.close(handle)
-    try:
-        write(name)
-        Path(name).chmod(0o644)
-        Path(name).replace(goal)
-    finally:
-        Path(name).unlink(missing_ok=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.checks import check_whole
+from butfor.checks import check_pseudo_count, check_whole
 from butfor.models.cases import similar_cases
 from butfor.models.draw_factored import draw_factored
 from butfor.models.factored import FactoredModel
@@ -49,8 +49,7 @@ class Caution:
 
     def __post_init__(self) -> None:
         check_whole(self.least_cases, "least_cases", 0, "a whole number of cases")
-        if not np.isfinite(self.bad_cases) or self.bad_cases < 0:
-            raise ValueError(f"bad_cases {self.bad_cases}: give a number of cases, 0 or more")
+        check_pseudo_count(self.bad_cases, "bad_cases")
         if self.risk is None:
             return
         if not 0 < self.risk <= MOST_RISK:

@@ -31,7 +31,8 @@ from butfor.log.variables import (
     ravel,
     unravel,
 )
-from butfor.models.mdp import TabularMDP, assemble, check_mdp, coalesce
+from butfor.models.given import coalesce
+from butfor.models.mdp import TabularMDP, assemble, check_mdp
 from butfor.models.predictor import Codes, Predictor
 from butfor.types import Floats, Offsets
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from butfor.checks import check_choice
+from butfor.checks import check_choice, check_pseudo_count
 from butfor.log.combinations import state_durations
 from butfor.log.episodes import Episodes
 from butfor.log.variables import Outcome
-from butfor.models.mdp import TabularMDP, assemble, coalesce, total_by
+from butfor.models.given import coalesce
+from butfor.models.mdp import TabularMDP, assemble, total_by
 from butfor.models.policies import TERMINALS, action_counts, check_final_states, final_states
 from butfor.models.transitions import Transitions
 from butfor.types import Floats, Offsets
@@ -173,8 +174,7 @@ def check_rules(outcomes: tuple[Outcome, ...], unseen: str | None, prior: float)
         raise ValueError(
             f"unseen {unseen!r}: give an outcome ({', '.join(names)}), 'uniform' or 'self-loop'"
         )
-    if not np.isfinite(prior) or prior < 0:
-        raise ValueError(f"prior {prior}: give a number, 0 or more")
+    check_pseudo_count(prior, "prior")
 
 
 def complete_counts(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -11,9 +11,10 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
 
-from butfor.checks import ROW_TOLERANCE, check_distributions
+from butfor.checks import check_distributions
 from butfor.log.combinations import discount_states
 from butfor.log.variables import Outcome, check_outcomes
+from butfor.models.given import given_rows
 from butfor.types import Floats, Integers, Offsets
 
 
@@ -81,41 +82,21 @@ class TabularMDP:
             varies: discounts are per unit of time.
         """
         ends = check_outcomes(outcomes)
-        matrix, states, actions = _matrix(transition, len(ends), actions)
-        columns = states + len(ends)
-        entries = matrix.tocoo()
-        row, column = entries.row.astype(np.int64), entries.col.astype(np.int64)
-        earned = _reward_of_entries(reward, row, column, states, actions, ends)
-        if absorbing:
-            column, into = _redirect(absorbing, column, states, len(ends))
-            if reward is None:
-                value = np.array([0.0] * states + [outcome.reward for outcome in ends])
-                earned = np.where(into, value[column], earned)
-        keys, weight, earned = coalesce(row * columns + column, entries.data, earned)
-        if absorbing:
-            gone = np.isin(keys // columns // actions, list(absorbing))
-            own = [
-                (state * actions + action) * columns + states + end
-                for state, end in absorbing.items()
-                for action in range(actions)
-            ]
-            keys = np.concatenate([keys[~gone], own])
-            weight = np.concatenate([weight[~gone], np.ones(len(own))])
-            earned = np.concatenate([earned[~gone], np.zeros(len(own))])
-        return assemble(
-            keys,
-            weight,
-            earned,
-            states=states,
-            actions=actions,
-            outcomes=ends,
-            labels=labels,
+        rows = given_rows(transition, reward, ends, absorbing or {}, actions)
+        states, actions = rows.states, rows.actions
+        model = cls(
+            start=rows.start,
+            next_state=rows.next_state,
+            probability=rows.probability,
+            reward=rows.reward,
+            labels=_check_labels(None, states, len(ends)),
             initial=_check_initial(initial, states),
             counts=_check_counts(counts, states, actions),
             unseen=np.zeros((states, actions), dtype=bool),
-            terminal="visits",
+            outcomes=ends,
             durations=_check_durations(durations, states),
         )
+        return model if labels is None else model.with_labels(labels)
 
     @property
     def n_states(self) -> int:
@@ -203,14 +184,6 @@ def total_by(index: NDArray[np.integer], weight: Floats, size: int) -> Floats:
     return np.bincount(index, weight, size).astype(np.float64, copy=False)
 
 
-def coalesce(keys: Offsets, weight: Floats, reward: Floats) -> tuple[Offsets, Floats, Floats]:
-    """Return sorted distinct keys, their total weights and their weighted mean rewards."""
-    distinct, position = np.unique(keys, return_inverse=True)
-    total = total_by(position, weight, len(distinct))
-    earned = total_by(position, weight * reward, len(distinct))
-    return distinct, total, earned / total
-
-
 def assemble(
     keys: Offsets,
     weight: Floats,
@@ -267,128 +240,6 @@ def _check_labels(labels: ArrayLike | None, states: int, ends: int) -> Integers:
                     "own label, or give labels of states only"
                 )
     return np.concatenate([codes, codes.max() + 1 + np.arange(ends)]).astype(np.int32)
-
-
-def _matrix(
-    transition: ArrayLike | sparse.sparray | sparse.spmatrix, ends: int, actions: int | None
-) -> tuple[sparse.csr_array, int, int]:
-    """Return the transition rows as a sparse [S A, S + O] matrix, checked, with S and A."""
-    if sparse.issparse(transition):
-        if actions is None or actions < 1:
-            raise ValueError("a sparse transition matrix [S A, S + O] needs actions=A")
-        matrix = sparse.csr_array(transition, dtype=np.float64, copy=True)
-        states = matrix.shape[1] - ends
-        if matrix.shape[0] != states * actions:
-            raise ValueError(
-                f"transition has shape {matrix.shape}; with {actions} actions and {ends} outcomes "
-                f"expected ({states * actions}, {matrix.shape[1]})"
-            )
-        matrix.sum_duplicates()
-    else:
-        dense = np.asarray(transition, dtype=np.float64)
-        if dense.ndim != 3 or dense.shape[0] + ends != dense.shape[2] or 0 in dense.shape:
-            raise ValueError(
-                f"transition has shape {dense.shape}, expected [states, actions, states + "
-                f"outcomes], and there are {ends} outcomes"
-            )
-        states, actions = dense.shape[0], dense.shape[1]
-        matrix = sparse.csr_array(dense.reshape(states * actions, -1))
-    check_sparse_rows(
-        matrix,
-        "transition",
-        lambda row: f"state {row // actions}, action {row % actions}",
-        "next state",
-        np.zeros(matrix.shape[0], dtype=bool),
-    )
-    matrix.eliminate_zeros()
-    return matrix, states, actions
-
-
-def check_sparse_rows(
-    matrix: sparse.csr_array,
-    name: str,
-    place: Callable[[int], str],
-    column: str,
-    may_be_empty: NDArray[np.bool_],
-) -> Floats:
-    """Return the sums of sparse rows, which must be distributions.
-
-    `place(row)` and `column` name the rows and the columns in error messages.
-    """
-    bad = ~np.isfinite(matrix.data) | (matrix.data < 0)
-    if bad.any():
-        entry = int(bad.argmax())
-        row = int(np.searchsorted(matrix.indptr, entry, side="right")) - 1
-        raise ValueError(
-            f"{name}: {place(row)} has probability {matrix.data[entry]} of {column} "
-            f"{matrix.indices[entry]}; probabilities are numbers from 0 to 1"
-        )
-    total = np.asarray(matrix.sum(axis=1)).reshape(-1)
-    wrong = (np.abs(total - 1) > ROW_TOLERANCE) & ~((total == 0) & may_be_empty)
-    if wrong.any():
-        row = int(wrong.argmax())
-        raise ValueError(
-            f"{name}: the row of {place(row)} sums to {total[row]:.9g}, not to 1; divide each row "
-            "by its sum if that is what is meant"
-        )
-    return total
-
-
-def _reward_of_entries(
-    reward: ArrayLike | sparse.sparray | sparse.spmatrix | None,
-    row: Offsets,
-    column: Offsets,
-    states: int,
-    actions: int,
-    ends: tuple[Outcome, ...],
-) -> Floats:
-    columns = states + len(ends)
-    if reward is None:
-        arrival = np.array([0.0] * states + [outcome.reward for outcome in ends])
-        return arrival[column]
-    if sparse.issparse(reward):
-        matrix = sparse.csr_array(reward, dtype=np.float64)
-        if matrix.shape != (states * actions, columns):
-            raise ValueError(
-                f"reward has shape {matrix.shape}, expected that of transition, "
-                f"({states * actions}, {columns})"
-            )
-        earned = np.asarray(matrix[row, column], dtype=np.float64).reshape(-1)
-    else:
-        table = np.asarray(reward, dtype=np.float64)
-        if table.shape == (states, actions, columns):
-            earned = table.reshape(states * actions, columns)[row, column]
-        elif table.shape == (states, actions):
-            earned = table.reshape(-1)[row]
-        elif table.shape == (columns,):
-            earned = table[column]
-        else:
-            raise ValueError(
-                f"reward has shape {table.shape}, expected [S, A, S + O], [S, A] or [S + O] with "
-                f"S = {states}, A = {actions}, O = {len(ends)}"
-            )
-    if not np.isfinite(earned).all():
-        entry = int(np.flatnonzero(~np.isfinite(earned))[0])
-        raise ValueError(
-            f"reward of state {row[entry] // actions}, action {row[entry] % actions}, next state "
-            f"{column[entry]} is {earned[entry]}; every possible transition needs a number"
-        )
-    return earned
-
-
-def _redirect(
-    absorbing: Mapping[int, int], column: Offsets, states: int, ends: int
-) -> tuple[Offsets, NDArray[np.bool_]]:
-    """Redirect entries from absorbing states to their outcomes; also mark those redirected."""
-    target = np.arange(states + ends)
-    for state, end in absorbing.items():
-        if not (0 <= state < states and 0 <= end < ends):
-            raise ValueError(
-                f"absorbing: state {state} to outcome {end}, but there are {states} states and "
-                f"{ends} outcomes"
-            )
-        target[state] = states + end
-    return target[column], target[column] != column
 
 
 def _check_initial(initial: ArrayLike | None, states: int) -> Floats:

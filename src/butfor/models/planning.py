@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse.linalg import splu
 
 from butfor.checks import check_discount, check_horizon, check_policy
 from butfor.models.backup import Backup
@@ -186,7 +185,7 @@ def state_values(
     moves, earned = _policy_rows(model, policy)
     if discount == 1:
         return _without_end(moves, earned, np.ones(model.n_states, dtype=bool))
-    return solve(moves, earned, model.discounts(discount))
+    return solve(moves @ sparse.diags_array(model.discounts(discount)), earned)
 
 
 def values_and_chances(
@@ -221,10 +220,9 @@ def value_tables(
     check_discount(discount)
     check_horizon(horizon)
     chosen = check_policy(policy, model.n_states, model.n_actions)
-    average = policy_matrix(chosen)
-    moves = average @ transition_matrix(model)
-    earned = average @ expected_rewards(model)
-    ended = average @ _outcome_matrix(model)
+    rows = policy_matrix(chosen) @ transition_matrix(model)
+    moves, ended = rows[:, : model.n_states], rows[:, model.n_states :].toarray()
+    earned = policy_matrix(chosen) @ expected_rewards(model)
     gained = np.column_stack([earned, ended, np.zeros(model.n_states)])
     kept = np.ones_like(gained)
     kept[:, 0] = model.discounts(discount)
@@ -249,18 +247,11 @@ def _horizon_values(
     return values
 
 
-def _outcome_matrix(model: TabularMDP) -> Floats:
-    """Return the probability of moving straight into each outcome, [S A, O]."""
-    ends = model.next_state >= model.n_states
-    table = np.zeros((len(model.start) - 1, len(model.outcomes)))
-    table[model.entry_row[ends], model.next_state[ends] - model.n_states] = model.probability[ends]
-    return table
-
-
 def _policy_rows(model: TabularMDP, policy: ArrayLike) -> tuple[sparse.csr_array, Floats]:
     """Return the moves [S, S] and expected rewards [S] under a policy."""
     average = policy_matrix(check_policy(policy, model.n_states, model.n_actions))
-    return average @ transition_matrix(model), average @ expected_rewards(model)
+    moves = (average @ transition_matrix(model))[:, : model.n_states]
+    return moves, average @ expected_rewards(model)
 
 
 def _without_end(moves: sparse.csr_array, earned: Floats, starts: NDArray[np.bool_]) -> Floats:
@@ -275,8 +266,7 @@ def _without_end(moves: sparse.csr_array, earned: Floats, starts: NDArray[np.boo
             "sum; give a horizon, or a discount below 1"
         )
     kept = sparse.diags_array(visited.astype(np.float64)).tocsr()
-    system = sparse.eye_array(len(earned), format="csc") - (kept @ moves).tocsc()
-    return np.asarray(splu(system).solve(kept @ earned))
+    return solve(kept @ moves, kept @ earned, error=TIE)  # no action depends on it
 
 
 def _closure(links: sparse.csr_array, members: NDArray[np.bool_]) -> NDArray[np.bool_]:

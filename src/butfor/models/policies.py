@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from butfor.checks import check_choice, check_distributions
+from butfor.checks import check_choice, check_distributions, check_pseudo_count
 from butfor.log.episodes import Episodes
 from butfor.types import Floats
 
@@ -33,9 +33,7 @@ def estimate_behavior(
 
 def behavior_of(counts: NDArray[np.int64], *, prior: float = 0.0) -> Floats:
     """Return the policy whose action frequencies are these counts [S, A], [S, A]."""
-    if not np.isfinite(prior) or prior < 0:
-        raise ValueError(f"prior {prior}: give a number, 0 or more")
-    weight = counts + float(prior)
+    weight = counts + check_pseudo_count(prior, "prior")
     weight[counts.sum(axis=1) == 0] = 1.0
     return np.asarray(weight / weight.sum(axis=1, keepdims=True))
 

@@ -8,6 +8,7 @@ from its posterior too (see `Hierarchy`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -15,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.checks import check_whole
+from butfor.checks import check_pseudo_count, check_whole
 from butfor.log.episodes import Episodes
 from butfor.models.fit import Counted, count_transitions
 from butfor.models.hierarchy import BETWEEN, BURN, WEIGHTS, Hierarchy, draw_gamma
@@ -185,12 +186,12 @@ def fixed_weights(prior: float | None) -> Floats | None:
     """Return the weights that a prior fixes; None if they are to be drawn."""
     if prior is None:
         return None
-    if not np.isfinite(prior) or prior <= 0:
+    if not 0 < prior < math.inf:
         raise ValueError(
             f"prior {prior}: give the weight of the prior in cases, a number above 0, or leave it "
             "out; with 0 a row seen once would be certain"
         )
-    return np.full(3, float(prior))
+    return np.full(3, check_pseudo_count(prior, "prior"))
 
 
 def count_cells(episodes: Episodes) -> int:

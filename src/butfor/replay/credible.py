@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import pandas as pd
@@ -225,11 +226,9 @@ def credible_of_models(
         raise ValueError(f"{len(weaker)} weaker models, {len(stronger)} stronger; give as many")
     part = Chosen(replay, *check_positions(len(replay), only, sample))
     some = part.ask(replay)
+    others = chain.from_iterable(zip(weaker, stronger, strict=True))
     # a copy of each model, so that its transition rows are not kept
-    asked = (
-        some.ask(model=copy(model), behavior=replay.behavior)
-        for model in (*drawn, *weaker, *stronger)
-    )
+    asked = (some.ask(model=copy(model), behavior=replay.behavior) for model in (*drawn, *others))
     push = SlowPush((_observed_engine(one) for one in asked), FAINT, threads)
     return _intervals(part, push, len(drawn), None, confidence, threads, progress)
 
@@ -291,7 +290,7 @@ def _intervals(
 ) -> Credible:
     """Summarize the answers in all models, a block of episodes at a time.
 
-    The first `models` are those of the posterior; half of the rest have a weaker prior.
+    The first `models` are those of the posterior; then weaker and stronger priors take turns.
     """
     replay = part.replay
     log, count = replay.log, len(replay) if part.only is None else len(part.only)
@@ -299,7 +298,7 @@ def _intervals(
     expected = np.empty((count, 2))
     probability = np.empty((count, len(log.outcomes) + 1, 2))
     means = np.full((count, 3), np.nan)  # posterior, weaker, stronger
-    parts = np.array_split(np.arange(models, push.count), 2)
+    parts = np.arange(models, push.count, 2), np.arange(models + 1, push.count, 2)
     blocks = -(-count // BLOCK)
     kept = np.empty((count, models))
 

@@ -14,6 +14,9 @@ from butfor.replay.observed import ObservedEngine
 from butfor.types import Floats
 
 NEGLIGIBLE = 1e-3  # differences less probable than this, in one row at one step, are ignored
+# multiplications up to which a product of matrices is left to one thread: starting others for each
+# of many small products takes longer than the products
+SMALL = 200_000
 OTHER_WEIGHTS = (0.25, 4.0)  # of the prior: as weak and as strong as what it is compared with
 
 
@@ -25,14 +28,17 @@ def count_others(models: int) -> int:
 def draw_all(
     posterior: Posterior, models: int, *, seed: int, weights: Floats | None
 ) -> Iterator[Drawn]:
-    """Draw models, then others with a quarter of their weights and with four times these."""
+    """Draw models; then others, in turn with a quarter and with four times of their weights."""
     found = []
     for one in posterior.draw(models, seed=seed, weights=weights):
         found.append(one.weight)
         yield one
     usual = np.exp(np.log(found).mean(axis=0))
-    for factor in OTHER_WEIGHTS:
-        yield from posterior.draw(count_others(models), seed=seed, weights=factor * usual)
+    number = count_others(models)
+    others = [posterior.draw(number, seed=seed, weights=w * usual) for w in OTHER_WEIGHTS]
+    with ThreadPoolExecutor(len(others)) as pool:
+        for _ in range(number):
+            yield from pool.map(next, others)
 
 
 class Push:
@@ -185,6 +191,7 @@ class _Tables:
         moves = np.add.reduceat(moved, self.target.start[:-1])  # [S, K]
         earned = np.add.reduceat((moved * self.reward).sum(axis=1), self.target.start[:-1])
         reached = posterior.columns < states
+        blocks = _in_small_blocks(moves, self.outcomes + 2)
         # after a step: the value and the ends of each next state; an outcome is its own end
         after = np.zeros((self.shapes[0][0], size, self.outcomes + 2))
         after[:, ~reached, 1:-1] = np.eye(self.outcomes)
@@ -192,7 +199,7 @@ class _Tables:
         found[0, :, -1] = 1.0  # with no step left there is no outcome
         for left in range(1, len(found)):
             after[left - 1, reached] = self.kept * found[left - 1, posterior.columns[reached]]
-            found[left] = moves @ after[left - 1]
+            found[left] = (blocks @ after[left - 1]).reshape(-1, after.shape[2])[:states]
             found[left, :, 0] += earned
         # all steps at once: many small products would keep other threads waiting
         wide = after[: self.steps].transpose(1, 0, 2).reshape(size, self.steps * after.shape[2])
@@ -200,3 +207,12 @@ class _Tables:
         beyond = beyond.transpose(1, 0, 2)  # [H, J, O + 2]
         beyond[..., 0] += (divided * self.reward).sum(axis=1)
         return found[..., 0], found[..., 1:], beyond[..., 0], beyond[..., 1:]
+
+
+def _in_small_blocks(rows: Floats, columns: int) -> Floats:
+    """Divide rows [n, K] into blocks [., ., K] whose products with `columns` columns are small."""
+    count, size = rows.shape
+    height = max(1, min(count, SMALL // (size * columns)))
+    blocks = np.zeros((-(-count // height), height, size))
+    blocks.reshape(-1, size)[:count] = rows
+    return blocks

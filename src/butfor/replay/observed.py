@@ -31,6 +31,7 @@ from butfor.models.policies import estimate_behavior
 from butfor.random import episode_keys
 from butfor.replay.bounds import Bounds
 from butfor.replay.changes import Changes
+from butfor.replay.checks import check_room
 from butfor.replay.draws import Draws
 from butfor.replay.outcomes import Found
 from butfor.replay.steps import THIN, Steps, level_courses
@@ -218,20 +219,17 @@ class ObservedEngine:
         """How much each observed step adds to its episode's difference, [N]."""
         log, discount = self.replay.log, self.replay.discount
         kept = log.step_discounts(discount)
-        # what remains of an episode after each of its steps is an episode too
-        of_row = np.repeat(np.arange(len(log)), log.lengths)
-        arrays = self.problem.log
-        rest = arrays._replace(
-            start=np.arange(len(log.state)),
-            stop=log.offsets[1:][of_row],
-            left=arrays.left[of_row],
-            outcome=log.outcome[of_row],
+        here = np.empty(len(log.state))
+        self.run(
+            lambda first, last, work: kernels.step_values(
+                first, last, self.problem, work, self.discounts, self.values[0], here
+            ),
+            threads=threads,
         )
-        _, here, _ = self._push(self.problem._replace(log=rest), self.values, 0.0, threads, None)
         ends = log.offsets[1:] - 1
         following = np.append(here[1:], 0.0)
         over = (log.outcome >= 0) & (self.model.terminal == "visits")
-        after = self.values[0][arrays.left, log.next_state[ends]]
+        after = self.values[0][self.problem.log.left, log.next_state[ends]]
         following[ends] = np.where(over, 0.0, after)
         return np.asarray(discount**log.elapsed * (here - log.reward - kept * following))
 
@@ -341,10 +339,11 @@ class ObservedEngine:
     ) -> tuple[Floats, Floats, Steps]:
         """Return outcome probabilities [n, O + 1], expected returns [n] and steps, in one pass."""
         replay = self.replay
+        size = (len(replay.log), replay.horizon)
+        check_room(size, f"{len(replay.log):,} episodes of up to {replay.horizon:,} steps")
         problem, (values, outcomes) = self._prepared(model)
         # the episode's own steps are all subtracted, including those cut off at the horizon
         own_row = replay.episodes.state.astype(np.int64) * model.n_actions + replay.episodes.action
-        size = (len(replay.log), replay.horizon)
         kept = size[0] if probability else 0
         judged = kernels.Judged(
             self.discounts,
@@ -433,6 +432,11 @@ class ObservedEngine:
 
     def _values(self, model: TabularMDP) -> tuple[Floats, Floats]:
         replay = self.replay
+        ends = len(model.outcomes) + 1
+        check_room(
+            (replay.horizon + 1, model.n_states, ends),
+            f"outcomes after up to {replay.horizon:,} steps from {model.n_states:,} states",
+        )
         return value_tables(model, self.policy, horizon=replay.horizon, discount=replay.discount)
 
     @cached_property

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
 
 from butfor.log.episodes import Episodes
 from butfor.log.variables import unravel
@@ -110,8 +111,14 @@ def level_courses(steps: Steps, log: Episodes) -> Floats:
     [n, H + 1, levels + O], the levels of each state variable of the log in turn.
     """
     codes = unravel(log.state_variables, np.arange(log.n_states))
-    members = np.column_stack(
-        [codes[v.name] == code for v in log.state_variables for code in range(len(v.levels))]
-    ).astype(np.float64)
-    levels, ended = np.split(steps.probability, [log.n_states], axis=2)
-    return np.concatenate([levels @ members, ended], axis=2)
+    states, ended = np.split(steps.probability, [log.n_states], axis=2)
+    parts = []
+    for variable in log.state_variables:
+        # sparse: with ready-made states there are as many levels as states
+        where = (np.arange(log.n_states), codes[variable.name])
+        members = csr_array(
+            (np.ones(log.n_states), where), shape=(log.n_states, len(variable.levels))
+        )
+        found = states.reshape(-1, log.n_states) @ members
+        parts.append(found.reshape(*states.shape[:2], -1))
+    return np.concatenate([*parts, ended], axis=2)

@@ -16,6 +16,8 @@ import pandas as pd
 from butfor.audit.audit import REVIEWS, Audit, load_for_readers
 from butfor.audit.spreadsheet import csv_text, guarded, restored
 from butfor.evaluate.agreement import Agreement, measure_agreement
+from butfor.log.files import check_even, explained, open_text
+from butfor.log.whole_files import check_new_file, whole_file
 from butfor.review.plan import run_id
 from butfor.review.store import Store
 from butfor.review.tables import Answer, Review, Run
@@ -159,25 +161,34 @@ def episodes_text(store: Store, audit: Audit, kind: str) -> str:
     return csv_text(rows, names) if kind == "csv" else _to_jsonl(rows)
 
 
-def export_reviews(folder: str | Path, path: Path, *, real_names: bool = False) -> Path:
-    """Write the reviews of an audit folder to a .csv or .jsonl file."""
+def export_reviews(
+    folder: str | Path, path: Path, *, real_names: bool = False, overwrite: bool = False
+) -> Path:
+    """Write the reviews of an audit folder to a .csv or .jsonl file.
+
+    The file is written whole, and over an existing one only with `overwrite`.
+    """
     if path.suffix not in (".csv", ".jsonl"):
         raise ValueError(f"{path}: give a name that ends in .csv or .jsonl")
     if not (Path(folder) / REVIEWS).is_file():
         raise FileNotFoundError(f"{folder} has no reviews: there is no {REVIEWS}")
+    check_new_file(path, overwrite=overwrite)
     audit = load_for_readers(folder)
     with Store(folder) as store:
         text = reviews_text(store, audit, path.suffix[1:], real_names=real_names)
-    path.write_text(text, encoding="utf-8", newline="")
+    with whole_file(path, overwrite=overwrite) as new:
+        new.write_text(text, encoding="utf-8", newline="")
     return path
 
 
 def read_reviews_csv(path: str | Path) -> list[dict[str, str]]:
     """Read a CSV of reviews as `reviews_text` wrote it, all cells as text."""
-    with Path(path).open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.DictReader(file, strict=True)
+    file = Path(path)
+    with explained(file), open_text(file) as text:
+        reader = csv.DictReader(text, strict=True)
         rows = list(reader)
     _check_columns(reader.fieldnames or (), str(path))
+    check_even(file, len(reader.fieldnames or ()))
     return [{key: restored(cell) for key, cell in row.items()} for row in rows]
 
 

@@ -15,10 +15,11 @@ import uvicorn
 
 from butfor.audit.audit import load_for_readers
 from butfor.present.charts.save import chart_bundle
+from butfor.review.connections import Listening, limit_log, protocol_of
 from butfor.review.plan import ReviewSettings
 from butfor.review.routes.app import make_app
 from butfor.review.routes.pages import environment
-from butfor.review.routes.sessions import Tokens, read_tokens
+from butfor.review.routes.sessions import Tokens, check_private, read_tokens
 from butfor.review.shown import AuditReview
 from butfor.review.store import Store
 from butfor.review.verdicts import check_reviewer
@@ -44,6 +45,8 @@ class Address:
         for path in (self.token_file, self.certificate, self.key):
             if path is not None and not path.is_file():
                 raise FileNotFoundError(f"there is no file {path}")
+        if self.key is not None:
+            check_private(self.key)
         if self.token_file is None and not (self.local and not self.behind_tls):
             raise ValueError(
                 f"others can reach {self.host}: name the reviewers with --token-file"
@@ -117,6 +120,8 @@ def serve(
         server = uvicorn.Server(
             uvicorn.Config(
                 app,
+                http=protocol_of(listening),
+                loop="asyncio",  # the one that calls `Listening.accept`
                 log_level="warning",
                 access_log=False,
                 server_header=False,
@@ -128,6 +133,7 @@ def serve(
                 timeout_graceful_shutdown=5,
             )
         )
+        limit_log()
         shown = address.names[0] if address.names else address.own
         scheme = "https" if address.tls else "http"
         say(f"Review of {folder}: {scheme}://{shown}:{port}/  (Ctrl+C stops it)")
@@ -152,14 +158,15 @@ def check_coordinators(names: Sequence[str], tokens: Tokens | None) -> None:
             )
 
 
-def listen(address: Address) -> socket.socket:
+def listen(address: Address) -> Listening:
     """Return a listening socket, so that the port is known before the app is created.
 
     The socket names its protocol because asyncio sets TCP_NODELAY only on those that do; without
     it, a page that follows a post waits 40 ms for the browser to acknowledge its headers.
     """
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening = Listening(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.limit(shared=address.behind_tls)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((address.host, address.port))

@@ -21,6 +21,9 @@ OUT_OF = 10  # patients like this one, whose outcomes reviewers expect
 LONGEST_NAME = 80
 LONGEST_DRAFT = 80_000  # as JSON, which writes a letter outside ASCII as six characters
 MOST_SECONDS = 24 * 3600.0
+UNAVAILABLE = (
+    "the review cannot read or write its file at the moment; try again, or tell whoever runs it"
+)
 
 
 class ReviewError(Exception):
@@ -80,6 +83,11 @@ class StoreError(ReviewError):
     """The file of reviews cannot be opened, read or written."""
 
     status = 503
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """What reviewers are told: neither paths nor what SQLite says."""
+        return {"error": UNAVAILABLE}
 
 
 class DamagedError(StoreError):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from butfor.audit.drawing import log_digest
 from butfor.audit.exact import NARROW, ExactSums
 from butfor.audit.shards.log import Shard, read_shard
 from butfor.evaluate.past_counts import count_past
@@ -16,7 +17,7 @@ from butfor.log.episodes import Episodes
 from butfor.log.read import NothingLeft, group_variables
 from butfor.log.sections import Study
 from butfor.log.variables import count_levels
-from butfor.random import episode_keys, scramble
+from butfor.random import episode_keys
 from butfor.types import Floats, Keys, Offsets
 
 # First bits of the parts of a packed transition: half, state, action; the rest is the next state
@@ -224,7 +225,7 @@ def count_shard(shard: Shard, study: Study, seed: int, threads: int = 1) -> Coun
         complete=frozenset(variable.name for variable in log.side_variables),
         wanted=_count_wanted(log),
         done=dict(sorted(reading.done.items())),
-        digest=digest_log(log, episode_keys(seed, log.id, "shards")),
+        digest=log_digest(log, seed),
     )
 
 
@@ -310,28 +311,3 @@ def fold_of(keys: Keys) -> NDArray[np.int64]:
 def half_of(log: Episodes, keys: Keys) -> NDArray[np.int64]:
     """Return the half, 0 or 1, of each episode: as given, or at random."""
     return log.half if log.half is not None else (keys >> np.uint64(63)).astype(np.int64)
-
-
-def digest_log(log: Episodes, keys: Keys) -> Keys:
-    """Hash a log such that the hashes of its parts add up, [2]."""
-    digest = np.zeros(2, dtype=np.uint64)
-    columns: list[NDArray[Any]] = [
-        log.state,
-        log.action,
-        log.next_state,
-        log.reward.view(np.int64),
-        log.time,
-    ]
-    if log.behavior_probability is not None:
-        columns.append(log.behavior_probability.view(np.int64))
-    if log.target_probability is not None:
-        columns += [np.ascontiguousarray(one).view(np.int64) for one in log.target_probability.T]
-    for number in range(len(digest)):
-        row = np.full(len(log.state), number, dtype=np.uint64)
-        for column in columns:
-            row = scramble(row + column.astype(np.int64).view(np.uint64))
-        total = np.add.reduceat(row, log.offsets[:-1]) + keys
-        for column in (log.outcome, log.final_key):
-            total = scramble(total + column.astype(np.int64).view(np.uint64))
-        digest[number] = total.sum(dtype=np.uint64)
-    return digest

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from butfor.audit.drawing import drawing_order
 from butfor.audit.exact import ExactSums
 from butfor.audit.files import as_arrow
-from butfor.audit.sampling import drawing_order
 from butfor.audit.shards.count import half_of
 from butfor.audit.shards.learn import Setting
 from butfor.audit.shards.log import Shard, read_shard
@@ -19,6 +19,7 @@ from butfor.audit.tables import judged_table, step_table
 from butfor.evaluate.decomposition import cells_of, piece_columns
 from butfor.evaluate.diagnostics.calibration import group_rows
 from butfor.evaluate.episode_columns import EpisodeColumns
+from butfor.evaluate.estimators.columns import GROUPS, group_of
 from butfor.log.episodes import Episodes
 from butfor.log.read import Reading
 from butfor.models.row_policy import check_rows, compare_rows
@@ -26,7 +27,6 @@ from butfor.random import episode_keys
 from butfor.replay.replay import Replay
 from butfor.types import Floats, Keys
 
-GROUPS = 1000  # of episodes, by a hash of their ids, resampled instead of single episodes
 SHARES = 1000  # bins in which shares are counted for medians
 # What is summed in addition to the columns of the estimators.
 EXTRA = ("squared_return", "squared_ratio", "unsupported", "unsupported_model")
@@ -53,7 +53,7 @@ def judge_shard(shard: Shard, setting: Setting, threads: int) -> Judged:
         counts=setting.model.counts,
     ).compute(threads=threads)
     log, keys = replay.log, episode_keys(setting.seed, replay.log.unit, "shards")
-    order = drawing_order(episode_keys(setting.seed, log.id, "shards"))
+    order = drawing_order(log.id, setting.digest, setting.seed)
     result, walked = replay.outcomes(), replay.steps()
     sample = EpisodeColumns(replay, setting.seed)
     extra = {
@@ -83,11 +83,6 @@ def judge_shard(shard: Shard, setting: Setting, threads: int) -> Judged:
             "after": _shares(walked.share_after),
         },
     )
-
-
-def group_of(keys: Keys) -> NDArray[np.int64]:
-    """Return the group of each episode."""
-    return (keys % np.uint64(GROUPS)).astype(np.int64)
 
 
 def _sums(group: NDArray[Any], values: Floats, groups: int, *, wide: bool = False) -> ExactSums:

@@ -36,7 +36,7 @@ from butfor.models.transitions import Transitions, join_transitions, merge_trans
 from butfor.random import numbered_keys
 from butfor.replay.observed import unsupported_by_state
 from butfor.replay.replay import Replay
-from butfor.types import Floats, Integers, Offsets
+from butfor.types import Floats, Integers, Keys, Offsets
 
 BOTH = (0, 1)
 Fit = Callable[[Transitions], Learned]
@@ -62,6 +62,7 @@ class Setting:
 
     study: Study
     seed: int
+    digest: Keys  # [2] of the whole log
     question: Replay  # about a small example of the log with the same variables
     unsupported: Floats  # [S] probability that the target ever uses a pair never seen
     learned: bool  # whether the target was learned from this log

@@ -44,6 +44,7 @@ from butfor.audit.shards.workers import Threads, Workers
 from butfor.audit.tables import loss_notes, with_credible
 from butfor.evaluate.diagnostics.calibration import bad_outcomes
 from butfor.evaluate.estimate import estimate_sums
+from butfor.evaluate.wording import plural
 from butfor.log.recorded import given_side
 from butfor.log.sections import Study
 from butfor.models.factored import tabular
@@ -123,7 +124,8 @@ def _audit_into(
     check_early(chosen, checked)
     shards, types = check_alike(find_shards(source), checked)
     parts = open_parts()
-    run = _Run(parts, shards, workers, progress)
+    nouns = plural(checked.words.episode)
+    run = _Run(parts, shards, workers, progress, nouns)
     cuts = run.list_ids(checked)
     counts = run.count(checked, chosen.seed)
     enter_stage(progress, "Learning the model")
@@ -145,7 +147,7 @@ def _audit_into(
     )
     told = [] if rehearsal is None else [rehearsal.row()]
     numbers = numbers_of(sample, estimates, [sample.calibration(), *told], crossed)
-    enter_stage(progress, "Bounds of some episodes")
+    enter_stage(progress, f"Bounds of some {nouns}")
     keys = [shard.key("judge", setting.key) for shard in run.shards]
     reviewed = choose(
         parts,
@@ -216,8 +218,10 @@ class _Run:
         shards: Sequence[Shard],
         workers: Workers,
         progress: Progress | None,
+        nouns: str,
     ) -> None:
-        self.parts, self.workers, self.progress = parts, workers, progress
+        self.parts, self.workers = parts, workers
+        self.progress, self.nouns = progress, nouns
         self.shards = list(shards)
         self.total = PASSES * len(shards)
         self.done = 0
@@ -225,7 +229,7 @@ class _Run:
 
     def list_ids(self, study: Study) -> list[Any]:
         """Refuse an episode in two shards; return ids that divide the episodes into ranges."""
-        enter_stage(self.progress, f"Listing the episodes of {len(self.shards)} files")
+        enter_stage(self.progress, f"Listing the {self.nouns} of {len(self.shards)} files")
         named = study.model_dump(mode="json", include={"columns", "source"})
         context = json.dumps(named, sort_keys=True)
         self._finish("ids", list_shard, context, {"study": study}, self.parts.write_ids)
@@ -314,7 +318,7 @@ class _Run:
 
     def judge(self, setting: Setting) -> Gathered:
         """Judge the shards that are not yet judged, and add up all results."""
-        enter_stage(self.progress, "Replaying episodes")
+        enter_stage(self.progress, f"Replaying {self.nouns}")
         for shard, judged in self._work("judge", judge_shard, setting.key, {"setting": setting}):
             if isinstance(judged, Exception):
                 raise judged
@@ -367,6 +371,7 @@ def _make_setting(tally: Tally, chosen: AuditSettings, types: dict[str, Any]) ->
     return Setting(
         study=study,
         seed=chosen.seed,
+        digest=counts.digest,
         question=chosen.ask(
             tally.example(),
             model,

@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
 
-from butfor.types import Floats
+from butfor.types import Floats, Keys
+
+GROUPS = 1000  # of episodes, by a hash of their ids, that stand for single episodes where resampled
 
 # the layout of `Columns.matrix`: fields with one column, then fields with one column per step
 SINGLE = ("episodes", "returns", "weighted_return", "value", "counterfactual")
@@ -32,6 +36,7 @@ class Columns:
     value: Floats  # [n] V(s_0)
     counterfactual: Floats  # [n] expected counterfactual return
     seed: int  # for estimators that draw
+    group: NDArray[np.int64] | None = None  # [n] of each row, if there are more rows than GROUPS
 
     def __len__(self) -> int:
         return len(self.episodes)
@@ -39,6 +44,15 @@ class Columns:
     def matrix(self) -> Floats:
         """Return all columns side by side, [n, K]."""
         return np.column_stack([getattr(self, name) for name in (*SINGLE, *STEPPED)])
+
+    def by_group(self, weights: Floats) -> Columns:
+        """Return the sums over each group, with weights [n] on the rows."""
+        assert self.group is not None
+        rows = np.flatnonzero(weights)
+        place, group = np.unique(self.group[rows], return_inverse=True)
+        sums = sparse.csr_array((weights[rows], (group, rows)), (len(place), len(self)))
+        named = {name: sums @ getattr(self, name) for name in (*SINGLE, *STEPPED)}
+        return Columns(**named, seed=self.seed)
 
     @classmethod
     def from_matrix(cls, matrix: Floats, steps: int, seed: int) -> Columns:
@@ -54,3 +68,8 @@ class Columns:
         # contiguous copies, as in EpisodeColumns: strides decide the order of summation
         named = zip((*SINGLE, *STEPPED), map(np.ascontiguousarray, parts), strict=True)
         return cls(**dict(named), seed=seed)
+
+
+def group_of(keys: Keys) -> NDArray[np.int64]:
+    """Return the group of each episode, given their keys [n]."""
+    return (keys % np.uint64(GROUPS)).astype(np.int64)

@@ -18,6 +18,7 @@ from butfor.types import Floats
 
 INNER = 50  # resamples from which MAGIC computes an interval of WDR
 INNER_TAIL = 0.05  # share of them beyond each end of that interval
+MOST_PARTIAL = 200  # partial returns that MAGIC mixes; of longer episodes, as evenly spaced
 RIDGE = 1e-9  # share of the largest variance, so that equal partial returns get equal shares
 
 
@@ -43,10 +44,14 @@ def magic(columns: Columns, weights: Floats) -> Floats:
     """MAGIC: the mixture of partial returns of least estimated squared error, [B].
 
     The partial return g_j follows the log, as WDR does, for steps 0 .. j and then the model:
-    g_{-1} is the model's value, g_{H-1} is WDR. The mixture x minimizes x' (Omega + b b') x on
+    g_{-1} is the model's value, g_{H-1} is WDR; beyond 199 steps some are left out in between, as
+    the cost grows with the cube of their number. The mixture x minimizes x' (Omega + b b') x on
     the simplex; Omega is their covariance, b their distance from a 90% interval of WDR. Both are
-    computed from the rows, whether these are episodes or groups.
+    computed from the rows, whether these are episodes or groups: many episodes are summed by group.
     """
+    if columns.group is not None:
+        summed = [columns.by_group(row) for row in weights]
+        return np.concatenate([magic(rows, np.ones((1, len(rows)))) for rows in summed])
     n = len(columns)
     slots = resample_weights(n, INNER, columns.seed, purpose="magic")
     sums = np.hstack([np.zeros((INNER, 1)), np.cumsum(slots, axis=1)])
@@ -73,7 +78,7 @@ def _blend(columns: Columns, counts: Floats, inner: Floats) -> float:
 
 
 def _partial_shares(columns: Columns, counts: Floats) -> Floats:
-    """Contribution of each row to each partial return, [n, H + 1]; column 0 is the model's."""
+    """Contribution of each row to each partial return, [n, J]; column 0 is the model's."""
     total = counts @ columns.ratio
     before = np.append(counts @ columns.episodes, total[:-1])
     base = divide(columns.base, before, otherwise=0.0)
@@ -81,7 +86,8 @@ def _partial_shares(columns: Columns, counts: Floats) -> Floats:
     followed = np.cumsum(base + surprise, axis=1)
     continued = np.hstack([base, np.zeros((len(base), 1))])
     continued[:, 1:] += followed
-    return continued
+    most = min(continued.shape[1], MOST_PARTIAL)
+    return continued[:, np.linspace(0, continued.shape[1] - 1, most).round().astype(np.int64)]
 
 
 def _mixture(error: Floats) -> Floats:

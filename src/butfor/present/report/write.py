@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from markupsafe import Markup
 from butfor.audit.audit import Audit, load_for_readers
 from butfor.audit.experts import ExpertValue
 from butfor.checks import check_whole
+from butfor.log.whole_files import check_new_file, whole_file
 from butfor.present import STATIC, Stays, straight
 from butfor.present.charts.save import chart_bundle, hash_source
 from butfor.present.experts import experts_view
@@ -58,16 +57,12 @@ def write_report(
     goal = Path(path)
     if stays is not None:
         check_whole(stays, "stays", 0, "a whole number")
-    if goal.is_dir():
-        raise IsADirectoryError(f"{goal} is a folder; give a file, such as {goal / 'report.html'}")
-    if goal.exists() and not overwrite:
-        raise FileExistsError(
-            f"{goal} exists; give another path, or replace it with overwrite=True (--overwrite)"
-        )
-    if not goal.absolute().parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {goal.parent}; create it or give another path")
+    check_new_file(goal, overwrite=overwrite)
     chosen = audit if isinstance(audit, Audit) else load_for_readers(audit)
-    _write_whole(goal, render_report(chosen, stays=stays, redact=redact, experts=experts))
+    text = render_report(chosen, stays=stays, redact=redact, experts=experts)
+    with whole_file(goal, overwrite=overwrite) as new:
+        # newline="": write exactly the bytes that were hashed
+        new.write_text(text, encoding="utf-8", newline="")
     return goal
 
 
@@ -156,17 +151,3 @@ def _json(value: Any) -> Markup:
     for letter in "<>&":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
     return Markup(text)
-
-
-def _write_whole(goal: Path, text: str) -> None:
-    """Write a file completely or not at all."""
-    handle, name = tempfile.mkstemp(prefix=f".{goal.name}-", dir=goal.absolute().parent)
-    new = Path(name)
-    try:
-        # newline="": write exactly the bytes that were hashed
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-        new.chmod(0o644)
-        new.replace(goal)
-    finally:
-        new.unlink(missing_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -37,12 +38,6 @@ class ForbiddenError(ReviewError):
 
 class NoQueueError(RefusedError):
     """A coordinator asked for what only reviewers have."""
-
-
-class TooManyError(ReviewError):
-    """Too many failures in a short time."""
-
-    status = 429
 
 
 @dataclass(frozen=True)
@@ -132,14 +127,20 @@ def find_coordinator(request: Request) -> Viewer:
     return viewer
 
 
+def _address(request: Request) -> str:
+    return request.client.host if request.client else ""
+
+
+async def wait_after_failures(request: Request) -> None:
+    """Let addresses wait from which somebody tried wrong tokens."""
+    await asyncio.sleep(find_access(request).failures.delay(_address(request)))
+
+
 def sign_in(request: Request, name: str, token: str) -> Session:
     """Start a session for a reviewer or coordinator in place of the current one."""
     access, reviewer = find_access(request), check_reviewer(name)
     if access.tokens is not None and not access.tokens.match(reviewer, token):
-        address = request.client.host if request.client else ""
-        if access.failures.too_many(address):
-            raise TooManyError("too many failed attempts; wait a minute, then try again")
-        access.failures.add(address)
+        access.failures.add(_address(request))
         raise SignInError("name and token do not match")
     store, run = access.review.store, access.review.run.id
     if access.is_coordinator(reviewer):
@@ -203,4 +204,5 @@ Reader = Annotated[Viewer, Depends(find_reader)]
 Coordinator = Annotated[Viewer, Depends(find_coordinator)]
 Poster = Annotated[Viewer, Depends(find_poster)]
 FormPoster = Annotated[Viewer, Depends(find_form_poster)]
+AfterFailures = Depends(wait_after_failures)
 Form = Annotated[dict[str, str], Depends(read_form)]

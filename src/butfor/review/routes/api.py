@@ -127,7 +127,7 @@ def show_session(request: Request, viewer: SignedIn) -> dict[str, Any]:
     }
 
 
-@router.post("/session", responses={429: {"model": Problem, "description": "Too many failures"}})
+@router.post("/session", dependencies=[access.AfterFailures])
 def start_session(request: Request, body: GivenName) -> Json:
     """Sign in; the response sets the cookie."""
     session = access.sign_in(request, body.reviewer, body.token)

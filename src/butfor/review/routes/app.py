@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
@@ -13,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 import butfor
+from butfor.evaluate.wording import visible
 from butfor.review.routes import api, pages
 from butfor.review.routes.access import (
     Access,
@@ -27,7 +29,9 @@ from butfor.review.routes.api import Json
 from butfor.review.routes.security import RequestFilter
 from butfor.review.routes.sessions import Tokens
 from butfor.review.shown import AuditReview
-from butfor.review.verdicts import VERDICTS, ReviewError
+from butfor.review.verdicts import VERDICTS, ReviewError, StoreError
+
+LOG = logging.getLogger("butfor.review")
 
 TYPED = {
     "first_impression": "First impression",
@@ -82,6 +86,8 @@ async def answer_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ReviewError)
     if isinstance(error, NoQueueError) and request.url.path == "/":
         return RedirectResponse("/coordinator", 303)
+    if isinstance(error, StoreError):
+        LOG.error("%s", visible(str(error)))
     if _is_api(request) or (request.method != "POST" and not isinstance(error, SignInError)):
         return _answer(request, error.status, error.content)
     if request.method != "POST":
@@ -96,7 +102,8 @@ async def answer_error(request: Request, error: Exception) -> Response:
     if isinstance(error, ForbiddenError) and request.url.path == "/sign-in":
         problem, name = {"error": "the page was too old; sign in now"}, form.get("reviewer", "")
         return pages.render_sign_in(request, error.status, goal, problem=problem, name=name)
-    return pages.show_problem(request, error.status, str(error), typed=typed, goal=goal)
+    words = error.content["error"]
+    return pages.show_problem(request, error.status, words, typed=typed, goal=goal)
 
 
 def answer_invalid(request: Request, error: Exception) -> Response:

@@ -156,14 +156,14 @@ def show_sign_in(request: Request, next: str = "/") -> Response:
     return render_sign_in(request, 200, access.local_path(next))
 
 
-@router.post("/sign-in")
+@router.post("/sign-in", dependencies=[access.AfterFailures])
 def take_sign_in(request: Request, form: Form) -> Response:
     """Sign somebody in."""
     access.check_csrf(request, form.get("csrf"))
     name, goal = form.get("reviewer", ""), access.local_path(form.get("next", "/"))
     try:
         session = access.sign_in(request, name, form.get("token", ""))
-    except (FieldError, RefusedError, access.SignInError, access.TooManyError) as error:
+    except (FieldError, RefusedError, access.SignInError) as error:
         return render_sign_in(request, error.status, goal, name=name, problem=error.content)
     known = access.find_access(request)
     if goal == "/" and known.is_new(session.reviewer):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
@@ -27,6 +27,8 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
+# under TLS: browsers do not go back to an unencrypted connection for a year
+STRICT = {"strict-transport-security": "max-age=31536000"}
 
 
 class RequestFilter:
@@ -36,6 +38,7 @@ class RequestFilter:
         self.app = app
         self.hosts = {host.lower() for host in hosts}
         self.scheme = scheme
+        self.headers = HEADERS | (STRICT if scheme == "https" else {})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse a request, or pass it on."""
@@ -57,9 +60,9 @@ class RequestFilter:
                 if scope["path"].startswith("/api/")
                 else PlainTextResponse(f"Refused: {words}.\n", status, close)
             )
-            await answer(scope, receive, with_headers(send))
+            await answer(scope, receive, with_headers(send, self.headers))
         else:
-            await self.app(scope, _replay(body, receive), with_headers(send))
+            await self.app(scope, _replay(body, receive), with_headers(send, self.headers))
 
     def _check_host(self, headers: Headers) -> None:
         given = headers.getlist("host")
@@ -88,13 +91,13 @@ def _from_elsewhere(headers: Headers) -> bool:
     return headers.get("sec-fetch-site") not in (None, "same-origin", "none")
 
 
-def with_headers(send: Send) -> Send:
+def with_headers(send: Send, added: Mapping[str, str]) -> Send:
     """Add the security headers to a response; it is not cached unless it says so itself."""
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
-            for name, value in HEADERS.items():
+            for name, value in added.items():
                 headers.setdefault(name, value)
         await send(message)
 

@@ -1,25 +1,31 @@
-"""Sessions, tokens, and the limit on failed sign-ins."""
+"""Sessions, tokens, and how failed sign-ins slow down those that follow."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import math
 import os
+import re
 import secrets
 import stat
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from butfor.review.verdicts import FieldError, check_reviewer
 
 HOURS = 12
 MOST_SESSIONS = 10_000
-MOST_FAILURES = 5  # in a minute, from one address
-MOST_FAILURES_IN_ALL = 200
-SHORTEST_TOKEN = 16
+FREE_FAILURES = 3  # from one address, before its sign-ins are answered later
+FIRST_DELAY, LONGEST_DELAY = 0.5, 16.0  # seconds; the delay doubles with each failure
+FAILURES_KEPT = 600.0  # seconds without another one after which failures are forgotten
+MOST_ADDRESSES = 10_000
+LEAST_BITS = 64  # of a token, as `guessable_bits` counts them
 
 
 @dataclass(frozen=True)
@@ -67,25 +73,35 @@ class Sessions:
 
 
 class FailedSignIns:
-    """Failed attempts to sign in within the last minute."""
+    """Failed attempts to sign in, by address, and how long the next answer takes for them.
+
+    Right tokens are answered as late as wrong ones, so that a quick answer tells nothing, but they
+    are never refused: otherwise, behind a shared address, anybody could lock others out.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic):
         self._clock = clock
         self._lock = threading.Lock()
-        self._failed: list[tuple[float, str]] = []
+        self._failed: dict[str, tuple[int, float]] = {}  # how many, and when the last one was
 
-    def too_many(self, address: str) -> bool:
-        """Return whether an address must wait before trying again."""
+    def delay(self, address: str) -> float:
+        """Return how many seconds an address has to wait for the answer to its next attempt."""
         with self._lock:
-            oldest = self._clock() - 60
-            self._failed = [entry for entry in self._failed if entry[0] > oldest]
-            own = sum(entry[1] == address for entry in self._failed)
-            return own >= MOST_FAILURES or len(self._failed) >= MOST_FAILURES_IN_ALL
+            doublings = self._count(address) - FREE_FAILURES
+        return 0.0 if doublings < 0 else min(FIRST_DELAY * 2.0 ** min(doublings, 60), LONGEST_DELAY)
 
     def add(self, address: str) -> None:
         """Count a failure."""
         with self._lock:
-            self._failed.append((self._clock(), address))
+            count = self._count(address) + 1
+            self._failed.pop(address, None)  # so that the order is that of the last failures
+            self._failed[address] = count, self._clock()
+            if len(self._failed) > MOST_ADDRESSES:
+                del self._failed[next(iter(self._failed))]
+
+    def _count(self, address: str) -> int:
+        count, last = self._failed.get(address, (0, 0.0))
+        return count if self._clock() - last < FAILURES_KEPT else 0
 
 
 class Tokens:
@@ -108,9 +124,7 @@ class Tokens:
 def read_tokens(path: str | Path) -> Tokens:
     """Read a file with one `name token` per line, which only its owner may be able to read."""
     file = Path(path)
-    mode = file.stat().st_mode
-    if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise ValueError(f"{file} can be read by others on this machine: chmod 600 {file}")
+    check_private(file, stat.S_IRWXG | stat.S_IRWXO)
     found: dict[str, str] = {}
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
         if not line.strip() or line.startswith("#"):
@@ -120,10 +134,11 @@ def read_tokens(path: str | Path) -> Tokens:
             name = check_reviewer(" ".join(words))
         except FieldError as problem:
             raise ValueError(f"{file}, line {number}: {problem}; write: name token") from None
-        if len(token) < SHORTEST_TOKEN:
+        bits = guessable_bits(token)
+        if bits < LEAST_BITS:
             raise ValueError(
-                f"{file}, line {number}: the token of {name} has {len(token)} characters; use at "
-                f"least {SHORTEST_TOKEN}, for example from: openssl rand -hex 16"
+                f"{file}, line {number}: the token of {name} is too easy to guess, with about "
+                f"{bits:.0f} bits where {LEAST_BITS} are needed; make one: openssl rand -hex 16"
             )
         if name.casefold() in {known.casefold() for known in found}:
             raise ValueError(
@@ -133,6 +148,27 @@ def read_tokens(path: str | Path) -> Tokens:
     if not found:
         raise ValueError(f"{file} names no reviewer; write one per line: name token")
     return Tokens(found)
+
+
+def check_private(file: Path, others: int = stat.S_IRWXO) -> None:
+    """Refuse a file that others may read, by the bits of its permissions for `others`."""
+    if os.name == "posix" and file.stat().st_mode & others:
+        raise ValueError(f"{file} can be read by others on this machine: chmod 600 {file}")
+
+
+def guessable_bits(token: str) -> float:
+    """Return how many bits a token has, at most, by the variety of its characters and steps.
+
+    Repetitions count once; runs such as 12345 have little variety in their steps.
+    """
+    short = re.sub(r"(.+?)\1+", r"\1", token[:200])
+    steps = [ord(after) - ord(before) for before, after in pairwise(short)]
+    return min(_variety(short), _variety(steps))
+
+
+def _variety(values: Sequence[Hashable]) -> float:
+    """Return the entropy of values, all of them together, in bits."""
+    return sum(n * math.log2(len(values) / n) for n in Counter(values).values())
 
 
 def _digest(token: str) -> bytes:

@@ -1,0 +1,187 @@
+"""Input that is legal and absurd: refused with its limit, or answered without blowing up."""
+
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import butfor as bf
+from butfor.cli.main import app
+from butfor.cli.output import exit_on_error
+from butfor.log.study import MOST_PARTS, read_study
+from butfor.random import MOST_SEED, check_seed
+
+STUDY = """
+[columns]
+episode = "episode"
+outcome = "outcome"
+[state.s]
+levels = ["0", "1"]
+[action.a]
+levels = ["0", "1"]
+[outcome.home]
+reward = 1.0
+[outcome.died]
+reward = -1.0
+bad = true
+"""
+
+
+@pytest.fixture
+def ward(tmp_path):
+    rows = [f"{e},{e % 2},{e // 2 % 2},{'home' if e % 3 else 'died'}" for e in range(24)]
+    (tmp_path / "log.csv").write_text("\n".join(["episode,s,a,outcome", *rows, ""]))
+    (tmp_path / "study.toml").write_text(STUDY)
+    return tmp_path
+
+
+def audit(ward, *options):
+    files = [str(ward / "log.csv"), "--study", str(ward / "study.toml")]
+    given = ["--out", str(ward / "out"), "--models", "0", *options]
+    return CliRunner().invoke(app, ["audit", *files, *given])
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--seed", str(2**63)], f"at most {MOST_SEED}"),
+        (["--seed", str(2**200)], f"at most {MOST_SEED}"),
+        (["--prior", "1e308"], "prior 1e+308: give a number of cases, 0 or more and at most 1e+12"),
+        (["--prior", "nan"], "0 or more and at most 1e+12"),
+        (
+            ["--smoothing", "1e308"],
+            "smoothing 1e+308: give a number of cases, 0 or more and at most 1e+12",
+        ),
+        (
+            ["--bad-cases", "1e308"],
+            "bad_cases 1e+308: give a number of cases, 0 or more and at most 1e+12",
+        ),
+    ],
+)
+def test_numbers_beyond_measure_are_refused_with_their_limit(ward, options, words):
+    told = audit(ward, *options)
+    assert told.exit_code == 2
+    assert words in told.stderr
+    assert len(told.stderr) < 400
+    assert "pydantic" not in told.stderr
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (
+            "reward = 1.0",
+            "reward = 1e308",
+            "[outcome.home] reward: 1e+308: give a finite number from",
+        ),
+        ("reward = 1.0", "reward = -1e101", "from -1e+100 to 1e+100"),
+        (
+            "bad = true",
+            "bad = true\n[evaluation]\nhorizon = 2000000",
+            "a number of at most 1,000,000",
+        ),
+        (
+            "[columns]",
+            f"{'.'.join('a' * 300_000)} = 1\n[columns]",
+            f"study.toml, line 2: a key has more than {MOST_PARTS} parts",
+        ),
+        ("[columns]", f"""["a".{"'b'." * 9_000}c]\n[columns]""", "line 2: a key has more than"),
+    ],
+)
+def test_study_files_beyond_measure_are_refused_with_the_limit(ward, old, new, words):
+    (ward / "study.toml").write_text(STUDY.replace(old, new, 1))
+    began = time.process_time()
+    told = audit(ward)
+    assert told.exit_code == 2
+    assert words in told.stderr
+    assert time.process_time() - began < 20  # the key alone took minutes
+
+
+def test_texts_with_many_dots_or_letters_are_no_keys(ward):
+    rest = f'note = "{"a word. " * 1000}{"x" * 100_000}{"1." * (MOST_PARTS - 3)}"'
+    (ward / "study.toml").write_text(STUDY.replace("[columns]", f"[words]\n{rest}\n[columns]"))
+    with pytest.raises(ValueError, match="note"):
+        read_study(ward / "study.toml")
+
+
+def test_rewards_of_a_log_or_a_model_are_limited():
+    given = {"offsets": [0, 1], "states": 1, "actions": 1, "outcome": [0]}
+    given |= {"outcomes": [bf.Outcome("end", 1.0)]}
+    with pytest.raises(
+        ValueError, match=r"reward 1e\+308 is too large; give a finite number from -1e"
+    ):
+        bf.Episodes.from_arrays([0], [0], [-1], reward=[1e308], **given)
+    with pytest.raises(ValueError, match=r"reward -1e\+101; give a finite number from -1e\+100"):
+        bf.Episodes.from_arrays([0], [0], [-1], **given | {"outcomes": [bf.Outcome("x", -1e101)]})
+    assert check_seed(MOST_SEED) == MOST_SEED
+
+
+def test_a_table_that_is_too_large_is_refused_before_memory_is_taken():
+    given = {"states": 1, "actions": 1, "outcome": [0] * 200, "horizon": 1_000_000}
+    given |= {"offsets": np.arange(201), "outcomes": [bf.Outcome("end", 1.0)]}
+    nothing = np.zeros(200, dtype=int)
+    log = bf.Episodes.from_arrays(nothing, nothing, nothing - 1, **given)
+    words = (
+        "200 episodes of up to 1,000,000 steps are 200,000,000 numbers, more than the 100,000,000"
+    )
+    with pytest.raises(ValueError, match=words):
+        bf.Replay(log, bf.fit_mdp(log), np.ones((1, 1))).steps()
+    with pytest.raises(ValueError, match="horizon 2000000: give at most 1,000,000 steps"):
+        bf.Episodes.from_arrays(nothing, nothing, nothing - 1, **given | {"horizon": 2_000_000})
+
+
+def test_memory_that_runs_out_is_told_with_a_remedy(capsys):
+    with pytest.raises(Exception, match="2"), exit_on_error():
+        np.empty(2**55)
+    assert "not enough memory" in capsys.readouterr().err
+
+
+def test_levels_of_many_ready_made_states_take_no_table_of_states_by_states():
+    states = 20_000
+    log = bf.Episodes.from_arrays(
+        [0, 7],
+        [0, 1],
+        [7, -1],
+        offsets=[0, 2],
+        states=states,
+        actions=2,
+        outcome=[0],
+        outcomes=[bf.Outcome("end", 1.0)],
+    )
+    replay = bf.Replay(log, bf.fit_mdp(log), np.full((states, 2), 0.5))
+    replay.steps(probability=True)
+    tracemalloc.start()
+    found = replay.courses()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20 * found.nbytes  # a table of booleans alone would be 400 MB
+    assert found.shape == (1, 3, states + 1)
+    assert found[0, 0, 0] == 1
+    np.testing.assert_allclose(found.sum(axis=2), 1.0)
+
+
+def test_time_grows_with_the_length_of_episodes_and_not_with_its_square():
+    generator = np.random.default_rng(0)
+
+    def seconds(steps):
+        state = generator.integers(3, size=steps + 1)
+        log = bf.Episodes.from_arrays(
+            state[:-1],
+            generator.integers(2, size=steps),
+            state[1:],
+            offsets=[0, steps],
+            states=3,
+            actions=2,
+        )
+        replay = bf.Replay(log, bf.fit_mdp(log, unseen="uniform"), np.full((3, 2), 0.5))
+        began = time.process_time()
+        replay.contributions()
+        replay.compute()
+        replay.bounds()
+        replay.engine.logged_values()
+        return time.process_time() - began
+
+    seconds(10)  # compiles
+    assert seconds(20_000) < 30 * seconds(2_000)  # the square would be 100 times as much
