@@ -22,7 +22,7 @@ myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 nb_execution_mode = "force"
 nb_execution_raise_on_error = True
-nb_execution_timeout = 120
+nb_execution_timeout = 900  # seconds for a cell: the first ones may compile every kernel
 nb_merge_streams = True
 nb_render_markdown_format = "myst"
 

@@ -270,7 +270,8 @@ def _rows(cells: _Cells, column: Index, columns: int) -> Index:
     """Return the row of each value: one for each stay and time, or several if a column repeats."""
     if len(column) == 0:
         return column
-    new = (np.diff(cells.stay, prepend=-1) != 0) | np.append(True, np.diff(cells.time) != 0)
+    later = np.append(True, cells.time[1:] != cells.time[:-1])
+    new = (np.diff(cells.stay, prepend=-1) != 0) | later
     moment = np.cumsum(new) - 1
     pair = moment * columns + column
     order = np.argsort(pair, kind="stable")
