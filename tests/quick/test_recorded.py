@@ -13,6 +13,7 @@ from butfor.audit.shards.run import audit_shards
 from butfor.audit.source import audit_log
 from butfor.log.read import read_log
 from butfor.log.study import read_study
+from tests.audits import unseal
 from tests.quick.test_grid import IRREGULAR, STUDY, study, table
 from tests.ward import write_ward
 
@@ -167,4 +168,4 @@ def test_a_damaged_record_is_refused(column, values, problem, saved) -> None:
 def saved(tmp_path_factory):
     folder = tmp_path_factory.mktemp("damaged")
     audit = audit_log(*write_ward(folder), models=0, rehearsal=False)
-    return audit.save(folder / "audit")
+    return unseal(audit.save(folder / "audit"))

@@ -10,6 +10,7 @@ from butfor.evaluate.crossfit import split_halves
 from butfor.evaluate.rehearsal import Rehearsal, hidden_groups, rehearse, rehearse_halves
 from butfor.models.transitions import count_distinct
 from butfor.random import numbered_keys
+from tests.audits import unseal
 from tests.builders import DEATH, HOME
 from tests.factored import clinic_model, simulate_factored
 
@@ -198,7 +199,7 @@ def test_a_damaged_rehearsal_is_named(tmp_path):
     audit = bf.run_audit(
         log, model, target, rehearsal=rehearse(log, learn, splits=1), flags=0, resamples=2
     )
-    audit.save(tmp_path / "audit")
+    unseal(audit.save(tmp_path / "audit"))
     rehearsal = tmp_path / "audit" / "rehearsal.parquet"
     pd.DataFrame({"hidden": ["x"]}).to_parquet(rehearsal)
     with pytest.raises(ValueError, match=r"rehearsal\.parquet: has no column 'promised'"):

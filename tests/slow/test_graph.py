@@ -705,7 +705,7 @@ def test_bad_questions_of_causation_say_what_is_wrong(changes, words):
         ({"x": [], "y": []}, [("x", "y")], 0, "the frame has no rows"),
         ({"x": [1, None], "y": [1, 1]}, [("x", "y")], 0, "row 1: 'x' is missing; fill it"),
         ({"x": [1], "y": [1]}, [("x", "y"), ("y", "x")], 0, "makes a cycle: 'x' → 'y' and back"),
-        ({"x": [1], "y": [1]}, [("x", "y")], -1, "prior -1: give the number of cases"),
+        ({"x": [1], "y": [1]}, [("x", "y")], -1, "prior -1: give a number of cases"),
     ],
 )
 def test_bad_data_say_what_is_wrong(frame, graph, prior, words):

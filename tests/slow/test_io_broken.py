@@ -401,7 +401,7 @@ def test_files_without_the_right_to_read(tmp_path: Path, monkeypatch: pytest.Mon
     study = read_study(tmp_path / "study.toml")
     monkeypatch.setattr(Path, "open", forbid)
     monkeypatch.setattr(Path, "read_bytes", forbid)
-    monkeypatch.setattr("tempfile.mkstemp", forbid)
+    monkeypatch.setattr("os.open", forbid)
     remedy = ["no permission to read"]
     assert_refused(lambda: read_log(tmp_path / "log.csv", study), remedy, PermissionError)
     assert_refused(lambda: read_study(tmp_path / "study.toml"), remedy, PermissionError)

@@ -175,7 +175,7 @@ def test_the_report_of_a_large_audit_says_what_it_is_about(audit, tmp_path, monk
     whole = written(folder, tmp_path)
     monkeypatch.setattr(butfor.audit.audit, "MOST_LOADED", 100)
     part = written(folder, tmp_path)
-    assert "<li>300 stays</li>" in part
+    assert "<dd>300 stays, " in part
     assert f"On average over {SCOPE}, " in part
     assert f"Shown are {SCOPE}: they were selected, and do not represent the others." in part
     assert f"Listed: how many of them are in the list, which has {SCOPE}." in part
@@ -202,10 +202,10 @@ def test_a_large_audit_without_a_review_has_a_report(tmp_path, monkeypatch):
     folder = trade_audit(review_size=0).save(tmp_path / "audit")
     monkeypatch.setattr(butfor.audit.audit, "MOST_LOADED", 10)
     page = written(folder, tmp_path)
-    assert "<li>80 deliveries</li>" in page
+    assert "<dd>80 deliveries, " in page
     assert "the 0 deliveries that are flagged or controls, of 80 in all" in page
     assert "No delivery is flagged" in page
-    assert block(page, "glance")["datasets"] == {"marks": []}
+    assert block(page, "glance")["datasets"]["marks"] == []
 
 
 def test_bounds_that_were_not_worked_out_are_left_out(audit, tmp_path):

@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ if sys.platform != "win32":
 NEW, READY = ".butfor-new", ".butfor-ready"  # files being written; files that only have to be moved
 STALE = "stale.txt"  # in READY: the files of the old folder that the new one lacks, by line
 NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)  # of a file system that has none
+PATIENCE = 2.0  # seconds in which a reader has finished what was interrupted
 T = TypeVar("T")
 
 
@@ -223,12 +225,24 @@ def _locked(goal: Path, *, wait: bool = False) -> Iterator[None]:
         os.close(file)
 
 
+def _take(file: int, wait: bool) -> None:
+    """Lock a file; without `wait`, only wait for a reader that finishes a replacement."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.02)
+
+
 def _lock(path: Path, goal: Path, wait: bool) -> int | None:
     """Lock a file and return it; None if whoever had it before removed it."""
     file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         if sys.platform != "win32":
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            _take(file, wait)
     except BlockingIOError:
         process = os.read(file, 20).decode() or "unknown"
         os.close(file)

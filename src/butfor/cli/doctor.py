@@ -13,11 +13,10 @@ from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import typer
-from rich.console import Console
 
 import butfor as bf
 from butfor.cli.options import Json
-from butfor.cli.output import make_table, print_json, progress_bar
+from butfor.cli.output import Terminal, make_table, print_json, progress_bar, say
 from butfor.cli.versions import required, version_of, versions
 from butfor.kernels import compiled
 from butfor.types import Stages
@@ -47,7 +46,7 @@ def doctor(as_json: Json = False) -> None:
     Compiles the kernels, which takes a few minutes the first time. Exits with code 1 if there is
     a problem; an extra that is not installed is none.
     """
-    with progress_bar(Console(stderr=True), "Checking") as show:
+    with progress_bar(Terminal(stderr=True), "Checking") as show:
         findings = list(examine(show))
     problems = [finding for finding in findings if finding.state == PROBLEM]
     if as_json:
@@ -172,12 +171,12 @@ def extras() -> Iterator[Finding]:
 
 
 def _print(findings: list[Finding], problems: int) -> None:
-    console = Console()
+    console = Terminal()
     console.print(make_table(["", ""], versions().items()))
     rows = [(one.what, one.state, one.found) for one in findings]
     console.print(make_table(["what", "", "found"], rows))
     for one in findings:
         if one.remedy:
-            typer.echo(f"{one.what}: {one.remedy}")
+            say(f"{one.what}: {one.remedy}")
     plural = "problem" if problems == 1 else "problems"
-    typer.echo(f"{problems} {plural} found." if problems else "butfor works here.")
+    say(f"{problems} {plural} found." if problems else "butfor works here.")
