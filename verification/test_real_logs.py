@@ -97,7 +97,7 @@ def test_what_was_read_is_what_the_file_says(audited):
     assert counts.censored == int((ends["outcome"].isna() & short).sum())
     sections = audited.study.get("outcome", {})
     names = {value: section.get("name", value) for value, section in sections.items()}
-    expected = ends["outcome"].map(names).astype(object).fillna("none")
+    expected = ends["outcome"].map(names).astype(object).fillna(audited.audit.meta.none)
     expected = expected.value_counts().to_dict()
     assert audited.audit.episodes["observed_outcome"].value_counts().to_dict() == expected
 
