@@ -4,16 +4,7 @@ from collections import Counter
 
 import numpy as np
 
-TABLES = (
-    "estimates",
-    "diagnostics",
-    "episodes",
-    "decomposition",
-    "steps",
-    "draws",
-    "courses",
-    "course_steps",
-)
+from tests.shard_logs import TABLES
 
 
 def flip(content, bit):

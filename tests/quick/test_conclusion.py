@@ -39,7 +39,7 @@ def test_without_alarms_it_says_what_no_check_can_show():
     assert "not recorded" in found.reason
     assert found.sentence == (
         "The policy looks better (average return +0.40 against +0.10). None of 11 checks fails. "
-        "This speaks for trying the policy."
+        "This supports trying the policy."
     )
 
 
@@ -59,7 +59,7 @@ def test_a_caution_is_not_a_problem():
 
 
 @pytest.mark.parametrize(
-    ("model", "advice"), [(-0.2, "This speaks against the policy."), (0.1, "neither a gain nor")]
+    ("model", "advice"), [(-0.2, "This argues against the policy."), (0.1, "neither a gain nor")]
 )
 def test_a_caution_does_not_make_a_loss_promising(model, advice):
     found = conclude(estimates(model=model), table(calibration="amber"))
@@ -69,7 +69,7 @@ def test_a_caution_does_not_make_a_loss_promising(model, advice):
 def test_what_concerns_single_episodes_only_does_not_decide():
     found = conclude(estimates(), table(influence="red"))
     assert found.light == "amber"
-    assert found.sentence.endswith("1 of 11 checks fails. This speaks for trying the policy.")
+    assert found.sentence.endswith("1 of 11 checks fails. This supports trying the policy.")
 
 
 def test_the_gravest_come_first_and_the_rest_is_left_out():

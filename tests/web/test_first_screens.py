@@ -12,8 +12,8 @@ from tests.first_screens import KINDS, screen
 ROUNDED = 0.005 + 1e-9  # to two decimals
 # kind: how the verdict begins, its advice, and the result
 EXPECTED = {
-    "clearly better": ("The policy looks better", "This speaks for trying the policy.", "unknown"),
-    "clearly worse": ("The policy looks worse", "This speaks against the policy.", "unknown"),
+    "clearly better": ("The policy looks better", "This supports trying the policy.", "unknown"),
+    "clearly worse": ("The policy looks worse", "This argues against the policy.", "unknown"),
     "contradicting estimates": (
         "On the log that taught it, the policy looks better",
         "Do not act on this.",
@@ -22,7 +22,7 @@ EXPECTED = {
     "thin data": ("The policy may be better or worse", "Do not act on this.", "red"),
     "one-step log": (
         "The policy looks better (click 7 instead of 4 of 100 visits)",
-        "This speaks for trying the policy.",
+        "This supports trying the policy.",
         "amber",
     ),
     "hidden state": ("The policy looks worse", "Do not act on this.", "red"),

@@ -32,8 +32,8 @@ NOTHING_FOUND = (
 DO_NOT = "Do not act on this."
 # what follows unless a check found a problem
 ADVICE = {
-    BETTER: "This speaks for trying the policy.",
-    WORSE: "This speaks against the policy.",
+    BETTER: "This supports trying the policy.",
+    WORSE: "This argues against the policy.",
     UNCLEAR: "This shows neither a gain nor a loss.",
     MIXED: "This shows neither a gain nor a loss.",
     NOTHING: "There is nothing to decide.",
@@ -215,9 +215,7 @@ def _tally(lights: list[str]) -> str:
     if not made:
         return "Nothing could be checked."
     failed, doubtful = made.count("red"), made.count("amber")
-    few = {0: "None", 1: "1"}.get(failed, str(failed))
-    verb = "fails" if failed <= 1 else "fail"
-    text = f"{few} of {len(made)} checks {verb}"
+    text = f"{failed or 'None'} of {len(made)} checks {'fails' if failed <= 1 else 'fail'}"
     if doubtful:
         text += f", {doubtful} {'calls' if doubtful == 1 else 'call'} for caution"
     return f"{text}."
