@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 
 from butfor.present.charts import estimates_chart
-from butfor.studies.article import signed
 from butfor.studies.models.tables import Cell, find, means
 from butfor.studies.models.wide.experiment import (
     HALVED,
@@ -18,6 +17,7 @@ from butfor.studies.models.wide.experiment import (
     WideExperiment,
 )
 from butfor.studies.models.wide.world import HORIZON, STATES
+from butfor.studies.page import signed
 
 FIGURES = 2
 PHYSICIANS = "Physicians"
@@ -84,6 +84,20 @@ def results(experiment: WideExperiment) -> Line:
         "plans": _lines(plans, PLANNERS, PLANNED),
         "halves": _lines(half_means(experiment), HALVED, HALF),
     }
+
+
+def short(experiment: WideExperiment) -> str:
+    """Return in one sentence what was found: the learned plan that is truly worth most."""
+    found = results(experiment)
+    learned = [line for line in found["plans"] if line["model"] != TRUE]
+    best = max(learned, key=lambda line: float(line["gain"]["mean"]))
+    gain = "gains" if best["gain"]["mean"] > 0 else "changes"
+    return (
+        f"In a ward of {found['variables']} variables, too many for a table, the best plan learned "
+        f"({best['model']}) {gain} {signed(best['gain']['mean'], 2)} over the physicians and "
+        f"claims {signed(best['excess']['mean'], 2)} more than is true (means over {found['logs']} "
+        "logs)."
+    )
 
 
 def _lines(table: pd.DataFrame, names: tuple[str, ...], measures: list[str]) -> list[Line]:
