@@ -79,13 +79,13 @@ def test_wis_on_the_training_log_is_weighted_importance_sampling():
 
 
 def test_a_range_of_few_logs_is_the_least_and_the_largest():
-    few, many = (summarize(pd.DataFrame({"x": np.arange(n)})).loc["x"] for n in (10, 41))
+    few, many = (summarize(pd.DataFrame({"x": np.arange(n)}), n).loc["x"] for n in (10, 41))
     assert (few["low"], few["high"]) == (0.0, 9.0)
     assert (many["low"], many["high"]) == (1.0, 39.0)
 
 
 def test_summaries_leave_undefined_logs_out():
-    table = summarize(pd.DataFrame({"WIS": [1.0, np.nan, 3.0]}))
+    table = summarize(pd.DataFrame({"WIS": [1.0, np.nan, 3.0]}), 2)
     assert table.loc["WIS", "mean"] == 2.0
     assert table.loc["WIS", "logs"] == 2
     np.testing.assert_allclose(table.loc["WIS", "se"], 2**0.5 / 2**0.5)
@@ -202,6 +202,14 @@ def test_the_article_is_complete_and_shows_published_numbers_beside_ours(folder)
     page = (folder / "index.html").read_text()
     for mean, *_ in published.FIGURE_3.values():
         assert f"{mean:+.3f}".replace("-", "\N{MINUS SIGN}") in page
+
+
+def test_figure_3_shows_the_published_values_below_ours(folder):
+    drawn = (folder / "figures" / "figure3.svg").read_text()
+    assert "This run" in drawn
+    for numbers in published.FIGURE_3.values():
+        mean, low, high = (f"{x:+.2f}".replace("-", "\N{MINUS SIGN}") for x in numbers)
+        assert f"{mean} ({low} to {high})" in drawn
 
 
 def test_csv_files_hold_the_numbers(folder):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,26 +38,6 @@ PAPER = Source(
 )
 
 
-def render_page(template: str, content: Mapping[str, Any], widths: Mapping[str, int]) -> str:
-    """Return a page from a template that extends templates/article.html.
-
-    `widths` are those of its drawings, in pixels: a narrow screen shrinks them only as far as their
-    letters can be read. Filters: `signed` and `plain` (three decimals or as many as given, with and
-    without a plus sign), `share` (whole percent), `percent` (one decimal), `chance` (a probability
-    in words), `count` (a whole number), `spelled` (an estimator's abbreviation with its full name)
-    and `headings`.
-    """
-    environment = Environment(
-        loader=PackageLoader("butfor.studies", ""), autoescape=True, undefined=StrictUndefined
-    )
-    environment.filters |= {"signed": signed, "plain": plain, "share": share, "chance": percent}
-    environment.filters |= {"spelled": spelled, "headings": headings}
-    environment.filters |= {"percent": lambda value: f"{100 * value:.1f}%", "count": "{:,}".format}
-    environment.globals |= {"widths": widths, "legible": LEGIBLE}
-    styles = "\n".join(path.read_text(encoding="utf-8") for path in STYLES)
-    return environment.get_template(template).render(style=Markup(styles), **content)
-
-
 def headings(text: str) -> list[tuple[str, Markup]]:
     """Return the places of a text and their headings, for its contents."""
     return [(place, Markup(words)) for place, words in HEADING.findall(text)]
@@ -68,9 +48,25 @@ def spelled(name: str) -> str:
     return f"{FULL_NAMES[name]} ({name})" if name in FULL_NAMES else name
 
 
-def share(value: float) -> str:
-    """Return a share in whole percent."""
-    return f"{100 * value:.0f}%"
+def share(value: float, digits: int = 0) -> str:
+    """Return a share in percent, with as many decimals as given."""
+    return f"{100 * value:.{digits}f}%"
+
+
+def with_error(mean: float, se: float) -> str:
+    """Return a mean and its standard error."""
+    return f"{signed(mean)} ± {plain(se)}"
+
+
+def listed(values: Sequence[Any]) -> str:
+    """Return "250, 1,000 and 4,000"."""
+    *first, last = map(count, values)
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def count(value: int) -> str:
+    """Return a whole number, by thousands."""
+    return f"{value:,}"
 
 
 def plain(value: float, digits: int = 3) -> str:
@@ -82,3 +78,24 @@ def signed(value: float, digits: int = 3) -> str:
     """Return a number with a sign that its digits justify."""
     shown = plain(value, digits)
     return f"+{shown}" if round(float(value), digits) > 0 else shown
+
+
+FILTERS = {
+    **{"signed": signed, "plain": plain, "share": share, "chance": percent},
+    **{"count": count, "listed": listed, "spelled": spelled, "headings": headings},
+}
+
+
+def render_page(template: str, content: Mapping[str, Any], widths: Mapping[str, int]) -> str:
+    """Return a page from a template that extends templates/article.html and may use FILTERS.
+
+    `widths` are those of its drawings, in pixels: a narrow screen shrinks them only as far as their
+    letters can be read.
+    """
+    environment = Environment(
+        loader=PackageLoader("butfor.studies", ""), autoescape=True, undefined=StrictUndefined
+    )
+    environment.filters |= FILTERS
+    environment.globals |= {"widths": widths, "legible": LEGIBLE}
+    styles = "\n".join(path.read_text(encoding="utf-8") for path in STYLES)
+    return environment.get_template(template).render(style=Markup(styles), **content)

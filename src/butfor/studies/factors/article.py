@@ -36,7 +36,7 @@ from butfor.studies.factors.experiment import (
     Row,
     run_experiment,
 )
-from butfor.studies.page import plain, signed, spelled
+from butfor.studies.page import signed, spelled, with_error
 from butfor.studies.scoring import clear
 
 DRAWN = ("WIS", "WDR", "CF", "MB")
@@ -186,7 +186,7 @@ def short(experiment: Experiment) -> list[str]:
     limit = float(in_cell(experiment.endless, reference)["error"].iloc[0])
 
     def mean(cell: Mapping[str, Any]) -> str:
-        return f"{signed(cell['mean'], 2)} ± {plain(cell['se'], 2)}"
+        return with_error(cell["mean"], cell["se"])
 
     return [
         "A policy can look far better than it is: how much of that comes from hidden variables, "
@@ -197,7 +197,7 @@ def short(experiment: Experiment) -> list[str]:
         f"{mean(hidden['thin support'])} from thin support, and {mean(hidden['confounding'])} "
         "from what is hidden.",
         f"With nothing hidden the error is {mean(full['error'])}; in the limit of an infinitely "
-        f"long log it is 0, and with the two variables hidden {signed(limit, 2)}.",
+        f"long log it is 0, and with the two variables hidden {signed(limit)}.",
         f"These are means ± one standard error over {settings.repeats} pairs of logs from one "
         "simulator; in another world the pieces may differ in size.",
     ]

@@ -40,7 +40,7 @@ from butfor.studies.hidden_state.experiment import (
     story,
     summarize,
 )
-from butfor.studies.page import plain, signed
+from butfor.studies.page import signed, with_error
 from butfor.studies.scoring import clear
 
 LARGE = 3.0  # a larger |z| is not chance
@@ -153,7 +153,7 @@ def short(experiment: Experiment) -> list[str]:
     reduced, right, true = methods[CF], methods[RIGHT], methods[TRUE]
 
     def said(row: dict[str, Any]) -> str:
-        return f"{signed(row['value'])}, an error of {signed(row['error'])} ± {plain(row['se'])}"
+        return f"{signed(row['value'])}, an error of {with_error(row['error'], row['se'])}"
 
     return [
         "A policy learned from a log that hides two variables looks excellent, even patient by "
@@ -173,7 +173,7 @@ def _blame(reduced: Mapping[str, Any], right: Mapping[str, Any]) -> str:
     removed = 1 - abs(right["error"]) / abs(reduced["error"])
     if removed <= 0:
         return "The hidden variables in the model do not make the answer better."
-    blame = "so it was the model that failed, not the question"
+    blame = "it was the model that failed, not the question"
     if right["beyond_chance"]:
         blame = "what remains is more than chance"
     return f"The hidden variables in the model remove {percent(removed)} of the error: {blame}."

@@ -89,6 +89,7 @@ def results(experiment: Experiment) -> dict[str, Any]:
         },
         "bounds": {key: _overall(experiment.bounds, key) for key in CASES},
         "findings": {key: finding(experiment, key) for key in CASES},
+        "model_effect": model_effect(experiment),
     }
 
 
@@ -165,7 +166,6 @@ def content(experiment: Experiment) -> dict[str, Any]:
             for key in CASES
         },
         "stable": {key: bounds_finding(experiment, key, CLASSES[2]) for key in CASES},
-        "model_effect": model_effect(experiment),
         "gumbel": GUMBEL,
         "own": OWN,
         "alone": ALONE,
@@ -191,8 +191,8 @@ def short(experiment: Experiment) -> list[str]:
             rival = f"{rival[:-1]}, not told apart by {settings.repeats} logs)"
     return [
         "Which assumption about a patient's luck comes closest to what would truly have happened "
-        f"under another policy? A simulator can treat each of its "
-        f"{settings.repeats * settings.episodes:,} patients again with the same luck, and tell.",
+        "under another policy, which a simulator can tell by treating each of "
+        f"{settings.repeats * settings.episodes:,} patients again with the same luck?",
         f"With the right model and vasopressors withheld, the closest is “{right['best']}” "
         f"with a Brier score of {plain(right['best_brier'])}{rival}, where 0 is best and 2 worst; "
         f"the model without the patient's course scores {plain(right['alone'])}.",
