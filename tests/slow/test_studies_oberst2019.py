@@ -79,13 +79,13 @@ def test_wis_on_the_training_log_is_weighted_importance_sampling():
 
 
 def test_a_range_of_few_logs_is_the_least_and_the_largest():
-    few, many = (summarize(pd.DataFrame({"x": np.arange(n)}), n).loc["x"] for n in (10, 41))
+    few, many = (summarize(pd.DataFrame({"x": np.arange(n)})).loc["x"] for n in (10, 41))
     assert (few["low"], few["high"]) == (0.0, 9.0)
     assert (many["low"], many["high"]) == (1.0, 39.0)
 
 
 def test_summaries_leave_undefined_logs_out():
-    table = summarize(pd.DataFrame({"WIS": [1.0, np.nan, 3.0]}), 2)
+    table = summarize(pd.DataFrame({"WIS": [1.0, np.nan, 3.0]}))
     assert table.loc["WIS", "mean"] == 2.0
     assert table.loc["WIS", "logs"] == 2
     np.testing.assert_allclose(table.loc["WIS", "se"], 2**0.5 / 2**0.5)

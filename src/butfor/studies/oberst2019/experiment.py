@@ -201,13 +201,15 @@ def _evaluate(settings: Oberst2019Settings, repeat: int, hidden: bool) -> dict[s
     return row
 
 
-def summarize(repeats: pd.DataFrame, logs: int) -> pd.DataFrame:
+def summarize(repeats: pd.DataFrame, logs: int | None = None) -> pd.DataFrame:
     """Return the mean, range over logs and standard error of each column, ignoring undefined logs.
 
-    The range is the one that this number of logs is enough for.
+    The range is the one that this number of logs is enough for, by default of those that define
+    every column.
     """
     values = repeats.astype(float)
-    low, high = (values.quantile(end / 100) for end in range_percentiles(logs))
+    percentiles = range_percentiles(int(values.count().min()) if logs is None else logs)
+    low, high = (values.quantile(end / 100) for end in percentiles)
     ends = {"low": low, "high": high}
     return pd.DataFrame({"mean": values.mean(), **ends, "se": values.sem(), "logs": values.count()})
 
