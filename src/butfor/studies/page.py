@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 
 from butfor.evaluate.wording import MINUS, percent
 from butfor.present import STATIC
@@ -38,9 +37,9 @@ PAPER = Source(
 )
 
 
-def headings(text: str) -> list[tuple[str, Markup]]:
-    """Return the places of a text and their headings, for its contents."""
-    return [(place, Markup(words)) for place, words in HEADING.findall(text)]
+def headings(text: str) -> list[tuple[str, str]]:
+    """Return the places of a text and their headings, as HTML, for its contents."""
+    return HEADING.findall(text)
 
 
 def spelled(name: str) -> str:
@@ -98,4 +97,5 @@ def render_page(template: str, content: Mapping[str, Any], widths: Mapping[str, 
     environment.filters |= FILTERS
     environment.globals |= {"widths": widths, "legible": LEGIBLE}
     styles = "\n".join(path.read_text(encoding="utf-8") for path in STYLES)
-    return environment.get_template(template).render(style=Markup(styles), **content)
+    page = environment.get_template(template).render(style=styles, **content)
+    return page.replace(" ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}")
