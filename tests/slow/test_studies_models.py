@@ -412,6 +412,7 @@ def test_the_command_takes_sizes(tmp_path):
         *("--part", "wide"),
     )
     assert result.exit_code == 0, result.output
+    assert "Found." in result.output  # what was found, in short
     assert given["study"] is STUDY
     assert given["settings"] == ModelsSettings(repeats=3, size=(250, 1000), part="wide")
 

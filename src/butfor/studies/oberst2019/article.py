@@ -34,6 +34,7 @@ from butfor.studies.oberst2019.experiment import (
 from butfor.studies.page import PAPER, signed
 
 WOULD_HAVE_LIVED = ("died", "discharged")  # a cell of the outcome table
+PANELS = {"hidden": "Hidden state", "full": "Nothing hidden"}
 NOTES = {
     "Obs": "observed: what happened to these patients",
     "WIS": f"{FULL_NAMES['WIS']}: few patients match",
@@ -72,7 +73,11 @@ def charts(experiment: Experiment) -> dict[str, Any]:
     for state in STATES:
         logs = experiment.repeats[state][list(ESTIMATORS)].melt(var_name="estimator")
         reported = published.reported_table(state).rename_axis("estimator").reset_index()
-        drawn[f"repeats_{state}"] = boxplot_chart(logs.dropna(), published=reported)
+        drawn[f"repeats_{state}"] = boxplot_chart(
+            logs.dropna(),
+            published=reported,
+            title=f"How much do the estimates vary from log to log? {PANELS[state]}",
+        )
     return drawn
 
 
@@ -164,6 +169,7 @@ def content(experiment: Experiment) -> dict[str, Any]:
         "stops": who_stops_when(one.replay),
         "variants": variants.to_dict("records"),
         "draws": _draws(one),
+        "panels": PANELS,
         "needed": [(precision, draws_needed(precision)) for precision in (0.1, 0.05, 0.01)],
         "published_settings": settings.published,
     }
@@ -180,8 +186,8 @@ def short(experiment: Experiment) -> list[str]:
     fooled = (logs["MB"] > logs["Observed"]) & (logs["True"] < logs["Observed"])
     low, high = experiment.table("hidden").loc["True", ["low", "high"]]
     caveat = (
-        "One log is one draw, in the paper and here: the true value of what is learned runs from "
-        f"{signed(low, 2)} to {signed(high, 2)} ({range_name(experiment.logs)})"
+        "One log is one draw, in the paper and here: the true value of the learned policy runs "
+        f"from {signed(low, 2)} to {signed(high, 2)} ({range_name(experiment.logs)})"
     )
     if not settings.published:
         caveat += ", and these are not the settings of the paper"
