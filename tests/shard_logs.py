@@ -4,14 +4,22 @@ import subprocess
 import sys
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 
 from butfor import sepsis
+from butfor.audit.settings import AuditSettings
 from butfor.log.write import write_episodes
 
 EPISODES = 300
+# the bounds of a few episodes only, and no rehearsal: together they take longer than all the rest
+FEW = AuditSettings(flags=5, review_size=12, intervals=20, rehearsal=False)
+SUMMARY = (
+    *("--detail", "summary", "--flags", "5", "--review-size", "12"),
+    *("--intervals", "20", "--no-rehearsal"),
+)
 TABLES = (
     "estimates",
     "diagnostics",
@@ -55,9 +63,10 @@ def rewrite(path, change):
 MEASURED = """
 import sys
 import butfor.audit.files, butfor.audit.shards.run as run
+from tests.shard_logs import FEW
 butfor.audit.files.ROW_GROUP = 1000
 run.RANGE = run.SAMPLED
-run.audit_shards(*sys.argv[1:], workers=run.Threads(1))
+run.audit_shards(*sys.argv[1:], FEW, workers=run.Threads(1))
 print([l for l in open("/proc/self/status") if l.startswith("VmHWM")][0].split()[1])
 """
 
@@ -76,7 +85,11 @@ def peaks_of_memory(log, few, many, place):
             write_episodes(shard, folder / f"{number:03d}.parquet", place / "s.toml")
         arguments = [str(folder), str(place / "s.toml"), str(place / f"audit-{count}")]
         result = subprocess.run(
-            [sys.executable, "-c", MEASURED, *arguments], capture_output=True, text=True, check=True
+            [sys.executable, "-c", MEASURED, *arguments],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=Path(__file__).parents[1],
         )
         return int(result.stdout) * 1024
 
