@@ -22,7 +22,6 @@ from tests.shard_logs import (
     FEW,
     SUMMARY,
     check_same,
-    peaks_of_memory,
     simulate_patients,
     write_shards,
 )
@@ -264,12 +263,6 @@ def test_damaged_files_are_named_together(log, study, tmp_path):
     counting = Counting()
     audit_shards(folder, study, tmp_path / "audit", FEW, workers=counting, resume=True)
     assert counting.done[0] == 2
-
-
-def test_memory_does_not_grow_with_the_number_of_shards(log, tmp_path):
-    """Of few shards; verification/test_shards_memory.py takes more."""
-    few, many, held = peaks_of_memory(log, 3, 12, tmp_path)
-    assert many - few < held / 4, (few, many)
 
 
 def test_a_folder_of_somebody_else_is_left_alone(shards, study, tmp_path):
