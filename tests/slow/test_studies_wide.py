@@ -21,7 +21,7 @@ from butfor.studies.models.wide.experiment import Sizes, WideExperiment
 from tests.articles import check_article, write_and_keep
 
 LIMIT = 5.5  # standard errors: two-sided 4e-8, times less than a hundred checks
-SMALL = Sizes(episodes=150, scored=30, draws=10, planning=300, best=300, judging=300)
+SMALL = Sizes(episodes=80, scored=10, draws=5, planning=100, best=100, judging=100)
 
 
 @pytest.fixture(scope="module")
@@ -213,11 +213,11 @@ def test_the_part_alone_is_an_article(written):
 def test_one_plan_agrees_with_the_public_functions(written):
     found = written[1].wide
     seed = ModelsSettings().base_seed(1, 2)
-    log = world.simulate(world.physicians, 150, seed=seed)
+    log = world.simulate(world.physicians, SMALL.episodes, seed=seed)
     rows = found.plans[(found.plans["repeat"] == 1) & (found.plans["model"] == "The log itself")]
     plan = fit_q(log, Ridge(), horizon=world.HORIZON)
-    true = world.simulate(plan, 300, seed=seed + 1).returns().mean()
-    usual = world.simulate(world.physicians, 300, seed=seed + 1).returns().mean()
+    true = world.simulate(plan, SMALL.judging, seed=seed + 1).returns().mean()
+    usual = world.simulate(world.physicians, SMALL.judging, seed=seed + 1).returns().mean()
     assert rows["true"].item() == pytest.approx(true)
     assert rows["gain"].item() == pytest.approx(true - usual)
     codes = np.stack(list(log.codes(log.first_state).values()), axis=1)
