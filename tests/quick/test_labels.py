@@ -199,8 +199,8 @@ def run(*arguments):
 def test_an_audit_puts_the_noise_where_it_is_told_to_and_records_it(written, sepsis, tmp_path):
     log, model, target = sepsis
     exact = bf.counterfactual_outcomes(log, model.with_labels(bf.nature_labels(log)), target)
-    options = ["--study", written / "study.toml", "--flags", 2, "--intervals", 20, "--no-rehearsal"]
-    few = {"flags": 2, "intervals": 20, "rehearsal": False}
+    options = ["--study", written / "study.toml", "--flags", 2, "--no-rehearsal"]
+    few = {"flags": 2, "rehearsal": False}
     names = ", ".join(VITAL)
     result = run(
         "audit", written / "log.csv", *options, "--out", tmp_path / "audit", "--noise-on", names
