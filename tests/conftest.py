@@ -11,6 +11,7 @@ SLOW = (
     "test_pomdp.py",
     "test_shards_stopped.py",
     "test_package.py",
+    "test_study_articles.py",
     "test_accessibility.py",
     "test_review_browser.py",
     "test_report.py",
