@@ -16,6 +16,8 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 INSTALL = .venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 RUN = .venv/bin/python -m
 PYTEST = --numprocesses auto --dist loadfile --no-loadscope-reorder
+# keep what Python compiles: tests start processes that would compile all of butfor again
+unexport PYTHONDONTWRITEBYTECODE
 
 AXE = build/node_modules/axe-core/package.json
 PERMITS = build/pm4js/receipt.csv

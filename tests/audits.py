@@ -23,7 +23,7 @@ def sepsis_audit(episodes=300, **options):
 
 
 @cache
-def hidden_audit(episodes=60, **options):
+def hidden_audit(episodes=40, **options):
     """An audit of the same patients with the true model, which infers glucose and diabetes."""
     log = _patients(episodes)
     target = bf.policy_iteration(bf.fit_mdp(log))

@@ -84,7 +84,7 @@ def one_step():
 
 def hidden_state():
     """A model that infers what was not recorded."""
-    return hidden_audit(40)
+    return hidden_audit()
 
 
 def in_shards():

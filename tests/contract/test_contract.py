@@ -388,30 +388,36 @@ def files_of(folder):
     return {name: (folder / name).read_bytes() for name in names}
 
 
+def audit_everywhere(sources, names, place, **chosen):
+    """Audit a log in several places; return the bytes of each audit, and what it says of itself."""
+    study, logs = sources
+    written, metas = {}, {}
+    for detail in ("full", "summary"):
+        settings = AuditSettings(
+            detail=detail,
+            flags=5,
+            review_size=14,
+            draws=DRAWS,
+            models=3 if detail == "full" else None,
+            **chosen,
+        )
+        for name in names:
+            out = place / f"{detail} {name}"
+            audit_into(logs[name], study, out, settings)
+            written[detail, name] = files_of(out)
+            metas[detail, name] = json.loads((out / "meta.json").read_text())
+            assert written[detail, name] == written[detail, names[0]], (detail, name)
+    return written, metas
+
+
 @pytest.mark.parametrize("action_noise", NOISES)
 @pytest.mark.parametrize("mechanism", NAMED)
 def test_the_bytes_do_not_depend_on_where_the_log_is(
     sources, mechanism, action_noise, tmp_path, monkeypatch
 ):
     monkeypatch.setattr("butfor.evaluate.estimate.RESAMPLES", 10)
-    study, logs = sources
-    written = {}
-    for detail in ("full", "summary"):
-        settings = AuditSettings(
-            mechanism=mechanism,
-            action_noise=action_noise,
-            detail=detail,
-            flags=5,
-            review_size=14,
-            draws=DRAWS,
-            models=3 if detail == "full" else None,
-        )
-        for name, source in logs.items():
-            out = tmp_path / f"{detail} {name}"
-            audit_into(source, study, out, settings)
-            written[detail, name] = files_of(out)
-        for name in ("many", "csv"):
-            assert written[detail, name] == written[detail, "one"], (detail, name)
+    chosen = {"mechanism": mechanism, "action_noise": action_noise, "rehearsal": False}
+    written, metas = audit_everywhere(sources, ("one", "many"), tmp_path, **chosen)
     for name in SAME:
         full, summary = (
             pd.read_parquet(tmp_path / f"{detail} one" / f"{name}.parquet")
@@ -419,13 +425,15 @@ def test_the_bytes_do_not_depend_on_where_the_log_is(
         )
         pd.testing.assert_frame_equal(full, summary, rtol=0, atol=1e-12)
     assert written["full", "one"]["model.npz"] == written["summary", "one"]["model.npz"]
-    metas = {
-        (detail, name): json.loads((tmp_path / f"{detail} {name}/meta.json").read_text())
-        for detail, name in written
-    }
     designs = [meta["design"] for meta in metas.values()]
     assert all(design == designs[0] for design in designs)
     assert sum(stratum["drawn"] for stratum in designs[0]["strata"]) == 14
+
+
+def test_nor_do_those_of_the_rehearsal_nor_on_the_format(sources, tmp_path, monkeypatch):
+    """Neither asks for a mechanism, so that one is enough."""
+    monkeypatch.setattr("butfor.evaluate.estimate.RESAMPLES", 10)
+    written, metas = audit_everywhere(sources, ("one", "many", "csv"), tmp_path)
     rehearsals = {place: meta["rehearsal"] for place, meta in metas.items()}
     for detail in ("full", "summary"):
         assert "rehearsal.parquet" in written[detail, "one"]

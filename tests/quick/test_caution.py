@@ -204,6 +204,7 @@ def test_an_audit_learns_with_the_caution_that_is_asked_for(
 ):
     folder, log = patients
     rest = ["--detail", detail, "--no-rehearsal", "--flags", "1", *options]
+    rest += ["--review-size", "2", "--intervals", "2"]
     if detail == "full":
         rest += ["--models", "0"]
     files = [str(folder / "log.csv"), "--study", str(folder / "study.toml")]

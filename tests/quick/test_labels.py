@@ -199,7 +199,8 @@ def run(*arguments):
 def test_an_audit_puts_the_noise_where_it_is_told_to_and_records_it(written, sepsis, tmp_path):
     log, model, target = sepsis
     exact = bf.counterfactual_outcomes(log, model.with_labels(bf.nature_labels(log)), target)
-    options = ["--study", written / "study.toml", "--flags", 2]
+    options = ["--study", written / "study.toml", "--flags", 2, "--no-rehearsal"]
+    few = {"flags": 2, "rehearsal": False}
     names = ", ".join(VITAL)
     result = run(
         "audit", written / "log.csv", *options, "--out", tmp_path / "audit", "--noise-on", names
@@ -212,12 +213,12 @@ def test_an_audit_puts_the_noise_where_it_is_told_to_and_records_it(written, sep
 
     study = (written / "study.toml").read_text()
     (tmp_path / "study.toml").write_text(f"{study}\n[noise]\nlabels = {json.dumps(VITAL)}\n")
-    again = audit_log(written / "log.csv", tmp_path / "study.toml", flags=2)
+    again = audit_log(written / "log.csv", tmp_path / "study.toml", **few)
     assert again.meta.made_by["noise_on"] == VITAL
     pd.testing.assert_frame_equal(again.episodes, audit.episodes)
     np.testing.assert_array_equal(again.target, audit.target)
 
-    plain = audit_log(written / "log.csv", written / "study.toml", flags=2, model="tabular")
+    plain = audit_log(written / "log.csv", written / "study.toml", **few, model="tabular")
     assert plain.meta.made_by["noise_on"] is None
     assert not any("credible intervals" in warning for warning in plain.meta.warnings)
     np.testing.assert_array_equal(plain.target, audit.target)

@@ -35,4 +35,4 @@ def check_differences(logs):
 
 
 def test_intervals_of_differences_hold_the_true_difference():
-    check_differences(80)
+    check_differences(50)

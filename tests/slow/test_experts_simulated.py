@@ -8,7 +8,7 @@ from scipy.stats import binom
 
 import butfor as bf
 from butfor.evaluate.experts import ReviewSample
-from tests.experts import KINDS, ever_missed, sepsis_ward, simulate_reviews
+from tests.experts import ever_missed, sepsis_ward, simulate_reviews
 
 REVIEWS = 50
 
@@ -18,7 +18,7 @@ def ward():
     return sepsis_ward()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["perfect", "anchored"])
 def test_intervals_hold_the_experts_own_view(ward, kind):
     found = simulate_reviews(ward, kind, REVIEWS)
     # counts that 95% of coverage falls short of, or 5% of misses exceed, once in a million

@@ -1,5 +1,7 @@
 """Audits with factored models: the same question, tables and files as with any other model."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,14 +9,13 @@ from typer.testing import CliRunner
 
 import butfor as bf
 from butfor.audit.audit import Audit
-from butfor.audit.settings import AuditSettings
 from butfor.audit.source import audit_into
 from butfor.cli.main import app
 from butfor.models import learners
 from butfor.models.cases import logged_cases
 from butfor.models.transitions import count_distinct
 from tests.audits import unseal
-from tests.shard_logs import check_same, simulate_patients, write_shards
+from tests.shard_logs import FEW, check_same, simulate_patients, write_shards
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,7 @@ def patients(tmp_path_factory):
 
 def audit_of(patients, source, out, **settings):
     folder, _ = patients
-    chosen = AuditSettings(flags=10, draws=2, **{"models": 0} | settings)
+    chosen = replace(FEW, flags=6, draws=2, **{"models": 0} | settings)
     return audit_into(folder / source, folder / "study.toml", out, chosen, overwrite=True)
 
 
@@ -115,7 +116,7 @@ def test_the_study_file_chooses_kind_parents_and_order(patients, tmp_path):
         '[model.parents]\n"blood pressure" = ["blood pressure", "action.vasopressors"]\n'
     )
     (tmp_path / "study.toml").write_text(text + given)
-    chosen = AuditSettings(flags=3, draws=1, models=0)
+    chosen = replace(FEW, draws=1, models=0)
     audit = audit_into(folder / "log.csv", tmp_path / "study.toml", tmp_path / "audit", chosen)
     pressure = audit.model.factor("blood pressure")
     assert pressure.parents == ("blood pressure", "action.vasopressors")
@@ -127,6 +128,7 @@ def test_the_study_file_chooses_kind_parents_and_order(patients, tmp_path):
 def test_the_command_takes_the_kind_of_model(patients, tmp_path):
     folder, _ = patients
     base = ["audit", folder / "log.csv", "--study", folder / "study.toml", "--models", "0"]
+    base += ["--intervals", "20", "--no-rehearsal"]
     for kind, expected in (("tabular", bf.TabularMDP), ("factored", bf.FactoredModel)):
         out = tmp_path / kind
         result = CliRunner().invoke(app, [*map(str, base), "--model", kind, "--out", str(out)])
@@ -140,21 +142,25 @@ def test_the_command_takes_the_kind_of_model(patients, tmp_path):
 
 
 def test_shards_learn_by_a_classifier_from_distinct_transitions(patients, tmp_path, monkeypatch):
-    folder, log = patients
-    text = (folder / "study.toml").read_text() + '\n[model]\nlearner = "logistic"\n'
-    (tmp_path / "study.toml").write_text(text)
-    chosen = AuditSettings(flags=2, draws=1, detail="summary")
+    log, everyone = patients[1].select(np.arange(100)), np.arange(100)
+    logs = {
+        "one": write_shards(log, tmp_path / "one file", [everyone]),
+        "shards": write_shards(log, tmp_path / "files", np.array_split(everyone, 3)),
+    }
+    with (tmp_path / "study.toml").open("a") as study:
+        study.write('\n[model]\nlearner = "logistic"\n')
+    chosen = replace(FEW, draws=1, detail="summary")
     distinct = len(count_distinct(log).state)
     assert distinct < len(log.state)
     monkeypatch.setattr(learners, "MOST_CASES", len(log.state) - 1)  # more cases than fit at once
     sizes = []
-    for source in ("one", "shards"):
+    for source, folder in logs.items():
         out = tmp_path / source
-        audit = audit_into(folder / source, tmp_path / "study.toml", out, chosen)
+        audit = audit_into(folder, tmp_path / "study.toml", out, chosen)
         sizes.append(audit.model.factor("oxygen").counts.sum())
     check_same(tmp_path / "one", tmp_path / "shards")
     assert audit.model.factor("oxygen").source == "Pipeline"
     assert sizes == [len(log.state)] * 2
     monkeypatch.setattr(learners, "MOST_CASES", 10)
     with pytest.raises(ValueError, match="Pipeline learns from at most 10"):
-        audit_into(folder / "one", tmp_path / "study.toml", tmp_path / "none", chosen)
+        audit_into(logs["one"], tmp_path / "study.toml", tmp_path / "none", chosen)

@@ -97,10 +97,10 @@ def test_every_file_that_names_the_version_or_the_requirements_agrees():
 def demonstration(tmp_path_factory):
     """What the demonstration printed, and its folder, in which somebody then wrote verdicts."""
     few = pytest.MonkeyPatch()
-    few.setattr("butfor.cli.demo.MODELS", 5)
+    few.setattr("butfor.cli.demo.MODELS", 2)
     out = tmp_path_factory.mktemp("demo") / "demo"
     result = CliRunner().invoke(
-        app, ["demo", "--episodes", "100", "--seed", "2", "--out", str(out), "--verbose"]
+        app, ["demo", "--episodes", "50", "--seed", "2", "--out", str(out), "--verbose"]
     )
     (out / "audit" / "reviews.sqlite").write_bytes(b"verdicts")
     yield result, out
@@ -117,7 +117,7 @@ def test_demo_prints_estimates_outcomes_and_patients_and_says_where_files_are(de
     assert "Figures:" in result.output
     assert "The same log, two models" in result.output
     assert isinstance(Audit.load(out / "audit-tabular").model, bf.TabularMDP)
-    assert len(Audit.load(out / "audit").episodes) == 100
+    assert len(Audit.load(out / "audit").episodes) == 50
     assert {path.name for path in (out / "figures").iterdir()} >= {"estimates.png", "outcomes.svg"}
 
 
@@ -131,13 +131,13 @@ def test_a_folder_that_cannot_be_written_is_found_at_once(tmp_path):
 def test_demo_over_an_earlier_one_as_json_agrees_with_the_library(demonstration):
     out = demonstration[1]
     result = CliRunner().invoke(
-        app, ["demo", "--episodes", "120", "--seed", "1", "--json", "--out", str(out)]
+        app, ["demo", "--episodes", "60", "--seed", "1", "--json", "--out", str(out)]
     )
     printed = json.loads(result.stdout)
-    assert len(Audit.load(out / "audit").episodes) == 120
+    assert len(Audit.load(out / "audit").episodes) == 60
     assert (out / "audit" / "reviews.sqlite").read_bytes() == b"verdicts"
     log = bf.sepsis.simulate(
-        bf.sepsis.behavior_policy("icml2019"), 120, seed=1, version="icml2019"
+        bf.sepsis.behavior_policy("icml2019"), 60, seed=1, version="icml2019"
     ).hide("glucose", "diabetes")
     model = bf.fit_factored(log)
     target = bf.policy_iteration(model, caution=bf.Caution())

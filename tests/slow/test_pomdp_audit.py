@@ -16,7 +16,8 @@ def made():
     log = log.hide("glucose", "diabetes")
     model = bf.sepsis.pomdp(VERSION)
     target = bf.policy_iteration(bf.fit_mdp(log), discount=0.99)
-    audit = bf.run_audit(log, model, target, behavior=behavior, flags=5, draws=3, resamples=50)
+    few = {"flags": 5, "review_size": 10, "intervals": 10, "draws": 3, "resamples": 50}
+    audit = bf.run_audit(log, model, target, behavior=behavior, **few)
     return log, model, target, behavior, audit
 
 
@@ -108,9 +109,10 @@ def test_the_behavior_that_was_given_is_kept_and_counts_in_the_digest(made, tmp_
     np.testing.assert_array_equal(result.expected_return, audit.episodes["expected_return"])
     few = log.select(np.arange(10))
     seen = bf.soften(bf.estimate_behavior(log), 0.3)
+    least = {"flags": 1, "review_size": 1, "intervals": 1, "draws": 0, "resamples": 5}
     digests = set()
     for given in (None, seen, behavior, bf.hidden.LatentPolicy(bf.soften(behavior.table, 0.1))):
-        small = bf.run_audit(few, model, target, behavior=given, flags=1, draws=0, resamples=5)
+        small = bf.run_audit(few, model, target, behavior=given, **least)
         digests.add(small.meta.digest)
         if given is seen:
             np.testing.assert_allclose(small.behavior, seen, atol=1e-15)

@@ -15,7 +15,7 @@ from butfor.audit.shards import Threads, audit_shards
 from butfor.audit.shards.parts import parts_folder
 from butfor.audit.source import audit_log
 from butfor.cli.main import app
-from tests.shard_logs import EPISODES, check_same, rewrite, simulate_patients, write_shards
+from tests.shard_logs import EPISODES, FEW, check_same, rewrite, simulate_patients, write_shards
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,14 @@ def study(shards, place):
 @pytest.fixture(scope="module")
 def plain(shards, study, place):
     """The audit of the one file, by one thread."""
-    return audit_shards(shards["one"], study, place / "plain", workers=Threads(1))
+    return audit_shards(shards["one"], study, place / "plain", FEW, workers=Threads(1))
+
+
+@pytest.fixture(scope="module")
+def usual(shards, study, place):
+    """The same with the bounds of every episode, and as many to review as there usually are."""
+    settings = AuditSettings(rehearsal=False)
+    return audit_shards(shards["one"], study, place / "usual", settings, workers=Threads(1))
 
 
 def in_full(settings):
@@ -57,19 +64,21 @@ def in_full(settings):
     return {k: v for k, v in vars(settings).items() if k not in left_out} | {"models": 0}
 
 
-@pytest.mark.parametrize("name", ["one", "ten", "thirty", "dealt"])
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(
+    ("name", "threads"),
+    [("one", 2), ("ten", 1), ("ten", 2), ("thirty", 2), ("dealt", 1), ("dealt", 2)],
+)
 def test_tables_are_the_same_whatever_the_shards_and_threads(
     name, threads, shards, study, plain, tmp_path
 ):
-    out = audit_shards(shards[name], study, tmp_path / "audit", workers=Threads(threads))
+    out = audit_shards(shards[name], study, tmp_path / "audit", FEW, workers=Threads(threads))
     check_same(out, plain)
     assert not parts_folder(out).exists()
 
 
-def test_an_audit_in_shards_is_the_audit_in_memory(shards, study, plain):
-    found = Audit.load(plain)
-    known = audit_log(shards["one"] / "part-000.parquet", study, models=0)
+def test_an_audit_in_shards_is_the_audit_in_memory(shards, study, usual):
+    found = Audit.load(usual)
+    known = audit_log(shards["one"] / "part-000.parquet", study, models=0, rehearsal=False)
     numbers = [name for name in found.episodes if found.episodes[name].dtype.kind in "if"]
     shown = (found.episodes["rank"] > 0) | found.episodes["control"]
     assert 0 < shown.sum() < EPISODES
@@ -104,13 +113,10 @@ def test_an_audit_in_shards_is_the_audit_in_memory(shards, study, plain):
         assert getattr(found.meta, key) == getattr(known.meta, key), key
 
 
-def test_bounds_of_those_to_review_and_of_a_sample_in_memory_and_in_shards(shards, study, tmp_path):
+def test_bounds_of_those_to_review_and_of_a_sample_in_memory_and_in_shards(shards, study, plain):
     """The same episodes are drawn, and the same bounds found, however the log is read."""
-    settings = AuditSettings(flags=5, review_size=12, intervals=20)
-    first = audit_shards(shards["one"], study, tmp_path / "one", settings, workers=Threads(1))
-    check_same(audit_shards(shards["dealt"], study, tmp_path / "dealt", settings), first)
-    found = Audit.load(first).episodes
-    known = audit_log(shards["one"] / "part-000.parquet", study, **in_full(settings))
+    found = Audit.load(plain).episodes
+    known = audit_log(shards["one"] / "part-000.parquet", study, **in_full(FEW))
     bounded = found["low_any"].notna()
     assert bounded[(found["rank"] > 0) | found["control"]].all()
     assert 20 <= bounded.sum() <= 32
@@ -122,8 +128,8 @@ def test_bounds_of_those_to_review_and_of_a_sample_in_memory_and_in_shards(shard
     assert sum("drawn at random" in warning for warning in known.meta.warnings) == 1
 
 
-def test_every_episode_of_a_small_log_has_bounds(plain):
-    audit = Audit.load(plain)
+def test_every_episode_of_a_small_log_has_bounds(usual):
+    audit = Audit.load(usual)
     assert audit.episodes["low_any"].notna().all()
     assert audit.meta.parameters.intervals == EPISODES
     assert not any("drawn at random" in warning for warning in audit.meta.warnings)
@@ -141,8 +147,8 @@ def test_names_may_be_any_text(log, tmp_path):
     one = write_shards(text, tmp_path / "one", [everyone])
     dealt = write_shards(text, tmp_path / "dealt", [everyone[i::4] for i in range(4)])
     study = tmp_path / "study.toml"
-    first = audit_shards(one, study, tmp_path / "first", workers=Threads(1))
-    check_same(audit_shards(dealt, study, tmp_path / "second"), first)
+    first = audit_shards(one, study, tmp_path / "first", FEW, workers=Threads(1))
+    check_same(audit_shards(dealt, study, tmp_path / "second", FEW), first)
     found = Audit.load(first)
     assert found.episodes["id"].tolist() == sorted(text.id)
     assert set(found.draws["id"]) <= set(text.id)
@@ -160,7 +166,10 @@ def test_a_given_target_and_other_rules(log, shards, study, plain, tmp_path):
         smoothing=0.5,
         mechanism="maximal",
         flags=7,
+        review_size=14,
         draws=2,
+        intervals=20,
+        rehearsal=False,
         seed=5,
     )
     first = audit_shards(shards["one"], study, tmp_path / "one", settings, workers=Threads(1))
@@ -178,7 +187,7 @@ def test_a_given_target_and_other_rules(log, shards, study, plain, tmp_path):
 
 def test_no_review_no_flags_and_no_controls(shards, study, tmp_path):
     found = Audit.load(
-        audit_shards(shards["ten"], study, tmp_path / "audit", AuditSettings(review_size=0))
+        audit_shards(shards["one"], study, tmp_path / "audit", replace(FEW, review_size=0))
     )
     assert not found.episodes["rank"].any()
     assert not found.episodes["control"].any()
@@ -308,12 +317,12 @@ def test_empty_files_and_files_of_which_nothing_is_left(log, study, tmp_path):
         return table.set_column(place, "heart rate", pa.array(["?"] * len(table)))
 
     rewrite(folder / "part-002.parquet", spoil)
-    out = audit_shards(folder, tmp_path / "dropping.toml", tmp_path / "audit")
+    out = audit_shards(folder, tmp_path / "dropping.toml", tmp_path / "audit", FEW)
     found = Audit.load(out)
     assert found.meta.problems["unknown_levels: episodes dropped"] == EPISODES // 4
     rest = np.concatenate([np.arange(75), np.arange(225, 300)])
     one = write_shards(log.select(rest), tmp_path / "one", [np.arange(150)])
-    check_same(out, audit_shards(one, tmp_path / "dropping.toml", tmp_path / "plain"))
+    check_same(out, audit_shards(one, tmp_path / "dropping.toml", tmp_path / "plain", FEW))
     for part in folder.iterdir():
         rewrite(part, spoil)
     with pytest.raises(ValueError, match="no usable episode is left in any file"):
@@ -344,8 +353,8 @@ def test_side_columns_stay_what_they_are_however_the_log_is_cut(log, tmp_path):
         part = whole.filter(pa.array(np.isin(names, group)))
         pq.write_table(part, tmp_path / "many" / f"{number}.parquet")
     study = tmp_path / "side.toml"
-    one = audit_shards(folder, study, tmp_path / "first")
-    check_same(audit_shards(tmp_path / "many", study, tmp_path / "second"), one)
+    one = audit_shards(folder, study, tmp_path / "first", FEW)
+    check_same(audit_shards(tmp_path / "many", study, tmp_path / "second", FEW), one)
     kept = {n.as_py() for n in pq.read_table(one / "steps.parquet").column("side.order")}
     assert kept <= {n.as_py() for n in whole.column("order")} | {None}
     assert max(n for n in kept if n is not None) > 2**53

@@ -1,30 +1,30 @@
 """Logs in shards: lost workers, stops and damage change nothing, and nothing is lost."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from butfor.audit.audit import Audit
-from butfor.audit.settings import AuditSettings
 from butfor.audit.shards import Cluster, Threads, audit_shards
 from butfor.audit.shards.parts import Parts, parts_folder
 from butfor.cli.main import app
 from butfor.log.write import write_episodes
 from tests.shard_logs import (
     EPISODES,
+    FEW,
+    SUMMARY,
     check_same,
-    peaks_of_memory,
     simulate_patients,
     write_shards,
 )
-
-SUMMARY = ("--detail", "summary")
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def study(shards, place):
 @pytest.fixture(scope="module")
 def plain(shards, study, place):
     """The audit of the one file, by one thread."""
-    return audit_shards(shards["one"], study, place / "plain", workers=Threads(1))
+    return audit_shards(shards["one"], study, place / "plain", FEW, workers=Threads(1))
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def cluster():
 
 
 def test_a_cluster_gives_the_same_tables(cluster, shards, study, plain, tmp_path):
-    check_same(audit_shards(shards["ten"], study, tmp_path / "audit", workers=cluster), plain)
+    check_same(audit_shards(shards["ten"], study, tmp_path / "audit", FEW, workers=cluster), plain)
 
 
 def test_a_cluster_that_is_there_already(cluster, shards, study, plain, tmp_path):
@@ -86,7 +86,9 @@ def test_a_worker_that_is_killed_changes_nothing(cluster, shards, study, plain, 
         if done > 45 and victims:  # while the second pass over the shards is judging
             os.kill(victims.pop(), signal.SIGKILL)
 
-    out = audit_shards(shards["twenty"], study, tmp_path / "audit", workers=cluster, progress=kill)
+    out = audit_shards(
+        shards["twenty"], study, tmp_path / "audit", FEW, workers=cluster, progress=kill
+    )
     assert not victims
     check_same(out, plain)
 
@@ -125,11 +127,11 @@ class Counting:
 def test_what_is_whole_is_not_done_again(shards, study, plain, tmp_path):
     out = tmp_path / "audit"
     with pytest.raises(KeyboardInterrupt):
-        audit_shards(shards["ten"], study, out, workers=Stopping(14))
+        audit_shards(shards["ten"], study, out, FEW, workers=Stopping(14))
     assert not out.exists()
     assert parts_folder(out).is_dir()
     counting = Counting()
-    audit_shards(shards["ten"], study, out, workers=counting, resume=True)
+    audit_shards(shards["ten"], study, out, FEW, workers=counting, resume=True)
     assert counting.done == [0, 6, 10]
     check_same(out, plain)
     assert not parts_folder(out).exists()
@@ -138,11 +140,11 @@ def test_what_is_whole_is_not_done_again(shards, study, plain, tmp_path):
 def test_an_unfinished_run_is_neither_lost_nor_taken_for_another(shards, study, tmp_path):
     out = tmp_path / "audit"
     with pytest.raises(KeyboardInterrupt):
-        audit_shards(shards["ten"], study, out, workers=Stopping(22))
+        audit_shards(shards["ten"], study, out, FEW, workers=Stopping(22))
     with pytest.raises(FileExistsError, match="--resume"):
-        audit_shards(shards["ten"], study, out)
+        audit_shards(shards["ten"], study, out, FEW)
     counting = Counting()
-    audit_shards(shards["ten"], study, out, AuditSettings(seed=1), workers=counting, resume=True)
+    audit_shards(shards["ten"], study, out, replace(FEW, seed=1), workers=counting, resume=True)
     assert counting.done == [0, 10, 10]  # another seed, other halves
     assert Audit.load(out, shown=True).meta.seed == 1
 
@@ -151,10 +153,10 @@ def test_a_file_that_changed_is_counted_anew(log, study, tmp_path):
     folder = write_shards(log, tmp_path / "log", np.array_split(np.arange(EPISODES), 5))
     out = tmp_path / "audit"
     with pytest.raises(KeyboardInterrupt):
-        audit_shards(folder, study, out, workers=Stopping(12))
+        audit_shards(folder, study, out, FEW, workers=Stopping(12))
     write_episodes(log.select(np.arange(10)), folder / "part-000.parquet", tmp_path / "s.toml")
     counting = Counting()
-    audit_shards(folder, study, out, workers=counting, resume=True)
+    audit_shards(folder, study, out, FEW, workers=counting, resume=True)
     assert counting.done == [1, 1, 5]
     assert len(Audit.load(out).episodes) == EPISODES - 60 + 10
 
@@ -223,8 +225,7 @@ def test_a_stop_that_python_ignores_is_not_lost(shards, study, tmp_path, monkeyp
 
 
 def test_a_full_disk_is_told_and_leaves_the_old_audit(shards, study, plain, tmp_path):
-    out = tmp_path / "audit"
-    audit_shards(shards["ten"], study, out)
+    out = shutil.copytree(plain, tmp_path / "audit")
     before = {path.name: path.read_bytes() for path in out.iterdir()}
     script = (
         "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
@@ -253,21 +254,15 @@ def test_damaged_files_are_named_together(log, study, tmp_path):
     with pytest.raises(
         ValueError, match=r"2 of 5 files cannot be used(.|\n)*part-001(.|\n)*part-003"
     ):
-        audit_shards(folder, study, tmp_path / "audit")
+        audit_shards(folder, study, tmp_path / "audit", FEW)
     assert not (tmp_path / "audit").exists()
     for name in ("part-001.parquet", "part-003.parquet"):
         number = int(name[5:8])
         group = np.array_split(np.arange(EPISODES), 5)[number]
         write_episodes(log.select(group), folder / name, tmp_path / "s.toml")
     counting = Counting()
-    audit_shards(folder, study, tmp_path / "audit", workers=counting, resume=True)
+    audit_shards(folder, study, tmp_path / "audit", FEW, workers=counting, resume=True)
     assert counting.done[0] == 2
-
-
-def test_memory_does_not_grow_with_the_number_of_shards(log, tmp_path):
-    """Of few shards; verification/test_shards_memory.py takes more."""
-    few, many, held = peaks_of_memory(log, 3, 12, tmp_path)
-    assert many - few < held / 4, (few, many)
 
 
 def test_a_folder_of_somebody_else_is_left_alone(shards, study, tmp_path):
@@ -275,17 +270,17 @@ def test_a_folder_of_somebody_else_is_left_alone(shards, study, tmp_path):
     parts_folder(out).mkdir()
     (parts_folder(out) / "notes.txt").write_text("mine")
     with pytest.raises(FileExistsError, match=r"it has no unfinished\.txt"):
-        audit_shards(shards["ten"], study, out, resume=True)
+        audit_shards(shards["ten"], study, out, FEW, resume=True)
     assert (parts_folder(out) / "notes.txt").read_text() == "mine"
 
 
 def test_a_damaged_part_is_worked_out_again(shards, study, plain, tmp_path):
     out = tmp_path / "audit"
     with pytest.raises(KeyboardInterrupt):
-        audit_shards(shards["ten"], study, out, workers=Stopping(25))
+        audit_shards(shards["ten"], study, out, FEW, workers=Stopping(25))
     part = next(parts_folder(out).glob("judge-*.npz"))
     part.write_bytes(part.read_bytes()[:1000])
     counting = Counting()
-    audit_shards(shards["ten"], study, out, workers=counting, resume=True)
+    audit_shards(shards["ten"], study, out, FEW, workers=counting, resume=True)
     assert counting.done == [0, 0, 6]
     check_same(out, plain)

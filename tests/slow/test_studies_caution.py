@@ -79,10 +79,10 @@ def test_the_likely_prior_by_leaving_out_each_transition():
     assert PRIORS[0] < max(PRIORS, key=score) < PRIORS[-1]  # neither end, which a bug might give
 
 
-def test_the_article_and_its_command(tmp_path):
+def test_the_article_and_its_command(experiment, tmp_path):
     write_study(STUDY, SMALL, tmp_path / "here")
     check_article(tmp_path / "here", ())
     arguments = ["study", "caution", "--out", str(tmp_path / "there"), "--repeats", "2", "--json"]
     assert CliRunner().invoke(app, [*arguments, "--terminal", "nonsense"]).exit_code == 2
     written = json.loads((tmp_path / "here" / "results.json").read_text())
-    assert written["plans"] == summarize(run_experiment(SMALL).values).to_dict("records")
+    assert written["plans"] == summarize(experiment.values).to_dict("records")

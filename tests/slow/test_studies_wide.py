@@ -202,11 +202,11 @@ def test_the_part_alone_is_an_article(written):
 def test_one_plan_agrees_with_the_public_functions(written):
     found = written[1].wide
     seed = ModelsSettings().base_seed(1, 2)
-    log = world.simulate(world.physicians, 150, seed=seed)
+    log = world.simulate(world.physicians, SMALL.episodes, seed=seed)
     rows = found.plans[(found.plans["repeat"] == 1) & (found.plans["model"] == "The log itself")]
     plan = fit_q(log, Ridge(), horizon=world.HORIZON)
-    true = world.simulate(plan, 300, seed=seed + 1).returns().mean()
-    usual = world.simulate(world.physicians, 300, seed=seed + 1).returns().mean()
+    true = world.simulate(plan, SMALL.judging, seed=seed + 1).returns().mean()
+    usual = world.simulate(world.physicians, SMALL.judging, seed=seed + 1).returns().mean()
     assert rows["true"].item() == pytest.approx(true)
     assert rows["gain"].item() == pytest.approx(true - usual)
     codes = np.stack(list(log.codes(log.first_state).values()), axis=1)

@@ -62,7 +62,8 @@ def test_ten_variables_three_of_them_numbers_have_the_states_that_the_tutorial_s
 
 
 def test_the_audit_of_the_tutorial_is_exact(ward, tmp_path):
-    settings = AuditSettings(flags=5, draws=2, models=2)
+    few = {"flags": 5, "review_size": 10, "intervals": 10, "rehearsal": False}
+    settings = AuditSettings(draws=2, models=2, **few)
     audit = audit_into(ward, WARD / "study.toml", tmp_path / "audit", settings)
     assert isinstance(audit.model, bf.FactoredModel)
     assert audit.model.factor("on_oxygen").source == "copies action.oxygen"
@@ -70,6 +71,6 @@ def test_the_audit_of_the_tutorial_is_exact(ward, tmp_path):
 
 
 def test_learners_are_compared():
-    printed = run_script("compare.py", "--patients", 60, "--logs", 1, "--judged", 500)
+    printed = run_script("compare.py", "--patients", 30, "--logs", 1, "--judged", 100)
     for learner in ("physicians", "counts", "logistic, numbers", "boosting, levels", "tabular"):
         assert learner in printed

@@ -25,8 +25,8 @@ HORIZON = 3
 
 
 @cache
-def ward():
-    return simulate(0, 60, horizon=HORIZON)
+def ward(episodes=60):
+    return simulate(0, episodes, horizon=HORIZON)
 
 
 @cache
@@ -35,9 +35,9 @@ def audit():
     return bf.run_audit(log, bf.fit_factored(log), always, flags=5, draws=3)
 
 
-def write_log(folder):
+def write_log(folder, episodes=60):
     """Write the log as a CSV file with thirty columns of the state, and its study file."""
-    log, codes, reached = ward()
+    log, codes, reached = ward(episodes)
     names = [variable.name for variable in VARIABLES]
     ends = log.offsets[1:] - 1
     decisions = pd.DataFrame(codes, columns=names)
@@ -135,16 +135,6 @@ def test_results_follow_the_seed_and_nothing_else():
     assert one.meta.digest == other.meta.digest
 
 
-def test_a_learned_policy_is_judged_by_the_model_of_the_other_half():
-    log = ward().log
-    learn = factored_learner(log, discount=0.99)
-    model, target = learn(log)
-    found = bf.estimate_values(bf.Replay(log, model, target), learn=learn, resamples=20)
-    value = found.set_index("estimator")["value"]
-    assert np.isfinite(value[["MB (cross-fitted)", "CF (cross-fitted)"]]).all()
-    assert value["MB (cross-fitted)"] != value["MB"]
-
-
 def test_the_report_and_the_review_open(tmp_path):
     found = audit()
     found.save(tmp_path / "audit")
@@ -162,7 +152,7 @@ def test_the_report_and_the_review_open(tmp_path):
 
 
 def test_the_command_audits_a_file_of_thirty_variables(tmp_path):
-    log, study = write_log(tmp_path)
+    log, study = write_log(tmp_path, episodes=30)
     runner = CliRunner()
     out = tmp_path / "audit"
     asked = ["audit", str(log), "--study", str(study), "--out", str(out), "--flags", "4", "--json"]
@@ -170,7 +160,10 @@ def test_the_command_audits_a_file_of_thirty_variables(tmp_path):
     assert answer.exit_code == 0, answer.output
     told = json.loads(answer.stdout)
     assert [text for text in told["warnings"] if NOTE in text]
-    assert {"MB (cross-fitted)", "CF (cross-fitted)"} <= {e["estimator"] for e in told["estimates"]}
+    value = {row["estimator"]: row["value"] for row in told["estimates"]}
+    # the learned policy is also judged by the model of the other half
+    assert np.isfinite([value["MB (cross-fitted)"], value["CF (cross-fitted)"]]).all()
+    assert value["MB (cross-fitted)"] != value["MB"]
     answer = runner.invoke(app, ["report", str(out), "--out", str(tmp_path / "report.html")])
     assert answer.exit_code == 0, answer.output
 

@@ -13,7 +13,8 @@ from tests.review_site import site, small_audit
 from tests.ward import write_ward
 
 READY = "document.documentElement?.dataset.ready == 'yes'"
-SCHEMES = ("light", "dark")
+OF_COLORS = ("color-contrast", "link-in-text-block")
+SCHEMES = {"light": (), "dark": OF_COLORS}  # rules, if not all: the rest is the same
 
 
 @pytest.fixture(scope="module")
@@ -60,9 +61,9 @@ def open_page(browser, address):
 
 def check(browser, what, found):
     """Add what is wrong with a page to what was found."""
-    for scheme in SCHEMES:
+    for scheme, rules in SCHEMES.items():
         browser.prefer(scheme)
-        if wrong := browser.violations():
+        if wrong := browser.violations(*rules):
             found[what, scheme] = wrong
 
 
@@ -77,6 +78,9 @@ def test_the_rules_can_be_broken(browser, review):
     open_page(browser, f"{review[1]}/sign-in")
     browser.evaluate("document.querySelector('label').remove()")
     assert ("label", [["#reviewer"]]) in browser.violations()
+    browser.prefer("dark")
+    browser.evaluate("document.querySelector('h1').style.color = '#444'")
+    assert [rule for rule, _ in browser.violations(*OF_COLORS)] == ["color-contrast"]
 
 
 def test_no_page_of_a_reviewer_breaks_a_rule(browser, review):

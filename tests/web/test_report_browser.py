@@ -376,7 +376,7 @@ def test_without_scripts_sections_can_be_read_and_stays_are_told_in_words(browse
 
 
 def test_what_the_model_inferred_is_drawn_in_grey_and_listed(browser, tmp_path):
-    audit = hidden_audit(flags=3)
+    audit = hidden_audit()
     path = bf.write_report(audit, tmp_path / "report.html")
     open_report(browser, path.as_uri())
     rows = Stays(audit).datasets(audit.flagged["id"].iloc[0])["inferred"]

@@ -383,7 +383,7 @@ def test_a_page_and_a_post_read_the_queue_once(site, ann, monkeypatch):
 
 
 def test_what_was_inferred_is_shown_with_the_model_only(tmp_path):
-    site = Site(tmp_path, hidden_audit(flags=3), first_impression=True)
+    site = Site(tmp_path, hidden_audit(), first_impression=True)
     ann = site.reviewer("ann")
     path = f"/episodes/{ann.next()['slug']}"
     blind = ann.json(path)

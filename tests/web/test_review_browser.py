@@ -51,6 +51,16 @@ def current(browser):
     return browser.evaluate("decodeURIComponent(location.pathname.split('/')[2])")
 
 
+def test_waiting_goes_on_while_a_page_makes_room_for_another():
+    with open_browser() as browser:
+        browser.goto("data:text/html,old")
+        browser.evaluate("setTimeout(() => { location.href = 'about:blank'; }, 200) && 0")
+        # the old page never answers
+        browser.wait_for("location.href == 'about:blank' || new Promise(() => {})")
+        with pytest.raises(RuntimeError, match="nonsense is not defined"):
+            browser.wait_for("nonsense")
+
+
 def test_three_reviewers_by_keyboard_alone(base, folder):
     with open_browser() as browser:
         # ann reads three stays

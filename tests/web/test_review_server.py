@@ -84,7 +84,7 @@ def check_what_survives_a_kill(folder, least):
 
 
 def test_what_was_acknowledged_survives_a_kill(folder):
-    check_what_survives_a_kill(folder, 100)
+    check_what_survives_a_kill(folder, 40)
 
 
 def test_answers_go_out_at_once():
