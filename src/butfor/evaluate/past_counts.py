@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.log.episodes import Episodes
@@ -49,12 +50,11 @@ def count_past(log: Episodes, kind: Whole) -> tuple[Whole, Whole, Whole]:
     kinds, levels, numbers = [], [], []
     for past in previous_levels(log):
         known = past >= 0
-        seen, level = np.unique(past[known], return_inverse=True)
-        size = max(len(seen), 1)
-        key, number = np.unique(kind[known] * size + level, return_counts=True)
-        kinds.append(key // size)
-        levels.append(seen[key % size])
-        numbers.append(number)
+        place, seen = pd.factorize(past[known])
+        found, keys = pd.factorize(kind[known] * max(len(seen), 1) + place)
+        kinds.append(keys // max(len(seen), 1))
+        levels.append(seen[keys % max(len(seen), 1)])
+        numbers.append(np.bincount(found))
     entry, past, count = (np.concatenate(parts) for parts in (kinds, levels, numbers))
     order = np.lexsort((past, entry))
     return entry[order], past[order], count[order]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.audit.drawing import log_digest
@@ -280,11 +281,15 @@ def _count_nothing(study: Study, done: Mapping[str, int]) -> Counts:
 
 def distinct(keys: Offsets, end: Offsets) -> tuple[Offsets, Offsets, Offsets]:
     """Return the distinct pairs of key and end, in order, and the place of each one given."""
-    order = np.lexsort((end, keys))
-    new = (np.diff(keys[order], prepend=-1) != 0) | (np.diff(end[order], prepend=-1) != 0)
-    place = np.empty(len(keys), dtype=np.int64)
-    place[order] = np.cumsum(new) - 1
-    return keys[order][new], end[order][new], place
+    # by hashing, so that only what is distinct is sorted
+    first, known = pd.factorize(keys)
+    second, ends = pd.factorize(end)
+    pair, pairs = pd.factorize(first * len(ends) + second)
+    one, other = np.divmod(pairs, max(len(ends), 1))
+    order = np.lexsort((ends[other], known[one]))
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    return known[one[order]], ends[other[order]], rank[pair]
 
 
 def add_counts(one: Counted, other: Counted) -> Counted:
