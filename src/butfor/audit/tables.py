@@ -132,28 +132,22 @@ def step_table(log: Episodes, target: Floats, cases: NDArray[np.int64]) -> pd.Da
 
     `cases` [N] is the number of similar past cases of each step.
     """
-    n = len(log)
-    finals = log.next_state[log.offsets[1:] - 1]
-    state = np.concatenate([log.state, finals])  # -1: a final state that was not logged
-    action = np.concatenate([log.action, np.full(n, -1, np.int32)])
+    logged = logged_columns(log)
+    state, action = logged["state"], logged["action"]
     best = target.argmax(axis=1)[state]
-    episode = np.concatenate([np.repeat(np.arange(n), log.lengths), np.arange(n)])
+    lengths = log.lengths + 1
+    first = np.cumsum(lengths) - lengths
     columns: dict[str, Any] = {
-        "episode": episode,
-        "id": np.concatenate([np.repeat(log.id, log.lengths), log.id]),
-        "step": np.concatenate([log.time, log.lengths]),
-        "state": state,
-        "action": action,
+        "episode": np.repeat(np.arange(len(log)), lengths),
+        "id": np.repeat(log.id, lengths),
+        "step": np.arange(len(state)) - np.repeat(first, lengths),
+        "state": logged.pop("state"),
+        "action": logged.pop("action"),
         "target_action": np.where(action < 0, -1, best),
-        "reward": np.concatenate([log.reward, np.full(n, np.nan)]),
-        "evidence": np.concatenate([cases, np.full(n, -1)]),
+        "reward": logged.pop("reward"),
+        "evidence": with_finals(log, cases, -1),
+        **logged,
     }
-    if log.behavior_probability is not None:
-        taken = np.append(log.behavior_probability, np.full(n, np.nan))
-        columns["behavior_probability"] = taken
-    if log.target_probability is not None:
-        for number, chance in enumerate(log.target_probability.T):
-            columns[f"{TARGET}{number}"] = np.append(chance, np.full(n, np.nan))
     for name, codes in log.codes(np.maximum(state, 0)).items():
         known = np.where(state < 0, -1, codes)
         columns[f"state.{name}"] = _labels(log.state_variables, name, known)
@@ -162,12 +156,43 @@ def step_table(log: Episodes, target: Floats, cases: NDArray[np.int64]) -> pd.Da
         for name, codes in decided.items():
             known = np.where(action < 0, -1, codes)
             columns[f"{prefix}.{name}"] = _labels(log.action_variables, name, known)
-    table = pd.DataFrame(columns)
+    return pd.concat([pd.DataFrame(columns), described_rows(log)], axis=1)
+
+
+def logged_columns(log: Episodes) -> dict[str, Any]:
+    """Return what was logged at each step and final state: each right after the last step."""
+    finals = log.next_state[log.offsets[1:] - 1]  # -1: a final state that was not logged
+    columns: dict[str, Any] = {
+        "state": with_finals(log, log.state, finals),
+        "action": with_finals(log, log.action, -1),
+        "reward": with_finals(log, log.reward, np.nan),
+    }
+    if log.behavior_probability is not None:
+        columns["behavior_probability"] = with_finals(log, log.behavior_probability, np.nan)
+    if log.target_probability is not None:
+        for number, chance in enumerate(log.target_probability.T):
+            columns[f"{TARGET}{number}"] = with_finals(log, chance, np.nan)
+    return columns
+
+
+def described_rows(log: Episodes) -> pd.DataFrame | None:
+    """Return the side columns and what readers see of these rows; None if there is nothing."""
     side = None if log.side is None else log.side.add_prefix("side.")
-    table = pd.concat([table, side, log.recorded], axis=1)
-    # in order: each episode's final state right after its last step
-    order = np.lexsort([columns["step"], episode])
-    return table.iloc[order].reset_index(drop=True)
+    given = [frame for frame in (side, log.recorded) if frame is not None]
+    if not given:
+        return None
+    steps, episodes = len(log.state), len(log)
+    order = with_finals(log, np.arange(steps), np.arange(steps, steps + episodes))
+    return pd.concat(given, axis=1).iloc[order].reset_index(drop=True)
+
+
+def with_finals(log: Episodes, steps: NDArray[Any], finals: Any) -> NDArray[Any]:
+    """Insert the value of each final state [n] after those of the steps of its episode [N]."""
+    rows = np.empty(len(log.state) + len(log), dtype=steps.dtype)
+    last = log.offsets[1:] + np.arange(len(log))
+    rows[np.arange(len(log.state)) + np.repeat(np.arange(len(log)), log.lengths)] = steps
+    rows[last] = finals
+    return rows
 
 
 def _labels(variables: Sequence[Variable], name: str, codes: NDArray[Any]) -> pd.Categorical:

@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 
 from butfor.audit.drawing import log_digest
 from butfor.audit.exact import NARROW, ExactSums
+from butfor.audit.shards.coded import LOG, code_episodes, code_steps
 from butfor.audit.shards.log import Shard, read_shard
+from butfor.audit.shards.packed import Arrays, pack_table
 from butfor.evaluate.past_counts import count_past
 from butfor.log.episodes import Episodes
-from butfor.log.read import NothingLeft, group_variables
+from butfor.log.read import NothingLeft, Reading, group_variables
 from butfor.log.sections import Study
 from butfor.log.variables import count_levels
 from butfor.random import episode_keys
@@ -25,7 +27,6 @@ from butfor.types import Floats, Keys, Offsets
 # plus one, 0 if it is unknown.
 HALF, STATE, ACTION = 62, 38, 24
 MOST_STATES, MOST_ACTIONS = 1 << 23, 1 << 14
-Arrays = dict[str, NDArray[Any]]
 Counted = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]  # what, with what, number
 NUMBERS = ("episodes", "steps", "longest", "states", "actions")
 PAST = ("past_entry", "past_level", "past_number")
@@ -162,11 +163,28 @@ class Counts:
         )
 
 
-def count_shard(shard: Shard, study: Study, seed: int, threads: int = 1) -> Counts:
-    """Count the transitions of a shard."""
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """The results of the first pass over a shard."""
+
+    counts: Counts
+    tables: Mapping[str, Any]  # packed: its log, see `coded`; empty without usable episodes
+
+
+def count_shard(
+    shard: Shard, study: Study, seed: int, types: Mapping[str, Any], threads: int = 1
+) -> Counted:
+    """Count the transitions of a shard; `types` are those of side columns."""
     reading = read_shard(shard, study)
     if isinstance(reading, NothingLeft):
-        return _count_nothing(study, reading.done)
+        return Counted(_count_nothing(study, reading.done), dict.fromkeys(LOG, b""))
+    log = reading.episodes
+    tables = zip(LOG, (code_episodes(log), code_steps(log, types)), strict=True)
+    packed = {name: pack_table(table) for name, table in tables}
+    return Counted(_count_log(reading, seed), packed)
+
+
+def _count_log(reading: Reading, seed: int) -> Counts:
     log = reading.episodes
     if log.combinations is not None:
         raise ValueError(

@@ -37,7 +37,7 @@ from butfor.audit.shards.learn import (
     rehearse_tally,
 )
 from butfor.audit.shards.log import Shard, check_alike, find_shards, list_shard
-from butfor.audit.shards.parts import Parts
+from butfor.audit.shards.parts import Part, Parts
 from butfor.audit.shards.refit import cross_fit_folds, group_folds
 from butfor.audit.shards.stitch import RANGE, stitch_tables
 from butfor.audit.shards.workers import Threads, Workers
@@ -127,10 +127,10 @@ def _audit_into(
     nouns = plural(checked.words.episode)
     run = _Run(parts, shards, workers, progress, nouns)
     cuts = run.list_ids(checked)
-    counts = run.count(checked, chosen.seed)
+    counts = run.count(checked, chosen.seed, side_types(checked, types))
     enter_stage(progress, "Learning the model")
     tally = Tally(counts, checked)
-    setting = _make_setting(tally, chosen, types)
+    setting = _make_setting(tally, chosen)
     counted = time.perf_counter()
     gathered = run.judge(setting)
     enter_stage(progress, "Estimating the value of the policy")
@@ -148,10 +148,9 @@ def _audit_into(
     told = [] if rehearsal is None else [rehearsal.row()]
     numbers = numbers_of(sample, estimates, [sample.calibration(), *told], crossed)
     enter_stage(progress, f"Bounds of some {nouns}")
-    keys = [shard.key("judge", setting.key) for shard in run.shards]
+    stored = run.stored(setting)
     reviewed = choose(
-        parts,
-        keys,
+        stored,
         tally.example(),
         flags=most_flags(chosen.flags, chosen.review_size),
         size=review_total(chosen.flags, chosen.review_size),
@@ -165,7 +164,7 @@ def _audit_into(
     lost = loss_notes(gathered.sums["averaged"].values()[0] / counts.steps)
     enter_stage(progress, "Writing the audit")
     with claim.whole() as folder:
-        stitch_tables(folder, parts, keys, cuts, shown.table, reviewed.design, progress)
+        stitch_tables(folder, stored, cuts, question, shown.table, reviewed.design, progress)
         meta = describe_audit(
             question,
             numbers,
@@ -275,12 +274,13 @@ class _Run:
                         f"episode{'s' if len(both) > 1 else ''}; write each episode into one file"
                     )
 
-    def count(self, study: Study, seed: int) -> Counts:
+    def count(self, study: Study, seed: int, types: dict[str, Any]) -> Counts:
         """Count the shards that are not yet counted, and add up all counts."""
         enter_stage(self.progress, "Counting transitions")
-        self.context = json.dumps([study.model_dump(mode="json"), seed], sort_keys=True)
-        shared = {"study": study, "seed": seed}
-        self._finish("count", count_shard, self.context, shared, self.parts.write_counts)
+        named = {name: str(kind) for name, kind in types.items()}
+        self.context = json.dumps([study.model_dump(mode="json"), seed, named], sort_keys=True)
+        shared = {"study": study, "seed": seed, "types": types}
+        self._finish("count", count_shard, self.context, shared, self.parts.write_counted)
         total = reduce(Counts.add, map(self._counts, self.shards))
         if total.episodes == 0:
             raise ValueError(
@@ -319,16 +319,26 @@ class _Run:
     def judge(self, setting: Setting) -> Gathered:
         """Judge the shards that are not yet judged, and add up all results."""
         enter_stage(self.progress, f"Replaying {self.nouns}")
-        for shard, judged in self._work("judge", judge_shard, setting.key, {"setting": setting}):
+        keys = [shard.key("judge", setting.key) for shard in self.shards]
+        gathered = Gathered({}, {})
+        for key in keys:
+            if self.parts.has("judge", key):
+                gathered.add(self.parts.read_judged(key))
+        shared = {"setting": setting, "folder": self.parts.folder, "counted": self.context}
+        for shard, judged in self._work("judge", judge_shard, setting.key, shared):
             if isinstance(judged, Exception):
                 raise judged
             self.parts.write_judged(shard.key("judge", setting.key), judged)
-        gathered = None
-        for shard in self.shards:
-            judged = self.parts.read_judged(shard.key("judge", setting.key))
-            gathered = Gathered.start(judged) if gathered is None else gathered.add(judged)
-        assert gathered is not None
+            gathered.add(judged)
         return gathered
+
+    def stored(self, setting: Setting) -> list[Part]:
+        """Return the tables of all shards after they were judged."""
+        folder, counted = self.parts.folder, self.context
+        return [
+            Part(folder, shard.key("count", counted), shard.key("judge", setting.key))
+            for shard in self.shards
+        ]
 
     def _work(
         self, kind: str, work: Callable[..., Any], context: str, shared: dict[str, Any]
@@ -345,7 +355,17 @@ class _Run:
             self.progress(self.done, self.total)
 
 
-def _make_setting(tally: Tally, chosen: AuditSettings, types: dict[str, Any]) -> Setting:
+def side_types(study: Study, types: dict[str, Any]) -> dict[str, Any]:
+    """Return the types of the side columns that are copied from the log, where they are known."""
+    plain = {
+        f"side.{section.name or column}": types.get(column)
+        for column, section in study.side.items()
+        if section.levels is None and section.type != "number"
+    }
+    return {name: kind for name, kind in plain.items() if kind is not None}
+
+
+def _make_setting(tally: Tally, chosen: AuditSettings) -> Setting:
     """Learn the models, plan or read the target, and collect all that judging needs."""
     study, counts = tally.study, tally.counts
     evaluation = study.evaluation
@@ -357,14 +377,8 @@ def _make_setting(tally: Tally, chosen: AuditSettings, types: dict[str, Any]) ->
     policy = make(model) if given is None else given
     target = policy.table if isinstance(policy, RowPolicy) else np.asarray(policy)
     halves = learn_halves(tally, fit, make, horizon=horizon)
-    plain = {
-        f"side.{section.name or column}": types.get(column)
-        for column, section in study.side.items()
-        if section.levels is None and section.type != "number"
-    }
     context = asdict(chosen) | {
         "study": study.model_dump(mode="json"),
-        "side": {name: str(kind) for name, kind in plain.items()},
         **dict.fromkeys(("flags", "review_size", "draws", "checksums")),
     }
     behavior = behavior_of(rows.counts, prior=chosen.smoothing)
@@ -386,6 +400,5 @@ def _make_setting(tally: Tally, chosen: AuditSettings, types: dict[str, Any]) ->
         halves=halves,
         cuts=find_cuts(halves),
         bad=bad_outcomes(tally.outcomes),
-        side_types={name: kind for name, kind in plain.items() if kind is not None},
         key=key_of(counts, target, context),
     )
