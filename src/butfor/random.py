@@ -30,6 +30,11 @@ def episode_keys(seed: int, ids: NDArray[Any], purpose: str) -> Keys:
     return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
 
 
+def shard_keys(ids: NDArray[Any], seed: int) -> Keys:
+    """Keys of episodes that decide their half, fold and group, [n]."""
+    return episode_keys(seed, ids, "shards")
+
+
 def numbered_keys(seed: int, count: int, purpose: str) -> Keys:
     """Keys of episodes numbered 0 .. count - 1, [count]; fast for millions."""
     digest = blake2b(f"{purpose}\0{check_seed(seed)}".encode(), digest_size=8).digest()

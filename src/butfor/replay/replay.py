@@ -592,6 +592,19 @@ class Replay:
         check_whole(changes, "changes", 0, "a whole number")
         return self.engine.fewest_changes(changes, threads=threads, progress=progress)
 
+    def compute_as(self, other: Replay, course: NDArray[np.int64]) -> Replay:
+        """Use what was computed of an exact question about twins (`find_twins`); return self.
+
+        Episode `course[i]` of the other question has the course of episode i.
+        """
+        told, support = other.outcomes(), other.support()[course]
+        exact = np.zeros(len(support))  # nothing is left out
+        found = Found(told.probability[course], told.expected_return[course], exact, support)
+        self._kept[("outcomes", 0.0, None)] = self._outcomes(found, None)
+        self._kept[("steps", False)] = other.steps().select(course)
+        self._kept[("support",)] = support
+        return self
+
     def keep(self, outcomes: Counterfactuals) -> Replay:
         """Use outcomes that were already computed for the same question; return self."""
         same = len(outcomes.episodes) == len(self) and (outcomes.episodes.id == self.log.id).all()

@@ -30,7 +30,7 @@ from butfor.log.episodes import Episodes, rows_of
 from butfor.replay.outcomes import find_flags, round_sizes
 from butfor.types import Floats, Keys
 
-COLUMNS = ("id", "observed_outcome", "usual_outcome", "most_likely", "difference", "order")
+COLUMNS = ("id", "difference", "differs", "order")
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +82,7 @@ def choose(
     names = like.outcome_names
     sizes = np.zeros(BINS, dtype=np.int64)
     flagged = pd.DataFrame({"id": [], "size": [], "differs": [], "place": [], "outcome": []})
-    for look in _looks(parts, names):
+    for look in _looks(parts, len(names)):
         sizes += count_sizes(look.sizes)
         flagged = _flag(flagged, look, flags, spread)
     cuts = find_thirds(sizes)
@@ -90,7 +90,7 @@ def choose(
     none = np.empty(0, dtype=np.int64)
     others = Others(np.zeros(cells, dtype=np.int64), none, none, none.astype(np.uint64))
     everyone = Others(np.zeros(1, dtype=np.int64), none, none, none.astype(np.uint64))
-    for look in _looks(parts, names):
+    for look in _looks(parts, len(names)):
         mine = np.flatnonzero(~np.isin(look.place, flagged["place"]))
         cell = cells_of(look.outcome, look.sizes, cuts)[mine]
         counts = np.bincount(cell, minlength=cells)
@@ -110,18 +110,19 @@ def choose(
     return Chosen(table, decode_log(table, steps, like), design, len(everyone.place))
 
 
-def _looks(parts: Sequence[Part], names: Sequence[str]) -> Iterator[Look]:
+def _looks(parts: Sequence[Part], outcomes: int) -> Iterator[Look]:
     """Look at the columns of one shard after another."""
-    known, before = pd.Index(names), 0
+    before = 0
     for part in parts:
         table = part.table("episodes", *COLUMNS).all()
+        outcome = part.table("log", "outcome").all().column("outcome").to_numpy()
         column = {
             name: table.column(name).to_numpy(zero_copy_only=False) for name in table.column_names
         }
         yield Look(
             id=column["id"],
-            outcome=known.get_indexer(column["observed_outcome"]).astype(np.int64),
-            differs=column["usual_outcome"] != column["most_likely"],
+            outcome=outcome.astype(np.int64) % outcomes,
+            differs=column["differs"],
             sizes=round_sizes(column["difference"]),
             order=column["order"],
             place=np.arange(before, before + len(table)),

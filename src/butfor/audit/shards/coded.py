@@ -15,6 +15,7 @@ from butfor.audit.files import TARGET, as_arrow
 from butfor.audit.shards.packed import PackedTable, table_file
 from butfor.audit.tables import described_rows, logged_columns
 from butfor.log.episodes import Episodes
+from butfor.log.sections import Study
 
 PROBABILITY = "behavior_probability"
 LOGGED = ("state", "action", "reward", PROBABILITY)  # and TARGET; other columns are for readers
@@ -22,13 +23,21 @@ OPTIONAL = ("subject", "half")  # of episodes
 LOG = ("log", "rows")  # names of the tables: one row per episode; per step and final state
 
 
+def side_types(study: Study, types: dict[str, Any]) -> dict[str, Any]:
+    """Return the types of the side columns that are copied from the log, where they are known."""
+    plain = {
+        f"side.{section.name or column}": types.get(column)
+        for column, section in study.side.items()
+        if section.levels is None and section.type != "number"
+    }
+    return {name: kind for name, kind in plain.items() if kind is not None}
+
+
 def code_episodes(log: Episodes) -> Any:
     """Return a table with one row per episode."""
     columns = {"id": log.id, "length": log.lengths}
     columns |= {"outcome": log.outcome, "final_key": log.final_key}
-    columns |= {
-        name: getattr(log, name) for name in OPTIONAL if getattr(log, name) is not None
-    }
+    columns |= {name: getattr(log, name) for name in OPTIONAL if getattr(log, name) is not None}
     return pa.table(columns)
 
 

@@ -27,8 +27,9 @@ from butfor.evaluate.estimators.columns import GROUPS, group_of
 from butfor.log.episodes import Episodes
 from butfor.log.read import Reading
 from butfor.models.row_policy import check_rows, compare_rows
-from butfor.random import episode_keys
+from butfor.random import shard_keys
 from butfor.replay.replay import Replay
+from butfor.replay.twins import find_twins
 from butfor.types import Floats, Keys
 
 SHARES = 1000  # bins in which shares are counted for medians
@@ -42,16 +43,14 @@ COUNTS = ("sizes", "about", "after")
 class Judged:
     """The results of a shard."""
 
-    # packed: `episodes`, one row per episode, by id, with its order of drawing, and `cases`, those
-    # of each step, -1 of final states
+    # packed: `episodes`, one row per episode, by id, with its order of drawing and whether its
+    # outcome differs, and `cases`, those of each step, -1 of final states
     tables: Mapping[str, Any]
     sums: Mapping[str, Arrays]  # packed, see SUMS
     counts: Mapping[str, NDArray[np.int64]]  # sizes: followers, censored, null; shares
 
 
-def judge_shard(
-    shard: Shard, setting: Setting, folder: Path, counted: str, threads: int
-) -> Judged:
+def judge_shard(shard: Shard, setting: Setting, folder: Path, counted: str, threads: int) -> Judged:
     """Evaluate the episodes of a shard exactly, in the models learned from all shards.
 
     `folder` has the parts, and `counted` is the context in which they were counted.
@@ -63,11 +62,12 @@ def judge_shard(
         assert isinstance(reading, Reading)  # shards without usable episodes were removed
         log = reading.episodes.truncate(setting.question.horizon)
     replay = setting.question.ask(episodes=log, counts=setting.model.counts)
-    replay.compute(threads=threads)
-    log, keys = replay.log, episode_keys(setting.seed, log.unit, "shards")
+    first, course = find_twins(log)
+    replay.compute_as(replay.part(first).compute(threads=threads), course)
+    log, keys = replay.log, shard_keys(log.unit, setting.seed)
     order = drawing_order(log.id, setting.digest, setting.seed)
     result, walked = replay.outcomes(), replay.steps()
-    sample = EpisodeColumns(replay, setting.seed)
+    sample = EpisodeColumns(replay, setting.seed, keys=keys)
     extra = {
         "squared_return": sample.returns**2,
         "squared_ratio": sample.ratio[:, -1] ** 2,
@@ -76,8 +76,10 @@ def judge_shard(
     }
     columns = np.column_stack([sample.columns.matrix(), *(extra[name] for name in EXTRA)])
     cell, size = cells_of(result), len(result.outcome_names)
+    differs = result.most_likely != result.compared
+    table = judged_table(replay).assign(order=order, differs=differs)
     tables = {
-        "episodes": as_arrow("episodes", judged_table(replay).assign(order=order)),
+        "episodes": as_arrow("episodes", table),
         "cases": pa.table({"evidence": with_finals(log, replay.step_cases(), -1)}),
     }
     sums = {
@@ -86,7 +88,7 @@ def judge_shard(
         "expected": _sums(cell // size, result.probability, size),
         "by_state": _sums(log.first_state, piece_columns(result), log.n_states),
         "calibration": _calibrate(log, keys, setting),
-        "halves": _cross_fit(replay, keys, setting, threads),
+        "halves": _cross_fit(replay, course, keys, setting, threads),
         "averaged": _average(replay),
     }
     return Judged(
@@ -111,10 +113,13 @@ def _shares(shares: Floats) -> NDArray[np.int64]:
     return np.bincount(np.rint(shares * SHARES).astype(np.int64), minlength=SHARES + 1)
 
 
-def _cross_fit(replay: Replay, keys: Keys, setting: Setting, threads: int) -> ExactSums:
+def _cross_fit(
+    replay: Replay, course: NDArray[np.int64], keys: Keys, setting: Setting, threads: int
+) -> ExactSums:
     """Evaluate each half in its own model, with the other half's target, [2, 5 + O + 1].
 
-    These are numbers of episodes, and sums of the fields of `CrossFitted`, of chances at last.
+    Episodes of the same course are evaluated once. These are numbers of episodes, and sums of the
+    fields of `CrossFitted`, of chances at last.
     """
     sums = ExactSums.make(2, 5 + len(setting.model.outcomes) + 1)
     if not (setting.learned and setting.halves):
@@ -124,14 +129,16 @@ def _cross_fit(replay: Replay, keys: Keys, setting: Setting, threads: int) -> Ex
         mine = np.flatnonzero(half == number)
         if len(mine) == 0:
             continue
-        part = replay.ask(episodes=replay.log.select(mine), model=judge.model, target=judge.target)
-        first = part.log.first_state
+        _, chosen, same = np.unique(course[mine], return_index=True, return_inverse=True)
+        some = replay.log.select(mine[chosen])
+        part = replay.ask(episodes=some, model=judge.model, target=judge.target)
+        first = replay.log.first_state[mine]
         found = (
             np.ones(len(mine)),
             judge.value[first],
-            part.outcomes(threads=threads).expected_return,
+            part.outcomes(threads=threads).expected_return[same],
             judge.unsupported[first],
-            part.support(threads=threads),
+            part.support(threads=threads)[same],
             judge.outcomes[first],
         )
         sums.add(np.full(len(mine), number), np.column_stack(found))

@@ -60,7 +60,7 @@ class PackedTable:
 def pack_arrays(arrays: Arrays) -> bytes:
     """Return arrays as the bytes of an .npz file, which shows if it was cut off."""
     plain, packed = BytesIO(), BytesIO()
-    np.savez(plain, allow_pickle=False, **arrays)  # type: ignore[arg-type]
+    np.savez(plain, allow_pickle=False, **arrays)
     data = pa.compress(plain.getvalue(), codec=CODEC, asbytes=True)
     np.savez(
         packed, allow_pickle=False, size=plain.tell(), data=np.frombuffer(data, dtype=np.uint8)

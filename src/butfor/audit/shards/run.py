@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
-from functools import partial, reduce
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,8 @@ from butfor.audit.run import describe_audit
 from butfor.audit.sampling import most_flags, review_total, sample_size
 from butfor.audit.settings import AuditSettings
 from butfor.audit.shards.choose import choose
-from butfor.audit.shards.count import Counts, count_shard
+from butfor.audit.shards.coded import side_types
+from butfor.audit.shards.count import Counts, count_nothing, count_shard
 from butfor.audit.shards.early import check_early
 from butfor.audit.shards.gather import Gathered, ShardSums
 from butfor.audit.shards.judge import judge_shard
@@ -231,7 +232,8 @@ class _Run:
         enter_stage(self.progress, f"Listing the {self.nouns} of {len(self.shards)} files")
         named = study.model_dump(mode="json", include={"columns", "source"})
         context = json.dumps(named, sort_keys=True)
-        self._finish("ids", list_shard, context, {"study": study}, self.parts.write_ids)
+        for key, ids in self._finish("ids", list_shard, context, {"study": study}):
+            self.parts.write_ids(key, ids)
         keys = [shard.key("ids", context) for shard in self.shards]
         sample: list[Any] = []
         text, episodes = None, 0
@@ -280,33 +282,36 @@ class _Run:
         named = {name: str(kind) for name, kind in types.items()}
         self.context = json.dumps([study.model_dump(mode="json"), seed, named], sort_keys=True)
         shared = {"study": study, "seed": seed, "types": types}
-        self._finish("count", count_shard, self.context, shared, self.parts.write_counted)
-        total = reduce(Counts.add, map(self._counts, self.shards))
+        keys = [shard.key("count", self.context) for shard in self.shards]
+        total, episodes = count_nothing(study, {}), dict[str, int]()
+        for key, counts in self._count(keys, shared):
+            total = total.add(counts)
+            episodes[key] = counts.episodes
         if total.episodes == 0:
             raise ValueError(
                 "no usable episode is left in any file; drop less in [problems] of the study"
             )
-        self.shards = [shard for shard in self.shards if self._counts(shard).episodes]
+        self.shards = [s for s, key in zip(self.shards, keys, strict=True) if episodes[key]]
         return total
 
-    def _counts(self, shard: Shard) -> Counts:
-        return self.parts.read_counts(shard.key("count", self.context))
+    def _count(self, keys: Sequence[str], shared: dict[str, Any]) -> Iterator[tuple[str, Counts]]:
+        """Yield the key and the counts of each shard: of those already counted, then of others."""
+        for key in [key for key in keys if self.parts.has("count", key)]:
+            yield key, self.parts.read_counts(key)
+        for key, counted in self._finish("count", count_shard, self.context, shared):
+            self.parts.write_counted(key, counted)
+            yield key, counted.counts
 
     def _finish(
-        self,
-        kind: str,
-        work: Callable[..., Any],
-        context: str,
-        shared: dict[str, Any],
-        write: Callable[[str, Any], None],
-    ) -> None:
+        self, kind: str, work: Callable[..., Any], context: str, shared: dict[str, Any]
+    ) -> Iterator[tuple[str, Any]]:
         """Process the shards that are not yet done; report the errors of all shards together."""
         wrong: list[tuple[Shard, Exception]] = []
         for shard, result in self._work(kind, work, context, shared):
             if isinstance(result, Exception):
                 wrong.append((shard, result))
             else:
-                write(shard.key(kind, context), result)
+                yield shard.key(kind, context), result
         if len(wrong) == 1:
             raise wrong[0][1]
         if wrong:
@@ -353,16 +358,6 @@ class _Run:
         self.done += more
         if self.progress is not None:
             self.progress(self.done, self.total)
-
-
-def side_types(study: Study, types: dict[str, Any]) -> dict[str, Any]:
-    """Return the types of the side columns that are copied from the log, where they are known."""
-    plain = {
-        f"side.{section.name or column}": types.get(column)
-        for column, section in study.side.items()
-        if section.levels is None and section.type != "number"
-    }
-    return {name: kind for name, kind in plain.items() if kind is not None}
 
 
 def _make_setting(tally: Tally, chosen: AuditSettings) -> Setting:

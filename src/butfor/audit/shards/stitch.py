@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from butfor.replay.replay import Replay
 from butfor.types import Progress
 
 RANGE = 20_000  # approximate number of episodes that are sorted together
-UNSAVED = ["order", "outcome"]  # columns of episodes
+UNSAVED = ["order", "differs", "outcome"]  # columns of episodes
 
 
 def stitch_tables(
@@ -41,8 +42,10 @@ def stitch_tables(
     episodes shown, with their ids; `design` says how they were chosen.
     """
     done = 0
-    with ExitStack() as files:
-        writers: list[TableWriter] = []
+    writing: list[Future[None]] = []
+    writers: list[TableWriter] = []
+    # both tables are written while the next range is put together
+    with ExitStack() as files, ThreadPoolExecutor(2) as pool:
         for number, (episodes, steps) in enumerate(_gather(parts, cuts)):
             judged = episodes.drop_columns(UNSAVED).to_pandas()
             place = pd.Index(judged["id"]).get_indexer(pd.Index(shown["id"]))
@@ -55,11 +58,18 @@ def stitch_tables(
                     files.enter_context(TableWriter(folder / f"{name}.parquet", schema))
                     for name, schema in (("episodes", table.schema), ("steps", rows.schema))
                 ]
-            writers[0].write(table)
-            writers[1].write(rows)
+            _wait(writing)
+            given = zip(writers, (table, rows), strict=True)
+            writing = [pool.submit(writer.write, some) for writer, some in given]
             done += len(judged)
             if progress is not None:
                 progress(number + 1, len(cuts) + 1)
+        _wait(writing)
+
+
+def _wait(writing: Sequence[Future[None]]) -> None:
+    for future in writing:
+        future.result()
 
 
 def _describe_steps(log: Episodes, steps: Any, question: Replay, done: int) -> Any:
