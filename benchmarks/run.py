@@ -41,6 +41,7 @@ from benchmarks.planning import (
 )
 from benchmarks.review import EACH, EPISODES, PAUSE, REVIEWERS, measure_server
 from benchmarks.shards import measure_sizes
+from benchmarks.shards_share import measure_share
 from butfor.interop.icu_sepsis import LONGEST_STAY, load_icu_sepsis
 from butfor.models.fit import destinations
 from butfor.models.simulate import simulate_model
@@ -513,6 +514,7 @@ MEASURES = [
     measure_import,
     measure_review_app,
     measure_shards,
+    measure_share,
 ]
 
 

@@ -1,20 +1,18 @@
-"""The tables of an audit: episodes, observed steps, drawn steps and exact courses."""
+"""The tables of an audit: episodes, drawn steps and exact courses."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.audit.files import TARGET
 from butfor.audit.flags import describe_flag, describe_survival, first_changes, heaviest_step
 from butfor.audit.meta import Counts, SamplingDesign
 from butfor.audit.sampling import add_strata
 from butfor.log.episodes import Episodes
-from butfor.log.variables import Variable, unravel
+from butfor.log.variables import unravel
 from butfor.models.row_policy import check_rows, compare_rows, describe_loss
 from butfor.replay.bounds import CLASSES
 from butfor.replay.credible import Credible
@@ -125,79 +123,6 @@ def episode_table(
         ]
     ]
     return add_strata(ordered, design)
-
-
-def step_table(log: Episodes, target: Floats, cases: NDArray[np.int64]) -> pd.DataFrame:
-    """Return one row per observed step, and one without an action for each final state.
-
-    `cases` [N] is the number of similar past cases of each step.
-    """
-    logged = logged_columns(log)
-    state, action = logged["state"], logged["action"]
-    best = target.argmax(axis=1)[state]
-    lengths = log.lengths + 1
-    first = np.cumsum(lengths) - lengths
-    columns: dict[str, Any] = {
-        "episode": np.repeat(np.arange(len(log)), lengths),
-        "id": np.repeat(log.id, lengths),
-        "step": np.arange(len(state)) - np.repeat(first, lengths),
-        "state": logged.pop("state"),
-        "action": logged.pop("action"),
-        "target_action": np.where(action < 0, -1, best),
-        "reward": logged.pop("reward"),
-        "evidence": with_finals(log, cases, -1),
-        **logged,
-    }
-    for name, codes in log.codes(np.maximum(state, 0)).items():
-        known = np.where(state < 0, -1, codes)
-        columns[f"state.{name}"] = _labels(log.state_variables, name, known)
-    for prefix, chosen in (("action", action), ("target", best)):
-        decided = unravel(log.action_variables, np.maximum(chosen, 0))
-        for name, codes in decided.items():
-            known = np.where(action < 0, -1, codes)
-            columns[f"{prefix}.{name}"] = _labels(log.action_variables, name, known)
-    return pd.concat([pd.DataFrame(columns), described_rows(log)], axis=1)
-
-
-def logged_columns(log: Episodes) -> dict[str, Any]:
-    """Return what was logged at each step and final state: each right after the last step."""
-    finals = log.next_state[log.offsets[1:] - 1]  # -1: a final state that was not logged
-    columns: dict[str, Any] = {
-        "state": with_finals(log, log.state, finals),
-        "action": with_finals(log, log.action, -1),
-        "reward": with_finals(log, log.reward, np.nan),
-    }
-    if log.behavior_probability is not None:
-        columns["behavior_probability"] = with_finals(log, log.behavior_probability, np.nan)
-    if log.target_probability is not None:
-        for number, chance in enumerate(log.target_probability.T):
-            columns[f"{TARGET}{number}"] = with_finals(log, chance, np.nan)
-    return columns
-
-
-def described_rows(log: Episodes) -> pd.DataFrame | None:
-    """Return the side columns and what readers see of these rows; None if there is nothing."""
-    side = None if log.side is None else log.side.add_prefix("side.")
-    given = [frame for frame in (side, log.recorded) if frame is not None]
-    if not given:
-        return None
-    steps, episodes = len(log.state), len(log)
-    order = with_finals(log, np.arange(steps), np.arange(steps, steps + episodes))
-    return pd.concat(given, axis=1).iloc[order].reset_index(drop=True)
-
-
-def with_finals(log: Episodes, steps: NDArray[Any], finals: Any) -> NDArray[Any]:
-    """Insert the value of each final state [n] after those of the steps of its episode [N]."""
-    rows = np.empty(len(log.state) + len(log), dtype=steps.dtype)
-    last = log.offsets[1:] + np.arange(len(log))
-    rows[np.arange(len(log.state)) + np.repeat(np.arange(len(log)), log.lengths)] = steps
-    rows[last] = finals
-    return rows
-
-
-def _labels(variables: Sequence[Variable], name: str, codes: NDArray[Any]) -> pd.Categorical:
-    levels = next(variable.levels for variable in variables if variable.name == name)
-    return pd.Categorical.from_codes(codes, list(levels), ordered=True)
 
 
 def draw_table(drawn: Draws | None) -> pd.DataFrame:

@@ -12,8 +12,8 @@ import pandas as pd
 import pyarrow as pa
 
 from butfor.audit.files import TARGET, as_arrow
+from butfor.audit.observed_steps import described_rows, logged_columns
 from butfor.audit.shards.packed import PackedTable, table_file
-from butfor.audit.tables import described_rows, logged_columns
 from butfor.log.episodes import Episodes
 from butfor.log.sections import Study
 

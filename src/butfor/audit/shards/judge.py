@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 from butfor.audit.drawing import drawing_order
 from butfor.audit.exact import ExactSums
 from butfor.audit.files import as_arrow
+from butfor.audit.observed_steps import with_finals
 from butfor.audit.shards.coded import stored_log
 from butfor.audit.shards.count import half_of
 from butfor.audit.shards.learn import Setting
 from butfor.audit.shards.log import Shard, read_shard
 from butfor.audit.shards.packed import Arrays, pack_table
-from butfor.audit.tables import judged_table, with_finals
+from butfor.audit.tables import judged_table
 from butfor.evaluate.decomposition import cells_of, piece_columns
 from butfor.evaluate.diagnostics.calibration import group_rows
 from butfor.evaluate.episode_columns import EpisodeColumns

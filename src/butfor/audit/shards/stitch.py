@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from butfor.audit.files import TableWriter, as_arrow
 from butfor.audit.meta import SamplingDesign
+from butfor.audit.observed_steps import step_table
 from butfor.audit.shards.coded import decode_log, is_logged
 from butfor.audit.shards.parts import Part
-from butfor.audit.tables import episode_table, step_table
+from butfor.audit.tables import episode_table
 from butfor.log.episodes import Episodes, rows_of
 from butfor.replay.replay import Replay
 from butfor.types import Progress
