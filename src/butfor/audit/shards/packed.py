@@ -38,11 +38,12 @@ class PackedTable:
     def __init__(
         self, folder: Path, name: str, key: str, wanted: Callable[[str], bool] | None = None
     ) -> None:
-        mapped, options = pa.memory_map(str(table_file(folder, name, key))), None
+        mapped = pa.memory_map(str(table_file(folder, name, key)))
+        # without threads of its own, each of which would keep memory
+        options = pa.ipc.IpcReadOptions(use_threads=False)
         if wanted is not None:
             names = pa.ipc.open_file(mapped).schema.names
-            chosen = [number for number, column in enumerate(names) if wanted(column)]
-            options = pa.ipc.IpcReadOptions(included_fields=chosen)
+            options.included_fields = [n for n, column in enumerate(names) if wanted(column)]
         self._file = pa.ipc.open_file(mapped, options=options)
 
     def all(self) -> Any:
@@ -61,7 +62,7 @@ def pack_arrays(arrays: Arrays) -> bytes:
     """Return arrays as the bytes of an .npz file, which shows if it was cut off."""
     plain, packed = BytesIO(), BytesIO()
     np.savez(plain, allow_pickle=False, **arrays)
-    data = pa.compress(plain.getvalue(), codec=CODEC, asbytes=True)
+    data = pa.compress(plain.getbuffer(), codec=CODEC, asbytes=True)
     np.savez(
         packed, allow_pickle=False, size=plain.tell(), data=np.frombuffer(data, dtype=np.uint8)
     )
