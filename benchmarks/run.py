@@ -34,6 +34,7 @@ from benchmarks.icu_audit import measure_icu_audit
 from benchmarks.intervals import measure_intervals, measure_magic
 from benchmarks.measurement import Measurement, best_of, core_seconds, in_own_process
 from benchmarks.noisy import measure_noisy
+from benchmarks.peers import measure_peers
 from benchmarks.planning import (
     measure_given_models,
     measure_large_planning,
@@ -515,6 +516,7 @@ MEASURES = [
     measure_review_app,
     measure_shards,
     measure_share,
+    measure_peers,
 ]
 
 

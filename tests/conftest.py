@@ -12,6 +12,7 @@ SLOW = (
     "test_shards_stopped.py",
     "test_package.py",
     "test_shards.py",
+    "test_study_articles.py",
     "test_accessibility.py",
     "test_review_browser.py",
     "test_report.py",

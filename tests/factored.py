@@ -113,10 +113,11 @@ def seen_steps(log: bf.Episodes, episode: int) -> list[Seen]:
     ends = [len(log.outcomes)] * (high - low)
     if log.outcome[episode] >= 0:
         ends[-1] = int(log.outcome[episode])
-    columns = (column[low:high].tolist() for column in (log.state, log.action, log.next_state))
+    columns = (log.state, log.action, log.next_state, log.reward)
+    steps = zip(*(column[low:high].tolist() for column in columns), ends, strict=True)
     return [
-        Seen(state, action, None if reached < 0 else reached, end)
-        for state, action, reached, end in zip(*columns, ends, strict=True)
+        Seen(state, action, None if reached < 0 else reached, end, reward)
+        for state, action, reached, reward, end in steps
     ]
 
 

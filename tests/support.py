@@ -1,5 +1,7 @@
 """What several tests need: small random models and logs, and checks of sampled frequencies."""
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -79,11 +81,17 @@ def simulate_log(
             action = int(generator.choice(model.n_actions, p=behavior[state]))
             row = model.row(state, action)
             reached = int(generator.choice(list(row), p=list(row.values())))
-            for column, value in zip(steps, (state, action, reached), strict=True):
+            for column, value in zip(steps[:3], (state, action, reached), strict=True):
                 column.append(value)
             state = reached
         drawn.append(steps)
     return as_log(drawn, model, horizon)
+
+
+def vary_rewards(log: bf.Episodes) -> bf.Episodes:
+    """Return a log in which the same transition pays now more, now less."""
+    noise = np.random.default_rng(len(log)).normal(scale=0.5, size=len(log.reward))
+    return replace(log, reward=log.reward + noise)
 
 
 def as_log(drawn: list[Episode], model: bf.TabularMDP, horizon: int) -> bf.Episodes:
@@ -121,6 +129,8 @@ def reference_model(model: bf.TabularMDP) -> Model:
 def reference_episodes(log: bf.Episodes, terminal: str = "visits") -> list[Episode]:
     """Return a log as plain episodes."""
     columns = [log.state, log.action, destinations(log, terminal)]
+    if terminal == "visits":
+        columns.append(log.reward)
     bounds = zip(log.offsets[:-1], log.offsets[1:], strict=True)
     return [Episode(*(c[low:high].tolist() for c in columns)) for low, high in bounds]
 

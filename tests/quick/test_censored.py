@@ -1,5 +1,7 @@
 """Like for like: a policy that changes nothing differs from no episode, censored or not."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -26,20 +28,23 @@ def tabular_case():
     rng = np.random.default_rng(0)
     model = support.random_model(rng)
     behavior = support.random_policy(rng, model)
-    return support.simulate_log(rng, model, behavior, 60, 8), model, behavior
+    log = support.simulate_log(rng, model, behavior, 60, 8)
+    return support.vary_rewards(log), model, behavior
 
 
 def factored_case():
     model = factored.clinic_model(np.random.default_rng(1))
     rng = np.random.default_rng(2)
     behavior = rng.dirichlet(np.ones(model.n_actions), size=model.n_states)
-    return factored.simulate_factored(rng, model, behavior, 60, 8), model, behavior
+    log = factored.simulate_factored(rng, model, behavior, 60, 8)
+    return support.vary_rewards(log), model, behavior
 
 
 def hidden_case():
-    model = clinic.clinic().model()
+    model = replace(clinic.clinic().model(), reward_seen=False)
     behavior = bf.hidden.LatentPolicy(clinic.clinician(model))
-    return clinic.simulate(model, behavior.table, 60, horizon=6), model, behavior
+    log = clinic.simulate(model, behavior.table, 60, horizon=6)
+    return support.vary_rewards(log), model, behavior
 
 
 CASES = {"tabular": tabular_case, "factored": factored_case, "hidden": hidden_case}
@@ -66,7 +71,7 @@ def test_a_policy_estimated_from_the_log_differs_from_no_episode_of_it_either():
 
 
 def test_a_wide_log_whose_policy_changes_nothing_stays_as_it_is():
-    lost = lose(wide.simulate(0, 40).log)
+    lost = support.vary_rewards(lose(wide.simulate(0, 40).log))
     model = bf.fit_factored(lost)
     found = bf.Replay(lost, model, wide_policy, behavior=wide_policy).outcomes()
     assert np.abs(found.difference).max() < 1e-12

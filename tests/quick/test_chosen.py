@@ -112,3 +112,11 @@ def test_an_audit_draws_models_for_those_shown_and_a_sample(replay):
     assert 6 <= known.sum() <= 10
     low, high = audit.meta.parameters.credible.these
     assert low < high
+
+
+def test_a_step_takes_work_however_few_the_states(replay):
+    # tables are computed step by step: 100,000 of them take a minute for 200 models of four states
+    long = bf.Replay(replay.episodes, replay.model, replay.target, horizon=100_000)
+    models, told = intervals.choose_models(long, AuditSettings())
+    assert models == 0
+    assert "--models 50" in told

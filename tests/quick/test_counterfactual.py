@@ -17,6 +17,7 @@ from tests.support import (
     reference_episodes,
     reference_model,
     simulate_log,
+    vary_rewards,
 )
 
 
@@ -27,7 +28,7 @@ def problem(request):
     model = labelled_model(generator, LABELS[request.param % 2])
     behavior, target = random_policy(generator, model), random_policy(generator, model)
     target[0] = np.eye(3)[1]  # deterministic in one state
-    return model, behavior, target, simulate_log(generator, model, behavior, 40, 6)
+    return model, behavior, target, vary_rewards(simulate_log(generator, model, behavior, 40, 6))
 
 
 # ------------------------------------------------------------------------------- identities
@@ -280,11 +281,14 @@ def test_every_draw_is_the_observed_episode_up_to_the_first_different_action(sep
 def test_returns_of_draws_are_sums_of_their_rewards(problem):
     model, behavior, target, log = problem
     drawn = bf.sample_counterfactuals(log, model, target, behavior=behavior, draws=2)
-    rows = reference_model(model).rows
+    plain, episodes = reference_model(model), reference_episodes(log)
     for i in (0, 3):
         states, actions = drawn.state[i, 1], drawn.action[i, 1]
         taken = (actions >= 0).sum()
-        rewards = [rows[states[t], actions[t]][states[t + 1]][1] for t in range(taken)]
+        rewards = [
+            reference.pays(plain, episodes[i], t, states[t], actions[t], states[t + 1])
+            for t in range(taken)
+        ]
         expected = sum(0.9**t * reward for t, reward in enumerate(rewards))
         np.testing.assert_allclose(drawn.returns(0.9)[i, 1], expected, atol=1e-12)
 

@@ -24,7 +24,7 @@ from tests.factored import (
     tiny_model,
 )
 from tests.reference.factored_replay import Seen, exact_outcomes, next_law
-from tests.support import frequencies_agree
+from tests.support import frequencies_agree, vary_rewards
 
 HORIZON, DISCOUNT = 4, 0.9
 MECHANISMS = (bf.GumbelMax(), bf.InverseCDF(), bf.MaximalCoupling(), bf.Independent())
@@ -50,7 +50,8 @@ def ward():
     generator = np.random.default_rng(4)
     model = clinic_model(generator)
     behavior, target = random_policies(generator, model)
-    return model, simulate_factored(generator, model, behavior, 40, HORIZON), behavior, target
+    log = simulate_factored(generator, model, behavior, 40, HORIZON)
+    return model, vary_rewards(log), behavior, target
 
 
 def ask(ward, **changes):
@@ -470,7 +471,8 @@ def test_credible_intervals_come_from_drawn_models(ward):
 
 def test_credible_intervals_of_a_factored_model_come_from_its_posterior(ward):
     _, log, *_ = ward
-    model = bf.fit_factored(log)
+    with pytest.warns(UserWarning, match="varies for the same state"):
+        model = bf.fit_factored(log)
     replay = ask((model, log, *ward[2:]))
     found = bf.credible_intervals(replay, models=4, seed=2)
     posterior = draw_factored(model, 4, seed=2)

@@ -20,6 +20,7 @@ from tests.support import (
     reference_episodes,
     reference_model,
     simulate_log,
+    vary_rewards,
 )
 
 
@@ -30,7 +31,7 @@ def problem(request):
     model = random_model(generator, labels=[None, np.array([2, 0, 3, 1])][request.param % 2])
     behavior, target = random_policy(generator, model), random_policy(generator, model)
     target[0] = np.eye(3)[1]  # deterministic in one state
-    return model, behavior, target, simulate_log(generator, model, behavior, 30, 6)
+    return model, behavior, target, vary_rewards(simulate_log(generator, model, behavior, 30, 6))
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +128,7 @@ def test_target_equal_to_behavior_walks_the_observed_path(problem):
     result = walk_through(log, model, behavior, behavior=behavior, horizon=8)
     plain = reference_model(model)
     for i, episode in enumerate(reference_episodes(log)):
-        steps = zip(*episode, strict=True)
+        steps = zip(*episode[:3], strict=True)
         expected = [1 - plain.rows[s, a][x][0] for s, a, x in steps]
         length = len(expected)
         np.testing.assert_allclose(result.influence[i, :length], expected, atol=1e-12)
@@ -157,7 +158,7 @@ def test_a_deterministic_model_has_no_influence_anywhere():
     rows = np.eye(6)[generator.integers(0, 6, (4, 3))]
     model = bf.TabularMDP.from_arrays(rows, outcomes=[bf.Outcome("a", 0.0), bf.Outcome("b", 1.0)])
     behavior, target = random_policy(generator, model), random_policy(generator, model)
-    log = simulate_log(generator, model, behavior, 20, 5)
+    log = vary_rewards(simulate_log(generator, model, behavior, 20, 5))
     assert walk_through(log, model, target, behavior=behavior).influence.max() == 0
 
 

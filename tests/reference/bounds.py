@@ -17,7 +17,7 @@ import numpy as np
 from scipy.optimize import linprog
 from scipy.sparse import csr_array
 
-from tests.reference.counterfactual import Episode, Model, action_law
+from tests.reference.counterfactual import Episode, Model, action_law, pays
 
 TIE = 1e-9
 CLASSES = ("any", "stable")
@@ -102,10 +102,10 @@ def episode_bounds(
     bounds = list(product(range(model.outcomes + 2), (False, True), ENDS))
     later = {(s, b): float(b[0] == model.outcomes + 1) for s in range(model.states) for b in bounds}
 
-    def worth(state: int, action: int, reached: int, bound: Bound) -> float:
+    def worth(t: int, state: int, action: int, reached: int, bound: Bound) -> float:
         after = later[reached, bound] if reached < model.states else 0.0
         if bound[0] == 0:
-            return model.rows[state, action][reached][1] + discount * after
+            return pays(model, episode, t, state, action, reached) + discount * after
         return after if reached < model.states else float(reached - model.states == bound[0] - 1)
 
     for t in reversed(range(horizon if continuation else observed)):
@@ -113,7 +113,7 @@ def episode_bounds(
         used = [pair for pair in model.rows if target[pair[0]][pair[1]] > 0]
         for pair, bound in product(used, bounds):
             row = model.rows[pair]
-            values = {x: worth(*pair, x, bound) for x in row}
+            values = {x: worth(t, *pair, x, bound) for x in row}
             if t >= observed:
                 rows[pair, bound] = sum(row[x][0] * values[x] for x in row)
             elif pair == (episode.states[t], episode.actions[t]):

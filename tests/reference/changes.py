@@ -4,7 +4,7 @@ from functools import cache
 from itertools import product
 from math import inf
 
-from tests.reference.counterfactual import Episode, Model, Rule, next_law
+from tests.reference.counterfactual import Episode, Model, Rule, next_law, pays
 from tests.reference.gumbel import counterfactual_distribution
 
 
@@ -27,10 +27,13 @@ def best_value(
 
     def after(t: int, state: int, left: int, action: int) -> float:
         remaining = left - (action != episode.actions[t])
-        row = model.rows[state, action]
         law = next_law(model, episode, t, state, action, rule)
         return sum(
-            moved * (row[reached][1] + discount * value(t + 1, reached, remaining))
+            moved
+            * (
+                pays(model, episode, t, state, action, reached)
+                + discount * value(t + 1, reached, remaining)
+            )
             for reached, moved in law.items()
         )
 
@@ -69,6 +72,6 @@ def follow(
     for reached, moved in next_law(model, episode, t, state, action).items():
         if moved > 0:
             earned, more = follow(model, episode, policy, (*history, reached))
-            total += moved * (model.rows[state, action][reached][1] + earned)
+            total += moved * (pays(model, episode, t, state, action, reached) + earned)
             most = max(most, more)
     return total, most + (action != episode.actions[t])

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from tests.reference.counterfactual import Episode, Model
+from tests.reference.counterfactual import Episode, Model, pays
 
 FINEST = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 Policy = Sequence[Sequence[float]]
@@ -134,7 +134,8 @@ def episode_bounds(
 ) -> dict[Bound, float]:
     """Bounds of one episode, given those after its observed end; actions are drawn afresh."""
     later = after
-    for s_t, a_t, k in reversed(list(zip(*episode, strict=True))):
+    steps = zip(episode.states, episode.actions, episode.reached, strict=True)
+    for t, (s_t, a_t, k) in reversed(list(enumerate(steps))):
         p_k = model.rows[s_t, a_t][k][0]
         seen = limits(behavior[s_t][a_t], gamma)
         now: Values = {}
@@ -145,6 +146,8 @@ def episode_bounds(
                     continue
                 if (s, a) == (s_t, a_t):
                     found = worths(model, (s, a), bound, later, discount)[k]
+                    if bound[0] == 0:
+                        found += pays(model, episode, t, s, a, k) - model.rows[s, a][k][1]
                 else:
                     own = limits(behavior[s][a], gamma)
                     weights = (own[0] / seen[1], own[1] / seen[0])

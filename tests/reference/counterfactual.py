@@ -21,11 +21,12 @@ class Model(NamedTuple):
 
 
 class Episode(NamedTuple):
-    """The states in which decisions were made, the actions, and where each one led."""
+    """The states in which decisions were made, the actions, where each one led, what it paid."""
 
     states: list[int]
     actions: list[int]
     reached: list[int]
+    rewards: Sequence[float] = ()  # by default those of the model
 
 
 def exact_outcomes(
@@ -70,7 +71,9 @@ def exact_outcomes(
             for action, chosen in action_law(episode, t, state, behavior, target, shared).items():
                 for reached, moved in next_law(model, episode, t, state, action, rule).items():
                     share = mass * chosen * moved
-                    expected += discount**t * share * model.rows[state, action][reached][1]
+                    expected += (
+                        discount**t * share * pays(model, episode, t, state, action, reached)
+                    )
                     if reached >= model.states:
                         ended[reached - model.states] += share
                     else:
@@ -116,6 +119,13 @@ def next_law(
             vector[model.label[reached]] = probability
     law = rule(p, q, model.label[episode.reached[t]])
     return {reached: law[model.label[reached]] for reached in row}
+
+
+def pays(model: Model, episode: Episode, t: int, state: int, action: int, reached: int) -> float:
+    """Return the reward of a transition: the observed one where the observed step repeats."""
+    if t < len(episode.rewards) and (state, action) == (episode.states[t], episode.actions[t]):
+        return episode.rewards[t]
+    return model.rows[state, action][reached][1]
 
 
 def draw(

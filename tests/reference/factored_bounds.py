@@ -7,7 +7,7 @@ from math import prod
 
 from tests.reference.bounds import ENDS, Bound, Question, solve
 from tests.reference.counterfactual import Distribution
-from tests.reference.factored_replay import Seen, World, parents_of, place_of, split
+from tests.reference.factored_replay import Seen, World, parents_of, pays, place_of, split
 
 
 def episode_bounds(
@@ -36,7 +36,7 @@ def episode_bounds(
         def worth(reached: int) -> float:
             after = 0.0 if reached >= states else state_bound(t + 1, reached, bound)
             if bound[0] == 0:
-                return world.reward(state, action, reached) + discount * after
+                return pays(world, steps[t], state, action, reached) + discount * after
             return after if reached < states else float(reached - states == bound[0] - 1)
 
         return part_bound(world, steps[t], state, action, {}, 0, worth, bound)

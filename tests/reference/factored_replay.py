@@ -37,6 +37,7 @@ class Seen(NamedTuple):
     action: int
     reached: int | None
     end: int
+    reward: float | None = None  # by default that of the model
 
 
 def split(sizes: Sequence[int], number: int) -> State:
@@ -156,13 +157,21 @@ def exact_outcomes(
             for action, chosen in action_law(taken, t, state, behavior, target, shared).items():
                 for reached, moved in next_law(world, seen, state, action, rule).items():
                     share = mass * chosen * moved
-                    expected += discount**t * share * world.reward(state, action, reached)
+                    expected += discount**t * share * pays(world, seen, state, action, reached)
                     if reached >= states:
                         ended[reached - states] += share
                     else:
                         following[reached] += share
         present = following
     return [*ended, sum(present.values())], expected
+
+
+def pays(world: World, seen: Seen | None, state: int, action: int, reached: int) -> float:
+    """Return the reward of a transition: the observed one where the observed step repeats."""
+    repeats = seen is not None and (state, action) == (seen.state, seen.action)
+    if repeats and seen.reward is not None:
+        return seen.reward
+    return world.reward(state, action, reached)
 
 
 def abduct(world: World, seen: Seen, state: int, action: int) -> Distribution:

@@ -138,8 +138,11 @@ def steps_of_path(
                 step.moves.append((mass * chosen, state, action, law))
                 for reached, moved in law.items():
                     share = mass * chosen * moved
-                    earned += share * row[reached][1]
-                    absolute += share * abs(row[reached][1])
+                    reward = row[reached][1]
+                    if logged and (state, action) == (states[t], seen.actions[t]):
+                        reward = logged_reward(seen, t)
+                    earned += share * reward
+                    absolute += share * abs(reward)
                     if model.outcome[reached] >= 0:
                         step.ended[model.outcome[reached]] += share
                         continue
@@ -154,6 +157,11 @@ def steps_of_path(
                         following[key] += share * chance
         yield step._replace(earned=earned, absolute=absolute)
         present = following
+
+
+def logged_reward(seen: Seen, t: int) -> float:
+    """Return what step t paid, which it pays again where it repeats; 0 where nothing is told."""
+    return seen.rewards[t] if seen.rewards else 0.0
 
 
 def law_of_path(

@@ -10,7 +10,7 @@ from itertools import product
 from tests.reference.bounds import ENDS, Bound, Question, solve
 from tests.reference.counterfactual import Distribution
 from tests.reference.gumbel import counterfactual_distribution
-from tests.reference.pomdp import Agent, Model, Seen, every_world
+from tests.reference.pomdp import Agent, Model, Seen, every_world, logged_reward
 
 Place = tuple[int, int]  # hidden state and memory of the world under the target
 Values = dict[tuple[Place, Bound], float]
@@ -46,14 +46,20 @@ def episode_bounds(
         for h, (place, bound) in product(branches, product(places, bounds)):
             for x, a in product(branches[h], range(model.actions)):
                 row = model.rows[place[0], a]
+                repeats = (place[0], a) == (h, seen.actions[t])
                 worth = {
                     y: value_of(
-                        model, row[y][1], y, bound, discount, arriving.get((x, y, place, a))
+                        model,
+                        logged_reward(seen, t) if repeats else row[y][1],
+                        y,
+                        bound,
+                        discount,
+                        arriving.get((x, y, place, a)),
                     )
                     for y in row
                 }
                 key = (h, x, place, a, bound)
-                if (place[0], a) == (h, seen.actions[t]):
+                if repeats:
                     rows[key] = worth[x]
                 elif len(row) == 1:
                     rows[key] = next(iter(worth.values()))

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
-from tests.reference.counterfactual import Distribution, Episode, Model, action_law, next_law
+from tests.reference.counterfactual import Distribution, Episode, Model, action_law, next_law, pays
 
 
 def influence(
@@ -39,7 +39,8 @@ def influence(
                 plain = {reached: p for reached, (p, _) in row.items()}
                 distance += here * chosen * total_variation(law, plain)
                 for reached, moved in law.items():
-                    size += here * chosen * moved * abs(row[reached][1])
+                    reward = pays(model, episode, t, state, action, reached)
+                    size += here * chosen * moved * abs(reward)
                     if reached < model.states:
                         following[reached] += here * chosen * moved
         going = sum(present.values())

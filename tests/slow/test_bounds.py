@@ -18,6 +18,7 @@ from tests.support import (
     reference_model,
     row_pairs,
     simulate_log,
+    vary_rewards,
 )
 
 EPSILON = np.finfo(float).eps
@@ -192,7 +193,7 @@ def problem(request):
     model = labelled_model(generator, LABELS[request.param % 2])
     behavior, target = random_policy(generator, model), random_policy(generator, model)
     target[0] = np.eye(3)[1]  # deterministic in one state
-    return model, behavior, target, simulate_log(generator, model, behavior, 40, 5)
+    return model, behavior, target, vary_rewards(simulate_log(generator, model, behavior, 40, 5))
 
 
 def sepsis_log(episodes, seed):

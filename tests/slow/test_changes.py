@@ -9,7 +9,7 @@ import butfor as bf
 from tests.reference import changes as reference
 from tests.reference import gumbel as gumbel_reference
 from tests.reference import mechanisms as mechanisms_reference
-from tests.reference.counterfactual import next_law
+from tests.reference.counterfactual import next_law, pays
 from tests.support import (
     LABELS,
     labelled_model,
@@ -18,6 +18,7 @@ from tests.support import (
     reference_episodes,
     reference_model,
     simulate_log,
+    vary_rewards,
 )
 
 
@@ -48,7 +49,8 @@ def problem(request):
     """A model with noise on states or on labels, and a log."""
     generator = np.random.default_rng(len(request.param))
     model = labelled_model(generator, LABELS[request.param == "labels"])
-    return model, simulate_log(generator, model, random_policy(generator, model), 25, 5)
+    log = simulate_log(generator, model, random_policy(generator, model), 25, 5)
+    return model, vary_rewards(log)
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +110,7 @@ def test_worked_example_one_change_at_the_second_step_is_best():
 def test_no_policy_with_so_few_changes_does_better(seed):
     generator = np.random.default_rng(seed)
     model = random_model(generator, states=2, actions=3, outcomes=2)
-    log = simulate_log(generator, model, random_policy(generator, model), 60, 3)
+    log = vary_rewards(simulate_log(generator, model, random_policy(generator, model), 60, 3))
     long = np.flatnonzero(log.lengths == 3)[:3]
     found = bf.fewest_changes(log.select(long), model, changes=3)
     plain = reference_model(model)
@@ -153,7 +155,7 @@ def test_more_changes_never_do_worse_and_enough_do_the_best(problem):
             best = {
                 s: max(
                     sum(
-                        moved * (plain.rows[s, a][x][1] + best.get(x, 0.0))
+                        moved * (pays(plain, episode, t, s, a, x) + best.get(x, 0.0))
                         for x, moved in next_law(plain, episode, t, s, a).items()
                     )
                     for a in range(model.n_actions)
@@ -214,7 +216,7 @@ def test_one_change_is_a_replay_that_takes_another_action_once(problem):
             following = {}
             for s, mass in present.items():
                 for x, moved in next_law(plain, episode, t, s, action).items():
-                    earned += mass * moved * plain.rows[s, action][x][1]
+                    earned += mass * moved * pays(plain, episode, t, s, action, x)
                     if x < model.n_states:
                         following[x] = following.get(x, 0.0) + mass * moved
             present = following

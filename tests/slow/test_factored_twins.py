@@ -11,6 +11,7 @@ from tests.reference.factored_bounds import episode_bounds
 from tests.reference.factored_replay import abduct, exact_outcomes
 from tests.reference.gumbel import counterfactual_distribution
 from tests.reference.mechanisms import independent, inverse_cdf, maximal
+from tests.support import vary_rewards
 
 HORIZON, DISCOUNT = 4, 0.9
 RULES = {
@@ -27,7 +28,7 @@ def test_outcomes_equal_the_slow_twin_under_every_mechanism(mechanism, noise):
     generator = np.random.default_rng(14)
     model = clinic_model(generator)
     behavior, target = generator.dirichlet(np.full(2, 1.5), (2, model.n_states))
-    log = simulate_factored(generator, model, behavior, 5, HORIZON)
+    log = vary_rewards(simulate_factored(generator, model, behavior, 5, HORIZON))
     found = Replay(
         log,
         model,
@@ -57,7 +58,7 @@ def test_rows_equal_the_replay_of_the_whole_joint_noise():
     generator = np.random.default_rng(8)
     model = clinic_model(generator)
     behavior = np.full((24, 2), 0.5)
-    log = simulate_factored(generator, model, behavior, 6, 1)
+    log = vary_rewards(simulate_factored(generator, model, behavior, 6, 1))
     for dose in range(2):
         always = np.tile(np.eye(2)[dose], (24, 1))
         replay = Replay(log, model, always, behavior=behavior, mechanism=bf.InverseCDF())
@@ -76,7 +77,7 @@ def test_bounds_equal_linear_programs_nested_by_variable(finals):
     model = tiny_model(generator, end=("pulse", "sugar"))
     behavior = np.full((16, 2), 0.5)
     target = np.eye(2)[generator.integers(2, size=16)]
-    log = simulate_factored(generator, model, behavior, 30, 2)
+    log = vary_rewards(simulate_factored(generator, model, behavior, 30, 2))
     if not finals:
         following = log.next_state.copy()
         following[(log.offsets[1:] - 1)[log.outcome >= 0]] = -1

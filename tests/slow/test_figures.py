@@ -156,15 +156,25 @@ def test_rehearsals_have_the_largest_error_first_and_the_gain_as_a_line():
     assert " ".join(rows[0]["note"]) == "promised +0.70, judged +0.20"
 
 
-def test_boxes_are_percentiles_and_leave_out_what_is_missing():
+@pytest.mark.parametrize(
+    ("logs", "ends", "words"), [(40, (2.5, 97.5), "95% range"), (39, (0, 100), "lowest to highest")]
+)
+def test_boxes_are_percentiles_and_leave_out_what_is_missing(logs, ends, words):
     values = np.random.default_rng(0).normal(size=101)
-    repeats = pd.DataFrame({"estimator": ["WIS"] * 102 + ["MB"], "value": [*values, np.nan, 0.5]})
-    rows = {row["name"]: row for row in rows_of(charts.boxplot_chart(repeats), "note")}
-    box = [rows["WIS"][name] for name in ("low", "first", "median", "third", "high")]
-    assert box == pytest.approx(np.percentile(values, [2.5, 25, 50, 75, 97.5]))
-    assert rows["WIS"]["mean"] == pytest.approx(values.mean())
-    assert rows["WIS"]["note"] == ["101 repeats, 1 without value"]
-    assert rows["MB"]["note"] == ["1 repeat"]
+    repeats = pd.DataFrame(
+        {
+            "estimator": ["Observed"] * 102 + ["WIS (train)"] * logs,
+            "value": [*values, np.nan, *values[:logs]],
+        }
+    )
+    chart = charts.boxplot_chart(repeats)
+    rows = {row["name"]: row for row in rows_of(chart, "note")}
+    box = [rows["Observed"][name] for name in ("low", "first", "median", "third", "high")]
+    assert box == pytest.approx(np.percentile(values, [ends[0], 25, 50, 75, ends[1]]))
+    assert rows["Observed"]["mean"] == pytest.approx(values.mean())
+    assert rows["Observed"]["note"] == ["101 logs, 1 without value"]
+    assert " ".join(rows["WIS (train)"]["note"]) == f"weighted importance sampling; {logs} logs"
+    assert f"mean ({words})" in words_of(chart)
 
 
 def test_published_values_are_drawn_beside_the_boxes():
@@ -177,10 +187,27 @@ def test_published_values_are_drawn_beside_the_boxes():
     assert "True: known only because this is a simulator." in words_of(chart)
 
 
+def test_published_values_are_drawn_below_the_estimates():
+    published = pd.DataFrame({"estimator": ["WIS"], "mean": [0.6], "low": [-2.0], "high": [0.9]})
+    chart = charts.estimates_chart(ESTIMATES, published=published)
+    (row,) = rows_of(chart, "published", "y")
+    assert (row["name"], row["published"], row["y_theirs"] > row["y_ours"]) == ("WIS", 0.6, True)
+    assert row["published_number"] == "+0.60 (−2.00 to +0.90)"
+    spec = chart.to_dict()
+    scales = [
+        layer["encoding"]["x"]["scale"] for layer in spec["layer"] if "x" in layer["encoding"]
+    ]
+    assert all(scale["domain"][0] <= -2 for scale in scales if "domain" in scale)
+    # else published marks would take the colors of ours
+    assert spec["resolve"]["scale"] == {"color": "independent", "shape": "independent"}
+    with pytest.raises(ValueError, match="no room for published"):
+        charts.estimates_chart(ESTIMATES, published=published, narrow=True)
+
+
 def test_an_estimator_without_any_value_keeps_its_row():
     repeats = pd.DataFrame({"estimator": ["WIS", "MB"], "value": [np.nan, 0.5]})
     rows = {row["name"]: row for row in rows_of(charts.boxplot_chart(repeats), "note")}
-    assert rows["WIS"]["note"] == ["0 repeats, 1 without value"]
+    assert " ".join(rows["WIS"]["note"]).endswith("; 0 logs, 1 without value")
     assert "median" not in rows["WIS"]
 
 
@@ -549,7 +576,7 @@ def test_lines_are_broken_to_fit():
             lambda: charts.boxplot_chart(
                 ESTIMATES[:2], published=ESTIMATES.rename(columns={"value": "mean"})
             ),
-            "'MB' has no repeats.*leave it out",
+            "'MB' is not drawn.*leave it out",
         ),
         (lambda: charts.outcome_table_chart(TABLE[:1]), r"shape \(1, 2\); give a square table"),
         (lambda: charts.outcome_table_chart(TABLE, thin=TABLE[:1]), r"shape \(1, 2\); give"),

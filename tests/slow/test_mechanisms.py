@@ -26,6 +26,7 @@ from tests.support import (
     reference_model,
     row_pairs,
     simulate_log,
+    vary_rewards,
 )
 
 EPSILON = np.finfo(float).eps
@@ -246,7 +247,7 @@ def problem(request):
     model = labelled_model(generator, labels)
     behavior, target = random_policy(generator, model), random_policy(generator, model)
     target[0] = np.eye(3)[1]  # deterministic in one state
-    return model, behavior, target, simulate_log(generator, model, behavior, 25, 5)
+    return model, behavior, target, vary_rewards(simulate_log(generator, model, behavior, 25, 5))
 
 
 def labels_of(model):

@@ -131,8 +131,9 @@ def test_mean_over_every_episode_is_the_law_of_the_target(
         law[seen.outcome] += mass
     np.testing.assert_allclose(weight.sum(), 1.0, rtol=0, atol=1e-12)
     np.testing.assert_allclose(weight @ result.probability, law, rtol=0, atol=1e-12)
-    value = bf.hidden.pomdp_value(model, target, horizon=HORIZON)
-    np.testing.assert_allclose(weight @ result.expected_return, value, rtol=0, atol=1e-12)
+    if model.reward_seen:  # otherwise the log tells of none, and pays 0 where a step repeats
+        value = bf.hidden.pomdp_value(model, target, horizon=HORIZON)
+        np.testing.assert_allclose(weight @ result.expected_return, value, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -143,8 +144,7 @@ def test_null_target_equal_to_behavior_gives_back_every_episode(problem, kind):
     observed = np.zeros_like(result.probability)
     observed[np.arange(len(log)), log.outcome] = 1.0
     np.testing.assert_allclose(result.probability, observed, rtol=0, atol=1e-12)
-    if model.reward_seen:
-        np.testing.assert_allclose(result.difference, 0.0, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(result.difference, 0.0, rtol=0, atol=1e-12)
 
 
 def test_ignoring_a_behavior_that_saw_the_state_breaks_the_decomposition(problem):

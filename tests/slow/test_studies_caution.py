@@ -18,14 +18,14 @@ from butfor.studies.caution.experiment import (
     PLAIN,
     PRIORS,
     TABULAR,
-    CautionSettings,
     likely_prior,
     run_experiment,
 )
+from tests.articles import SMALL as SMALL_STUDIES
 from tests.articles import check_article
 from tests.builders import DEATH, HOME
 
-SMALL = CautionSettings(repeats=2, episodes=60, seed=3)
+SMALL = SMALL_STUDIES["caution"]
 
 
 @pytest.fixture(scope="module")

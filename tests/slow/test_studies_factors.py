@@ -42,17 +42,10 @@ from butfor.studies.factors.experiment import (
     simulate_log,
 )
 from butfor.studies.simulator import endless_model
+from tests.articles import SMALL as SMALL_STUDIES
 from tests.articles import check_article, write_and_keep
 
-SMALL = FactorsSettings(
-    repeats=2,
-    seed=3,
-    episodes=(40, 120),
-    long=(400,),
-    prevalences=(0.0, 0.5),
-    reference_episodes=120,
-    reference_prevalence=0.5,
-)
+SMALL = SMALL_STUDIES["factors"]
 
 
 @pytest.fixture(scope="module")

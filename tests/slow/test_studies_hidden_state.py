@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import butfor as bf
 from butfor import sepsis
 from butfor.cli.main import app
-from butfor.studies.article import render_page, write_study
+from butfor.studies.article import study_page, write_study
 from butfor.studies.hidden_state.article import STUDY
 from butfor.studies.hidden_state.experiment import (
     CF,
@@ -31,9 +31,10 @@ from butfor.studies.hidden_state.experiment import (
     story,
     summarize,
 )
+from tests.articles import SMALL as SMALL_STUDIES
 from tests.articles import check_article, write_and_keep
 
-SMALL = HiddenStateSettings(repeats=2, seed=3, episodes=120)
+SMALL = SMALL_STUDIES["hidden-state"]
 
 
 @pytest.fixture(scope="module")
@@ -166,8 +167,7 @@ def test_without_such_a_patient_the_page_says_so(experiment):
     assert choose_patient(nobody) == -1
     without = replace(experiment, first=nobody)
     assert "patient" not in STUDY.charts(without)
-    content = {**STUDY.results(without), **STUDY.content(without)}
-    page = render_page(STUDY, SMALL, content)
+    page = study_page(STUDY, SMALL, without, {})
     assert "No patient of this log fits the rule" in page
 
 

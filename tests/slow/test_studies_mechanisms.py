@@ -16,7 +16,6 @@ from butfor.mechanisms.independent import Independent
 from butfor.models.planning import policy_value, value_tables
 from butfor.replay.functions import counterfactual_outcomes
 from butfor.sepsis.simulate import noise_given
-from butfor.studies.article import signed
 from butfor.studies.mechanisms.article import STUDY, bounds_finding, finding
 from butfor.studies.mechanisms.experiment import (
     AGAIN,
@@ -47,6 +46,7 @@ from butfor.studies.mechanisms.tables import (
     make_tables,
     score_table,
 )
+from butfor.studies.page import signed
 from butfor.studies.scoring import (
     brier,
     calibration_chance,
@@ -323,7 +323,7 @@ def test_containment_is_counted_by_hand():
     # the last episode's outcome, neither, has the highest probability 0
     assert (table["allowed"] == 0.75).all()
     groups = set(bounds_table({"true-withheld": case})["group"])
-    assert groups == {"all", "25 to 50 %"}
+    assert groups == {"all", "25 to 50%"}
 
 
 # ---------------------------------------------------------------------------- a small experiment

@@ -45,22 +45,18 @@ from butfor.studies.models.learned import (
 )
 from butfor.studies.models.summary import below_zero, content
 from butfor.studies.models.tables import find, score_table, value_table
-from tests.articles import check_article, write_and_keep
+from tests.articles import SMALL as SMALL_STUDIES
+from tests.articles import check_article, write_small
 from tests.slow.test_figures import rows_of
 
-SMALL = ModelsSettings(repeats=2, seed=3, size=(20, 40), reference=40, part="sepsis")
+SMALL = SMALL_STUDIES["models"]
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     """The folder of the article, and the experiment behind it, without classifiers."""
     goal = tmp_path_factory.mktemp("models") / "article"
-    with (
-        mock.patch.object(ModelsSettings, "classifier_repeats", 0),
-        mock.patch.object(models, "PATIENTS", 15),
-        mock.patch.object(models, "FOLLOWED", 3),
-    ):
-        return goal, write_and_keep(STUDY, SMALL, goal)
+    return goal, write_small("models", goal)
 
 
 @pytest.fixture(scope="module")
@@ -402,7 +398,7 @@ def run_command(*arguments):
     def write(study, settings, folder, **options):
         given.update(study=study, settings=settings)
         folder.mkdir()
-        (folder / "results.json").write_text("{}")
+        (folder / "results.json").write_text('{"in_short": ["Found."]}')
         return folder
 
     with mock.patch("butfor.cli.study.write_study", write):
@@ -416,6 +412,7 @@ def test_the_command_takes_sizes(tmp_path):
         *("--part", "wide"),
     )
     assert result.exit_code == 0, result.output
+    assert "Found." in result.output  # what was found, in short
     assert given["study"] is STUDY
     assert given["settings"] == ModelsSettings(repeats=3, size=(250, 1000), part="wide")
 

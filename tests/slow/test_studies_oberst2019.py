@@ -204,6 +204,14 @@ def test_the_article_is_complete_and_shows_published_numbers_beside_ours(folder)
         assert f"{mean:+.3f}".replace("-", "\N{MINUS SIGN}") in page
 
 
+def test_figure_3_shows_the_published_values_below_ours(folder):
+    drawn = (folder / "figures" / "figure3.svg").read_text()
+    assert "This run" in drawn
+    for numbers in published.FIGURE_3.values():
+        mean, low, high = (f"{x:+.2f}".replace("-", "\N{MINUS SIGN}") for x in numbers)
+        assert f"{mean} ({low} to {high})" in drawn
+
+
 def test_csv_files_hold_the_numbers(folder):
     logs = pd.read_csv(folder / "logs_hidden.csv")
     assert len(logs) == 3

@@ -1,7 +1,6 @@
 """The ward with thirty variables: its truth, clusters by hand, and the part of the article."""
 
 import json
-from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -13,15 +12,14 @@ from butfor.log.clusters import Clusters
 from butfor.models.classifiers import add_products, make_logistic
 from butfor.models.factored import NEXT, logged_codes
 from butfor.models.fitted_q import fit_q
-from butfor.studies.models.article import STUDY
 from butfor.studies.models.clustered import Clustered, cluster_states
 from butfor.studies.models.experiment import ModelsSettings
-from butfor.studies.models.wide import article, experiment, world
-from butfor.studies.models.wide.experiment import Sizes, WideExperiment
-from tests.articles import check_article, write_and_keep
+from butfor.studies.models.wide import article, world
+from butfor.studies.models.wide.experiment import WideExperiment
+from tests.articles import SMALL_WARD as SMALL
+from tests.articles import check_article, write_small
 
 LIMIT = 5.5  # standard errors: two-sided 4e-8, times less than a hundred checks
-SMALL = Sizes(episodes=150, scored=30, draws=10, planning=300, best=300, judging=300)
 
 
 @pytest.fixture(scope="module")
@@ -186,16 +184,7 @@ def test_logistic_regression_learns_what_the_action_turns_around():
 def written(tmp_path_factory):
     """The folder of the article and the findings behind it, small and without boosting."""
     goal = tmp_path_factory.mktemp("wide") / "article"
-    quick = (experiment.COUNTS, experiment.LOGISTIC)
-    with (
-        mock.patch.object(experiment, "FACTORED", quick),
-        mock.patch.object(experiment, "HALVED", quick[:1]),
-        mock.patch.object(article, "HALVED", quick[:1]),
-        mock.patch.object(article, "MODELS", (*quick, *experiment.CLUSTERS, experiment.TRUE)),
-        mock.patch.object(article, "PLANNERS", (*quick, experiment.LOG_ITSELF, experiment.TRUE)),
-        mock.patch.object(experiment, "Sizes", return_value=SMALL),
-    ):
-        return goal, write_and_keep(STUDY, ModelsSettings(repeats=2, part="wide"), goal)
+    return goal, write_small("models, wide", goal)
 
 
 def test_the_part_alone_is_an_article(written):

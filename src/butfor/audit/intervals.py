@@ -17,6 +17,7 @@ MODELS_FACTORED = 50  # to draw of a factored one, each of which takes a pass of
 # Steps left times states times next states, and a tenth of the transitions followed, of all models:
 # some 20 seconds of computing.
 MOST_WORK = 4e9
+STEP = 3_000  # the least work of one step left, however few the states: what it takes to start
 
 CREDIBLE = (
     "Noise belongs to what nature decides, except in the credible intervals of single episodes, "
@@ -55,6 +56,6 @@ def _work_of_model(replay: Replay, settings: AuditSettings) -> float:
     log, model = replay.log, replay.mdp
     reviewed = review_total(settings.flags, settings.review_size)
     chosen = min(len(log), sample_size(len(log), settings.intervals) + reviewed)
-    tables = replay.horizon * log.n_states * (log.n_states + len(log.outcomes))
+    tables = replay.horizon * max(STEP, log.n_states * (log.n_states + len(log.outcomes)))
     entries = int((replay.target_table.ravel()[model.entry_row] > 0).sum())
     return tables + chosen / len(log) * len(log.state) * entries / 10

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -72,9 +73,12 @@ def study(
         settings = _settings(name, chosen, options)
         with progress_bar(Terminal(stderr=True), "Logs and figures") as show:
             folder = write_study(chosen, settings, out, overwrite=overwrite, progress=show)
+    results = (folder / RESULTS).read_text()
     if as_json:
-        say((folder / RESULTS).read_text())
+        say(results)
     else:
+        short = " ".join(json.loads(results)["in_short"])
+        Terminal().print(short, markup=False, highlight=False)
         say(f"Article: {folder / 'index.html'}")
 
 

@@ -8,7 +8,14 @@ from numpy.typing import NDArray
 from butfor.kernels.chain import choose, longest_episode, mark_reached, observe
 from butfor.kernels.compiled import bare, compiled, inlined
 from butfor.kernels.factor_bounds import Nested, bound_product
-from butfor.kernels.limits import find_limits, lowest_any, lowest_stable, make_limits, worth
+from butfor.kernels.limits import (
+    find_limits,
+    lowest_any,
+    lowest_stable,
+    make_limits,
+    worth,
+    worth_again,
+)
 from butfor.kernels.rows import hold, meets, widest_row
 
 
@@ -118,14 +125,13 @@ def bound_row(problem, work, limits, nested, row, i, seen_entry, discount, later
     rows = problem.dynamics.rows
     low, high = rows.start[row], rows.start[row + 1]
     seen_row = log.state[i] * actions + log.action[i]
-    certain = -1  # the entry taken, if that is certain
     if row == seen_row:  # consistency
-        certain = seen_entry
-    elif high - low == 1:
-        certain = low
-    if certain >= 0:
         for c in range(len(result)):
-            result[c] = worth(problem, certain, c // 4, c, discount, later)
+            result[c] = worth_again(problem, seen_entry, i, c // 4, c, discount, later)
+        return
+    if high - low == 1:
+        for c in range(len(result)):
+            result[c] = worth(problem, low, c // 4, c, discount, later)
         return
     if len(problem.factors.place) > 0:
         bound_product(problem, work, limits, nested, row, i, discount, later, result)

@@ -252,6 +252,16 @@ def compare(problem, work, row, seen_row, place):
         kept.meets[place] = meets(rows, row, work.p_state)
 
 
+@inlined
+def pays(problem, e, i, row, seen_row):
+    """Return the reward of an entry of a row: of the row observed at step i, what was paid there.
+
+    The rewards of a transition may vary, and the model has their mean. So where a step repeats, its
+    reward does too.
+    """
+    return problem.log.reward[i] if row == seen_row else problem.dynamics.reward[e]
+
+
 @bare
 def longest_episode(log, first, last):
     """Return the number of steps of the longest of episodes first .. last - 1."""

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.kernels.chain import longest_episode, mark_reached, move, observe
+from butfor.kernels.chain import longest_episode, mark_reached, move, observe, pays
 from butfor.kernels.compiled import bare, compiled
 
 GAIN = 1e-12  # a change must gain more than this
@@ -54,7 +54,7 @@ def fewest_changes(first, last, problem, work, discount, value, outcome_mass, ch
 def plan_changes(problem, work, plan, episode, discount, value):
     """Go backward through an episode: V_t(s, c) is the best of keeping or changing the action."""
     log = problem.log
-    _, next_state, reward, _, states, actions, _ = problem.dynamics
+    _, next_state, _, _, states, actions, _ = problem.dynamics
     now, later, worth = plan.now, plan.later, plan.worth
     budget = value.shape[1]
     length = log.stop[episode] - log.start[episode]
@@ -81,10 +81,10 @@ def plan_changes(problem, work, plan, episode, discount, value):
                     moved = work.kept.mass[place, e - low]
                     if moved == 0.0:
                         continue
-                    x = next_state[e]
+                    x, reward = next_state[e], pays(problem, e, i, row, seen_row)
                     for c in range(budget):
                         after = discount[x] * later[x, c] if x < states else 0.0
-                        worth[c] += moved * (reward[e] + after)
+                        worth[c] += moved * (reward + after)
                 if step == 0:
                     for c in range(budget):
                         now[s, c] = worth[c]

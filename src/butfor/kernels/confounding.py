@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from butfor.kernels.bounds import Tables
 from butfor.kernels.chain import longest_episode, mark_reached, observe
 from butfor.kernels.compiled import bare, compiled
-from butfor.kernels.limits import make_limits, worth
+from butfor.kernels.limits import make_limits, worth, worth_again
 from butfor.kernels.rows import sort_by_ratio, widest_row
 
 
@@ -148,7 +148,7 @@ def bound_confounded(problem, work, limits, tilt, tables, episode, discount, val
                     most = tilt.most[row] / tilt.least[seen_row]
                 if row == seen_row:  # consistency
                     for c in range(len(result)):
-                        result[c] = worth(problem, seen_entry, c // 2, c, discount, later)
+                        result[c] = worth_again(problem, seen_entry, i, c // 2, c, discount, later)
                 else:
                     bound_tilted(problem, limits, row, p_k, least, most, discount, later, result)
                 for c in range(len(result)):

@@ -1,6 +1,6 @@
 """Counterfactual trajectories of episodes, drawn at random."""
 
-from butfor.kernels.chain import choose, move, observe
+from butfor.kernels.chain import choose, move, observe, pays
 from butfor.kernels.compiled import bare, inlined
 from butfor.kernels.random import DRAW_STRIDE, uniform
 from butfor.kernels.rows import pick_by_mass
@@ -21,8 +21,9 @@ def draw_counterfactuals(first, last, problem, work, keys, drawn_state, drawn_ac
         drawn_state[episode, :, 0] = log.state[log.start[episode]]
         for t in range(length + log.left[episode]):
             i = log.start[episode] + t if t < length else -1
-            seen_entry = -1
+            seen_entry = seen_row = -1
             if i >= 0:
+                seen_row = log.state[i] * problem.dynamics.actions + log.action[i]
                 seen_entry = observe(problem, episode, i)
                 if seen_entry < 0:
                     return i
@@ -32,8 +33,9 @@ def draw_counterfactuals(first, last, problem, work, keys, drawn_state, drawn_ac
                     continue
                 counter = d * DRAW_STRIDE + 2 * t
                 action, e = draw_step(problem, work, s, i, seen_entry, keys[episode], counter)
+                row = s * problem.dynamics.actions + action
                 drawn_action[episode, d, t] = action
-                drawn_reward[episode, d, t] = problem.dynamics.reward[e]
+                drawn_reward[episode, d, t] = pays(problem, e, i, row, seen_row)
                 drawn_state[episode, d, t + 1] = problem.dynamics.next_state[e]
     return -1
 

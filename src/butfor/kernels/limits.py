@@ -247,3 +247,12 @@ def worth(problem, e, quantity, c, discount, later):
     if x < states:
         return later[x, c]
     return 1.0 if x - states == quantity - 1 else 0.0
+
+
+@inlined
+def worth_again(problem, e, i, quantity, c, discount, later):
+    """Return the same of the entry observed at step i, which pays again what was paid there."""
+    found = worth(problem, e, quantity, c, discount, later)
+    if quantity == 0:
+        found += problem.log.reward[i] - problem.dynamics.reward[e]
+    return found

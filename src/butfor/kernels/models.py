@@ -143,7 +143,7 @@ def push_models(problem, work, front, drawn, episode, discount, negligible, outc
                 if row == seen_row:  # consistency: the observed transition repeats
                     x = next_state[seen_entry]
                     for b in range(models):
-                        earned[b] += weight * share * now[s, b] * reward[seen_entry]
+                        earned[b] += weight * share * now[s, b] * log.reward[i]
                     if x >= states:
                         for b in range(models):
                             outcome[x - states, b] += share * now[s, b]

@@ -186,7 +186,7 @@ def bound_cells(pairs, work, tables, episode, t, k, discount, now, later):
             action = target.rows.label[j]
             for b in range(count):
                 bound_branch(
-                    pairs, work, tables, cell, action, seen_row, b, observation, discount, later
+                    pairs, work, tables, cell, action, i, seen_row, b, observation, discount, later
                 )
                 for c in range(now.shape[1]):
                     now[cell, c] += share * trace.chance[b] * tables.row[c]
@@ -196,20 +196,24 @@ def bound_cells(pairs, work, tables, episode, t, k, discount, now, later):
 
 
 @bare
-def bound_branch(pairs, work, tables, cell, action, seen_row, b, observation, discount, later):
+def bound_branch(pairs, work, tables, cell, action, i, seen_row, b, observation, discount, later):
     """Bound what follows a cell and an action, along a branch of the path, in `tables.row`."""
     hidden, trace, value = pairs.hidden, work.trace, tables.value
     row = pairs.target.state[cell] * hidden.actions + action
     start, high = hidden.rows.start[row], hidden.rows.start[row + 1]
     seen_entry = trace.entry[b]
     low = start
+    surplus = 0.0  # of the reward over that of the model
     if row == seen_row:  # consistency
         low, high = seen_entry, seen_entry + 1
+        surplus = pairs.log.reward[i] - hidden.reward[seen_entry]
     x, ahead = hidden.next_state[seen_entry], later[trace.onward[b]]
     for e in range(low, high):
         arrive(pairs, tables, cell, action, e, x, observation, discount, ahead, value[e - start])
     if high - low == 1:
         copy_into(value[low - start], tables.row)
+        for c in range(4):
+            tables.row[c] += surplus
         return
     bound_values(hidden.rows, row, work.p_state, seen_entry, tables.limits, value, tables.row)
 

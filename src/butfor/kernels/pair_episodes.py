@@ -187,7 +187,7 @@ def draw_pair_step(first, last, pairs, work, t, path, chosen, keys, state, seen,
             e = low + pick_by_mass(work.moves.mass, 0, high - low, u)
             reached = hidden.next_state[e]
             action[episode, d, t] = a
-            reward[episode, d, t] = hidden.reward[e]
+            reward[episode, d, t] = log.reward[i] if row == seen_row else hidden.reward[e]
             state[episode, d, t + 1] = reached
             low, high = row_given(
                 hidden.emission, pairs.showing, work.p_seen, work.shows, reached, x, observation

@@ -356,10 +356,12 @@ def push_cells(pairs, work, now, k, i, seen_row, count, observation):
                 work.pooled[row] += share
             else:
                 for b in range(count):
-                    push_row(pairs, work, later, cell, action, share, row, seen_row, b, observation)
+                    push_row(
+                        pairs, work, later, cell, action, share, row, i, seen_row, b, observation
+                    )
     work.sums[GOING] += going
     if rows > 0:
-        push_pooled(pairs, work, later, rows, seen_row, count, observation)
+        push_pooled(pairs, work, later, rows, i, seen_row, count, observation)
     for b in range(count):
         place, share = trace.onward[b], trace.chance[b]
         for slot in range(arrived):
@@ -373,7 +375,7 @@ def push_cells(pairs, work, now, k, i, seen_row, count, observation):
 
 
 @bare
-def push_pooled(pairs, work, later, rows, seen_row, count, observation):
+def push_pooled(pairs, work, later, rows, i, seen_row, count, observation):
     """Move the mass of the first `rows` pooled rows along each branch of the factual path.
 
     What arrives in a state is summed before it is observed.
@@ -383,7 +385,7 @@ def push_pooled(pairs, work, later, rows, seen_row, count, observation):
         work.arrived[0] = 0
         for slot in range(rows):
             row = work.pooled_rows[slot]
-            push_row(pairs, work, later, 0, 0, work.pooled[row], row, seen_row, b, observation)
+            push_row(pairs, work, later, 0, 0, work.pooled[row], row, i, seen_row, b, observation)
         x = hidden.next_state[trace.entry[b]]
         for slot in range(work.arrived[0]):
             h = work.reached_states[slot]
@@ -403,7 +405,7 @@ def reach(work, h, moved):
 
 
 @bare
-def push_row(pairs, work, later, cell, action, share, row, seen_row, b, observation):
+def push_row(pairs, work, later, cell, action, share, row, i, seen_row, b, observation):
     """Move the mass of one row along branch b of the factual path; of one cell, unless pooled."""
     hidden, target, trace = pairs.hidden, pairs.target, work.trace
     rows, mass = hidden.rows, work.moves.mass
@@ -427,8 +429,9 @@ def push_row(pairs, work, later, cell, action, share, row, seen_row, b, observat
         kept += min(mass[e - low], rows.probability[e])
         if moved == 0.0:
             continue
-        work.sums[EARNED] += moved * hidden.reward[e]
-        work.sums[ABSOLUTE] += moved * abs(hidden.reward[e])
+        reward = pairs.log.reward[i] if row == seen_row else hidden.reward[e]
+        work.sums[EARNED] += moved * reward
+        work.sums[ABSOLUTE] += moved * abs(reward)
         h = hidden.next_state[e]
         place = trace.onward[b]
         if hidden.outcome[h] >= 0:

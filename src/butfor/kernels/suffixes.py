@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from butfor.kernels.chain import choose, longest_episode, mark_reached, move, observe
+from butfor.kernels.chain import choose, longest_episode, mark_reached, move, observe, pays
 from butfor.kernels.compiled import bare, compiled
 
 
@@ -54,7 +54,7 @@ def go_back(problem, work, episode, discount, values_after, reached, now, later,
 def state_value(problem, work, s, i, seen_row, seen_entry, discount, later):
     """Return W_t(s) from W_{t+1}, given the observed step i."""
     target, kept = problem.target, work.kept
-    _, next_state, reward, _, states, actions, _ = problem.dynamics
+    _, next_state, _, _, states, actions, _ = problem.dynamics
     total = 0.0
     choose(problem, work, s, i)
     start = target.start[s]
@@ -68,7 +68,7 @@ def state_value(problem, work, s, i, seen_row, seen_entry, discount, later):
             moved = share * kept.mass[place, e - low]
             if moved == 0.0:
                 continue
-            total += moved * reward[e]
+            total += moved * pays(problem, e, i, row, seen_row)
             x = next_state[e]
             if x < states:
                 total += moved * discount[x] * later[x]

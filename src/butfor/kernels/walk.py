@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.kernels.beyond import TOGETHER, Beyond, go_on, make_beyond, wait_at_end
-from butfor.kernels.chain import choose, compare, move, observe
+from butfor.kernels.chain import choose, compare, move, observe, pays
 from butfor.kernels.compiled import bare, compiled, inlined
 from butfor.kernels.evidence import Cases, similar_cases, weigh_cases
 from butfor.kernels.factors import add_own
@@ -117,7 +117,7 @@ def walk_episode(problem, work, judged, episode, rare, record):
     pass with a record goes on past the observed end, where rows are those of the model.
     """
     log, target, kept = problem.log, problem.target, work.kept
-    _, next_state, reward, _, states, actions, _ = problem.dynamics
+    _, next_state, _, _, states, actions, _ = problem.dynamics
     now, later = work.now, work.later
     now_worth, later_worth = work.now_worth, work.later_worth
     now_states, later_states = work.now_states, work.later_states
@@ -175,9 +175,10 @@ def walk_episode(problem, work, judged, episode, rare, record):
                     if moved == 0.0:
                         continue
                     credit = paid * kept.mass[place, e - low]
-                    total += credit * reward[e]
+                    reward = pays(problem, e, i, row, seen_row)
+                    total += credit * reward
                     if record is not None:
-                        earned += moved * abs(reward[e])
+                        earned += moved * abs(reward)
                     x = next_state[e]
                     if x < states:
                         if later[x] == 0.0:

@@ -117,7 +117,7 @@ def count_transitions(
     columns = states + len(ends)
     row = episodes.state.astype(np.int64) * actions + episodes.action
     logged = row * columns + destinations(episodes, terminal)
-    earned = _step_rewards(episodes, terminal)
+    earned = step_rewards(episodes, terminal)
     keys, weight, reward = coalesce(logged, np.ones(len(row)), earned)
     _warn_of_varying_rewards(episodes, logged, earned, reward[np.searchsorted(keys, logged)])
 
@@ -236,7 +236,7 @@ def destinations(episodes: Episodes, terminal: str) -> NDArray[np.int64]:
     return reached
 
 
-def _step_rewards(episodes: Episodes, terminal: str) -> Floats:
+def step_rewards(episodes: Episodes, terminal: str) -> Floats:
     """Return the rewards of transitions; with icml2019 ends the outcome's part comes later."""
     reward = episodes.reward.copy()
     if terminal == "icml2019" and episodes.outcomes:
@@ -268,8 +268,8 @@ def varying_rewards(transitions: int, place: str) -> str:
     """Return the warning that rewards vary for the same transition."""
     return (
         f"the reward of {transitions} transitions varies for the same state, action and next state "
-        f"({place}); the model uses the mean, so expected returns differ from observed ones even "
-        "where nothing else does"
+        f"({place}); the model uses the mean, except where a counterfactual repeats what was done: "
+        "there it earns what was earned"
     )
 
 

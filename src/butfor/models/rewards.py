@@ -26,8 +26,7 @@ def fit_rewards(rows: Transitions, candidates: Sequence[str]) -> Rewards:
 
     Parents are added one at a time while the squared error of rewards that are left out falls: by
     a gain of 2 in log likelihood, as for other variables. Means are backed off to those with one
-    parent fewer, finally to those of each end. Warns where rewards vary for the same transition:
-    then expected returns differ from observed ones.
+    parent fewer, finally to those of each end. Warns where rewards vary for the same transition.
     """
     _warn_of_varying_rewards(rows)
     values = np.array([*(outcome.reward for outcome in rows.outcomes), 0.0])

@@ -6,7 +6,7 @@ counterfactual row: its row in the logged step, its logged level, and its row fo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -46,6 +46,13 @@ class Logged:
     level: Offsets  # [N] its own; -1: not logged
     rows: Floats  # [R, levels] those of its table; without one, R = N predictions
     place: Offsets  # [N] which of these rows is that of the step
+
+
+class Record(NamedTuple):
+    """What a log shows at each of its N steps."""
+
+    factors: list[Logged]  # of each factor
+    reward: Floats  # [N]
 
 
 class Drawn(NamedTuple):
@@ -140,12 +147,17 @@ class Alike:
     def to_predict(self, parents: tuple[str, ...]) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
         """Return whether all parents are as they were, [m], and their codes where not, [V, …]."""
         if parents not in self._found:
-            same = self.step >= 0
-            for parent in parents:
-                same = same & self._is_same(parent)
+            same = self.repeat(parents)
             columns = np.array([self.codes[parent][~same] for parent in parents])
             self._found[parents] = same, columns
         return self._found[parents]
+
+    def repeat(self, parents: Iterable[str]) -> NDArray[np.bool_]:
+        """Return whether all parents are as they were at the logged step, [m]."""
+        same = self.step >= 0
+        for parent in parents:
+            same = same & self._is_same(parent)
+        return same
 
     def features(self, parents: tuple[str, ...], sizes: Offsets) -> NDArray[np.float32]:
         """Return 0-1 features of what is to be predicted."""
@@ -179,8 +191,8 @@ class FactoredSteps:
         """Random numbers that one step needs, with one for the action before them."""
         return len(self.samplers) + 1
 
-    def observe(self, log: Episodes) -> list[Logged]:
-        """Return what a log shows of every factor; refuse a step that the model rules out."""
+    def observe(self, log: Episodes) -> Record:
+        """Return what a log shows; refuse a step that the model rules out."""
         codes = logged_codes(log)
         unknown = log.next_state < 0
         end = np.full(len(log.state), len(log.outcomes))
@@ -198,33 +210,36 @@ class FactoredSteps:
                     "logged probability 0; fit the model to these episodes"
                 )
             found.append(one)
-        return found
+        return Record(found, log.reward)
 
     def draw(
         self,
         before: Codes,
         action: NDArray[np.intp],
         stream: Stream,
-        logged: list[Logged] | None = None,
+        record: Record | None = None,
         step: Offsets | None = None,
     ) -> Drawn:
         """Draw the next state, the end and the reward of m particles.
 
-        `logged` is what a log shows of each factor, `step` [m] the logged step of each particle,
-        -1 for none.
+        `record` is what a log shows, `step` [m] the logged step of each particle, -1 for none. A
+        particle that does there what was done earns what was earned.
         """
         codes = dict(before)
         for place, variable in enumerate(self.model.action_variables):
             codes[ACTION + variable.name] = self.actions[place][action]
         of = np.full(len(action), -1) if step is None else step
-        alike = Alike(codes, logged[0].codes if logged else None, of)
+        alike = Alike(codes, record.factors[0].codes if record else None, of)
+        repeats = alike.repeat(tuple(codes))
         end, ratio = np.empty(0, np.intp), np.ones(len(action))
         for number, sampler in enumerate(self.samplers):
-            known = None if logged is None else logged[number]
+            known = None if record is None else record.factors[number]
             level = sampler.draw(codes, stream, number + 1, known, alike, ratio)
             if sampler.factor.variable == END:
                 end = level
             else:
                 codes[NEXT + sampler.factor.variable] = level
         reward = self.model.rewards.rows(codes)[np.arange(len(end)), end]
+        if record is not None:
+            reward = np.where(repeats, record.reward[of], reward)
         return Drawn(codes, end, np.asarray(reward), ratio)

@@ -16,7 +16,7 @@ from butfor import kernels
 from butfor.mechanisms.independent import Independent
 from butfor.models.factored import NEXT, FactoredModel
 from butfor.models.predictor import Codes
-from butfor.models.step_factored import FactoredSteps, Logged, Stream
+from butfor.models.step_factored import FactoredSteps, Record, Stream
 from butfor.threads import in_blocks
 from butfor.types import Floats, Keys, Offsets, Progress
 
@@ -70,7 +70,7 @@ class Walk(NamedTuple):
 
     moves: FactoredSteps
     act: Act
-    logged: list[Logged] | None = None  # what the log shows of each factor; None: nothing
+    record: Record | None = None  # what the log shows; None: nothing
 
     def run(
         self,
@@ -144,7 +144,7 @@ class Walk(NamedTuple):
                 action = starts.action[group]
             else:
                 action = self.act(codes, stream, step)
-            drawn = self.moves.draw(codes, action, stream, self.logged, step)
+            drawn = self.moves.draw(codes, action, stream, self.record, step)
             yield Moved(t, group, draw, step, drawn.codes, action, *drawn[1:])
             going = drawn.end == len(self.moves.model.outcomes)
             group, draw = group[going], draw[going]

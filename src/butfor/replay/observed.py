@@ -2,7 +2,8 @@
 
 Given an observed episode, the noises of its steps are independent, so under another policy the
 states form a Markov chain that changes with time: at step t each row P(.|s, a) is replaced by its
-counterfactual given the transition observed at t; past the observed end it is P itself.
+counterfactual given the transition observed at t; past the observed end it is P itself. Where a
+step repeats, so does its reward.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from butfor.log.episodes import Episodes
 from butfor.log.variables import Outcome
 from butfor.mechanisms.inverse_cdf import InverseCDF
 from butfor.mechanisms.protocol import Compiled, Mechanism, counterfactual_rows
-from butfor.models.fit import destinations
+from butfor.models.fit import destinations, step_rewards
 from butfor.models.mdp import TabularMDP, check_mdp
 from butfor.models.planning import value_tables
 from butfor.models.policies import estimate_behavior
@@ -393,7 +394,7 @@ class ObservedEngine:
                 log.state,
                 log.action,
                 log.next_state,
-                log.reward,
+                self._paid,
                 log.outcome,
             ),
             behavior=_policy_rows(replay.behavior_table),
@@ -403,6 +404,11 @@ class ObservedEngine:
             factors=self._factors,
             shared=replay.action_noise == "shared",
         )
+
+    @cached_property
+    def _paid(self) -> Floats:
+        """What each logged step pays where it repeats, [N]."""
+        return step_rewards(self.replay.log, self.model.terminal)
 
     @cached_property
     def _factors(self) -> kernels.Factors:

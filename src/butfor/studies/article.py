@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import butfor
 from butfor import sepsis
 from butfor.audit.folders import Kind, check_free, whole_folder
 from butfor.checks import check_choice, check_whole
-from butfor.evaluate.wording import percent
 from butfor.log.episodes import Episodes
 from butfor.models.fit import fit_mdp
 from butfor.models.mdp import TabularMDP
 from butfor.models.planning import policy_iteration
 from butfor.models.policies import TERMINALS
 from butfor.present.charts import save_figure
+from butfor.present.ranges import enough_logs, range_name
 from butfor.random import check_seed
+from butfor.studies.page import PAPER, Source, render_page
 from butfor.studies.scoring import clear
 from butfor.types import Floats, Progress
 
@@ -88,7 +89,9 @@ class Study:
     tables: Callable[[Any], Mapping[str, pd.DataFrame]]  # CSV files by name
     results: Callable[[Any], Mapping[str, Any]]  # numbers for machines and for the page
     content: Callable[[Any], Mapping[str, Any]]  # what the page shows besides the results
+    short: Callable[[Any], Sequence[str]]  # two to four sentences: asked, found, and the caveat
     figures: int  # the largest number of charts
+    sources: tuple[Source, ...] = (PAPER,)
 
 
 def learn(log: Episodes, terminal: str) -> tuple[TabularMDP, Floats]:
@@ -118,43 +121,49 @@ def write_study(
             progress(next(done), total)
 
     experiment = study.run(settings, advance=advance)
-    charts, results = study.charts(experiment), study.results(experiment)
-    page = render_page(study, settings, {**results, **study.content(experiment)})
+    charts, widths = study.charts(experiment), {}
+    short = list(study.short(experiment))
     made_by = {**asdict(settings), "butfor": butfor.__version__}
-    numbers = _without_nan({**results, "settings": made_by})
+    numbers = {**study.results(experiment), "in_short": short, "settings": made_by}
     with whole_folder(folder, STUDY, overwrite=overwrite) as new:
         for name, chart in charts.items():
             save_figure(chart, new / "figures" / name)
+            widths[name] = _width(new / "figures" / f"{name}.svg")
             advance()
         # a chart of one patient is missing if no patient fits its rule
         for _ in range(study.figures - len(charts)):
             advance()
         for name, table in study.tables(experiment).items():
             table.to_csv(new / f"{name}.csv", index=False)
-        (new / RESULTS).write_text(json.dumps(numbers, indent=2, allow_nan=False) + "\n")
+        text = json.dumps(_without_nan(numbers), indent=2, allow_nan=False)
+        (new / RESULTS).write_text(f"{text}\n")
+        page = study_page(study, settings, experiment, widths)
         (new / "index.html").write_text(page, encoding="utf-8")
     return Path(folder)
 
 
-def render_page(study: Study, settings: StudySettings, content: Mapping[str, Any]) -> str:
-    """Return the page of a study, whose template extends templates/article.html.
+def study_page(
+    study: Study, settings: StudySettings, experiment: Any, widths: Mapping[str, int]
+) -> str:
+    """Return the page of a study, from the widths of its drawings.
 
-    Filters: `signed` (three decimals or as many as given, with a sign unless it rounds to 0),
-    `share` (whole percent) and `chance` (a probability in words). `clear` is the number of standard
-    errors beyond which a mean over the study's logs is not chance.
+    In its template `clear` is the number of standard errors beyond which a mean over the study's
+    logs is not chance, and `range_name` the range over them that there are enough logs for.
     """
-    environment = Environment(
-        loader=PackageLoader("butfor.studies", ""), autoescape=True, undefined=StrictUndefined
-    )
-    environment.filters |= {"signed": signed, "chance": percent}
-    environment.filters["share"] = lambda value: f"{100 * value:.0f} %"
-    return environment.get_template(f"{study.folder}/article.html").render(
-        settings=settings,
-        made_by=asdict(settings),
-        version=butfor.__version__,
-        clear=clear(settings.repeats),
-        **content,
-    )
+    content = {
+        "settings": settings,
+        "made_by": asdict(settings),
+        "version": butfor.__version__,
+        "clear": clear(settings.repeats),
+        "few": not enough_logs(settings.repeats),
+        "range_name": range_name(settings.repeats),
+        "short": study.short(experiment),
+        "files": list(study.tables(experiment)),
+        "sources": study.sources,
+        **study.results(experiment),
+        **study.content(experiment),
+    }
+    return render_page(f"{study.folder}/article.html", content, widths)
 
 
 def in_paper_order(table: pd.DataFrame) -> pd.DataFrame:
@@ -163,12 +172,11 @@ def in_paper_order(table: pd.DataFrame) -> pd.DataFrame:
     return table.loc[order, order]
 
 
-def signed(value: float, digits: int = 3) -> str:
-    """Return a number with a sign that its digits justify."""
-    shown = round(float(value), digits)
-    if shown == 0:
-        return f"{0:.{digits}f}"
-    return f"{shown:+.{digits}f}".replace("-", "\N{MINUS SIGN}")
+def _width(drawing: Path) -> int:
+    """Return the width of an SVG file in pixels."""
+    found = re.search(r'<svg[^>]* width="(\d+)', drawing.read_text(encoding="utf-8"))
+    assert found is not None
+    return int(found[1])
 
 
 def _without_nan(value: Any) -> Any:

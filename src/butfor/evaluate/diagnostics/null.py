@@ -12,8 +12,7 @@ def null_row(checked: int, changed: int) -> Row | None:
     if changed:
         sentence = (
             f"{changed} of {checked} episodes would change under a policy that does what was done, "
-            "so differences are not only due to the policy: the behavior does not fit the log, or "
-            "rewards vary where state, action and next state are the same."
+            "so differences are not only due to the policy: the behavior does not fit the log."
         )
         return "null check", changed / checked, "red", sentence
     sentence = (

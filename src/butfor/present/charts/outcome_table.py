@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from butfor.present.charts import style
-from butfor.present.charts.rows import Floats
+from butfor.present.charts.row_chart import Floats
 from butfor.present.text import ESTIMATE, WHAT_HAPPENED
 
 SIDE = 330  # pixels of the whole square, for three outcomes

@@ -32,7 +32,7 @@ CAUTIONS: dict[str, Caution | None] = {
     "2 bad cases": Caution(),
     "5 bad cases": Caution(bad_cases=5),
     "2 bad cases, at least 10 cases": Caution(least_cases=10),
-    "2 bad cases, risk .05": Caution(risk=0.05),
+    "2 bad cases, risk 0.05": Caution(risk=0.05),
 }
 
 
@@ -83,11 +83,11 @@ def plans(
     for name, caution in CAUTIONS.items():
         yield TABULAR, name, table, _plan(table, caution)
     chosen = likely_prior(log, terminal, PRIORS)
-    for name, prior in {LIKELY: chosen, "prior .5": 0.5, "prior 1": 1.0}.items():
+    for name, prior in {LIKELY: chosen, "prior 0.5": 0.5, "prior 1": 1.0}.items():
         smooth = fit_mdp(log, terminal=terminal, prior=prior)
         yield TABULAR, name, smooth, _plan(smooth, None)
     smooth = fit_mdp(log, terminal=terminal, prior=0.5, unseen="uniform")
-    name = f"prior .5, unseen uniform, {AT_LEAST}"
+    name = f"prior 0.5, unseen uniform, {AT_LEAST}"
     yield TABULAR, name, smooth, _plan(smooth, CAUTIONS[AT_LEAST])
     factored = fit_factored(log)
     for name, caution in CAUTIONS.items():

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from butfor.present.charts import errors_chart, pieces_chart
+from butfor.present.text import FULL_NAMES
 from butfor.studies.article import Study
 from butfor.studies.factors.effects import (
     FACTORS,
@@ -35,11 +36,13 @@ from butfor.studies.factors.experiment import (
     Row,
     run_experiment,
 )
+from butfor.studies.page import signed, spelled, with_error
 from butfor.studies.scoring import clear
 
 DRAWN = ("WIS", "WDR", "CF", "MB")
 PANELS = {"hidden": "Glucose and diabetes hidden", "full": "Nothing hidden"}
 JUDGED_FULL = "Judged on, nothing hidden"  # a panel that changes two factors
+ABBREVIATIONS = "; ".join(f"{name}: {FULL_NAMES[name]}" for name in DRAWN) + "."
 Summary = dict[str, dict[str, Any]]  # numbers by estimator or piece
 
 
@@ -58,19 +61,21 @@ def charts(experiment: Experiment) -> dict[str, Any]:
             drawn_errors(experiment),
             reference={**strong, "Patients in the other log": level_name(size)},
             title="How does each factor change the error?",
+            subtitle="Means over logs ± 2 standard errors; small dots: the logs. Bold: the level "
+            f"that the other panels use. {ABBREVIATIONS}",
             domain=(-1.5, 2.0),
         ),
         "pieces_size": pieces_chart(
             by_size.assign(level=thousands.replace("inf", "∞")),
             title="What does a longer log cure?",
-            subtitle="Pieces of the error of MB by thousands of patients in the log; ∞: in the "
-            "limit. Diamond: the error.",
+            subtitle=f"Pieces of the error of {spelled('MB')} by thousands of patients in the log; "
+            "∞: in the limit. Diamond: the error.",
         ),
         "pieces_prevalence": pieces_chart(
             by_prevalence.assign(level=by_prevalence["prevalence"].map(level_name)),
             title="What does diabetes have to do with it?",
-            subtitle=f"Pieces of the error of MB on logs of {size} patients by prevalence. "
-            "Diamond: the error.",
+            subtitle=f"Pieces of the error of {spelled('MB')} on logs of {size:,} patients by "
+            "prevalence. Diamond: the error.",
         ),
     }
 
@@ -173,6 +178,31 @@ def content(experiment: Experiment) -> dict[str, Any]:
     }
 
 
+def short(experiment: Experiment) -> list[str]:
+    """Return what was asked, what was found, and the main caveat."""
+    settings = experiment.settings
+    hidden, full = (_pieces(experiment, state) for state in PANELS)
+    reference = {"state": "hidden", "prevalence": settings.reference_prevalence}
+    limit = float(in_cell(experiment.endless, reference)["error"].iloc[0])
+
+    def mean(cell: Mapping[str, Any]) -> str:
+        return with_error(cell["mean"], cell["se"])
+
+    return [
+        "A policy can look far better than it is: how much of that comes from hidden variables, "
+        "from few patients, and from judging the policy on the log that taught it?",
+        f"With two variables hidden and {level_name(settings.reference_episodes)} patients, the "
+        f"value of the policy in the learned model is off by {mean(hidden['error'])}: "
+        f"{mean(hidden['selection'])} from choosing it on the same log, "
+        f"{mean(hidden['thin support'])} from thin support, and {mean(hidden['confounding'])} "
+        "from what is hidden.",
+        f"With nothing hidden the error is {mean(full['error'])}; in the limit of an infinitely "
+        f"long log it is 0, and with the two variables hidden {signed(limit)}.",
+        f"These are means ± one standard error over {settings.repeats} pairs of logs from one "
+        "simulator; in another world the pieces may differ in size.",
+    ]
+
+
 def _summary(experiment: Experiment, cell: Row) -> Summary:
     """Return the numbers of one cell by estimator."""
     columns = ["value", "true", "error", "se", "logs", "undefined"]
@@ -245,5 +275,5 @@ def _truth(experiment: Experiment) -> list[dict[str, Any]]:
 
 
 STUDY = Study(
-    "factors", FactorsSettings, run_experiment, charts, tables, results, content, figures=3
+    "factors", FactorsSettings, run_experiment, charts, tables, results, content, short, figures=3
 )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from butfor import sepsis
+from butfor.evaluate.wording import percent
 from butfor.log.variables import describe_action, unravel
 from butfor.present.charts import (
     agreement_chart,
@@ -38,6 +40,7 @@ from butfor.studies.hidden_state.experiment import (
     story,
     summarize,
 )
+from butfor.studies.page import signed, with_error
 from butfor.studies.scoring import clear
 
 LARGE = 3.0  # a larger |z| is not chance
@@ -58,9 +61,6 @@ def charts(experiment: Experiment) -> dict[str, Any]:
         "estimates": boxplot_chart(
             estimates.set_index("estimator").loc[list(METHODS), ["value"]].reset_index(),
             title="What is the policy worth?",
-            subtitle=f"Over {experiment.settings.repeats} logs. Line: median; box: 25 to 75%; "
-            "whiskers: 2.5 to 97.5%; circle: mean. True: exact, known only because this is a "
-            "simulator.",
             domain=(-1.0, 1.0),
         ),
         "outcomes_reduced": _outcomes(one, CF, "Two variables left out of the model"),
@@ -145,6 +145,38 @@ def content(experiment: Experiment) -> dict[str, Any]:
         "large": LARGE,
         "alarms": {name: int((z[name].abs() > LARGE).sum()) for name in COUNTERFACTUAL},
     }
+
+
+def short(experiment: Experiment) -> list[str]:
+    """Return what was asked, what was found, and the main caveat."""
+    methods, repeats = _methods(experiment), experiment.settings.repeats
+    reduced, right, true = methods[CF], methods[RIGHT], methods[TRUE]
+
+    def said(row: dict[str, Any]) -> str:
+        return f"{signed(row['value'])}, an error of {with_error(row['error'], row['se'])}"
+
+    return [
+        "A policy learned from a log that hides two variables looks excellent, even patient by "
+        "patient, and does harm: is the counterfactual question to blame, or the model?",
+        f"Over {repeats} logs the policy is truly worth {signed(true['value'])}; for the same "
+        f"patients the model that leaves the two variables out says {said(reduced)} (± one "
+        f"standard error), and the model that contains them, unseen, says {said(right)}.",
+        _blame(reduced, right),
+        "But the second model is the simulator itself, which nobody has who has only a log.",
+    ]
+
+
+def _blame(reduced: Mapping[str, Any], right: Mapping[str, Any]) -> str:
+    """Say how much of the reduced model's error the hidden variables remove, and whose it was."""
+    if not reduced["beyond_chance"]:
+        return "So few logs cannot tell: even the first error may be chance."
+    removed = 1 - abs(right["error"]) / abs(reduced["error"])
+    if removed <= 0:
+        return "The hidden variables in the model do not make the answer better."
+    blame = "it was the model that failed, not the question"
+    if right["beyond_chance"]:
+        blame = "what remains is more than chance"
+    return f"The hidden variables in the model remove {percent(removed)} of the error: {blame}."
 
 
 def _methods(experiment: Experiment) -> dict[str, dict[str, Any]]:
@@ -238,5 +270,13 @@ def _true_level(posterior: pd.DataFrame, variable: str) -> str:
 
 
 STUDY = Study(
-    "hidden_state", HiddenStateSettings, run_experiment, charts, tables, results, content, figures=6
+    "hidden_state",
+    HiddenStateSettings,
+    run_experiment,
+    charts,
+    tables,
+    results,
+    content,
+    short,
+    figures=6,
 )

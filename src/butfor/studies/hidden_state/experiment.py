@@ -21,6 +21,7 @@ from butfor.hidden.model import TabularPOMDP
 from butfor.hidden.policies import LatentPolicy
 from butfor.log.episodes import Episodes
 from butfor.models.planning import policy_value
+from butfor.present.ranges import range_percentiles
 from butfor.replay.functions import counterfactual_outcomes
 from butfor.replay.outcomes import Counterfactuals
 from butfor.studies.article import HIDDEN, HORIZON, Advance, LogSettings, learn
@@ -137,7 +138,8 @@ def summarize(estimates: pd.DataFrame) -> pd.DataFrame:
     grouped = estimates.groupby("method", sort=False)
     table = grouped[["value", "error", "z", "brier", "base"]].mean()
     table["se"] = grouped["error"].sem()
-    table["low"], table["high"] = grouped["value"].min(), grouped["value"].max()
+    low, high = range_percentiles(estimates["repeat"].nunique())
+    table["low"], table["high"] = (grouped["value"].quantile(end / 100) for end in (low, high))
     table["largest_z"] = grouped["z"].agg(lambda z: z.abs().max())
     table["logs"] = grouped["value"].count()
     return table.loc[list(METHODS)].reset_index()

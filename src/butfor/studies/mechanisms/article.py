@@ -26,6 +26,7 @@ from butfor.studies.mechanisms.experiment import (
     MechanismsSettings,
 )
 from butfor.studies.mechanisms.tables import Experiment, run_experiment
+from butfor.studies.page import plain
 from butfor.studies.scoring import clear
 
 SMALLEST = 0.001  # differences of Brier scores below this are ignored
@@ -88,6 +89,7 @@ def results(experiment: Experiment) -> dict[str, Any]:
         },
         "bounds": {key: _overall(experiment.bounds, key) for key in CASES},
         "findings": {key: finding(experiment, key) for key in CASES},
+        "model_effect": model_effect(experiment),
     }
 
 
@@ -150,9 +152,6 @@ def bounds_finding(
 def content(experiment: Experiment) -> dict[str, Any]:
     """Return what the page shows besides the results."""
     settings = experiment.settings
-    hidden, true = (
-        experiment.score(key, GUMBEL)["brier"] for key in ("learned-hidden", "true-learned")
-    )
     return {
         "cases": experiment.cases.to_dict("records"),
         "smallest": SMALLEST,
@@ -167,7 +166,6 @@ def content(experiment: Experiment) -> dict[str, Any]:
             for key in CASES
         },
         "stable": {key: bounds_finding(experiment, key, CLASSES[2]) for key in CASES},
-        "model_effect": float(hidden - true),
         "gumbel": GUMBEL,
         "own": OWN,
         "alone": ALONE,
@@ -178,6 +176,40 @@ def content(experiment: Experiment) -> dict[str, Any]:
         "calibration": {key: _calibration(experiment, key) for key in RELIABILITY},
         "harder": sum(_gets_harder(experiment, key) for key in CASES),
     }
+
+
+def short(experiment: Experiment) -> list[str]:
+    """Return what was asked, what was found, and the main caveat."""
+    settings = experiment.settings
+    right, learned = finding(experiment, "true-withheld"), finding(experiment, "learned-hidden")
+    cost = model_effect(experiment)
+    weight = "more than" if cost > learned["spread"] else "no more than"
+    rival = ""
+    if right["best"] != GUMBEL:
+        rival = f" (plain Gumbel-Max: {plain(right['gumbel'])})"
+        if right["best"] not in right["closer"]:
+            rival = f"{rival[:-1]}, not told apart by {settings.repeats} logs)"
+    return [
+        "Which assumption about a patient's luck comes closest to what would truly have happened "
+        "under another policy, which a simulator can tell by treating each of "
+        f"{settings.repeats * settings.episodes:,} patients again with the same luck?",
+        f"With the right model and vasopressors withheld, the closest is “{right['best']}” "
+        f"with a Brier score of {plain(right['best_brier'])}{rival}, where 0 is best and 2 worst; "
+        f"the model without the patient's course scores {plain(right['alone'])}.",
+        f"With a learned model that lacks two variables, the scores of all mechanisms lie within "
+        f"{plain(learned['spread'])} of each other, and the wrong model costs {plain(cost)}: "
+        f"{weight} the choice of mechanism.",
+        "This ranking holds for one simulator, whose own mechanism is one of many; no log of real "
+        "patients can confirm it.",
+    ]
+
+
+def model_effect(experiment: Experiment) -> float:
+    """Return what the learned model costs: its Brier score minus the true model's, Gumbel-Max."""
+    hidden, true = (
+        experiment.score(key, GUMBEL)["brier"] for key in ("learned-hidden", "true-learned")
+    )
+    return float(hidden - true)
 
 
 def _shown_scores(experiment: Experiment, key: str) -> list[dict[str, Any]]:
@@ -228,5 +260,13 @@ def _overall(frame: pd.DataFrame, key: str) -> list[dict[str, Any]]:
 
 
 STUDY = Study(
-    "mechanisms", MechanismsSettings, run_experiment, charts, tables, results, content, figures=4
+    "mechanisms",
+    MechanismsSettings,
+    run_experiment,
+    charts,
+    tables,
+    results,
+    content,
+    short,
+    figures=4,
 )

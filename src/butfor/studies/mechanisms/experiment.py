@@ -57,7 +57,7 @@ CASES = {  # by key: the model that answers, the target it is asked about
 }
 CLASSES = ("any", "stable", "stable" + SIGNS)
 OUTCOMES = ("died", "discharged", "still in ICU")
-GROUPS = ("none", "up to 25 %", "25 to 50 %", "over 50 %")  # share of decisions changed
+GROUPS = ("none", "up to 25%", "25 to 50%", "over 50%")  # share of decisions changed
 EVERYONE = "all"
 
 

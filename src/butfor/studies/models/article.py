@@ -61,6 +61,21 @@ def content(findings: Findings) -> dict[str, Any]:
     return summary.content(findings.sepsis) if findings.sepsis else {}
 
 
+def short(findings: Findings) -> list[str]:
+    """Return what was asked, what was found, and the main caveat."""
+    found = [
+        "Which model should be learned from a log: a table of whole states, or one distribution "
+        "for each variable?"
+    ]
+    found += summary.short(findings.sepsis) if findings.sepsis else []
+    found += [wide.short(findings.wide)] if findings.wide else []
+    if findings.wide is None:
+        found.append("How models compare in one simulator need not be how they compare elsewhere.")
+    if findings.sepsis is None:
+        found.append("The ward is of our own making; elsewhere models may compare differently.")
+    return found
+
+
 STUDY = Study(
     "models",
     ModelsSettings,
@@ -69,5 +84,6 @@ STUDY = Study(
     tables,
     results,
     content,
+    short,
     figures=sepsis_charts.FIGURES + wide.FIGURES,
 )

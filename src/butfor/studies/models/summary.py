@@ -30,6 +30,7 @@ from butfor.studies.models.learned import (
     TRUE,
 )
 from butfor.studies.models.tables import Cell, find, score_table, value_table
+from butfor.studies.page import signed, with_error
 from butfor.studies.scoring import clear
 
 ASKED = {"plan": TABULAR_PLAN, "rule": RULE, "own": OWN}  # targets, as columns are named
@@ -142,6 +143,26 @@ def content(experiment: Experiment) -> dict[str, Any]:
         "clusters": MOST_CLUSTERS,
         "targets": (TABULAR_PLAN, RULE),
     }
+
+
+def short(experiment: Experiment) -> list[str]:
+    """Return what was found with nothing hidden, and with two variables hidden, the caveat."""
+    found, logs = content(experiment), experiment.settings.repeats
+    table, counts, pieces = found["tabular"], found["counts"], found["pieces"]["hidden"]
+
+    def mean(cell: Cell) -> str:
+        return with_error(cell["mean"], cell["se"])
+
+    return [
+        f"With {experiment.settings.reference:,} patients and nothing hidden, the policy planned "
+        f"on the table is truly worth {mean(table['full']['own_true'])} and the one planned on the "
+        f"distributions {mean(counts['full']['own_true'])} (means over {logs} logs ± one standard "
+        f"error); the physicians are worth {signed(experiment.physicians)}.",
+        f"With glucose and diabetes hidden they are worth {mean(table['hidden']['own_true'])} and "
+        f"{mean(counts['hidden']['own_true'])}, and the value of the second in its own "
+        f"model is off by {mean(pieces['bias'])}: {mean(pieces['confounding'])} is confounding, "
+        "which a longer log does not remove.",
+    ]
 
 
 def values_of(values: pd.DataFrame, state: str, place: dict[str, Any]) -> dict[str, Cell | None]:

@@ -16,6 +16,8 @@ from butfor.present.charts import (
     scm_diagrams,
     trajectory_chart,
 )
+from butfor.present.ranges import enough_logs, range_name
+from butfor.present.text import CHANCE, ESTIMATE, FULL_NAMES, SIMULATOR
 from butfor.replay.draws import draws_needed
 from butfor.studies.article import Study, in_paper_order
 from butfor.studies.oberst2019 import published
@@ -23,21 +25,22 @@ from butfor.studies.oberst2019.discharge import under_treatment, who_stops_when
 from butfor.studies.oberst2019.experiment import (
     DRAWS,
     ESTIMATORS,
-    FEW_LOGS,
     STATES,
     Experiment,
     Oberst2019Settings,
     OneLog,
     run_experiment,
 )
+from butfor.studies.page import PAPER, signed
 
 WOULD_HAVE_LIVED = ("died", "discharged")  # a cell of the outcome table
+PANELS = {"hidden": "Hidden state", "full": "Nothing hidden"}
 NOTES = {
-    "Obs": "what happened to these patients",
-    "WIS": "reweighted records: few patients match",
-    "MB": "new patients drawn from the model",
-    "CF": "the same patients, five draws each",
-    "True": "known only because this is a simulator",
+    "Obs": "observed: what happened to these patients",
+    "WIS": f"{FULL_NAMES['WIS']}: few patients match",
+    "MB": f"{FULL_NAMES['MB']}: new patients",
+    "CF": "counterfactual: the same patients, replayed by the model",
+    "True": SIMULATOR,
 }
 
 
@@ -49,7 +52,10 @@ def charts(experiment: Experiment) -> dict[str, Any]:
         "figure2": diagrams["pomdp"],
         "figure3": estimates_chart(
             one.figure3.assign(note=one.figure3["estimator"].map(NOTES)),
+            published=published.figure3(),
             reference="Obs",
+            subtitle=f"Bar: 95% interval, by bootstrap; gray, below ours: the paper's one log. "
+            f"{CHANCE} {ESTIMATE} Dashed line: Obs.",
             domain=(-1, 1),
         ),
         "figure4": outcome_table_chart(
@@ -67,7 +73,11 @@ def charts(experiment: Experiment) -> dict[str, Any]:
     for state in STATES:
         logs = experiment.repeats[state][list(ESTIMATORS)].melt(var_name="estimator")
         reported = published.reported_table(state).rename_axis("estimator").reset_index()
-        drawn[f"repeats_{state}"] = boxplot_chart(logs.dropna(), published=reported)
+        drawn[f"repeats_{state}"] = boxplot_chart(
+            logs.dropna(),
+            published=reported,
+            title=f"How much do the estimates vary from log to log? {PANELS[state]}",
+        )
     return drawn
 
 
@@ -127,7 +137,7 @@ def shape(experiment: Experiment) -> dict[str, float]:
         "WIS above Observed": logs["WIS (train)"] > logs["Observed"],
         "MB above Observed": logs["MB"] > logs["Observed"],
         "CF above Observed": logs["CF (exact)"] > logs["Observed"],
-        "would have lived between 8 and 13 %": logs["would have lived"].between(0.08, 0.13),
+        "would have lived between 8 and 13%": logs["would have lived"].between(0.08, 0.13),
     }
     return {name: float(logs_with.mean()) for name, logs_with in shown.items()}
 
@@ -140,12 +150,13 @@ def content(experiment: Experiment) -> dict[str, Any]:
     fails &= variants["True (exact)"] < variants["Observed"]
     return {
         "figure3": _figure3_rows(experiment),
-        "table": compared_table(experiment).to_dict("records"),
+        "table_rows": compared_table(experiment).to_dict("records"),
         "undefined": {
             state: experiment.repeats[state][["WIS (train)", "WIS (held-out)"]].isna().sum()
             for state in STATES
         },
-        "few": settings.repeats < FEW_LOGS,
+        "few": not enough_logs(experiment.logs),
+        "range_name": range_name(experiment.logs),
         "full": summary["full"]["mean"],
         "hidden": summary["hidden"]["mean"],
         "crossed": one.crossed,
@@ -158,12 +169,37 @@ def content(experiment: Experiment) -> dict[str, Any]:
         "stops": who_stops_when(one.replay),
         "variants": variants.to_dict("records"),
         "draws": _draws(one),
+        "panels": PANELS,
         "needed": [(precision, draws_needed(precision)) for precision in (0.1, 0.05, 0.01)],
-        "published_settings": all(
-            getattr(settings, name) == getattr(Oberst2019Settings(), name)
-            for name in ("simulator", "terminal", "behavior", "episodes")
-        ),
+        "published_settings": settings.published,
     }
+
+
+def short(experiment: Experiment) -> list[str]:
+    """Return what was asked, what was found, and the main caveat."""
+    settings, logs = experiment.settings, experiment.repeats["hidden"]
+    ours = experiment.one.figure3.set_index("estimator")["value"]
+    values = {
+        name: f"{signed(ours[name], 2)} (published: {signed(reported[0], 2)})"
+        for name, reported in published.FIGURE_3.items()
+    }
+    fooled = (logs["MB"] > logs["Observed"]) & (logs["True"] < logs["Observed"])
+    low, high = experiment.table("hidden").loc["True", ["low", "high"]]
+    caveat = (
+        "One log is one draw, in the paper and here: the true value of the learned policy runs "
+        f"from {signed(low, 2)} to {signed(high, 2)} ({range_name(experiment.logs)})"
+    )
+    if not settings.published:
+        caveat += ", and these are not the settings of the paper"
+    return [
+        "We repeated the experiment of Oberst and Sontag (2019): how good is a policy that was "
+        "learned from a log in which two variables are hidden?",
+        f"In our first log the learned model puts it at {values['MB']}, and what was observed is "
+        f"{values['Obs']}; its true value, which only a simulator tells, is {values['True']}.",
+        f"The model places the policy above what was observed, and the truth lies below, in "
+        f"{int(fooled.sum())} of {len(logs)} fresh logs.",
+        f"{caveat}.",
+    ]
 
 
 def _figure3_rows(experiment: Experiment) -> list[dict[str, Any]]:
@@ -221,5 +257,14 @@ def _draws(one: OneLog) -> dict[str, float]:
 
 
 STUDY = Study(
-    "oberst2019", Oberst2019Settings, run_experiment, charts, tables, results, content, figures=8
+    "oberst2019",
+    Oberst2019Settings,
+    run_experiment,
+    charts,
+    tables,
+    results,
+    content,
+    short,
+    figures=8,
+    sources=(PAPER, published.BUESING),
 )

@@ -22,6 +22,7 @@ from butfor.log.episodes import Episodes
 from butfor.models.planning import policy_value
 from butfor.models.policies import TERMINALS
 from butfor.models.simulate import simulate_model
+from butfor.present.ranges import range_percentiles
 from butfor.replay.draws import Draws
 from butfor.replay.outcomes import Counterfactuals
 from butfor.replay.replay import Replay
@@ -35,7 +36,6 @@ DRAWS = 5
 ESTIMATORS = ("Observed", "WIS (train)", "WIS (held-out)", "MB", "True")
 STATES = ("hidden", "full")  # logs without and with the hidden variables
 BEHAVIORS = ("estimated", "exact")
-FEW_LOGS = 40  # with fewer, 2.5 % is less than one log
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,11 @@ class Oberst2019Settings(LogSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice(self.behavior, "behavior", BEHAVIORS)
+
+    @property
+    def published(self) -> bool:
+        """Whether these are the settings of the published experiment, but for seed and repeats."""
+        return replace(self, repeats=100, seed=0) == Oberst2019Settings()
 
     @property
     def steps(self) -> int:
@@ -97,7 +102,12 @@ class Experiment:
 
     def table(self, state: str) -> pd.DataFrame:
         """Return the summary of the fresh logs, one row per estimator."""
-        return summarize(self.repeats[state])
+        return summarize(self.repeats[state], self.logs)
+
+    @property
+    def logs(self) -> int:
+        """Number of logs that define every estimate: what ranges over logs can rest on."""
+        return min(int(table.count().min()) for table in self.repeats.values())
 
 
 def run_experiment(settings: Oberst2019Settings, *, advance: Advance = lambda: None) -> Experiment:
@@ -191,14 +201,16 @@ def _evaluate(settings: Oberst2019Settings, repeat: int, hidden: bool) -> dict[s
     return row
 
 
-def summarize(repeats: pd.DataFrame) -> pd.DataFrame:
+def summarize(repeats: pd.DataFrame, logs: int | None = None) -> pd.DataFrame:
     """Return the mean, range over logs and standard error of each column, ignoring undefined logs.
 
-    The range holds 95 % of the logs; with fewer than FEW_LOGS it is the minimum and the maximum.
+    The range is the one that this number of logs is enough for, by default of those that define
+    every column.
     """
     values = repeats.astype(float)
-    tail = 0.025 if len(values) >= FEW_LOGS else 0.0
-    ends = {"low": values.quantile(tail), "high": values.quantile(1 - tail)}
+    percentiles = range_percentiles(int(values.count().min()) if logs is None else logs)
+    low, high = (values.quantile(end / 100) for end in percentiles)
+    ends = {"low": low, "high": high}
     return pd.DataFrame({"mean": values.mean(), **ends, "se": values.sem(), "logs": values.count()})
 
 

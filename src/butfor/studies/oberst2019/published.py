@@ -6,6 +6,14 @@ from typing import Any
 
 import pandas as pd
 
+from butfor.studies.page import Source
+
+BUESING = Source(
+    "L. Buesing, T. Weber, Y. Zwols, S. Racaniere, A. Guez, J.-B. Lespiau and N. Heess",
+    "Woulda, Coulda, Shoulda: Counterfactually-Guided Policy Search",
+    "ICLR 2019",
+    "10.48550/arXiv.1811.06272",
+)
 # Figure 3 of the paper, published run: mean, low, high
 FIGURE_3 = {
     "Obs": (0.324, 0.289, 0.369),
@@ -14,7 +22,7 @@ FIGURE_3 = {
     "CF": (0.953, 0.946, 0.960),
     "True": (-0.491, -0.541, -0.445),
 }
-# of 1000 patients, those who died and "would have been discharged": the paper's 10 %
+# of 1000 patients, those who died and "would have been discharged": the paper's 10%
 WOULD_HAVE_LIVED = 103
 # table in the appendix, 100 fresh logs: mean, low, high
 TABLE = {
@@ -36,11 +44,21 @@ TABLE = {
 LOGS = 100
 
 
+def figure3() -> pd.DataFrame:
+    """Return Figure 3 of the paper: estimator, mean, low, high."""
+    columns = ["mean", "low", "high"]
+    return (
+        pd.DataFrame.from_dict(FIGURE_3, "index", columns=columns)
+        .rename_axis("estimator")
+        .reset_index()
+    )
+
+
 def reported_table(state: str) -> pd.DataFrame:
     """Return the table of the appendix: mean, low and high by estimator."""
     return pd.DataFrame.from_dict(TABLE[state], orient="index", columns=["mean", "low", "high"])
 
 
 def standard_error(low: Any, high: Any, logs: int = LOGS) -> Any:
-    """Return the standard error of a published mean, derived from the 95 % range over logs."""
+    """Return the standard error of a published mean, derived from the 95% range over logs."""
     return (high - low) / (2 * 1.959964) / logs**0.5

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import altair as alt
 import numpy as np
 import pandas as pd
 
 from butfor.evaluate.wording import Digits, digits_for
 from butfor.present.charts import style
-from butfor.present.charts.rows import Floats, RowChart, number_text
-from butfor.present.text import SIMULATOR, TRUE
+from butfor.present.charts.published import (
+    LEAST,
+    add_published,
+    place_both,
+    published_marks,
+    read_published,
+)
+from butfor.present.charts.row_chart import Floats, RowChart, number_text
+from butfor.present.ranges import enough_logs, range_percentiles
+from butfor.present.text import FULL_NAMES, SIMULATOR, TRUE
 
-BESIDE = 10  # distance of a box and of the published value from the middle of their row
-BOX = {"low": 2.5, "first": 25, "median": 50, "third": 75, "high": 97.5}  # percentiles
+BOX = ("low", "first", "median", "third", "high")
 
 
 def boxplot_chart(
@@ -31,8 +36,9 @@ def boxplot_chart(
     Parameters
     ----------
     repeats
-        One row per estimator and repeat: `estimator, value`; missing values are left out of the
-        box and counted in words. Box: 25 to 75 %; whiskers: 2.5 to 97.5 %.
+        One row per estimator and log: `estimator, value`; missing values are left out of the box
+        and counted in words. Box: 25 to 75%; whiskers: 2.5 to 97.5% if every estimator has 40
+        values, else the lowest and the highest.
     published
         One row per estimator: `estimator, mean, low, high`.
     domain
@@ -43,24 +49,23 @@ def boxplot_chart(
         str(name): group.to_numpy(dtype=np.float64)
         for name, group in repeats.groupby("estimator", sort=False)["value"]
     }
-    given = {} if published is None else _published(published, values)
+    given = read_published(published, list(values))
     everything = np.concatenate([*values.values(), *given.values()])
     digits = digits_for(everything)
-    rows = [_row(name, values[name], given.get(name), digits) for name in values]
-    least = 52 if given else 34
+    fewest = min(int(np.isfinite(mine).sum()) for mine in values.values())
+    rows = [_row(name, values[name], fewest, digits) for name in values]
+    add_published(rows, given, digits)
+    least = LEAST if given else 34
     plot = RowChart(rows, everything, axis_title=axis_title, domain=domain, least=least)
-    for row in rows:
-        row["y_ours"] = row["y"] - BESIDE * bool(given)
-        row["y_theirs"] = row["y"] + BESIDE
+    place_both(plot, given)
     if subtitle is None:
-        subtitle = (
-            "Line: median. Box: 25 to 75%. Whiskers: 2.5 to 97.5%. Circle: mean. At the right: "
-            "mean and 95% range."
-        )
+        subtitle = _subtitle(fewest, bool(given))
         subtitle += f" {TRUE}: {SIMULATOR}." if TRUE in values else ""
     color = style.DARK_BLUE if given else style.BLACK
     layers = [*_boxes(plot), plot.numbers("number", "y_ours", color)]
-    return plot.draw(layers + _published_marks(plot) if given else layers, title, subtitle)
+    if given:
+        layers += published_marks(plot, "square")
+    return plot.draw(layers, title, subtitle)
 
 
 def _boxes(plot: RowChart) -> list[alt.Chart]:
@@ -81,48 +86,25 @@ def _boxes(plot: RowChart) -> list[alt.Chart]:
     ]
 
 
-def _published_marks(plot: RowChart) -> list[alt.Chart]:
-    """Draw the published values, with a legend for both kinds."""
-    base = alt.Chart(style.data(plot.rows)).transform_filter("isValid(datum.published)")
-    marks = base.encode(y=plot.y("y_theirs"), tooltip=["name:N", "published_number:N"])
-    names, shapes = ("This run", "Published"), ("square", "diamond")
-    look = style.series_look("series", names, (style.BLUE, style.VERMILLION), shapes)
-    return [
-        marks.mark_rule(strokeWidth=2, color=style.VERMILLION).encode(
-            x=plot.x("published_low"), x2="published_high:Q"
-        ),
-        marks.mark_point(filled=True, size=110, opacity=1).encode(x=plot.x("published"), **look),
-        plot.numbers("published_number", "y_theirs", style.DARK_VERMILLION),
-    ]
+def _subtitle(fewest: int, published: bool) -> str:
+    """Say what boxes, whiskers and numbers are; ranges depend on the number of logs."""
+    whiskers, numbers = "lowest and highest", "mean (lowest to highest)"
+    if enough_logs(fewest):
+        whiskers, numbers = "2.5 to 97.5%", "mean (95% range)"
+    words = f"Line: median. Box: 25 to 75%. Whiskers: {whiskers}. Circle: mean. At the right: "
+    return words + numbers + ("; below it the published mean (95% range)." if published else ".")
 
 
-def _published(published: pd.DataFrame, values: Mapping[str, Floats]) -> dict[str, Floats]:
-    """Return mean, low and high by estimator."""
-    style.require_columns(published, ("estimator", "mean", "low", "high"), "published")
-    numbers = published[["mean", "low", "high"]].to_numpy(dtype=np.float64)
-    names = [str(name) for name in published["estimator"]]
-    unknown = [name for name in names if name not in values]
-    if unknown:
-        raise ValueError(
-            f"published estimator {unknown[0]!r} has no repeats, which are of {list(values)}; "
-            "leave it out or use the same name"
-        )
-    return dict(zip(names, numbers, strict=True))
-
-
-def _row(name: str, repeats: Floats, published: Floats | None, digits: Digits) -> style.Row:
-    known = repeats[np.isfinite(repeats)]
-    note = f"{len(known)} repeat{'s' * (len(known) != 1)}"
-    if len(known) < len(repeats):
-        note += f", {len(repeats) - len(known)} without value"
-    row: style.Row = {"name": name, "note": note}
+def _row(name: str, values: Floats, fewest: int, digits: Digits) -> style.Row:
+    known = values[np.isfinite(values)]
+    note = f"{len(known)} log{'s' * (len(known) != 1)}"
+    if len(known) < len(values):
+        note += f", {len(values) - len(known)} without value"
+    meaning = FULL_NAMES.get(name.split()[0].rstrip(","))
+    row: style.Row = {"name": name, "note": f"{meaning}; {note}" if meaning else note}
     if len(known):
-        row |= dict(zip(BOX, np.percentile(known, list(BOX.values())).tolist(), strict=True))
-        row["mean"] = float(known.mean())
+        low, high = range_percentiles(fewest)
+        percentiles = np.percentile(known, [low, 25, 50, 75, high]).tolist()
+        row |= dict(zip(BOX, percentiles, strict=True)) | {"mean": float(known.mean())}
         row["number"] = number_text(row["mean"], row["low"], row["high"], digits)
-    if published is not None:
-        mean, low, high = published.tolist()
-        row |= {"published": mean, "published_low": low, "published_high": high}
-        row["series"] = "Published"
-        row["published_number"] = number_text(mean, low, high, digits)
     return row

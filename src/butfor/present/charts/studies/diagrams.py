@@ -66,7 +66,7 @@ def _pomdp() -> alt.LayerChart:
         "by the policy from H and noise. White circle: noise, which a replay keeps."
     )
     words = [(545, y, "…") for y in (105, 265)]
-    title = "A POMDP as a structural causal model"
+    title = "A partially observed decision process as a structural causal model"
     return _diagram(nodes, edges, words, title, subtitle, 372)
 
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from butfor.evaluate.wording import percent
 from butfor.present.charts import style
-from butfor.present.charts.rows import Floats
+from butfor.present.charts.row_chart import Floats
 
 BAR, HEIGHT = 220, 40  # size of [0, 1]
 STEP = 92  # from one order to the next

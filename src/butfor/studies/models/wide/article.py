@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 
 from butfor.present.charts import estimates_chart
-from butfor.studies.article import signed
 from butfor.studies.models.tables import Cell, find, means
 from butfor.studies.models.wide.experiment import (
     HALVED,
@@ -18,6 +17,7 @@ from butfor.studies.models.wide.experiment import (
     WideExperiment,
 )
 from butfor.studies.models.wide.world import HORIZON, STATES
+from butfor.studies.page import signed
 
 FIGURES = 2
 PHYSICIANS = "Physicians"
@@ -86,6 +86,20 @@ def results(experiment: WideExperiment) -> Line:
     }
 
 
+def short(experiment: WideExperiment) -> str:
+    """Return in one sentence what was found: the learned plan that is truly worth most."""
+    found = results(experiment)
+    learned = [line for line in found["plans"] if line["model"] != TRUE]
+    best = max(learned, key=lambda line: float(line["gain"]["mean"]))
+    gain = "gains" if best["gain"]["mean"] > 0 else "changes"
+    return (
+        f"In a ward of {found['variables']} variables, too many for a table, the best plan learned "
+        f"(“{best['model']}”) {gain} {signed(best['gain']['mean'], 2)} over the physicians and "
+        f"claims {signed(best['excess']['mean'], 2)} more than is true (means over {found['logs']} "
+        "logs)."
+    )
+
+
 def _lines(table: pd.DataFrame, names: tuple[str, ...], measures: list[str]) -> list[Line]:
     return [
         {"model": name, **{measure: find(table, measure, model=name) for measure in measures}}
@@ -96,6 +110,7 @@ def _lines(table: pd.DataFrame, names: tuple[str, ...], measures: list[str]) -> 
 def charts(experiment: WideExperiment) -> dict[str, Any]:
     """Return the figures by file name."""
     found = results(experiment)
+    bars = f"bars: mean ± two standard errors over {found['logs']} logs."
     usual = {"estimator": PHYSICIANS, "value": experiment.physicians, "low": np.nan, "high": np.nan}
     plans = [
         _mark(line["model"], line["true"], f"claims {signed(line['claimed']['mean'], 2)}")
@@ -111,14 +126,14 @@ def charts(experiment: WideExperiment) -> dict[str, Any]:
             pd.DataFrame([{**usual, "note": ""}, *plans]),
             reference=PHYSICIANS,
             title="Thirty variables: what is the learned policy truly worth?",
-            subtitle="Chance of going home minus that of death; bars: two standard errors.",
+            subtitle=f"Chance of going home minus that of death; {bars}",
             axis_title="true value",
         ),
         "wide_patients": estimates_chart(
             pd.DataFrame(patients),
             reference=None,
             title="Thirty variables: how much worse than the true model?",
-            subtitle="Brier score of single patients, fixed rule; bars: two standard errors.",
+            subtitle=f"Brier score of single patients, fixed rule; {bars}",
             axis_title="Brier score minus that of the true model",
             domain=(0.0, 0.1),
         ),
