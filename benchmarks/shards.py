@@ -41,6 +41,7 @@ class Cost:
 
     episodes: int
     seconds: float
+    cpu: float  # seconds of all cores, without those of processes of a cluster
     bytes: int  # peak memory of the process
     disk: int  # bytes of the parts, when all were there
     folder: int  # bytes of the audit
@@ -126,14 +127,15 @@ def audit(study: Path, out: Path, files: Sequence[Path], workers: Workers) -> Co
         if watched.passes == PASSES and not disk:
             disk = _size(parts_folder(out))
 
-    began = time.perf_counter()
+    began, used = time.perf_counter(), time.process_time()
     audit_shards(files, study, out, TABULAR, workers=watched, overwrite=True, progress=weigh)
-    seconds = time.perf_counter() - began
+    seconds, cpu = time.perf_counter() - began, time.process_time() - used
     meta = json.loads((out / "meta.json").read_text())
     told = meta["seconds"]
     return Cost(
         episodes=meta["counts"]["episodes"],
         seconds=seconds,
+        cpu=cpu,
         bytes=_peak(),
         disk=disk,
         folder=_size(out),

@@ -22,12 +22,17 @@ MOST_SEED = 2**63 - 1  # that files keep
 def episode_keys(seed: int, ids: NDArray[Any], purpose: str) -> Keys:
     """Keys of episodes, from the seed, their ids and the purpose of the numbers, [n]."""
     base = blake2b(f"{purpose}\0{check_seed(seed)}\0".encode(), digest_size=8)
-    keys = np.empty(len(ids), dtype=np.uint64)
-    for position, identifier in enumerate(ids.tolist()):
+    digests = []
+    for identifier in ids.tolist():
         digest = base.copy()
         digest.update(str(identifier).encode())
-        keys[position] = int.from_bytes(digest.digest(), "little")
-    return keys
+        digests.append(digest.digest())
+    return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
+
+
+def shard_keys(ids: NDArray[Any], seed: int) -> Keys:
+    """Keys of episodes that decide their half, fold and group, [n]."""
+    return episode_keys(seed, ids, "shards")
 
 
 def numbered_keys(seed: int, count: int, purpose: str) -> Keys:

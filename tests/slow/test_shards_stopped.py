@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 
 from butfor.audit.audit import Audit
 from butfor.audit.shards import Cluster, Threads, audit_shards
+from butfor.audit.shards import log as log_module
 from butfor.audit.shards.parts import Parts, parts_folder
 from butfor.cli.main import app
 from butfor.log.write import write_episodes
@@ -91,6 +93,34 @@ def test_a_worker_that_is_killed_changes_nothing(cluster, shards, study, plain, 
     )
     assert not victims
     check_same(out, plain)
+
+
+class Elsewhere:
+    """Workers on a machine that does not have the folder of parts."""
+
+    def run(self, work, shards, shared):
+        folder = {"folder": Path("/elsewhere")} if "folder" in shared else {}
+        yield from Threads(2).run(work, shards, {**shared, **folder})
+
+    def close(self):
+        pass
+
+
+def test_workers_without_the_parts_read_the_files_again(shards, study, plain, tmp_path):
+    out = audit_shards(shards["ten"], study, tmp_path / "audit", workers=Elsewhere())
+    check_same(out, plain)
+
+
+def test_a_shard_is_read_once(shards, study, tmp_path, monkeypatch):
+    read, seen = log_module.read_part, []
+
+    def read_and_note(path, *arguments):
+        seen.append(path)
+        return read(path, *arguments)
+
+    monkeypatch.setattr(log_module, "read_part", read_and_note)
+    audit_shards(shards["ten"], study, tmp_path / "audit")
+    assert len(seen) == len(set(seen)) == 10
 
 
 class Stopping:

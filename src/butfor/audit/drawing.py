@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.log.episodes import Episodes
-from butfor.random import episode_keys, scramble
+from butfor.random import episode_keys, scramble, shard_keys
 from butfor.types import Keys
 
 
@@ -24,9 +24,12 @@ def drawing_order(ids: NDArray[Any], digest: Keys, seed: int) -> Keys:
     return episode_keys(seed, ids, f"drawing {secret}")
 
 
-def log_digest(log: Episodes, seed: int) -> Keys:
-    """Hash a log such that the hashes of its parts add up, [2]."""
-    keys = episode_keys(seed, log.id, "shards")
+def log_digest(log: Episodes, seed: int, keys: Keys | None = None) -> Keys:
+    """Hash a log such that the hashes of its parts add up, [2].
+
+    `keys` are the `shard_keys` of its ids, if they are known.
+    """
+    known = shard_keys(log.id, seed) if keys is None else keys
     digest = np.zeros(2, dtype=np.uint64)
     columns: list[NDArray[Any]] = [
         log.state,
@@ -43,7 +46,7 @@ def log_digest(log: Episodes, seed: int) -> Keys:
         row = np.full(len(log.state), number, dtype=np.uint64)
         for column in columns:
             row = scramble(row + column.astype(np.int64).view(np.uint64))
-        total = np.add.reduceat(row, log.offsets[:-1]) + keys
+        total = np.add.reduceat(row, log.offsets[:-1]) + known
         for column in (log.outcome, log.final_key):
             total = scramble(total + column.astype(np.int64).view(np.uint64))
         digest[number] = total.sum(dtype=np.uint64)

@@ -68,8 +68,14 @@ class ExactSums:
                 f"sums of shapes {self.limbs.shape} and {other.limbs.shape} cannot be merged; make "
                 "both for the same groups and columns"
             )
-        packed = other.packed()
-        self.limbs.reshape(-1)[packed["place"]] += packed["value"]
+        self.add_packed(**other.packed())
+
+    def add_packed(
+        self, shape: NDArray[np.int64], place: NDArray[np.int64], value: NDArray[np.int64]
+    ) -> None:
+        """Add sums of the same shape that were packed."""
+        assert tuple(shape) == self.limbs.shape
+        self.limbs.reshape(-1)[place] += value
 
     def packed(self) -> dict[str, NDArray[np.int64]]:
         """Return the nonzero limbs, to be stored or sent: few sums need all of their limbs."""

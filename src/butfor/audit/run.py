@@ -27,6 +27,7 @@ from butfor.audit.meta import (
 )
 from butfor.audit.model import digest_of
 from butfor.audit.numbers import Numbers, numbers_of
+from butfor.audit.observed_steps import step_table
 from butfor.audit.sampling import FLAGS, flag_notes, select
 from butfor.audit.show import show
 from butfor.audit.tables import (
@@ -36,7 +37,6 @@ from butfor.audit.tables import (
     judged_table,
     row_notes,
     sampling_notes,
-    step_table,
     warnings_of,
     with_credible,
 )

@@ -1,20 +1,18 @@
-"""The tables of an audit: episodes, observed steps, drawn steps and exact courses."""
+"""The tables of an audit: episodes, drawn steps and exact courses."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.audit.files import TARGET
 from butfor.audit.flags import describe_flag, describe_survival, first_changes, heaviest_step
 from butfor.audit.meta import Counts, SamplingDesign
 from butfor.audit.sampling import add_strata
 from butfor.log.episodes import Episodes
-from butfor.log.variables import Variable, unravel
+from butfor.log.variables import unravel
 from butfor.models.row_policy import check_rows, compare_rows, describe_loss
 from butfor.replay.bounds import CLASSES
 from butfor.replay.credible import Credible
@@ -125,54 +123,6 @@ def episode_table(
         ]
     ]
     return add_strata(ordered, design)
-
-
-def step_table(log: Episodes, target: Floats, cases: NDArray[np.int64]) -> pd.DataFrame:
-    """Return one row per observed step, and one without an action for each final state.
-
-    `cases` [N] is the number of similar past cases of each step.
-    """
-    n = len(log)
-    finals = log.next_state[log.offsets[1:] - 1]
-    state = np.concatenate([log.state, finals])  # -1: a final state that was not logged
-    action = np.concatenate([log.action, np.full(n, -1, np.int32)])
-    best = target.argmax(axis=1)[state]
-    episode = np.concatenate([np.repeat(np.arange(n), log.lengths), np.arange(n)])
-    columns: dict[str, Any] = {
-        "episode": episode,
-        "id": np.concatenate([np.repeat(log.id, log.lengths), log.id]),
-        "step": np.concatenate([log.time, log.lengths]),
-        "state": state,
-        "action": action,
-        "target_action": np.where(action < 0, -1, best),
-        "reward": np.concatenate([log.reward, np.full(n, np.nan)]),
-        "evidence": np.concatenate([cases, np.full(n, -1)]),
-    }
-    if log.behavior_probability is not None:
-        taken = np.append(log.behavior_probability, np.full(n, np.nan))
-        columns["behavior_probability"] = taken
-    if log.target_probability is not None:
-        for number, chance in enumerate(log.target_probability.T):
-            columns[f"{TARGET}{number}"] = np.append(chance, np.full(n, np.nan))
-    for name, codes in log.codes(np.maximum(state, 0)).items():
-        known = np.where(state < 0, -1, codes)
-        columns[f"state.{name}"] = _labels(log.state_variables, name, known)
-    for prefix, chosen in (("action", action), ("target", best)):
-        decided = unravel(log.action_variables, np.maximum(chosen, 0))
-        for name, codes in decided.items():
-            known = np.where(action < 0, -1, codes)
-            columns[f"{prefix}.{name}"] = _labels(log.action_variables, name, known)
-    table = pd.DataFrame(columns)
-    side = None if log.side is None else log.side.add_prefix("side.")
-    table = pd.concat([table, side, log.recorded], axis=1)
-    # in order: each episode's final state right after its last step
-    order = np.lexsort([columns["step"], episode])
-    return table.iloc[order].reset_index(drop=True)
-
-
-def _labels(variables: Sequence[Variable], name: str, codes: NDArray[Any]) -> pd.Categorical:
-    levels = next(variable.levels for variable in variables if variable.name == name)
-    return pd.Categorical.from_codes(codes, list(levels), ordered=True)
 
 
 def draw_table(drawn: Draws | None) -> pd.DataFrame:

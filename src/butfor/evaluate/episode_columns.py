@@ -12,13 +12,13 @@ from butfor.evaluate.decomposition import Pieces, pieces_of
 from butfor.evaluate.estimators.columns import GROUPS, Columns, group_of
 from butfor.evaluate.past_counts import PastCounts
 from butfor.models.policies import action_counts
-from butfor.random import episode_keys
+from butfor.random import shard_keys
 from butfor.replay.draws import Draws
 from butfor.replay.engine import Model
 from butfor.replay.replay import Replay
 from butfor.replay.usual import null_check
 from butfor.replay.values import Values
-from butfor.types import Floats
+from butfor.types import Floats, Keys
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +31,7 @@ class EpisodeColumns:
     replay: Replay
     seed: int = 0  # for estimators that draw
     draws: Draws | None = None  # for the estimator that averages them
+    keys: Keys | None = None  # [n] of the episodes, from which groups follow, if they are known
 
     def __post_init__(self) -> None:
         if self.draws is None:
@@ -55,7 +56,8 @@ class EpisodeColumns:
         """Group of each episode, the same as in shards, if there are more episodes than groups."""
         if len(self) <= GROUPS:
             return None
-        return group_of(episode_keys(self.seed, self.replay.log.unit, "shards"))
+        keys = shard_keys(self.replay.log.unit, self.seed) if self.keys is None else self.keys
+        return group_of(keys)
 
     @cached_property
     def discounts(self) -> Floats:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.log.episodes import Episodes
@@ -46,34 +47,39 @@ def count_past(log: Episodes, kind: Whole) -> tuple[Whole, Whole, Whole]:
 
     The rows are in the order of kinds, then of levels.
     """
+    # levels are looked at for each distinct pair of a kind and the step before it
+    pair = log.state.astype(np.int64) * log.n_actions + log.action
+    before = np.where(log.time > 0, np.roll(pair, 1) + 1, 0)
+    size = log.n_states * log.n_actions + 1
+    place, found = pd.factorize(kind * size + before)
+    number = np.bincount(place)
     kinds, levels, numbers = [], [], []
-    for past in previous_levels(log):
+    for past in previous_levels(log, found % size):
         known = past >= 0
-        seen, level = np.unique(past[known], return_inverse=True)
-        size = max(len(seen), 1)
-        key, number = np.unique(kind[known] * size + level, return_counts=True)
-        kinds.append(key // size)
-        levels.append(seen[key % size])
-        numbers.append(number)
+        place, seen = pd.factorize(past[known])
+        width = max(len(seen), 1)
+        place, keys = pd.factorize((found // size)[known] * width + place)
+        kinds.append(keys // width)
+        levels.append(seen[keys % width])
+        numbers.append(np.bincount(place, number[known]).astype(np.int64))
     entry, past, count = (np.concatenate(parts) for parts in (kinds, levels, numbers))
     order = np.lexsort((past, entry))
     return entry[order], past[order], count[order]
 
 
-def previous_levels(log: Episodes) -> Whole:
-    """Return the levels of the step before as packed codes, [1 + J, N]; -1: there is none.
+def previous_levels(log: Episodes, before: Whole) -> Whole:
+    """Return levels of the step before as packed codes, [1 + J, M]; -1: there is none.
 
-    The first row is the action, where level 0 means that there was no step before, so that a first
-    step that differs from later ones shows, too. The others are the state variables.
+    `before` [M] numbers its state and action from 1 on; 0: there was no step before. The first row
+    is the action, where level 0 means that there was none, so that a first step that differs from
+    later ones shows, too. The others are the state variables.
     """
-    later = log.time > 0
-    before = np.maximum(np.arange(len(log.state)) - 1, 0)
-    action = np.where(later, log.action[before].astype(np.int64) + 1, 0)
+    state, action = np.divmod(np.maximum(before - 1, 0), log.n_actions)
     states = [
-        np.where(later, code.astype(np.int64) | number << LEVEL, -1)
-        for number, code in enumerate(log.codes(log.state[before]).values(), start=1)
+        np.where(before > 0, code.astype(np.int64) | number << LEVEL, -1)
+        for number, code in enumerate(log.codes(state).values(), start=1)
     ]
-    return np.stack([action, *states])
+    return np.stack([np.where(before > 0, action + 1, 0), *states])
 
 
 def past_names(state_variables: Sequence[Variable]) -> tuple[str, ...]:

@@ -192,17 +192,27 @@ def identify(column: Any, *, text: bool | None) -> tuple[Codes, NDArray[Any]]:
     Ids that are all plainly written integers become numbers, unless `text` is true.
     """
     codes, values = encode(column)
-    texts = [text_of(value) for value in values]
-    empty = {""} if text else set(EMPTY)
-    missing = np.array([value.strip() in empty for value in texts] + [True], dtype=bool)
-    codes = np.where(missing[codes], MISSING, codes)
+    # integers need not be written as text and read again
+    ready = not text and set(map(type, values)) == {int} and _are_short(values)
+    if ready:
+        names = np.array(values, dtype=np.int64)
+    else:
+        names = np.array([text_of(value) for value in values], dtype=object)
+        empty = {""} if text else set(EMPTY)
+        missing = np.array([value.strip() in empty for value in names] + [True], dtype=bool)
+        codes = np.where(missing[codes], MISSING, codes)
     order = pd.unique(codes[codes >= 0])  # by first row
-    position = np.full(len(texts) + 1, MISSING)
+    position = np.full(len(names) + 1, MISSING)
     position[order] = np.arange(len(order))
-    ids = np.array([texts[index] for index in order.tolist()], dtype=object)
-    if not text and all(map(_is_plain_whole, ids)):
+    ids = names[order]
+    if not (ready or text) and all(map(_is_plain_whole, ids)):
         ids = ids.astype(np.int64)
     return position[codes], ids
+
+
+def _are_short(values: Sequence[int]) -> bool:
+    """Whether integers are short enough for `_is_plain_whole`, at most 18 characters."""
+    return -(10**17) < min(values) <= max(values) < 10**18
 
 
 def _is_plain_whole(text: str) -> bool:

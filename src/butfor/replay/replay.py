@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from butfor.checks import check_choice, check_discount, check_horizon, check_whole
@@ -549,11 +550,16 @@ class Replay:
         """
 
         def compute() -> Floats:
-            rows = self.target_table[self.log.state]
             if self.action_noise == "fresh":
-                return rows
-            taken = self.log.action.astype(np.int64)
-            return counterfactual_distribution(self.behavior_table[self.log.state], rows, taken)
+                return np.asarray(self.target_table[self.log.state])
+            # steps with the same state and action have the same row
+            pair = self.log.state.astype(np.int64) * self.log.n_actions + self.log.action
+            place, known = pd.factorize(pair)
+            state, taken = np.divmod(known, self.log.n_actions)
+            table = counterfactual_distribution(
+                self.behavior_table[state], self.target_table[state], taken
+            )
+            return np.asarray(table[place])
 
         return self._once(("actions",), compute)
 
@@ -585,6 +591,19 @@ class Replay:
         """
         check_whole(changes, "changes", 0, "a whole number")
         return self.engine.fewest_changes(changes, threads=threads, progress=progress)
+
+    def compute_as(self, other: Replay, course: NDArray[np.int64]) -> Replay:
+        """Use what was computed of an exact question about twins (`find_twins`); return self.
+
+        Episode `course[i]` of the other question has the course of episode i.
+        """
+        told, support = other.outcomes(), other.support()[course]
+        exact = np.zeros(len(support))  # nothing is left out
+        found = Found(told.probability[course], told.expected_return[course], exact, support)
+        self._kept[("outcomes", 0.0, None)] = self._outcomes(found, None)
+        self._kept[("steps", False)] = other.steps().select(course)
+        self._kept[("support",)] = support
+        return self
 
     def keep(self, outcomes: Counterfactuals) -> Replay:
         """Use outcomes that were already computed for the same question; return self."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,6 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from butfor.audit.files import TARGET
 from butfor.audit.meta import SamplingDesign
 from butfor.audit.sampling import (
     BINS,
@@ -22,15 +21,16 @@ from butfor.audit.sampling import (
     draw_controls,
     find_thirds,
 )
+from butfor.audit.shards.coded import decode_log
 from butfor.audit.shards.learn import Setting
-from butfor.audit.shards.parts import Parts
+from butfor.audit.shards.parts import Part
 from butfor.audit.shards.stitch import join_by_id
 from butfor.audit.show import Shown, show
 from butfor.log.episodes import Episodes, rows_of
 from butfor.replay.outcomes import find_flags, round_sizes
 from butfor.types import Floats, Keys
 
-COLUMNS = ("id", "observed_outcome", "usual_outcome", "most_likely")
+COLUMNS = ("id", "difference", "differs", "order")
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,8 +66,7 @@ class Chosen:
 
 
 def choose(
-    parts: Parts,
-    keys: Sequence[str],
+    parts: Sequence[Part],
     like: Episodes,
     *,
     flags: int,
@@ -83,7 +82,7 @@ def choose(
     names = like.outcome_names
     sizes = np.zeros(BINS, dtype=np.int64)
     flagged = pd.DataFrame({"id": [], "size": [], "differs": [], "place": [], "outcome": []})
-    for look in _looks(parts, keys, names):
+    for look in _looks(parts, len(names)):
         sizes += count_sizes(look.sizes)
         flagged = _flag(flagged, look, flags, spread)
     cuts = find_thirds(sizes)
@@ -91,7 +90,7 @@ def choose(
     none = np.empty(0, dtype=np.int64)
     others = Others(np.zeros(cells, dtype=np.int64), none, none, none.astype(np.uint64))
     everyone = Others(np.zeros(1, dtype=np.int64), none, none, none.astype(np.uint64))
-    for look in _looks(parts, keys, names):
+    for look in _looks(parts, len(names)):
         mine = np.flatnonzero(~np.isin(look.place, flagged["place"]))
         cell = cells_of(look.outcome, look.sizes, cuts)[mine]
         counts = np.bincount(cell, minlength=cells)
@@ -107,23 +106,23 @@ def choose(
     rank = np.zeros(len(places), dtype=np.int64)
     rank[: len(flagged)] = np.arange(1, len(flagged) + 1)
     control = np.isin(places, drawn)
-    table, steps = _take(parts, keys, places, {"rank": rank, "control": control})
-    return Chosen(table, _as_log(table, steps, like), design, len(everyone.place))
+    table, steps = _take(parts, places, {"rank": rank, "control": control})
+    return Chosen(table, decode_log(table, steps, like), design, len(everyone.place))
 
 
-def _looks(parts: Parts, keys: Sequence[str], names: Sequence[str]) -> Iterator[Look]:
+def _looks(parts: Sequence[Part], outcomes: int) -> Iterator[Look]:
     """Look at the columns of one shard after another."""
-    known, before = pd.Index(names), 0
-    for key in keys:
-        table = parts.table("episodes", key)
+    before = 0
+    for part in parts:
+        table = part.table("episodes", *COLUMNS).all()
+        outcome = part.table("log", "outcome").all().column("outcome").to_numpy()
         column = {
-            name: table.column(name).to_numpy(zero_copy_only=False)
-            for name in (*COLUMNS, "difference", "order")
+            name: table.column(name).to_numpy(zero_copy_only=False) for name in table.column_names
         }
         yield Look(
             id=column["id"],
-            outcome=known.get_indexer(column["observed_outcome"]).astype(np.int64),
-            differs=column["usual_outcome"] != column["most_likely"],
+            outcome=outcome.astype(np.int64) % outcomes,
+            differs=column["differs"],
             sizes=round_sizes(column["difference"]),
             order=column["order"],
             place=np.arange(before, before + len(table)),
@@ -151,17 +150,18 @@ def _flag(flagged: pd.DataFrame, look: Look, flags: int, spread: float) -> pd.Da
 
 
 def _take(
-    parts: Parts, keys: Sequence[str], places: NDArray[np.int64], columns: dict[str, Any]
+    parts: Sequence[Part], places: NDArray[np.int64], columns: dict[str, Any]
 ) -> tuple[Any, Any]:
     """Take episodes with more columns, and their steps, out of the parts, by id."""
     found, before = [], 0
-    for key in keys:
-        episodes, steps = parts.table("episodes", key), parts.table("steps", key)
+    for part in parts:
+        episodes = part.table("log").all()
         mine = np.flatnonzero((places >= before) & (places < before + len(episodes)))
         mine = mine[np.argsort(places[mine])]
         rows = places[mine] - before
         before += len(episodes)
         if len(rows):
+            steps = part.logged()
             lengths = episodes.column("length").to_numpy() + 1
             taken = episodes.take(pa.array(rows))
             for name, values in columns.items():
@@ -169,28 +169,3 @@ def _take(
             at = rows_of(np.cumsum(lengths) - lengths, lengths, rows)
             found.append((taken, steps.take(pa.array(at))))
     return join_by_id(found)
-
-
-def _as_log(table: Any, steps: Any, like: Episodes) -> Episodes:
-    """Return the log of some episodes, without side columns."""
-    state, action, reward = (
-        steps.column(name).to_numpy() for name in ("state", "action", "reward")
-    )
-    own = [name for name in steps.column_names if name.startswith(TARGET)]
-    chances = [steps.column(name).to_numpy() for name in own]
-    offsets = np.append(0, np.cumsum(table.column("length").to_numpy()))
-    last = offsets[1:] + np.arange(len(table))  # the rows of final states
-    observed = table.column("observed_outcome").to_numpy(zero_copy_only=False)
-    outcome = pd.Index(like.outcome_names[:-1], dtype=object).get_indexer(observed)
-    return replace(
-        like,
-        state=np.delete(state, last),
-        action=np.delete(action, last),
-        next_state=np.delete(state, offsets[:-1] + np.arange(len(table))),
-        reward=np.delete(reward, last),
-        offsets=offsets,
-        outcome=outcome.astype(np.int32),
-        id=table.column("id").to_numpy(zero_copy_only=False),
-        final_key=table.column("final_key").to_numpy(),
-        target_probability=np.delete(np.stack(chances, axis=1), last, axis=0) if chances else None,
-    )

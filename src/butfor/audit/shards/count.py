@@ -7,25 +7,29 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.audit.drawing import log_digest
 from butfor.audit.exact import NARROW, ExactSums
+from butfor.audit.shards.coded import LOG, code_episodes, code_steps
 from butfor.audit.shards.log import Shard, read_shard
+from butfor.audit.shards.packed import Arrays, pack_table
 from butfor.evaluate.past_counts import count_past
 from butfor.log.episodes import Episodes
-from butfor.log.read import NothingLeft, group_variables
+from butfor.log.read import NothingLeft, Reading, group_variables
 from butfor.log.sections import Study
 from butfor.log.variables import count_levels
-from butfor.random import episode_keys
+from butfor.random import shard_keys
 from butfor.types import Floats, Keys, Offsets
 
 # First bits of the parts of a packed transition: half, state, action; the rest is the next state
 # plus one, 0 if it is unknown.
 HALF, STATE, ACTION = 62, 38, 24
 MOST_STATES, MOST_ACTIONS = 1 << 23, 1 << 14
-Arrays = dict[str, NDArray[Any]]
-Counted = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]  # what, with what, number
+PairCounts = tuple[
+    NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]
+]  # what, with what, number
 NUMBERS = ("episodes", "steps", "longest", "states", "actions")
 PAST = ("past_entry", "past_level", "past_number")
 FOLDED = ("fold_entry", "fold", "fold_number", "start", "start_fold", "start_number")
@@ -161,11 +165,28 @@ class Counts:
         )
 
 
-def count_shard(shard: Shard, study: Study, seed: int, threads: int = 1) -> Counts:
-    """Count the transitions of a shard."""
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """The results of the first pass over a shard."""
+
+    counts: Counts
+    tables: Mapping[str, Any]  # packed: its log, see `coded`; empty without usable episodes
+
+
+def count_shard(
+    shard: Shard, study: Study, seed: int, types: Mapping[str, Any], threads: int = 1
+) -> Counted:
+    """Count the transitions of a shard; `types` are those of side columns."""
     reading = read_shard(shard, study)
     if isinstance(reading, NothingLeft):
-        return _count_nothing(study, reading.done)
+        return Counted(count_nothing(study, reading.done), dict.fromkeys(LOG, b""))
+    log = reading.episodes
+    tables = zip(LOG, (code_episodes(log), code_steps(log, types)), strict=True)
+    packed = {name: pack_table(table) for name, table in tables}
+    return Counted(_count_log(reading, seed), packed)
+
+
+def _count_log(reading: Reading, seed: int) -> Counts:
     log = reading.episodes
     if log.combinations is not None:
         raise ValueError(
@@ -177,7 +198,7 @@ def count_shard(shard: Shard, study: Study, seed: int, threads: int = 1) -> Coun
             f"{count_levels(log.state_variables):,} states and {log.n_actions:,} actions: summary "
             f"detail allows up to {MOST_STATES:,} and {MOST_ACTIONS:,}; use fewer levels"
         )
-    keys = episode_keys(seed, log.unit, "shards")
+    keys = shard_keys(log.unit, seed)
     half = half_of(log, keys)
     outcomes = len(log.outcomes)
     ended = np.flatnonzero(log.outcome >= 0)
@@ -225,7 +246,7 @@ def count_shard(shard: Shard, study: Study, seed: int, threads: int = 1) -> Coun
         complete=frozenset(variable.name for variable in log.side_variables),
         wanted=_count_wanted(log),
         done=dict(sorted(reading.done.items())),
-        digest=log_digest(log, seed),
+        digest=log_digest(log, seed, keys if log.subject is None else None),
     )
 
 
@@ -247,8 +268,8 @@ def _add_wanted(one: ExactSums, other: ExactSums) -> ExactSums:
     return sums
 
 
-def _count_nothing(study: Study, done: Mapping[str, int]) -> Counts:
-    """Return the counts of a shard without usable episodes."""
+def count_nothing(study: Study, done: Mapping[str, int]) -> Counts:
+    """Return the counts of a shard without usable episodes, or of no shard."""
     sizes = {}
     for group in ("state", "action"):
         ready = getattr(study.columns, f"{group}s") or 1
@@ -280,14 +301,18 @@ def _count_nothing(study: Study, done: Mapping[str, int]) -> Counts:
 
 def distinct(keys: Offsets, end: Offsets) -> tuple[Offsets, Offsets, Offsets]:
     """Return the distinct pairs of key and end, in order, and the place of each one given."""
-    order = np.lexsort((end, keys))
-    new = (np.diff(keys[order], prepend=-1) != 0) | (np.diff(end[order], prepend=-1) != 0)
-    place = np.empty(len(keys), dtype=np.int64)
-    place[order] = np.cumsum(new) - 1
-    return keys[order][new], end[order][new], place
+    # by hashing, so that only what is distinct is sorted
+    first, known = pd.factorize(keys)
+    second, ends = pd.factorize(end)
+    pair, pairs = pd.factorize(first * len(ends) + second)
+    one, other = np.divmod(pairs, max(len(ends), 1))
+    order = np.lexsort((ends[other], known[one]))
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    return known[one[order]], ends[other[order]], rank[pair]
 
 
-def add_counts(one: Counted, other: Counted) -> Counted:
+def add_counts(one: PairCounts, other: PairCounts) -> PairCounts:
     """Return the counts of both: two numbers that identify what was counted, and how often."""
     first, second, number = (np.concatenate(pair) for pair in zip(one, other, strict=True))
     kept, with_it, place = distinct(first, second)
@@ -296,7 +321,7 @@ def add_counts(one: Counted, other: Counted) -> Counted:
     return kept, with_it, total
 
 
-def count_pairs(first: NDArray[Any], second: NDArray[Any]) -> Counted:
+def count_pairs(first: NDArray[Any], second: NDArray[Any]) -> PairCounts:
     """Count the distinct pairs of two numbers."""
     one = np.ones(len(first), np.int64)
     none = np.empty(0, np.int64)

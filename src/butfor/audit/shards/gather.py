@@ -34,19 +34,15 @@ class Gathered:
     sums: dict[str, ExactSums]
     counts: dict[str, NDArray[np.int64]]
 
-    @classmethod
-    def start(cls, judged: Judged) -> Gathered:
-        """Start with one shard."""
-        return cls(dict(judged.sums), dict(judged.counts))
-
-    def add(self, judged: Judged) -> Gathered:
-        """Return the results with one more shard added."""
-        for name, sums in self.sums.items():
-            sums.merge(judged.sums[name])
-        return Gathered(
-            self.sums,
-            {name: count + judged.counts[name] for name, count in self.counts.items()},
-        )
+    def add(self, judged: Judged) -> None:
+        """Add one more shard, in any order."""
+        for name, packed in judged.sums.items():
+            if name in self.sums:
+                self.sums[name].add_packed(**packed)
+            else:
+                self.sums[name] = ExactSums.unpack(**packed)
+        for name, count in judged.counts.items():
+            self.counts[name] = self.counts.get(name, 0) + count
 
 
 @dataclass(frozen=True, eq=False)

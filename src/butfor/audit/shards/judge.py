@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from butfor.audit.drawing import drawing_order
 from butfor.audit.exact import ExactSums
 from butfor.audit.files import as_arrow
+from butfor.audit.observed_steps import with_finals
+from butfor.audit.shards.coded import stored_log
 from butfor.audit.shards.count import half_of
 from butfor.audit.shards.learn import Setting
 from butfor.audit.shards.log import Shard, read_shard
-from butfor.audit.tables import judged_table, step_table
+from butfor.audit.shards.packed import Arrays, pack_table
+from butfor.audit.tables import judged_table
 from butfor.evaluate.decomposition import cells_of, piece_columns
 from butfor.evaluate.diagnostics.calibration import group_rows
 from butfor.evaluate.episode_columns import EpisodeColumns
@@ -23,8 +28,9 @@ from butfor.evaluate.estimators.columns import GROUPS, group_of
 from butfor.log.episodes import Episodes
 from butfor.log.read import Reading
 from butfor.models.row_policy import check_rows, compare_rows
-from butfor.random import episode_keys
+from butfor.random import shard_keys
 from butfor.replay.replay import Replay
+from butfor.replay.twins import find_twins
 from butfor.types import Floats, Keys
 
 SHARES = 1000  # bins in which shares are counted for medians
@@ -38,24 +44,31 @@ COUNTS = ("sizes", "about", "after")
 class Judged:
     """The results of a shard."""
 
-    episodes: Any  # a pyarrow Table with one row per episode, by id, with its order of drawing
-    steps: Any  # a pyarrow Table with one row per step and final state
-    sums: Mapping[str, ExactSums]  # see SUMS
+    # packed: `episodes`, one row per episode, by id, with its order of drawing and whether its
+    # outcome differs, and `cases`, those of each step, -1 of final states
+    tables: Mapping[str, Any]
+    sums: Mapping[str, Arrays]  # packed, see SUMS
     counts: Mapping[str, NDArray[np.int64]]  # sizes: followers, censored, null; shares
 
 
-def judge_shard(shard: Shard, setting: Setting, threads: int) -> Judged:
-    """Evaluate the episodes of a shard exactly, in the models learned from all shards."""
-    reading = read_shard(shard, setting.study)
-    assert isinstance(reading, Reading)  # shards without usable episodes were removed
-    replay = setting.question.ask(
-        episodes=reading.episodes.truncate(setting.question.horizon),
-        counts=setting.model.counts,
-    ).compute(threads=threads)
-    log, keys = replay.log, episode_keys(setting.seed, replay.log.unit, "shards")
+def judge_shard(shard: Shard, setting: Setting, folder: Path, counted: str, threads: int) -> Judged:
+    """Evaluate the episodes of a shard exactly, in the models learned from all shards.
+
+    `folder` has the parts, and `counted` is the context in which they were counted.
+    """
+    shard.check()
+    log = stored_log(folder, shard.key("count", counted), setting.question.log)
+    if log is None:  # the folder is on another machine
+        reading = read_shard(shard, setting.study)
+        assert isinstance(reading, Reading)  # shards without usable episodes were removed
+        log = reading.episodes.truncate(setting.question.horizon)
+    replay = setting.question.ask(episodes=log, counts=setting.model.counts)
+    first, course = find_twins(log)
+    replay.compute_as(replay.part(first).compute(threads=threads), course)
+    log, keys = replay.log, shard_keys(log.unit, setting.seed)
     order = drawing_order(log.id, setting.digest, setting.seed)
     result, walked = replay.outcomes(), replay.steps()
-    sample = EpisodeColumns(replay, setting.seed)
+    sample = EpisodeColumns(replay, setting.seed, keys=keys)
     extra = {
         "squared_return": sample.returns**2,
         "squared_ratio": sample.ratio[:, -1] ** 2,
@@ -64,19 +77,24 @@ def judge_shard(shard: Shard, setting: Setting, threads: int) -> Judged:
     }
     columns = np.column_stack([sample.columns.matrix(), *(extra[name] for name in EXTRA)])
     cell, size = cells_of(result), len(result.outcome_names)
-    steps = step_table(log, replay.target_table, replay.step_cases()).drop(columns="episode")
+    differs = result.most_likely != result.compared
+    table = judged_table(replay).assign(order=order, differs=differs)
+    tables = {
+        "episodes": as_arrow("episodes", table),
+        "cases": pa.table({"evidence": with_finals(log, replay.step_cases(), -1)}),
+    }
+    sums = {
+        "groups": _sums(group_of(keys), columns, GROUPS, wide=True),  # weights may be huge
+        "cells": _sums(cell, piece_columns(result), size * size),
+        "expected": _sums(cell // size, result.probability, size),
+        "by_state": _sums(log.first_state, piece_columns(result), log.n_states),
+        "calibration": _calibrate(log, keys, setting),
+        "halves": _cross_fit(replay, course, keys, setting, threads),
+        "averaged": _average(replay),
+    }
     return Judged(
-        episodes=as_arrow("episodes", judged_table(replay).assign(order=order)),
-        steps=as_arrow("steps", steps, setting.side_types),
-        sums={
-            "groups": _sums(group_of(keys), columns, GROUPS, wide=True),  # weights may be huge
-            "cells": _sums(cell, piece_columns(result), size * size),
-            "expected": _sums(cell // size, result.probability, size),
-            "by_state": _sums(log.first_state, piece_columns(result), log.n_states),
-            "calibration": _calibrate(log, keys, setting),
-            "halves": _cross_fit(replay, keys, setting, threads),
-            "averaged": _average(replay),
-        },
+        tables={name: pack_table(table) for name, table in tables.items()},
+        sums={name: found.packed() for name, found in sums.items()},
         counts={
             "sizes": np.array([sample.followers, sample.censored, *sample.null]),
             "about": _shares(walked.share_about),
@@ -96,10 +114,13 @@ def _shares(shares: Floats) -> NDArray[np.int64]:
     return np.bincount(np.rint(shares * SHARES).astype(np.int64), minlength=SHARES + 1)
 
 
-def _cross_fit(replay: Replay, keys: Keys, setting: Setting, threads: int) -> ExactSums:
+def _cross_fit(
+    replay: Replay, course: NDArray[np.int64], keys: Keys, setting: Setting, threads: int
+) -> ExactSums:
     """Evaluate each half in its own model, with the other half's target, [2, 5 + O + 1].
 
-    These are numbers of episodes, and sums of the fields of `CrossFitted`, of chances at last.
+    Episodes of the same course are evaluated once. These are numbers of episodes, and sums of the
+    fields of `CrossFitted`, of chances at last.
     """
     sums = ExactSums.make(2, 5 + len(setting.model.outcomes) + 1)
     if not (setting.learned and setting.halves):
@@ -109,14 +130,16 @@ def _cross_fit(replay: Replay, keys: Keys, setting: Setting, threads: int) -> Ex
         mine = np.flatnonzero(half == number)
         if len(mine) == 0:
             continue
-        part = replay.ask(episodes=replay.log.select(mine), model=judge.model, target=judge.target)
-        first = part.log.first_state
+        _, chosen, same = np.unique(course[mine], return_index=True, return_inverse=True)
+        some = replay.log.select(mine[chosen])
+        part = replay.ask(episodes=some, model=judge.model, target=judge.target)
+        first = replay.log.first_state[mine]
         found = (
             np.ones(len(mine)),
             judge.value[first],
-            part.outcomes(threads=threads).expected_return,
+            part.outcomes(threads=threads).expected_return[same],
             judge.unsupported[first],
-            part.support(threads=threads),
+            part.support(threads=threads)[same],
             judge.outcomes[first],
         )
         sums.add(np.full(len(mine), number), np.column_stack(found))

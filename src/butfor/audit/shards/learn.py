@@ -69,7 +69,6 @@ class Setting:
     halves: tuple[Half, ...]  # two, or none if a half would be empty
     cuts: Floats  # between groups of decisions, by predicted probability of a bad outcome
     bad: NDArray[np.bool_]  # [O]
-    side_types: Mapping[str, Any]  # of side columns that are copied from the log
     key: str  # identifies the setting
 
     @property

@@ -5,25 +5,29 @@ from __future__ import annotations
 import json
 import os
 import zipfile
-from collections.abc import Callable
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.ipc
 from numpy.typing import NDArray
 
-from butfor.audit.exact import ExactSums
 from butfor.audit.folders import Kind, check_free
-from butfor.audit.shards.count import Counts
+from butfor.audit.shards.coded import LOG, logged_steps
+from butfor.audit.shards.count import Counted, Counts
 from butfor.audit.shards.judge import COUNTS, SUMS, Judged
+from butfor.audit.shards.packed import (
+    Arrays,
+    PackedTable,
+    pack_arrays,
+    table_file,
+    unpack_arrays,
+)
 
 MARKER = "unfinished.txt"
-TABLES = ("episodes", "steps")  # of a judged shard, kept as Arrow files
+TABLES = {"count": LOG, "judge": ("episodes", "cases")}  # kept as Arrow files
 PACKED = ("shape", "place", "value")  # arrays of packed sums
 TEXT = (
     "Partial results of `butfor audit`. Continue with the same command and --resume. This folder\n"
@@ -64,9 +68,9 @@ class Parts:
 
     def has(self, kind: str, key: str) -> bool:
         """Whether a part exists and is complete."""
-        tables = [f"{name}-{key}.arrow" for name in TABLES] if kind == "judge" else []
-        stored = zipfile.is_zipfile(self.folder / f"{kind}-{key}.npz")
-        return stored and all((self.folder / name).exists() for name in tables)
+        return zipfile.is_zipfile(self.folder / f"{kind}-{key}.npz") and all(
+            table_file(self.folder, name, key).exists() for name in TABLES.get(kind, ())
+        )
 
     def remove(self) -> None:
         """Delete the parts, and the folder if it contains nothing else."""
@@ -78,15 +82,16 @@ class Parts:
 
     def write_ids(self, key: str, ids: NDArray[Any]) -> None:
         """Store the ids of a shard's episodes."""
-        self._write(f"ids-{key}.npz", partial(_save, arrays={"ids": storable(ids)}))
+        self._write(f"ids-{key}.npz", pack_arrays({"ids": storable(ids)}))
 
     def read_ids(self, key: str) -> NDArray[Any]:
         """Return the ids of a shard's episodes, in order."""
         return loaded(self._read(f"ids-{key}.npz")["ids"])
 
-    def write_counts(self, key: str, counts: Counts) -> None:
-        """Store the counts of a shard."""
-        self._write(f"count-{key}.npz", partial(_save, arrays=counts.arrays()))
+    def write_counted(self, key: str, counted: Counted) -> None:
+        """Store the counts and the log of a shard; the log first, so that counts imply it."""
+        self._write_tables(key, counted.tables)
+        self._write(f"count-{key}.npz", pack_arrays(counted.counts.arrays()))
 
     def read_counts(self, key: str) -> Counts:
         """Return the counts of a shard."""
@@ -94,51 +99,66 @@ class Parts:
 
     def write_judged(self, key: str, judged: Judged) -> None:
         """Store the results of a shard; the tables first, so that the rest implies them."""
-        for name in TABLES:
-            save = partial(_save_table, table=getattr(judged, name))
-            self._write(f"{name}-{key}.arrow", save)
-        arrays: dict[str, Any] = {
+        self._write_tables(key, judged.tables)
+        arrays: Arrays = {
             f"sums_{name}_{piece}": array
             for name in SUMS
-            for piece, array in judged.sums[name].packed().items()
+            for piece, array in judged.sums[name].items()
         }
         arrays |= {f"counts_{name}": judged.counts[name] for name in COUNTS}
-        self._write(f"judge-{key}.npz", partial(_save, arrays=arrays))
+        self._write(f"judge-{key}.npz", pack_arrays(arrays))
 
     def read_judged(self, key: str) -> Judged:
-        """Return the results of a shard; its tables are mapped into memory, not read."""
+        """Return the results of a shard without its tables."""
         stored = self._read(f"judge-{key}.npz")
         return Judged(
-            episodes=self.table("episodes", key),
-            steps=self.table("steps", key),
+            tables={},
             sums={
-                name: ExactSums.unpack(*(stored[f"sums_{name}_{piece}"] for piece in PACKED))
-                for name in SUMS
+                name: {piece: stored[f"sums_{name}_{piece}"] for piece in PACKED} for name in SUMS
             },
             counts={name: stored[f"counts_{name}"] for name in COUNTS},
         )
 
-    def table(self, name: str, key: str) -> Any:
-        """Return a table of a part, mapped from disk."""
-        with pa.memory_map(str(self.folder / f"{name}-{key}.arrow")) as file:
-            return pa.ipc.open_file(file).read_all()
-
-    def _read(self, name: str) -> dict[str, NDArray[Any]]:
+    def _read(self, name: str) -> Arrays:
         if not (self.folder / name).exists():
             raise FileNotFoundError(f"{self.folder / name} was removed; run again with --resume")
-        with np.load(self.folder / name, allow_pickle=False) as file:
-            return {array: file[array] for array in file.files}
+        return unpack_arrays(self.folder / name)
 
-    def _write(self, name: str, write: Callable[[Path], None]) -> None:
+    def _write_tables(self, key: str, tables: Mapping[str, Any]) -> None:
+        for name, packed in tables.items():
+            self._write(table_file(self.folder, name, key).name, packed)
+
+    def _write(self, name: str, data: Any) -> None:
         """Write a file under a temporary name and rename it, so that it is never incomplete."""
         waiting = self.folder / f"writing-{os.getpid()}-{name}"
         try:
-            write(waiting)
+            with waiting.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
             waiting.replace(self.folder / name)
         except BaseException:
             with suppress(OSError):
                 waiting.unlink()
             raise
+
+
+@dataclass(frozen=True)
+class Part:
+    """The tables of one shard after both passes."""
+
+    folder: Path
+    counted: str  # keys
+    judged: str
+
+    def table(self, name: str, *columns: str) -> PackedTable:
+        """Return a table, or some of its columns, to be read."""
+        key = self.counted if name in TABLES["count"] else self.judged
+        return PackedTable(self.folder, name, key, columns.__contains__ if columns else None)
+
+    def logged(self) -> Any:
+        """Return the steps without what only readers see."""
+        return logged_steps(self.folder, self.counted)
 
 
 def storable(ids: NDArray[Any]) -> NDArray[Any]:
@@ -151,18 +171,3 @@ def storable(ids: NDArray[Any]) -> NDArray[Any]:
 def loaded(ids: NDArray[Any]) -> NDArray[Any]:
     """Undo `storable`."""
     return np.array(json.loads(ids.tobytes()), dtype=object) if ids.dtype == np.uint8 else ids
-
-
-def _save(path: Path, arrays: dict[str, Any]) -> None:
-    with path.open("wb") as file:
-        np.savez(file, allow_pickle=False, **arrays)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _save_table(path: Path, table: Any) -> None:
-    with path.open("wb") as file:
-        with pa.ipc.new_file(file, table.schema) as writer:
-            writer.write_table(table.combine_chunks())
-        file.flush()
-        os.fsync(file.fileno())

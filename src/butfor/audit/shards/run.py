@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
-from functools import partial, reduce
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,8 @@ from butfor.audit.run import describe_audit
 from butfor.audit.sampling import most_flags, review_total, sample_size
 from butfor.audit.settings import AuditSettings
 from butfor.audit.shards.choose import choose
-from butfor.audit.shards.count import Counts, count_shard
+from butfor.audit.shards.coded import side_types
+from butfor.audit.shards.count import Counts, count_nothing, count_shard
 from butfor.audit.shards.early import check_early
 from butfor.audit.shards.gather import Gathered, ShardSums
 from butfor.audit.shards.judge import judge_shard
@@ -37,7 +38,7 @@ from butfor.audit.shards.learn import (
     rehearse_tally,
 )
 from butfor.audit.shards.log import Shard, check_alike, find_shards, list_shard
-from butfor.audit.shards.parts import Parts
+from butfor.audit.shards.parts import Part, Parts
 from butfor.audit.shards.refit import cross_fit_folds, group_folds
 from butfor.audit.shards.stitch import RANGE, stitch_tables
 from butfor.audit.shards.workers import Threads, Workers
@@ -127,10 +128,10 @@ def _audit_into(
     nouns = plural(checked.words.episode)
     run = _Run(parts, shards, workers, progress, nouns)
     cuts = run.list_ids(checked)
-    counts = run.count(checked, chosen.seed)
+    counts = run.count(checked, chosen.seed, side_types(checked, types))
     enter_stage(progress, "Learning the model")
     tally = Tally(counts, checked)
-    setting = _make_setting(tally, chosen, types)
+    setting = _make_setting(tally, chosen)
     counted = time.perf_counter()
     gathered = run.judge(setting)
     enter_stage(progress, "Estimating the value of the policy")
@@ -148,10 +149,9 @@ def _audit_into(
     told = [] if rehearsal is None else [rehearsal.row()]
     numbers = numbers_of(sample, estimates, [sample.calibration(), *told], crossed)
     enter_stage(progress, f"Bounds of some {nouns}")
-    keys = [shard.key("judge", setting.key) for shard in run.shards]
+    stored = run.stored(setting)
     reviewed = choose(
-        parts,
-        keys,
+        stored,
         tally.example(),
         flags=most_flags(chosen.flags, chosen.review_size),
         size=review_total(chosen.flags, chosen.review_size),
@@ -165,7 +165,7 @@ def _audit_into(
     lost = loss_notes(gathered.sums["averaged"].values()[0] / counts.steps)
     enter_stage(progress, "Writing the audit")
     with claim.whole() as folder:
-        stitch_tables(folder, parts, keys, cuts, shown.table, reviewed.design, progress)
+        stitch_tables(folder, stored, cuts, question, shown.table, reviewed.design, progress)
         meta = describe_audit(
             question,
             numbers,
@@ -232,7 +232,8 @@ class _Run:
         enter_stage(self.progress, f"Listing the {self.nouns} of {len(self.shards)} files")
         named = study.model_dump(mode="json", include={"columns", "source"})
         context = json.dumps(named, sort_keys=True)
-        self._finish("ids", list_shard, context, {"study": study}, self.parts.write_ids)
+        for key, ids in self._finish("ids", list_shard, context, {"study": study}):
+            self.parts.write_ids(key, ids)
         keys = [shard.key("ids", context) for shard in self.shards]
         sample: list[Any] = []
         text, episodes = None, 0
@@ -275,38 +276,42 @@ class _Run:
                         f"episode{'s' if len(both) > 1 else ''}; write each episode into one file"
                     )
 
-    def count(self, study: Study, seed: int) -> Counts:
+    def count(self, study: Study, seed: int, types: dict[str, Any]) -> Counts:
         """Count the shards that are not yet counted, and add up all counts."""
         enter_stage(self.progress, "Counting transitions")
-        self.context = json.dumps([study.model_dump(mode="json"), seed], sort_keys=True)
-        shared = {"study": study, "seed": seed}
-        self._finish("count", count_shard, self.context, shared, self.parts.write_counts)
-        total = reduce(Counts.add, map(self._counts, self.shards))
+        named = {name: str(kind) for name, kind in types.items()}
+        self.context = json.dumps([study.model_dump(mode="json"), seed, named], sort_keys=True)
+        shared = {"study": study, "seed": seed, "types": types}
+        keys = [shard.key("count", self.context) for shard in self.shards]
+        total, episodes = count_nothing(study, {}), dict[str, int]()
+        for key, counts in self._count(keys, shared):
+            total = total.add(counts)
+            episodes[key] = counts.episodes
         if total.episodes == 0:
             raise ValueError(
                 "no usable episode is left in any file; drop less in [problems] of the study"
             )
-        self.shards = [shard for shard in self.shards if self._counts(shard).episodes]
+        self.shards = [s for s, key in zip(self.shards, keys, strict=True) if episodes[key]]
         return total
 
-    def _counts(self, shard: Shard) -> Counts:
-        return self.parts.read_counts(shard.key("count", self.context))
+    def _count(self, keys: Sequence[str], shared: dict[str, Any]) -> Iterator[tuple[str, Counts]]:
+        """Yield the key and the counts of each shard: of those already counted, then of others."""
+        for key in [key for key in keys if self.parts.has("count", key)]:
+            yield key, self.parts.read_counts(key)
+        for key, counted in self._finish("count", count_shard, self.context, shared):
+            self.parts.write_counted(key, counted)
+            yield key, counted.counts
 
     def _finish(
-        self,
-        kind: str,
-        work: Callable[..., Any],
-        context: str,
-        shared: dict[str, Any],
-        write: Callable[[str, Any], None],
-    ) -> None:
+        self, kind: str, work: Callable[..., Any], context: str, shared: dict[str, Any]
+    ) -> Iterator[tuple[str, Any]]:
         """Process the shards that are not yet done; report the errors of all shards together."""
         wrong: list[tuple[Shard, Exception]] = []
         for shard, result in self._work(kind, work, context, shared):
             if isinstance(result, Exception):
                 wrong.append((shard, result))
             else:
-                write(shard.key(kind, context), result)
+                yield shard.key(kind, context), result
         if len(wrong) == 1:
             raise wrong[0][1]
         if wrong:
@@ -319,16 +324,26 @@ class _Run:
     def judge(self, setting: Setting) -> Gathered:
         """Judge the shards that are not yet judged, and add up all results."""
         enter_stage(self.progress, f"Replaying {self.nouns}")
-        for shard, judged in self._work("judge", judge_shard, setting.key, {"setting": setting}):
+        keys = [shard.key("judge", setting.key) for shard in self.shards]
+        gathered = Gathered({}, {})
+        for key in keys:
+            if self.parts.has("judge", key):
+                gathered.add(self.parts.read_judged(key))
+        shared = {"setting": setting, "folder": self.parts.folder, "counted": self.context}
+        for shard, judged in self._work("judge", judge_shard, setting.key, shared):
             if isinstance(judged, Exception):
                 raise judged
             self.parts.write_judged(shard.key("judge", setting.key), judged)
-        gathered = None
-        for shard in self.shards:
-            judged = self.parts.read_judged(shard.key("judge", setting.key))
-            gathered = Gathered.start(judged) if gathered is None else gathered.add(judged)
-        assert gathered is not None
+            gathered.add(judged)
         return gathered
+
+    def stored(self, setting: Setting) -> list[Part]:
+        """Return the tables of all shards after they were judged."""
+        folder, counted = self.parts.folder, self.context
+        return [
+            Part(folder, shard.key("count", counted), shard.key("judge", setting.key))
+            for shard in self.shards
+        ]
 
     def _work(
         self, kind: str, work: Callable[..., Any], context: str, shared: dict[str, Any]
@@ -345,7 +360,7 @@ class _Run:
             self.progress(self.done, self.total)
 
 
-def _make_setting(tally: Tally, chosen: AuditSettings, types: dict[str, Any]) -> Setting:
+def _make_setting(tally: Tally, chosen: AuditSettings) -> Setting:
     """Learn the models, plan or read the target, and collect all that judging needs."""
     study, counts = tally.study, tally.counts
     evaluation = study.evaluation
@@ -357,14 +372,8 @@ def _make_setting(tally: Tally, chosen: AuditSettings, types: dict[str, Any]) ->
     policy = make(model) if given is None else given
     target = policy.table if isinstance(policy, RowPolicy) else np.asarray(policy)
     halves = learn_halves(tally, fit, make, horizon=horizon)
-    plain = {
-        f"side.{section.name or column}": types.get(column)
-        for column, section in study.side.items()
-        if section.levels is None and section.type != "number"
-    }
     context = asdict(chosen) | {
         "study": study.model_dump(mode="json"),
-        "side": {name: str(kind) for name, kind in plain.items()},
         **dict.fromkeys(("flags", "review_size", "draws", "checksums")),
     }
     behavior = behavior_of(rows.counts, prior=chosen.smoothing)
@@ -386,6 +395,5 @@ def _make_setting(tally: Tally, chosen: AuditSettings, types: dict[str, Any]) ->
         halves=halves,
         cuts=find_cuts(halves),
         bad=bad_outcomes(tally.outcomes),
-        side_types={name: kind for name, kind in plain.items() if kind is not None},
         key=key_of(counts, target, context),
     )

@@ -8,7 +8,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from butfor.audit.tables import step_table
+from butfor.audit.observed_steps import step_table
 from butfor.log.episodes import Episodes
 from butfor.present.charts.trajectory.layout import TrajectoryLayout
 from butfor.present.charts.trajectory.rows import trajectory_datasets
