@@ -128,6 +128,7 @@ def sample_value(
     check_choice(interval, "interval", INTERVALS)
     check_confidence(confidence)
     strata = view_strata(sample)
+    value = _value(sample, strata)
     find = _anytime if interval == "anytime" else _fixed
     low, high = find(sample, confidence)
     widest = (low, high)
@@ -136,7 +137,7 @@ def sample_value(
         lowest, highest = find(worst, confidence)[0], find(best, confidence)[1]
         widest = (float(np.fmin(low, lowest)), float(np.fmax(high, highest)))
     return SampleValue(
-        value=_value(sample, strata),
+        value=_within(sample, value, value)[0],
         low=low,
         high=high,
         interval=interval,
@@ -294,7 +295,7 @@ def _anytime(sample: ReviewSample, confidence: float) -> tuple[float, float]:
 
 
 def _within(sample: ReviewSample, low: float, high: float) -> tuple[float, float]:
-    """Return an interval cut off where the answers so far leave no mean possible."""
+    """Return an interval within the means that are possible after the answers so far."""
     known, n = sample.answer[sample.told], len(sample.predicted)
     least, most = ((known.sum() + (n - len(known)) * end) / n for end in sample.possible)
     return float(np.clip(low, least, most)), float(np.clip(high, least, most))
