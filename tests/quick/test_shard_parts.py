@@ -94,7 +94,9 @@ def courses(log):
     """Return the course of each episode as a tuple: the slow twin of `find_twins`."""
     return [
         (
-            *zip(log.state[rows].tolist(), log.action[rows].tolist(), strict=True),
+            *zip(
+                *(part[rows].tolist() for part in (log.state, log.action, log.reward)), strict=True
+            ),
             int(log.next_state[rows][-1]),
             int(log.outcome[episode]),
         )
@@ -109,6 +111,14 @@ def test_twins_are_the_episodes_of_equal_courses(log):
     known = courses(log)
     assert 1 < len(first) < len(log)  # there are some
     assert [known.index(one) for one in known] == first[course].tolist()
+
+
+def test_another_reward_makes_another_course(log):
+    twins = log.select(np.repeat(np.arange(5), 2))
+    assert len(find_twins(twins)[0]) == 5
+    reward = twins.reward.copy()
+    reward[twins.offsets[1]] += 1.0  # of the second episode
+    assert len(find_twins(replace(twins, reward=reward))[0]) == 6
 
 
 def test_an_end_or_an_unknown_state_makes_another_course():

@@ -107,7 +107,7 @@ class Elsewhere:
 
 
 def test_workers_without_the_parts_read_the_files_again(shards, study, plain, tmp_path):
-    out = audit_shards(shards["ten"], study, tmp_path / "audit", workers=Elsewhere())
+    out = audit_shards(shards["ten"], study, tmp_path / "audit", FEW, workers=Elsewhere())
     check_same(out, plain)
 
 
