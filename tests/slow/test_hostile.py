@@ -49,12 +49,15 @@ def folder(audit: Audit, tmp_path: Path) -> Path:
     return unseal(audit.save(tmp_path / "audit"))
 
 
+MOST_SECONDS = 30  # of computing; what these files ask for takes many minutes
+
+
 def assert_refused(call: Any, *parts: str) -> None:
     """Check that a call is refused quickly, by an error of butfor."""
     started = time.process_time()
     with pytest.raises(ValueError) as caught:  # noqa: PT011  the parts are the match
         call()
-    assert time.process_time() - started < 2
+    assert time.process_time() - started < MOST_SECONDS
     assert is_own(caught.value), repr(caught.value)
     for part in parts:
         assert part in str(caught.value)
