@@ -33,6 +33,7 @@ from tests.audits import HOSTILE, trade_audit, unseal
 from verification.fuzz import attack, is_own
 from verification.fuzz_targets import READY, TARGETS
 
+MOST_SECONDS = 30  # of computing; what these files ask for takes many minutes
 STUDY: dict[str, Any] = {
     "columns": {"episode": "e", "state": "s", "action": "a", "reward": "r"},
     "side": {"note": {"type": "text"}},
@@ -47,9 +48,6 @@ def audit() -> Audit:
 @pytest.fixture
 def folder(audit: Audit, tmp_path: Path) -> Path:
     return unseal(audit.save(tmp_path / "audit"))
-
-
-MOST_SECONDS = 30  # of computing; what these files ask for takes many minutes
 
 
 def assert_refused(call: Any, *parts: str) -> None:
