@@ -238,11 +238,12 @@ def destinations(episodes: Episodes, terminal: str) -> NDArray[np.int64]:
 
 def step_rewards(episodes: Episodes, terminal: str) -> Floats:
     """Return the rewards of transitions; with icml2019 ends the outcome's part comes later."""
+    if terminal != "icml2019" or not episodes.outcomes:
+        return episodes.reward
     reward = episodes.reward.copy()
-    if terminal == "icml2019" and episodes.outcomes:
-        ended = np.flatnonzero(episodes.outcome >= 0)
-        value = np.array([outcome.reward for outcome in episodes.outcomes])
-        reward[episodes.offsets[1:][ended] - 1] -= value[episodes.outcome[ended]]
+    ended = np.flatnonzero(episodes.outcome >= 0)
+    value = np.array([outcome.reward for outcome in episodes.outcomes])
+    reward[episodes.offsets[1:][ended] - 1] -= value[episodes.outcome[ended]]
     return reward
 
 
