@@ -31,7 +31,8 @@ def run(*command, cwd=None):
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory):
     """The folder with the wheel and the source distribution."""
-    if find_spec("build") is None:
+    found = find_spec("build")
+    if found is None or found.origin is None:  # without one it is the folder of that name here
         pytest.skip("NO RELEASE: make dist installs what builds it; nothing was built")
     out = tmp_path_factory.mktemp("dist")
     run(sys.executable, "-m", "build", "--outdir", out, ROOT)
