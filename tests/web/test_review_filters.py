@@ -60,7 +60,7 @@ def test_the_queue_by_status_outcome_and_part_of_the_id(site, ann):
         assert listed(ann, obs=outcome) == expected
     part = one[-2:]
     assert listed(ann, text=f" {part} ") == [i["id"] for i in items if part in i["id"]]
-    assert listed(ann, text=one, status="skipped") == []
+    assert listed(ann, text=one, status="skipped") == [i for i in (two,) if one in i]
     assert listed(ann, status="no such status") == []
     # what is chosen stays chosen, and the counts above are those of the whole queue
     page = ann.get("/?status=skipped").text
