@@ -4,6 +4,7 @@ Every Python from 3.11 on that is on the PATH is tried, with the newest versions
 oldest of them also with `constraints.txt`.
 """
 
+import os
 import shutil
 import subprocess
 import sys
@@ -21,8 +22,9 @@ CASES = [("python3.11", "constraints"), *((python, "newest") for python in PYTHO
 
 def run(*command, cwd=None):
     """Run a command without what is installed here, and return what it printed."""
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
-        list(map(str, command)), cwd=cwd, capture_output=True, text=True, check=False
+        list(map(str, command)), cwd=cwd, env=clean, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
