@@ -8,7 +8,7 @@ import pytest
 
 import butfor as bf
 from butfor.audit.shards import packed
-from butfor.audit.shards.coded import code_episodes, code_steps, stored_log
+from butfor.audit.shards.coded import code_episodes, code_steps, decode_log, stored_log
 from butfor.audit.shards.packed import (
     PackedTable,
     pack_arrays,
@@ -62,6 +62,13 @@ def test_the_log_of_a_shard_comes_back(known, log, tmp_path):
         else:
             assert one == other, field.name
     assert stored_log(tmp_path, "another", log) is None
+
+
+def test_a_column_for_readers_is_no_policy_whatever_its_name(log):
+    named = log.side.rename(columns={log.side.columns[0]: "target_probability.0"})
+    logged = replace(log, side=named)
+    again = decode_log(code_episodes(logged), code_steps(logged, {}), log)
+    assert again.target_probability is None
 
 
 def test_some_rows_and_columns_of_a_table_are_read(tmp_path, monkeypatch):

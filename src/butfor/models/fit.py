@@ -269,8 +269,8 @@ def varying_rewards(transitions: int, place: str) -> str:
     """Return the warning that rewards vary for the same transition."""
     return (
         f"the reward of {transitions} transitions varies for the same state, action and next state "
-        f"({place}); the model uses the mean, except where a counterfactual repeats what was done: "
-        "there it earns what was earned"
+        f"({place}); the model uses the mean, and a counterfactual that repeats an observed step "
+        "earns the observed reward"
     )
 
 

@@ -77,7 +77,8 @@ def decode_log(episodes: Any, steps: Any, like: Episodes) -> Episodes:
     last = offsets[1:] + np.arange(len(lengths))  # the rows of final states
     inside = np.ones(len(state), dtype=bool)
     inside[last] = False
-    given = [steps.column(name).to_numpy() for name in steps.column_names if TARGET in name]
+    own = [name for name in steps.column_names if name.startswith(TARGET)]
+    given = [steps.column(name).to_numpy() for name in own]
     taken = PROBABILITY in steps.column_names
     optional = {
         name: episodes.column(name).to_numpy(zero_copy_only=False)

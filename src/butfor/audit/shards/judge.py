@@ -61,7 +61,8 @@ def judge_shard(shard: Shard, setting: Setting, folder: Path, counted: str, thre
     if log is None:  # the folder is on another machine
         reading = read_shard(shard, setting.study)
         assert isinstance(reading, Reading)  # shards without usable episodes were removed
-        log = reading.episodes.truncate(setting.question.horizon)
+        log = reading.episodes
+    log = log.truncate(setting.question.horizon)
     replay = setting.question.ask(episodes=log, counts=setting.model.counts)
     first, course = find_twins(log)
     replay.compute_as(replay.part(first).compute(threads=threads), course)
