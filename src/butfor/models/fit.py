@@ -268,9 +268,9 @@ def differs_from(reward: Floats, mean: Floats) -> NDArray[np.bool_]:
 def varying_rewards(transitions: int, place: str) -> str:
     """Return the warning that rewards vary for the same transition."""
     return (
-        f"the reward of {transitions} transitions varies for the same state, action and next state "
+        f"The reward of {transitions} transitions varies for the same state, action and next state "
         f"({place}); the model uses the mean, and a counterfactual that repeats an observed step "
-        "earns the observed reward"
+        "earns the observed reward."
     )
 
 
