@@ -86,12 +86,13 @@ MECHANISMS = {
 
 # characters that change the direction of the text around them, which a label must not do to ours
 DIRECTION_MARKS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+NO_MARKS = dict.fromkeys(map(ord, DIRECTION_MARKS))
 
 
 def straight(value: Any) -> Any:
     """Remove direction marks from a text, or from all in a list or mapping; leave markup alone."""
     if isinstance(value, str) and not hasattr(value, "__html__"):
-        return value.translate(dict.fromkeys(map(ord, DIRECTION_MARKS)))
+        return value if value.isascii() else value.translate(NO_MARKS)
     if isinstance(value, dict):
         return {straight(key): straight(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):

@@ -14,6 +14,7 @@ WIDTH, HEIGHT, TOTAL = 420, 260, 560
 COLUMNS = ("gamma", "low", "high", "observed")
 
 
+@style.unchecked
 def confounding_chart(
     table: pd.DataFrame,
     *,
@@ -56,7 +57,9 @@ def confounding_chart(
     axis = alt.Axis(values=gammas, labelExpr="format(datum.value, '~g')", grid=False)
     scale = alt.Scale(type="log", domain=[gammas[0] / 1.06, gammas[-1] * 1.06], nice=False)
     x = alt.X("gamma:Q", title="gamma", axis=axis, scale=scale)
-    base = alt.Chart(style.data(rows)).encode(x=x, tooltip=["gamma:Q", "words:N"])
+    base = alt.Chart(style.data(rows)).encode(
+        x=x, tooltip=[alt.Tooltip("gamma:Q"), alt.Tooltip("words:N")]
+    )
     observed = alt.Chart(style.data([{"level": float(values[0, 3]), "words": "observed"}])).encode(
         y=y("level")
     )
@@ -68,11 +71,11 @@ def confounding_chart(
         for end in ("low", "high")
     ]
     chart = style.layered(
-        base.mark_area(color=style.BLUE, opacity=0.15).encode(y=y("low"), y2="high:Q"),
+        base.mark_area(color=style.BLUE, opacity=0.15).encode(y=y("low"), y2=alt.Y2("high:Q")),
         observed.mark_rule(strokeDash=style.DASHES, color=style.GREY, strokeWidth=1.5),
         observed.mark_text(
             align="left", baseline="bottom", fontSize=style.SMALL, dy=-2, color=style.GREY
-        ).encode(x=alt.value(5), text="words:N"),
+        ).encode(x=style.fixed(alt.XValue, 5), text=alt.Text("words:N")),
         *edges,
         *dots,
     )

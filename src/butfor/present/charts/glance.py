@@ -26,6 +26,7 @@ NAMES_OF_DATA = ("frame", "rows", "bars", "marks")
 COLUMNS = ("id", "observed_outcome", "expected_return", "low_any", "high_any", "thin_share", "rank")
 
 
+@style.unchecked
 def glance_template(
     outcomes: Sequence[str],
     *,
@@ -71,25 +72,29 @@ def glance_template(
     words = style.wrap(f"Number of {nouns}", LABELS - 14, style.SMALL, lines=2)
     number = alt.Chart(style.data([{"text": words}]))
     layers = [
-        frame.mark_rule(opacity=0).encode(x=x("low"), x2="high:Q", y=alt.value(0)),
+        frame.mark_rule(opacity=0).encode(
+            x=x("low"), x2=alt.X2("high:Q"), y=style.fixed(alt.YValue, 0)
+        ),
         alt.Chart(style.data(bands))
         .mark_rect(stroke=style.LINE, fill=None, x=0, x2=width)
-        .encode(y=y("top"), y2="bottom:Q"),
+        .encode(y=y("top"), y2=alt.Y2("bottom:Q")),
         rows.mark_text(align="right", x=-10, lineHeight=style.LINE_HEIGHT).encode(
-            y=y("y"), text="text:N"
+            y=y("y"), text=alt.Text("text:N")
         ),
         bars.mark_rect(fill="#9AA1AA").encode(
             x=x("low"),
-            x2="high:Q",
+            x2=alt.X2("high:Q"),
             y=y("top"),
-            y2="bottom:Q",
+            y2=alt.Y2("bottom:Q"),
             tooltip=[alt.Tooltip("text:N", title=nouns)],
         ),
         *(
             []
             if narrow
             else [
-                bars.mark_text(fontSize=style.SMALL).encode(x=x("middle"), y=y("y"), text="text:N")
+                bars.mark_text(fontSize=style.SMALL).encode(
+                    x=x("middle"), y=y("y"), text=alt.Text("text:N")
+                )
             ]
         ),
         number.mark_text(
@@ -100,7 +105,7 @@ def glance_template(
             fontSize=style.SMALL,
             color=style.GREY,
             limit=LABELS,
-        ).encode(text="text:N"),
+        ).encode(text=alt.Text("text:N")),
         *([style.axis_names(names, x("end"), height)] if names else []),
         *_mark_layers(x, y("y"), noun=noun, flags=flags, digits=digits, narrow=narrow),
     ]
@@ -149,7 +154,7 @@ def _mark_layers(
     }
     tooltip = [alt.Tooltip(f"{field}:N", title=title) for field, title in titles.items()]
     layers = [
-        ranges.encode(x=x("low"), x2="high:Q", y=y, color=look["color"]),
+        ranges.encode(x=x("low"), x2=alt.X2("high:Q"), y=y, color=look["color"]),
         marks.mark_point(filled=True, size=34, opacity=0.85).encode(
             x=x("value"), y=y, tooltip=tooltip, **look
         ),

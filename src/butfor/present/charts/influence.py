@@ -17,6 +17,7 @@ COLUMNS = ("id", "step", "influence", "mass", "dies_at", "share_after")
 GOING = "#D5DAE1"
 
 
+@style.unchecked
 def influence_chart(
     influence: pd.DataFrame,
     *,
@@ -72,14 +73,17 @@ def influence_chart(
         lineHeight=style.LINE_HEIGHT,
     )
     chart = style.layered(
-        base.mark_rect(color=GOING).encode(x=x("left"), x2="right:Q", y=y("mass")),
+        base.mark_rect(color=GOING).encode(x=x("left"), x2=alt.X2("right:Q"), y=y("mass")),
         base.mark_rect(color=style.BLUE).encode(
-            x=x("inner_left"), x2="inner_right:Q", y=y("influence"), tooltip=["step:Q", "number:N"]
+            x=x("inner_left"),
+            x2=alt.X2("inner_right:Q"),
+            y=y("influence"),
+            tooltip=[alt.Tooltip("step:Q"), alt.Tooltip("number:N")],
         ),
         base.transform_filter("isValid(datum.fades)")
         .mark_rule(strokeDash=style.DASHES, strokeWidth=2, color=style.VERMILLION)
         .encode(x=x("fades")),
-        words.transform_filter("isValid(datum.words)").encode(text="words:N"),
+        words.transform_filter("isValid(datum.words)").encode(text=alt.Text("words:N")),
     )
     names = list(dict.fromkeys(row["panel"] for row in rows))
     panels = style.in_panels(style.framed(chart, PLOT, HEIGHT), rows, names, 1)

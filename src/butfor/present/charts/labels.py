@@ -16,6 +16,7 @@ KINDS = ("The likeliest outcome is the same", "The likeliest outcome changes")
 COLUMNS = ("id", "expected_return_states", "expected_return_labels", "changed")
 
 
+@style.unchecked
 def labels_chart(
     episodes: pd.DataFrame,
     *,
@@ -73,7 +74,17 @@ def labels_chart(
     marks = alt.Chart(style.data(points)).mark_point(filled=True, size=45, opacity=0.45)
     chart = style.layered(
         same.mark_line(strokeDash=style.DASHES, color=style.GREY).encode(x=x, y=y),
-        marks.encode(x=x, y=y, tooltip=["id:N", "states:Q", "labels:Q", "kind:N"], **look),
+        marks.encode(
+            x=x,
+            y=y,
+            tooltip=[
+                alt.Tooltip("id:N"),
+                alt.Tooltip("states:Q"),
+                alt.Tooltip("labels:Q"),
+                alt.Tooltip("kind:N"),
+            ],
+            **look,
+        ),
     )
     return style.finish(style.framed(chart, SIDE, SIDE), title, subtitle, total=SIDE + 120)
 

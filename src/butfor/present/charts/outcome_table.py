@@ -15,6 +15,7 @@ LABELS = 120
 SHADES = ["#EEF2F7", "#7FB2D6", "#004C79"]
 
 
+@style.unchecked
 def outcome_table_chart(
     table: pd.DataFrame,
     *,
@@ -78,11 +79,18 @@ def outcome_table_chart(
     above = -style.LINE_HEIGHT * (1 + len(beside)) / 2
     chart = style.layered(
         base.mark_rect(cornerRadius=3, stroke="white", strokeWidth=4).encode(
-            color=shade, tooltip=["observed:N", "under the policy:N", "count:N"]
+            color=shade,
+            tooltip=[
+                alt.Tooltip("observed:N"),
+                alt.Tooltip("under the policy:N"),
+                alt.Tooltip("count:N"),
+            ],
         ),
-        base.mark_text(fontSize=25, fontWeight="bold", dy=above).encode(text="count:N", color=ink),
+        base.mark_text(fontSize=25, fontWeight="bold", dy=above).encode(
+            text=alt.Text("count:N"), color=ink
+        ),
         base.mark_text(fontSize=style.SMALL, lineHeight=style.LINE_HEIGHT, dy=above + 25).encode(
-            text="lines:N", color=ink
+            text=alt.Text("lines:N"), color=ink
         ),
     ).properties(width=alt.Step(size), height=alt.Step(size))
     return style.finish(chart, title, subtitle, total=size * len(counts) + LABELS + 34)

@@ -52,11 +52,13 @@ def place_both(plot: RowChart, given: dict[str, Floats]) -> None:
 def published_marks(plot: RowChart, ours: str = "circle") -> list[alt.Chart]:
     """Draw the published values, with a legend for both kinds; `ours` is the shape of our marks."""
     base = alt.Chart(style.data(plot.rows)).transform_filter("isValid(datum.published)")
-    marks = base.encode(y=plot.y("y_theirs"), tooltip=["name:N", "published_number:N"])
+    marks = base.encode(
+        y=plot.y("y_theirs"), tooltip=[alt.Tooltip("name:N"), alt.Tooltip("published_number:N")]
+    )
     look = style.series_look("series", SERIES, (style.BLUE, style.GREY), (ours, "cross"))
     return [
         marks.mark_rule(strokeWidth=2, color=style.GREY).encode(
-            x=plot.x("published_low"), x2="published_high:Q"
+            x=plot.x("published_low"), x2=alt.X2("published_high:Q")
         ),
         marks.mark_point(filled=True, size=110, opacity=1).encode(x=plot.x("published"), **look),
         plot.numbers("published_number", "y_theirs", style.GREY),

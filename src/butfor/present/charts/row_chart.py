@@ -77,7 +77,7 @@ class RowChart:
         """Write the numbers that a field holds at the right, in the rows that have it."""
         known = alt.Chart(style.data([row for row in self.rows if field in row]))
         text = known.mark_text(align="left", x=4 if self.narrow else PLOT + 14, color=color)
-        return text.encode(text=f"{field}:N", y=self.y("y_above" if self.narrow else y))
+        return text.encode(text=alt.Text(f"{field}:N"), y=self.y("y_above" if self.narrow else y))
 
     def draw(self, marks: Sequence[alt.Chart], title: str, subtitle: str) -> alt.LayerChart:
         """Return the chart with these marks, names and notes at the left, and a title."""
@@ -90,8 +90,10 @@ class RowChart:
             fontSize=style.SMALL, color=style.GREY, lineHeight=style.LINE_HEIGHT, **left
         )
         chart = style.layered(
-            names.encode(text="name:N", y=self.y("y_name"), tooltip="name:N"),
-            notes.encode(text="note:N", y=self.y("y_note")),
+            names.encode(
+                text=alt.Text("name:N"), y=self.y("y_name"), tooltip=alt.Tooltip("name:N")
+            ),
+            notes.encode(text=alt.Text("note:N"), y=self.y("y_note")),
             *marks,
             *([style.axis_names(self.names, self.x("end"), self.height)] if self.names else []),
         )

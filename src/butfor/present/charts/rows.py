@@ -23,6 +23,7 @@ from butfor.present.text import CHANCE, ESTIMATE, FULL_NAMES, REVIEWERS, SIMULAT
 KINDS = {TRUE: "true", REVIEWERS: "reviewers"}  # of estimates that are drawn in their own way
 
 
+@style.unchecked
 def estimates_chart(
     estimates: pd.DataFrame,
     *,
@@ -94,14 +95,16 @@ def estimates_chart(
     shapes = ["circle", "circle", "square", "diamond"]
     shape = alt.Shape("kind:N", legend=None).scale(domain=kinds, range=shapes)
     base = alt.Chart(style.data(rows))
-    marks = base.encode(y=plot.y("y_ours"), color=color, tooltip=["name:N", "number:N"])
+    marks = base.encode(
+        y=plot.y("y_ours"), color=color, tooltip=[alt.Tooltip("name:N"), alt.Tooltip("number:N")]
+    )
     line = base.transform_filter("datum.kind == 'reference' && isValid(datum.value)")
     bars = marks.transform_filter("isValid(datum.low) && isValid(datum.high)")
     dots = marks.transform_filter("isValid(datum.value)")
     layers = [
         line.mark_rule(strokeDash=style.DASHES, color=style.GREY).encode(x=plot.x("value")),
         bars.mark_rule(strokeWidth=8, opacity=0.4, strokeCap="round").encode(
-            x=plot.x("low"), x2="high:Q"
+            x=plot.x("low"), x2=alt.X2("high:Q")
         ),
         dots.mark_point(filled=True, opacity=1, size=120).encode(x=plot.x("value"), shape=shape),
         plot.numbers("number", "y_ours"),
@@ -131,6 +134,7 @@ def _estimate_rows(
     return rows
 
 
+@style.unchecked
 def changes_chart(
     changes: pd.DataFrame,
     *,
@@ -181,10 +185,10 @@ def changes_chart(
         .mark_rule(strokeDash=style.DASHES, color=style.GREY)
         .encode(x=plot.x("from")),
         base.mark_rule(strokeWidth=8, opacity=0.4, strokeCap="round", color=style.BLUE).encode(
-            x=plot.x("from"), x2="value:Q"
+            x=plot.x("from"), x2=alt.X2("value:Q")
         ),
         base.mark_point(filled=True, opacity=1, size=120, color=style.BLUE).encode(
-            x=plot.x("value"), tooltip=["name:N", "number:N"]
+            x=plot.x("value"), tooltip=[alt.Tooltip("name:N"), alt.Tooltip("number:N")]
         ),
         plot.numbers("number", "y_number"),
         plot.numbers("gain", "y_gain", style.GREY),
@@ -203,6 +207,7 @@ def _changes_row(number: int, value: float, words: str, values: Floats) -> style
     return row | {"name": name, "note": words or "no change would help", "gain": words_of_gain}
 
 
+@style.unchecked
 def rehearsal_chart(
     table: pd.DataFrame,
     gain: float,
@@ -261,7 +266,9 @@ def rehearsal_chart(
         .mark_rule(strokeDash=style.DASHES, color=style.BLACK)
         .encode(x=plot.x("gain")),
         base.mark_rule(strokeWidth=8, opacity=0.6, color=style.VERMILLION).encode(
-            x=plot.x("from"), x2="value:Q", tooltip=["name:N", "number:N"]
+            x=plot.x("from"),
+            x2=alt.X2("value:Q"),
+            tooltip=[alt.Tooltip("name:N"), alt.Tooltip("number:N")],
         ),
         plot.numbers("number"),
     ]

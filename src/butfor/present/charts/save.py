@@ -9,10 +9,14 @@ import json
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import altair as alt
 import vl_convert
 
+from butfor.present.charts.style import specification
+
+VERSION = ".".join(alt.SCHEMA_VERSION.split(".")[:2])  # of Vega-Lite
 FORMATS = ("png", "svg", "pdf", "html")
 
 
@@ -25,22 +29,26 @@ def save_figure(
         raise ValueError(f"format {unknown[0]!r}: give any of {', '.join(FORMATS)}")
     stem = Path(stem)
     stem.parent.mkdir(parents=True, exist_ok=True)
+    # all rows, however many they are, in the chart itself
+    with alt.data_transformers.enable("default"), alt.data_transformers.disable_max_rows():
+        spec = specification(chart)
     paths = []
     for name in formats:
         path = stem.parent / f"{stem.name}.{name}"
         if name == "html":
-            path.write_text(_page(chart), encoding="utf-8")
+            path.write_text(_page(spec), encoding="utf-8")
+        elif name == "svg":
+            path.write_text(vl_convert.vegalite_to_svg(spec, VERSION), encoding="utf-8")
         elif name == "png":
-            chart.save(path, ppi=200)
+            path.write_bytes(vl_convert.vegalite_to_png(spec, VERSION, ppi=200))
         else:
-            chart.save(path)
+            path.write_bytes(vl_convert.vegalite_to_pdf(spec, VERSION))
         paths.append(path)
     return paths
 
 
-def _page(chart: alt.TopLevelMixin) -> str:
+def _page(spec: dict[str, Any]) -> str:
     """Return one page with chart and JavaScript, whose policy forbids every request."""
-    spec = chart.to_dict()
     options = {"mode": "vega-lite", "actions": False, "ast": True, "renderer": "svg"}
     # without "<" no text of the chart can end the script
     call = f"window.vegaEmbed('#chart', {json.dumps(spec)}, {json.dumps(options)});"

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import altair as alt
 import numpy as np
 import pandas as pd
+from altair.utils.schemapi import debug_mode
 from numpy.typing import NDArray
 
 BLACK = "#111111"
@@ -37,6 +38,10 @@ LINES = "split(datum.label, '\\n')"  # breaks labels as `broken` asks
 Row = dict[str, Any]
 Domain = tuple[float, float]
 AnyChart = TypeVar("AnyChart", bound=alt.TopLevelMixin)
+
+# altair checks each part of a chart when it is made and whenever it is used, which takes longer than
+# all else; tests check the specifications of ours
+unchecked = debug_mode(False)
 
 CONFIG = alt.Config(
     background="white",
@@ -97,10 +102,15 @@ def template(
     chart: alt.LayerChart, description: str, datasets: Mapping[str, Any], *, total: int
 ) -> dict[str, Any]:
     """Return the Vega-Lite specification of a chart, without a title, with these rows as well."""
-    spec: dict[str, Any] = finish(chart, "", "", total=total).to_dict()
+    spec = specification(finish(chart, "", "", total=total))
     spec.pop("title")
     found = {**spec.get("datasets", {}), **datasets}
     return spec | {"description": description, "datasets": found}
+
+
+def specification(chart: alt.TopLevelMixin) -> dict[str, Any]:
+    """Return the Vega-Lite specification of a chart, unchecked."""
+    return chart.to_dict(validate=False)
 
 
 def pixels(field: str, length: float, *, down: bool = False) -> Any:
@@ -109,6 +119,11 @@ def pixels(field: str, length: float, *, down: bool = False) -> Any:
     scale = alt.Scale(domain=domain, nice=False, zero=False)
     channel = alt.Y if down else alt.X
     return channel(f"{field}:Q", scale=scale, axis=None)
+
+
+def fixed(channel: type[Any], value: float) -> Any:
+    """Place marks at this pixel: `alt.value`, which altair would have to look up."""
+    return channel(value)
 
 
 def finish(chart: AnyChart, title: str, subtitle: str, *, total: int) -> AnyChart:
@@ -120,9 +135,20 @@ def finish(chart: AnyChart, title: str, subtitle: str, *, total: int) -> AnyChar
     )
 
 
+class Layers(alt.LayerChart):
+    """Marks on top of each other: what altair makes of them, without its copies and checks.
+
+    The methods of a chart call its constructor again, and altair's copies every layer twice. What
+    it does with parameters, sizes and rows that layers share is of no use here.
+    """
+
+    def __init__(self, *, layer: Sequence[alt.Chart], **properties: Any) -> None:
+        alt.TopLevelLayerSpec.__init__(self, layer=list(layer), **properties)
+
+
 def layered(*layers: alt.Chart) -> alt.LayerChart:
     """Return marks on top of each other, from back to front."""
-    return alt.LayerChart(layer=list(layers))
+    return Layers(layer=layers)
 
 
 def framed(chart: alt.LayerChart, width: int, height: int | alt.Step) -> alt.LayerChart:
@@ -236,7 +262,7 @@ def axis_names(names: Mapping[float, str], x: Any, height: float) -> alt.Chart:
     """Write what values on the axis below mean, such as "all died", below its numbers."""
     words = alt.Chart(data([{"end": value, "text": text} for value, text in names.items()]))
     text = words.mark_text(fontSize=SMALL, color=GREY, y=height + 31)
-    return text.encode(x=x, text="text:N")
+    return text.encode(x=x, text=alt.Text("text:N"))
 
 
 def value_domain(values: NDArray[np.float64], given: Domain | None) -> Domain:
@@ -266,7 +292,7 @@ def diagonal(x: str, y: str) -> alt.Chart:
     """Draw the dashed line on which two probabilities are equal."""
     ends = alt.Chart(data([{x: end, y: end, "end": end} for end in (0.0, 1.0)]))
     line = ends.mark_line(strokeDash=[4, 4], color=GREY, strokeWidth=1)
-    return line.encode(x=f"{x}:Q", y=f"{y}:Q")
+    return line.encode(x=alt.X(f"{x}:Q"), y=alt.Y(f"{y}:Q"))
 
 
 def in_panels(chart: Any, rows: Sequence[Row], panels: Sequence[str], columns: int) -> Any:

@@ -20,6 +20,7 @@ INTERVALS = tuple(f"{end}_{kind}" for kind in KINDS for end in ("low", "high"))
 NUMBERS = ("observed_return", "expected_return", *INTERVALS)
 
 
+@style.unchecked
 def uncertainty_chart(
     episodes: pd.DataFrame,
     *,
@@ -67,7 +68,13 @@ def uncertainty_chart(
         return style.value_axis(alt.X, field, axis_title, ends)
 
     base = alt.Chart(style.data(rows)).encode(
-        tooltip=["id:N", "number:N", "stable:N", "any:N", "credible:N"]
+        tooltip=[
+            alt.Tooltip("id:N"),
+            alt.Tooltip("number:N"),
+            alt.Tooltip("stable:N"),
+            alt.Tooltip("any:N"),
+            alt.Tooltip("credible:N"),
+        ]
     )
     zero = alt.Chart(style.data([{"zero": 0}])).mark_rule(color=style.GREY, strokeWidth=1.5)
     axis = alt.Axis(domain=False, ticks=False, labelLimit=NAMES, grid=False)
@@ -98,9 +105,11 @@ def _mechanism_marks(base: alt.Chart, x: Any) -> list[alt.Chart]:
     dot = base.mark_point(filled=True, size=60, opacity=1, color=style.BLACK)
     return [
         base.mark_rule(strokeWidth=9, color="#A9CDE4").encode(
-            x=x("low_stable"), x2="high_stable:Q"
+            x=x("low_stable"), x2=alt.X2("high_stable:Q")
         ),
-        base.mark_rule(strokeWidth=2, color=style.BLUE).encode(x=x("low_any"), x2="high_any:Q"),
+        base.mark_rule(strokeWidth=2, color=style.BLUE).encode(
+            x=x("low_any"), x2=alt.X2("high_any:Q")
+        ),
         end.encode(x=x("low_any")),
         end.encode(x=x("high_any")),
         dot.encode(x=x("difference")),
@@ -111,7 +120,7 @@ def _model_marks(base: alt.Chart, x: Any) -> list[alt.Chart]:
     ring = base.mark_point(filled=True, size=50, opacity=1, fill="white", stroke=style.BLACK)
     return [
         base.mark_rule(strokeWidth=6, color=style.GREEN).encode(
-            x=x("low_credible"), x2="high_credible:Q"
+            x=x("low_credible"), x2=alt.X2("high_credible:Q")
         ),
         ring.encode(x=x("difference")),
     ]

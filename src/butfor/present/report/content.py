@@ -238,8 +238,7 @@ def listing(stays: Stays, shown: list[Any]) -> dict[str, Any]:
     place = {identifier: number for number, identifier in enumerate(shown)}
     digits, gaps = (stays.digits(table[name]) for name in ("expected_return", "difference"))
     rows = []
-    for identifier in stays.order():
-        row = table.loc[identifier]
+    for row in table.loc[stays.order()].to_dict("records"):
         chance, thin = float(row[columns[row["most_likely"]]]), float(row["thin_share"])
         words = [
             percent(chance),
@@ -249,7 +248,7 @@ def listing(stays: Stays, shown: list[Any]) -> dict[str, Any]:
         ]
         rows.append(
             [
-                str(identifier),
+                str(row["id"]),
                 names.index(row["observed_outcome"]),
                 stays.clock.time(int(row["length"])),
                 names.index(row["most_likely"]),
@@ -258,7 +257,7 @@ def listing(stays: Stays, shown: list[Any]) -> dict[str, Any]:
                 None if pd.isna(row["low_any"]) else round(float(row["low_any"]), 9),
                 round(thin, 4),
                 int(row["rank"]),
-                place.get(identifier, -1),
+                place.get(row["id"], -1),
                 words,
             ]
         )

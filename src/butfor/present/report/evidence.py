@@ -8,7 +8,7 @@ import numpy as np
 
 from butfor.evaluate.wording import in_words, share
 from butfor.log.variables import describe_action, describe_states, unravel
-from butfor.present.charts import rehearsal_chart
+from butfor.present.charts import rehearsal_chart, style
 from butfor.present.stays import Stays
 from butfor.present.text import LIGHTS, capitalized, check_name
 from butfor.replay.steps import THIN
@@ -102,7 +102,7 @@ def rehearsal_section(stays: Stays) -> dict[str, Any] | None:
 
 def embedded(chart: Any, caption: str) -> dict[str, Any]:
     """Return the specification of a chart for a page, which has its title and its caption."""
-    spec: dict[str, Any] = chart.to_dict()
+    spec = style.specification(chart)
     spec.pop("title")
     return spec | {"description": caption}
 

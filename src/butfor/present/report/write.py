@@ -23,6 +23,14 @@ from butfor.present.report.evidence import evidence_section, rehearsal_section
 from butfor.present.report.policy import policy_section
 
 HERE = Path(__file__).parent
+TEMPLATES = Environment(  # compiles a template once
+    loader=PackageLoader("butfor.present.report"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    finalize=straight,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
 
 
 def write_report(
@@ -105,15 +113,7 @@ def render_report(
         f"default-src 'none'; script-src '{hash_source(script)}'; "
         f"style-src '{hash_source(style)}'; base-uri 'none'; form-action 'none'"
     )
-    environment = Environment(
-        loader=PackageLoader("butfor.present.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=straight,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("report.html").render(
+    return TEMPLATES.get_template("report.html").render(
         policy=policy,
         style=Markup(style),  # hashed as it is
         script=Markup(script),

@@ -22,6 +22,7 @@ from butfor.present.text import FULL_NAMES, SIMULATOR, TRUE
 BOX = ("low", "first", "median", "third", "high")
 
 
+@style.unchecked
 def boxplot_chart(
     repeats: pd.DataFrame,
     *,
@@ -71,16 +72,20 @@ def boxplot_chart(
 def _boxes(plot: RowChart) -> list[alt.Chart]:
     """Draw whiskers, boxes, medians and means; Altair's own box plot has other whiskers."""
     base = alt.Chart(style.data(plot.rows)).transform_filter("isValid(datum.median)")
-    boxes = base.encode(y=plot.y("y_ours"), tooltip=["name:N", "number:N"])
+    boxes = base.encode(
+        y=plot.y("y_ours"), tooltip=[alt.Tooltip("name:N"), alt.Tooltip("number:N")]
+    )
     end = boxes.mark_tick(thickness=2, size=12, color=style.BLUE, opacity=1)
     box = boxes.mark_bar(size=16, fill="#A9CDE4", stroke=style.BLUE, strokeWidth=1.5)
     median = boxes.mark_tick(thickness=3, size=16, color=style.BLACK, opacity=1)
     mean = boxes.mark_point(filled=True, fill="white", stroke=style.BLACK, size=30, opacity=1)
     return [
-        boxes.mark_rule(strokeWidth=2, color=style.BLUE).encode(x=plot.x("low"), x2="high:Q"),
+        boxes.mark_rule(strokeWidth=2, color=style.BLUE).encode(
+            x=plot.x("low"), x2=alt.X2("high:Q")
+        ),
         end.encode(x=plot.x("low")),
         end.encode(x=plot.x("high")),
-        box.encode(x=plot.x("first"), x2="third:Q"),
+        box.encode(x=plot.x("first"), x2=alt.X2("third:Q")),
         median.encode(x=plot.x("median")),
         mean.encode(x=plot.x("mean")),
     ]

@@ -20,6 +20,7 @@ LOOKS = {  # of a node: shape, fill, letters
 Node = tuple[float, float, str]  # x, y and the look
 
 
+@style.unchecked
 def scm_diagrams() -> dict[str, alt.LayerChart]:
     """Draw a causal graph beside its SCM ("graph"), and the SCM of a POMDP ("pomdp")."""
     return {"graph": _graph(), "pomdp": _pomdp()}
@@ -98,7 +99,7 @@ def _diagram(
     ink = alt.Color("ink:N", scale=None)
     layers = [
         arrow.mark_rule(strokeWidth=1.8, color=style.GREY).encode(
-            x2="x2:Q", y2="y2:Q", **place("x", "y")
+            x2=alt.X2("x2:Q"), y2=alt.Y2("y2:Q"), **place("x", "y")
         ),
         arrow.mark_point(
             shape=f"M0,0L-{HEAD},-4.5L-{HEAD},4.5Z",
@@ -114,12 +115,12 @@ def _diagram(
             **place("x", "y"),
         ),
         node.mark_text(fontSize=18, fontStyle="italic").encode(
-            text="letter:N", color=ink, **place("x_letter", "y")
+            text=alt.Text("letter:N"), color=ink, **place("x_letter", "y")
         ),
         node.mark_text(fontSize=13, align="left").encode(
-            text="subscript:N", color=ink, **place("x_subscript", "y_subscript")
+            text=alt.Text("subscript:N"), color=ink, **place("x_subscript", "y_subscript")
         ),
-        text.encode(text="text:N", **place("x", "y")),
+        text.encode(text=alt.Text("text:N"), **place("x", "y")),
     ]
     chart = style.layered(*layers).properties(width=WIDTH, height=height)
     return style.finish(chart, title, subtitle, total=WIDTH)

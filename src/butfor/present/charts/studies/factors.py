@@ -19,6 +19,7 @@ PIECE_COLORS = ("#56B4E9", "#9AA3AE", "#D55E00", "#007A5A")
 Marks = Callable[[pd.DataFrame, Any, Callable[[str], Any]], list[alt.Chart]]
 
 
+@style.unchecked
 def errors_chart(
     errors: pd.DataFrame,
     *,
@@ -62,12 +63,14 @@ def errors_chart(
         ]
         groups = shown.groupby(["level", "estimator"], sort=False)["error"]
         means = [_mean(str(level), str(name), values) for (level, name), values in groups]
-        mean = alt.Chart(style.data(means)).encode(**place, tooltip=["name:N", "number:N"])
+        mean = alt.Chart(style.data(means)).encode(
+            **place, tooltip=[alt.Tooltip("name:N"), alt.Tooltip("number:N")]
+        )
         mark = mean.mark_point(filled=True, size=90, opacity=1, stroke="white", strokeWidth=1)
         dot = alt.Chart(style.data(dots)).mark_circle(size=14, opacity=0.35)
         return [
             dot.encode(**place, y=y("error")),
-            mean.mark_rule(strokeWidth=3).encode(y=y("low"), y2="high:Q"),
+            mean.mark_rule(strokeWidth=3).encode(y=y("low"), y2=alt.Y2("high:Q")),
             mark.encode(y=y("mean"), shape=look["shape"]),
         ]
 
@@ -84,6 +87,7 @@ def _mean(level: str, name: str, errors: pd.Series) -> style.Row:
     return {"name": name, "level": level, "mean": mean, "number": number, **ends}
 
 
+@style.unchecked
 def pieces_chart(
     pieces: pd.DataFrame,
     *,
@@ -127,10 +131,16 @@ def pieces_chart(
         diamonds = alt.Chart(style.data(sums.to_dict("records"))).mark_point(
             shape="diamond", filled=True, size=90, opacity=1, color=style.BLACK
         )
-        stacked = bars.encode(x=x, y=y("value").stack("zero"), order="order:Q", color=look["color"])
+        stacked = bars.encode(
+            x=x, y=y("value").stack("zero"), order=alt.Order("order:Q"), color=look["color"]
+        )
         return [
-            stacked.encode(tooltip=["piece:N", "level:N", "number:N"]),
-            diamonds.encode(x=x, y=y("sum"), tooltip=["level:N", "sum:Q"]),
+            stacked.encode(
+                tooltip=[alt.Tooltip("piece:N"), alt.Tooltip("level:N"), alt.Tooltip("number:N")]
+            ),
+            diamonds.encode(
+                x=x, y=y("sum"), tooltip=[alt.Tooltip("level:N"), alt.Tooltip("sum:Q")]
+            ),
         ]
 
     panels = _panels(pieces.groupby("panel", sort=False), marks, 260, axis_title, ends, None)

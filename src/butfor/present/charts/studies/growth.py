@@ -26,6 +26,7 @@ PANELS = (
 )
 
 
+@style.unchecked
 def growth_chart(
     table: pd.DataFrame,
     *,
@@ -70,9 +71,9 @@ def _panel(
         ),
         marks.mark_line(strokeWidth=2, color=color),
         marks.mark_point(filled=True, size=80, opacity=1, color=color, shape=shape).encode(
-            tooltip=["panel:N", "episodes:Q", "words:N"]
+            tooltip=[alt.Tooltip("panel:N"), alt.Tooltip("episodes:Q"), alt.Tooltip("words:N")]
         ),
-        marks.mark_text(fontSize=style.SMALL, dy=-15).encode(text="words:N"),
+        marks.mark_text(fontSize=style.SMALL, dy=-15).encode(text=alt.Text("words:N")),
     )
     return style.framed(chart, SIDE, SIDE).properties(title=style.panel_title(name, SIDE))
 

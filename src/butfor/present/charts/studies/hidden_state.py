@@ -13,6 +13,7 @@ SHADES = ["#F4F6F9", "#7FB2D6", "#004C79"]
 CELL, LEVEL, WIDEST = 26, 22, 270  # pixels: of a step at most, of a level, of a panel
 
 
+@style.unchecked
 def agreement_chart(
     table: pd.DataFrame,
     *,
@@ -36,7 +37,12 @@ def agreement_chart(
     marks = alt.Chart(style.data(points[["id", "series", "x", "y"]].to_dict("records"))).encode(
         x=style.percent_axis(alt.X, "x", axis_titles[0]),
         y=style.percent_axis(alt.Y, "y", axis_titles[1]),
-        tooltip=["id:N", "series:N", "x:Q", "y:Q"],
+        tooltip=[
+            alt.Tooltip("id:N"),
+            alt.Tooltip("series:N"),
+            alt.Tooltip("x:Q"),
+            alt.Tooltip("y:Q"),
+        ],
         **look,
     )
     chart = style.layered(
@@ -45,6 +51,7 @@ def agreement_chart(
     return style.finish(style.framed(chart, SIDE, SIDE), title, subtitle, total=SIDE + 70)
 
 
+@style.unchecked
 def entropy_chart(
     table: pd.DataFrame,
     *,
@@ -71,13 +78,19 @@ def entropy_chart(
         color=look["color"],
     )
     points = base.mark_point(filled=True, size=50, opacity=1)
-    tooltip = ["series:N", "step:Q", "bits:Q", "episodes:Q"]
+    tooltip = [
+        alt.Tooltip("series:N"),
+        alt.Tooltip("step:Q"),
+        alt.Tooltip("bits:Q"),
+        alt.Tooltip("episodes:Q"),
+    ]
     chart = style.layered(
         base.mark_line(strokeWidth=2), points.encode(shape=look["shape"], tooltip=tooltip)
     )
     return style.finish(style.framed(chart, WIDTH, 210), title, subtitle, total=WIDTH + 60)
 
 
+@style.unchecked
 def latent_chart(
     table: pd.DataFrame,
     *,
@@ -109,7 +122,7 @@ def latent_chart(
         x=alt.X("step:O", title="step", axis=axis),
         # the first level of each panel at the bottom
         y=alt.Y("level:N", sort=style.distinct(cells["level"])[::-1], title=None),
-        tooltip=["step:Q", "level:N", "probability:Q"],
+        tooltip=[alt.Tooltip("step:Q"), alt.Tooltip("level:N"), alt.Tooltip("probability:Q")],
     )
     shade = alt.Color("probability:Q", legend=None).scale(domain=[0, 0.5, 1], range=SHADES)
     chart = style.layered(

@@ -15,6 +15,7 @@ COLORS = (style.VERMILLION, style.BLUE, style.GREEN, "#6A4FC3", "#8A5A00", style
 SHAPES = ("diamond", "circle", "triangle-up", "square", "triangle-down", "cross")
 
 
+@style.unchecked
 def learning_chart(
     table: pd.DataFrame,
     *,
@@ -76,7 +77,7 @@ def learning_chart(
     means = alt.Chart().transform_filter("datum.kind == 'mean'").encode(x=x, color=look["color"])
     compared = alt.Chart().transform_filter("datum.kind == 'line'")
     named = compared.mark_text(align="left", baseline="bottom", fontSize=style.SMALL, dy=-2).encode(
-        x=alt.value(5), y=y("level"), text="words:N"
+        x=style.fixed(alt.XValue, 5), y=y("level"), text=alt.Text("words:N")
     )
     chart = style.layered(
         compared.mark_rule(strokeDash=style.DASHES, color=style.GREY, strokeWidth=1.5).encode(
@@ -85,9 +86,11 @@ def learning_chart(
         # letters stay legible on the grid
         named.encode(stroke=alt.value("white"), strokeWidth=alt.value(3), color=alt.value("white")),
         means.mark_line(strokeWidth=2, opacity=0.8).encode(y=y("value")),
-        means.mark_rule(strokeWidth=2).encode(y=y("low"), y2="high:Q"),
+        means.mark_rule(strokeWidth=2).encode(y=y("low"), y2=alt.Y2("high:Q")),
         means.mark_point(filled=True, size=80, opacity=1).encode(
-            y=y("value"), shape=look["shape"], tooltip=["series:N", "size:Q", "value:Q"]
+            y=y("value"),
+            shape=look["shape"],
+            tooltip=[alt.Tooltip("series:N"), alt.Tooltip("size:Q"), alt.Tooltip("value:Q")],
         ),
         named.encode(color=alt.value(style.GREY)),
     )

@@ -25,6 +25,7 @@ BAR = 9
 WORDS = ("series", "group", "kind", "outcome")  # columns of names, which are drawn as text
 
 
+@style.unchecked
 def scores_chart(
     table: pd.DataFrame,
     *,
@@ -63,13 +64,16 @@ def scores_chart(
     marks = base.mark_point(filled=True, size=46, opacity=1)
     chart = style.layered(
         base.mark_line(strokeWidth=1.2, opacity=0.55).encode(y=score),
-        bars.encode(y=alt.Y("low:Q", title=y_title), y2="high:Q"),
-        marks.encode(y=score, shape=look["shape"], tooltip=["series:N", "score:Q"]),
+        bars.encode(y=alt.Y("low:Q", title=y_title), y2=alt.Y2("high:Q")),
+        marks.encode(
+            y=score, shape=look["shape"], tooltip=[alt.Tooltip("series:N"), alt.Tooltip("score:Q")]
+        ),
     )
     panels = _in_panels(chart, points, SCORES_WIDTH, 190).resolve_scale(y="independent")
     return style.finish(panels, title, subtitle, total=2 * SCORES_WIDTH + 120)
 
 
+@style.unchecked
 def containment_chart(
     table: pd.DataFrame,
     *,
@@ -92,7 +96,7 @@ def containment_chart(
     look = style.series_look("kind", kinds, CLASS_COLORS, None, columns=3, symbolType="square")
     names = style.distinct(table["outcome"])
     outcomes = alt.Y("outcome:N", sort=names, title=None)
-    truth = alt.Chart().encode(x="true:Q", y=outcomes, tooltip="true:Q")
+    truth = alt.Chart().encode(x=alt.X("true:Q"), y=outcomes, tooltip=alt.Tooltip("true:Q"))
     row_height = BAR * len(kinds) + 16
     bars = alt.Chart().mark_bar(cornerRadius=2, height=BAR - 2)
     diamonds = truth.mark_point(
@@ -101,11 +105,11 @@ def containment_chart(
     chart = style.layered(
         bars.encode(
             x=style.percent_axis(alt.X, "low", None),
-            x2="high:Q",
+            x2=alt.X2("high:Q"),
             y=outcomes,
             yOffset=alt.YOffset("kind:N", sort=list(kinds)),
             color=look["color"],
-            tooltip=["kind:N", "low:Q", "high:Q"],
+            tooltip=[alt.Tooltip("kind:N"), alt.Tooltip("low:Q"), alt.Tooltip("high:Q")],
         ),
         truth.mark_tick(color=style.VERMILLION, thickness=2, size=row_height - 12, opacity=1),
         diamonds,
@@ -114,6 +118,7 @@ def containment_chart(
     return style.finish(panels, title, subtitle, total=2 * BOUNDS_WIDTH + 110)
 
 
+@style.unchecked
 def reliability_chart(
     table: pd.DataFrame,
     *,
@@ -141,7 +146,12 @@ def reliability_chart(
     marks = base.mark_point(filled=True, opacity=0.9).encode(
         shape=look["shape"],
         size=alt.Size("size:Q", scale=None, legend=None),
-        tooltip=["series:N", "predicted:Q", "true:Q", "episodes:Q"],
+        tooltip=[
+            alt.Tooltip("series:N"),
+            alt.Tooltip("predicted:Q"),
+            alt.Tooltip("true:Q"),
+            alt.Tooltip("episodes:Q"),
+        ],
     )
     chart = style.layered(
         style.diagonal("predicted", "true"), base.mark_line(strokeWidth=1.5, opacity=0.6), marks

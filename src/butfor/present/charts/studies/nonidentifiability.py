@@ -18,6 +18,7 @@ FILLS = ("#FFFFFF", "#D9DCE1", "#CFE4F2", "#F7E8B8", "#CDEBDD")  # by category
 Interval = tuple[float, float]
 
 
+@style.unchecked
 def nonidentifiability_chart(
     factual: ArrayLike,
     counterfactual: ArrayLike,
@@ -99,15 +100,17 @@ def _bars(
     fill = style.VERMILLION if first else None
     return style.layered(
         piece.mark_bar(stroke=style.BLACK, height=HEIGHT).encode(
-            x=x, x2="high:Q", fill=alt.Fill("fill:N", scale=None)
+            x=x, x2=alt.X2("high:Q"), fill=alt.Fill("fill:N", scale=None)
         ),
         span.mark_bar(
             height=HEIGHT, fill=fill, fillOpacity=0.55, stroke=style.VERMILLION, strokeWidth=3
-        ).encode(x=x, x2="high:Q"),
+        ).encode(x=x, x2=alt.X2("high:Q")),
         span.mark_text(fontSize=style.SMALL, color=style.DARK_VERMILLION, dy=33).encode(
-            x="middle:Q", text="words:N"
+            x=alt.X("middle:Q"), text=alt.Text("words:N")
         ),
-        wide.mark_text(fontSize=17, fontWeight="bold").encode(x="middle:Q", text="category:N"),
+        wide.mark_text(fontSize=17, fontWeight="bold").encode(
+            x=alt.X("middle:Q"), text=alt.Text("category:N")
+        ),
     ).properties(width=BAR, height=alt.Step(STEP), title=style.panel_title(title, BAR + 20))
 
 
@@ -116,7 +119,9 @@ def _answers(answers: list[style.Row]) -> alt.LayerChart:
     text = alt.Chart(style.data(answers)).mark_text(
         align="left", x=0, dy=up, fontWeight="bold", fontSize=15, lineHeight=18
     )
-    chart = style.layered(text.encode(y=alt.Y("line:N", sort=None, axis=None), text="result:N"))
+    chart = style.layered(
+        text.encode(y=alt.Y("line:N", sort=None, axis=None), text=alt.Text("result:N"))
+    )
     title = style.panel_title("Answer", 100)
     return chart.properties(width=100, height=alt.Step(STEP), title=title)
 

@@ -10,6 +10,7 @@ import pandas as pd
 
 from butfor.audit.observed_steps import step_table
 from butfor.log.episodes import Episodes
+from butfor.present.charts import style
 from butfor.present.charts.trajectory.layout import TrajectoryLayout
 from butfor.present.charts.trajectory.rows import trajectory_datasets
 from butfor.present.charts.trajectory.template import filled_template
@@ -17,6 +18,7 @@ from butfor.present.text import ESTIMATE, capitalized, ending
 from butfor.replay.draws import Draws
 
 
+@style.unchecked
 def trajectory_chart(
     episodes: Episodes,
     position: int,

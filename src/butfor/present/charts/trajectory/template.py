@@ -51,22 +51,27 @@ BOXES: dict[str, style.Row] = {
 }
 
 
+@style.unchecked
 def filled_template(
     layout: TrajectoryLayout, datasets: Mapping[str, Sequence[style.Row]], title: str, caveat: str
 ) -> alt.LayerChart:
     """Return the chart of one episode by itself, to be saved, with its caveat in the subtitle."""
-    spec = trajectory_template(layout)
-    spec["datasets"] |= {name: list(rows) for name, rows in datasets.items()}
-    spec["title"] = style.heading(title, caveat, layout.left + PLOT).to_dict()
-    spec["description"] = f"{title} {caveat}"
-    return alt.LayerChart.from_dict(spec)
+    chart = style.finish(_chart(layout), title, caveat, total=layout.left + PLOT)
+    chart.datasets = _shared_rows(layout) | {name: list(rows) for name, rows in datasets.items()}
+    return chart
 
 
+@style.unchecked
 def trajectory_template(layout: TrajectoryLayout) -> dict[str, Any]:
     """Return the Vega-Lite specification for every episode of a log, without rows of any.
 
     Its `datasets` hold what all episodes share; add those of `trajectory_datasets`.
     """
+    words = "One episode, step by step; its numbers are in the table below it."
+    return style.template(_chart(layout), words, _shared_rows(layout), total=layout.left + PLOT)
+
+
+def _chart(layout: TrajectoryLayout) -> alt.LayerChart:
     layers = [
         *_strip_layers(layout),
         *_model_layers(layout),
@@ -78,13 +83,15 @@ def trajectory_template(layout: TrajectoryLayout) -> dict[str, Any]:
     ]
     chart = style.layered(*layers).properties(width=PLOT, height=layout.height)
     # the legend has its own scales; colors and shapes in the data are used as they are
-    chart = chart.resolve_scale(fill="independent", shape="independent")
-    words = "One episode, step by step; its numbers are in the table below it."
+    return chart.resolve_scale(fill="independent", shape="independent")
+
+
+def _shared_rows(layout: TrajectoryLayout) -> dict[str, list[style.Row]]:
+    """Return what all episodes share, and no rows of what they do not."""
     datasets: dict[str, list[style.Row]] = {name: [] for name in NAMES_OF_DATA}
     if layout.with_policy:
         datasets["treatments"] = []
-    datasets |= {"levels": layout.level_rows, "limits": layout.limit_rows}
-    return style.template(chart, words, datasets, total=layout.left + PLOT)
+    return datasets | {"levels": layout.level_rows, "limits": layout.limit_rows}
 
 
 def trajectory_size(layout: TrajectoryLayout) -> tuple[int, int]:
@@ -155,20 +162,27 @@ def _strip_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
     return [
         style.named("frame")
         .mark_rect(opacity=0)
-        .encode(x=_x(layout, "low"), x2="high:Q", y=alt.value(0), y2=alt.value(layout.height)),
+        .encode(
+            x=_x(layout, "low"),
+            x2=alt.X2("high:Q"),
+            y=style.fixed(alt.YValue, 0),
+            y2=style.fixed(alt.Y2Value, layout.height),
+        ),
         base.mark_rect(stroke=style.LINE, x=0, x2=PLOT).encode(
-            y=_y(layout, "top"), y2="bottom:Q", fill=alt.Fill("fill:N", scale=None)
+            y=_y(layout, "top"), y2=alt.Y2("bottom:Q"), fill=alt.Fill("fill:N", scale=None)
         ),
         base.mark_text(fontWeight="bold", **left).encode(
-            y=_y(layout, "y_name"), text="name:N", color=ink
+            y=_y(layout, "y_name"), text=alt.Text("name:N"), color=ink
         ),
         base.mark_text(fontSize=style.SMALL, **left).encode(
-            y=_y(layout, "y_below"), text="below:N", color=ink
+            y=_y(layout, "y_below"), text=alt.Text("below:N"), color=ink
         ),
         style.named("levels")
         .mark_text(limit=layout.level_room - 8, lineHeight=style.LINE_HEIGHT, **right)
-        .encode(y=_y(layout, "y_label"), text="label:N"),
-        alt.Chart(style.data(labels)).mark_text(**right).encode(y=_y(layout), text="text:N"),
+        .encode(y=_y(layout, "y_label"), text=alt.Text("label:N")),
+        alt.Chart(style.data(labels))
+        .mark_text(**right)
+        .encode(y=_y(layout), text=alt.Text("text:N")),
     ]
 
 
@@ -190,11 +204,16 @@ def _shading(layout: TrajectoryLayout, name: str, words: str, color: str) -> alt
     )
     return cells.mark_rect(color=color, strokeWidth=0).encode(
         x=_x(layout, "left"),
-        x2="right:Q",
+        x2=alt.X2("right:Q"),
         y=_y(layout, "top"),
-        y2="bottom:Q",
+        y2=alt.Y2("bottom:Q"),
         opacity=alt.Opacity("strength:Q", scale=None),
-        tooltip=["variable:N", _time(layout), "level:N", "model:N"],
+        tooltip=[
+            alt.Tooltip("variable:N"),
+            _time(layout),
+            alt.Tooltip("level:N"),
+            alt.Tooltip("model:N"),
+        ],
     )
 
 
@@ -237,7 +256,7 @@ def _model_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
         *layers,
         evidence.mark_rect(stroke="white", y=top + 1, y2=bottom - 1).encode(
             x=_x(layout, "left"),
-            x2="right:Q",
+            x2=alt.X2("right:Q"),
             fill=fill,
             opacity=alt.Opacity("strength:Q", scale=None),
             tooltip=[
@@ -247,13 +266,13 @@ def _model_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
             ],
         ),
         evidence.mark_text(fontSize=style.SMALL, y=(top + bottom) / 2).encode(
-            x=_x(layout), text="text:N"
+            x=_x(layout), text=alt.Text("text:N")
         ),
         places.mark_rect(stroke="white", strokeWidth=0.4).encode(
             x=_x(layout, "left"),
-            x2="right:Q",
+            x2=alt.X2("right:Q"),
             y=_y(layout, "top"),
-            y2="bottom:Q",
+            y2=alt.Y2("bottom:Q"),
             fill=fill,
             tooltip=[
                 _time(layout),
@@ -262,7 +281,10 @@ def _model_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
             ],
         ),
         words.encode(
-            x=_x(layout), y=_y(layout), text="text:N", color=alt.Color("ink:N", scale=None)
+            x=_x(layout),
+            y=_y(layout),
+            text=alt.Text("text:N"),
+            color=alt.Color("ink:N", scale=None),
         ),
     ]
 
@@ -273,7 +295,7 @@ def _line_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
     # the number behind a level, if it is known
     said = "datum.value ? datum.level + ': ' + datum.value : datum.level"
     happened = _placed(layout, "happened").transform_calculate(said=said)
-    happened = happened.encode(x=_x(layout), y=_y(layout), detail="variable:N")
+    happened = happened.encode(x=_x(layout), y=_y(layout), detail=alt.Detail("variable:N"))
     drawn = _placed(layout, "draws").transform_calculate(
         line="datum.draw + ' ' + datum.variable", at="datum.y + datum.beside * datum.room"
     )
@@ -283,21 +305,25 @@ def _line_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
     aside = 0.6 * PLOT
     record: style.Row = {"strokeWidth": 3, "color": style.BLACK, "strokeCap": "round"}
     return [
-        limits.encode(x=alt.value(0), x2=alt.value(PLOT), y=_y(layout)),
+        limits.encode(
+            x=style.fixed(alt.XValue, 0), x2=style.fixed(alt.X2Value, PLOT), y=_y(layout)
+        ),
         drawn.mark_line(interpolate="step", **paths).encode(
-            x=_x(layout), y=_y(layout, "at"), detail="line:N"
+            x=_x(layout), y=_y(layout, "at"), detail=alt.Detail("line:N")
         ),
         _whole_steps(layout, drawn, "at", paths),
         words.mark_rule(**paths).encode(
-            x=alt.value(aside), x2=alt.value(aside + 24), y=alt.value(below)
+            x=style.fixed(alt.XValue, aside),
+            x2=style.fixed(alt.X2Value, aside + 24),
+            y=style.fixed(alt.YValue, below),
         ),
         words.mark_text(align="left", x=aside + 30, y=below, fontSize=style.SMALL).encode(
-            text="text:N"
+            text=alt.Text("text:N")
         ),
         happened.mark_line(interpolate="step", **record),
         _whole_steps(layout, happened, "y", record),
         happened.mark_point(opacity=0, size=90).encode(
-            tooltip=["variable:N", _time(layout), alt.Tooltip("said:N", title="level")]
+            tooltip=[alt.Tooltip("variable:N"), _time(layout), alt.Tooltip("said:N", title="level")]
         ),
     ]
 
@@ -305,7 +331,9 @@ def _line_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
 def _whole_steps(layout: TrajectoryLayout, rows: alt.Chart, y: str, look: style.Row) -> alt.Chart:
     """Draw what was decided at a step from its beginning to its end."""
     decided = _cells(rows.transform_filter("datum.kind == 'action'"))
-    return decided.mark_rule(**look).encode(x=_x(layout, "left"), x2="right:Q", y=_y(layout, y))
+    return decided.mark_rule(**look).encode(
+        x=_x(layout, "left"), x2=alt.X2("right:Q"), y=_y(layout, y)
+    )
 
 
 def _first_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
@@ -336,7 +364,7 @@ def _end_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
             y=_y(layout, "at"),
             fill=alt.Fill("color:N", scale=None),
             shape=alt.Shape("shape:N", scale=None),
-            tooltip=["outcome:N", _time(layout)],
+            tooltip=[alt.Tooltip("outcome:N"), _time(layout)],
         )
         for name, size in (("draw_ends", 50), ("ends", 150))
     ]
@@ -345,7 +373,10 @@ def _end_layers(layout: TrajectoryLayout) -> list[alt.Chart]:
     )
     layers.append(
         words.encode(
-            x=_x(layout), y=_y(layout), text="text:N", color=alt.Color("color:N", scale=None)
+            x=_x(layout),
+            y=_y(layout),
+            text=alt.Text("text:N"),
+            color=alt.Color("color:N", scale=None),
         )
     )
     return layers
