@@ -24,6 +24,7 @@ from butfor.studies.models.wide.experiment import Sizes
 from butfor.studies.oberst2019 import published
 from butfor.studies.oberst2019.experiment import Oberst2019Settings
 from butfor.studies.page import PAPER
+from tests.shared import once
 
 SMALL = {
     "caution": CautionSettings(repeats=2, episodes=60, seed=3),
@@ -37,10 +38,10 @@ SMALL = {
         reference_prevalence=0.5,
     ),
     "hidden-state": HiddenStateSettings(repeats=2, seed=3, episodes=120),
-    "mechanisms": MechanismsSettings(repeats=2, episodes=100),
+    "mechanisms": MechanismsSettings(repeats=2, episodes=60, seed=5),
     "models": ModelsSettings(repeats=2, seed=3, size=(20, 40), reference=40, part="sepsis"),
     "models, wide": ModelsSettings(repeats=2, part="wide"),
-    "oberst2019": Oberst2019Settings(repeats=3, episodes=200),
+    "oberst2019": Oberst2019Settings(repeats=3, episodes=200, seed=5),
 }
 SMALL_WARD = Sizes(episodes=150, scored=30, draws=10, planning=300, best=300, judging=300)
 
@@ -64,10 +65,14 @@ def smaller(name):
         yield
 
 
-def write_small(name, folder):
-    """Write the small version of a study, and return its experiment."""
-    with smaller(name):
-        return write_and_keep(STUDIES[name.split(",")[0]], SMALL[name], folder)
+def small_study(factory, name):
+    """Return the folder of the small version of a study, and the experiment behind it."""
+
+    def write(folder):
+        with smaller(name):
+            return write_and_keep(STUDIES[name.split(",")[0]], SMALL[name], folder)
+
+    return once(factory, f"study-{name}", write)
 
 
 def write_and_keep(study, settings, folder):

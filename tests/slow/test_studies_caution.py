@@ -10,8 +10,7 @@ import butfor as bf
 from butfor import sepsis
 from butfor.audit.settings import CAUTION
 from butfor.cli.main import app
-from butfor.studies.article import write_study
-from butfor.studies.caution.article import STUDY, summarize
+from butfor.studies.caution.article import summarize
 from butfor.studies.caution.experiment import (
     CAUTIONS,
     FACTORED,
@@ -19,18 +18,23 @@ from butfor.studies.caution.experiment import (
     PRIORS,
     TABULAR,
     likely_prior,
-    run_experiment,
 )
 from tests.articles import SMALL as SMALL_STUDIES
-from tests.articles import check_article
+from tests.articles import check_article, small_study
 from tests.builders import DEATH, HOME
 
 SMALL = SMALL_STUDIES["caution"]
 
 
 @pytest.fixture(scope="module")
-def experiment():
-    return run_experiment(SMALL)
+def written(tmp_path_factory):
+    """The folder of the article, and the experiment behind it."""
+    return small_study(tmp_path_factory, "caution")
+
+
+@pytest.fixture(scope="module")
+def experiment(written):
+    return written[1]
 
 
 def test_every_form_is_planned_on_every_log(experiment):
@@ -79,10 +83,10 @@ def test_the_likely_prior_by_leaving_out_each_transition():
     assert PRIORS[0] < max(PRIORS, key=score) < PRIORS[-1]  # neither end, which a bug might give
 
 
-def test_the_article_and_its_command(experiment, tmp_path):
-    write_study(STUDY, SMALL, tmp_path / "here")
-    check_article(tmp_path / "here", ())
+def test_the_article_and_its_command(written, tmp_path):
+    folder, experiment = written
+    check_article(folder, ())
     arguments = ["study", "caution", "--out", str(tmp_path / "there"), "--repeats", "2", "--json"]
     assert CliRunner().invoke(app, [*arguments, "--terminal", "nonsense"]).exit_code == 2
-    written = json.loads((tmp_path / "here" / "results.json").read_text())
+    written = json.loads((folder / "results.json").read_text())
     assert written["plans"] == summarize(experiment.values).to_dict("records")

@@ -43,7 +43,7 @@ from butfor.studies.factors.experiment import (
 )
 from butfor.studies.simulator import endless_model
 from tests.articles import SMALL as SMALL_STUDIES
-from tests.articles import check_article, write_and_keep
+from tests.articles import check_article, small_study
 
 SMALL = SMALL_STUDIES["factors"]
 
@@ -51,8 +51,7 @@ SMALL = SMALL_STUDIES["factors"]
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     """The folder of the article, and the experiment behind it."""
-    goal = tmp_path_factory.mktemp("factors") / "article"
-    return goal, write_and_keep(STUDY, SMALL, goal)
+    return small_study(tmp_path_factory, "factors")
 
 
 @pytest.fixture(scope="module")

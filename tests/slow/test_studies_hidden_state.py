@@ -32,7 +32,7 @@ from butfor.studies.hidden_state.experiment import (
     summarize,
 )
 from tests.articles import SMALL as SMALL_STUDIES
-from tests.articles import check_article, write_and_keep
+from tests.articles import check_article, small_study
 
 SMALL = SMALL_STUDIES["hidden-state"]
 
@@ -40,8 +40,7 @@ SMALL = SMALL_STUDIES["hidden-state"]
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     """The folder of the article, and the experiment behind it."""
-    goal = tmp_path_factory.mktemp("hidden") / "article"
-    return goal, write_and_keep(STUDY, SMALL, goal)
+    return small_study(tmp_path_factory, "hidden-state")
 
 
 @pytest.fixture(scope="module")

@@ -59,7 +59,7 @@ from butfor.studies.scoring import (
     skill,
 )
 from butfor.studies.simulator import vital_signs
-from tests.articles import check_article
+from tests.articles import check_article, small_study
 from tests.support import FALSE_ALARM, frequencies_agree
 
 SMALL = MechanismsSettings(repeats=2, episodes=100)
@@ -84,12 +84,16 @@ class Few(MechanismsSettings):
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    """Folder and standard output of the command, run on few episodes."""
+    """Folder and standard output of the command, on few episodes."""
+    folder, experiment = small_study(tmp_path_factory, "mechanisms")
+    made = replace(STUDY, settings=Few, run=lambda *_, **__: experiment)
     goal = tmp_path_factory.mktemp("study") / "article"
-    with mock.patch.dict(STUDIES, {"mechanisms": replace(STUDY, settings=Few)}):
+    with mock.patch.dict(STUDIES, {"mechanisms": made}):
         arguments = ["study", "mechanisms", "--out", str(goal), "--repeats", "2", "--seed", "5"]
         result = CliRunner().invoke(app, [*arguments, "--json"])
     assert result.exit_code == 0, result.output
+    for path in folder.glob("*.*"):
+        assert (goal / path.name).read_bytes() == path.read_bytes(), path
     return goal, result.stdout
 
 

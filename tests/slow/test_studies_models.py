@@ -46,7 +46,7 @@ from butfor.studies.models.learned import (
 from butfor.studies.models.summary import below_zero, content
 from butfor.studies.models.tables import find, score_table, value_table
 from tests.articles import SMALL as SMALL_STUDIES
-from tests.articles import check_article, write_small
+from tests.articles import check_article, small_study
 from tests.slow.test_figures import rows_of
 
 SMALL = SMALL_STUDIES["models"]
@@ -55,8 +55,7 @@ SMALL = SMALL_STUDIES["models"]
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     """The folder of the article, and the experiment behind it, without classifiers."""
-    goal = tmp_path_factory.mktemp("models") / "article"
-    return goal, write_small("models", goal)
+    return small_study(tmp_path_factory, "models")
 
 
 @pytest.fixture(scope="module")

@@ -31,9 +31,10 @@ from butfor.studies.oberst2019.experiment import (
     wis,
 )
 from butfor.studies.oberst2019.experiment import Oberst2019Settings as Settings
-from tests.articles import check_article
+from tests.articles import SMALL as SMALL_STUDIES
+from tests.articles import check_article, small_study
 
-SMALL = Settings(repeats=3, episodes=200)
+SMALL = SMALL_STUDIES["oberst2019"]
 
 
 @pytest.fixture(scope="module")
@@ -43,13 +44,7 @@ def one():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """The study as the command writes it."""
-    goal = tmp_path_factory.mktemp("study") / "article"
-    result = CliRunner().invoke(
-        app, ["study", "oberst2019", "--out", str(goal), "--repeats", "3", "--seed", "5"]
-    )
-    assert result.exit_code == 0, result.output
-    return goal
+    return small_study(tmp_path_factory, "oberst2019")[0]
 
 
 def test_repeats_are_fresh_logs_and_depend_on_the_seed_only():
@@ -188,7 +183,7 @@ def test_results_have_the_promised_form(folder):
     assert all(set(row) == {"mean", "low", "high"} for row in results["figure3"].values())
     assert np.array(results["figure4"]).shape == (3, 3)
     np.testing.assert_allclose(np.sum(results["figure4"]), 1.0)
-    assert results["would_have_lived"] == round(1000 * results["figure4"][0][2])
+    assert results["would_have_lived"] == round(200 * results["figure4"][0][2])
     for which in ("hidden", "full"):
         assert list(results["table"][which]) == list(ESTIMATORS)
         row = results["table"][which]["MB"]

@@ -17,7 +17,7 @@ from butfor.studies.models.experiment import ModelsSettings
 from butfor.studies.models.wide import article, world
 from butfor.studies.models.wide.experiment import WideExperiment
 from tests.articles import SMALL_WARD as SMALL
-from tests.articles import check_article, write_small
+from tests.articles import check_article, small_study
 
 LIMIT = 5.5  # standard errors: two-sided 4e-8, times less than a hundred checks
 
@@ -183,8 +183,7 @@ def test_logistic_regression_learns_what_the_action_turns_around():
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     """The folder of the article and the findings behind it, small and without boosting."""
-    goal = tmp_path_factory.mktemp("wide") / "article"
-    return goal, write_small("models, wide", goal)
+    return small_study(tmp_path_factory, "models, wide")
 
 
 def test_the_part_alone_is_an_article(written):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.articles import SMALL, check_lines, write_small
+from tests.articles import SMALL, check_lines, small_study
 from tests.browser import open_browser
 
 NAMES = tuple(SMALL)
@@ -25,9 +25,7 @@ def browser():
 
 @pytest.fixture(scope="module", params=NAMES)
 def folder(request, tmp_path_factory):
-    goal = tmp_path_factory.mktemp("articles") / "article"
-    write_small(request.param, goal)
-    return goal
+    return small_study(tmp_path_factory, request.param)[0]
 
 
 @pytest.fixture

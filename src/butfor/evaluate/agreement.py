@@ -15,7 +15,7 @@ from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binomtest
+from scipy.special import ndtri
 
 from butfor.types import Floats
 
@@ -217,8 +217,11 @@ def wilson_interval(count: int, total: int) -> tuple[float, float] | None:
     """Return Wilson's 95 % interval of a share, or None if the total is 0."""
     if total == 0:
         return None
-    interval = binomtest(count, total).proportion_ci(CONFIDENCE, method="wilson")
-    return float(interval.low), float(interval.high)
+    z = float(ndtri((1 + CONFIDENCE) / 2))
+    share, whole = count / total, 2 * (total + z**2)
+    center = (2 * total * share + z**2) / whole
+    half = z / whole * math.sqrt(4 * total * share * (1 - share) + z**2)
+    return 0.0 if count == 0 else center - half, 1.0 if count == total else center + half
 
 
 def _measure(

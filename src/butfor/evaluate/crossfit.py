@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from butfor.checks import check_policy, check_whole
 from butfor.hidden.policies import Policy, as_array
@@ -83,7 +83,7 @@ class CrossFitted:
         error = (np.diff(values, axis=1) ** 2).mean() / 4
         if splits > 1:
             error += values.mean(axis=1).var(ddof=1)
-        half = float(np.sqrt(error) * student.ppf((1 + confidence) / 2, splits))
+        half = float(np.sqrt(error) * stdtrit(splits, (1 + confidence) / 2))
         mean = float(values.mean())
         return mean - half, mean + half
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from butfor.checks import check_choice, check_confidence
 from butfor.evaluate.betting import Drawn, betting_interval
@@ -285,7 +285,7 @@ def _half_width(strata: tuple[StratumView, ...], answered: list[float], confiden
     if variance == 0:
         return 0.0
     freedom = variance**2 / sum(part**2 / (count - 1) for part, count in parts if part > 0)
-    return float(student.ppf((1 + confidence) / 2, freedom) * np.sqrt(variance))
+    return float(stdtrit(freedom, (1 + confidence) / 2) * np.sqrt(variance))
 
 
 def _anytime(sample: ReviewSample, confidence: float) -> tuple[float, float]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.special import ndtri, stdtrit
 
 from butfor.types import Floats
 
@@ -37,7 +37,7 @@ class Influence:
 
     def quantile(self, confidence: float) -> float:
         """Quantile of Student's t: the error is itself uncertain if few groups matter."""
-        return float(student.ppf((1 + confidence) / 2, self.freedom))
+        return float(stdtrit(self.freedom, (1 + confidence) / 2))
 
     def interval(self, value: float, confidence: float) -> tuple[float, float]:
         """Return the interval around an estimate."""
@@ -48,7 +48,7 @@ class Influence:
         self, value: float, ends: tuple[float, float], confidence: float
     ) -> tuple[float, float]:
         """Move the ends of a bootstrap interval away from the value, as t is wider than normal."""
-        factor = self.quantile(confidence) / float(student.ppf((1 + confidence) / 2, np.inf))
+        factor = self.quantile(confidence) / float(ndtri((1 + confidence) / 2))
         low, high = ends
         return value + factor * (low - value), value + factor * (high - value)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from butfor.types import Floats
 
@@ -106,7 +106,7 @@ def clear(logs: int) -> float:
     It is the 97.5 % quantile of Student's t with logs - 1 degrees of freedom: 12.7 for two logs,
     2.1 for twenty.
     """
-    return float(student.ppf(0.975, logs - 1)) if logs > 1 else float("inf")
+    return float(stdtrit(logs - 1, 0.975)) if logs > 1 else float("inf")
 
 
 def skill(score: Floats, reference: Floats, mask: Mask | bool = True) -> tuple[float, float]:

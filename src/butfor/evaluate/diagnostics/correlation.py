@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 from scipy.special import ndtri
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from butfor.evaluate.diagnostics.lights import Row, at_most
 from butfor.evaluate.diagnostics.one_step import OneStep
@@ -45,7 +45,7 @@ def check_correlation(log: Episodes, predicted: Sequence[OneStep]) -> Row | None
     pairs = residual_correlations(log, predicted)
     if not pairs:
         return None
-    factor = float(norm.isf(FALSE_ALARM / 2 / len(pairs)))
+    factor = float(-ndtri(FALSE_ALARM / 2 / len(pairs)))
     worst = max(pairs, key=lambda pair: abs(pair.value) - factor * pair.error)
     margin = factor * worst.error
     light = at_most(abs(worst.value) - margin, CORRELATION)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import xlogy
-from scipy.stats import chi2
+from scipy.special import chdtrc, chdtri
 
 from butfor.evaluate.diagnostics.lights import UNKNOWN, Row, at_most
 from butfor.evaluate.past_counts import LEVEL, PastCounts, Whole
@@ -39,7 +39,7 @@ class GTest:
     @property
     def chance(self) -> float:
         """Probability of such a statistic, or a larger one, if the two are independent."""
-        return float(chi2.sf(self.statistic, self.freedom))
+        return float(chdtrc(self.freedom, self.statistic))
 
     @property
     def told(self) -> float:
@@ -48,7 +48,7 @@ class GTest:
 
     def detectable(self, false_alarm: float) -> float:
         """Return the share from which on the test is significant."""
-        return float(chi2.isf(false_alarm, self.freedom) - self.freedom) / self.open
+        return float(chdtri(self.freedom, false_alarm) - self.freedom) / self.open
 
 
 def past_tests(counts: PastCounts) -> Iterator[tuple[str, str, GTest]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from butfor.studies.models.experiment import ON_VARIABLES, Experiment
@@ -56,17 +57,18 @@ def means(table: pd.DataFrame, by: list[str], columns: list[str]) -> pd.DataFram
     """Return one row per cell and measure: mean, standard error and number of logs."""
     long = table.melt(id_vars=by, value_vars=columns, var_name="measure")
     groups = long.dropna(subset="value").groupby([*by, "measure"], sort=False)["value"]
-    return groups.agg(mean="mean", se="sem", logs="count").reset_index()
+    found = groups.agg(mean="mean", se="sem", logs="count").reset_index()
+    return found.astype(dict.fromkeys([*by, "measure"], object))  # as `find` compares them
 
 
 def find(table: pd.DataFrame, measure: str, **place: Any) -> Cell | None:
     """Return the mean, standard error and number of logs of one cell; None if there is none."""
-    rows = table[table["measure"] == measure]
-    for column, level in place.items():
-        rows = rows[rows[column] == level]
-    if rows.empty:
+    levels = {"measure": measure, **place}
+    here = [table[column].to_numpy() == level for column, level in levels.items()]
+    rows = np.flatnonzero(np.logical_and.reduce(here))
+    if len(rows) == 0:
         return None
-    row = rows.iloc[0]
+    row = table.iloc[rows[0]]
     return {"mean": float(row["mean"]), "se": float(row["se"]), "logs": int(row["logs"])}
 
 
