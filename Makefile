@@ -50,6 +50,7 @@ bench: .venv/installed-dev
 
 verify: .venv/installed-dev
 	$(RUN) pytest verification
+	$(RUN) pytest tests -m "exhaustive or hypothesis" --hypothesis-profile exhaustive $(PYTEST)
 
 # pages with code cells run here; the code of the others runs in the tests
 docs: .venv/installed-docs

@@ -4,7 +4,13 @@ Files that take long come first, so that no core waits at the end. The first two
 kernels: on a machine on which nothing is compiled yet, two cores then do not compile the same ones.
 """
 
+from hypothesis import settings
+
 from tests.browser import CHROMIUM
+
+settings.register_profile("few", max_examples=40)
+settings.register_profile("exhaustive", max_examples=300)  # make verify
+settings.load_profile("few")
 
 SLOW = (
     "test_contract.py",

@@ -14,7 +14,7 @@ from butfor.models.fit import destinations
 from tests.reference.counterfactual import Episode, Model, every_episode
 
 FALSE_ALARM = 1e-6
-PROPERTY = settings(deadline=None, derandomize=True, max_examples=200)
+PROPERTY = settings(deadline=None, derandomize=True)  # conftest.py says how many examples
 LABELS = [None, np.array([0, 0, 1, 2])]  # on states, or states 0 and 1 share their noise
 
 

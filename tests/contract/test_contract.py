@@ -7,7 +7,7 @@ in many gives the same bytes. To add a mechanism, add it to MECHANISMS; a kind o
 
 import json
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pandas as pd
@@ -28,6 +28,7 @@ from butfor.mechanisms.protocol import Compiled
 from butfor.random import numbered_keys
 from butfor.replay.replay import Replay, as_replay
 from tests.builders import DEATH, HOME
+from tests.grids import each_value
 from tests.hidden import random_pomdp
 
 EPISODES, DRAWS, SEED = 40, 2, 3
@@ -56,7 +57,8 @@ MECHANISMS = (
 )
 
 COMBINATIONS = [
-    (mechanism, kind)
+    (mechanism, kind, noise)
+    for noise in NOISES
     for mechanism in MECHANISMS
     for kind in KINDS
     if kind != "hidden" or isinstance(mechanism, Compiled)
@@ -276,8 +278,7 @@ def check_cross_fitted(audit, log, teach, options):
         assert found[name] == pytest.approx(expected, abs=1e-12), name
 
 
-@pytest.mark.parametrize("action_noise", NOISES)
-@pytest.mark.parametrize(("mechanism", "kind"), COMBINATIONS, ids=repr)
+@pytest.mark.parametrize(("mechanism", "kind", "action_noise"), each_value(COMBINATIONS), ids=repr)
 def test_every_audit_answers_the_question_asked(patients, mechanism, action_noise, kind):
     log, model, target, behavior, teach = ask(patients, kind)
     options = options_of(mechanism, action_noise, behavior)
@@ -410,8 +411,7 @@ def audit_everywhere(sources, names, place, **chosen):
     return written, metas
 
 
-@pytest.mark.parametrize("action_noise", NOISES)
-@pytest.mark.parametrize("mechanism", NAMED)
+@pytest.mark.parametrize(("mechanism", "action_noise"), each_value(product(NAMED, NOISES)))
 def test_the_bytes_do_not_depend_on_where_the_log_is(
     sources, mechanism, action_noise, tmp_path, monkeypatch
 ):

@@ -1,14 +1,13 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from butfor import Episodes, Outcome, Variable, fit_mdp
 from butfor.log.variables import project
 from tests.builders import DEATH, HOME, PATIENT, patient_log, patient_state, random_log, ward_log
-
-PROPERTY = settings(deadline=None, derandomize=True, max_examples=50)
+from tests.support import PROPERTY
 
 
 def partition(keys):

@@ -5,7 +5,7 @@ from itertools import permutations, product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import t as student
 
@@ -21,8 +21,7 @@ from butfor.evaluate.experts import (
 )
 from tests.experts import CONSTANTS, THRESHOLD
 from tests.reference import experts as slow
-
-PROPERTY = settings(deadline=None, derandomize=True, max_examples=50)
+from tests.support import PROPERTY
 
 
 def sample(predicted, stratum, case, answer, possible=(0.0, 1.0), flagged=None, drawn=None):

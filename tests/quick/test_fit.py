@@ -3,13 +3,12 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from butfor import Episodes, Outcome, fit_mdp
 from tests.builders import DEATH, HOME, patient_log, random_log, ward_log
-
-PROPERTY = settings(deadline=None, derandomize=True, max_examples=50)
+from tests.support import PROPERTY
 
 
 def reward_of(model, state, action):

@@ -116,7 +116,7 @@ visit = st.tuples(st.sampled_from([0, 0.5, 1, 3, 4, 6.5, 9, 17]), numbers, numbe
 TAKES = ("last", "mean", "min", "max", "worst", "sum")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(deadline=None)
 @given(
     stays=st.lists(st.lists(visit, min_size=2, max_size=9), min_size=1, max_size=3),
     every=st.sampled_from([0.5, 2.0, 4.0, 7.0]),

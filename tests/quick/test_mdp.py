@@ -3,14 +3,13 @@ import tracemalloc
 import numpy as np
 import pytest
 import scipy.sparse as sparse
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from butfor import Outcome, TabularMDP
 from butfor.models import given as given_module
 from tests.builders import DEATH, HOME, random_rows
-
-PROPERTY = settings(deadline=None, derandomize=True, max_examples=50)
+from tests.support import PROPERTY
 
 # Two states, two actions, death = 2, home = 3.
 ROWS = np.array(

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sparse
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from butfor import Caution, Outcome, TabularMDP, policy_iteration, policy_value
@@ -10,8 +10,7 @@ from butfor.models.lookahead import expected_rewards
 from butfor.models.planning import state_values, value_tables
 from tests.builders import DEATH, HOME, random_rows
 from tests.reference import planning as twin
-
-PROPERTY = settings(deadline=None, derandomize=True, max_examples=50)
+from tests.support import PROPERTY
 
 # Values are sums of at most a few hundred terms of size 1 and at most 1 / (1 - discount) = 10, so
 # rounding stays under 1e-12; value iteration stops with discount^sweeps = .9^400 < 1e-18 missing.

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from butfor.checks import check_distributions, check_policy
@@ -14,8 +14,7 @@ from butfor.models.policies import (
     soften,
 )
 from tests.builders import DEATH, HOME, patient_log, random_log, ward_log
-
-PROPERTY = settings(deadline=None, derandomize=True, max_examples=50)
+from tests.support import PROPERTY
 
 
 def round_trip_log(**changes):

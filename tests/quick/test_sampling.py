@@ -128,7 +128,7 @@ def test_strata_are_coarser_where_two_controls_each_would_be_too_many(size, stra
     assert sum(s.episodes for s in design.strata) == 90
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None)
 @given(
     sizes=st.lists(st.integers(0, 40), min_size=9, max_size=9),
     flagged=st.lists(st.integers(0, 30), min_size=3, max_size=3),
@@ -150,7 +150,7 @@ def test_every_stratum_has_enough_and_none_has_more_than_it_has(sizes, flagged, 
         assert found[number] == count
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None)
 @given(
     sizes=st.lists(st.sampled_from([0.0, 1e-9, 0.3, 0.30001, 1.0, 2.0, 1e30]), min_size=1),
 )

@@ -6,14 +6,12 @@ from hashlib import blake2b
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from butfor.random import check_seed, episode_keys, numbered_keys
 from butfor.threads import in_blocks
-
-PROPERTY = settings(deadline=None, derandomize=True, max_examples=50)
-
+from tests.support import PROPERTY
 
 # keys
 

@@ -93,7 +93,7 @@ gappy = (
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None)
 @given(gappy)
 def test_quick_measures_equal_the_slow_ones(ratings):
     found = measure(ratings)
@@ -116,7 +116,7 @@ def same(first, second):
     return all(a is b is None or a == pytest.approx(b) for a, b in zip(first, second, strict=True))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None)
 @given(gappy, st.permutations(FIVE), st.randoms(use_true_random=False))
 def test_names_and_order_do_not_matter(ratings, names, random):
     renamed = [[None if v is None else names[v - 1] for v in row] for row in ratings]
@@ -127,7 +127,7 @@ def test_names_and_order_do_not_matter(ratings, names, random):
     assert same(values(measure(ratings)), values(measure(moved)))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None)
 @given(gappy)
 def test_a_stay_without_verdicts_and_a_reviewer_without_any_change_nothing(ratings):
     more = [[*row, None] for row in ratings] + [[None] * (len(ratings[0]) + 1)]

@@ -360,9 +360,7 @@ strange_texts = st.text(
 ).filter(lambda text: text.strip() and text == text.strip())
 
 
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     texts=st.lists(strange_texts, min_size=9, max_size=9, unique_by=str.casefold),
     ending=st.sampled_from([".csv", ".parquet"]),

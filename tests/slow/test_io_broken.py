@@ -416,7 +416,7 @@ TOKENS = ["", "0", "-1", "1e400", "inf", "true", '"', "'", "\n", ",", ";", "[]",
 TOKENS += ["2024-01-01", "99999999999999999999", "\x00", "é", "[state.x]\n", "cuts = [1]\n", "none"]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(deadline=None)
 @given(data=st.data())
 def test_whatever_breaks_breaks_in_our_words(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

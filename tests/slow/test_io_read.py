@@ -440,7 +440,7 @@ def logs(draw: st.DrawFn) -> Episodes:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(deadline=None)
 @given(log=logs(), suffix=st.sampled_from(["csv", "parquet"]))
 def test_any_log_comes_back_and_text_stays_text(
     tmp_path_factory: pytest.TempPathFactory, log: Episodes, suffix: str

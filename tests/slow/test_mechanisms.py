@@ -12,6 +12,7 @@ import butfor as bf
 from butfor.mechanisms import properties
 from butfor.mechanisms.protocol import Compiled, Mechanism
 from butfor.models.planning import state_values
+from tests.grids import few
 from tests.reference import counterfactual as episodes_reference
 from tests.reference import gumbel as gumbel_reference
 from tests.reference import mechanisms as reference
@@ -131,7 +132,7 @@ def test_rows_equal_the_slow_twin(kind, pair):
 
 
 @every_kind
-@pytest.mark.parametrize("size", [60, 150])
+@pytest.mark.parametrize("size", few([60, 150], 1))
 def test_long_rows_equal_the_slow_twin(kind, size):
     p, q = np.random.default_rng(size).dirichlet(np.full(size, 0.5), 2)
     for k in (int(p.argmax()), int((p / q).argmax()), int((q / p).argmax())):
@@ -141,7 +142,7 @@ def test_long_rows_equal_the_slow_twin(kind, size):
 
 
 @every_kind
-@pytest.mark.parametrize("scale", [0.02, 1.0])
+@pytest.mark.parametrize("scale", few([0.02, 1.0], 1))
 def test_thousands_of_entries_keep_the_contract(kind, scale):
     generator = np.random.default_rng(7)
     p, q = (row / row.sum() for row in generator.gamma(scale, size=(2, 2000)) + 1e-300)
@@ -149,7 +150,7 @@ def test_thousands_of_entries_keep_the_contract(kind, scale):
 
 
 @every_kind
-@pytest.mark.parametrize("tiny", [5e-324, 1e-310, 1e-300, 1e-17])
+@pytest.mark.parametrize("tiny", few([5e-324, 1e-17, 1e-310, 1e-300], 2))
 def test_outcomes_too_rare_to_see_beside_one_keep_the_contract(kind, tiny):
     for p in ([1.0, tiny, 0.0], [0.5, tiny, 0.5], [tiny, 0.3, 0.7], [0.7, 0.3, tiny]):
         for q in (p[::-1], [tiny, tiny, 1.0], [0.0, 1.0, 0.0], [0.2, 0.0, 0.8]):
@@ -502,7 +503,7 @@ def test_a_threshold_on_uniform_noise_has_the_same_necessity_given_every_covaria
         np.testing.assert_allclose(found[:, 0], expected, atol=1e-15)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", few(range(3), 1))
 def test_for_two_outcomes_a_stable_mechanism_is_monotone(seed):
     for kind in KINDS:
         mechanism = make(kind, 2)
