@@ -4,6 +4,12 @@ Files that take long come first, so that no core waits at the end. The first two
 kernels: on a machine on which nothing is compiled yet, two cores then do not compile the same ones.
 """
 
+import os
+
+# processes test side by side; threads of libraries would wait for cores at full speed
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 from hypothesis import settings
 
 from tests.browser import CHROMIUM

@@ -11,6 +11,7 @@ from butfor.cli.main import app
 from butfor.models.caution import usual_actions
 from tests.builders import DEATH, HOME
 from tests.factored import clinic_model, simulate_factored
+from tests.grids import each_value
 from tests.quick.test_planning import DISCOUNT, SWEEPS, one_state, random_problem
 from tests.reference import cases as slow
 from tests.reference import planning as twin
@@ -190,14 +191,17 @@ def patients(tmp_path_factory):
     return folder, log
 
 
-@pytest.mark.parametrize("detail", ["full", "summary"])
 @pytest.mark.parametrize(
-    ("options", "caution"),
-    [
-        ([], bf.Caution()),
-        (["--bad-cases", "0"], bf.Caution(bad_cases=0)),
-        (["--least-cases", "5", "--risk", "0.2", "--model", "tabular"], bf.Caution(2, 5, 0.2)),
-    ],
+    ("options", "caution", "detail"),
+    each_value(
+        (*options, detail)
+        for options in (
+            ([], bf.Caution()),
+            (["--bad-cases", "0"], bf.Caution(bad_cases=0)),
+            (["--least-cases", "5", "--risk", "0.2", "--model", "tabular"], bf.Caution(2, 5, 0.2)),
+        )
+        for detail in ("full", "summary")
+    ),
 )
 def test_an_audit_learns_with_the_caution_that_is_asked_for(
     patients, options, caution, detail, tmp_path

@@ -138,7 +138,7 @@ def test_who_reads_while_an_audit_is_replaced_reads_one_of_both(tmp_path):
 
     def replace():
         turn = 0
-        while not stop.is_set():
+        while not stop.wait(0.05):
             turn += 1
             audits[turn % 2].save(folder, overwrite=True)
 

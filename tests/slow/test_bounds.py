@@ -8,6 +8,7 @@ from hypothesis import given
 
 import butfor as bf
 from butfor.replay.bounds import Bounds
+from tests.grids import few
 from tests.reference import bounds as reference
 from tests.support import (
     LABELS,
@@ -91,6 +92,7 @@ def random_rows(kind, generator):
     return p, q, int(generator.choice(np.flatnonzero(p))), value
 
 
+@pytest.mark.parametrize("count", few([200, 800], 1))
 @pytest.mark.parametrize(
     "kind",
     [
@@ -101,9 +103,9 @@ def random_rows(kind, generator):
         "probabilities down to 1e-5",  # smaller ones are out of the solver's reach
     ],
 )
-def test_rows_equal_the_program_over_all_couplings(kind):
+def test_rows_equal_the_program_over_all_couplings(kind, count):
     generator = np.random.default_rng(len(kind))
-    rows = [random_rows(kind, generator) for _ in range(800)]
+    rows = [random_rows(kind, generator) for _ in range(count)]
     expected = reference.row_bounds(rows)
     for row, (any_one, stable) in zip(rows, expected, strict=True):
         found = bf.row_bounds(*row)

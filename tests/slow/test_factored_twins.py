@@ -1,11 +1,14 @@
 """Factored models against their slow twins: joint noise, every mechanism, linear programs."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
 import butfor as bf
 from butfor.replay.replay import Replay
 from tests.factored import clinic_model, plain, seen_steps, simulate_factored, tiny_model
+from tests.grids import each_value, few
 from tests.reference.counterfactual import Episode, action_law
 from tests.reference.factored_bounds import episode_bounds
 from tests.reference.factored_replay import abduct, exact_outcomes
@@ -22,8 +25,9 @@ RULES = {
 }
 
 
-@pytest.mark.parametrize("mechanism", RULES, ids=repr)
-@pytest.mark.parametrize("noise", ["shared", "fresh"])
+@pytest.mark.parametrize(
+    ("mechanism", "noise"), each_value(product(RULES, ["shared", "fresh"])), ids=repr
+)
 def test_outcomes_equal_the_slow_twin_under_every_mechanism(mechanism, noise):
     generator = np.random.default_rng(14)
     model = clinic_model(generator)
@@ -71,7 +75,7 @@ def test_rows_equal_the_replay_of_the_whole_joint_noise():
             np.testing.assert_allclose(place[episode], expected, atol=1e-12)
 
 
-@pytest.mark.parametrize("finals", [True, False], ids=["final states", "no final states"])
+@pytest.mark.parametrize("finals", few([False, True], 1), ids=["no final states", "final states"])
 def test_bounds_equal_linear_programs_nested_by_variable(finals):
     generator = np.random.default_rng(12)
     model = tiny_model(generator, end=("pulse", "sugar"))

@@ -10,6 +10,7 @@ import pytest
 import butfor as bf
 from butfor.hidden.chain import walk_hidden
 from butfor.models.policies import action_counts
+from tests.grids import each_value, few
 from tests.hidden import (
     OUTCOMES,
     log_of,
@@ -35,7 +36,7 @@ MODELS = [  # six tiny models
 ]
 
 
-@pytest.fixture(scope="module", params=range(len(MODELS)))
+@pytest.fixture(scope="module", params=few(range(len(MODELS)), 3))
 def problem(request):
     """A model, two sets of policies of every kind."""
     generator = np.random.default_rng(request.param)
@@ -114,9 +115,12 @@ def test_noisy_cells_summed_by_row_are_those_moved_one_by_one(shared):
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("shared", [True, False])
-@pytest.mark.parametrize("target_kind", KINDS)
-@pytest.mark.parametrize("behavior_kind", KINDS)
+@pytest.mark.parametrize(
+    ("behavior_kind", "target_kind", "shared"),
+    each_value(
+        [(one, other, shared) for one in KINDS for other in KINDS for shared in (True, False)]
+    ),
+)
 def test_mean_over_every_episode_is_the_law_of_the_target(
     problem, behavior_kind, target_kind, shared
 ):
@@ -160,7 +164,10 @@ def test_ignoring_a_behavior_that_saw_the_state_breaks_the_decomposition(problem
 
 
 @pytest.mark.parametrize("shared", [True, False])
-@pytest.mark.parametrize("kinds", [("latent", "controller"), ("seen", "seen")])
+@pytest.mark.parametrize(
+    "kinds",
+    [("latent", "controller"), pytest.param(("seen", "seen"), marks=pytest.mark.exhaustive)],
+)
 def test_exact_chain_is_what_worlds_with_real_gumbel_noise_do(kinds, shared):
     generator = np.random.default_rng(5)
     model = random_pomdp(generator, reward_seen=False)
