@@ -1,5 +1,6 @@
 """The package as a whole: imports, public names, the documentation's code, the commands."""
 
+import ast
 import json
 import re
 import shlex
@@ -26,14 +27,27 @@ PAGES = [
     ),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
+LONG = dict.fromkeys(("how-sure.md", "operations.md", "which-model.md"), pytest.mark.exhaustive)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=LONG.get(page.name, ())) for page in PAGES],
+    ids=lambda page: page.name,
+)
 def test_code_in_the_documentation_runs(page, capsys, monkeypatch):
     monkeypatch.setattr("butfor.audit.intervals.MODELS", (5,))  # not 200: that takes long
     for code in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
         exec(compile(code, page.name, "exec"), {})  # its own fresh names, as a reader would have
     capsys.readouterr()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_names_in_the_documentation_are_public(page):
+    for code in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
+        for node in ast.walk(ast.parse(code)):
+            if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "bf":
+                assert hasattr(bf, node.attr), node.attr
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

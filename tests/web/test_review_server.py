@@ -14,6 +14,7 @@ import pytest
 
 from butfor.review.serve import Address, listen
 from butfor.review.store import Store
+from tests.grids import few
 from tests.review_site import server, small_audit
 
 
@@ -83,8 +84,9 @@ def check_what_survives_a_kill(folder, least):
         assert store.verify().ok
 
 
-def test_what_was_acknowledged_survives_a_kill(folder):
-    check_what_survives_a_kill(folder, 40)
+@pytest.mark.parametrize("verdicts", few([12, 40], 1))
+def test_what_was_acknowledged_survives_a_kill(folder, verdicts):
+    check_what_survives_a_kill(folder, verdicts)
 
 
 def test_answers_go_out_at_once():
