@@ -15,6 +15,7 @@ from butfor.audit.shards import Threads, audit_shards
 from butfor.audit.shards.parts import parts_folder
 from butfor.audit.source import audit_log
 from butfor.cli.main import app
+from tests.grids import few
 from tests.shard_logs import EPISODES, FEW, check_same, rewrite, simulate_patients, write_shards
 
 
@@ -66,7 +67,7 @@ def in_full(settings):
 
 @pytest.mark.parametrize(
     ("name", "threads"),
-    [("one", 2), ("ten", 1), ("ten", 2), ("thirty", 2), ("dealt", 1), ("dealt", 2)],
+    few([("ten", 2), ("dealt", 1), ("one", 2), ("ten", 1), ("thirty", 2), ("dealt", 2)], 2),
 )
 def test_tables_are_the_same_whatever_the_shards_and_threads(
     name, threads, shards, study, plain, tmp_path

@@ -19,6 +19,7 @@ from butfor.audit.shards import log as log_module
 from butfor.audit.shards.parts import Parts, parts_folder
 from butfor.cli.main import app
 from butfor.log.write import write_episodes
+from tests.grids import few
 from tests.shard_logs import (
     EPISODES,
     FEW,
@@ -211,7 +212,7 @@ def wait_for_parts(folder, kind, process):
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("stop", few([signal.SIGKILL, signal.SIGINT], 1))
 def test_a_command_that_is_stopped_goes_on(stop, shards, study, plain, tmp_path):
     out = tmp_path / "audit"
     arguments = ["audit", shards["twenty"], "--study", study, "--out", out, *SUMMARY]
