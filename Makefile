@@ -2,7 +2,7 @@
 #   make demo    what butfor does, on a simulated log
 #   make quick   tests after each edit   make test    all tests
 #   make lint    format, style, types    make bench   speed, as a table
-#   make verify  slow checks against theory and published numbers
+#   make verify  slow checks against theory and published numbers, and what tests try in part
 #   make docs    the documentation as a site in build/docs/html
 #   make dist    the wheel and the source distribution, in dist/
 #   make axe     what tests of accessibility need (by npm)

@@ -9,9 +9,11 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 
+import altair as alt
 import numpy as np
 import pandas as pd
 import pytest
+from jsonschema import ValidationError
 from typer.testing import CliRunner
 
 import butfor as bf
@@ -44,6 +46,7 @@ FORBIDDEN = (
     r"None",
     r"\b(red|amber|green)\b",  # what is wrong, not the color of a light
 )
+CHARTS = ("estimates", "glance", "template")
 
 
 @pytest.fixture(scope="module")
@@ -151,8 +154,21 @@ def test_sections_and_charts_are_there_each_with_words_and_numbers(page):
     stay = read.data("stay-0")
     assert stay["description"].startswith(stay["title"])
     assert stay["table"][0][0] == "Step"
-    for name in ("estimates", "glance", "template"):
+    for name in CHARTS:
         assert read.data(name)["spec"]["description"]
+
+
+def test_every_chart_keeps_to_the_schema_of_vega_lite(page):
+    # reports take charts as they are made, unchecked
+    read = Reader(page)
+    found = [read.data(name).get(size) for name in CHARTS for size in ("spec", "narrow")]
+    drawn = [chart for chart in found if chart]
+    assert len(drawn) == 5
+    for chart in drawn:
+        alt.LayerChart.validate(chart)
+    broken = drawn[0] | {"layer": [{"mark": "smile"}]}
+    with pytest.raises(ValidationError):
+        alt.LayerChart.validate(broken)
 
 
 def test_numbers_on_buttons_are_the_stays_that_they_list(audit, page):

@@ -9,7 +9,6 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 from scipy.special import ndtri
-from scipy.special import ndtri
 
 from butfor.evaluate.diagnostics.lights import Row, at_most
 from butfor.evaluate.diagnostics.one_step import OneStep

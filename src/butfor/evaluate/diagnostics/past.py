@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import xlogy
-from scipy.special import chdtrc, chdtri
+from scipy.special import chdtrc, chdtri, xlogy
 
 from butfor.evaluate.diagnostics.lights import UNKNOWN, Row, at_most
 from butfor.evaluate.past_counts import LEVEL, PastCounts, Whole

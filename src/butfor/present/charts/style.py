@@ -39,8 +39,8 @@ Row = dict[str, Any]
 Domain = tuple[float, float]
 AnyChart = TypeVar("AnyChart", bound=alt.TopLevelMixin)
 
-# altair checks each part of a chart when it is made and whenever it is used, which takes longer than
-# all else; tests check the specifications of ours
+# altair checks each part of a chart when it is made and again when it is used, which takes longer
+# than all else; tests check the specifications of ours
 unchecked = debug_mode(False)
 
 CONFIG = alt.Config(
