@@ -10,6 +10,7 @@ import butfor as bf
 from butfor import charts
 from butfor.evaluate.wording import percent
 from butfor.log.variables import Outcome, Variable
+from butfor.present.charts import save
 from butfor.present.charts.style import text_width, wrap
 from butfor.present.charts.trajectory.layout import CROSS
 from butfor.replay.draws import Draws
@@ -536,6 +537,17 @@ def test_the_page_makes_no_requests(tmp_path):
     (policy,) = [value for name, value in page.attributes if name == "content"]
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
     assert "url" not in json.dumps(chart.to_dict()["datasets"])
+
+
+def test_the_script_that_is_kept_is_the_one_that_was_made(tmp_path, monkeypatch):
+    monkeypatch.setattr(save, "__file__", str(tmp_path / "save.py"))
+    (tmp_path / "__pycache__").mkdir()
+    make = save.chart_bundle.__wrapped__
+    made = make()
+    (kept,) = (tmp_path / "__pycache__").iterdir()
+    assert kept.read_bytes().decode() == made == save.chart_bundle()
+    monkeypatch.setattr(save.vl_convert, "javascript_bundle", None)
+    assert make() == made
 
 
 def test_hostile_texts_are_drawn_as_text_and_end_no_script(tmp_path):

@@ -6,14 +6,18 @@ import base64
 import hashlib
 import html
 import json
+import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import altair as alt
 import vl_convert
 
+from butfor.log.whole_files import whole_file
 from butfor.present.charts.style import specification
 
 VERSION = ".".join(alt.SCHEMA_VERSION.split(".")[:2])  # of Vega-Lite
@@ -77,5 +81,16 @@ def hash_source(text: str) -> str:
 
 @cache
 def chart_bundle() -> str:
-    """Return the JavaScript that draws charts: a module that sets window.vegaEmbed."""
-    return str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
+    """Return the JavaScript that draws charts: a module that sets window.vegaEmbed.
+
+    To put it together takes longer than a report. So it is kept beside what Python compiles, if
+    that can be written.
+    """
+    kept = Path(__file__).parent / "__pycache__" / f"charts-{version('vl-convert-python')}.js"
+    with suppress(OSError):
+        return kept.read_bytes().decode()
+    made = str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
+    if not sys.dont_write_bytecode:
+        with suppress(OSError), whole_file(kept, overwrite=True) as new:
+            new.write_bytes(made.encode())
+    return made
