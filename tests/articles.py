@@ -43,7 +43,7 @@ SMALL = {
     "models, wide": ModelsSettings(repeats=2, part="wide"),
     "oberst2019": Oberst2019Settings(repeats=3, episodes=200, seed=5),
 }
-SMALL_WARD = Sizes(episodes=150, scored=30, draws=10, planning=300, best=300, judging=300)
+SMALL_WARD = Sizes(episodes=60, scored=12, draws=5, planning=100, best=100, judging=100)
 
 
 @contextmanager
