@@ -20,11 +20,13 @@ from butfor.kernels.factors import (
     possible,
 )
 from butfor.kernels.mechanisms import Coupling, counterfactual_row, gumbel_max_row
+from butfor.kernels.reference import by_reference
 from butfor.kernels.rows import Rows, Scratch, find_label, hold, meets
 
 MOST_KEPT = 1 << 25  # bytes of counterfactual rows that a thread caches
 
 
+@by_reference
 class Dynamics(NamedTuple):
     """The transition rows of a model, row s A + a, and where each entry leads."""
 
@@ -37,6 +39,7 @@ class Dynamics(NamedTuple):
     visits: bool  # the last transition of an episode leads to its outcome, not its next state
 
 
+@by_reference
 class Log(NamedTuple):
     """The columns of Episodes that kernels read; episode i has rows start[i] .. stop[i] - 1."""
 
@@ -50,6 +53,7 @@ class Log(NamedTuple):
     outcome: NDArray[np.int32]  # [n]
 
 
+@by_reference
 class Problem(NamedTuple):
     """A log with its behavior and model, and the question: target, mechanism, action noise."""
 
@@ -62,6 +66,7 @@ class Problem(NamedTuple):
     shared: bool  # whether the action shares the noise of the observed one, by Gumbel-Max
 
 
+@by_reference
 class Kept(NamedTuple):
     """A thread's cache of counterfactual rows, which equal observed transitions share.
 
@@ -76,6 +81,7 @@ class Kept(NamedTuple):
     meets: NDArray[np.bool_]  # [C + 2] whether it shares a label with the observed row
 
 
+@by_reference
 class Work(NamedTuple):
     """Working space of one thread."""
 
@@ -279,7 +285,8 @@ def mark_reached(problem, work, reached, episode, anytime):
     first step, or with `anytime` at any, from the state observed there.
     """
     log, target = problem.log, problem.target
-    rows, next_state, _, _, states, actions, _ = problem.dynamics
+    rows, next_state = problem.dynamics.rows, problem.dynamics.next_state
+    states, actions = problem.dynamics.states, problem.dynamics.actions
     length = log.stop[episode] - log.start[episode]
     for t in range(length + 1):
         for s in range(states):

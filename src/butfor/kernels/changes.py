@@ -54,7 +54,8 @@ def fewest_changes(first, last, problem, work, discount, value, outcome_mass, ch
 def plan_changes(problem, work, plan, episode, discount, value):
     """Go backward through an episode: V_t(s, c) is the best of keeping or changing the action."""
     log = problem.log
-    _, next_state, _, _, states, actions, _ = problem.dynamics
+    dynamics = problem.dynamics
+    next_state, states, actions = dynamics.next_state, dynamics.states, dynamics.actions
     now, later, worth = plan.now, plan.later, plan.worth
     budget = value.shape[1]
     length = log.stop[episode] - log.start[episode]
@@ -104,7 +105,8 @@ def plan_changes(problem, work, plan, episode, discount, value):
 def follow_plan(problem, work, plan, episode, changes, outcome_mass, changed):
     """Go forward with this many changes: where the plan leads, and which actions it changes."""
     log = problem.log
-    _, next_state, _, _, states, actions, _ = problem.dynamics
+    dynamics = problem.dynamics
+    next_state, states, actions = dynamics.next_state, dynamics.states, dynamics.actions
     now, later = plan.now, plan.later
     for s in range(states):
         for c in range(changes + 1):

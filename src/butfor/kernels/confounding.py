@@ -15,9 +15,11 @@ from butfor.kernels.bounds import Tables
 from butfor.kernels.chain import longest_episode, mark_reached, observe
 from butfor.kernels.compiled import bare, compiled
 from butfor.kernels.limits import make_limits, worth, worth_again
+from butfor.kernels.reference import by_reference
 from butfor.kernels.rows import sort_by_ratio, widest_row
 
 
+@by_reference
 class Tilt(NamedTuple):
     """How far hidden causes may tilt the rows of a model, row s A + a."""
 

@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 
 from butfor.kernels.compiled import bare, inlined
 from butfor.kernels.mechanisms import counterfactual_row
+from butfor.kernels.reference import by_reference
 from butfor.kernels.rows import Rows, Scratch, hold, meets
 
 UNKNOWN, IMPOSSIBLE, NOTHING = -1, -2, -3  # instead of an observed entry
 
 
+@by_reference
 class Factors(NamedTuple):
     """F factors of a model and of a log, in an order in which parents come first, the end last.
 
@@ -40,6 +42,7 @@ class Factors(NamedTuple):
     own: NDArray[np.int64]  # [rows of the uncut log, F] `config` of every step of an episode
 
 
+@by_reference
 class Known(NamedTuple):
     """One thread's working space: what an observed step says about the noise of each factor."""
 

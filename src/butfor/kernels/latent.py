@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from butfor.kernels.chain import Log
 from butfor.kernels.compiled import bare
 from butfor.kernels.random import DRAW_STRIDE, uniform
+from butfor.kernels.reference import by_reference
 from butfor.kernels.rows import Rows, find_label, pick_by_mass, widest_row
 
 LATENT, SEEN, STEP = range(3)  # what the rows of a behavior are numbered by
@@ -21,6 +22,7 @@ SAME = 1e-9  # rewards within this relative distance are equal
 NUMBERS = 4  # random numbers of one step of a draw: path, action, state, observation
 
 
+@by_reference
 class Hidden(NamedTuple):
     """A model with hidden states; row h A + a. Ends are states without rows."""
 
@@ -40,6 +42,7 @@ class Hidden(NamedTuple):
     reward_seen: bool  # whether the log's rewards are the model's, hence evidence
 
 
+@by_reference
 class Behavior(NamedTuple):
     """The policy that made the log."""
 
@@ -47,6 +50,7 @@ class Behavior(NamedTuple):
     kind: int  # LATENT: one row per hidden state; SEEN: per observation; STEP: per logged step
 
 
+@by_reference
 class Trace(NamedTuple):
     """One thread's working space: where an episode may have been, step by step."""
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.kernels.compiled import bare, compiled
+from butfor.kernels.reference import by_reference
 from butfor.kernels.rows import (
     Rows,
     append_row,
@@ -23,6 +24,7 @@ from butfor.kernels.rows import (
 GUMBEL_MAX, INVERSE_CDF, MAXIMAL, INDEPENDENT, TABLE = range(5)
 
 
+@by_reference
 class Coupling(NamedTuple):
     """A mechanism in the form that kernels take."""
 

@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from butfor.kernels.chain import choose, observe
 from butfor.kernels.compiled import bare, compiled
 from butfor.kernels.mechanisms import INDEPENDENT, INVERSE_CDF, counterfactual_row
+from butfor.kernels.reference import by_reference
 from butfor.kernels.rows import Rows, Scratch, make_scratch, widest_row
 
 
+@by_reference
 class Models(NamedTuple):
     """B models: their probabilities, stored twice, by entry and by model, and what they expect.
 
@@ -98,7 +100,9 @@ def exact_outcomes_of_models(
 def push_models(problem, work, front, drawn, episode, discount, negligible, outcome, earned):
     """Push one episode in all models."""
     log, target = problem.log, problem.target
-    rows, next_state, reward, _, states, actions, _ = problem.dynamics
+    dynamics = problem.dynamics
+    rows, next_state, reward = dynamics.rows, dynamics.next_state, dynamics.reward
+    states, actions = dynamics.states, dynamics.actions
     probability = drawn.at_once
     models = probability.shape[1]
     elsewhere = states + outcome.shape[0] - 1

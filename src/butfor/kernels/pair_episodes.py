@@ -22,6 +22,7 @@ from butfor.kernels.pairs import (
     row_given,
 )
 from butfor.kernels.random import DRAW_STRIDE, uniform
+from butfor.kernels.reference import by_reference
 from butfor.kernels.rows import append_row, pick_by_mass, scatter, unscatter
 
 
@@ -65,6 +66,7 @@ def exact_pairs(
     return -1
 
 
+@by_reference
 class HiddenSteps(NamedTuple):
     """What `walk_pairs` writes; all but the last three fields are those of `walk.Steps`."""
 

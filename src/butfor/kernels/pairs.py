@@ -36,6 +36,7 @@ from butfor.kernels.mechanisms import (
     counterfactual_row,
     gumbel_max_row,
 )
+from butfor.kernels.reference import by_reference
 from butfor.kernels.rows import (
     Rows,
     Scratch,
@@ -50,6 +51,7 @@ from butfor.kernels.rows import (
 LAST, FULL, MEMORY = range(3)  # what a target acts on: last observation, hidden state, memory
 
 
+@by_reference
 class Target(NamedTuple):
     """A policy with M memory nodes; cells are the possible pairs (h, m)."""
 
@@ -69,6 +71,7 @@ class Target(NamedTuple):
     ended: NDArray[np.float64]  # [groups, O] probability of each outcome
 
 
+@by_reference
 class Pairs(NamedTuple):
     """A log with hidden states, its behavior and model, and the question asked of it."""
 
@@ -82,6 +85,7 @@ class Pairs(NamedTuple):
     certain: bool  # whether the hidden state determines the observation
 
 
+@by_reference
 class PairWork(NamedTuple):
     """One thread's working space for both worlds."""
 

@@ -54,7 +54,8 @@ def go_back(problem, work, episode, discount, values_after, reached, now, later,
 def state_value(problem, work, s, i, seen_row, seen_entry, discount, later):
     """Return W_t(s) from W_{t+1}, given the observed step i."""
     target, kept = problem.target, work.kept
-    _, next_state, _, _, states, actions, _ = problem.dynamics
+    dynamics = problem.dynamics
+    next_state, states, actions = dynamics.next_state, dynamics.states, dynamics.actions
     total = 0.0
     choose(problem, work, s, i)
     start = target.start[s]

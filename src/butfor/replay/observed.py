@@ -309,27 +309,19 @@ class ObservedEngine:
         """Push the state distribution of each episode through its chain, exactly."""
         values, outcomes = tables
         count = len(problem.log.start)
-        probability = np.zeros((count, outcomes.shape[2]))
-        expected_return, cut_off = np.zeros(count), np.zeros(count)
+        judged = kernels.Judged(
+            self.discounts, values, outcomes, np.zeros((count, outcomes.shape[2])), np.zeros(count)
+        )
+        rare = kernels.Rare(float(negligible), np.zeros(count))
         self.run(
             lambda first, last, work: kernels.exact_outcomes(
-                first,
-                last,
-                problem,
-                work,
-                self.discounts,
-                float(negligible),
-                values,
-                outcomes,
-                probability,
-                expected_return,
-                cut_off,
+                first, last, problem, work, judged, rare
             ),
             problem=problem,
             threads=threads,
             progress=progress,
         )
-        return probability, expected_return, cut_off
+        return judged.outcome_mass, judged.expected_return, rare.left_out
 
     def _walk(
         self,
@@ -370,11 +362,9 @@ class ObservedEngine:
                 problem,
                 work,
                 judged,
-                replay.counts,
                 own_row,
                 replay.episodes.offsets,
-                float(THIN),
-                walked,
+                kernels.make_record(problem, walked, replay.counts, float(THIN)),
             ),
             problem=problem,
             threads=threads,
