@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.kernels.chain import Problem
-from butfor.kernels.compiled import bare
+from butfor.kernels.compiled import bare, part
 from butfor.kernels.evidence import similar_cases
 from butfor.kernels.factors import forget_product, multiply
 from butfor.kernels.reference import by_reference
@@ -86,7 +86,7 @@ def fill_moves(problem, beyond, into):
         moves.start[s + 1] = stop
 
 
-@bare
+@part
 def wait_at_end(problem, work, record, episode, now, now_states, active):
     """Let an episode wait in the states where it may be when its record ends."""
     beyond = record.beyond
@@ -103,7 +103,7 @@ def wait_at_end(problem, work, record, episode, now, now_states, active):
     sort_by_ratio(cases, order, beyond.choices[w])
 
 
-@bare
+@part
 def foresee(problem, work, record, active, left, order, cases):
     """List the choices that may be met within `left` steps, and their similar past cases.
 
@@ -159,7 +159,7 @@ def go_on(problem, record):
     beyond.waiting[0] = 0
 
 
-@bare
+@part
 def move_on(beyond, now, later):
     """Move all waiting episodes by one step, from `now` to `later`."""
     moves, going, earned = beyond.moves, beyond.going, beyond.earned
@@ -176,7 +176,7 @@ def move_on(beyond, now, later):
                 there[w] += here[w] * probability
 
 
-@bare
+@part
 def note_beyond(target, record, w, t, now):
     """Write step t of a waiting episode: its mass, what it earns, and the evidence."""
     beyond, steps = record.beyond, record.steps
@@ -200,7 +200,7 @@ def note_beyond(target, record, w, t, now):
     steps.evidence[episode, t] = median
 
 
-@bare
+@part
 def note_reached(probability, states, episode, t, now, w):
     """Write the probability of each state at step t, and of each outcome up to then."""
     if probability.size == 0:

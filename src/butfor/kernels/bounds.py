@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.kernels.chain import choose, longest_episode, mark_reached, observe
-from butfor.kernels.compiled import bare, compiled, inlined
+from butfor.kernels.compiled import compiled, part
 from butfor.kernels.factor_bounds import Nested, bound_product
 from butfor.kernels.limits import (
     find_limits,
@@ -73,7 +73,7 @@ def episode_bounds(first, last, problem, work, discount, values_after, outcomes_
     return -1
 
 
-@bare
+@part
 def bound_episode(
     problem, work, limits, nested, tables, episode, discount, values_after, outcomes_after, bounds
 ):
@@ -118,7 +118,7 @@ def bound_episode(
     return -1
 
 
-@inlined
+@part
 def bound_row(problem, work, limits, nested, row, i, seen_entry, discount, later, result):
     """Bound what follows from a row, given the observed step i and the bounds `later`."""
     log, actions = problem.log, problem.dynamics.actions

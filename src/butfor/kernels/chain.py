@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.kernels.compiled import bare, inlined
+from butfor.kernels.compiled import bare, inlined, part
 from butfor.kernels.factors import (
     Factors,
     Known,
@@ -213,7 +213,7 @@ def move(problem, work, row, choice, i, seen_row, seen_entry, record):
     return low, high, place
 
 
-@inlined
+@part
 def fill(problem, work, row, seen_row, seen_entry, place):
     """Compute a counterfactual row for `move`."""
     rows, kept = problem.dynamics.rows, work.kept
@@ -224,7 +224,7 @@ def fill(problem, work, row, seen_row, seen_entry, place):
     kept.common[place] = -1.0
 
 
-@inlined
+@part
 def fill_product(problem, work, row, i, place, record):
     """Compute a counterfactual row of a factored model for `move`."""
     rows, next_state, kept, known = (
@@ -242,7 +242,7 @@ def fill_product(problem, work, row, i, place, record):
     kept.meets[place] = known.met[0]
 
 
-@inlined
+@part
 def compare(problem, work, row, seen_row, place):
     """Compare the row at a place of `work.kept` with the model's and with the observed one."""
     rows, kept = problem.dynamics.rows, work.kept

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.kernels.chain import longest_episode, mark_reached, move, observe, pays
-from butfor.kernels.compiled import bare, compiled
+from butfor.kernels.compiled import compiled, part
 
 GAIN = 1e-12  # a change must gain more than this
 
@@ -50,7 +50,7 @@ def fewest_changes(first, last, problem, work, discount, value, outcome_mass, ch
     return -1
 
 
-@bare
+@part
 def plan_changes(problem, work, plan, episode, discount, value):
     """Go backward through an episode: V_t(s, c) is the best of keeping or changing the action."""
     log = problem.log
@@ -101,7 +101,7 @@ def plan_changes(problem, work, plan, episode, discount, value):
     return -1
 
 
-@bare
+@part
 def follow_plan(problem, work, plan, episode, changes, outcome_mass, changed):
     """Go forward with this many changes: where the plan leads, and which actions it changes."""
     log = problem.log

@@ -86,5 +86,8 @@ compiled = njit(cache=_kept is not None, nogil=True, error_model="numpy")
 bare = njit(cache=_kept is not None, nogil=True, error_model="numpy", _nrt=False)
 # Bare, and always inlined: passing a problem to a function copies 200 numbers.
 inlined = njit(
-    cache=_kept is not None, nogil=True, error_model="numpy", _nrt=False, forceinline=True
+    cache=_kept is not None, nogil=True, error_model="numpy", _nrt=False
+)
+part = njit(
+    cache=_kept is not None, nogil=True, error_model="numpy", _nrt=False, inline="always"
 )

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from butfor.kernels.bounds import Tables
 from butfor.kernels.chain import longest_episode, mark_reached, observe
-from butfor.kernels.compiled import bare, compiled
+from butfor.kernels.compiled import bare, compiled, part
 from butfor.kernels.limits import make_limits, worth, worth_again
 from butfor.kernels.reference import by_reference
 from butfor.kernels.rows import sort_by_ratio, widest_row
@@ -28,7 +28,7 @@ class Tilt(NamedTuple):
     gamma: float  # the largest ratio of odds
 
 
-@bare
+@part
 def lowest_tilted(rows, row, p_k, least, most, limits, sign):
     """Return the lowest expected sign * value of a tilted row, given an outcome that had p_k.
 
@@ -119,7 +119,7 @@ def confounded_episodes(first, last, problem, work, tilt, discount, values, boun
     return -1
 
 
-@bare
+@part
 def bound_confounded(problem, work, limits, tilt, tables, episode, discount, values, bounds):
     """Bound one episode for `confounded_episodes`; actions are drawn afresh."""
     log, target = problem.log, problem.target

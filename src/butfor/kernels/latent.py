@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.kernels.chain import Log
-from butfor.kernels.compiled import bare
+from butfor.kernels.compiled import bare, part
 from butfor.kernels.random import DRAW_STRIDE, uniform
 from butfor.kernels.reference import by_reference
 from butfor.kernels.rows import Rows, find_label, pick_by_mass, widest_row
@@ -123,7 +123,7 @@ def seen_at(log, episode, t):
     return log.state[i] if i < log.stop[episode] else log.next_state[i - 1]
 
 
-@bare
+@part
 def support_at(hidden, behavior, trace, log, episode, t):
     """List the hidden states that fit the observation at step t, with their likelihoods."""
     emission = hidden.emission
@@ -147,7 +147,7 @@ def support_at(hidden, behavior, trace, log, episode, t):
     trace.size[t] = count
 
 
-@bare
+@part
 def keep_reachable(hidden, trace, log, episode, t):
     """Keep only the states at step t that are reachable from the step before, or from the start.
 

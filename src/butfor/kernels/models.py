@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.kernels.chain import choose, observe
-from butfor.kernels.compiled import bare, compiled
+from butfor.kernels.compiled import bare, compiled, part
 from butfor.kernels.mechanisms import INDEPENDENT, INVERSE_CDF, counterfactual_row
 from butfor.kernels.reference import by_reference
 from butfor.kernels.rows import Rows, Scratch, make_scratch, widest_row
@@ -96,7 +96,7 @@ def exact_outcomes_of_models(
     return -1
 
 
-@bare
+@part
 def push_models(problem, work, front, drawn, episode, discount, negligible, outcome, earned):
     """Push one episode in all models."""
     log, target = problem.log, problem.target
@@ -242,7 +242,7 @@ def add_rest(drawn, left, s, weight, now, outcome, earned):
             outcome[o, b] += now[s, b] * drawn.ends[left, s, o, b]
 
 
-@bare
+@part
 def observe_models(rows, next_state, elsewhere, probability, seen_row, front):
     """Store the factual row of each model; what lies elsewhere shares no noise with anything."""
     for e in range(rows.start[seen_row], rows.start[seen_row + 1]):
@@ -253,7 +253,7 @@ def observe_models(rows, next_state, elsewhere, probability, seen_row, front):
             front.factual_by_model[b, rows.label[e]] = probability[e, b]
 
 
-@bare
+@part
 def compare_rows(kind, rows, probability, row, seen_entry, front):
     """Fill `front.common` with a bound on the overlap of two rows in each model.
 

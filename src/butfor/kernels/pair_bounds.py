@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.kernels.chain import longest_episode
-from butfor.kernels.compiled import bare, compiled
+from butfor.kernels.compiled import bare, compiled, part
 from butfor.kernels.latent import (
     behavior_row,
     branch_from,
@@ -69,7 +69,7 @@ def bound_pairs(first, last, pairs, work, discount, values, outcomes, bounds):
     return -1
 
 
-@bare
+@part
 def bound_pair_episode(pairs, work, tables, episode, discount, values, outcomes, bounds):
     """Bound one episode for `bound_pairs`."""
     log, target, trace = pairs.log, pairs.target, work.trace
@@ -112,7 +112,7 @@ def branches(pairs, work, episode, t, k):
     return count
 
 
-@bare
+@part
 def mark_pairs(pairs, work, tables, episode):
     """Mark the cells that the target can reach, by step and actual hidden state."""
     hidden, target, log, trace = pairs.hidden, pairs.target, pairs.log, work.trace
@@ -146,7 +146,7 @@ def mark_pairs(pairs, work, tables, episode):
         look_away_from(trace, t + 1)
 
 
-@bare
+@part
 def mark_shown(pairs, cell, action, h, reached):
     """Mark the cells that follow when the target's world arrives in h, whatever it shows."""
     target, emission = pairs.target, pairs.hidden.emission
@@ -157,7 +157,7 @@ def mark_shown(pairs, cell, action, h, reached):
         reached[target.cell[h, next_node(target, cell, action, emission.label[s])]] = True
 
 
-@bare
+@part
 def bound_cells(pairs, work, tables, episode, t, k, discount, now, later):
     """Bound what follows from all cells that go with the k-th actual state at step t."""
     hidden, target, log, trace = pairs.hidden, pairs.target, pairs.log, work.trace
@@ -195,7 +195,7 @@ def bound_cells(pairs, work, tables, episode, t, k, discount, now, later):
     unscatter(hidden.rows, seen_row, work.p_state)
 
 
-@bare
+@part
 def bound_branch(pairs, work, tables, cell, action, i, seen_row, b, observation, discount, later):
     """Bound what follows a cell and an action, along a branch of the path, in `tables.row`."""
     hidden, trace, value = pairs.hidden, work.trace, tables.value
@@ -218,7 +218,7 @@ def bound_branch(pairs, work, tables, cell, action, i, seen_row, b, observation,
     bound_values(hidden.rows, row, work.p_state, seen_entry, tables.limits, value, tables.row)
 
 
-@bare
+@part
 def arrive(pairs, tables, cell, action, e, x, observation, discount, ahead, value):
     """Bound what entry e is worth while the actual world goes to x: fills `value` [columns]."""
     hidden, target = pairs.hidden, pairs.target
@@ -237,7 +237,7 @@ def arrive(pairs, tables, cell, action, e, x, observation, discount, ahead, valu
         value[c] = hidden.reward[e] + discount * value[c]
 
 
-@bare
+@part
 def bound_shown(pairs, tables, cell, action, h, x, observation, ahead, value):
     """Bound what follows in h, over what it may show, given what the actual state x showed."""
     target, emission, shown = pairs.target, pairs.hidden.emission, tables.shown

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.kernels.compiled import bare
+from butfor.kernels.compiled import bare, part
 from butfor.kernels.evidence import weigh_cases
 from butfor.kernels.latent import NUMBERS, behavior_row, seen_at
 from butfor.kernels.mechanisms import gumbel_max_row
@@ -142,7 +142,7 @@ def keep_latent(pairs, work, side, latent, episode, t):
             latent[episode, t, pairs.target.state[cell]] += work.mass[side, k, cell]
 
 
-@bare
+@part
 def gather_cases(mass, counts, cases):
     """List the rows that a step uses, with their similar past cases; return how many."""
     count = 0
@@ -201,7 +201,7 @@ def draw_pair_step(first, last, pairs, work, t, path, chosen, keys, state, seen,
     return -1
 
 
-@bare
+@part
 def draw_action(pairs, work, chosen, d, h, i, u):
     """Draw the target's action from row d, given the logged one of step i in h (-1: not given)."""
     rows, mass = work.chosen, work.chosen.probability

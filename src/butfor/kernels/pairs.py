@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.kernels.chain import Log
-from butfor.kernels.compiled import bare
+from butfor.kernels.compiled import bare, part
 from butfor.kernels.evidence import Cases
 from butfor.kernels.latent import (
     Behavior,
@@ -378,7 +378,7 @@ def push_cells(pairs, work, now, k, i, seen_row, count, observation):
         alone[at] = 0.0
 
 
-@bare
+@part
 def push_pooled(pairs, work, later, rows, i, seen_row, count, observation):
     """Move the mass of the first `rows` pooled rows along each branch of the factual path.
 
@@ -399,7 +399,7 @@ def push_pooled(pairs, work, later, rows, i, seen_row, count, observation):
         work.pooled[work.pooled_rows[slot]] = 0.0
 
 
-@bare
+@part
 def reach(work, h, moved):
     """Add mass that arrives in h and is yet to be observed."""
     if work.reached[h] == 0.0:
@@ -453,7 +453,7 @@ def push_row(pairs, work, later, cell, action, share, row, i, seen_row, b, obser
         work.sums[MOVED] += amount * max(0.0, 1.0 - kept)
 
 
-@bare
+@part
 def push_alone(pairs, work, now):
     """Move the world under the target one step by the model alone, after the logged end."""
     trace = work.trace

@@ -3,7 +3,7 @@
 import numpy as np
 
 from butfor.kernels.chain import choose, longest_episode, mark_reached, move, observe, pays
-from butfor.kernels.compiled import bare, compiled
+from butfor.kernels.compiled import compiled, part
 
 
 @compiled
@@ -27,7 +27,7 @@ def step_values(first, last, problem, work, discount, values_after, here):
     return -1
 
 
-@bare
+@part
 def go_back(problem, work, episode, discount, values_after, reached, now, later, here):
     """Write the values of one episode for `step_values`."""
     log, actions = problem.log, problem.dynamics.actions
@@ -50,7 +50,7 @@ def go_back(problem, work, episode, discount, values_after, reached, now, later,
     return -1
 
 
-@bare
+@part
 def state_value(problem, work, s, i, seen_row, seen_entry, discount, later):
     """Return W_t(s) from W_{t+1}, given the observed step i."""
     target, kept = problem.target, work.kept
