@@ -268,13 +268,9 @@ def pays(problem, e, i, row, seen_row):
     return problem.log.reward[i] if row == seen_row else problem.dynamics.reward[e]
 
 
-@bare
-def longest_episode(log, first, last):
+def longest_episode(log: Log, first: int, last: int) -> int:
     """Return the number of steps of the longest of episodes first .. last - 1."""
-    longest = 0
-    for episode in range(first, last):
-        longest = max(longest, log.stop[episode] - log.start[episode])
-    return longest
+    return int((log.stop[first:last] - log.start[first:last]).max(initial=0))
 
 
 @bare

@@ -86,8 +86,6 @@ compiled = njit(cache=_kept is not None, nogil=True, error_model="numpy")
 bare = njit(cache=_kept is not None, nogil=True, error_model="numpy", _nrt=False)
 # Bare, and always inlined: passing a problem to a function copies 200 numbers.
 inlined = njit(
-    cache=_kept is not None, nogil=True, error_model="numpy", _nrt=False
+    cache=_kept is not None, nogil=True, error_model="numpy", _nrt=False, forceinline=True
 )
-part = njit(
-    cache=_kept is not None, nogil=True, error_model="numpy", _nrt=False, inline="always"
-)
+part = njit(cache=_kept is not None, nogil=True, error_model="numpy", _nrt=False, inline="always")

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.kernels.compiled import bare, inlined, part
+from butfor.kernels.compiled import bare, inlined
 from butfor.kernels.factors import fewest_cases
 from butfor.kernels.reference import by_reference
 
@@ -47,7 +47,7 @@ def weigh_cases(cases, count, going, thin, steps, episode, t):
     steps.evidence[episode, t] = weighted_median(cases.number, cases.mass, count, half)
 
 
-@part
+@bare
 def weighted_median(value, mass, count, half):
     """Return the smallest of `count` values at which the running mass reaches `half`.
 

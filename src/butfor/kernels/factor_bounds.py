@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from butfor.kernels.compiled import bare, part
 from butfor.kernels.factors import configuration
 from butfor.kernels.limits import bound_values, worth
+from butfor.kernels.reference import by_reference
 from butfor.kernels.rows import hold
 
 
+@by_reference
 class Nested(NamedTuple):
     """Working space of one thread: bounds given the levels of earlier factors."""
 

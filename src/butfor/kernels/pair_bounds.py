@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.kernels.chain import longest_episode
-from butfor.kernels.compiled import bare, compiled, part
+from butfor.kernels.compiled import bare, part
 from butfor.kernels.latent import (
     behavior_row,
     branch_from,
@@ -22,10 +22,12 @@ from butfor.kernels.latent import (
     trace_back,
 )
 from butfor.kernels.limits import Limits, bound_values, make_limits
-from butfor.kernels.pairs import FULL, choose_action, next_node
+from butfor.kernels.pairs import FULL, Pairs, PairWork, choose_action, next_node
+from butfor.kernels.reference import by_reference
 from butfor.kernels.rows import find_label, hold, scatter, unscatter, widest_row
 
 
+@by_reference
 class PairTables(NamedTuple):
     """Working space for the bounds of one episode; columns are those of `bounds.Tables`."""
 
@@ -40,8 +42,16 @@ class PairTables(NamedTuple):
     held: NDArray[np.int64]  # [1] the row that `p_seen` holds, -1 for none
 
 
-@compiled
-def bound_pairs(first, last, pairs, work, discount, values, outcomes, bounds):
+def bound_pairs(
+    first: int,
+    last: int,
+    pairs: Pairs,
+    work: PairWork,
+    discount: float,
+    values: NDArray[np.float64],
+    outcomes: NDArray[np.float64],
+    bounds: NDArray[np.float64],
+) -> int:
     """Nest the bounds of rows backwards through episodes first .. last - 1.
 
     What follows from a cell past the logged end is known: `values` [H + 1, C] and `outcomes`
@@ -62,8 +72,14 @@ def bound_pairs(first, last, pairs, work, discount, values, outcomes, bounds):
         np.zeros(len(hidden.showing.start) - 1),
         np.full(1, -1),
     )
+    return bound_pair_episodes(first, last, pairs, work, tables, discount, values, outcomes, bounds)
+
+
+@bare
+def bound_pair_episodes(first, last, pairs, work, tables, discount, values, outcomes, bounds):
+    """Do the work of `bound_pairs`."""
     for episode in range(first, last):
-        if trace_back(hidden, pairs.behavior, work.trace, pairs.log, episode) == -np.inf:
+        if trace_back(pairs.hidden, pairs.behavior, work.trace, pairs.log, episode) == -np.inf:
             return episode
         bound_pair_episode(pairs, work, tables, episode, discount, values, outcomes, bounds)
     return -1

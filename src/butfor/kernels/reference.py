@@ -40,12 +40,14 @@ class Reference(types.Type):
 
 def by_reference(made: type[Made]) -> type[Made]:
     """Let kernels take a class of named tuples by reference. They can read it, but not make one."""
+    # a class that can hold more than its fields: their numbers, once they were needed
+    kept = type(made.__name__, (made,), {"__module__": made.__module__, "__doc__": made.__doc__})
 
-    @typeof_impl.register(made)
+    @typeof_impl.register(kept)
     def find_type(value: Any, context: Any) -> Reference:
-        return Reference(made, tuple(typeof_impl(field, context) for field in value))
+        return Reference(kept, tuple(typeof_impl(field, context) for field in value))
 
-    return made
+    return kept
 
 
 def numbers(value: Any) -> Iterator[int | float]:
@@ -63,8 +65,11 @@ def numbers(value: Any) -> Iterator[int | float]:
 
 def as_bytes(value: Any) -> bytes:
     """Return the numbers of a named tuple in memory; it must outlive them."""
-    found = list(numbers(value))
-    return struct.pack("".join("d" if isinstance(n, float) else "q" for n in found), *found)
+    if (held := value.__dict__.get("held")) is None:
+        found = list(numbers(value))
+        form = "".join("d" if isinstance(number, float) else "q" for number in found)
+        held = value.__dict__["held"] = struct.pack(form, *found)
+    return held
 
 
 def width(context: Any, kind: types.Type) -> int:

@@ -57,9 +57,7 @@ class Rare(NamedTuple):
     left_out: NDArray[np.float64]  # [n] their mass, written
 
 
-def make_record(
-    problem: Problem, steps: Steps, counts: NDArray[np.int64], thin: float
-) -> Record:
+def make_record(problem: Problem, steps: Steps, counts: NDArray[np.int64], thin: float) -> Record:
     """Return where one thread notes its steps."""
     size = problem.dynamics.states * problem.dynamics.actions
     cases = Cases(np.empty(size), np.empty(size), np.zeros(size))
