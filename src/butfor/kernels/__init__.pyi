@@ -53,6 +53,7 @@ from .random import MIX_1 as MIX_1
 from .random import MIX_2 as MIX_2
 from .random import uniform as uniform
 from .rows import Rows as Rows
+from .rows import sparse_rows as sparse_rows
 from .sepsis import NOISE_SIZE as NOISE_SIZE
 from .sepsis import sepsis_noise as sepsis_noise
 from .sepsis import sepsis_steps as sepsis_steps

@@ -103,10 +103,7 @@ class Work(NamedTuple):
 
 
 def make_work(problem: Problem) -> Work:
-    """Return one thread's working space for this problem.
-
-    Not compiled: that would take longer than making the arrays in Python.
-    """
+    """Return one thread's working space for this problem."""
     dynamics, factors = problem.dynamics, problem.factors
     states, actions = dynamics.states, dynamics.actions
     widest = int(np.diff(dynamics.rows.start).max())
@@ -213,7 +210,7 @@ def move(problem, work, row, choice, i, seen_row, seen_entry, record):
     return low, high, place
 
 
-@part
+@bare
 def fill(problem, work, row, seen_row, seen_entry, place):
     """Compute a counterfactual row for `move`."""
     rows, kept = problem.dynamics.rows, work.kept
@@ -224,7 +221,7 @@ def fill(problem, work, row, seen_row, seen_entry, place):
     kept.common[place] = -1.0
 
 
-@part
+@bare
 def fill_product(problem, work, row, i, place, record):
     """Compute a counterfactual row of a factored model for `move`."""
     rows, next_state, kept, known = (

@@ -157,7 +157,7 @@ def enter(problem, work, row, i, f):
     return c
 
 
-@inlined
+@bare
 def multiply(problem, work, row, i, record):
     """Fill `known.joint` with the counterfactual row of a row of the model, given step i.
 

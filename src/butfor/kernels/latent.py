@@ -69,10 +69,7 @@ class Trace(NamedTuple):
 
 
 def make_trace(hidden: Hidden, log: Log) -> Trace:
-    """Return working space for episodes of this log.
-
-    Not compiled: unpacking so many arrays would take long to compile.
-    """
+    """Return working space for episodes of this log."""
     longest = int((log.stop - log.start).max())
     widest = max(widest_row(hidden.showing), widest_row(hidden.ends))
     size = widest_row(hidden.rows)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.kernels.compiled import bare, compiled
+from butfor.kernels.compiled import bare
 
 INSERTION_LIMIT = 48  # up to this length insertion sort is used, then heap sort
 
@@ -36,8 +36,7 @@ def sparse_rows(dense: NDArray[np.float64]) -> Rows:
     return Rows(start, label.astype(np.int32), dense[row, label])
 
 
-@compiled
-def make_scratch(size):
+def make_scratch(size: int) -> Scratch:
     """Return working space for rows of up to `size` entries."""
     return Scratch(np.empty(size), np.empty(size), np.empty(size, np.int64))
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from butfor.kernels.beyond import TOGETHER, Beyond, go_on, make_beyond, wait_at_end
 from butfor.kernels.chain import Problem, choose, compare, move, observe, pays
-from butfor.kernels.compiled import bare, inlined
+from butfor.kernels.compiled import bare, inlined, part
 from butfor.kernels.evidence import Cases, similar_cases, weigh_cases
 from butfor.kernels.factors import add_own
 from butfor.kernels.reference import by_reference
@@ -104,7 +104,7 @@ def walk_episodes(first, last, problem, work, judged, own_row, own_offsets, reco
     return -1
 
 
-@bare
+@part
 def walk_episode(problem, work, judged, episode, rare, record):
     """Push one episode through its chain.
 
