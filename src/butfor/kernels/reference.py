@@ -41,7 +41,12 @@ class Reference(types.Type):
 def by_reference(made: type[Made]) -> type[Made]:
     """Let kernels take a class of named tuples by reference. They can read it, but not make one."""
     # a class that can hold more than its fields: their numbers, once they were needed
-    kept = type(made.__name__, (made,), {"__module__": made.__module__, "__doc__": made.__doc__})
+    more = {
+        "__module__": made.__module__,
+        "__doc__": made.__doc__,
+        "__getstate__": lambda _: None,  # a copy has other addresses
+    }
+    kept = type(made.__name__, (made,), more)
 
     @typeof_impl.register(kept)
     def find_type(value: Any, context: Any) -> Reference:
