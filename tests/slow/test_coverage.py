@@ -11,6 +11,7 @@ from scipy.stats import binom
 from butfor.evaluate.bootstrap import bootstrap_interval, resample_weights
 from butfor.evaluate.episode_columns import EpisodeColumns
 from butfor.evaluate.estimators.table import CROSS_FITTED, ESTIMATORS
+from tests.grids import few
 from tests.support import FALSE_ALARM
 from verification.coverage import coverage, designs, estimated, printed, true_value
 
@@ -25,7 +26,7 @@ def too_narrow(held):
     return binom.cdf(held, FEW, COVERAGE) < FALSE_ALARM / CHECKS
 
 
-@pytest.mark.parametrize(("learned", "estimators"), [(False, FIXED), (True, CROSS_FITTED)])
+@pytest.mark.parametrize(("learned", "estimators"), few([(False, FIXED), (True, CROSS_FITTED)], 1))
 def test_intervals_hold_the_true_value(learned, estimators):
     design = designs("tabular", learned=learned)[0]
     table = coverage(printed(design, FEW, estimators=estimators))
@@ -34,6 +35,7 @@ def test_intervals_hold_the_true_value(learned, estimators):
     assert not too_narrow(table["held"]).any(), table
 
 
+@pytest.mark.exhaustive
 def test_intervals_of_mb_with_the_model_held_fixed_do_not():
     design = designs("tabular")[0]
     held = 0

@@ -49,5 +49,6 @@ def test_credible_intervals_hold_what_is_true_of_single_patients(cases):
     assert fewer_than_stated(cases, hierarchical) == [False, False]
 
 
+@pytest.mark.exhaustive
 def test_intervals_that_know_nothing_of_unseen_pairs_would_be_noticed(cases):
     assert fewer_than_stated(cases, counts_alone) == [True, True]

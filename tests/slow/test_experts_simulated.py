@@ -29,6 +29,7 @@ def test_intervals_hold_the_experts_own_view(ward, kind):
     assert found["fixed width"] < found["anytime width"] < 2 * found["fixed width"]
 
 
+@pytest.mark.exhaustive
 def test_a_perfect_expert_overturns_the_model(ward):
     generator = np.random.default_rng(1)
     answers = ward.answers("perfect", generator)

@@ -9,6 +9,7 @@ import pytest
 
 from butfor.review.store import Store
 from tests.browser import open_browser
+from tests.grids import few
 from tests.review_site import site, small_audit
 
 READY = "document.documentElement?.dataset.ready == 'yes'"
@@ -138,7 +139,7 @@ def test_three_reviewers_by_keyboard_alone(base, folder):
         assert store.verify().ok
 
 
-@pytest.mark.parametrize("size", [(1400, 900), (390, 844)])
+@pytest.mark.parametrize("size", few([[390, 844], [1400, 900]], 1))
 def test_an_error_is_in_view_with_the_focus_in_its_field_and_a_save_is_confirmed(base, size):
     with open_browser(*size) as browser:
         sign_in(browser, base, f"ola {size[0]}")
