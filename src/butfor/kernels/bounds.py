@@ -15,6 +15,7 @@ from butfor.kernels.limits import (
     make_limits,
     worth,
     worth_again,
+    worth_each,
 )
 from butfor.kernels.reference import by_reference
 from butfor.kernels.rows import hold, meets, widest_row
@@ -166,8 +167,7 @@ def bound_row(problem, work, limits, nested, row, i, seen_entry, discount, later
             result[c] = worth_again(problem, seen_entry, i, c // 4, c, discount, later)
         return
     if high - low == 1:
-        for c in range(len(result)):
-            result[c] = worth(problem, low, c // 4, c, discount, later)
+        worth_each(problem, low, discount, later, result)
         return
     if len(problem.factors.place) > 0:
         bound_product(problem, work, limits, nested, row, i, discount, later, result)

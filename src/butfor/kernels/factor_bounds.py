@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from butfor.kernels.compiled import bare, part
 from butfor.kernels.factors import configuration
-from butfor.kernels.limits import bound_values, worth
+from butfor.kernels.limits import bound_values, worth_each
 from butfor.kernels.reference import by_reference
 from butfor.kernels.rows import hold
 
@@ -61,10 +61,7 @@ def bound_product(problem, work, limits, nested, row, i, discount, later, result
                 continue
             x = known.state[f] if level == none else states + level
             value = nested.value[f, e - rows.start[nested.config[f]]]
-            for column in range(len(result)):
-                value[column] = worth(
-                    problem, nested.entry[x], column // 4, column, discount, later
-                )
+            worth_each(problem, nested.entry[x], discount, later, value)
             known.at[f] = e + 1
             continue
         if f == 0:

@@ -261,6 +261,19 @@ def worth(problem, e, quantity, c, discount, later):
     return 1.0 if x - states == quantity - 1 else 0.0
 
 
+@bare
+def worth_each(problem, e, discount, later, result):
+    """Fill in `result` with `worth` of an entry for each bound; columns are those of `Tables`."""
+    x = problem.dynamics.next_state[e]
+    beyond = x - problem.dynamics.states  # the outcome, if that is not negative
+    reward = problem.dynamics.reward[e]
+    for c in range(len(result)):
+        if beyond >= 0:
+            result[c] = reward if c < 4 else 1.0 if beyond == c // 4 - 1 else 0.0
+        else:
+            result[c] = reward + discount[x] * later[x, c] if c < 4 else later[x, c]
+
+
 @inlined
 def worth_again(problem, e, i, quantity, c, discount, later):
     """Return the same of the entry observed at step i, which pays again what was paid there."""
