@@ -17,9 +17,9 @@ from butfor.audit.sampling import (
     THIRDS,
     Others,
     cells_of,
-    count_sizes,
     draw_controls,
     find_thirds,
+    size_bins,
 )
 from butfor.audit.shards.coded import decode_log
 from butfor.audit.shards.learn import Setting
@@ -83,7 +83,7 @@ def choose(
     sizes = np.zeros(BINS, dtype=np.int64)
     flagged = pd.DataFrame({"id": [], "size": [], "differs": [], "place": [], "outcome": []})
     for look in _looks(parts, len(names)):
-        sizes += count_sizes(look.sizes)
+        np.add.at(sizes, size_bins(look.sizes), 1)
         flagged = _flag(flagged, look, flags, spread)
     cuts = find_thirds(sizes)
     cells = THIRDS * len(names)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from butfor.audit.audit import AUDIT, write_audit
 from butfor.audit.folders import Claim, claimed
@@ -38,9 +39,10 @@ from butfor.audit.shards.learn import (
     rehearse_tally,
 )
 from butfor.audit.shards.log import Shard, check_alike, find_shards, list_shard
+from butfor.audit.shards.packed import reused_memory
 from butfor.audit.shards.parts import Part, Parts
 from butfor.audit.shards.refit import cross_fit_folds, group_folds
-from butfor.audit.shards.stitch import RANGE, stitch_tables
+from butfor.audit.shards.stitch import divide_ids, stitch_tables
 from butfor.audit.shards.workers import Threads, Workers
 from butfor.audit.tables import loss_notes, with_credible
 from butfor.evaluate.diagnostics.calibration import bad_outcomes
@@ -57,7 +59,6 @@ from butfor.types import Progress, enter_stage
 LISTED = 5  # shards whose errors are reported in full
 MOST_COMPARED = 5_000_000  # ids compared at a time
 PASSES = 3  # over all shards: list, count, judge
-SAMPLED = 64  # one id in this many is sampled to divide the ids into ranges
 SUMMARIZED = (
     "Summary detail: there are no credible intervals, no FQE and no interval of MAGIC; intervals "
     "resample about 1000 groups of episodes; cross-fitting replays episodes in one of its splits; "
@@ -105,7 +106,7 @@ def audit_shards(
     """
     chosen = AuditSettings() if settings is None else settings
     work = Threads() if workers is None else workers
-    with claimed(out, AUDIT, overwrite=overwrite) as claim:
+    with reused_memory(), claimed(out, AUDIT, overwrite=overwrite) as claim:
         parts = partial(Parts.open, claim.goal, resume=resume, overwrite=overwrite)
         _audit_into(claim, parts, source, study, chosen, work, progress)
     return Path(out)
@@ -235,8 +236,14 @@ class _Run:
         for key, ids in self._finish("ids", list_shard, context, {"study": study}):
             self.parts.write_ids(key, ids)
         keys = [shard.key("ids", context) for shard in self.shards]
-        sample: list[Any] = []
-        text, episodes = None, 0
+        sizes: list[int] = []
+        cuts = divide_ids(self._read_ids(keys, sizes))
+        self._refuse_split(keys, sum(sizes))
+        return cuts
+
+    def _read_ids(self, keys: Sequence[str], sizes: list[int]) -> Iterator[NDArray[Any]]:
+        """Yield the ids of each shard, and append their number; refuse text in some shards only."""
+        text = None
         for shard, key in zip(self.shards, keys, strict=True):
             ids = self.parts.read_ids(key)
             if text is None and len(ids):
@@ -247,10 +254,8 @@ class _Run:
                     f"{shard.path}: the ids of episodes are {kind}, unlike those in the files "
                     'before it; write episode_type = "text" in [columns], or convert them'
                 )
-            episodes += len(ids)
-            sample += ids[::SAMPLED].tolist()
-        self._refuse_split(keys, episodes)
-        return sorted(sample)[RANGE // SAMPLED :: RANGE // SAMPLED]
+            sizes.append(len(ids))
+            yield ids
 
     def _refuse_split(self, keys: Sequence[str], episodes: int) -> None:
         """Refuse a log in which an episode is in two shards."""
