@@ -225,6 +225,24 @@ def test_a_part_has_behavior_and_counts_of_the_whole_log(question):
     np.testing.assert_array_equal(drawn.state, whole.state[chosen])
 
 
+def test_parts_that_share_what_does_not_depend_on_them_find_the_same(question):
+    log, model, target = question
+    lasting = {}
+    whole = bf.Replay(log, model, target, behavior=bf.estimate_behavior(log))
+    for chosen in (np.arange(12), np.arange(12, 20), np.arange(12)):
+        alone, part = whole.part(chosen).compute(), whole.part(chosen).share(lasting).compute()
+        again = part.part(np.arange(3, len(chosen))).compute()
+        assert_same(part.steps(), alone.steps(), STEPS)
+        for found in ("probability", "expected_return"):
+            known = getattr(alone.outcomes(), found)
+            np.testing.assert_array_equal(getattr(part.outcomes(), found), known)
+            np.testing.assert_array_equal(getattr(again.outcomes(), found), known[3:])
+    assert lasting.get("marked spaces") or lasting.get("spaces")
+    other = bf.policy_iteration(model)  # another question shares nothing
+    known = whole.part(chosen).ask(target=other).outcomes().probability
+    np.testing.assert_array_equal(part.ask(target=other).outcomes().probability, known)
+
+
 def test_probabilities_travel_with_the_log(question):
     log, model, target = question
     given = np.linspace(0.1, 0.9, len(log.state))

@@ -16,6 +16,7 @@ from butfor.types import Floats
 # Exponent of the lowest bit, by the number of limbs: 10 hold 2^-96 to 2^160, 68 hold all floats.
 LOWEST = {10: -96, 68: -1088}
 NARROW, WIDE = LOWEST
+BLOCK = 500  # rows that are looked at together, while they are in the cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +85,26 @@ class ExactSums:
         return {"shape": shape, "place": place, "value": self.limbs.reshape(-1)[place]}
 
     @classmethod
+    def pack(
+        cls, group: NDArray[np.int64], values: Floats, groups: int, *, wide: bool = False
+    ) -> dict[str, NDArray[np.int64]]:
+        """Return the packed sums of these values, without limbs that none of them can reach."""
+        size, columns = (WIDE if wide else NARROW), values.shape[1]
+        ends = _find_range(values)
+        # places of the last bits of the smallest and the largest value; each has 53 bits
+        last = [(math.frexp(end)[1] - 53 - LOWEST[size]) // 32 for end in ends]
+        high = min(last[1] + 3, size - 2)
+        low = min(max(last[0], 0), high)
+        limbs = np.zeros((high - low + 2, groups, columns), np.int64)
+        kernels.add_exactly(group, values.view(np.int64), limbs, LOWEST[size] + 32 * low)
+        place = np.flatnonzero(limbs)
+        return {
+            "shape": np.array([size, groups, columns]),
+            "place": place + low * groups * columns,
+            "value": limbs.reshape(-1)[place],
+        }
+
+    @classmethod
     def unpack(
         cls, shape: NDArray[np.int64], place: NDArray[np.int64], value: NDArray[np.int64]
     ) -> ExactSums:
@@ -108,6 +129,18 @@ class ExactSums:
         rounded[below > 0] = -np.inf
         rounded[(above > 0) & (below > 0)] = np.nan
         return rounded.reshape(groups, columns)
+
+
+def _find_range(values: Floats) -> tuple[float, float]:
+    """Return the smallest and the largest size of values other than 0, or the widest range."""
+    least, most = np.inf, 0.0
+    for start in range(0, len(values), BLOCK):
+        sizes = np.abs(values[start : start + BLOCK])
+        most = np.maximum(most, sizes.max())  # nan stays
+        sizes[sizes == 0.0] = np.inf
+        least = min(least, float(sizes.min()))
+    known = least < np.inf and most < np.inf  # not if there is nothing but 0, or inf, or nan
+    return (least, float(most)) if known else (5e-324, 2.0**1023)
 
 
 def _divide(total: int, unit: int) -> float:

@@ -37,7 +37,7 @@ def judged_table(replay: Replay) -> pd.DataFrame:
     """Return one row per episode: what happened, the counterfactual, and its evidence."""
     walked = replay.steps()
     table = replay.outcomes().frame()
-    table["first_change"] = first_changes(replay.log, replay.actions())
+    table["first_change"] = first_changes(replay.log, replay.repeats())
     if replay.sampled:
         table["return_error"] = replay.outcomes().return_error
     table["unsupported"] = replay.support()

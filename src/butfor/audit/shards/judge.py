@@ -27,10 +27,12 @@ from butfor.evaluate.episode_columns import EpisodeColumns
 from butfor.evaluate.estimators.columns import GROUPS, group_of
 from butfor.log.episodes import Episodes
 from butfor.log.read import Reading
+from butfor.models.factored import tabular
 from butfor.models.row_policy import check_rows, compare_rows
 from butfor.random import shard_keys
 from butfor.replay.replay import Replay
 from butfor.replay.twins import find_twins
+from butfor.replay.usual import null_changes
 from butfor.types import Floats, Keys
 
 SHARES = 1000  # bins in which shares are counted for medians
@@ -64,8 +66,10 @@ def judge_shard(shard: Shard, setting: Setting, folder: Path, counted: str, thre
         log = reading.episodes
     log = log.truncate(setting.question.horizon)
     replay = setting.question.ask(episodes=log, counts=setting.model.counts)
+    replay.share(setting.shared[0])
     first, course = find_twins(log)
-    replay.compute_as(replay.part(first).compute(threads=threads), course)
+    distinct = replay.part(first).compute(threads=threads)
+    replay.compute_as(distinct, course)
     log, keys = replay.log, shard_keys(log.unit, setting.seed)
     order = drawing_order(log.id, setting.digest, setting.seed)
     result, walked = replay.outcomes(), replay.steps()
@@ -76,7 +80,9 @@ def judge_shard(shard: Shard, setting: Setting, folder: Path, counted: str, thre
         "unsupported": replay.support(),
         "unsupported_model": setting.unsupported[log.first_state],
     }
-    columns = np.column_stack([sample.columns.matrix(), *(extra[name] for name in EXTRA)])
+    columns = sample.columns.matrix(*(extra[name] for name in EXTRA))
+    changed = null_changes(distinct, threads=threads)
+    null = (len(log), int(changed[course].sum())) if len(changed) else (0, 0)
     cell, size = cells_of(result), len(result.outcome_names)
     differs = result.most_likely != result.compared
     table = judged_table(replay).assign(order=order, differs=differs)
@@ -85,7 +91,6 @@ def judge_shard(shard: Shard, setting: Setting, folder: Path, counted: str, thre
         "cases": pa.table({"evidence": with_finals(log, replay.step_cases(), -1)}),
     }
     sums = {
-        "groups": _sums(group_of(keys), columns, GROUPS, wide=True),  # weights may be huge
         "cells": _sums(cell, piece_columns(result), size * size),
         "expected": _sums(cell // size, result.probability, size),
         "by_state": _sums(log.first_state, piece_columns(result), log.n_states),
@@ -95,17 +100,20 @@ def judge_shard(shard: Shard, setting: Setting, folder: Path, counted: str, thre
     }
     return Judged(
         tables={name: pack_table(table) for name, table in tables.items()},
-        sums={name: found.packed() for name, found in sums.items()},
+        sums={
+            "groups": ExactSums.pack(group_of(keys), columns, GROUPS, wide=True),  # huge weights
+            **{name: found.packed() for name, found in sums.items()},
+        },
         counts={
-            "sizes": np.array([sample.followers, sample.censored, *sample.null]),
+            "sizes": np.array([sample.followers, sample.censored, *null]),
             "about": _shares(walked.share_about),
             "after": _shares(walked.share_after),
         },
     )
 
 
-def _sums(group: NDArray[Any], values: Floats, groups: int, *, wide: bool = False) -> ExactSums:
-    sums = ExactSums.make(groups, values.shape[1], wide=wide)
+def _sums(group: NDArray[Any], values: Floats, groups: int) -> ExactSums:
+    sums = ExactSums.make(groups, values.shape[1])
     sums.add(group.astype(np.int64), values)
     return sums
 
@@ -133,7 +141,9 @@ def _cross_fit(
             continue
         _, chosen, same = np.unique(course[mine], return_index=True, return_inverse=True)
         some = replay.log.select(mine[chosen])
-        part = replay.ask(episodes=some, model=judge.model, target=judge.target)
+        counts = tabular(judge.model).counts
+        part = replay.ask(episodes=some, model=judge.model, target=judge.target, counts=counts)
+        part.share(setting.shared[1 + number])
         first = replay.log.first_state[mine]
         found = (
             np.ones(len(mine)),

@@ -6,7 +6,7 @@ import hashlib
 import json
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -70,6 +70,8 @@ class Setting:
     cuts: Floats  # between groups of decisions, by predicted probability of a bad outcome
     bad: NDArray[np.bool_]  # [O]
     key: str  # identifies the setting
+    # what questions about shards share, of the whole log and of each half: see `Replay.share`
+    shared: tuple[dict[str, Any], ...] = field(default_factory=lambda: ({}, {}, {}))
 
     @property
     def model(self) -> TabularMDP:
