@@ -1,5 +1,7 @@
 """Replay: a question checked once, its answers kept, and other questions made of it."""
 
+import gc
+import weakref
 from dataclasses import FrozenInstanceError
 
 import numpy as np
@@ -130,6 +132,20 @@ def test_episodes_are_cut_at_the_horizon(question):
 def test_an_answer_is_computed_once(question, method):
     replay = bf.Replay(*question)
     assert getattr(replay, method)() is getattr(replay, method)()
+
+
+@pytest.mark.parametrize("kind", ["question", "hidden"])
+def test_a_question_is_freed_as_soon_as_nobody_asks_it(kind, request):
+    gc.collect()
+    gc.disable()  # many questions about parts of a log would pile up until it runs
+    try:
+        replay = bf.Replay(*request.getfixturevalue(kind)).compute()
+        replay.draws(2)
+        known = weakref.ref(replay.log), weakref.ref(replay.engine)
+        del replay
+        assert [one() for one in known] == [None, None]
+    finally:
+        gc.enable()
 
 
 def test_other_ways_to_ask_are_other_answers(question):

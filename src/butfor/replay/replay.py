@@ -208,7 +208,9 @@ class Replay:
     @cached_property
     def engine(self) -> Engine:
         """The engine that computes the results for this kind of model."""
-        return make_engine(self)
+        # of a copy, which shares the results: in a circle, neither would be freed until Python
+        # looks for circles, which it does not do because arrays are large
+        return make_engine(copy(self))
 
     @property
     def hidden(self) -> bool:
