@@ -22,8 +22,8 @@ from butfor.audit.sampling import (
     size_bins,
 )
 from butfor.audit.shards.coded import decode_log
-from butfor.audit.shards.learn import Setting
 from butfor.audit.shards.parts import Part
+from butfor.audit.shards.setting import Setting
 from butfor.audit.shards.stitch import join_by_id
 from butfor.audit.show import Shown, show
 from butfor.log.episodes import Episodes, rows_of

@@ -17,9 +17,9 @@ from butfor.audit.files import as_arrow
 from butfor.audit.observed_steps import with_finals
 from butfor.audit.shards.coded import stored_log
 from butfor.audit.shards.count import half_of
-from butfor.audit.shards.learn import Setting
 from butfor.audit.shards.log import Shard, read_shard
 from butfor.audit.shards.packed import Arrays, pack_table
+from butfor.audit.shards.setting import Setting
 from butfor.audit.tables import judged_table
 from butfor.evaluate.decomposition import cells_of, piece_columns
 from butfor.evaluate.diagnostics.calibration import group_rows
