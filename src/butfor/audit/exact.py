@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,22 +87,25 @@ class ExactSums:
 
     @classmethod
     def pack(
-        cls, group: NDArray[np.int64], values: Floats, groups: int, *, wide: bool = False
+        cls, group: NDArray[np.int64], blocks: Sequence[Floats], groups: int, *, wide: bool = False
     ) -> dict[str, NDArray[np.int64]]:
-        """Return the packed sums of these values, without limbs that none of them can reach."""
-        size, columns = (WIDE if wide else NARROW), values.shape[1]
-        ends = _find_range(values)
-        # places of the last bits of the smallest and the largest value; each has 53 bits
-        last = [(math.frexp(end)[1] - 53 - LOWEST[size]) // 32 for end in ends]
-        high = min(last[1] + 3, size - 2)
-        low = min(max(last[0], 0), high)
-        limbs = np.zeros((high - low + 2, groups, columns), np.int64)
-        kernels.add_exactly(group, values.view(np.int64), limbs, LOWEST[size] + 32 * low)
-        place = np.flatnonzero(limbs)
+        """Return the packed sums of blocks of columns, side by side.
+
+        Meanwhile there are only the limbs that the values of one block can reach.
+        """
+        size, columns = (WIDE if wide else NARROW), sum(block.shape[1] for block in blocks)
+        places, values, before = [], [], 0
+        for block in blocks:
+            low, limbs = _add_up(group, block, groups, size)
+            found = np.flatnonzero(limbs)
+            row, column = np.divmod(found, block.shape[1])
+            places.append((row + low * groups) * columns + before + column)
+            values.append(limbs.reshape(-1)[found])
+            before += block.shape[1]
         return {
             "shape": np.array([size, groups, columns]),
-            "place": place + low * groups * columns,
-            "value": limbs.reshape(-1)[place],
+            "place": np.concatenate(places),
+            "value": np.concatenate(values),
         }
 
     @classmethod
@@ -129,6 +133,20 @@ class ExactSums:
         rounded[below > 0] = -np.inf
         rounded[(above > 0) & (below > 0)] = np.nan
         return rounded.reshape(groups, columns)
+
+
+def _add_up(
+    group: NDArray[np.int64], values: Floats, groups: int, size: int
+) -> tuple[int, NDArray[np.int64]]:
+    """Return the limbs that sums of these values can reach, and how many are below them."""
+    # places of the last bits of the smallest and the largest value; each has 53 bits
+    last = [(math.frexp(end)[1] - 53 - LOWEST[size]) // 32 for end in _find_range(values)]
+    high = min(max(last[1], 0) + 3, size - 2)
+    low = min(max(last[0], 0), high)
+    limbs = np.zeros((high - low + 2, groups, values.shape[1]), np.int64)
+    bits = np.ascontiguousarray(values).view(np.int64)
+    kernels.add_exactly(group, bits, limbs, LOWEST[size] + 32 * low)
+    return low, limbs
 
 
 def _find_range(values: Floats) -> tuple[float, float]:

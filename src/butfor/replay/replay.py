@@ -633,7 +633,7 @@ class Replay:
         return self.engine.fewest_changes(changes, threads=threads, progress=progress)
 
     def compute_as(self, other: Replay, course: NDArray[np.int64]) -> Replay:
-        """Use what was computed of an exact question about twins (`find_twins`); return self.
+        """Use outcomes and support of an exact question about twins (`find_twins`); return self.
 
         Episode `course[i]` of the other question has the course of episode i.
         """
@@ -641,7 +641,6 @@ class Replay:
         exact = np.zeros(len(support))  # nothing is left out
         found = Found(told.probability[course], told.expected_return[course], exact, support)
         self._kept[("outcomes", 0.0, None)] = self._outcomes(found, None)
-        self._kept[("steps", False)] = other.steps().select(course)
         self._kept[("support",)] = support
         return self
 

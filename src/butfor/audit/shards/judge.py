@@ -72,7 +72,7 @@ def judge_shard(shard: Shard, setting: Setting, folder: Path, counted: str, thre
     replay.compute_as(distinct, course)
     log, keys = replay.log, shard_keys(log.unit, setting.seed)
     order = drawing_order(log.id, setting.digest, setting.seed)
-    result, walked = replay.outcomes(), replay.steps()
+    result, walked = replay.outcomes(), distinct.steps()
     sample = EpisodeColumns(replay, setting.seed, keys=keys)
     extra = {
         "squared_return": sample.returns**2,
@@ -80,14 +80,12 @@ def judge_shard(shard: Shard, setting: Setting, folder: Path, counted: str, thre
         "unsupported": replay.support(),
         "unsupported_model": setting.unsupported[log.first_state],
     }
-    columns = sample.columns.matrix(*(extra[name] for name in EXTRA))
+    blocks = [*sample.columns.blocks(), np.column_stack([extra[name] for name in EXTRA])]
     changed = null_changes(distinct, threads=threads)
     null = (len(log), int(changed[course].sum())) if len(changed) else (0, 0)
     cell, size = cells_of(result), len(result.outcome_names)
-    differs = result.most_likely != result.compared
-    table = judged_table(replay).assign(order=order, differs=differs)
     tables = {
-        "episodes": as_arrow("episodes", table),
+        "episodes": _judge_alike(distinct, course, log).append_column("order", pa.array(order)),
         "cases": pa.table({"evidence": with_finals(log, replay.step_cases(), -1)}),
     }
     sums = {
@@ -101,15 +99,30 @@ def judge_shard(shard: Shard, setting: Setting, folder: Path, counted: str, thre
     return Judged(
         tables={name: pack_table(table) for name, table in tables.items()},
         sums={
-            "groups": ExactSums.pack(group_of(keys), columns, GROUPS, wide=True),  # huge weights
+            "groups": ExactSums.pack(group_of(keys), blocks, GROUPS, wide=True),  # of huge weights
             **{name: found.packed() for name, found in sums.items()},
         },
         counts={
             "sizes": np.array([sample.followers, sample.censored, *null]),
-            "about": _shares(walked.share_about),
-            "after": _shares(walked.share_after),
+            "about": _shares(walked.share_about[course]),
+            "after": _shares(walked.share_after[course]),
         },
     )
+
+
+def _judge_alike(distinct: Replay, course: NDArray[np.int64], log: Episodes) -> Any:
+    """Return the table of all episodes, of which those of a course differ in id and last key only.
+
+    One more column tells whether the most likely outcome is another.
+    """
+    found = distinct.outcomes()
+    table = judged_table(distinct).assign(differs=found.most_likely != found.compared)
+    alike = as_arrow("episodes", table).take(pa.array(course))
+    for name in ("id", "final_key"):
+        place = alike.schema.get_field_index(name)
+        field = alike.schema.field(name)
+        alike = alike.set_column(place, field, pa.array(getattr(log, name), field.type))
+    return alike
 
 
 def _sums(group: NDArray[Any], values: Floats, groups: int) -> ExactSums:
