@@ -410,19 +410,8 @@ def expected_with(engine, work):
     """Return the outcome probabilities of the first episode, by this working space."""
     values, outcomes = engine.values
     probability = np.zeros((1, outcomes.shape[2]))
-    kernels.exact_outcomes(
-        0,
-        1,
-        engine.problem,
-        work,
-        engine.discounts,
-        0.0,
-        values,
-        outcomes,
-        probability,
-        np.zeros(1),
-        np.zeros(1),
-    )
+    judged = kernels.Judged(engine.discounts, values, outcomes, probability, np.zeros(1))
+    kernels.exact_outcomes(0, 1, engine.problem, work, judged, kernels.Rare(0.0, np.zeros(1)))
     return probability
 
 

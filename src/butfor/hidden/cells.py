@@ -64,7 +64,7 @@ def _target(
     cell = np.full((model.n_states, nodes), -1, np.int32)
     cell[state, node] = np.arange(len(state))
     # choices are a cell and an action; those of a group lead to the same
-    rows = policy_rows(policy)
+    rows = kernels.sparse_rows(policy)
     size = np.diff(rows.start)[row]
     which, taken = expand(rows.start, row)
     group = np.arange(len(which))
@@ -220,11 +220,6 @@ def first_cells(model: TabularPOMDP, target: kernels.Target) -> Floats:
     share = model.initial[state] * shown.data[begins]
     np.add.at(mass, target.cell[state, target.first[seen]], share)
     return mass
-
-
-def policy_rows(policy: Floats) -> kernels.Rows:
-    """Return a policy [R, A] as sparse rows."""
-    return as_rows(sparse.csr_array(policy))
 
 
 def as_matrix(rows: kernels.Rows, columns: int) -> sparse.csr_array:

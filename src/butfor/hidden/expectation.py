@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 
 from butfor import kernels
-from butfor.hidden.cells import policy_rows
 from butfor.hidden.model import TabularPOMDP
 from butfor.hidden.pairs import log_arrays, refuse_impossible
 from butfor.log.episodes import Episodes
@@ -99,7 +98,7 @@ def seen_rows(episodes: Episodes, model: TabularPOMDP) -> Floats:
 
 def latent_behavior(table: Floats) -> kernels.Behavior:
     """Return a policy on hidden states [H, A] as kernels take it."""
-    return kernels.Behavior(policy_rows(table), kernels.LATENT)
+    return kernels.Behavior(kernels.sparse_rows(table), kernels.LATENT)
 
 
 def fit_rows(counts: Floats, center: Floats, prior: float) -> Floats:

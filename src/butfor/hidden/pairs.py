@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from butfor import kernels
 from butfor.hidden.actor import history_rows
-from butfor.hidden.cells import as_matrix, make_cells, policy_rows
+from butfor.hidden.cells import as_matrix, make_cells
 from butfor.hidden.model import TabularPOMDP, as_rows, check_pomdp
 from butfor.hidden.policies import (
     BeliefPolicy,
@@ -147,10 +147,10 @@ def behavior_arrays(
     given = estimate_behavior(log) if behavior is None else behavior
     known = check_hidden_policy(given, *model.sizes, "behavior")
     if isinstance(known, LatentPolicy):
-        return kernels.Behavior(policy_rows(known.table), kernels.LATENT)
+        return kernels.Behavior(kernels.sparse_rows(known.table), kernels.LATENT)
     if isinstance(known, FiniteController | BeliefPolicy):
-        return kernels.Behavior(policy_rows(history_rows(log, model, known)), kernels.STEP)
-    return kernels.Behavior(policy_rows(known), kernels.SEEN)
+        return kernels.Behavior(kernels.sparse_rows(history_rows(log, model, known)), kernels.STEP)
+    return kernels.Behavior(kernels.sparse_rows(known), kernels.SEEN)
 
 
 def _check_actions(log: Episodes, behavior: kernels.Behavior) -> None:

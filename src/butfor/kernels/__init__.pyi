@@ -53,6 +53,7 @@ from .random import MIX_1 as MIX_1
 from .random import MIX_2 as MIX_2
 from .random import uniform as uniform
 from .rows import Rows as Rows
+from .rows import sparse_rows as sparse_rows
 from .sepsis import NOISE_SIZE as NOISE_SIZE
 from .sepsis import sepsis_noise as sepsis_noise
 from .sepsis import sepsis_steps as sepsis_steps
@@ -60,6 +61,8 @@ from .sepsis import simulate_sepsis as simulate_sepsis
 from .suffixes import step_values as step_values
 from .sums import add_exactly as add_exactly
 from .walk import Judged as Judged
+from .walk import Rare as Rare
 from .walk import Steps as Steps
 from .walk import exact_outcomes as exact_outcomes
+from .walk import make_record as make_record
 from .walk import walk_episodes as walk_episodes

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from butfor.kernels.compiled import bare, compiled
+from butfor.kernels.compiled import compiled, part
 
 TINY = 1e-250  # a product of probabilities below this is added to the sum of logarithms
 
 
-@bare
+@part
 def count_levels_by_cell(row_cell, level, weight, columns, sizes, u, v, levels, counts):
     """Add up the weights by cell, level of parent u, of parent v (-1: none), and level."""
     if v < 0:
@@ -20,7 +20,7 @@ def count_levels_by_cell(row_cell, level, weight, columns, sizes, u, v, levels, 
             counts[place * levels + level[r]] += weight[r]
 
 
-@bare
+@part
 def score_table(counts, cells, outer, inner, pair, levels, above, strength, kept, summed):
     """Return the leave-one-out log score of a table [cells, outer, inner, levels] with back-off.
 

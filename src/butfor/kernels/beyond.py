@@ -5,14 +5,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.kernels.compiled import bare, compiled
+from butfor.kernels.chain import Problem
+from butfor.kernels.compiled import bare, part
 from butfor.kernels.evidence import similar_cases
 from butfor.kernels.factors import forget_product, multiply
+from butfor.kernels.reference import by_reference
 from butfor.kernels.rows import Rows, sort_by_ratio
 
 TOGETHER = 16  # episodes; what becomes of one does not depend on the others
 
 
+@by_reference
 class Beyond(NamedTuple):
     """W episodes that wait at their observed ends, or go on together; one thread's working space.
 
@@ -35,38 +38,16 @@ class Beyond(NamedTuple):
     reached: NDArray[np.int64]  # [S] these, the nearest first
 
 
-@compiled
-def make_beyond(problem):
+def make_beyond(problem: Problem) -> Beyond:
     """Return one thread's working space for this problem."""
     target, dynamics = problem.target, problem.dynamics
-    rows, actions, states = dynamics.rows, dynamics.actions, dynamics.states
-    places, choices = len(dynamics.labels), len(target.label)
-    most = 0
-    for s in range(states):
-        for j in range(target.start[s], target.start[s + 1]):
-            row = s * actions + target.label[j]
-            most += rows.start[row + 1] - rows.start[row]
-    start, earning = np.zeros(states + 1, np.int64), np.zeros(states)
-    label, probability = np.empty(most, np.int32), np.empty(most)
-    state, into = np.empty(choices, np.int64), np.zeros(places)
-    for s in range(states):
-        for j in range(target.start[s], target.start[s + 1]):
-            state[j] = s
-            row = s * actions + target.label[j]
-            for e in range(rows.start[row], rows.start[row + 1]):
-                mass = target.probability[j] * rows.probability[e]
-                into[dynamics.next_state[e]] += mass
-                earning[s] += mass * abs(dynamics.reward[e])
-        stop = start[s]
-        for x in range(places):
-            if into[x] > 0.0:
-                label[stop], probability[stop] = x, into[x]
-                into[x] = 0.0
-                stop += 1
-        start[s + 1] = stop
-    return Beyond(
-        Rows(start, label, probability),
-        earning,
+    states, places, choices = dynamics.states, len(dynamics.labels), len(target.label)
+    state = np.repeat(np.arange(states), np.diff(target.start))
+    most = np.diff(dynamics.rows.start)[state * dynamics.actions + target.label].sum()
+    moves = Rows(np.zeros(states + 1, np.int64), np.empty(most, np.int32), np.empty(most))
+    beyond = Beyond(
+        moves,
+        np.zeros(states),
         state,
         np.zeros(1, np.int64),
         np.empty(TOGETHER, np.int64),
@@ -80,9 +61,32 @@ def make_beyond(problem):
         np.zeros(states, np.bool_),
         np.empty(states, np.int64),
     )
+    fill_moves(problem, beyond, np.zeros(places))
+    return beyond
 
 
 @bare
+def fill_moves(problem, beyond, into):
+    """Write the moves from each state under the target, and what it earns; `into` [S + O] is 0."""
+    target, dynamics, moves = problem.target, problem.dynamics, beyond.moves
+    rows = dynamics.rows
+    for s in range(dynamics.states):
+        for j in range(target.start[s], target.start[s + 1]):
+            row = s * dynamics.actions + target.label[j]
+            for e in range(rows.start[row], rows.start[row + 1]):
+                mass = target.probability[j] * rows.probability[e]
+                into[dynamics.next_state[e]] += mass
+                beyond.earning[s] += mass * abs(dynamics.reward[e])
+        stop = moves.start[s]
+        for x in range(len(into)):
+            if into[x] > 0.0:
+                moves.label[stop], moves.probability[stop] = x, into[x]
+                into[x] = 0.0
+                stop += 1
+        moves.start[s + 1] = stop
+
+
+@part
 def wait_at_end(problem, work, record, episode, now, now_states, active):
     """Let an episode wait in the states where it may be when its record ends."""
     beyond = record.beyond
@@ -99,7 +103,7 @@ def wait_at_end(problem, work, record, episode, now, now_states, active):
     sort_by_ratio(cases, order, beyond.choices[w])
 
 
-@bare
+@part
 def foresee(problem, work, record, active, left, order, cases):
     """List the choices that may be met within `left` steps, and their similar past cases.
 
@@ -155,7 +159,7 @@ def go_on(problem, record):
     beyond.waiting[0] = 0
 
 
-@bare
+@part
 def move_on(beyond, now, later):
     """Move all waiting episodes by one step, from `now` to `later`."""
     moves, going, earned = beyond.moves, beyond.going, beyond.earned
@@ -172,7 +176,7 @@ def move_on(beyond, now, later):
                 there[w] += here[w] * probability
 
 
-@bare
+@part
 def note_beyond(target, record, w, t, now):
     """Write step t of a waiting episode: its mass, what it earns, and the evidence."""
     beyond, steps = record.beyond, record.steps
@@ -196,7 +200,7 @@ def note_beyond(target, record, w, t, now):
     steps.evidence[episode, t] = median
 
 
-@bare
+@part
 def note_reached(probability, states, episode, t, now, w):
     """Write the probability of each state at step t, and of each outcome up to then."""
     if probability.size == 0:

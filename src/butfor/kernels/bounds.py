@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.kernels.chain import choose, longest_episode, mark_reached, observe
-from butfor.kernels.compiled import bare, compiled, inlined
+from butfor.kernels.chain import Problem, Work, choose, longest_episode, mark_reached, observe
+from butfor.kernels.compiled import bare, part
 from butfor.kernels.factor_bounds import Nested, bound_product
 from butfor.kernels.limits import (
     find_limits,
@@ -16,9 +16,11 @@ from butfor.kernels.limits import (
     worth,
     worth_again,
 )
+from butfor.kernels.reference import by_reference
 from butfor.kernels.rows import hold, meets, widest_row
 
 
+@by_reference
 class Tables(NamedTuple):
     """Working space for the bounds of one episode.
 
@@ -33,28 +35,62 @@ class Tables(NamedTuple):
     row: NDArray[np.float64]  # [4 (O + 2)] of one row
 
 
-@compiled
-def episode_bounds(first, last, problem, work, discount, values_after, outcomes_after, bounds):
+def make_tables(problem: Problem, first: int, last: int, columns: int) -> Tables:
+    """Return working space for episodes first .. last - 1."""
+    states = problem.dynamics.states
+    return Tables(
+        np.zeros((longest_episode(problem.log, first, last) + 1, states), np.bool_),
+        np.empty((states, columns)),
+        np.empty((states, columns)),
+        np.empty(columns),
+    )
+
+
+def episode_bounds(
+    first: int,
+    last: int,
+    problem: Problem,
+    work: Work,
+    discount: NDArray[np.float64],
+    values_after: NDArray[np.float64],
+    outcomes_after: NDArray[np.float64],
+    bounds: NDArray[np.float64],
+) -> int:
     """Nest the bounds of rows backwards through episodes first .. last - 1.
 
-    Past the observed end everything is known exactly: see `exact_outcomes`. Writes `bounds`
+    Past the observed end everything is known exactly: see `Judged`. Writes `bounds`
     [n, 4 (O + 2)], with columns as in `Tables`. Returns -1, or the first impossible step.
     """
-    states, columns = problem.dynamics.states, bounds.shape[1]
-    longest = longest_episode(problem.log, first, last)
-    factors, widest = problem.factors, widest_row(problem.factors.rows)
+    factors, columns = problem.factors, bounds.shape[1]
+    widest = widest_row(factors.rows)
     limits = make_limits(max(widest, widest_row(problem.dynamics.rows)))
     nested = Nested(
         np.empty((len(factors.place), widest, columns)),
         np.empty(len(factors.place), np.int64),
         np.empty(len(problem.dynamics.labels), np.int64),
     )
-    tables = Tables(
-        np.zeros((longest + 1, states), np.bool_),
-        np.empty((states, columns)),
-        np.empty((states, columns)),
-        np.empty(columns),
+    tables = make_tables(problem, first, last, columns)
+    after = values_after, outcomes_after
+    return bound_episodes(
+        first, last, problem, work, limits, nested, tables, discount, *after, bounds
     )
+
+
+@bare
+def bound_episodes(
+    first,
+    last,
+    problem,
+    work,
+    limits,
+    nested,
+    tables,
+    discount,
+    values_after,
+    outcomes_after,
+    bounds,
+):
+    """Do the work of `episode_bounds`."""
     for episode in range(first, last):
         impossible = bound_episode(
             problem,
@@ -73,7 +109,7 @@ def episode_bounds(first, last, problem, work, discount, values_after, outcomes_
     return -1
 
 
-@bare
+@part
 def bound_episode(
     problem, work, limits, nested, tables, episode, discount, values_after, outcomes_after, bounds
 ):
@@ -118,7 +154,7 @@ def bound_episode(
     return -1
 
 
-@inlined
+@part
 def bound_row(problem, work, limits, nested, row, i, seen_entry, discount, later, result):
     """Bound what follows from a row, given the observed step i and the bounds `later`."""
     log, actions = problem.log, problem.dynamics.actions

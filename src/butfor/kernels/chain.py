@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.kernels.compiled import bare, inlined
+from butfor.kernels.compiled import bare, inlined, part
 from butfor.kernels.factors import (
     Factors,
     Known,
@@ -20,11 +20,13 @@ from butfor.kernels.factors import (
     possible,
 )
 from butfor.kernels.mechanisms import Coupling, counterfactual_row, gumbel_max_row
+from butfor.kernels.reference import by_reference
 from butfor.kernels.rows import Rows, Scratch, find_label, hold, meets
 
 MOST_KEPT = 1 << 25  # bytes of counterfactual rows that a thread caches
 
 
+@by_reference
 class Dynamics(NamedTuple):
     """The transition rows of a model, row s A + a, and where each entry leads."""
 
@@ -37,6 +39,7 @@ class Dynamics(NamedTuple):
     visits: bool  # the last transition of an episode leads to its outcome, not its next state
 
 
+@by_reference
 class Log(NamedTuple):
     """The columns of Episodes that kernels read; episode i has rows start[i] .. stop[i] - 1."""
 
@@ -50,6 +53,7 @@ class Log(NamedTuple):
     outcome: NDArray[np.int32]  # [n]
 
 
+@by_reference
 class Problem(NamedTuple):
     """A log with its behavior and model, and the question: target, mechanism, action noise."""
 
@@ -62,6 +66,7 @@ class Problem(NamedTuple):
     shared: bool  # whether the action shares the noise of the observed one, by Gumbel-Max
 
 
+@by_reference
 class Kept(NamedTuple):
     """A thread's cache of counterfactual rows, which equal observed transitions share.
 
@@ -76,6 +81,7 @@ class Kept(NamedTuple):
     meets: NDArray[np.bool_]  # [C + 2] whether it shares a label with the observed row
 
 
+@by_reference
 class Work(NamedTuple):
     """Working space of one thread."""
 
@@ -97,10 +103,7 @@ class Work(NamedTuple):
 
 
 def make_work(problem: Problem) -> Work:
-    """Return one thread's working space for this problem.
-
-    Not compiled: that would take longer than making the arrays in Python.
-    """
+    """Return one thread's working space for this problem."""
     dynamics, factors = problem.dynamics, problem.factors
     states, actions = dynamics.states, dynamics.actions
     widest = int(np.diff(dynamics.rows.start).max())
@@ -207,7 +210,7 @@ def move(problem, work, row, choice, i, seen_row, seen_entry, record):
     return low, high, place
 
 
-@inlined
+@bare
 def fill(problem, work, row, seen_row, seen_entry, place):
     """Compute a counterfactual row for `move`."""
     rows, kept = problem.dynamics.rows, work.kept
@@ -218,7 +221,7 @@ def fill(problem, work, row, seen_row, seen_entry, place):
     kept.common[place] = -1.0
 
 
-@inlined
+@bare
 def fill_product(problem, work, row, i, place, record):
     """Compute a counterfactual row of a factored model for `move`."""
     rows, next_state, kept, known = (
@@ -236,7 +239,7 @@ def fill_product(problem, work, row, i, place, record):
     kept.meets[place] = known.met[0]
 
 
-@inlined
+@part
 def compare(problem, work, row, seen_row, place):
     """Compare the row at a place of `work.kept` with the model's and with the observed one."""
     rows, kept = problem.dynamics.rows, work.kept
@@ -262,13 +265,9 @@ def pays(problem, e, i, row, seen_row):
     return problem.log.reward[i] if row == seen_row else problem.dynamics.reward[e]
 
 
-@bare
-def longest_episode(log, first, last):
+def longest_episode(log: Log, first: int, last: int) -> int:
     """Return the number of steps of the longest of episodes first .. last - 1."""
-    longest = 0
-    for episode in range(first, last):
-        longest = max(longest, log.stop[episode] - log.start[episode])
-    return longest
+    return int((log.stop[first:last] - log.start[first:last]).max(initial=0))
 
 
 @bare
@@ -279,7 +278,8 @@ def mark_reached(problem, work, reached, episode, anytime):
     first step, or with `anytime` at any, from the state observed there.
     """
     log, target = problem.log, problem.target
-    rows, next_state, _, _, states, actions, _ = problem.dynamics
+    rows, next_state = problem.dynamics.rows, problem.dynamics.next_state
+    states, actions = problem.dynamics.states, problem.dynamics.actions
     length = log.stop[episode] - log.start[episode]
     for t in range(length + 1):
         for s in range(states):

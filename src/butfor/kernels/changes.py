@@ -5,12 +5,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.kernels.chain import longest_episode, mark_reached, move, observe, pays
-from butfor.kernels.compiled import bare, compiled
+from butfor.kernels.chain import Problem, Work, longest_episode, mark_reached, move, observe, pays
+from butfor.kernels.compiled import bare, part
+from butfor.kernels.reference import by_reference
 
 GAIN = 1e-12  # a change must gain more than this
 
 
+@by_reference
 class Plan(NamedTuple):
     """Working space for one episode; c is the number of changes left, 0 .. C."""
 
@@ -21,8 +23,16 @@ class Plan(NamedTuple):
     worth: NDArray[np.float64]  # [C + 1] of one action
 
 
-@compiled
-def fewest_changes(first, last, problem, work, discount, value, outcome_mass, changed):
+def fewest_changes(
+    first: int,
+    last: int,
+    problem: Problem,
+    work: Work,
+    discount: NDArray[np.float64],
+    value: NDArray[np.float64],
+    outcome_mass: NDArray[np.float64],
+    changed: NDArray[np.float64],
+) -> int:
     """Find the best value of episodes first .. last - 1 with at most 0 .. C changed actions.
 
     The baseline is the observed action at each step, whatever the state, over the observed length;
@@ -31,9 +41,8 @@ def fewest_changes(first, last, problem, work, discount, value, outcome_mass, ch
     probability that it is changed to each action, `changed` [N, C + 1, A]. Returns -1, or the first
     step that is impossible under the model.
     """
-    log, states = problem.log, problem.dynamics.states
-    longest = longest_episode(log, first, last)
-    budget = value.shape[1]
+    states, budget = problem.dynamics.states, value.shape[1]
+    longest = longest_episode(problem.log, first, last)
     plan = Plan(
         np.zeros((longest + 1, states), np.bool_),
         np.empty((longest, states, budget), np.int32),
@@ -41,20 +50,27 @@ def fewest_changes(first, last, problem, work, discount, value, outcome_mass, ch
         np.zeros((states, budget)),
         np.empty(budget),
     )
+    return change_episodes(first, last, problem, work, plan, discount, value, outcome_mass, changed)
+
+
+@bare
+def change_episodes(first, last, problem, work, plan, discount, value, outcome_mass, changed):
+    """Do the work of `fewest_changes`."""
     for episode in range(first, last):
         impossible = plan_changes(problem, work, plan, episode, discount, value)
         if impossible >= 0:
             return impossible
-        for c in range(budget):
+        for c in range(value.shape[1]):
             follow_plan(problem, work, plan, episode, c, outcome_mass, changed)
     return -1
 
 
-@bare
+@part
 def plan_changes(problem, work, plan, episode, discount, value):
     """Go backward through an episode: V_t(s, c) is the best of keeping or changing the action."""
     log = problem.log
-    _, next_state, _, _, states, actions, _ = problem.dynamics
+    dynamics = problem.dynamics
+    next_state, states, actions = dynamics.next_state, dynamics.states, dynamics.actions
     now, later, worth = plan.now, plan.later, plan.worth
     budget = value.shape[1]
     length = log.stop[episode] - log.start[episode]
@@ -100,11 +116,12 @@ def plan_changes(problem, work, plan, episode, discount, value):
     return -1
 
 
-@bare
+@part
 def follow_plan(problem, work, plan, episode, changes, outcome_mass, changed):
     """Go forward with this many changes: where the plan leads, and which actions it changes."""
     log = problem.log
-    _, next_state, _, _, states, actions, _ = problem.dynamics
+    dynamics = problem.dynamics
+    next_state, states, actions = dynamics.next_state, dynamics.states, dynamics.actions
     now, later = plan.now, plan.later
     for s in range(states):
         for c in range(changes + 1):

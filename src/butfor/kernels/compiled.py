@@ -5,11 +5,12 @@ import os
 import stat
 import tempfile
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numba
-from numba import njit
+from numba import njit, types
 
 NOT_KEPT = (
     "compiled kernels cannot be kept: neither butfor's own folder, nor the home folder, nor a "
@@ -80,11 +81,39 @@ def forget_stale(kept: Path, sources: Path) -> None:
 _kept = _where_kept(lambda: None)
 if _kept is not None:
     forget_stale(_kept, Path(__file__).parent)
-compiled = njit(cache=_kept is not None, nogil=True, error_model="numpy")
+
+
+def _widest(kind: types.Type) -> types.Type:
+    """Return the type for which a kernel is compiled, given that of an argument."""
+    general = types.unliteral(kind)
+    return types.int64 if general == types.int32 else general
+
+
+def _compiler(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Return a decorator that compiles functions with these options of numba.
+
+    Where kernels call each other, numba would compile one again for each literal among its
+    arguments and for each size of whole numbers; these are compiled once.
+    """
+    compile_with = njit(cache=_kept is not None, nogil=True, error_model="numpy", **options)
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        made = compile_with(function)
+        find = made.get_call_template
+        made.get_call_template = lambda args, named: find(
+            tuple(_widest(kind) for kind in args),
+            {name: _widest(kind) for name, kind in named.items()},
+        )
+        return made
+
+    return decorate
+
+
+compiled = _compiler()
 # Without reference counting, which takes longer than the small functions of inner loops. Such
-# functions cannot allocate: the kernel that calls them makes what they need.
-bare = njit(cache=_kept is not None, nogil=True, error_model="numpy", _nrt=False)
-# Bare, and always inlined: passing a problem to a function copies 200 numbers.
-inlined = njit(
-    cache=_kept is not None, nogil=True, error_model="numpy", _nrt=False, forceinline=True
-)
+# functions cannot allocate: the Python code that calls their kernel makes what they need.
+bare = _compiler(_nrt=False)
+# Bare, and inlined into the machine code of all that call it.
+inlined = _compiler(_nrt=False, forceinline=True)
+# Bare, and compiled with its only caller: separately, both would be compiled in full.
+part = _compiler(_nrt=False, inline="always")

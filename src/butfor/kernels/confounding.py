@@ -11,13 +11,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.kernels.bounds import Tables
-from butfor.kernels.chain import longest_episode, mark_reached, observe
-from butfor.kernels.compiled import bare, compiled
+from butfor.kernels.bounds import make_tables
+from butfor.kernels.chain import Problem, Work, mark_reached, observe
+from butfor.kernels.compiled import bare, part
 from butfor.kernels.limits import make_limits, worth, worth_again
+from butfor.kernels.reference import by_reference
 from butfor.kernels.rows import sort_by_ratio, widest_row
 
 
+@by_reference
 class Tilt(NamedTuple):
     """How far hidden causes may tilt the rows of a model, row s A + a."""
 
@@ -26,7 +28,7 @@ class Tilt(NamedTuple):
     gamma: float  # the largest ratio of odds
 
 
-@bare
+@part
 def lowest_tilted(rows, row, p_k, least, most, limits, sign):
     """Return the lowest expected sign * value of a tilted row, given an outcome that had p_k.
 
@@ -63,16 +65,22 @@ def bound_tilted(problem, limits, row, p_k, least, most, discount, later, result
         result[c] = sign * lowest_tilted(rows, row, p_k, least, most, limits, sign)
 
 
-@compiled
-def confounded_values(problem, tilt, discount, values):
+def confounded_values(
+    problem: Problem, tilt: Tilt, discount: NDArray[np.float64], values: NDArray[np.float64]
+) -> None:
     """Bound what follows for anyone, by steps left and state: `values` [H + 1, S, 2 (O + 2)].
 
     Columns are the lowest and the highest return, then the same of the probability of each outcome,
     none last. The bounds with no step left are given.
     """
-    target, actions = problem.target, problem.dynamics.actions
     limits = make_limits(widest_row(problem.dynamics.rows))
-    result = np.empty(values.shape[2])
+    fill_values(problem, tilt, limits, discount, values, np.empty(values.shape[2]))
+
+
+@bare
+def fill_values(problem, tilt, limits, discount, values, result):
+    """Do the work of `confounded_values`."""
+    target, actions = problem.target, problem.dynamics.actions
     for left in range(1, values.shape[0]):
         for s in range(values.shape[1]):
             values[left, s] = 0.0
@@ -93,21 +101,29 @@ def confounded_values(problem, tilt, discount, values):
                     values[left, s, c] += target.probability[j] * result[c]
 
 
-@compiled
-def confounded_episodes(first, last, problem, work, tilt, discount, values, bounds):
+def confounded_episodes(
+    first: int,
+    last: int,
+    problem: Problem,
+    work: Work,
+    tilt: Tilt,
+    discount: NDArray[np.float64],
+    values: NDArray[np.float64],
+    bounds: NDArray[np.float64],
+) -> int:
     """Nest the bounds of tilted rows backwards through episodes first .. last - 1.
 
     Past the observed end those of anyone hold: `values`, by steps left. Writes `bounds`
     [n, 2 (O + 2)], with columns as there. Returns -1, or the first impossible step.
     """
-    states, columns = problem.dynamics.states, bounds.shape[1]
     limits = make_limits(widest_row(problem.dynamics.rows))
-    tables = Tables(
-        np.zeros((longest_episode(problem.log, first, last) + 1, states), np.bool_),
-        np.empty((states, columns)),
-        np.empty((states, columns)),
-        np.empty(columns),
-    )
+    tables = make_tables(problem, first, last, bounds.shape[1])
+    return tilt_episodes(first, last, problem, work, limits, tilt, tables, discount, values, bounds)
+
+
+@bare
+def tilt_episodes(first, last, problem, work, limits, tilt, tables, discount, values, bounds):
+    """Do the work of `confounded_episodes`."""
     for episode in range(first, last):
         impossible = bound_confounded(
             problem, work, limits, tilt, tables, episode, discount, values, bounds
@@ -117,7 +133,7 @@ def confounded_episodes(first, last, problem, work, tilt, discount, values, boun
     return -1
 
 
-@bare
+@part
 def bound_confounded(problem, work, limits, tilt, tables, episode, discount, values, bounds):
     """Bound one episode for `confounded_episodes`; actions are drawn afresh."""
     log, target = problem.log, problem.target

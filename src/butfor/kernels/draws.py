@@ -1,7 +1,7 @@
 """Counterfactual trajectories of episodes, drawn at random."""
 
 from butfor.kernels.chain import choose, move, observe, pays
-from butfor.kernels.compiled import bare, inlined
+from butfor.kernels.compiled import bare, part
 from butfor.kernels.random import DRAW_STRIDE, uniform
 from butfor.kernels.rows import pick_by_mass
 
@@ -40,7 +40,7 @@ def draw_counterfactuals(first, last, problem, work, keys, drawn_state, drawn_ac
     return -1
 
 
-@inlined
+@part
 def draw_step(problem, work, s, i, seen_entry, key, counter):
     """Draw an action and an entry from state s, given the observed step i; i < 0: no step."""
     log, target, rows = problem.log, problem.target, problem.dynamics.rows

@@ -7,8 +7,10 @@ from numpy.typing import NDArray
 
 from butfor.kernels.compiled import bare, inlined
 from butfor.kernels.factors import fewest_cases
+from butfor.kernels.reference import by_reference
 
 
+@by_reference
 class Cases(NamedTuple):
     """The rows that one step of an episode may use; working space of one thread."""
 

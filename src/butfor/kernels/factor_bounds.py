@@ -9,12 +9,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.kernels.compiled import bare
+from butfor.kernels.compiled import bare, part
 from butfor.kernels.factors import configuration
 from butfor.kernels.limits import bound_values, worth
+from butfor.kernels.reference import by_reference
 from butfor.kernels.rows import hold
 
 
+@by_reference
 class Nested(NamedTuple):
     """Working space of one thread: bounds given the levels of earlier factors."""
 
@@ -23,7 +25,7 @@ class Nested(NamedTuple):
     entry: NDArray[np.int64]  # [S + O] entry of the model's row, by next state
 
 
-@bare
+@part
 def bound_product(problem, work, limits, nested, row, i, discount, later, result):
     """Bound what follows from a row of the model, given the observed step i and `later`.
 

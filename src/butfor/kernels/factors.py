@@ -11,13 +11,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.kernels.compiled import bare, inlined
+from butfor.kernels.compiled import bare, inlined, part
 from butfor.kernels.mechanisms import counterfactual_row
+from butfor.kernels.reference import by_reference
 from butfor.kernels.rows import Rows, Scratch, hold, meets
 
 UNKNOWN, IMPOSSIBLE, NOTHING = -1, -2, -3  # instead of an observed entry
 
 
+@by_reference
 class Factors(NamedTuple):
     """F factors of a model and of a log, in an order in which parents come first, the end last.
 
@@ -40,6 +42,7 @@ class Factors(NamedTuple):
     own: NDArray[np.int64]  # [rows of the uncut log, F] `config` of every step of an episode
 
 
+@by_reference
 class Known(NamedTuple):
     """One thread's working space: what an observed step says about the noise of each factor."""
 
@@ -95,7 +98,7 @@ def make_known(factors: Factors, places: int) -> Known:
     )
 
 
-@inlined
+@part
 def possible(factors, i):
     """Return whether every factor gives what was observed at step i some probability."""
     impossible = False
@@ -113,7 +116,7 @@ def configuration(factors, level, row, f):
     return c
 
 
-@bare
+@part
 def condition(coupling, rows, known, c, seen, seen_config, ratio, order):
     """Compute the counterfactual row of configuration c, given the observed entry of its factor."""
     start, stop = rows.start[c], rows.start[c + 1]
@@ -134,7 +137,7 @@ def condition(coupling, rows, known, c, seen, seen_config, ratio, order):
         known.shares[c] = stop - start > 1 and meets(rows, c, known.p)
 
 
-@inlined
+@part
 def enter(problem, work, row, i, f):
     """Begin with the levels of factor f, given those of earlier factors; i < 0: no observed step.
 
@@ -154,7 +157,7 @@ def enter(problem, work, row, i, f):
     return c
 
 
-@inlined
+@bare
 def multiply(problem, work, row, i, record):
     """Fill `known.joint` with the counterfactual row of a row of the model, given step i.
 
@@ -206,7 +209,7 @@ def multiply(problem, work, row, i, record):
     return touched
 
 
-@inlined
+@part
 def count_case(factors, known, c, f, weight):
     """Add the similar past cases of a configuration that has this probability."""
     known.cases[f] += weight * max(0.0, factors.counts[c] - known.own[c])
@@ -238,7 +241,7 @@ def forget_product(known, touched):
         known.joint[known.touched[n]] = 0.0
 
 
-@bare
+@part
 def mark_touched(known, touched, reached):
     """Mark in `reached` [S] the next states of the last product, and forget it."""
     for n in range(touched):

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.kernels.chain import Log
-from butfor.kernels.compiled import bare
+from butfor.kernels.compiled import bare, part
 from butfor.kernels.random import DRAW_STRIDE, uniform
+from butfor.kernels.reference import by_reference
 from butfor.kernels.rows import Rows, find_label, pick_by_mass, widest_row
 
 LATENT, SEEN, STEP = range(3)  # what the rows of a behavior are numbered by
@@ -21,6 +22,7 @@ SAME = 1e-9  # rewards within this relative distance are equal
 NUMBERS = 4  # random numbers of one step of a draw: path, action, state, observation
 
 
+@by_reference
 class Hidden(NamedTuple):
     """A model with hidden states; row h A + a. Ends are states without rows."""
 
@@ -40,6 +42,7 @@ class Hidden(NamedTuple):
     reward_seen: bool  # whether the log's rewards are the model's, hence evidence
 
 
+@by_reference
 class Behavior(NamedTuple):
     """The policy that made the log."""
 
@@ -47,6 +50,7 @@ class Behavior(NamedTuple):
     kind: int  # LATENT: one row per hidden state; SEEN: per observation; STEP: per logged step
 
 
+@by_reference
 class Trace(NamedTuple):
     """One thread's working space: where an episode may have been, step by step."""
 
@@ -65,10 +69,7 @@ class Trace(NamedTuple):
 
 
 def make_trace(hidden: Hidden, log: Log) -> Trace:
-    """Return working space for episodes of this log.
-
-    Not compiled: unpacking so many arrays would take long to compile.
-    """
+    """Return working space for episodes of this log."""
     longest = int((log.stop - log.start).max())
     widest = max(widest_row(hidden.showing), widest_row(hidden.ends))
     size = widest_row(hidden.rows)
@@ -119,7 +120,7 @@ def seen_at(log, episode, t):
     return log.state[i] if i < log.stop[episode] else log.next_state[i - 1]
 
 
-@bare
+@part
 def support_at(hidden, behavior, trace, log, episode, t):
     """List the hidden states that fit the observation at step t, with their likelihoods."""
     emission = hidden.emission
@@ -143,7 +144,7 @@ def support_at(hidden, behavior, trace, log, episode, t):
     trace.size[t] = count
 
 
-@bare
+@part
 def keep_reachable(hidden, trace, log, episode, t):
     """Keep only the states at step t that are reachable from the step before, or from the start.
 

@@ -12,15 +12,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.kernels.compiled import bare, compiled, inlined
+from butfor.kernels.compiled import bare, inlined
+from butfor.kernels.reference import by_reference
 from butfor.kernels.rows import (
-    Rows,
-    append_row,
     find_label,
     make_heap,
     meets,
     scatter,
     sort_by_ratio,
+    sparse_rows,
     take_largest,
     unscatter,
 )
@@ -30,6 +30,7 @@ ANY, STABLE = range(2)
 LOW, HIGH = range(2)
 
 
+@by_reference
 class Limits(NamedTuple):
     """How much of the observed mass p_k the entries of a row may take; one thread's working space.
 
@@ -48,8 +49,7 @@ class Limits(NamedTuple):
     value: NDArray[np.float64]  # [E] the value to be bounded, by entry
 
 
-@compiled
-def make_limits(size):
+def make_limits(size: int) -> Limits:
     """Return working space for rows of up to `size` entries."""
     return Limits(
         np.empty(size),
@@ -75,7 +75,8 @@ def find_limits(rows, row, p, k, limits):
     """
     start, size = rows.start[row], rows.start[row + 1] - rows.start[row]
     label, q = rows.label, rows.probability
-    freely, more, of, edge, _, _, ratio, order, _ = limits
+    freely, more, of, edge = limits.freely, limits.more, limits.of, limits.edge
+    ratio, order = limits.ratio, limits.order
     at_k = find_label(rows, row, k) - start
     r_k = p[k] / q[start + at_k] if at_k >= 0 else np.inf
     above = 0
@@ -146,7 +147,9 @@ def lowest_any(rows, row, p_k, limits, sign):
 def lowest_stable(rows, row, p_k, top, limits, sign):
     """Return the lowest expected sign * value of a row over stable mechanisms, given k."""
     size = rows.start[row + 1] - rows.start[row]
-    freely, more, of, edge, left, used, ratio, order, value = limits
+    freely, more, of, edge = limits.freely, limits.more, limits.of, limits.edge
+    left, used, value = limits.left, limits.used, limits.value
+    ratio, order = limits.ratio, limits.order
     count = 0
     for i in range(size):
         if of[i] >= 0:
@@ -204,31 +207,40 @@ def bound_values(rows, row, p, seen, limits, value, result):
             result[c] = sign * lowest_any(rows, row, p_k, limits, sign)
 
 
-@compiled
-def row_bounds(p, q, observed, value):
+def row_bounds(
+    p: NDArray[np.float64],
+    q: NDArray[np.float64],
+    observed: NDArray[np.int64],
+    value: NDArray[np.float64],
+) -> NDArray[np.float64]:
     """Bound the expected `value` [m, n] of each of m dense pairs of rows p, q [m, n].
 
     Returns [m, 2, 2]: over any and over stable mechanisms, lowest and highest.
     """
     count, size = p.shape
     result = np.empty((count, 2, 2))
-    limits = make_limits(size)
-    by_label = np.zeros(size)
-    rows = Rows(np.zeros(3, np.int64), np.empty(2 * size, np.int32), np.empty(2 * size))
-    for m in range(count):
-        append_row(rows, 0, p, m)
-        append_row(rows, 1, q, m)
-        scatter(rows, 0, by_label)
-        p_k = by_label[observed[m]]
-        for i in range(rows.start[2] - rows.start[1]):
-            limits.value[i] = value[m, rows.label[rows.start[1] + i]]
-        top = find_limits(rows, 1, by_label, observed[m], limits)
+    rows = sparse_rows(np.concatenate([p, q]))
+    bound_rows(rows, observed, value, make_limits(size), np.zeros(size), result)
+    return result
+
+
+@bare
+def bound_rows(rows, observed, value, limits, by_label, result):
+    """Fill in `result` [m, 2, 2] for `row_bounds`; row m + i goes with the factual row i."""
+    count = len(observed)
+    for i in range(count):
+        row = count + i
+        scatter(rows, i, by_label)
+        p_k = by_label[observed[i]]
+        start = rows.start[row]
+        for e in range(start, rows.start[row + 1]):
+            limits.value[e - start] = value[i, rows.label[e]]
+        top = find_limits(rows, row, by_label, observed[i], limits)
         for end in range(2):
             sign = 1.0 - 2.0 * end
-            result[m, ANY, end] = sign * lowest_any(rows, 1, p_k, limits, sign)
-            result[m, STABLE, end] = sign * lowest_stable(rows, 1, p_k, top, limits, sign)
-        unscatter(rows, 0, by_label)
-    return result
+            result[i, ANY, end] = sign * lowest_any(rows, row, p_k, limits, sign)
+            result[i, STABLE, end] = sign * lowest_stable(rows, row, p_k, top, limits, sign)
+        unscatter(rows, i, by_label)
 
 
 @inlined

@@ -9,20 +9,21 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.kernels.compiled import bare, compiled
+from butfor.kernels.compiled import bare
+from butfor.kernels.reference import by_reference
 from butfor.kernels.rows import (
-    Rows,
-    append_row,
     find_label,
     make_scratch,
     scatter,
     sort_by_ratio,
+    sparse_rows,
     unscatter,
 )
 
 GUMBEL_MAX, INVERSE_CDF, MAXIMAL, INDEPENDENT, TABLE = range(5)
 
 
+@by_reference
 class Coupling(NamedTuple):
     """A mechanism in the form that kernels take."""
 
@@ -212,21 +213,30 @@ def maximal_row(rows, row, p, k, scratch):
         mass[at_k] = stays
 
 
-@compiled
-def counterfactual_rows(coupling, p, q, observed):
+def counterfactual_rows(
+    coupling: Coupling,
+    p: NDArray[np.float64],
+    q: NDArray[np.float64],
+    observed: NDArray[np.int64],
+) -> NDArray[np.float64]:
     """Apply `counterfactual_row` to each of m dense pairs of rows p, q [m, n]; label = position."""
-    count, size = p.shape
-    result = np.zeros((count, size))
-    scratch = make_scratch(size)
-    by_label = np.zeros(size)
-    rows = Rows(np.zeros(3, np.int64), np.empty(2 * size, np.int32), np.empty(2 * size))
-    for m in range(count):
-        append_row(rows, 0, p, m)
-        append_row(rows, 1, q, m)
-        scatter(rows, 0, by_label)
-        seen_entry = find_label(rows, 0, observed[m])
-        counterfactual_row(coupling, rows, 1, 0, seen_entry, by_label, scratch)
-        unscatter(rows, 0, by_label)
-        for i in range(rows.start[2] - rows.start[1]):
-            result[m, rows.label[rows.start[1] + i]] = scratch.mass[i]
+    result = np.zeros(q.shape)
+    size = p.shape[1]
+    rows = sparse_rows(np.concatenate([p, q]))
+    fill_rows(coupling, rows, observed, np.zeros(size), make_scratch(size), result)
     return result
+
+
+@bare
+def fill_rows(coupling, rows, observed, by_label, scratch, result):
+    """Fill in `result` [m, n] for `counterfactual_rows`; row m + i goes with the factual row i."""
+    count = len(observed)
+    for i in range(count):
+        row = count + i
+        seen_entry = find_label(rows, i, observed[i])
+        scatter(rows, i, by_label)
+        counterfactual_row(coupling, rows, row, i, seen_entry, by_label, scratch)
+        unscatter(rows, i, by_label)
+        start = rows.start[row]
+        for e in range(start, rows.start[row + 1]):
+            result[i, rows.label[e]] = scratch.mass[e - start]

@@ -10,12 +10,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.kernels.chain import choose, observe
-from butfor.kernels.compiled import bare, compiled
+from butfor.kernels.chain import Problem, Work, choose, observe
+from butfor.kernels.compiled import bare, part
 from butfor.kernels.mechanisms import INDEPENDENT, INVERSE_CDF, counterfactual_row
+from butfor.kernels.reference import by_reference
 from butfor.kernels.rows import Rows, Scratch, make_scratch, widest_row
 
 
+@by_reference
 class Models(NamedTuple):
     """B models: their probabilities, stored twice, by entry and by model, and what they expect.
 
@@ -31,6 +33,7 @@ class Models(NamedTuple):
     ends_elsewhere: NDArray[np.float64]  # [H, J, O + 1, B]
 
 
+@by_reference
 class Front(NamedTuple):
     """One thread's working space: where the episode is in each model, and the factual rows."""
 
@@ -45,31 +48,30 @@ class Front(NamedTuple):
     active_later: NDArray[np.bool_]  # [S]
 
 
-@compiled
 def exact_outcomes_of_models(
-    first,
-    last,
-    problem,
-    work,
-    drawn,
-    discount,
-    negligible,
-    outcome_mass,
-    expected_return,
-):
+    first: int,
+    last: int,
+    problem: Problem,
+    work: Work,
+    drawn: Models,
+    discount: float,
+    negligible: float,
+    outcome_mass: NDArray[np.float64],
+    expected_return: NDArray[np.float64],
+) -> int:
     """Push episodes first .. last - 1 through their chains in B models; see `exact_outcomes`.
 
-    `drawn`, a Models, replaces the problem's own probabilities and values. Writes `outcome_mass`
+    `drawn` replaces the problem's own probabilities and values. Writes `outcome_mass`
     [n, O + 1, B] and `expected_return` [n, B], with episodes counted from `first`. At each step,
     differences between a row and its counterfactual whose probability is below `negligible` are
     ignored, and states that are less probable than that in every model continue by the model alone.
     """
-    rows, labels = problem.dynamics.rows, problem.dynamics.labels
+    labels = int(problem.dynamics.labels.max()) + 1
     states, models = problem.dynamics.states, drawn.at_once.shape[1]
     front = Front(
-        make_scratch(widest_row(rows)),
-        np.zeros((labels.max() + 1, models)),
-        np.zeros((models, labels.max() + 1)),
+        make_scratch(widest_row(problem.dynamics.rows)),
+        np.zeros((labels, models)),
+        np.zeros((models, labels)),
         np.zeros(models),
         np.zeros(models),
         np.zeros((states, models)),
@@ -77,6 +79,25 @@ def exact_outcomes_of_models(
         np.zeros(states, np.bool_),
         np.zeros(states, np.bool_),
     )
+    return push_episodes(
+        first,
+        last,
+        problem,
+        work,
+        front,
+        drawn,
+        discount,
+        negligible,
+        outcome_mass,
+        expected_return,
+    )
+
+
+@bare
+def push_episodes(
+    first, last, problem, work, front, drawn, discount, negligible, outcome_mass, expected_return
+):
+    """Do the work of `exact_outcomes_of_models`."""
     for episode in range(first, last):
         impossible = push_models(
             problem,
@@ -94,11 +115,13 @@ def exact_outcomes_of_models(
     return -1
 
 
-@bare
+@part
 def push_models(problem, work, front, drawn, episode, discount, negligible, outcome, earned):
     """Push one episode in all models."""
     log, target = problem.log, problem.target
-    rows, next_state, reward, _, states, actions, _ = problem.dynamics
+    dynamics = problem.dynamics
+    rows, next_state, reward = dynamics.rows, dynamics.next_state, dynamics.reward
+    states, actions = dynamics.states, dynamics.actions
     probability = drawn.at_once
     models = probability.shape[1]
     elsewhere = states + outcome.shape[0] - 1
@@ -238,7 +261,7 @@ def add_rest(drawn, left, s, weight, now, outcome, earned):
             outcome[o, b] += now[s, b] * drawn.ends[left, s, o, b]
 
 
-@bare
+@part
 def observe_models(rows, next_state, elsewhere, probability, seen_row, front):
     """Store the factual row of each model; what lies elsewhere shares no noise with anything."""
     for e in range(rows.start[seen_row], rows.start[seen_row + 1]):
@@ -249,7 +272,7 @@ def observe_models(rows, next_state, elsewhere, probability, seen_row, front):
             front.factual_by_model[b, rows.label[e]] = probability[e, b]
 
 
-@bare
+@part
 def compare_rows(kind, rows, probability, row, seen_entry, front):
     """Fill `front.common` with a bound on the overlap of two rows in each model.
 

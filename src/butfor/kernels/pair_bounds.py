@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.kernels.chain import longest_episode
-from butfor.kernels.compiled import bare, compiled
+from butfor.kernels.compiled import bare, part
 from butfor.kernels.latent import (
     behavior_row,
     branch_from,
@@ -22,10 +22,12 @@ from butfor.kernels.latent import (
     trace_back,
 )
 from butfor.kernels.limits import Limits, bound_values, make_limits
-from butfor.kernels.pairs import FULL, choose_action, next_node
+from butfor.kernels.pairs import FULL, Pairs, PairWork, choose_action, next_node
+from butfor.kernels.reference import by_reference
 from butfor.kernels.rows import find_label, hold, scatter, unscatter, widest_row
 
 
+@by_reference
 class PairTables(NamedTuple):
     """Working space for the bounds of one episode; columns are those of `bounds.Tables`."""
 
@@ -40,8 +42,16 @@ class PairTables(NamedTuple):
     held: NDArray[np.int64]  # [1] the row that `p_seen` holds, -1 for none
 
 
-@compiled
-def bound_pairs(first, last, pairs, work, discount, values, outcomes, bounds):
+def bound_pairs(
+    first: int,
+    last: int,
+    pairs: Pairs,
+    work: PairWork,
+    discount: float,
+    values: NDArray[np.float64],
+    outcomes: NDArray[np.float64],
+    bounds: NDArray[np.float64],
+) -> int:
     """Nest the bounds of rows backwards through episodes first .. last - 1.
 
     What follows from a cell past the logged end is known: `values` [H + 1, C] and `outcomes`
@@ -62,14 +72,20 @@ def bound_pairs(first, last, pairs, work, discount, values, outcomes, bounds):
         np.zeros(len(hidden.showing.start) - 1),
         np.full(1, -1),
     )
+    return bound_pair_episodes(first, last, pairs, work, tables, discount, values, outcomes, bounds)
+
+
+@bare
+def bound_pair_episodes(first, last, pairs, work, tables, discount, values, outcomes, bounds):
+    """Do the work of `bound_pairs`."""
     for episode in range(first, last):
-        if trace_back(hidden, pairs.behavior, work.trace, pairs.log, episode) == -np.inf:
+        if trace_back(pairs.hidden, pairs.behavior, work.trace, pairs.log, episode) == -np.inf:
             return episode
         bound_pair_episode(pairs, work, tables, episode, discount, values, outcomes, bounds)
     return -1
 
 
-@bare
+@part
 def bound_pair_episode(pairs, work, tables, episode, discount, values, outcomes, bounds):
     """Bound one episode for `bound_pairs`."""
     log, target, trace = pairs.log, pairs.target, work.trace
@@ -112,7 +128,7 @@ def branches(pairs, work, episode, t, k):
     return count
 
 
-@bare
+@part
 def mark_pairs(pairs, work, tables, episode):
     """Mark the cells that the target can reach, by step and actual hidden state."""
     hidden, target, log, trace = pairs.hidden, pairs.target, pairs.log, work.trace
@@ -146,7 +162,7 @@ def mark_pairs(pairs, work, tables, episode):
         look_away_from(trace, t + 1)
 
 
-@bare
+@part
 def mark_shown(pairs, cell, action, h, reached):
     """Mark the cells that follow when the target's world arrives in h, whatever it shows."""
     target, emission = pairs.target, pairs.hidden.emission
@@ -157,7 +173,7 @@ def mark_shown(pairs, cell, action, h, reached):
         reached[target.cell[h, next_node(target, cell, action, emission.label[s])]] = True
 
 
-@bare
+@part
 def bound_cells(pairs, work, tables, episode, t, k, discount, now, later):
     """Bound what follows from all cells that go with the k-th actual state at step t."""
     hidden, target, log, trace = pairs.hidden, pairs.target, pairs.log, work.trace
@@ -195,7 +211,7 @@ def bound_cells(pairs, work, tables, episode, t, k, discount, now, later):
     unscatter(hidden.rows, seen_row, work.p_state)
 
 
-@bare
+@part
 def bound_branch(pairs, work, tables, cell, action, i, seen_row, b, observation, discount, later):
     """Bound what follows a cell and an action, along a branch of the path, in `tables.row`."""
     hidden, trace, value = pairs.hidden, work.trace, tables.value
@@ -218,7 +234,7 @@ def bound_branch(pairs, work, tables, cell, action, i, seen_row, b, observation,
     bound_values(hidden.rows, row, work.p_state, seen_entry, tables.limits, value, tables.row)
 
 
-@bare
+@part
 def arrive(pairs, tables, cell, action, e, x, observation, discount, ahead, value):
     """Bound what entry e is worth while the actual world goes to x: fills `value` [columns]."""
     hidden, target = pairs.hidden, pairs.target
@@ -237,7 +253,7 @@ def arrive(pairs, tables, cell, action, e, x, observation, discount, ahead, valu
         value[c] = hidden.reward[e] + discount * value[c]
 
 
-@bare
+@part
 def bound_shown(pairs, tables, cell, action, h, x, observation, ahead, value):
     """Bound what follows in h, over what it may show, given what the actual state x showed."""
     target, emission, shown = pairs.target, pairs.hidden.emission, tables.shown

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.kernels.compiled import bare
+from butfor.kernels.compiled import bare, part
 from butfor.kernels.evidence import weigh_cases
 from butfor.kernels.latent import NUMBERS, behavior_row, seen_at
 from butfor.kernels.mechanisms import gumbel_max_row
@@ -22,6 +22,7 @@ from butfor.kernels.pairs import (
     row_given,
 )
 from butfor.kernels.random import DRAW_STRIDE, uniform
+from butfor.kernels.reference import by_reference
 from butfor.kernels.rows import append_row, pick_by_mass, scatter, unscatter
 
 
@@ -65,6 +66,7 @@ def exact_pairs(
     return -1
 
 
+@by_reference
 class HiddenSteps(NamedTuple):
     """What `walk_pairs` writes; all but the last three fields are those of `walk.Steps`."""
 
@@ -140,7 +142,7 @@ def keep_latent(pairs, work, side, latent, episode, t):
             latent[episode, t, pairs.target.state[cell]] += work.mass[side, k, cell]
 
 
-@bare
+@part
 def gather_cases(mass, counts, cases):
     """List the rows that a step uses, with their similar past cases; return how many."""
     count = 0
@@ -199,7 +201,7 @@ def draw_pair_step(first, last, pairs, work, t, path, chosen, keys, state, seen,
     return -1
 
 
-@bare
+@part
 def draw_action(pairs, work, chosen, d, h, i, u):
     """Draw the target's action from row d, given the logged one of step i in h (-1: not given)."""
     rows, mass = work.chosen, work.chosen.probability

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.kernels.chain import Log
-from butfor.kernels.compiled import bare
+from butfor.kernels.compiled import bare, part
 from butfor.kernels.evidence import Cases
 from butfor.kernels.latent import (
     Behavior,
@@ -36,6 +36,7 @@ from butfor.kernels.mechanisms import (
     counterfactual_row,
     gumbel_max_row,
 )
+from butfor.kernels.reference import by_reference
 from butfor.kernels.rows import (
     Rows,
     Scratch,
@@ -50,6 +51,7 @@ from butfor.kernels.rows import (
 LAST, FULL, MEMORY = range(3)  # what a target acts on: last observation, hidden state, memory
 
 
+@by_reference
 class Target(NamedTuple):
     """A policy with M memory nodes; cells are the possible pairs (h, m)."""
 
@@ -69,6 +71,7 @@ class Target(NamedTuple):
     ended: NDArray[np.float64]  # [groups, O] probability of each outcome
 
 
+@by_reference
 class Pairs(NamedTuple):
     """A log with hidden states, its behavior and model, and the question asked of it."""
 
@@ -82,6 +85,7 @@ class Pairs(NamedTuple):
     certain: bool  # whether the hidden state determines the observation
 
 
+@by_reference
 class PairWork(NamedTuple):
     """One thread's working space for both worlds."""
 
@@ -374,7 +378,7 @@ def push_cells(pairs, work, now, k, i, seen_row, count, observation):
         alone[at] = 0.0
 
 
-@bare
+@part
 def push_pooled(pairs, work, later, rows, i, seen_row, count, observation):
     """Move the mass of the first `rows` pooled rows along each branch of the factual path.
 
@@ -395,7 +399,7 @@ def push_pooled(pairs, work, later, rows, i, seen_row, count, observation):
         work.pooled[work.pooled_rows[slot]] = 0.0
 
 
-@bare
+@part
 def reach(work, h, moved):
     """Add mass that arrives in h and is yet to be observed."""
     if work.reached[h] == 0.0:
@@ -449,7 +453,7 @@ def push_row(pairs, work, later, cell, action, share, row, i, seen_row, b, obser
         work.sums[MOVED] += amount * max(0.0, 1.0 - kept)
 
 
-@bare
+@part
 def push_alone(pairs, work, now):
     """Move the world under the target one step by the model alone, after the logged end."""
     trace = work.trace

@@ -1,12 +1,17 @@
 """Levels of many particles, each drawn from its own exact counterfactual row."""
 
-import numpy as np
+from typing import NamedTuple
 
-from butfor.kernels.compiled import compiled
-from butfor.kernels.mechanisms import counterfactual_row
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor.kernels.compiled import bare
+from butfor.kernels.mechanisms import Coupling, counterfactual_row
 from butfor.kernels.random import uniform
+from butfor.kernels.reference import by_reference
 from butfor.kernels.rows import (
     Rows,
+    Scratch,
     append_row,
     find_label,
     make_scratch,
@@ -16,8 +21,29 @@ from butfor.kernels.rows import (
 )
 
 
-@compiled
-def draw_levels(coupling, rows, own, factual, observed, keys, first, offset, level, ratio):
+@by_reference
+class Room(NamedTuple):
+    """Working space for R rows [R, L]."""
+
+    mass: NDArray[np.float64]  # [R, L] counterfactual rows
+    stamp: NDArray[np.int64]  # [R] what `mass` was computed for: factual row and observed level
+    pair: Rows  # a factual row and another one
+    by_label: NDArray[np.float64]  # [L] the factual row
+    scratch: Scratch
+
+
+def draw_levels(
+    coupling: Coupling,
+    rows: NDArray[np.float64],
+    own: NDArray[np.int64],
+    factual: NDArray[np.int64],
+    observed: NDArray[np.int64],
+    keys: NDArray[np.uint64],
+    first: NDArray[np.int64],
+    offset: int,
+    level: NDArray[np.int64],
+    ratio: NDArray[np.float64],
+) -> None:
     """Fill in `level` [m], drawn for each particle from its row of `rows` [R, L].
 
     Particle i has row own[i]; in the logged step it was factual[i] (-1: nothing was logged), where
@@ -27,10 +53,21 @@ def draw_levels(coupling, rows, own, factual, observed, keys, first, offset, lev
     that with which it was drawn.
     """
     count, size = rows.shape
-    mass = np.empty((count, size))
-    stamp = np.full(count, -1)  # what `mass` was computed for: factual row and observed level
-    pair = Rows(np.zeros(3, np.int64), np.empty(2 * size, np.int32), np.empty(2 * size))
-    by_label, scratch = np.zeros(size), make_scratch(size)
+    room = Room(
+        np.empty((count, size)),
+        np.full(count, -1),
+        Rows(np.zeros(3, np.int64), np.empty(2 * size, np.int32), np.empty(2 * size)),
+        np.zeros(size),
+        make_scratch(size),
+    )
+    draw_each(coupling, rows, own, factual, observed, keys, first, offset, level, ratio, room)
+
+
+@bare
+def draw_each(coupling, rows, own, factual, observed, keys, first, offset, level, ratio, room):
+    """Do the work of `draw_levels`."""
+    mass, stamp, pair = room.mass, room.stamp, room.pair
+    by_label, scratch, size = room.by_label, room.scratch, rows.shape[1]
     held = -1
     for i in range(len(own)):
         q, p, k = own[i], factual[i], observed[i]
@@ -60,7 +97,7 @@ def draw_levels(coupling, rows, own, factual, observed, keys, first, offset, lev
         ratio[i] *= rows[q, level[i]] / mass[q, level[i]]
 
 
-@compiled
+@bare
 def fewest_cases(total, place, own, start, stop, least):
     """Lower `least` [m] to the similar past cases of one variable where there are fewer.
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.kernels.compiled import bare, compiled
+from butfor.kernels.compiled import bare
 
 INSERTION_LIMIT = 48  # up to this length insertion sort is used, then heap sort
 
@@ -29,8 +29,14 @@ class Scratch(NamedTuple):
     order: NDArray[np.int64]
 
 
-@compiled
-def make_scratch(size):
+def sparse_rows(dense: NDArray[np.float64]) -> Rows:
+    """Return the rows of a table [R, labels] without their zeros."""
+    row, label = np.nonzero(dense)
+    start = np.searchsorted(row, np.arange(len(dense) + 1))
+    return Rows(start, label.astype(np.int32), dense[row, label])
+
+
+def make_scratch(size: int) -> Scratch:
     """Return working space for rows of up to `size` entries."""
     return Scratch(np.empty(size), np.empty(size), np.empty(size, np.int64))
 
@@ -97,13 +103,9 @@ def find_label(rows, row, label):
     return low if low < stop and rows.label[low] == label else -1
 
 
-@bare
-def widest_row(rows):
+def widest_row(rows: Rows) -> int:
     """Return the largest number of entries in a row."""
-    widest = 0
-    for r in range(len(rows.start) - 1):
-        widest = max(widest, rows.start[r + 1] - rows.start[r])
-    return widest
+    return int(np.diff(rows.start).max(initial=0))
 
 
 @bare

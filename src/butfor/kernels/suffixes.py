@@ -1,13 +1,30 @@
 """What the target earns from each observed step on, if it takes over there."""
 
 import numpy as np
+from numpy.typing import NDArray
 
-from butfor.kernels.chain import choose, longest_episode, mark_reached, move, observe, pays
-from butfor.kernels.compiled import bare, compiled
+from butfor.kernels.chain import (
+    Problem,
+    Work,
+    choose,
+    longest_episode,
+    mark_reached,
+    move,
+    observe,
+    pays,
+)
+from butfor.kernels.compiled import bare, part
 
 
-@compiled
-def step_values(first, last, problem, work, discount, values_after, here):
+def step_values(
+    first: int,
+    last: int,
+    problem: Problem,
+    work: Work,
+    discount: NDArray[np.float64],
+    values_after: NDArray[np.float64],
+    here: NDArray[np.float64],
+) -> int:
     """Write the expected return `here` [N] from each step of episodes first .. last - 1 on.
 
     W_t(s) = sum over a of pi_t(a|s) times the sum over x of K_t(x|s, a) (r + d(x) W_{t+1}(x)),
@@ -18,6 +35,14 @@ def step_values(first, last, problem, work, discount, values_after, here):
     states = problem.dynamics.states
     reached = np.zeros((longest_episode(problem.log, first, last) + 1, states), np.bool_)
     now, later = np.empty(states), np.empty(states)
+    return step_episodes(
+        first, last, problem, work, discount, values_after, reached, now, later, here
+    )
+
+
+@bare
+def step_episodes(first, last, problem, work, discount, values_after, reached, now, later, here):
+    """Do the work of `step_values`."""
     for episode in range(first, last):
         impossible = go_back(
             problem, work, episode, discount, values_after, reached, now, later, here
@@ -27,7 +52,7 @@ def step_values(first, last, problem, work, discount, values_after, here):
     return -1
 
 
-@bare
+@part
 def go_back(problem, work, episode, discount, values_after, reached, now, later, here):
     """Write the values of one episode for `step_values`."""
     log, actions = problem.log, problem.dynamics.actions
@@ -50,11 +75,12 @@ def go_back(problem, work, episode, discount, values_after, reached, now, later,
     return -1
 
 
-@bare
+@part
 def state_value(problem, work, s, i, seen_row, seen_entry, discount, later):
     """Return W_t(s) from W_{t+1}, given the observed step i."""
     target, kept = problem.target, work.kept
-    _, next_state, _, _, states, actions, _ = problem.dynamics
+    dynamics = problem.dynamics
+    next_state, states, actions = dynamics.next_state, dynamics.states, dynamics.actions
     total = 0.0
     choose(problem, work, s, i)
     start = target.start[s]

@@ -6,12 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.kernels.beyond import TOGETHER, Beyond, go_on, make_beyond, wait_at_end
-from butfor.kernels.chain import choose, compare, move, observe, pays
-from butfor.kernels.compiled import bare, compiled, inlined
+from butfor.kernels.chain import Problem, choose, compare, move, observe, pays
+from butfor.kernels.compiled import bare, inlined, part
 from butfor.kernels.evidence import Cases, similar_cases, weigh_cases
 from butfor.kernels.factors import add_own
+from butfor.kernels.reference import by_reference
 
 
+@by_reference
 class Judged(NamedTuple):
     """What the model alone gives past the observed end, and the results of a pass."""
 
@@ -22,6 +24,7 @@ class Judged(NamedTuple):
     expected_return: NDArray[np.float64]  # [n] written
 
 
+@by_reference
 class Steps(NamedTuple):
     """What a recorded pass writes; all of it is about the mass that has no outcome yet."""
 
@@ -35,6 +38,7 @@ class Steps(NamedTuple):
     probability: NDArray[np.float64]  # [n, H + 1, S + O] of each state and outcome; or of size 0
 
 
+@by_reference
 class Record(NamedTuple):
     """Where a pass notes its steps."""
 
@@ -45,6 +49,7 @@ class Record(NamedTuple):
     beyond: Beyond
 
 
+@by_reference
 class Rare(NamedTuple):
     """States that a pass does not follow because they are too improbable."""
 
@@ -52,30 +57,22 @@ class Rare(NamedTuple):
     left_out: NDArray[np.float64]  # [n] their mass, written
 
 
+def make_record(problem: Problem, steps: Steps, counts: NDArray[np.int64], thin: float) -> Record:
+    """Return where one thread notes its steps."""
+    size = problem.dynamics.states * problem.dynamics.actions
+    cases = Cases(np.empty(size), np.empty(size), np.zeros(size))
+    return Record(steps, cases, counts, thin, make_beyond(problem))
+
+
 @bare
-def exact_outcomes(
-    first,
-    last,
-    problem,
-    work,
-    discount,
-    negligible,
-    values_after,
-    outcomes_after,
-    outcome_mass,
-    expected_return,
-    left_out,
-):
+def exact_outcomes(first, last, problem, work, judged, rare):
     """Push the state distribution of episodes first .. last - 1 through their chains.
 
-    Past the observed end the rows are P and the target, and what follows from a state with h steps
-    left is already known: `values_after` [H + 1, S], `outcomes_after` [H + 1, S, O + 1]. Writes
-    `outcome_mass` [n, O + 1] (none last) and `expected_return` [n]. From a state that has less than
-    `negligible` probability at a step the model alone takes over; `left_out` [n] is the total mass
-    of these. Returns -1, or the first step that is impossible under the model or the behavior.
+    Past the observed end the rows are P and the target, and what follows from a state is known by
+    the number of steps left. From a state that has less than `rare.negligible` probability at a
+    step the model alone takes over. Writes to `judged` and `rare`. Returns -1, or the first step
+    that is impossible under the model or the behavior.
     """
-    judged = Judged(discount, values_after, outcomes_after, outcome_mass, expected_return)
-    rare = Rare(negligible, left_out)
     for episode in range(first, last):
         impossible = walk_episode(problem, work, judged, episode, rare, None)
         if impossible >= 0:
@@ -83,33 +80,31 @@ def exact_outcomes(
     return -1
 
 
-@compiled
-def walk_episodes(first, last, problem, work, judged, counts, own_row, own_offsets, thin, steps):
+@bare
+def walk_episodes(first, last, problem, work, judged, own_row, own_offsets, record):
     """Do what `exact_outcomes` does, bit for bit, and record each step up to the horizon.
 
-    `counts` [S, A] are the logged transitions behind each row; those of the episode itself, rows
+    Of the logged transitions behind each row, `record.counts`, those of the episode itself, rows
     own_row[own_offsets[i] : own_offsets[i + 1]], are subtracted. With factors that were learned
-    from a log, the least count over the factors replaces it. Writes `steps` and `judged`.
+    from a log, the least count over the factors replaces it.
     """
-    size = problem.dynamics.states * problem.dynamics.actions
-    cases = Cases(np.empty(size), np.empty(size), np.zeros(size))
-    record = Record(steps, cases, counts, thin, make_beyond(problem))
+    own = record.cases.own
     for episode in range(first, last):
         for i in range(own_offsets[episode], own_offsets[episode + 1]):
-            cases.own[own_row[i]] += 1.0
+            own[own_row[i]] += 1.0
             add_own(problem.factors, work.known, i, 1.0)
         impossible = walk_episode(problem, work, judged, episode, None, record)
         if impossible >= 0:
             return impossible
         for i in range(own_offsets[episode], own_offsets[episode + 1]):
-            cases.own[own_row[i]] = 0.0
+            own[own_row[i]] = 0.0
             add_own(problem.factors, work.known, i, -1.0)
         if record.beyond.waiting[0] == TOGETHER or episode == last - 1:
             go_on(problem, record)
     return -1
 
 
-@bare
+@part
 def walk_episode(problem, work, judged, episode, rare, record):
     """Push one episode through its chain.
 
@@ -117,7 +112,8 @@ def walk_episode(problem, work, judged, episode, rare, record):
     pass with a record goes on past the observed end, where rows are those of the model.
     """
     log, target, kept = problem.log, problem.target, work.kept
-    _, next_state, _, _, states, actions, _ = problem.dynamics
+    dynamics = problem.dynamics
+    next_state, states, actions = dynamics.next_state, dynamics.states, dynamics.actions
     now, later = work.now, work.later
     now_worth, later_worth = work.now_worth, work.later_worth
     now_states, later_states = work.now_states, work.later_states

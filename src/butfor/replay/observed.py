@@ -261,7 +261,7 @@ class ObservedEngine:
         # every action may be chosen, whatever the target; nothing follows the observed end
         anything = np.full((model.n_states, model.n_actions), 1 / model.n_actions)
         problem = self.problem._replace(
-            target=_policy_rows(anything),
+            target=kernels.sparse_rows(anything),
             coupling=self._couple(model, anything),
             shared=False,
         )
@@ -320,28 +320,20 @@ class ObservedEngine:
         """Push the state distribution of each episode through its chain, exactly."""
         problem, values, outcomes, spaces = prepared
         count = len(problem.log.start)
-        probability = np.zeros((count, outcomes.shape[2]))
-        expected_return, cut_off = np.zeros(count), np.zeros(count)
+        judged = kernels.Judged(
+            self.discounts, values, outcomes, np.zeros((count, outcomes.shape[2])), np.zeros(count)
+        )
+        rare = kernels.Rare(float(negligible), np.zeros(count))
         self.run(
             lambda first, last, work: kernels.exact_outcomes(
-                first,
-                last,
-                problem,
-                work,
-                self.discounts,
-                float(negligible),
-                values,
-                outcomes,
-                probability,
-                expected_return,
-                cut_off,
+                first, last, problem, work, judged, rare
             ),
             problem=problem,
             spaces=spaces,
             threads=threads,
             progress=progress,
         )
-        return probability, expected_return, cut_off
+        return judged.outcome_mass, judged.expected_return, rare.left_out
 
     def _walk(
         self,
@@ -382,11 +374,9 @@ class ObservedEngine:
                 problem,
                 work,
                 judged,
-                replay.counts,
                 own_row,
                 replay.episodes.offsets,
-                float(THIN),
-                walked,
+                kernels.make_record(problem, walked, replay.counts, float(THIN)),
             ),
             problem=problem,
             spaces=spaces,
@@ -410,8 +400,8 @@ class ObservedEngine:
                 self._paid,
                 log.outcome,
             ),
-            behavior=_policy_rows(replay.behavior_table),
-            target=_policy_rows(self.policy),
+            behavior=kernels.sparse_rows(replay.behavior_table),
+            target=kernels.sparse_rows(self.policy),
             dynamics=_dynamics(model),
             coupling=self._couple(model, self.policy),
             factors=self._factors,
@@ -600,12 +590,6 @@ def mark_rows(model: TabularMDP, made_up: NDArray[np.bool_]) -> TabularMDP:
         labels=np.append(model.labels, model.labels[-1]).astype(np.int32),
         outcomes=(*model.outcomes, UNSUPPORTED),
     )
-
-
-def _policy_rows(policy: Floats) -> kernels.Rows:
-    state, action = np.nonzero(policy)
-    start = np.concatenate([[0], np.cumsum(np.bincount(state, minlength=len(policy)))])
-    return kernels.Rows(start, action.astype(np.int32), policy[state, action])
 
 
 def _refuse_impossible(step: int, log: Episodes, model: TabularMDP) -> None:
