@@ -12,7 +12,7 @@ from butfor import sepsis
 from butfor.audit.drawing import drawing_order
 from butfor.audit.experts import chance_columns
 from butfor.audit.learning import tabular_learner
-from butfor.audit.sampling import add_strata, choose_controls
+from butfor.audit.sampling import choose_controls, strata_columns
 from butfor.evaluate.betting import EARLY, HEDGE, LARGEST
 from butfor.evaluate.experts import drawn_strata, sample_value
 from butfor.replay.outcomes import Counterfactuals
@@ -60,7 +60,9 @@ class Ward:
         design, control = choose_controls(
             self.result, table["rank"].to_numpy(), order, size=size, seed=seed
         )
-        table = add_strata(table.assign(control=control), design)
+        known = (table[name].to_numpy() for name in ("difference", "observed_outcome"))
+        strata = strata_columns(*known, table["rank"].to_numpy() > 0, design)
+        table = table.assign(control=control, **strata)
         meta = self.audit.meta.model_copy(update={"design": design})
         return replace(self.audit, meta=meta, episodes=table)
 

@@ -12,9 +12,9 @@ from tests.shard_logs import simulate_patients
 # What is put in order and written together is small here, as it is beside a large log.
 MEASURED = """
 import sys
-import butfor.audit.files, butfor.audit.shards.run as run
+import butfor.audit.files, butfor.audit.shards.run as run, butfor.audit.shards.stitch as stitch
 butfor.audit.files.ROW_GROUP = 1000
-run.RANGE = run.SAMPLED
+stitch.RANGE = stitch.SAMPLED
 run.audit_shards(*sys.argv[1:], workers=run.Threads(1))
 print([l for l in open("/proc/self/status") if l.startswith("VmHWM")][0].split()[1])
 """

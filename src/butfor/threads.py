@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from typing import TypeVar
 
 from butfor.checks import check_whole
 from butfor.types import Progress
+
+Result = TypeVar("Result")
+
+
+def count_cores() -> int:
+    """Return the number of cores that this process may use."""
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return available or 1
 
 
 def in_blocks(
@@ -23,8 +33,7 @@ def in_blocks(
     Each call must write to its own part of the output and release the interpreter lock, as kernels
     do.
     """
-    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    given = (available or 1) if threads is None else threads
+    given = count_cores() if threads is None else threads
     workers = check_whole(given, "threads", 1, "a whole number")
     size = max(1, min(largest, -(-count // (8 * workers))))
     blocks = [(start, min(start + size, count)) for start in range(0, count, size)]
@@ -42,3 +51,19 @@ def in_blocks(
                 wait=True, cancel_futures=True
             )  # running blocks finish, no new ones start
             raise
+
+
+def in_order(work: Callable[[int], Result], count: int) -> Iterator[Result]:
+    """Yield `work(0)`, `work(1)`, … in order, computed in one thread per core, a few ahead."""
+    threads = count_cores()
+    with ThreadPoolExecutor(threads) as pool:
+        ahead: deque[Future[Result]] = deque()
+        try:
+            for number in range(count):
+                ahead.append(pool.submit(work, number))
+                if len(ahead) > threads:
+                    yield ahead.popleft().result()
+            while ahead:
+                yield ahead.popleft().result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)

@@ -180,7 +180,7 @@ def check_episodes(audit, replay):
         "influence_ends": steps.dies_at,
         "evidence_min": steps.evidence_min,
         "thin_share": steps.thin_share,
-        "first_change": first_changes(replay.log, replay.actions()),
+        "first_change": first_changes(replay.log, replay.repeats()),
         "low_any": replay.bounds().expected_return[0, :, 0],
         "high_stable": replay.bounds().expected_return[1, :, 1],
     }

@@ -130,7 +130,7 @@ def test_without_another_outcome_a_flag_takes_a_tenth_of_the_spread_of_returns()
 
 def test_the_first_change_is_where_the_policy_would_act_otherwise(problem):
     log, _, target = problem
-    first = first_changes(log, bf.Replay(*problem).actions())
+    first = first_changes(log, bf.Replay(*problem).repeats())
     best = target.argmax(axis=1)
     for episode in range(0, 300, 11):
         rows = range(log.offsets[episode], log.offsets[episode + 1])
@@ -147,12 +147,13 @@ def test_a_target_that_acts_like_the_behavior_here_makes_no_difference_here():
     behavior = np.array([[0.55, 0.45], [0.9, 0.1]])
     target = np.array([[0.55, 0.45], [0.0, 1.0]])
     model = bf.TabularMDP.from_arrays(np.full((2, 2, 2), 0.5))
-    shared = bf.Replay(log, model, target, behavior=behavior).actions()
-    np.testing.assert_allclose(shared, [[0.0, 1.0], [0.0, 1.0]])
-    assert first_changes(log, shared).tolist() == [1]
-    fresh = bf.Replay(log, model, target, behavior=behavior, action_noise="fresh").actions()
-    np.testing.assert_array_equal(fresh, target[log.state])
-    assert first_changes(log, fresh).tolist() == [0]
+    shared = bf.Replay(log, model, target, behavior=behavior)
+    np.testing.assert_allclose(shared.actions(), [[0.0, 1.0], [0.0, 1.0]])
+    np.testing.assert_allclose(shared.repeats(), [1.0, 0.0])
+    assert first_changes(log, shared.repeats()).tolist() == [1]
+    fresh = bf.Replay(log, model, target, behavior=behavior, action_noise="fresh")
+    np.testing.assert_array_equal(fresh.actions(), target[log.state])
+    assert first_changes(log, fresh.repeats()).tolist() == [0]
 
 
 def test_the_step_that_matters_is_judged_in_its_own_units():

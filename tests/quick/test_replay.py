@@ -1,5 +1,7 @@
 """Replay: a question checked once, its answers kept, and other questions made of it."""
 
+import gc
+import weakref
 from dataclasses import FrozenInstanceError
 
 import numpy as np
@@ -132,6 +134,20 @@ def test_an_answer_is_computed_once(question, method):
     assert getattr(replay, method)() is getattr(replay, method)()
 
 
+@pytest.mark.parametrize("kind", ["question", "hidden"])
+def test_a_question_is_freed_as_soon_as_nobody_asks_it(kind, request):
+    gc.collect()
+    gc.disable()  # many questions about parts of a log would pile up until it runs
+    try:
+        replay = bf.Replay(*request.getfixturevalue(kind)).compute()
+        replay.draws(2)
+        known = weakref.ref(replay.log), weakref.ref(replay.engine)
+        del replay
+        assert [one() for one in known] == [None, None]
+    finally:
+        gc.enable()
+
+
 def test_other_ways_to_ask_are_other_answers(question):
     replay = bf.Replay(*question)
     assert replay.outcomes(negligible=1e-3) is not replay.outcomes()
@@ -223,6 +239,24 @@ def test_a_part_has_behavior_and_counts_of_the_whole_log(question):
     )
     drawn, whole = part.draws(3, seed=1), replay.draws(3, seed=1)
     np.testing.assert_array_equal(drawn.state, whole.state[chosen])
+
+
+def test_parts_that_share_what_does_not_depend_on_them_find_the_same(question):
+    log, model, target = question
+    lasting = {}
+    whole = bf.Replay(log, model, target, behavior=bf.estimate_behavior(log))
+    for chosen in (np.arange(12), np.arange(12, 20), np.arange(12)):
+        alone, part = whole.part(chosen).compute(), whole.part(chosen).share(lasting).compute()
+        again = part.part(np.arange(3, len(chosen))).compute()
+        assert_same(part.steps(), alone.steps(), STEPS)
+        for found in ("probability", "expected_return"):
+            known = getattr(alone.outcomes(), found)
+            np.testing.assert_array_equal(getattr(part.outcomes(), found), known)
+            np.testing.assert_array_equal(getattr(again.outcomes(), found), known[3:])
+    assert lasting.get("marked spaces") or lasting.get("spaces")
+    other = bf.policy_iteration(model)  # another question shares nothing
+    known = whole.part(chosen).ask(target=other).outcomes().probability
+    np.testing.assert_array_equal(part.ask(target=other).outcomes().probability, known)
 
 
 def test_probabilities_travel_with_the_log(question):

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import butfor as bf
-from butfor.audit.shards import packed
+from butfor.audit.shards import packed, stitch
 from butfor.audit.shards.coded import code_episodes, code_steps, decode_log, stored_log
 from butfor.audit.shards.packed import (
     PackedTable,
@@ -153,5 +153,20 @@ def test_twins_are_replayed_once_bit_for_bit(fit, log):
     assert again.outcomes().frame().equals(replay.outcomes().frame())
     np.testing.assert_array_equal(again.support(), replay.support())
     for name in ("influence", "mass", "earned", "evidence", "thin", "other", "apart"):
-        ours, theirs = getattr(again.steps(), name), getattr(replay.steps(), name)
-        np.testing.assert_array_equal(ours, theirs, name)
+        ours, theirs = getattr(some.steps(), name), getattr(replay.steps(), name)
+        np.testing.assert_array_equal(ours[course], theirs, name)
+
+
+def test_ranges_of_ids_begin_with_shards_where_these_follow_each_other(monkeypatch):
+    monkeypatch.setattr(stitch, "RANGE", 128)
+    # 100 ids in each shard: of 128, 256 and 384, the nearest beginnings are 100, 300 and 400
+    shards = np.split(np.arange(500), 5)
+    assert stitch.divide_ids(shards) == [100, 300, 400]
+    assert stitch.divide_ids(shards[::-1]) == [100, 300, 400]
+    # a shard of 500 has no beginning nearby, and scattered ids none at all
+    for other in ([np.arange(500)], [np.arange(500)[n::5] for n in range(5)]):
+        cuts = stitch.divide_ids(other)
+        assert cuts == sorted(set(cuts))
+        assert len(cuts) >= 3
+        assert not {100, 300, 400} & set(cuts)
+    assert stitch.divide_ids([np.empty(0, np.int64), np.arange(100)]) == []

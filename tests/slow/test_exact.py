@@ -125,6 +125,23 @@ def test_packed_sums_come_back_as_they_were():
     assert len(sums.packed()["place"]) < sums.limbs.size / 4
 
 
+@PROPERTY
+@given(st.lists(st.tuples(st.integers(0, 2), anything, anything), max_size=20), st.booleans())
+@example([], True)
+@example([(1, 0.0, 0.0)], False)
+@example([(0, 1e-323, 0.0), (0, 2.0**-300, 1.0)], True)
+@example([(0, 2.0**-300, 1.0)], False)
+@example([(1, 2.0**200, 2.0**900)], False)
+@example([(0, 2.0**-300, 3.0), (2, 1.0, math.nextafter(2.0**160, 0))], True)
+def test_packed_at_once_is_packed_after(rows, wide):
+    table = np.array([row[1:] for row in rows], float).reshape(-1, 2)
+    group = np.array([row[0] for row in rows], int)
+    sums = ExactSums.make(3, 2, wide=wide)
+    sums.add(group, table)
+    again = ExactSums.unpack(**ExactSums.pack(group, np.split(table, 2, axis=1), 3, wide=wide))
+    assert again.limbs.tobytes() == sums.limbs.tobytes()
+
+
 def test_what_does_not_fit_is_refused():
     sums = ExactSums.make(2, 1)
     with pytest.raises(ValueError, match=r"group at 1 is 2, outside 0\.\.1"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from butfor.types import Floats
 # Exponent of the lowest bit, by the number of limbs: 10 hold 2^-96 to 2^160, 68 hold all floats.
 LOWEST = {10: -96, 68: -1088}
 NARROW, WIDE = LOWEST
+BLOCK = 500  # rows that are looked at together, while they are in the cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +86,29 @@ class ExactSums:
         return {"shape": shape, "place": place, "value": self.limbs.reshape(-1)[place]}
 
     @classmethod
+    def pack(
+        cls, group: NDArray[np.int64], blocks: Sequence[Floats], groups: int, *, wide: bool = False
+    ) -> dict[str, NDArray[np.int64]]:
+        """Return the packed sums of blocks of columns, side by side.
+
+        Meanwhile there are only the limbs that the values of one block can reach.
+        """
+        size, columns = (WIDE if wide else NARROW), sum(block.shape[1] for block in blocks)
+        places, values, before = [], [], 0
+        for block in blocks:
+            low, limbs = _add_up(group, block, groups, size)
+            found = np.flatnonzero(limbs)
+            row, column = np.divmod(found, block.shape[1])
+            places.append((row + low * groups) * columns + before + column)
+            values.append(limbs.reshape(-1)[found])
+            before += block.shape[1]
+        return {
+            "shape": np.array([size, groups, columns]),
+            "place": np.concatenate(places),
+            "value": np.concatenate(values),
+        }
+
+    @classmethod
     def unpack(
         cls, shape: NDArray[np.int64], place: NDArray[np.int64], value: NDArray[np.int64]
     ) -> ExactSums:
@@ -108,6 +133,32 @@ class ExactSums:
         rounded[below > 0] = -np.inf
         rounded[(above > 0) & (below > 0)] = np.nan
         return rounded.reshape(groups, columns)
+
+
+def _add_up(
+    group: NDArray[np.int64], values: Floats, groups: int, size: int
+) -> tuple[int, NDArray[np.int64]]:
+    """Return the limbs that sums of these values can reach, and how many are below them."""
+    # places of the last bits of the smallest and the largest value; each has 53 bits
+    last = [(math.frexp(end)[1] - 53 - LOWEST[size]) // 32 for end in _find_range(values)]
+    high = min(max(last[1], 0) + 3, size - 2)
+    low = min(max(last[0], 0), high)
+    limbs = np.zeros((high - low + 2, groups, values.shape[1]), np.int64)
+    bits = np.ascontiguousarray(values).view(np.int64)
+    kernels.add_exactly(group, bits, limbs, LOWEST[size] + 32 * low)
+    return low, limbs
+
+
+def _find_range(values: Floats) -> tuple[float, float]:
+    """Return the smallest and the largest size of values other than 0, or the widest range."""
+    least, most = np.inf, 0.0
+    for start in range(0, len(values), BLOCK):
+        sizes = np.abs(values[start : start + BLOCK])
+        most = np.maximum(most, sizes.max())  # nan stays
+        sizes[sizes == 0.0] = np.inf
+        least = min(least, float(sizes.min()))
+    known = least < np.inf and most < np.inf  # not if there is nothing but 0, or inf, or nan
+    return (least, float(most)) if known else (5e-324, 2.0**1023)
 
 
 def _divide(total: int, unit: int) -> float:

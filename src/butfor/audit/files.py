@@ -126,9 +126,19 @@ def as_arrow(name: str, frame: pd.DataFrame, types: Mapping[str, Any] | None = N
     for field in found:
         text = pa.types.is_null(field.type) or pa.types.is_large_string(field.type)
         fields.append(pa.field(field.name, known.get(field.name, TEXT if text else field.type)))
-    schema = pa.schema(fields, metadata=found.metadata)
-    table = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
-    return table.replace_schema_metadata(schema.metadata)
+    return arrow_of(frame, pa.schema(fields, metadata=found.metadata))
+
+
+def arrow_of(columns: Mapping[str, Any] | pd.DataFrame, schema: Any) -> Any:
+    """Return columns, of pandas, NumPy or Arrow, as an Arrow table with this schema."""
+    arrays = []
+    for field in schema:
+        column = columns[field.name]
+        if isinstance(column, pa.ChunkedArray):
+            arrays.append(column.cast(field.type))
+        else:
+            arrays.append(pa.array(column, field.type, from_pandas=True))
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def write_table(path: Path, name: str, frame: pd.DataFrame) -> None:
@@ -150,7 +160,11 @@ class TableWriter:
 
     def __init__(self, path: Path, schema: Any) -> None:
         self._schema = schema
-        self._file = pa.parquet.ParquetWriter(path, schema, write_page_checksum=True)
+        # the lowest and the highest level of many rows tell nothing, and finding them takes long
+        plain = [field.name for field in schema if not pa.types.is_dictionary(field.type)]
+        self._file = pa.parquet.ParquetWriter(
+            path, schema, write_page_checksum=True, write_statistics=plain
+        )
         self._waiting: list[Any] = []
         self._rows = 0
 

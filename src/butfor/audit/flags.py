@@ -14,13 +14,12 @@ from butfor.replay.steps import THIN
 from butfor.types import Floats
 
 
-def first_changes(log: Episodes, actions: Floats) -> NDArray[np.int64]:
+def first_changes(log: Episodes, kept: Floats) -> NDArray[np.int64]:
     """First step of each episode at which the target would probably act differently, [n].
 
-    `actions` [N, A] is what `Replay.actions` returns; the action taken must have a probability
-    below one half. Steps are counted from 0; -1 if there is no such step.
+    `kept` [N] is what `Replay.repeats` returns; it must be below one half. Steps are counted from
+    0; -1 if there is no such step.
     """
-    kept = actions[np.arange(len(log.state)), log.action]
     never = np.iinfo(np.int64).max
     first = np.minimum.reduceat(np.where(kept < 0.5, log.time, never), log.offsets[:-1])
     return np.where(first == never, -1, first)
@@ -49,7 +48,8 @@ def describe_flag(
     """
     result, walked = replay.outcomes(), replay.steps()
     log = result.episodes
-    actions = replay.actions()[log.offsets[position] : log.offsets[position + 1]]
+    mine = slice(*log.offsets[position : position + 2])
+    actions = replay.actions()[mine]
     unsupported = float(replay.support()[position])
     one = result.episodes.select([position])
     names = result.outcome_names
@@ -63,7 +63,7 @@ def describe_flag(
         f"What happened: {happened} after {length} step{'s' if length > 1 else ''}.",
         f"Under the policy the model predicts: {chances}.",
     ]
-    first = int(first_changes(one, actions)[0])
+    first = int(first_changes(one, replay.repeats()[mine])[0])
     if first >= 0:
         policy = int(actions[first].argmax())
         likely = float(actions[first, policy])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -21,27 +21,39 @@ def step_table(log: Episodes, target: Floats, cases: NDArray[np.int64]) -> pd.Da
 
     `cases` [N] is the number of similar past cases of each step.
     """
-    logged = logged_columns(log)
-    state, action = logged["state"], logged["action"]
-    best = target.argmax(axis=1)[state]
-    lengths = log.lengths + 1
-    first = np.cumsum(lengths) - lengths
-    columns: dict[str, Any] = {
-        "episode": np.repeat(np.arange(len(log)), lengths),
-        "id": np.repeat(log.id, lengths),
-        "step": np.arange(len(state)) - np.repeat(first, lengths),
-        "state": logged.pop("state"),
-        "action": logged.pop("action"),
-        "target_action": np.where(action < 0, -1, best),
-        "reward": logged.pop("reward"),
-        "evidence": with_finals(log, cases, -1),
-        **logged,
-    }
-    columns |= _labels("state.", log.state_variables, state, log.n_states, log.codes)
-    actions = log.action_variables
-    for prefix, chosen in (("action.", action), ("target.", columns["target_action"])):
-        columns |= _labels(prefix, actions, chosen, log.n_actions, partial(unravel, actions))
+    logged = logged_columns(log) | {"evidence": with_finals(log, cases, -1)}
+    columns = step_columns(logged, log.id, log.lengths, target, log)
     return pd.concat([pd.DataFrame(columns), described_rows(log)], axis=1)
+
+
+def step_columns(
+    logged: Mapping[str, Any], ids: Any, lengths: NDArray[np.int64], target: Floats, like: Episodes
+) -> dict[str, Any]:
+    """Return the columns of `step_table` that follow from what was logged, and the evidence.
+
+    `ids` and `lengths` [n] are those of the episodes, and `like` is a log with their variables.
+    """
+    others = dict(logged)
+    state, action = others.pop("state"), others.pop("action")
+    best = target.argmax(axis=1)[state]
+    rows = lengths + 1
+    episode = np.repeat(np.arange(len(rows)), rows)
+    columns: dict[str, Any] = {
+        "episode": episode,
+        "id": ids.take(episode),
+        "step": np.arange(len(state)) - (np.cumsum(rows) - rows)[episode],
+        "state": state,
+        "action": action,
+        "target_action": np.where(action < 0, -1, best),
+        "reward": others.pop("reward"),
+        "evidence": others.pop("evidence"),
+        **others,
+    }
+    columns |= _labels("state.", like.state_variables, state, like.n_states, like.codes)
+    actions = like.action_variables
+    for prefix, chosen in (("action.", action), ("target.", columns["target_action"])):
+        columns |= _labels(prefix, actions, chosen, like.n_actions, partial(unravel, actions))
+    return columns
 
 
 def logged_columns(log: Episodes) -> dict[str, Any]:
@@ -99,6 +111,11 @@ def _labels(
         known = np.append(codes, codes.dtype.type(-1))[numbers] if tabled else codes
         known[numbers < 0] = -1
         columns[prefix + variable.name] = pd.Categorical.from_codes(
-            known, list(variable.levels), ordered=True, validate=False
+            known, dtype=_levels_type(variable.levels), validate=False
         )
     return columns
+
+
+@cache
+def _levels_type(levels: tuple[str, ...]) -> pd.CategoricalDtype:
+    return pd.CategoricalDtype(list(levels), ordered=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -69,10 +70,15 @@ def sample_size(episodes: int, intervals: int | None) -> int:
     return usual if intervals is None else min(episodes, intervals)
 
 
+def size_bins(sizes: Floats) -> NDArray[np.int64]:
+    """Return the bin of each size of a difference, [n]."""
+    # the bits of floating-point numbers that are not negative are ordered like the numbers
+    return sizes.view(np.int64) >> SHIFT
+
+
 def count_sizes(sizes: Floats) -> NDArray[np.int64]:
     """Count sizes of differences in bins, [BINS]; the counts of shards add up."""
-    # the bits of floating-point numbers that are not negative are ordered like the numbers
-    return np.bincount(sizes.view(np.int64) >> SHIFT, minlength=BINS)
+    return np.bincount(size_bins(sizes), minlength=BINS)
 
 
 def find_thirds(counts: NDArray[np.int64]) -> tuple[float, float]:
@@ -233,13 +239,21 @@ def select(
     return Selection(rank, control, np.sort(drawn), design)
 
 
-def add_strata(table: pd.DataFrame, design: SamplingDesign) -> pd.DataFrame:
-    """Add the stratum of each episode and its probability of being reviewed."""
-    third = np.searchsorted(design.cuts, round_sizes(table["difference"].to_numpy()), "right") + 1
-    observed, unflagged = table["observed_outcome"].to_numpy(), table["rank"].to_numpy() == 0
-    number = np.zeros(len(table), dtype=np.int64)
+def strata_columns(
+    difference: Floats,
+    observed: NDArray[Any],
+    flagged: NDArray[np.bool_],
+    design: SamplingDesign,
+) -> dict[str, Any]:
+    """Return the stratum of each episode and its probability of being reviewed, [n] each.
+
+    They follow from its difference, the name of its observed outcome, and whether it is flagged.
+    """
+    third = np.searchsorted(design.cuts, round_sizes(difference), "right") + 1
+    code, names = pd.factorize(observed)
+    number = np.zeros(len(difference), dtype=np.int64)
     for place, stratum in enumerate(design.strata[1:], start=1):
-        mine = unflagged if stratum.outcome is None else unflagged & (observed == stratum.outcome)
+        mine = ~flagged if stratum.outcome is None else ~flagged & (names == stratum.outcome)[code]
         number[mine if stratum.third is None else mine & (third == stratum.third)] = place
     probability = np.array([stratum.probability for stratum in design.strata])
-    return table.assign(stratum=number, probability=probability[number])
+    return {"stratum": number, "probability": probability[number]}

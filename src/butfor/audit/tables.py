@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from butfor.audit.flags import describe_flag, describe_survival, first_changes, heaviest_step
 from butfor.audit.meta import Counts, SamplingDesign
-from butfor.audit.sampling import add_strata
+from butfor.audit.sampling import strata_columns
 from butfor.log.episodes import Episodes
 from butfor.log.variables import unravel
 from butfor.models.row_policy import check_rows, compare_rows, describe_loss
@@ -36,7 +37,7 @@ def judged_table(replay: Replay) -> pd.DataFrame:
     """Return one row per episode: what happened, the counterfactual, and its evidence."""
     walked = replay.steps()
     table = replay.outcomes().frame()
-    table["first_change"] = first_changes(replay.log, replay.actions())
+    table["first_change"] = first_changes(replay.log, replay.repeats())
     if replay.sampled:
         table["return_error"] = replay.outcomes().return_error
     table["unsupported"] = replay.support()
@@ -99,30 +100,41 @@ def episode_table(
     design: SamplingDesign,
 ) -> pd.DataFrame:
     """Join the table of all episodes with that of the episodes shown, whose rows are `place`."""
+    return pd.DataFrame(episode_columns(dict(judged.items()), shown, place, design))
+
+
+def episode_columns(
+    judged: Mapping[Any, Any],
+    shown: pd.DataFrame,
+    place: NDArray[np.int64],
+    design: SamplingDesign,
+) -> dict[str, Any]:
+    """Return the columns of `episode_table`; those of all episodes are of pandas or Arrow."""
     columns: dict[str, Any] = {}
     for name in shown:
         fill = UNSHOWN.get(str(name), np.nan)
         kind = object if name in ("survives", "reason") else None
-        values = np.full(len(judged), fill, dtype=kind)
+        values = np.full(len(judged["id"]), fill, dtype=kind)
         values[place] = shown[name]
         columns[str(name)] = values
-    table = pd.concat([judged, pd.DataFrame(columns)], axis=1)
     bounds = [name for name in columns if name not in UNSHOWN]
-    first = list(judged.columns).index("first_change")
-    ordered = table[
-        [
-            *judged.columns[:first],
-            *bounds,
-            "survives",
-            *judged.columns[first:-1],
-            "rank",
-            "step_that_matters",
-            "reason",
-            "final_key",
-            "control",
-        ]
+    names = list(judged)
+    first = names.index("first_change")
+    ordered = [
+        *names[:first],
+        *bounds,
+        "survives",
+        *names[first:-1],
+        "rank",
+        "step_that_matters",
+        "reason",
+        "final_key",
+        "control",
     ]
-    return add_strata(ordered, design)
+    columns |= judged
+    difference, observed = (judged[name].to_numpy() for name in ("difference", "observed_outcome"))
+    strata = strata_columns(difference, observed, columns["rank"] > 0, design)
+    return {name: columns[name] for name in ordered} | strata
 
 
 def draw_table(drawn: Draws | None) -> pd.DataFrame:

@@ -54,6 +54,8 @@ def check_offsets(offsets: Offsets, rows: int) -> None:
 def check_ids(ids: NDArray[Any]) -> None:
     """Refuse names of episodes that are not distinct or not of one type."""
     check_distinct(ids.tolist(), "id")
+    if ids.dtype != object:
+        return
     types = {type(identifier).__name__ for identifier in ids.tolist()}
     if len(types) > 1:
         raise ValueError(f"id: of several types ({', '.join(sorted(types))}); give one type")

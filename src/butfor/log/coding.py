@@ -53,7 +53,8 @@ def encode(column: Any) -> tuple[Codes, list[Any]]:
         if column.num_chunks == 0:
             return np.empty(0, dtype=np.int64), []
         column = column.chunk(0)
-    codes = pc.fill_null(column.indices.cast(pa.int64()), MISSING)
+    codes = column.indices.cast(pa.int64())
+    codes = pc.fill_null(codes, MISSING) if codes.null_count else codes
     positions = np.asarray(codes.to_numpy(zero_copy_only=False))
     values = column.dictionary.to_pylist()
     absent = np.array([value is None or value != value for value in values], dtype=bool)
@@ -135,6 +136,9 @@ def _mark(codes: Codes, numbers: Floats, wrong: NDArray[np.bool_]) -> Codes:
 
 def code_wholes(column: Any) -> Codes:
     """Take integers from 0 as they are, however large; -1 and empty cells are missing."""
+    numbers = _wholes(column)
+    if numbers is not None:
+        return np.where(_short(numbers) & (numbers >= MISSING), numbers, NOT_A_NUMBER)
     cells, values = encode(column)
     table = [MISSING]
     for text in (text_of(value).strip() for value in reversed(values)):
@@ -191,9 +195,14 @@ def identify(column: Any, *, text: bool | None) -> tuple[Codes, NDArray[Any]]:
 
     Ids that are all plainly written integers become numbers, unless `text` is true.
     """
+    numbers = None if text else _wholes(column)
+    if numbers is not None and _short(numbers).all():
+        position, ids = pd.factorize(numbers)
+        return position.astype(np.int64), ids
     codes, values = encode(column)
     # integers need not be written as text and read again
-    ready = not text and set(map(type, values)) == {int} and _are_short(values)
+    ready = not text and set(map(type, values)) == {int}
+    ready = ready and bool(_short(np.array([min(values), max(values)], dtype=object)).all())
     if ready:
         names = np.array(values, dtype=np.int64)
     else:
@@ -210,9 +219,16 @@ def identify(column: Any, *, text: bool | None) -> tuple[Codes, NDArray[Any]]:
     return position[codes], ids
 
 
-def _are_short(values: Sequence[int]) -> bool:
+def _wholes(column: Any) -> Codes | None:
+    """Return a column whose type is that of whole numbers, if no cell is empty."""
+    if not pa.types.is_signed_integer(column.type) or column.null_count:
+        return None
+    return np.asarray(column.to_numpy(), dtype=np.int64)
+
+
+def _short(numbers: NDArray[Any]) -> NDArray[np.bool_]:
     """Whether integers are short enough for `_is_plain_whole`, at most 18 characters."""
-    return -(10**17) < min(values) <= max(values) < 10**18
+    return (numbers > -(10**17)) & (numbers < 10**18)
 
 
 def _is_plain_whole(text: str) -> bool:

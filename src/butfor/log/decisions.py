@@ -89,6 +89,8 @@ class Decisions:
 
     def find_episodes(self, kind: str, episodes: Index, what: str, remedy: str) -> None:
         """Record a problem of those episodes that had no refused row; drop them if asked to."""
+        if len(episodes) == 0:
+            return
         sound = episodes[~np.isin(episodes, list(self.broken))]
         first = first_rows(self.episode)
         rows = self.row[first][np.isin(self.episode[first], sound)]

@@ -272,7 +272,7 @@ def settle_transitions(
     `lost` is the outcome of those that have none before the horizon; None: they have none.
     """
     kept, lengths = rows.transitions()
-    present = np.unique(rows.episode)
+    present = rows.episode[first_rows(rows.episode)]
     steps = lengths[present]
     found = {"no_transition": present[steps == 0]}
     if outcomes:

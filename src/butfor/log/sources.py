@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import difflib
+import operator
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from butfor.log.coding import EMPTY, is_text, text_of
 from butfor.log.files import (
     CSV,
+    UNPACKED,
     check_even,
     check_growth,
     delimiter,
@@ -313,9 +315,12 @@ def validated(path: Path, table: Any, schema: Any) -> Any:
     table.validate(full=True)
     for name in table.column_names:
         if is_text(schema.field(name).type):
-            chunks = (c for c in table.column(name).chunks if pa.types.is_dictionary(c.type))
-            lengths = (pa.compute.binary_length(c.dictionary).take(c.indices) for c in chunks)
-            check_growth(path, sum(pa.compute.sum(part).as_py() or 0 for part in lengths))
+            chunks = [c for c in table.column(name).chunks if pa.types.is_dictionary(c.type)]
+            lengths = [pa.compute.binary_length(c.dictionary) for c in chunks]
+            most = (pa.compute.max(one).as_py() or 0 for one in lengths)
+            if sum(map(operator.mul, map(len, chunks), most)) > UNPACKED:  # perhaps too large
+                taken = (one.take(c.indices) for one, c in zip(lengths, chunks, strict=True))
+                check_growth(path, sum(pa.compute.sum(part).as_py() or 0 for part in taken))
     return table
 
 

@@ -6,6 +6,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.checks import check_choice
@@ -200,8 +201,8 @@ def step_cases(model: Any, log: Episodes, counts: NDArray[np.int64]) -> NDArray[
         return np.minimum(logged_cases(model, log), most / 2).astype(np.int64)
     episode = np.repeat(np.arange(len(log)), log.lengths)
     pair = log.state.astype(np.int64) * log.n_actions + log.action
-    _, same, own = np.unique(episode * counts.size + pair, return_inverse=True, return_counts=True)
-    return np.asarray(counts[log.state, log.action] - own[same])
+    same, _ = pd.factorize(episode * counts.size + pair)
+    return np.asarray(counts[log.state, log.action] - np.bincount(same)[same])
 
 
 def fit_again(model: Any, log: Episodes, *, learner: Any = None) -> TabularMDP | FactoredModel:

@@ -8,11 +8,10 @@ step repeats, so does its reward.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +44,15 @@ if TYPE_CHECKING:
 
 MOST_TABLED = 100_000_000  # numbers in the table of a mechanism that has no kernel
 UNSUPPORTED = Outcome("unsupported", 0.0)
+
+
+class Prepared(NamedTuple):
+    """A problem with all that a pass over its episodes needs."""
+
+    problem: kernels.Problem
+    values: Floats  # [H + 1, S] by steps left
+    outcomes: Floats  # [H + 1, S, O + 1]
+    spaces: list[kernels.Work]  # free ones, of any log
 
 
 class ObservedEngine:
@@ -84,7 +92,7 @@ class ObservedEngine:
     @cached_property
     def values(self) -> tuple[Floats, Floats]:
         """Value [H + 1, S] and outcome probabilities [H + 1, S, O + 1] by steps left and state."""
-        return self._values(self.model)
+        return self.replay.once_for_all("values", lambda: self._values(self.model))
 
     @cached_property
     def discounts(self) -> Floats:
@@ -124,9 +132,8 @@ class ObservedEngine:
         progress: Progress | None,
     ) -> Found:
         """Outcome probabilities, expected returns, mass cut off and unsupported mass, exact."""
-        marked, end = (self.model, None) if negligible else self._mark_one_end()
-        problem, values = self._prepared(marked)
-        found = self._push(problem, values, negligible, threads, progress)
+        marked, end = (self.model, None) if negligible else self._marked
+        found = self._push(self._prepare(marked), negligible, threads, progress)
         if end is None:
             none = np.zeros(len(self.replay.log))
             return Found(*found, None if negligible or self._made_up.any() else none)
@@ -135,7 +142,7 @@ class ObservedEngine:
 
     def everything(self, *, threads: int | None, progress: Progress | None) -> tuple[Found, Steps]:
         """Outcomes, with their unsupported mass, and steps, in one pass if possible."""
-        marked, end = self._mark_one_end()
+        marked, end = self._marked
         probability, expected, steps = self._walk(marked, False, threads, progress)
         none = np.zeros(len(expected))
         if end is None:
@@ -157,8 +164,8 @@ class ObservedEngine:
         if not made_up.any():
             return np.zeros(len(self.replay.log))
         marked = mark_rows(self.model, made_up)
-        found = self._push(self._problem(marked), self._values(marked), 0.0, threads, None)
-        return found[0][:, -2]
+        prepared = Prepared(self._problem(marked), *self._values(marked), [])
+        return self._push(prepared, 0.0, threads, None)[0][:, -2]
 
     def unsupported_in_model(self) -> Floats:
         """The same for a new episode from each first state, by the model alone, [n]."""
@@ -273,20 +280,25 @@ class ObservedEngine:
         kernel: Callable[[int, int, kernels.Work], int],
         *,
         problem: kernels.Problem | None = None,
+        spaces: list[kernels.Work] | None = None,
         threads: int | None = None,
         progress: Progress | None = None,
     ) -> None:
         """Run a kernel over all episodes in blocks; refuse impossible episodes.
 
-        The kernel is called with first, last and the workspace of its thread.
+        The kernel is called with first, last and a working space that no other thread has. Those in
+        `spaces`, of earlier runs of the same problem about any log, are used and put back.
         """
         given = self.problem if problem is None else problem
-        own = threading.local()
+        free: list[kernels.Work] = [] if spaces is None else spaces
 
         def work(first: int, last: int) -> None:
-            if not hasattr(own, "work"):
-                own.work = kernels.make_work(given)
-            self.refuse(kernel(first, last, own.work))
+            try:
+                own = free.pop()
+            except IndexError:
+                own = kernels.make_work(given)
+            self.refuse(kernel(first, last, own))
+            free.append(own)
 
         in_blocks(work, len(given.log.start), threads=threads, progress=progress)
 
@@ -300,14 +312,13 @@ class ObservedEngine:
 
     def _push(
         self,
-        problem: kernels.Problem,
-        tables: tuple[Floats, Floats],
+        prepared: Prepared,
         negligible: float,
         threads: int | None,
         progress: Progress | None,
     ) -> tuple[Floats, Floats, Floats]:
         """Push the state distribution of each episode through its chain, exactly."""
-        values, outcomes = tables
+        problem, values, outcomes, spaces = prepared
         count = len(problem.log.start)
         judged = kernels.Judged(
             self.discounts, values, outcomes, np.zeros((count, outcomes.shape[2])), np.zeros(count)
@@ -318,6 +329,7 @@ class ObservedEngine:
                 first, last, problem, work, judged, rare
             ),
             problem=problem,
+            spaces=spaces,
             threads=threads,
             progress=progress,
         )
@@ -334,7 +346,7 @@ class ObservedEngine:
         replay = self.replay
         size = (len(replay.log), replay.horizon)
         check_room(size, f"{len(replay.log):,} episodes of up to {replay.horizon:,} steps")
-        problem, (values, outcomes) = self._prepared(model)
+        problem, values, outcomes, spaces = self._prepare(model)
         # the episode's own steps are all subtracted, including those cut off at the horizon
         own_row = replay.episodes.state.astype(np.int64) * model.n_actions + replay.episodes.action
         kept = size[0] if probability else 0
@@ -367,6 +379,7 @@ class ObservedEngine:
                 kernels.make_record(problem, walked, replay.counts, float(THIN)),
             ),
             problem=problem,
+            spaces=spaces,
             threads=threads,
             progress=progress,
         )
@@ -421,10 +434,18 @@ class ObservedEngine:
         ends = [outcome.reward for outcome in self.model.outcomes]
         return np.argsort([*self.values[0][-1], *ends], kind="stable").tolist()
 
-    def _prepared(self, model: TabularMDP) -> tuple[kernels.Problem, tuple[Floats, Floats]]:
+    def _prepare(self, model: TabularMDP) -> Prepared:
+        """Return what a pass needs in the model of the question, or in that of `_marked`."""
         if model is self.model:
-            return self.problem, self.values
-        return self._problem(model), self._values(model)
+            return Prepared(self.problem, *self.values, self._spaces("spaces"))
+        values = self.replay.once_for_all("marked values", lambda: self._values(model))
+        return Prepared(self._problem(model), *values, self._spaces("marked spaces"))
+
+    def _spaces(self, key: str) -> list[kernels.Work]:
+        """Return the working spaces that last; those with factors are about a log."""
+        if len(self._factors.place) > 0:
+            return []
+        return self.replay.once_for_all(key, list)
 
     def _values(self, model: TabularMDP) -> tuple[Floats, Floats]:
         replay = self.replay
@@ -439,6 +460,12 @@ class ObservedEngine:
     def _made_up(self) -> NDArray[np.bool_]:
         """Whether each row was seen neither in the model's log nor in this one, [S A]."""
         return np.asarray((self.model.unseen & (self.replay.counts == 0)).ravel())
+
+    @property
+    def _marked(self) -> tuple[TabularMDP, int | None]:
+        found = self.replay.once_for_all("marked", self._mark_one_end)
+        # the model itself is told by identity
+        return found if found[1] is not None else (self.model, None)
 
     def _mark_one_end(self) -> tuple[TabularMDP, int | None]:
         """Send made-up rows to an additional outcome, if all of them lead to the same outcome.

@@ -131,6 +131,7 @@ class Replay:
     noise: str
     seed: int
     _kept: dict[Any, Any] = field(repr=False)
+    _lasting: dict[str, Any] | None = field(repr=False)  # see `share`
 
     def __init__(
         self,
@@ -194,6 +195,7 @@ class Replay:
             "noise": belongs,
             "seed": check_seed(seed),
             "_kept": {},
+            "_lasting": None,
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -206,7 +208,9 @@ class Replay:
     @cached_property
     def engine(self) -> Engine:
         """The engine that computes the results for this kind of model."""
-        return make_engine(self)
+        # of a copy, which shares the results: in a circle, neither would be freed until Python
+        # looks for circles, which it does not do because arrays are large
+        return make_engine(copy(self))
 
     @property
     def hidden(self) -> bool:
@@ -343,7 +347,7 @@ class Replay:
             own = RowPolicy(self.target_table, own if callable(own) else None)
         if episodes is None and counts is None and not self.hidden:
             counts = self.counts
-        return Replay(
+        asked = Replay(
             self.episodes if episodes is None else episodes,
             self.model if model is None else model,
             own if target is None else target,
@@ -359,6 +363,27 @@ class Replay:
             noise=self.noise if model is None else noise_for(self.model, model, self.noise),
             seed=self.seed if seed is None else seed,
         )
+        changed = (model, target, action_noise, None if behavior is self.behavior else behavior)
+        if all(one is None for one in changed) and np.array_equal(asked.counts, self.counts):
+            object.__setattr__(asked, "_lasting", self._lasting)
+        return asked
+
+    def share(self, lasting: dict[str, Any]) -> Replay:
+        """Take what does not depend on the log from here, and put it here; return self.
+
+        That is the values of the target in the model, and the working space of kernels, with the
+        rows that it caches: give it to questions that differ in their logs only.
+        """
+        object.__setattr__(self, "_lasting", lasting)
+        return self
+
+    def once_for_all(self, key: str, compute: Callable[[], Answer]) -> Answer:
+        """Compute what does not depend on the log, or take what was found for another log."""
+        if self._lasting is None:
+            return compute()
+        if key not in self._lasting:
+            self._lasting[key] = compute()
+        return self._lasting[key]
 
     def pin_behavior(self) -> Replay:
         """Return the same question, with an estimated behavior treated as given."""
@@ -550,18 +575,33 @@ class Replay:
         """
 
         def compute() -> Floats:
-            if self.action_noise == "fresh":
-                return np.asarray(self.target_table[self.log.state])
-            # steps with the same state and action have the same row
-            pair = self.log.state.astype(np.int64) * self.log.n_actions + self.log.action
-            place, known = pd.factorize(pair)
-            state, taken = np.divmod(known, self.log.n_actions)
-            table = counterfactual_distribution(
-                self.behavior_table[state], self.target_table[state], taken
-            )
+            table, place = self._actions()
             return np.asarray(table[place])
 
         return self._once(("actions",), compute)
+
+    def repeats(self) -> Floats:
+        """Probability that the target repeats each logged action, [N]; see `actions`."""
+
+        def compute() -> Floats:
+            table, place = self._actions()
+            taken = np.zeros(len(table), dtype=np.int64)
+            taken[place] = self.log.action
+            return np.asarray(table[np.arange(len(table)), taken][place])
+
+        return self._once(("repeats",), compute)
+
+    def _actions(self) -> tuple[Floats, NDArray[np.int64]]:
+        """Return the distinct rows of `actions`, and which of them each step has, [N]."""
+        pair = self.log.state.astype(np.int64) * self.log.n_actions + self.log.action
+        place, known = pd.factorize(pair)
+        state, taken = np.divmod(known, self.log.n_actions)
+        if self.action_noise == "fresh":
+            return np.asarray(self.target_table[state]), place
+        table = counterfactual_distribution(
+            self.behavior_table[state], self.target_table[state], taken
+        )
+        return np.asarray(table), place
 
     def posterior(self) -> LatentPosterior:
         """Distribution of the hidden state at each step, given the whole record."""
@@ -593,7 +633,7 @@ class Replay:
         return self.engine.fewest_changes(changes, threads=threads, progress=progress)
 
     def compute_as(self, other: Replay, course: NDArray[np.int64]) -> Replay:
-        """Use what was computed of an exact question about twins (`find_twins`); return self.
+        """Use outcomes and support of an exact question about twins (`find_twins`); return self.
 
         Episode `course[i]` of the other question has the course of episode i.
         """
@@ -601,7 +641,6 @@ class Replay:
         exact = np.zeros(len(support))  # nothing is left out
         found = Found(told.probability[course], told.expected_return[course], exact, support)
         self._kept[("outcomes", 0.0, None)] = self._outcomes(found, None)
-        self._kept[("steps", False)] = other.steps().select(course)
         self._kept[("support",)] = support
         return self
 

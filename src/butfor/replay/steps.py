@@ -38,19 +38,6 @@ class Steps:
     probability: Floats  # [n, H + 1, S + O] of each state and outcome; [0, …] unless requested
     latent: Floats | None = None  # [n, H + 1, L] of each of L hidden states, without an outcome
 
-    def select(self, chosen: NDArray[np.int64]) -> Steps:
-        """Return the steps of some counterfactuals, without probabilities of states."""
-        return Steps(
-            influence=self.influence[chosen],
-            mass=self.mass[chosen],
-            earned=self.earned[chosen],
-            evidence=self.evidence[chosen],
-            thin=self.thin[chosen],
-            other=self.other[chosen],
-            apart=self.apart[chosen],
-            probability=self.probability[:0],
-        )
-
     @property
     def dies_at(self) -> NDArray[np.int64]:
         """First step from which the influence stays below .05, [n]; H where it never does."""

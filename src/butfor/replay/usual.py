@@ -62,14 +62,20 @@ def usual_policy(replay: Replay) -> Policy:
 
 def null_check(replay: Replay) -> tuple[int, int]:
     """Number of episodes checked, and of those that a policy equal to the behavior would change."""
+    changed = null_changes(replay)
+    return len(changed), int(changed.sum())
+
+
+def null_changes(replay: Replay, *, threads: int | None = None) -> NDArray[np.bool_]:
+    """Whether a policy equal to the behavior would change each episode that is checked."""
     if replay.terminal != "visits":  # outcomes come one step late: nothing is claimed
-        return 0, 0
+        return np.zeros(0, bool)
     slow = replay.sampled or replay.hidden
-    some = np.arange(min(MOST, len(replay)) if slow else len(replay))
-    found = replay.part(some).ask(target=usual_policy(replay), action_noise="shared").outcomes()
+    some = replay.part(np.arange(MOST)) if slow and len(replay) > MOST else replay
+    same = some.ask(target=usual_policy(replay), behavior=replay.behavior, action_noise="shared")
+    found = same.share(replay.once_for_all("null", dict)).outcomes(threads=threads)
     limit = ROUNDING * max(1.0, float(np.abs(found.observed_return).max()))
-    changed = (np.abs(found.difference) > limit) | (found.most_likely != found.compared)
-    return len(some), int(changed.sum())
+    return (np.abs(found.difference) > limit) | (found.most_likely != found.compared)
 
 
 def censoring_hazard(episodes: Episodes, *, horizon: int | None = None) -> Floats:

@@ -17,13 +17,13 @@ from butfor.audit.sampling import (
     THIRDS,
     Others,
     cells_of,
-    count_sizes,
     draw_controls,
     find_thirds,
+    size_bins,
 )
 from butfor.audit.shards.coded import decode_log
-from butfor.audit.shards.learn import Setting
 from butfor.audit.shards.parts import Part
+from butfor.audit.shards.setting import Setting
 from butfor.audit.shards.stitch import join_by_id
 from butfor.audit.show import Shown, show
 from butfor.log.episodes import Episodes, rows_of
@@ -81,10 +81,11 @@ def choose(
     """
     names = like.outcome_names
     sizes = np.zeros(BINS, dtype=np.int64)
-    flagged = pd.DataFrame({"id": [], "size": [], "differs": [], "place": [], "outcome": []})
+    most = []
     for look in _looks(parts, len(names)):
-        sizes += count_sizes(look.sizes)
-        flagged = _flag(flagged, look, flags, spread)
+        np.add.at(sizes, size_bins(look.sizes), 1)
+        most.append(_flag(look, flags, spread))
+    flagged = _rank(pd.concat(most), flags)
     cuts = find_thirds(sizes)
     cells = THIRDS * len(names)
     none = np.empty(0, dtype=np.int64)
@@ -130,11 +131,11 @@ def _looks(parts: Sequence[Part], outcomes: int) -> Iterator[Look]:
         before += len(table)
 
 
-def _flag(flagged: pd.DataFrame, look: Look, flags: int, spread: float) -> pd.DataFrame:
-    """Return the flagged of earlier shards and this one by rank; see `rank_flags`."""
+def _flag(look: Look, flags: int, spread: float) -> pd.DataFrame:
+    """Return the episodes of one shard that may be flagged, at most `flags`."""
     found, differs, sizes = find_flags(look.differs, look.sizes, spread)
     mine = found[np.lexsort([-sizes, ~differs])][:flags]
-    new = pd.DataFrame(
+    return pd.DataFrame(
         {
             "id": look.id[mine],
             "size": look.sizes[mine],
@@ -143,8 +144,11 @@ def _flag(flagged: pd.DataFrame, look: Look, flags: int, spread: float) -> pd.Da
             "outcome": look.outcome[mine],
         }
     )
-    both = new if flagged.empty else pd.concat([flagged, new])
-    by_id = both.sort_values("id", kind="stable")
+
+
+def _rank(found: pd.DataFrame, flags: int) -> pd.DataFrame:
+    """Return the flagged episodes of all shards, by rank; see `rank_flags`."""
+    by_id = found.sort_values("id", kind="stable")
     by_size = by_id.sort_values("size", ascending=False, kind="stable")
     return by_size.sort_values("differs", ascending=False, kind="stable").iloc[:flags]
 

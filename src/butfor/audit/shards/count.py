@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,48 +103,46 @@ class Counts:
             done=dict(zip(stored["done"].tolist(), stored["times"].tolist(), strict=True)),
         )
 
-    def add(self, other: Counts) -> Counts:
-        """Return the counts of both together."""
+    def add(self, *others: Counts) -> Counts:
+        """Return the counts of all together."""
+        parts = (self, *others)
         keys, end, place = distinct(
-            np.concatenate([self.keys, other.keys]), np.concatenate([self.end, other.end])
+            np.concatenate([part.keys for part in parts]),
+            np.concatenate([part.end for part in parts]),
         )
+        places = np.split(place, np.cumsum([len(part.keys) for part in parts])[:-1])
         number = np.zeros(len(keys), dtype=np.int64)
         reward = ExactSums(np.zeros((NARROW, len(keys), 2), dtype=np.int64))
         low, high = np.full(len(keys), np.inf), np.full(len(keys), -np.inf)
-        states = max(self.states, other.states)
+        states = max(part.states for part in parts)
         first = np.zeros((2, states), dtype=np.int64)
-        for counts, at in (
-            (self, place[: len(self.keys)]),
-            (other, place[len(self.keys) :]),
-        ):
+        for counts, at in zip(parts, places, strict=True):
             number[at] += counts.number
             reward.limbs[:, at] += counts.reward.limbs
             low[at] = np.minimum(low[at], counts.low)
             high[at] = np.maximum(high[at], counts.high)
             first[:, : counts.states] += counts.first
-        later = place[len(self.keys) :]
-        past = add_counts(
-            (place[self.past_entry], self.past_level, self.past_number),
-            (later[other.past_entry], other.past_level, other.past_number),
-        )
-        folded = add_counts(
-            (place[self.fold_entry], self.fold, self.fold_number),
-            (later[other.fold_entry], other.fold, other.fold_number),
-        )
-        starts = add_counts(
-            (self.start, self.start_fold, self.start_number),
-            (other.start, other.start_fold, other.start_number),
-        )
-        stops = add_counts(
-            (self.stop, self.stop_length, self.stop_number),
-            (other.stop, other.stop_length, other.stop_number),
+        past, folded, starts, stops = (
+            add_counts(found)
+            for found in (
+                [
+                    (at[part.past_entry], part.past_level, part.past_number)
+                    for part, at in zip(parts, places, strict=True)
+                ],
+                [
+                    (at[part.fold_entry], part.fold, part.fold_number)
+                    for part, at in zip(parts, places, strict=True)
+                ],
+                [(part.start, part.start_fold, part.start_number) for part in parts],
+                [(part.stop, part.stop_length, part.stop_number) for part in parts],
+            )
         )
         return Counts(
-            episodes=self.episodes + other.episodes,
-            steps=self.steps + other.steps,
-            longest=max(self.longest, other.longest),
+            episodes=sum(part.episodes for part in parts),
+            steps=sum(part.steps for part in parts),
+            longest=max(part.longest for part in parts),
             states=states,
-            actions=max(self.actions, other.actions),
+            actions=max(part.actions for part in parts),
             keys=keys,
             end=end,
             number=number,
@@ -153,15 +151,15 @@ class Counts:
             high=high,
             **dict(zip((*PAST, *FOLDED, *STOPS), (*past, *folded, *starts, *stops), strict=True)),
             first=first,
-            ends=self.ends + other.ends,
-            last_reward=ExactSums(self.last_reward.limbs + other.last_reward.limbs),
-            complete=self.complete & other.complete,
-            wanted=_add_wanted(self.wanted, other.wanted),
+            ends=np.sum([part.ends for part in parts], axis=0),
+            last_reward=ExactSums(np.sum([part.last_reward.limbs for part in parts], axis=0)),
+            complete=frozenset.intersection(*(part.complete for part in parts)),
+            wanted=_add_wanted([part.wanted for part in parts]),
             done={
-                words: self.done.get(words, 0) + other.done.get(words, 0)
-                for words in sorted({*self.done, *other.done})
+                words: sum(part.done.get(words, 0) for part in parts)
+                for words in sorted(set().union(*(part.done for part in parts)))
             },
-            digest=self.digest + other.digest,  # modulo 2^64
+            digest=np.sum([part.digest for part in parts], axis=0, dtype=np.uint64),  # mod 2^64
         )
 
 
@@ -259,12 +257,13 @@ def _count_wanted(log: Episodes) -> ExactSums:
     return sums
 
 
-def _add_wanted(one: ExactSums, other: ExactSums) -> ExactSums:
-    """Return the sums of both, which may have seen different numbers of states and actions."""
-    sizes = np.maximum(one.limbs.shape, other.limbs.shape)
+def _add_wanted(parts: Sequence[ExactSums]) -> ExactSums:
+    """Return the sums of all, which may have seen different numbers of states and actions."""
+    sizes = np.max([part.limbs.shape for part in parts], axis=0)
     sums = ExactSums(np.zeros(sizes, dtype=np.int64))
-    for part in (one.limbs, other.limbs):
-        sums.limbs[:, : part.shape[1], : part.shape[2]] += part
+    for part in parts:
+        _, states, actions = part.limbs.shape
+        sums.limbs[:, :states, :actions] += part.limbs
     return sums
 
 
@@ -300,21 +299,33 @@ def count_nothing(study: Study, done: Mapping[str, int]) -> Counts:
 
 
 def distinct(keys: Offsets, end: Offsets) -> tuple[Offsets, Offsets, Offsets]:
-    """Return the distinct pairs of key and end, in order, and the place of each one given."""
+    """Return the distinct pairs of key and end, in order, and the place of each one given.
+
+    Neither is negative.
+    """
+    width = int(end.max(initial=0)) + 1
+    if int(keys.max(initial=0)) < 2**62 // width:
+        found, place = _number(keys * width + end)
+        return (*np.divmod(found, width), place)
+    known, code = _number(keys)
+    found, place = _number(code * width + end)
+    one, other = np.divmod(found, width)
+    return known[one], other, place
+
+
+def _number(keys: Offsets) -> tuple[Offsets, Offsets]:
+    """Return the distinct keys, in order, and the place of each one given."""
     # by hashing, so that only what is distinct is sorted
-    first, known = pd.factorize(keys)
-    second, ends = pd.factorize(end)
-    pair, pairs = pd.factorize(first * len(ends) + second)
-    one, other = np.divmod(pairs, max(len(ends), 1))
-    order = np.lexsort((ends[other], known[one]))
+    code, known = pd.factorize(keys)
+    order = np.argsort(known)
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))
-    return known[one[order]], ends[other[order]], rank[pair]
+    return known[order], rank[code]
 
 
-def add_counts(one: PairCounts, other: PairCounts) -> PairCounts:
-    """Return the counts of both: two numbers that identify what was counted, and how often."""
-    first, second, number = (np.concatenate(pair) for pair in zip(one, other, strict=True))
+def add_counts(parts: Sequence[PairCounts]) -> PairCounts:
+    """Return the counts of all: two numbers that identify what was counted, and how often."""
+    first, second, number = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     kept, with_it, place = distinct(first, second)
     total = np.zeros(len(kept), dtype=np.int64)
     np.add.at(total, place, number)
@@ -323,9 +334,8 @@ def add_counts(one: PairCounts, other: PairCounts) -> PairCounts:
 
 def count_pairs(first: NDArray[Any], second: NDArray[Any]) -> PairCounts:
     """Count the distinct pairs of two numbers."""
-    one = np.ones(len(first), np.int64)
-    none = np.empty(0, np.int64)
-    return add_counts((first.astype(np.int64), second.astype(np.int64), one), (none, none, none))
+    kept, with_it, place = distinct(first.astype(np.int64), second.astype(np.int64))
+    return kept, with_it, np.bincount(place, minlength=len(kept))
 
 
 def fold_of(keys: Keys) -> NDArray[np.int64]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from butfor.audit.exact import ExactSums
 from butfor.audit.shards.count import FOLDS
 from butfor.audit.shards.judge import EXTRA, SHARES, Judged
-from butfor.audit.shards.learn import Setting
+from butfor.audit.shards.setting import Setting
 from butfor.evaluate.crossfit import CrossFitted
 from butfor.evaluate.decomposition import Pieces
 from butfor.evaluate.diagnostics.calibration import (

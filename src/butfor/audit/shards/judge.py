@@ -17,9 +17,9 @@ from butfor.audit.files import as_arrow
 from butfor.audit.observed_steps import with_finals
 from butfor.audit.shards.coded import stored_log
 from butfor.audit.shards.count import half_of
-from butfor.audit.shards.learn import Setting
 from butfor.audit.shards.log import Shard, read_shard
 from butfor.audit.shards.packed import Arrays, pack_table
+from butfor.audit.shards.setting import Setting
 from butfor.audit.tables import judged_table
 from butfor.evaluate.decomposition import cells_of, piece_columns
 from butfor.evaluate.diagnostics.calibration import group_rows
@@ -27,10 +27,12 @@ from butfor.evaluate.episode_columns import EpisodeColumns
 from butfor.evaluate.estimators.columns import GROUPS, group_of
 from butfor.log.episodes import Episodes
 from butfor.log.read import Reading
+from butfor.models.factored import tabular
 from butfor.models.row_policy import check_rows, compare_rows
 from butfor.random import shard_keys
 from butfor.replay.replay import Replay
 from butfor.replay.twins import find_twins
+from butfor.replay.usual import null_changes
 from butfor.types import Floats, Keys
 
 SHARES = 1000  # bins in which shares are counted for medians
@@ -64,11 +66,13 @@ def judge_shard(shard: Shard, setting: Setting, folder: Path, counted: str, thre
         log = reading.episodes
     log = log.truncate(setting.question.horizon)
     replay = setting.question.ask(episodes=log, counts=setting.model.counts)
+    replay.share(setting.shared[0])
     first, course = find_twins(log)
-    replay.compute_as(replay.part(first).compute(threads=threads), course)
+    distinct = replay.part(first).compute(threads=threads)
+    replay.compute_as(distinct, course)
     log, keys = replay.log, shard_keys(log.unit, setting.seed)
     order = drawing_order(log.id, setting.digest, setting.seed)
-    result, walked = replay.outcomes(), replay.steps()
+    result, walked = replay.outcomes(), distinct.steps()
     sample = EpisodeColumns(replay, setting.seed, keys=keys)
     extra = {
         "squared_return": sample.returns**2,
@@ -76,16 +80,15 @@ def judge_shard(shard: Shard, setting: Setting, folder: Path, counted: str, thre
         "unsupported": replay.support(),
         "unsupported_model": setting.unsupported[log.first_state],
     }
-    columns = np.column_stack([sample.columns.matrix(), *(extra[name] for name in EXTRA)])
+    blocks = [*sample.columns.blocks(), np.column_stack([extra[name] for name in EXTRA])]
+    changed = null_changes(distinct, threads=threads)
+    null = (len(log), int(changed[course].sum())) if len(changed) else (0, 0)
     cell, size = cells_of(result), len(result.outcome_names)
-    differs = result.most_likely != result.compared
-    table = judged_table(replay).assign(order=order, differs=differs)
     tables = {
-        "episodes": as_arrow("episodes", table),
+        "episodes": _judge_alike(distinct, course, log).append_column("order", pa.array(order)),
         "cases": pa.table({"evidence": with_finals(log, replay.step_cases(), -1)}),
     }
     sums = {
-        "groups": _sums(group_of(keys), columns, GROUPS, wide=True),  # weights may be huge
         "cells": _sums(cell, piece_columns(result), size * size),
         "expected": _sums(cell // size, result.probability, size),
         "by_state": _sums(log.first_state, piece_columns(result), log.n_states),
@@ -95,17 +98,35 @@ def judge_shard(shard: Shard, setting: Setting, folder: Path, counted: str, thre
     }
     return Judged(
         tables={name: pack_table(table) for name, table in tables.items()},
-        sums={name: found.packed() for name, found in sums.items()},
+        sums={
+            "groups": ExactSums.pack(group_of(keys), blocks, GROUPS, wide=True),  # of huge weights
+            **{name: found.packed() for name, found in sums.items()},
+        },
         counts={
-            "sizes": np.array([sample.followers, sample.censored, *sample.null]),
-            "about": _shares(walked.share_about),
-            "after": _shares(walked.share_after),
+            "sizes": np.array([sample.followers, sample.censored, *null]),
+            "about": _shares(walked.share_about[course]),
+            "after": _shares(walked.share_after[course]),
         },
     )
 
 
-def _sums(group: NDArray[Any], values: Floats, groups: int, *, wide: bool = False) -> ExactSums:
-    sums = ExactSums.make(groups, values.shape[1], wide=wide)
+def _judge_alike(distinct: Replay, course: NDArray[np.int64], log: Episodes) -> Any:
+    """Return the table of all episodes, of which those of a course differ in id and last key only.
+
+    One more column tells whether the most likely outcome is another.
+    """
+    found = distinct.outcomes()
+    table = judged_table(distinct).assign(differs=found.most_likely != found.compared)
+    alike = as_arrow("episodes", table).take(pa.array(course))
+    for name in ("id", "final_key"):
+        place = alike.schema.get_field_index(name)
+        field = alike.schema.field(name)
+        alike = alike.set_column(place, field, pa.array(getattr(log, name), field.type))
+    return alike
+
+
+def _sums(group: NDArray[Any], values: Floats, groups: int) -> ExactSums:
+    sums = ExactSums.make(groups, values.shape[1])
     sums.add(group.astype(np.int64), values)
     return sums
 
@@ -133,7 +154,9 @@ def _cross_fit(
             continue
         _, chosen, same = np.unique(course[mine], return_index=True, return_inverse=True)
         some = replay.log.select(mine[chosen])
-        part = replay.ask(episodes=some, model=judge.model, target=judge.target)
+        counts = tabular(judge.model).counts
+        part = replay.ask(episodes=some, model=judge.model, target=judge.target, counts=counts)
+        part.share(setting.shared[1 + number])
         first = replay.log.first_state[mine]
         found = (
             np.ones(len(mine)),

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +15,7 @@ from butfor.audit.learning import factored_learner, mask_of, plan, rules_of, tab
 from butfor.audit.settings import FACTORED, AuditSettings, factored_options
 from butfor.audit.shards.count import ACTION, FOLDS, HALF, STATE, Counts
 from butfor.evaluate.crossfit import Learned
-from butfor.evaluate.diagnostics.calibration import GROUPS, bad_chances, bad_outcomes
+from butfor.evaluate.diagnostics.calibration import bad_chances, bad_outcomes
 from butfor.evaluate.past_counts import PastCounts, past_names
 from butfor.evaluate.rehearsal import SPLITS, Rehearsal, hidden_groups, rehearse_halves
 from butfor.log.episodes import Episodes
@@ -35,8 +33,7 @@ from butfor.models.row_policy import divide_sums
 from butfor.models.transitions import Transitions, join_transitions, merge_transitions
 from butfor.random import numbered_keys
 from butfor.replay.observed import unsupported_by_state
-from butfor.replay.replay import Replay
-from butfor.types import Floats, Integers, Keys, Offsets
+from butfor.types import Floats, Integers, Offsets
 
 BOTH = (0, 1)
 Fit = Callable[[Transitions], Learned]
@@ -54,27 +51,6 @@ class Half:
     unsupported: Floats  # [S] probability that it ever uses a pair never seen in this half
     chance: Floats  # [H + 1, S] of a bad outcome under this half's behavior, by steps left
     seen: NDArray[np.bool_]  # [S] states that this half visits
-
-
-@dataclass(frozen=True, eq=False)
-class Setting:
-    """What judging a shard needs, all of it determined by the counts and the settings."""
-
-    study: Study
-    seed: int
-    digest: Keys  # [2] of the whole log
-    question: Replay  # about a small example of the log with the same variables
-    unsupported: Floats  # [S] probability that the target ever uses a pair never seen
-    learned: bool  # whether the target was learned from this log
-    halves: tuple[Half, ...]  # two, or none if a half would be empty
-    cuts: Floats  # between groups of decisions, by predicted probability of a bad outcome
-    bad: NDArray[np.bool_]  # [O]
-    key: str  # identifies the setting
-
-    @property
-    def model(self) -> TabularMDP:
-        """The model of the whole log."""
-        return self.question.mdp
 
 
 class Tally:
@@ -355,32 +331,3 @@ def rehearse_tally(
             discount=study.evaluation.discount,
             observed=observed,
         )
-
-
-def find_cuts(halves: tuple[Half, ...]) -> Floats:
-    """Cut decisions into about ten groups of similar size, by the probability of a bad outcome.
-
-    The probability is that predicted by the other half for the state with all steps left; states
-    are weighted by their visits.
-    """
-    if not halves:
-        return np.empty(0)
-    chance = np.concatenate([halves[1 - h].chance[-1] for h in BOTH])
-    weight = np.concatenate(
-        [np.where(halves[1 - h].seen, tabular(halves[h].model).counts.sum(axis=1), 0) for h in BOTH]
-    )
-    order = np.argsort(chance, kind="stable")
-    passed = np.cumsum(weight[order])
-    if passed[-1] == 0:
-        return np.empty(0)
-    at = np.searchsorted(passed, passed[-1] * np.arange(1, GROUPS) / GROUPS)
-    return np.unique(chance[order][at])
-
-
-def key_of(counts: Counts, target: Floats, chosen: Mapping[str, Any]) -> str:
-    """Hash all that the second pass depends on."""
-    digest = hashlib.sha256(json.dumps(chosen, sort_keys=True, default=str).encode())
-    for name, array in sorted((counts.arrays() | {"target": target}).items()):
-        digest.update(f"{name}{array.dtype.str}{array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,20 @@ CODEC = "zstd"
 BATCH = 2**15  # rows that are read together
 
 Arrays = dict[str, NDArray[Any]]
+
+
+@contextmanager
+def reused_memory() -> Iterator[None]:
+    """Let Arrow take memory from the C library, which reuses what threads have freed.
+
+    Arrow's own allocator gives it back to the system, and asks for it again page by page.
+    """
+    usual = pa.default_memory_pool()
+    pa.set_memory_pool(pa.system_memory_pool())
+    try:
+        yield
+    finally:
+        pa.set_memory_pool(usual)
 
 
 def pack_table(table: Any) -> Any:

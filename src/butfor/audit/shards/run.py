@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from butfor.audit.audit import AUDIT, write_audit
 from butfor.audit.folders import Claim, claimed
@@ -22,42 +23,29 @@ from butfor.audit.sampling import most_flags, review_total, sample_size
 from butfor.audit.settings import AuditSettings
 from butfor.audit.shards.choose import choose
 from butfor.audit.shards.coded import side_types
-from butfor.audit.shards.count import Counts, count_shard
+from butfor.audit.shards.count import Counts, count_nothing, count_shard
 from butfor.audit.shards.early import check_early
 from butfor.audit.shards.gather import Gathered, ShardSums
 from butfor.audit.shards.judge import judge_shard
-from butfor.audit.shards.learn import (
-    BOTH,
-    Setting,
-    Tally,
-    find_cuts,
-    fit_of,
-    key_of,
-    learn_halves,
-    plan_of,
-    rehearse_tally,
-)
+from butfor.audit.shards.learn import Tally, fit_of, plan_of, rehearse_tally
 from butfor.audit.shards.log import Shard, check_alike, find_shards, list_shard
+from butfor.audit.shards.packed import reused_memory
 from butfor.audit.shards.parts import Part, Parts
 from butfor.audit.shards.refit import cross_fit_folds, group_folds
-from butfor.audit.shards.stitch import RANGE, stitch_tables
+from butfor.audit.shards.setting import Setting, make_setting
+from butfor.audit.shards.stitch import divide_ids, stitch_tables
 from butfor.audit.shards.workers import Threads, Workers
 from butfor.audit.tables import loss_notes, with_credible
-from butfor.evaluate.diagnostics.calibration import bad_outcomes
 from butfor.evaluate.estimate import estimate_sums
 from butfor.evaluate.wording import plural
 from butfor.log.recorded import given_side
 from butfor.log.sections import Study
-from butfor.models.factored import tabular
-from butfor.models.policies import behavior_of
-from butfor.models.row_policy import RowPolicy
-from butfor.replay.observed import unsupported_by_state
 from butfor.types import Progress, enter_stage
 
+ADDED = 16  # counts that are added together: the more, the less often those so far are sorted
 LISTED = 5  # shards whose errors are reported in full
 MOST_COMPARED = 5_000_000  # ids compared at a time
 PASSES = 3  # over all shards: list, count, judge
-SAMPLED = 64  # one id in this many is sampled to divide the ids into ranges
 SUMMARIZED = (
     "Summary detail: there are no credible intervals, no FQE and no interval of MAGIC; intervals "
     "resample about 1000 groups of episodes; cross-fitting replays episodes in one of its splits; "
@@ -105,7 +93,7 @@ def audit_shards(
     """
     chosen = AuditSettings() if settings is None else settings
     work = Threads() if workers is None else workers
-    with claimed(out, AUDIT, overwrite=overwrite) as claim:
+    with reused_memory(), claimed(out, AUDIT, overwrite=overwrite) as claim:
         parts = partial(Parts.open, claim.goal, resume=resume, overwrite=overwrite)
         _audit_into(claim, parts, source, study, chosen, work, progress)
     return Path(out)
@@ -131,7 +119,7 @@ def _audit_into(
     counts = run.count(checked, chosen.seed, side_types(checked, types))
     enter_stage(progress, "Learning the model")
     tally = Tally(counts, checked)
-    setting = _make_setting(tally, chosen)
+    setting = make_setting(tally, chosen)
     counted = time.perf_counter()
     gathered = run.judge(setting)
     enter_stage(progress, "Estimating the value of the policy")
@@ -235,8 +223,14 @@ class _Run:
         for key, ids in self._finish("ids", list_shard, context, {"study": study}):
             self.parts.write_ids(key, ids)
         keys = [shard.key("ids", context) for shard in self.shards]
-        sample: list[Any] = []
-        text, episodes = None, 0
+        sizes: list[int] = []
+        cuts = divide_ids(self._read_ids(keys, sizes))
+        self._refuse_split(keys, sum(sizes))
+        return cuts
+
+    def _read_ids(self, keys: Sequence[str], sizes: list[int]) -> Iterator[NDArray[Any]]:
+        """Yield the ids of each shard, and append their number; refuse text in some shards only."""
+        text = None
         for shard, key in zip(self.shards, keys, strict=True):
             ids = self.parts.read_ids(key)
             if text is None and len(ids):
@@ -247,10 +241,8 @@ class _Run:
                     f"{shard.path}: the ids of episodes are {kind}, unlike those in the files "
                     'before it; write episode_type = "text" in [columns], or convert them'
                 )
-            episodes += len(ids)
-            sample += ids[::SAMPLED].tolist()
-        self._refuse_split(keys, episodes)
-        return sorted(sample)[RANGE // SAMPLED :: RANGE // SAMPLED]
+            sizes.append(len(ids))
+            yield ids
 
     def _refuse_split(self, keys: Sequence[str], episodes: int) -> None:
         """Refuse a log in which an episode is in two shards."""
@@ -283,12 +275,16 @@ class _Run:
         self.context = json.dumps([study.model_dump(mode="json"), seed, named], sort_keys=True)
         shared = {"study": study, "seed": seed, "types": types}
         keys = [shard.key("count", self.context) for shard in self.shards]
-        total: Counts | None = None
+        total = count_nothing(study, {})
+        waiting: list[Counts] = []
         episodes: dict[str, int] = {}
         for key, counts in self._count(keys, shared):
-            total = counts if total is None else total.add(counts)
             episodes[key] = counts.episodes
-        if total is None or total.episodes == 0:
+            waiting.append(counts)
+            if len(waiting) == ADDED:
+                total, waiting = total.add(*waiting), []
+        total = total.add(*waiting)
+        if total.episodes == 0:
             raise ValueError(
                 "no usable episode is left in any file; drop less in [problems] of the study"
             )
@@ -359,42 +355,3 @@ class _Run:
         self.done += more
         if self.progress is not None:
             self.progress(self.done, self.total)
-
-
-def _make_setting(tally: Tally, chosen: AuditSettings) -> Setting:
-    """Learn the models, plan or read the target, and collect all that judging needs."""
-    study, counts = tally.study, tally.counts
-    evaluation = study.evaluation
-    fit, make = fit_of(tally, chosen), plan_of(tally, chosen)
-    model = fit(tally.transitions(*BOTH))
-    rows = tabular(model)
-    horizon = counts.longest if evaluation.horizon is None else evaluation.horizon
-    given = None if chosen.learned else chosen.given_target(tally.example())
-    policy = make(model) if given is None else given
-    target = policy.table if isinstance(policy, RowPolicy) else np.asarray(policy)
-    halves = learn_halves(tally, fit, make, horizon=horizon)
-    context = asdict(chosen) | {
-        "study": study.model_dump(mode="json"),
-        **dict.fromkeys(("flags", "review_size", "draws", "checksums")),
-    }
-    behavior = behavior_of(rows.counts, prior=chosen.smoothing)
-    return Setting(
-        study=study,
-        seed=chosen.seed,
-        digest=counts.digest,
-        question=chosen.ask(
-            tally.example(),
-            model,
-            policy,
-            behavior,
-            evaluation,
-            horizon=horizon,
-            hazard=tally.hazard(horizon) if evaluation.censoring == "ipcw" else None,
-        ),
-        unsupported=unsupported_by_state(rows, target, horizon=horizon),
-        learned=chosen.learned,
-        halves=halves,
-        cuts=find_cuts(halves),
-        bad=bad_outcomes(tally.outcomes),
-        key=key_of(counts, target, context),
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any, Protocol
 import butfor
 from butfor.audit.shards.log import Shard
 from butfor.checks import check_whole
+from butfor.threads import count_cores
 
 AHEAD = 2  # shards sent ahead for each thread of a cluster
 
@@ -38,8 +38,7 @@ class Threads:
 
     def run(self, work: Work, shards: Sequence[Shard], shared: Mapping[str, Any]) -> Iterator[Done]:
         """Process one shard per thread at a time; if there are fewer shards, they share threads."""
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        given = (cores or 1) if self.count is None else self.count
+        given = count_cores() if self.count is None else self.count
         threads = check_whole(given, "threads", 1, "a whole number")
         at_once = max(1, min(threads, len(shards)))
         waiting = list(reversed(shards))

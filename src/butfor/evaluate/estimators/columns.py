@@ -43,7 +43,12 @@ class Columns:
 
     def matrix(self) -> Floats:
         """Return all columns side by side, [n, K]."""
-        return np.column_stack([getattr(self, name) for name in (*SINGLE, *STEPPED)])
+        return np.hstack(self.blocks())
+
+    def blocks(self) -> list[Floats]:
+        """Return the columns of `matrix` in blocks: those of episodes, and those of steps."""
+        single = np.column_stack([getattr(self, name) for name in SINGLE])
+        return [single, *(getattr(self, name) for name in STEPPED)]
 
     def by_group(self, weights: Floats) -> Columns:
         """Return the sums over each group, with weights [n] on the rows."""
