@@ -23,7 +23,7 @@ from butfor.audit.sampling import most_flags, review_total, sample_size
 from butfor.audit.settings import AuditSettings
 from butfor.audit.shards.choose import choose
 from butfor.audit.shards.coded import side_types
-from butfor.audit.shards.count import Counts, count_nothing, count_shard
+from butfor.audit.shards.count import Counts, count_shard
 from butfor.audit.shards.early import check_early
 from butfor.audit.shards.gather import Gathered, ShardSums
 from butfor.audit.shards.judge import judge_shard
@@ -275,16 +275,15 @@ class _Run:
         self.context = json.dumps([study.model_dump(mode="json"), seed, named], sort_keys=True)
         shared = {"study": study, "seed": seed, "types": types}
         keys = [shard.key("count", self.context) for shard in self.shards]
-        total = count_nothing(study, {})
-        waiting: list[Counts] = []
+        found: list[Counts] = []
         episodes: dict[str, int] = {}
         for key, counts in self._count(keys, shared):
             episodes[key] = counts.episodes
-            waiting.append(counts)
-            if len(waiting) == ADDED:
-                total, waiting = total.add(*waiting), []
-        total = total.add(*waiting)
-        if total.episodes == 0:
+            found.append(counts)
+            if len(found) == ADDED:
+                found = [found[0].add(*found[1:])]
+        total = found[0].add(*found[1:]) if found else None
+        if total is None or total.episodes == 0:
             raise ValueError(
                 "no usable episode is left in any file; drop less in [problems] of the study"
             )
