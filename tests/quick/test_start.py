@@ -13,6 +13,7 @@ import pytest
 import butfor
 from butfor.cli.main import COMMANDS
 from butfor.kernels import compiled
+from release.with_kernels import compile_kernels
 
 SOURCE = Path(butfor.__file__).parent
 
@@ -128,12 +129,55 @@ def test_kernels_compiled_from_other_sources_are_forgotten(tmp_path):
         folder.mkdir()
     (sources / "rows.py").write_text("one")
     (kept / "chain.nbi").touch()  # nobody knows from what it was compiled
-    compiled.forget_stale(kept, sources)
+    compiled.forget_stale(kept, compiled.digest_of(sources))
     assert not list(kept.glob("*.nbi"))
     (kept / "chain.nbi").touch()
     os.utime(sources / "rows.py", (1, 1))  # a date says nothing
-    compiled.forget_stale(kept, sources)
+    compiled.forget_stale(kept, compiled.digest_of(sources))
     assert list(kept.glob("*.nbi"))
     (sources / "rows.py").write_text("two")
-    compiled.forget_stale(kept, sources)
+    compiled.forget_stale(kept, compiled.digest_of(sources))
     assert not list(kept.glob("*.nbi"))
+
+
+# --------------------------------------------------------- kernels that are compiled for the wheel
+
+
+USE_A_KERNEL = (
+    "import numpy as np\n"
+    "from butfor.kernels.random import uniform\n"
+    "print(float(uniform(np.uint64(1), 2)), sum(uniform.stats.cache_misses.values()))"
+)
+
+
+@pytest.fixture
+def shipped(tmp_path):
+    """The folder of a package with one compiled kernel."""
+    package = tmp_path / "butfor"
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(SOURCE / "kernels", package / "kernels", ignore=ignored)
+    (package / "__init__.py").touch()
+    compile_kernels(package, ("-c", USE_A_KERNEL))
+    return tmp_path
+
+
+def use_a_kernel(shipped):
+    """Return the number that a kernel made, and how many were compiled for it."""
+    done = run(USE_A_KERNEL, shipped, NUMBA_CACHE_DIR=str(shipped / "kept"))
+    assert done.returncode == 0, done.stderr
+    number, compilations = done.stdout.split()
+    return float(number), int(compilations)
+
+
+def test_a_kernel_that_came_with_the_wheel_is_not_compiled(shipped):
+    number, compilations = use_a_kernel(shipped)
+    assert compilations == 0
+    assert not list((shipped / "kept").rglob("*.nbc"))
+    shutil.rmtree(shipped / "butfor" / "kernels" / "ready")
+    assert use_a_kernel(shipped) == (number, 1)
+
+
+def test_a_kernel_that_came_with_the_wheel_is_compiled_anew_if_any_kernel_was_changed(shipped):
+    with (shipped / "butfor" / "kernels" / "rows.py").open("a") as file:
+        file.write("# changed\n")
+    assert use_a_kernel(shipped)[1] == 1

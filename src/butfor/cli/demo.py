@@ -27,7 +27,6 @@ from butfor.models.planning import policy_value
 from butfor.present import charts
 from butfor.present.report import write_report
 from butfor.present.report.figures import audit_figures
-from butfor.replay.credible import credible_intervals
 from butfor.replay.replay import Replay
 from butfor.types import Progress
 
@@ -45,6 +44,7 @@ DEMONSTRATION = Kind(
 )
 PLANNING = 0.99  # discount
 MODELS = 50  # drawn for credible intervals
+INTERVALS = 200  # patients drawn at random who have intervals and bounds, besides those to review
 COMPARED = ("Observed", "MB", "CF", "MB (cross-fitted)", "CF (cross-fitted)", "True")
 
 
@@ -126,7 +126,8 @@ def run_demonstration(
             replay,
             learn=learn,
             truth=policy_value(sepsis.model(VERSION), known, horizon=log.horizon),
-            credible=credible_intervals(replay, models=MODELS, seed=seed),
+            models=MODELS,
+            intervals=INTERVALS,
             rehearsal=rehearse(log, learn, horizon=log.horizon, seed=seed),
             seed=seed,
             record={

@@ -118,7 +118,8 @@ def kernels(show: Stages) -> Iterator[Finding]:
         yield Finding("kernels", PROBLEM, f"{type(error).__name__}: {error}", remedy)
         return
     seconds = time.perf_counter() - start
-    yield Finding("kernels", FINE, f"compiled and run in {seconds:.0f} s")
+    made = "compiled for the wheel" if compiled.shipped else "compiled"
+    yield Finding("kernels", FINE, f"{made} and run in {seconds:.0f} s")
 
 
 def _questions(show: Stages) -> Iterator[tuple[str, bf.Replay]]:

@@ -11,7 +11,12 @@ from typing import Any
 
 import numba
 from numba import njit, types
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 
+# Where a wheel for one platform has kernels that are compiled already (release/with_kernels.py).
+SHIPPED = Path(__file__).parent / "ready"
+ANY_PROCESSOR = ("generic", "")  # the name and the features of the processor they are for
+MARK = "butfor-kernels.sha256"  # beside compiled kernels: the digest of the sources
 NOT_KEPT = (
     "compiled kernels cannot be kept: neither butfor's own folder, nor the home folder, nor a "
     "temporary one can be written. They are compiled anew each time, which takes a minute; set "
@@ -59,28 +64,55 @@ def _where_kept(probe: Any) -> Path | None:
     return Path(njit(cache=True)(probe).stats.cache_path)
 
 
-def forget_stale(kept: Path, sources: Path) -> None:
-    """Remove compiled kernels unless they were compiled from exactly these sources.
-
-    numba compares a compiled kernel with its own file only, but it may contain kernels from others.
-    """
+def digest_of(sources: Path) -> str:
+    """Return what tells the kernels in these sources from any other version of them."""
     digest = hashlib.sha256()
     for path in sorted(sources.glob("*.py")):
         digest.update(path.read_bytes())
-    mark = kept / "butfor-kernels.sha256"
+    return digest.hexdigest()
+
+
+def is_from(kept: Path, digest: str) -> bool:
+    """Tell whether a folder has kernels compiled from the sources with this digest.
+
+    numba compares a compiled kernel with its own file only, but it may contain kernels from others.
+    """
+    mark = kept / MARK
+    return mark.exists() and mark.read_text() == digest
+
+
+def forget_stale(kept: Path, digest: str) -> None:
+    """Remove compiled kernels unless they were compiled from exactly these sources."""
     try:
-        if mark.exists() and mark.read_text() == digest.hexdigest():
-            return
-        for index in kept.glob("*.nbi"):
-            index.unlink(missing_ok=True)
-        mark.write_text(digest.hexdigest())
+        if not is_from(kept, digest):
+            for index in kept.glob("*.nbi"):
+                index.unlink(missing_ok=True)
+            (kept / MARK).write_text(digest)
     except OSError:  # the folder is read-only
         return
 
 
+class _Kept(FunctionCache):
+    """What has been compiled of one function: on this machine or, failing that, for the wheel."""
+
+    def _load_overload(self, sig: Any, target_context: Any) -> Any:
+        here = super()._load_overload(sig, target_context)
+        if here is not None:
+            return here
+        codegen = target_context.codegen()
+        signature, _, code = self._index_key(sig, codegen)
+        shipped = IndexDataCacheFile(
+            str(SHIPPED), self._impl.filename_base, self._impl.locator.get_source_stamp()
+        )
+        found = shipped.load((signature, (codegen.magic_tuple()[0], *ANY_PROCESSOR), code))
+        return None if found is None else self._impl.rebuild(target_context, found)
+
+
+_digest = digest_of(Path(__file__).parent)
 _kept = _where_kept(lambda: None)
 if _kept is not None:
-    forget_stale(_kept, Path(__file__).parent)
+    forget_stale(_kept, _digest)
+shipped = _kept is not None and is_from(SHIPPED, _digest)
 
 
 def _widest(kind: types.Type) -> types.Type:
@@ -99,6 +131,8 @@ def _compiler(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
     def decorate(function: Callable[..., Any]) -> Any:
         made = compile_with(function)
+        if shipped:
+            made._cache = _Kept(function)
         find = made.get_call_template
         made.get_call_template = lambda args, named: find(
             tuple(_widest(kind) for kind in args),

@@ -7,6 +7,7 @@ cases, says how alike such rows are: the larger, the more alike.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import combinations
 
@@ -64,20 +65,27 @@ class Hierarchy:
             for size in range(parents + 1)
         ]
         self.weight = np.array([float(np.median(values)) for values in possible])
-        self.cases: dict[Node, Floats] = {self.nodes[-1][0]: counts}
-        self._seen = np.nonzero(counts)  # of the largest table
+        largest = self.nodes[-1][0]
+        self._shape = {node: _shape(counts, node) for nodes in self.nodes for node in nodes}
+        self._seen = np.flatnonzero(counts)  # of the largest table, whose cases never change
+        self._cells = {node: self._find_cells(node) for nodes in self.nodes[1:] for node in nodes}
+        self.cases: dict[Node, Floats] = {largest: counts.ravel()}  # tables are flat
         self._largest = self._normalizer(parents, counts.sum(axis=-1).ravel())
         self._tables = [(0.0, np.zeros(0)) for _ in range(parents + 1)]
         for size in range(parents):
             for node in self.nodes[size]:
-                self.cases[node] = _sum_except(counts, node)
+                self.cases[node] = _sum_except(counts, node).ravel()
         self.rows: dict[Node, Floats] = {}
         self._draw(mean=True)
 
     @property
     def base(self) -> Floats:
         """What the rows with all parents are drawn around, [levels of parents or 1 …, levels]."""
-        return self._fewer(self.nodes[-1][0])
+        node = self.nodes[-1][0]
+        if not node:
+            return self._uniform()
+        above = self._above(node)
+        return mean_of([self.rows[one].reshape(self._shape[one]) for one in above])
 
     def run(self, sweeps: int) -> None:
         """Move on by this many sweeps."""
@@ -86,19 +94,26 @@ class Hierarchy:
             self._weigh()
             self._draw()
 
-    def _fewer(self, node: Node) -> Floats:
-        """Return the mean of the rows with one parent fewer."""
-        if not node:
-            levels = self.cases[node].shape[-1]
-            return np.full(levels, 1.0 / levels)
-        above = self._above(node)
-        return sum((self.rows[one] for one in above[1:]), self.rows[above[0]]) / len(above)
+    def _uniform(self) -> Floats:
+        levels = self._shape[()][-1]
+        return np.full(levels, 1.0 / levels)
 
     def _above(self, node: Node) -> list[Node]:
         """Return the tables that this one is backed off to."""
         if not self.every:
             return [node[:-1]]
         return [node[:i] + node[i + 1 :] for i in range(len(node))]
+
+    def _find_cells(self, node: Node) -> list[NDArray[np.intp]]:
+        """Return where the cells of a table are in those above it; of the largest, those seen."""
+        found = []
+        for one in self._above(node):
+            shape = self._shape[one]
+            cells = np.arange(math.prod(shape)).reshape(shape)
+            found.append(np.broadcast_to(cells, self._shape[node]).ravel())
+        if node == self.nodes[-1][0]:
+            found = [cells[self._seen] for cells in found]
+        return found
 
     def _seat(self) -> None:
         """Draw tables from the largest table of rows upwards; they become cases above."""
@@ -108,18 +123,15 @@ class Hierarchy:
             total, rows = 0.0, []
             largest = size == len(self.nodes) - 1
             for node in self.nodes[size]:
-                cases, fewer = self.cases[node], self._fewer(node)
-                seen = self._seen if largest else np.nonzero(cases)
-                n = cases[seen].astype(np.int64)
-                mean = np.broadcast_to(fewer, cases.shape)[seen]
-                tables = seat(n, self.weight[size] * mean, self.generator)
-                total += tables.sum()
-                if not largest:  # whose cases never change
-                    rows.append(cases.sum(axis=-1).ravel())
-                self._pass_on(node, seen, tables, mean)
+                cases, cells = self.cases[node], self._cells[node]
+                seen = self._seen if largest else np.flatnonzero(cases)
+                if not largest:
+                    cells = [each[seen] for each in cells]
+                    rows.append(cases.reshape(-1, self._shape[node][-1]).sum(axis=1))
+                total += self._pass_on(node, cases[seen], cells, self.weight[size])
             known = self._largest if largest else self._normalizer(size, np.concatenate(rows))
             self._tables[size] = (total, known)
-        root = self.cases[()].ravel()
+        root = self.cases[()]
         tables = seat(root.astype(np.int64), self.weight[0] / len(root), self.generator)
         self._tables[0] = (tables.sum(), self._normalizer(0, root.sum(keepdims=True)))
 
@@ -129,26 +141,25 @@ class Hierarchy:
         return np.asarray((gammaln(k) - gammaln(k + rows)).sum(axis=1))
 
     def _pass_on(
-        self, node: Node, seen: tuple[NDArray[np.intp], ...], tables: Floats, mean: Floats
-    ) -> None:
-        """Make each table a case of one of the rows above, in proportion to what they give it."""
+        self, node: Node, cases: Floats, cells: list[NDArray[np.intp]], weight: float
+    ) -> float:
+        """Draw the tables of these cases, and return how many there are.
+
+        Each is a case of one of the rows above, in proportion to what they give it.
+        """
         above = self._above(node)
+        given = [self.rows[one][cell] for one, cell in zip(above, cells, strict=True)]
+        mean = mean_of(given)
+        tables = seat(cases.astype(np.int64), weight * mean, self.generator)
         left, share = tables, mean * len(above)
-        for i, one in enumerate(above):
+        for i, (one, cell, mine) in enumerate(zip(above, cells, given, strict=True)):
             part = left
-            at = tuple(
-                index if axis in one or axis == len(seen) - 1 else np.zeros_like(index)
-                for axis, index in enumerate(seen)
-            )
             if i < len(above) - 1:
-                mine = self.rows[one][at]
-                part = self.generator.binomial(
-                    left.astype(np.int64), np.clip(mine / share, 0.0, 1.0)
-                ).astype(np.float64)
+                chance = np.minimum(mine / share, 1.0)
+                part = self.generator.binomial(left.astype(np.int64), chance).astype(np.float64)
                 left, share = left - part, np.maximum(share - mine, LEAST)
-            shape = self.cases[one].shape
-            place = np.ravel_multi_index(at, shape)
-            self.cases[one] += total_by(place, part, self.cases[one].size).reshape(shape)
+            self.cases[one] += total_by(cell, part, len(self.cases[one]))
+        return float(tables.sum())
 
     def _weigh(self) -> None:
         """Draw weights given the tables: T of them in rows of N cases, k^T Γ(k) / Γ(k + N)."""
@@ -169,8 +180,19 @@ class Hierarchy:
         """Draw the rows given their cases, those without parents first; or take their means."""
         for size in range(len(self.nodes) - 1):
             for node in self.nodes[size]:
-                shape = self.cases[node] + self.weight[size] * self._fewer(node)
-                self.rows[node] = normalized(shape if mean else draw_gamma(shape, self.generator))
+                around = self._uniform()
+                if node:
+                    cells = zip(self._above(node), self._cells[node], strict=True)
+                    around = mean_of([self.rows[one][cell] for one, cell in cells])
+                shape = self.cases[node] + self.weight[size] * around
+                rows = shape if mean else draw_gamma(shape, self.generator)
+                levels = self._shape[node][-1]
+                self.rows[node] = normalized(rows.reshape(-1, levels)).ravel()
+
+
+def mean_of(tables: Sequence[Floats]) -> Floats:
+    """Return the mean of tables, added from the first to the last."""
+    return sum(tables[1:], tables[0]) / len(tables)
 
 
 def seat(
@@ -195,6 +217,14 @@ def draw_gamma(shape: Floats, generator: np.random.Generator) -> Floats:
 def normalized(weight: Floats) -> Floats:
     """Return rows that sum to 1."""
     return np.asarray(weight / weight.sum(axis=-1, keepdims=True))
+
+
+def _shape(counts: Floats, node: Node) -> tuple[int, ...]:
+    """Return the shape of a table with these parents: the axes of the others are of length 1."""
+    last = counts.ndim - 1
+    return tuple(
+        length if axis in node or axis == last else 1 for axis, length in enumerate(counts.shape)
+    )
 
 
 def _sum_except(counts: Floats, node: Node) -> Floats:

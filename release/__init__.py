@@ -1,0 +1,1 @@
+"""What `make dist` does after the build."""
