@@ -46,7 +46,8 @@ def main() -> None:
     folder = Path(sys.argv[1]).resolve()
     (pure,) = folder.glob("*-none-any.whl")
     python = f"cp{sys.version_info[0]}{sys.version_info[1]}"
-    tags = {"python": python, "abi": python, "platform": sysconfig.get_platform()}
+    platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    tags = {"python": python, "abi": python, "platform": platform}
     with tempfile.TemporaryDirectory() as unpacked:
         _wheel("unpack", pure, "--dest", unpacked)
         (tree,) = Path(unpacked).iterdir()

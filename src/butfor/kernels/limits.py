@@ -197,6 +197,9 @@ def bound_values(rows, row, p, seen, limits, value, result):
     # rows without a common label are stable however they are coupled
     apart = not meets(rows, row, p)
     top = 0 if apart else find_limits(rows, row, p, rows.label[seen], limits)
+    if size == 2:
+        bound_two(rows, row, p_k, top, apart, limits, value, result)
+        return
     for c in range(len(result)):
         sign = 1.0 - 2.0 * (c & 1)
         for e in range(size):
@@ -205,6 +208,24 @@ def bound_values(rows, row, p, seen, limits, value, result):
             result[c] = sign * lowest_stable(rows, row, p_k, top, limits, sign)
         else:
             result[c] = sign * lowest_any(rows, row, p_k, limits, sign)
+
+
+@bare
+def bound_two(rows, row, p_k, top, apart, limits, value, result):
+    """Do the same for a row of two entries, where two shares of the second bound every value."""
+    limits.value[0], limits.value[1] = 0.0, 1.0
+    for stable in range(2):
+        if stable and not apart:
+            least = lowest_stable(rows, row, p_k, top, limits, 1.0)
+            most = -lowest_stable(rows, row, p_k, top, limits, -1.0)
+        else:
+            least = lowest_any(rows, row, p_k, limits, 1.0)
+            most = -lowest_any(rows, row, p_k, limits, -1.0)
+        for first in range(2 * stable, len(result), 4):
+            for c in range(first, first + 2):
+                gain = value[1, c] - value[0, c]
+                share = least if (gain > 0.0) == (c & 1 == LOW) else most
+                result[c] = value[0, c] + share * gain
 
 
 def row_bounds(
