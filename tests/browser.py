@@ -197,7 +197,7 @@ class Browser:
                 return value
             if time.monotonic() > end:
                 raise AssertionError(f"after {patience} s still not: {expression}")
-            time.sleep(0.05)
+            time.sleep(0.02)
 
     def _evaluate_unless_left(self, expression):
         """Value of an expression, or None if the page was left meanwhile."""

@@ -50,7 +50,7 @@ def clearly_worse():
 
 def contradicting():
     """A policy learned from a few patients of whom two variables were not recorded."""
-    log = simulate_patients()
+    log = simulate_patients(300)
     learn = tabular_learner(discount=0.99)
     record = {"words": {"episode": "patient"}, "target": "learned from this log"}
     return bf.run_audit(log, *learn(log), learn=learn, record=record, **QUICK)

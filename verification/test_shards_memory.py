@@ -42,5 +42,5 @@ def peaks_of_memory(log, few, many, place):
 
 
 def test_memory_does_not_grow_with_the_number_of_shards(tmp_path):
-    few, many, held = peaks_of_memory(simulate_patients(), 6, 24, tmp_path)
+    few, many, held = peaks_of_memory(simulate_patients(300), 6, 24, tmp_path)
     assert many - few < held / 4, (few, many)

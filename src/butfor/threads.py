@@ -27,15 +27,16 @@ def in_blocks(
     threads: int | None = None,
     progress: Progress | None = None,
     largest: int = 4096,
+    smallest: int = 1,
 ) -> None:
     """Call `work(start, stop)` on blocks of 0 .. count - 1 in several threads.
 
     Each call must write to its own part of the output and release the interpreter lock, as kernels
-    do.
+    do. Blocks of fewer than `smallest` would take longer to set up than to work on.
     """
     given = count_cores() if threads is None else threads
     workers = check_whole(given, "threads", 1, "a whole number")
-    size = max(1, min(largest, -(-count // (8 * workers))))
+    size = max(smallest, min(largest, -(-count // (8 * workers))))
     blocks = [(start, min(start + size, count)) for start in range(0, count, size)]
     done = 0
     with ThreadPoolExecutor(workers) as pool:

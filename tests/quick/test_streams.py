@@ -120,6 +120,20 @@ def test_blocks_cover_every_index_once(count, threads, largest):
 
 
 @PROPERTY
+@given(st.integers(1, 500), st.integers(1, 5), st.integers(1, 60))
+def test_only_the_last_block_may_be_small(count, threads, smallest):
+    sizes = {}
+
+    def work(start, stop):
+        sizes[start] = stop - start
+
+    in_blocks(work, count, threads=threads, smallest=smallest)
+    *others, last = (sizes[start] for start in sorted(sizes))
+    assert sum(others) + last == count
+    assert all(size >= smallest for size in others)
+
+
+@PROPERTY
 @given(st.integers(1, 500), st.integers(1, 5))
 def test_progress_rises_and_reaches_the_total(count, threads):
     calls = []

@@ -125,11 +125,14 @@ def test_without_a_limit_the_other_patients_get_the_worst():
 # --------------------------------------------------------------------------- values and episodes
 
 
-@pytest.mark.parametrize(("seed", "stochastic"), few([(0, False), (2, True), (1, False)], 2))
-def test_values_and_episodes_equal_nested_programs(seed, stochastic):
+@pytest.mark.parametrize(
+    ("seed", "stochastic", "gammas"),
+    few([(0, False, [1.7]), (2, True, [4.0]), (2, True, [1.7]), (1, False, [1.7, 4.0])], 2),
+)
+def test_values_and_episodes_equal_nested_programs(seed, stochastic, gammas):
     model, behavior, replay = random_problem(seed, stochastic=stochastic)
     plain, target = reference_model(model), replay.target_table.tolist()
-    for gamma in (1.7, 4.0):
+    for gamma in gammas:
         found = bf.confounding_bounds(replay, [gamma])
         tables = reference.values(plain, behavior.tolist(), target, gamma, HORIZON, 0.9)
         first = replay.log.first_state.tolist()

@@ -27,16 +27,34 @@ PAGES = [
     ),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-LONG = dict.fromkeys(("how-sure.md", "operations.md", "which-model.md"), pytest.mark.exhaustive)
+LONG = {"how-sure.md", "operations.md", "which-model.md", str(ROOT / "README.md")}
+
+
+def is_long(page):
+    return bool(LONG & {page.name, str(page)})
 
 
 @pytest.mark.parametrize(
-    "page",
-    [pytest.param(page, marks=LONG.get(page.name, ())) for page in PAGES],
-    ids=lambda page: page.name,
+    ("page", "most"),
+    [
+        pytest.param(ROOT / "README.md", 200, id="README.md, fewer patients"),
+        *(
+            pytest.param(
+                page, None, id=page.name, marks=pytest.mark.exhaustive if is_long(page) else ()
+            )
+            for page in PAGES
+        ),
+    ],
 )
-def test_code_in_the_documentation_runs(page, capsys, monkeypatch):
+def test_code_in_the_documentation_runs(page, most, capsys, monkeypatch):
     monkeypatch.setattr("butfor.audit.intervals.MODELS", (5,))  # not 200: that takes long
+    if most is not None:
+        simulate = bf.sepsis.simulate
+
+        def simulate_fewer(policy, episodes, **options):
+            return simulate(policy, min(episodes, most), **options)
+
+        monkeypatch.setattr(bf.sepsis, "simulate", simulate_fewer)
     for code in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
         exec(compile(code, page.name, "exec"), {})  # its own fresh names, as a reader would have
     capsys.readouterr()

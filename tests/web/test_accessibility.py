@@ -58,7 +58,6 @@ def read(store, name, episode, verdict):
 
 
 def open_page(browser, address):
-    browser.goto("about:blank")
     browser.goto(address)
     browser.wait_for(READY)
 

@@ -1154,24 +1154,30 @@ from butfor.review.store import Store
 from butfor.review.verdicts import StoreError
 if os.geteuid() == 0:
     os.setuid(65534)  # root may write everywhere
-try:
-    Store(sys.argv[1])
-except StoreError as error:
-    print(error)
+for line in sys.stdin:  # each time it is asked to
+    try:
+        Store(sys.argv[1])
+    except StoreError as error:
+        print(repr(str(error)), flush=True)
 """
 
 
 def test_a_folder_that_cannot_be_written_to_is_named():
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for mode in (0o555, 0o555, 0o000):  # without a file, with one, not even to look into
-            folder.chmod(mode)
-            command = [sys.executable, "-c", READ_ONLY, name]
-            said = subprocess.check_output(command, text=True)
-            folder.chmod(0o755)
-            assert f"{folder / 'reviews.sqlite'}: " in said
-            assert "you must be allowed to write to it" in said
-            Store(folder).close()
+        command = [sys.executable, "-c", READ_ONLY, name]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        with subprocess.Popen(command, **pipes) as process:
+            for mode in (0o555, 0o555, 0o000):  # without a file, with one, not even to look into
+                folder.chmod(mode)
+                process.stdin.write("open\n")
+                process.stdin.flush()
+                said = process.stdout.readline()
+                folder.chmod(0o755)
+                assert f"{folder / 'reviews.sqlite'}: " in said
+                assert "you must be allowed to write to it" in said
+                Store(folder).close()
+            process.stdin.close()
 
 
 VERIFY = """

@@ -64,6 +64,15 @@ def factored_options(study: Study) -> dict[str, Any]:
     }
 
 
+def check_censoring(evaluation: Evaluation, log: Episodes) -> None:
+    """Refuse weights for those who were lost where they cannot be counted by state."""
+    if evaluation.censoring == "ipcw" and log.combinations is not None:
+        raise ValueError(
+            '[evaluation] censoring = "ipcw" counts who is lost by state, but hardly a state of '
+            "this log occurs twice; remove it, or use fewer variables or levels"
+        )
+
+
 @dataclass(frozen=True)
 class AuditSettings:
     """The choices for an audit: see `audit_log`, and `audit_into` for the detail."""
@@ -125,11 +134,7 @@ class AuditSettings:
         `hazard` [S] of being lost is estimated from the log if it is needed and not given.
         """
         steps = evaluation.horizon if horizon is None else horizon
-        if evaluation.censoring == "ipcw" and log.combinations is not None:
-            raise ValueError(
-                '[evaluation] censoring = "ipcw" counts who is lost by state, but hardly a state '
-                "of this log occurs twice; remove it, or use fewer variables or levels"
-            )
+        check_censoring(evaluation, log)
         if evaluation.censoring == "ipcw" and hazard is None:
             hazard = censoring_hazard(log, horizon=steps)
         return Replay(

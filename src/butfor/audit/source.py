@@ -28,6 +28,7 @@ from butfor.audit.settings import (
     SUMMARY,
     TABULAR,
     AuditSettings,
+    check_censoring,
     factored_options,
 )
 from butfor.audit.shards.log import in_order
@@ -281,6 +282,7 @@ def _audit_in_memory(
     enter_stage(progress, "Reading the log")
     reading, clusters = _read(source, checked, settings.seed)
     log = settings.widen(checked, reading.episodes)
+    check_censoring(checked.evaluation, log)  # before the model is learned
     wide = log.combinations is not None
     kind = settings.kind(checked, log.state_variables, log.action_variables, wide=wide)
     learn = _learner(checked, settings, log, names, kind)

@@ -21,6 +21,7 @@ from butfor.threads import in_blocks
 from butfor.types import Floats, Keys, Offsets, Progress
 
 MOST_TOGETHER = 1 << 16  # particles that take a step together
+FEW_TOGETHER = 1 << 13  # a step of fewer takes nearly as long
 
 # draws the action of each particle, given the level codes of its state and its logged step
 Act = Callable[[Codes, Stream, Offsets], NDArray[np.intp]]
@@ -93,6 +94,7 @@ class Walk(NamedTuple):
             threads=threads,
             progress=progress,
             largest=max(1, MOST_TOGETHER // count),
+            smallest=max(1, FEW_TOGETHER // count),
         )
 
     def returns(
