@@ -48,6 +48,11 @@ def test_help_and_version_load_no_command_and_nothing_heavy():
     assert done.stdout.splitlines()[-1] == "loaded: []"
 
 
+def test_a_review_starts_without_numba():
+    code = "import sys, butfor.cli.review; print('numba' in sys.modules)"
+    assert run(code).stdout == "False\n"
+
+
 def test_ctrl_c_while_a_command_loads_is_quiet():
     code = (
         "import sys\n"

@@ -28,7 +28,8 @@ from butfor.models.features import make_features
 from butfor.models.predictor import Codes, Predictor
 from butfor.types import Floats, Keys, Offsets
 
-Couple = Callable[[int], kernels.Coupling]  # number of levels → a mechanism as kernels take it
+# number of levels → a mechanism as kernels take it; a name in quotes does not load numba
+Couple = Callable[[int], "kernels.Coupling"]
 
 
 class Stream(NamedTuple):
