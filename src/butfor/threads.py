@@ -36,9 +36,17 @@ def in_blocks(
     """
     given = count_cores() if threads is None else threads
     workers = check_whole(given, "threads", 1, "a whole number")
-    size = max(smallest, min(largest, -(-count // (8 * workers))))
+    # one thread without progress has nobody to share with or to report to
+    parts = 1 if workers == 1 and progress is None else 8 * workers
+    size = max(smallest, min(largest, -(-count // parts)))
     blocks = [(start, min(start + size, count)) for start in range(0, count, size)]
     done = 0
+    if workers == 1:  # the caller's own: another thread would wait for it, and it for that one
+        for start, stop in blocks:
+            work(start, stop)
+            if progress is not None:
+                progress(stop, count)
+        return
     with ThreadPoolExecutor(workers) as pool:
         sizes = {pool.submit(work, start, stop): stop - start for start, stop in blocks}
         try:

@@ -1,5 +1,6 @@
-"""What is kept of a shard comes back, and episodes of the same course are replayed once."""
+"""What is kept of a shard comes back, and nothing is waited for or replayed twice."""
 
+import threading
 from dataclasses import fields, replace
 
 import numpy as np
@@ -7,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import butfor as bf
-from butfor.audit.shards import packed, stitch
+from butfor.audit.shards import Threads, packed, stitch
 from butfor.audit.shards.coded import code_episodes, code_steps, decode_log, stored_log
 from butfor.audit.shards.packed import (
     PackedTable,
@@ -170,3 +171,15 @@ def test_ranges_of_ids_begin_with_shards_where_these_follow_each_other(monkeypat
         assert len(cuts) >= 3
         assert not {100, 300, 400} & set(cuts)
     assert stitch.divide_ids([np.empty(0, np.int64), np.arange(100)]) == []
+
+
+def test_the_next_shard_starts_before_a_result_is_kept():
+    started = threading.Event()
+
+    def work(shard, threads):
+        if shard == "second":
+            started.set()
+        return threads
+
+    for _ in Threads(1).run(work, ["first", "second"], {}):
+        assert started.wait(timeout=30)

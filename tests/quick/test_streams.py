@@ -160,6 +160,15 @@ def test_progress_is_reported_from_the_calling_thread():
     assert threads == {threading.get_ident()}
 
 
+@pytest.mark.parametrize("progress", [None, lambda done, total: None])
+def test_a_single_thread_is_that_of_the_caller(progress):
+    threads = set()
+    in_blocks(
+        lambda start, stop: threads.add(threading.get_ident()), 100, threads=1, progress=progress
+    )
+    assert threads == {threading.get_ident()}
+
+
 def test_by_default_every_core_takes_part():
     touched = np.zeros(1000, dtype=int)
 

@@ -86,9 +86,8 @@ class ShardSums:
 
     def replayed(self) -> Floats:
         """Sum of the expected counterfactual returns by fold, [FOLDS]."""
-        sums = self.gathered.sums["groups"].values()
         column = SINGLE.index("counterfactual")
-        return np.asarray(sums[:, column].reshape(-1, FOLDS).sum(axis=0))
+        return np.asarray(self._sums[:, column].reshape(-1, FOLDS).sum(axis=0))
 
     @cached_property
     def episodes(self) -> int:
@@ -184,10 +183,14 @@ class ShardSums:
         )
 
     @cached_property
+    def _sums(self) -> Floats:
+        """All that was summed, one row per group."""
+        return self.gathered.sums["groups"].values()
+
+    @cached_property
     def _groups(self) -> Floats:
         """All that was summed, one row per group that has episodes."""
-        sums = self.gathered.sums["groups"].values()
-        return sums[sums[:, 0] > 0]  # the first column is the number of episodes
+        return self._sums[self._sums[:, 0] > 0]  # the first column is the number of episodes
 
     @cached_property
     def _extra(self) -> dict[str, Floats]:

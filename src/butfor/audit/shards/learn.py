@@ -5,12 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.audit.exact import ExactSums
 from butfor.audit.learning import factored_learner, mask_of, plan, rules_of, tabular_learner
 from butfor.audit.settings import FACTORED, AuditSettings, factored_options
 from butfor.audit.shards.count import ACTION, FOLDS, HALF, STATE, Counts
@@ -126,13 +126,17 @@ class Tally:
         found[self.counts.start_fold, self.counts.start] = self.counts.start_number
         return found
 
+    @cached_property
+    def rewards(self) -> Floats:
+        """Sums of the rewards of the counted transitions, and of their squares, [E, 2]."""
+        return self.counts.reward.values()
+
     def _rows(self, half: int, number: NDArray[np.int64]) -> Transitions:
         """Return the transitions of a half that were logged, if so often."""
         counts = self.counts
         mine = np.flatnonzero((counts.keys >> HALF == half) & (number > 0))
         state, action, reached = _unpack(counts.keys[mine])
-        sums = ExactSums(counts.reward.limbs[:, mine]).values()
-        sums *= (number / counts.number)[mine, None]
+        sums = self.rewards[mine] * (number / counts.number)[mine, None]
         return Transitions(
             state_variables=self.state_variables,
             action_variables=self.action_variables,

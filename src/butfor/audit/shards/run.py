@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -124,29 +125,33 @@ def _audit_into(
     gathered = run.judge(setting)
     enter_stage(progress, "Estimating the value of the policy")
     sample = ShardSums(gathered, setting, counts.steps, tally.past())
-    crossed = cross_fit_folds(tally, fit_of(tally, chosen), plan_of(tally, chosen), sample)
-    fixed = crossed is None or not crossed.learned
-    groups = group_folds(tally, sample) if fixed else None
-    estimates = estimate_sums(sample, crossed, groups, seed=chosen.seed)
-    rehearsal = rehearse_tally(
-        tally,
-        chosen,
-        horizon=setting.question.horizon,
-        observed=float(estimates.set_index("estimator").loc["Observed", "value"]),
-    )
-    told = [] if rehearsal is None else [rehearsal.row()]
-    numbers = numbers_of(sample, estimates, [sample.calibration(), *told], crossed)
-    enter_stage(progress, f"Bounds of some {nouns}")
     stored = run.stored(setting)
-    reviewed = choose(
-        stored,
-        tally.example(),
-        flags=most_flags(chosen.flags, chosen.review_size),
-        size=review_total(chosen.flags, chosen.review_size),
-        sample=sample_size(counts.episodes, chosen.intervals),
-        seed=chosen.seed,
-        spread=sample.spread,
-    )
+    # whom to review does not depend on the estimates, and is found while they are computed
+    with ThreadPoolExecutor(1) as pool:
+        choosing = pool.submit(
+            choose,
+            stored,
+            tally.example(),
+            flags=most_flags(chosen.flags, chosen.review_size),
+            size=review_total(chosen.flags, chosen.review_size),
+            sample=sample_size(counts.episodes, chosen.intervals),
+            seed=chosen.seed,
+            spread=sample.spread,
+        )
+        crossed = cross_fit_folds(tally, fit_of(tally, chosen), plan_of(tally, chosen), sample)
+        fixed = crossed is None or not crossed.learned
+        groups = group_folds(tally, sample) if fixed else None
+        estimates = estimate_sums(sample, crossed, groups, seed=chosen.seed)
+        rehearsal = rehearse_tally(
+            tally,
+            chosen,
+            horizon=setting.question.horizon,
+            observed=float(estimates.set_index("estimator").loc["Observed", "value"]),
+        )
+        told = [] if rehearsal is None else [rehearsal.row()]
+        numbers = numbers_of(sample, estimates, [sample.calibration(), *told], crossed)
+    enter_stage(progress, f"Bounds of some {nouns}")
+    reviewed = choosing.result()
     shown = reviewed.show(setting, chosen.draws)
     judged = time.perf_counter()
     question = setting.question

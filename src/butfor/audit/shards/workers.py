@@ -44,14 +44,20 @@ class Threads:
         waiting = list(reversed(shards))
         running: dict[Future[Any], Shard] = {}
         with ThreadPoolExecutor(at_once) as pool:
+
+            def start() -> None:
+                while waiting and len(running) < at_once:
+                    shard = waiting.pop()
+                    future = pool.submit(work, shard, threads=threads // at_once, **shared)
+                    running[future] = shard
+
             try:
-                while waiting or running:
-                    while waiting and len(running) < at_once:
-                        shard = waiting.pop()
-                        future = pool.submit(work, shard, threads=threads // at_once, **shared)
-                        running[future] = shard
+                start()
+                while running:
                     for future in wait(running, return_when=FIRST_COMPLETED).done:
-                        yield running.pop(future), _outcome(future)
+                        shard = running.pop(future)
+                        start()  # first, so that no thread waits for what is done with the result
+                        yield shard, _outcome(future)
             except BaseException:
                 pool.shutdown(wait=True, cancel_futures=True)
                 raise
