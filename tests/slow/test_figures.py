@@ -541,6 +541,7 @@ def test_the_page_makes_no_requests(tmp_path):
 
 def test_the_script_that_is_kept_is_the_one_that_was_made(tmp_path, monkeypatch):
     monkeypatch.setattr(save, "__file__", str(tmp_path / "save.py"))
+    monkeypatch.setattr(save.sys, "dont_write_bytecode", False)  # whatever the environment says
     (tmp_path / "__pycache__").mkdir()
     make = save.chart_bundle.__wrapped__
     made = make()
