@@ -40,7 +40,7 @@ class Reference(types.Type):
 
 def by_reference(made: type[Made]) -> type[Made]:
     """Let kernels take a class of named tuples by reference. They can read it, but not make one."""
-    # a class that can hold more than its fields: their numbers, once they were needed
+    # a class that can hold more than its fields: their numbers and types, once they were needed
     more = {
         "__module__": made.__module__,
         "__doc__": made.__doc__,
@@ -50,7 +50,10 @@ def by_reference(made: type[Made]) -> type[Made]:
 
     @typeof_impl.register(kept)
     def find_type(value: Any, context: Any) -> Reference:
-        return Reference(kept, tuple(typeof_impl(field, context) for field in value))
+        if (kind := value.__dict__.get("kind")) is None:
+            fields = tuple(typeof_impl(field, context) for field in value)
+            kind = value.__dict__["kind"] = Reference(kept, fields)
+        return kind
 
     return kept
 
@@ -71,10 +74,16 @@ def numbers(value: Any) -> Iterator[int | float]:
 def as_bytes(value: Any) -> bytes:
     """Return the numbers of a named tuple in memory; it must outlive them."""
     if (held := value.__dict__.get("held")) is None:
-        found = list(numbers(value))
-        form = "".join("d" if isinstance(number, float) else "q" for number in found)
-        held = value.__dict__["held"] = struct.pack(form, *found)
+        held = value.__dict__["held"] = b"".join(
+            as_bytes(field) if hasattr(field, "__dict__") else pack(field) for field in value
+        )
     return held
+
+
+def pack(value: Any) -> bytes:
+    """Return the numbers of an array, a number or a plain tuple of these in memory."""
+    found = list(numbers(value))
+    return struct.pack("".join("d" if isinstance(n, float) else "q" for n in found), *found)
 
 
 def width(context: Any, kind: types.Type) -> int:

@@ -8,10 +8,11 @@ step repeats, so does its reward.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, Self
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 
 MOST_TABLED = 100_000_000  # numbers in the table of a mechanism that has no kernel
 UNSUPPORTED = Outcome("unsupported", 0.0)
+
+Space = TypeVar("Space")
 
 
 class Prepared(NamedTuple):
@@ -293,12 +296,8 @@ class ObservedEngine:
         free: list[kernels.Work] = [] if spaces is None else spaces
 
         def work(first: int, last: int) -> None:
-            try:
-                own = free.pop()
-            except IndexError:
-                own = kernels.make_work(given)
-            self.refuse(kernel(first, last, own))
-            free.append(own)
+            with borrowed(free, lambda: kernels.make_work(given)) as own:
+                self.refuse(kernel(first, last, own))
 
         in_blocks(work, len(given.log.start), threads=threads, progress=progress)
 
@@ -367,17 +366,18 @@ class ObservedEngine:
             apart=np.zeros(size),
             probability=np.zeros((kept, replay.horizon + 1, model.n_states + len(model.outcomes))),
         )
+        records: list[kernels.Record] = []
+        counts = replay.counts
+
+        def walk(first: int, last: int, work: kernels.Work) -> int:
+            make = partial(kernels.make_record, problem, walked, counts, float(THIN))
+            with borrowed(records, make) as record:
+                return kernels.walk_episodes(
+                    first, last, problem, work, judged, own_row, replay.episodes.offsets, record
+                )
+
         self.run(
-            lambda first, last, work: kernels.walk_episodes(
-                first,
-                last,
-                problem,
-                work,
-                judged,
-                own_row,
-                replay.episodes.offsets,
-                kernels.make_record(problem, walked, replay.counts, float(THIN)),
-            ),
+            walk,
             problem=problem,
             spaces=spaces,
             threads=threads,
@@ -590,6 +590,17 @@ def mark_rows(model: TabularMDP, made_up: NDArray[np.bool_]) -> TabularMDP:
         labels=np.append(model.labels, model.labels[-1]).astype(np.int32),
         outcomes=(*model.outcomes, UNSUPPORTED),
     )
+
+
+@contextmanager
+def borrowed(free: list[Space], make: Callable[[], Space]) -> Iterator[Space]:
+    """Take a working space that no other thread has, or make one; put it back if all goes well."""
+    try:
+        space = free.pop()
+    except IndexError:
+        space = make()
+    yield space
+    free.append(space)
 
 
 def _refuse_impossible(step: int, log: Episodes, model: TabularMDP) -> None:
