@@ -6,6 +6,7 @@ pip prefers it where it fits. Its kernels are for any processor of this kind. Wh
 another version than here they are ignored, and compiled as they are from the other wheel.
 """
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -43,13 +44,17 @@ def compile_kernels(package: Path, *commands: tuple[str, ...]) -> None:
 
 def main() -> None:
     """Write the wheel with kernels beside the one without."""
-    folder = Path(sys.argv[1]).resolve()
-    (pure,) = folder.glob("*-none-any.whl")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, help="where the wheel without kernels is")
+    folder = parser.parse_args().folder.resolve()
+    wheels = list(folder.glob("*-none-any.whl"))
+    if len(wheels) != 1:
+        parser.error(f"{folder}: expected one *-none-any.whl, found {len(wheels)}; run make dist")
     python = f"cp{sys.version_info[0]}{sys.version_info[1]}"
     platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
     tags = {"python": python, "abi": python, "platform": platform}
     with tempfile.TemporaryDirectory() as unpacked:
-        _wheel("unpack", pure, "--dest", unpacked)
+        _wheel("unpack", wheels[0], "--dest", unpacked)
         (tree,) = Path(unpacked).iterdir()
         compile_kernels(tree / "butfor", *(("-m", "butfor", *command) for command in COMMANDS))
         _wheel("pack", tree, "--dest-dir", unpacked)

@@ -312,7 +312,7 @@ def interval_notes(replay: Replay, episodes: int, drawn: int) -> list[str]:
     return [
         "Bounds over mechanisms, and credible intervals of single episodes if there are any, were "
         f"computed for the episodes to review and for {drawn:,} of all {episodes:,}, drawn at "
-        "random, not for the others; --intervals all computes them for all."
+        "random, not for the others; butfor audit computes them for all with --intervals all."
     ]
 
 
