@@ -8,7 +8,7 @@ from scipy.stats import norm
 
 import butfor as bf
 from butfor.models.fit import destinations
-from butfor.models.hierarchy import seat
+from butfor.models.hierarchy import line_up, seat
 from butfor.models.planning import state_values
 from butfor.models.posterior import MOST_NUMBERS, Posterior, draw_models
 from butfor.replay import drawn as replay_drawn
@@ -53,8 +53,8 @@ def test_tables_are_as_many_as_cases_that_sit_down_alone():
     # with weight w the i-th case takes a new table with probability w / (w + i): for w = 2 and
     # 3 cases 1 + 2/3 + 2/4 on average, with variance 2/9 + 1/4
     generator = np.random.default_rng(0)
-    tables = seat(np.full(20_000, 3), 2.0, generator)
-    assert set(tables) == {1.0, 2.0, 3.0}
+    tables = seat(line_up(np.full(20_000, 3.0)), 2.0, generator)
+    assert set(tables) == {1, 2, 3}
     off = abs(tables.mean() - (1 + 2 / 3 + 2 / 4))
     assert off < norm.isf(FALSE_ALARM / 2) * ((2 / 9 + 1 / 4) / 20_000) ** 0.5
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import combinations
+from itertools import combinations, pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from butfor.models.mdp import total_by
 from butfor.types import Floats
 
 WEIGHTS: Floats = 2.0 ** np.arange(
@@ -25,7 +25,9 @@ LEAST = 1e-300  # smallest share of a row that a draw gives to a transition that
 BURN = 50  # sweeps before the first draw
 BETWEEN = 2  # sweeps from one draw to the next
 
-Node = tuple[int, ...]  # which parents a table has
+Node = tuple[int, ...]  # which parents a row has
+# cases one after another: the cell of each, the number of earlier ones there, and how many cells
+Line = tuple[NDArray[np.intp], NDArray[np.intp], int]
 
 
 class Hierarchy:
@@ -35,6 +37,9 @@ class Hierarchy:
     one case of the row above. Given the tables (`_seat`), the weights depend on their numbers alone
     (`_weigh`), and the rows are Dirichlet (`_draw`); given rows and weights, tables are drawn case
     by case. What is drawn has the posterior as its stationary distribution, exactly.
+
+    Rows with the same number of parents are one level. Its cells are one flat array, whichever
+    parents they have, so that a sweep draws level by level.
     """
 
     def __init__(
@@ -57,35 +62,45 @@ class Hierarchy:
         tied
             Whether all weights are the same.
         """
-        parents = counts.ndim - 1
-        self.generator, self.possible = generator, possible
-        self.every, self.tied = every, tied
-        self.nodes: list[list[Node]] = [  # by number of parents
+        self.generator, self.possible, self.tied = generator, possible, tied
+        self.weight = np.array([float(np.median(values)) for values in possible])
+        parents, self.width = counts.ndim - 1, counts.shape[-1]
+        nodes: list[list[Node]] = [  # by number of parents
             list(combinations(range(parents), size)) if every else [tuple(range(size))]
             for size in range(parents + 1)
         ]
-        self.weight = np.array([float(np.median(values)) for values in possible])
-        largest = self.nodes[-1][0]
-        self._shape = {node: _shape(counts, node) for nodes in self.nodes for node in nodes}
-        self._seen = np.flatnonzero(counts)  # of the largest table, whose cases never change
-        self._cells = {node: self._find_cells(node) for nodes in self.nodes[1:] for node in nodes}
-        self.cases: dict[Node, Floats] = {largest: counts.ravel()}  # tables are flat
-        self._largest = self._normalizer(parents, counts.sum(axis=-1).ravel())
-        self._tables = [(0.0, np.zeros(0)) for _ in range(parents + 1)]
-        for size in range(parents):
-            for node in self.nodes[size]:
-                self.cases[node] = _sum_except(counts, node).ravel()
-        self.rows: dict[Node, Floats] = {}
+        numbers = [_number_cells(counts.shape, level) for level in nodes[:-1]]
+        # of the last level, whose cases never change, only cells with cases are needed
+        self._seen = np.flatnonzero(counts)
+        # cells that those of a level are backed off to, [U, C], by level; none of the first
+        self._cells = [np.empty((0, self.width), np.intp)]
+        levels: list[dict[Node, NDArray[Any]]] = [*numbers, {nodes[-1][0]: counts}]
+        for above, level in pairwise(levels):
+            found = []
+            for node, cells in level.items():
+                base = [above[one] for one in _backed_off(node, every)]
+                only = self._seen if cells is counts else slice(None)
+                found.append([np.broadcast_to(one, cells.shape).ravel()[only] for one in base])
+            self._cells.append(np.concatenate(found, axis=1))
+        largest = _backed_off(nodes[-1][0], every) if parents else []
+        self._base = [numbers[-1][one] for one in largest]
+        self.cases: list[Floats] = [
+            np.concatenate([_sum_except(counts, node).ravel() for node in level])
+            for level in nodes[:-1]
+        ]
+        self.cases.append(counts.ravel())
+        self._line = line_up(self.cases[-1][self._seen])
+        self._last = self._normalizer(parents)
+        self.rows: list[Floats] = []  # by level, except the last
+        self._tables = [(0.0, np.zeros(0)) for _ in nodes]
         self._draw(mean=True)
 
     @property
     def base(self) -> Floats:
         """What the rows with all parents are drawn around, [levels of parents or 1 …, levels]."""
-        node = self.nodes[-1][0]
-        if not node:
+        if not self._base:
             return self._uniform()
-        above = self._above(node)
-        return mean_of([self.rows[one].reshape(self._shape[one]) for one in above])
+        return np.asarray(sum(self.rows[-1][cells] for cells in self._base) / len(self._base))
 
     def run(self, sweeps: int) -> None:
         """Move on by this many sweeps."""
@@ -95,71 +110,43 @@ class Hierarchy:
             self._draw()
 
     def _uniform(self) -> Floats:
-        levels = self._shape[()][-1]
-        return np.full(levels, 1.0 / levels)
-
-    def _above(self, node: Node) -> list[Node]:
-        """Return the tables that this one is backed off to."""
-        if not self.every:
-            return [node[:-1]]
-        return [node[:i] + node[i + 1 :] for i in range(len(node))]
-
-    def _find_cells(self, node: Node) -> list[NDArray[np.intp]]:
-        """Return where the cells of a table are in those above it; of the largest, those seen."""
-        found = []
-        for one in self._above(node):
-            shape = self._shape[one]
-            cells = np.arange(math.prod(shape)).reshape(shape)
-            found.append(np.broadcast_to(cells, self._shape[node]).ravel())
-        if node == self.nodes[-1][0]:
-            found = [cells[self._seen] for cells in found]
-        return found
+        return np.full(self.width, 1.0 / self.width)
 
     def _seat(self) -> None:
-        """Draw tables from the largest table of rows upwards; they become cases above."""
-        for size in reversed(range(1, len(self.nodes))):
-            for node in self.nodes[size - 1]:
-                self.cases[node] = np.zeros_like(self.cases[node])
-            total, rows = 0.0, []
-            largest = size == len(self.nodes) - 1
-            for node in self.nodes[size]:
-                cases, cells = self.cases[node], self._cells[node]
-                seen = self._seen if largest else np.flatnonzero(cases)
-                if not largest:
-                    cells = [each[seen] for each in cells]
-                    rows.append(cases.reshape(-1, self._shape[node][-1]).sum(axis=1))
-                total += self._pass_on(node, cases[seen], cells, self.weight[size])
-            known = self._largest if largest else self._normalizer(size, np.concatenate(rows))
-            self._tables[size] = (total, known)
-        root = self.cases[()]
-        tables = seat(root.astype(np.int64), self.weight[0] / len(root), self.generator)
-        self._tables[0] = (tables.sum(), self._normalizer(0, root.sum(keepdims=True)))
+        """Draw tables from the last level upwards; they become cases of the level above."""
+        last = len(self.cases) - 1
+        for size in reversed(range(last + 1)):
+            cases = self.cases[size]
+            seen = self._seen if size == last else np.flatnonzero(cases)
+            line = self._line if size == last else line_up(cases[seen])
+            if size == 0:
+                tables = seat(line, self.weight[0] / self.width, self.generator)
+            else:
+                cells = self._cells[size] if size == last else self._cells[size][:, seen]
+                tables = self._pass_on(size, line, cells)
+            known = self._last if size == last else self._normalizer(size)
+            self._tables[size] = (float(tables.sum()), known)
 
-    def _normalizer(self, size: int, rows: Floats) -> Floats:
+    def _normalizer(self, size: int) -> Floats:
         """Return the sum of log Γ(k) / Γ(k + N) over rows of N cases, for each possible weight."""
+        rows = self.cases[size].reshape(-1, self.width).sum(axis=1)
         k = np.asarray(self.possible[size])[:, None]
         return np.asarray((gammaln(k) - gammaln(k + rows)).sum(axis=1))
 
-    def _pass_on(
-        self, node: Node, cases: Floats, cells: list[NDArray[np.intp]], weight: float
-    ) -> float:
-        """Draw the tables of these cases, and return how many there are.
+    def _pass_on(self, size: int, line: Line, cells: NDArray[np.intp]) -> NDArray[np.int64]:
+        """Draw the tables of the cases of a level, which are backed off to these cells [U, C].
 
-        Each is a case of one of the rows above, in proportion to what they give it.
+        Each table is a case of one of the U rows above, in proportion to what they give it.
         """
-        above = self._above(node)
-        given = [self.rows[one][cell] for one, cell in zip(above, cells, strict=True)]
-        mean = mean_of(given)
-        tables = seat(cases.astype(np.int64), weight * mean, self.generator)
-        left, share = tables, mean * len(above)
-        for i, (one, cell, mine) in enumerate(zip(above, cells, given, strict=True)):
-            part = left
-            if i < len(above) - 1:
-                chance = np.minimum(mine / share, 1.0)
-                part = self.generator.binomial(left.astype(np.int64), chance).astype(np.float64)
-                left, share = left - part, np.maximum(share - mine, LEAST)
-            self.cases[one] += total_by(cell, part, len(self.cases[one]))
-        return float(tables.sum())
+        given = self.rows[size - 1][cells]
+        total = given.sum(axis=0)
+        tables = seat(line, self.weight[size] * (total / len(cells)), self.generator)
+        parts = tables[None]
+        if len(cells) > 1:
+            parts = self.generator.multinomial(tables, (given / total).T).T
+        passed = np.bincount(cells.ravel(), parts.ravel(), len(self.cases[size - 1]))
+        self.cases[size - 1] = passed.astype(np.float64, copy=False)
+        return tables
 
     def _weigh(self) -> None:
         """Draw weights given the tables: T of them in rows of N cases, k^T Γ(k) / Γ(k + N)."""
@@ -178,35 +165,30 @@ class Hierarchy:
 
     def _draw(self, *, mean: bool = False) -> None:
         """Draw the rows given their cases, those without parents first; or take their means."""
-        for size in range(len(self.nodes) - 1):
-            for node in self.nodes[size]:
-                around = self._uniform()
-                if node:
-                    cells = zip(self._above(node), self._cells[node], strict=True)
-                    around = mean_of([self.rows[one][cell] for one, cell in cells])
-                shape = self.cases[node] + self.weight[size] * around
-                rows = shape if mean else draw_gamma(shape, self.generator)
-                levels = self._shape[node][-1]
-                self.rows[node] = normalized(rows.reshape(-1, levels)).ravel()
+        self.rows = []
+        for size, cases in enumerate(self.cases[:-1]):
+            around = self.rows[-1][self._cells[size]].mean(axis=0) if size else self._uniform()
+            shape = cases + self.weight[size] * around
+            rows = shape if mean else draw_gamma(shape, self.generator)
+            self.rows.append(normalized(rows.reshape(-1, self.width)).ravel())
 
 
-def mean_of(tables: Sequence[Floats]) -> Floats:
-    """Return the mean of tables, added from the first to the last."""
-    return sum(tables[1:], tables[0]) / len(tables)
+def line_up(cases: Floats) -> Line:
+    """Return the cell that each case is from, and how many cases of that cell come before it."""
+    count = cases.astype(np.int64)
+    of = np.repeat(np.arange(len(count)), count)
+    return of, np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count), len(count)
 
 
-def seat(
-    cases: NDArray[np.int64], weight: Floats | float, generator: np.random.Generator
-) -> Floats:
-    """Draw the number of tables at which so many cases sit down, one after another.
+def seat(line: Line, weight: Floats | float, generator: np.random.Generator) -> NDArray[np.int64]:
+    """Draw the number of tables at which the cases of each cell sit down, one after another.
 
     Case i, counted from 0, takes a new table with probability w / (w + i).
     """
-    of = np.repeat(np.arange(len(cases)), cases)
-    before = np.arange(len(of)) - np.repeat(np.cumsum(cases) - cases, cases)
-    w = np.broadcast_to(weight, cases.shape)[of]
+    of, before, cells = line
+    w = np.broadcast_to(weight, cells)[of]
     new = generator.random(len(of)) * (w + before) < w
-    return total_by(of, new.astype(np.float64), len(cases))
+    return np.bincount(of[new], minlength=cells)
 
 
 def draw_gamma(shape: Floats, generator: np.random.Generator) -> Floats:
@@ -219,12 +201,19 @@ def normalized(weight: Floats) -> Floats:
     return np.asarray(weight / weight.sum(axis=-1, keepdims=True))
 
 
-def _shape(counts: Floats, node: Node) -> tuple[int, ...]:
-    """Return the shape of a table with these parents: the axes of the others are of length 1."""
-    last = counts.ndim - 1
-    return tuple(
-        length if axis in node or axis == last else 1 for axis, length in enumerate(counts.shape)
-    )
+def _backed_off(node: Node, every: bool) -> list[Node]:
+    """Return the parents of the rows that those with these parents are backed off to."""
+    return [node[:i] + node[i + 1 :] for i in range(len(node))] if every else [node[:-1]]
+
+
+def _number_cells(shape: tuple[int, ...], nodes: Sequence[Node]) -> dict[Node, NDArray[np.intp]]:
+    """Number the cells of a level; the axes of parents that rows do not have are of length 1."""
+    found, first, last = {}, 0, len(shape) - 1
+    for node in nodes:
+        mine = [size if axis in node or axis == last else 1 for axis, size in enumerate(shape)]
+        found[node] = first + np.arange(math.prod(mine)).reshape(mine)
+        first += found[node].size
+    return found
 
 
 def _sum_except(counts: Floats, node: Node) -> Floats:
