@@ -16,6 +16,7 @@ from butfor.kernels.reference import by_reference
 class Inner(NamedTuple):
     table: np.ndarray
     on: bool
+    held: np.ndarray  # a field may have any name
 
 
 @by_reference
@@ -37,7 +38,9 @@ def weighted(outer):
 
 
 def made(on=True):
-    return Outer(0.5, Inner(np.arange(6.0).reshape(2, 3), on), np.array([1.0, 2.0, 4.0]), -7)
+    return Outer(
+        0.5, Inner(np.arange(6.0).reshape(2, 3), on, np.zeros(1)), np.array([1.0, 2.0, 4.0]), -7
+    )
 
 
 def test_a_kernel_reads_and_writes_what_python_made():

@@ -1,4 +1,5 @@
 from .backoff import score_parents as score_parents
+from .beyond import go_on as go_on
 from .bounds import episode_bounds as episode_bounds
 from .chain import Dynamics as Dynamics
 from .chain import Log as Log

@@ -45,6 +45,7 @@ def by_reference(made: type[Made]) -> type[Made]:
         "__module__": made.__module__,
         "__doc__": made.__doc__,
         "__getstate__": lambda _: None,  # a copy has other addresses
+        "__getattr__": hold_numbers,  # called once, since the numbers are an attribute from then on
     }
     kept = type(made.__name__, (made,), more)
 
@@ -71,12 +72,15 @@ def numbers(value: Any) -> Iterator[int | float]:
         yield value
 
 
-def as_bytes(value: Any) -> bytes:
-    """Return the numbers of a named tuple in memory; it must outlive them."""
-    if (held := value.__dict__.get("held")) is None:
-        held = value.__dict__["held"] = b"".join(
-            as_bytes(field) if hasattr(field, "__dict__") else pack(field) for field in value
-        )
+def hold_numbers(value: Any, name: str) -> bytes:
+    """Write out the numbers of a named tuple as its attribute `_held`; it must outlive them.
+
+    No field can have this name: those of named tuples do not begin with an underscore.
+    """
+    if name != "_held":
+        raise AttributeError(f"{type(value).__name__!r} has no attribute {name!r}")
+    held = b"".join(field._held if hasattr(field, "__dict__") else pack(field) for field in value)
+    value.__dict__["_held"] = held
     return held
 
 
@@ -136,10 +140,8 @@ def read_field(context: Any, builder: Any, kind: Reference, address: Any, name: 
 
 @unbox(Reference)
 def take_address(kind: Reference, value: Any, c: Any) -> NativeValue:
-    """Write out the numbers of a named tuple for the time of a call."""
-    function = c.pyapi.unserialize(c.pyapi.serialize_object(as_bytes))
-    held = c.pyapi.call_function_objargs(function, [value])
-    c.pyapi.decref(function)
+    """Hold the numbers of a named tuple for the time of a call."""
+    held = c.pyapi.object_getattr_string(value, "_held")
     failed = cgutils.is_null(c.builder, held)
     address = cgutils.alloca_once_value(c.builder, ir.Constant(cgutils.voidptr_t, None))
     with c.builder.if_then(c.builder.not_(failed)):

@@ -86,7 +86,8 @@ def walk_episodes(first, last, problem, work, judged, own_row, own_offsets, reco
 
     Of the logged transitions behind each row, `record.counts`, those of the episode itself, rows
     own_row[own_offsets[i] : own_offsets[i + 1]], are subtracted. With factors that were learned
-    from a log, the least count over the factors replaces it.
+    from a log, the least count over the factors replaces it. Episodes may still wait in
+    `record.beyond` for others to go on with; `go_on` ends that after the last call.
     """
     own = record.cases.own
     for episode in range(first, last):
@@ -99,7 +100,7 @@ def walk_episodes(first, last, problem, work, judged, own_row, own_offsets, reco
         for i in range(own_offsets[episode], own_offsets[episode + 1]):
             own[own_row[i]] = 0.0
             add_own(problem.factors, work.known, i, -1.0)
-        if record.beyond.waiting[0] == TOGETHER or episode == last - 1:
+        if record.beyond.waiting[0] == TOGETHER:
             go_on(problem, record)
     return -1
 

@@ -383,6 +383,8 @@ class ObservedEngine:
             threads=threads,
             progress=progress,
         )
+        for record in records:
+            kernels.go_on(problem, record)
         return judged.outcome_mass, judged.expected_return, Steps(**walked._asdict())
 
     def _problem(self, model: TabularMDP) -> kernels.Problem:
