@@ -41,7 +41,7 @@ def in_blocks(
     size = max(smallest, min(largest, -(-count // parts)))
     blocks = [(start, min(start + size, count)) for start in range(0, count, size)]
     done = 0
-    if workers == 1:  # the caller's own: another thread would wait for it, and it for that one
+    if min(workers, len(blocks)) <= 1:  # the caller's own thread: another would only be waited for
         for start, stop in blocks:
             work(start, stop)
             if progress is not None:

@@ -8,7 +8,6 @@ number of entries, their size, address, shape and strides.
 
 import hashlib
 import struct
-from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import numpy as np
@@ -59,19 +58,6 @@ def by_reference(made: type[Made]) -> type[Made]:
     return kept
 
 
-def numbers(value: Any) -> Iterator[int | float]:
-    """Iterate over the numbers of a named tuple, an array or a number, as kernels read them."""
-    if isinstance(value, tuple):
-        for field in value:
-            yield from numbers(field)
-    elif isinstance(value, np.ndarray):
-        yield from (0, 0, value.size, value.itemsize, value.ctypes.data)
-        yield from value.shape
-        yield from value.strides
-    else:
-        yield value
-
-
 def hold_numbers(value: Any, name: str) -> bytes:
     """Write out the numbers of a named tuple as its attribute `_held`; it must outlive them.
 
@@ -86,8 +72,12 @@ def hold_numbers(value: Any, name: str) -> bytes:
 
 def pack(value: Any) -> bytes:
     """Return the numbers of an array, a number or a plain tuple of these in memory."""
-    found = list(numbers(value))
-    return struct.pack("".join("d" if isinstance(n, float) else "q" for n in found), *found)
+    if isinstance(value, np.ndarray):
+        place = (0, 0, value.size, value.itemsize, value.ctypes.data)
+        return struct.pack(f"{5 + 2 * value.ndim}q", *place, *value.shape, *value.strides)
+    if isinstance(value, tuple):
+        return b"".join(map(pack, value))
+    return struct.pack("d" if isinstance(value, float) else "q", value)
 
 
 def width(context: Any, kind: types.Type) -> int:
