@@ -44,7 +44,7 @@ DEMONSTRATION = Kind(
 )
 PLANNING = 0.99  # discount
 MODELS = 50  # drawn for credible intervals
-INTERVALS = 200  # patients drawn at random who have intervals and bounds, besides those to review
+INTERVALS = 100  # patients drawn at random who have intervals and bounds, besides those to review
 COMPARED = ("Observed", "MB", "CF", "MB (cross-fitted)", "CF (cross-fitted)", "True")
 
 

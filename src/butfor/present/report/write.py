@@ -21,6 +21,7 @@ from butfor.present.report import content
 from butfor.present.report.estimates import estimates_section
 from butfor.present.report.evidence import evidence_section, rehearsal_section
 from butfor.present.report.policy import policy_section
+from butfor.present.text import DIRECTION_MARKS
 
 HERE = Path(__file__).parent
 TEMPLATES = Environment(  # compiles a template once
@@ -156,7 +157,13 @@ def pack_rows(datasets: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, 
 
 def _json(value: Any) -> Markup:
     """Return JSON in which no text can end the element around it."""
-    text = json.dumps(straight(value), allow_nan=False, separators=(",", ":"))
+    text = _dump(value)
+    if any(f"\\u{ord(mark):04x}" in text for mark in DIRECTION_MARKS):
+        text = _dump(straight(value))
     for letter in "<>&":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
     return Markup(text)
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, allow_nan=False, separators=(",", ":"))
