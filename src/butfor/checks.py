@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 MOST_STEPS = 1_000_000  # of a horizon
+MOST_WHOLE = 2**63 - 1  # that files keep
+MOST_EPISODES = 10**12  # that can be asked for
+MOST_BITS = 256  # of a number that a message shows
 MOST_PSEUDO_COUNT = 1e12
 MOST_REWARD = 1e100  # the square of a return has to be a number, too
 REWARDS = f"a finite number from {-MOST_REWARD:g} to {MOST_REWARD:g}"
@@ -17,10 +21,14 @@ ROW_TOLERANCE = 1e-6  # a row that misses 1 by at most this is scaled; more is a
 SCALED = 1e-14  # a row whose sum is off by less has been scaled to one
 
 
-def check_whole(value: Any, name: str, least: int, what: str) -> int:
-    """Return an integer that is at least `least`."""
+def check_whole(value: Any, name: str, least: int, what: str, most: int = MOST_WHOLE) -> int:
+    """Return an integer from `least` to `most`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ValueError(f"{name} {value!r}: give {what}, at least {least}")
+    if value > most:
+        bits = int(value).bit_length()
+        shown = value if bits <= MOST_BITS else f"of {bits:,} bits"
+        raise ValueError(f"{name} {shown}: give {what}, at most {most}")
     return int(value)
 
 
@@ -56,8 +64,11 @@ def check_discount(discount: float) -> float:
 
 
 def check_size(path: Path, most: int, what: str) -> None:
-    """Refuse a file of more than `most` bytes before it is read."""
-    size = path.stat().st_size
+    """Refuse a file of more than `most` bytes, or one that may never end, before it is read."""
+    status = path.stat()
+    if stat.S_ISCHR(status.st_mode) or stat.S_ISBLK(status.st_mode):
+        raise ValueError(f"{path} is a device; give a file with {what}")
+    size = status.st_size
     if size > most:
         raise ValueError(
             f"{path} has {size / 1e6:,.0f} MB, but {what} has at most {most / 1e6:,.0f} MB; check "

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor import kernels
-from butfor.checks import check_whole
+from butfor.checks import MOST_WHOLE, check_whole
 from butfor.types import Keys
 
-MOST_SEED = 2**63 - 1  # that files keep
+MOST_SEED = MOST_WHOLE
 
 
 def episode_keys(seed: int, ids: NDArray[Any], purpose: str) -> Keys:
@@ -60,7 +60,4 @@ def uniforms(keys: Keys, counter: int) -> NDArray[np.float64]:
 
 def check_seed(seed: int) -> int:
     """Return a seed that is an integer of at least 0, with at most 63 bits."""
-    whole = check_whole(seed, "seed", 0, "a whole number")
-    if whole > MOST_SEED:
-        raise ValueError(f"seed {whole}: give a whole number of at most {MOST_SEED} (2**63 - 1)")
-    return whole
+    return check_whole(seed, "seed", 0, "a whole number", MOST_SEED)

@@ -8,9 +8,11 @@ import pytest
 from typer.testing import CliRunner
 
 import butfor as bf
+from butfor.audit.shards.workers import MOST_PROCESSES
+from butfor.checks import MOST_EPISODES
 from butfor.cli.main import app
 from butfor.cli.output import exit_on_error
-from butfor.log.study import MOST_PARTS, read_study
+from butfor.log.study import MOST_PARTS, MOST_TOLD, read_study
 from butfor.random import MOST_SEED, check_seed
 
 STUDY = """
@@ -58,6 +60,11 @@ def audit(ward, *options):
             ["--bad-cases", "1e308"],
             "bad_cases 1e+308: give a number of cases, 0 or more and at most 1e+12",
         ),
+        (["--seed", "9" * 4000], f"seed of 13,288 bits: give a whole number, at most {MOST_SEED}"),
+        (["--flags", str(10**30)], f"give a whole number, at most {MOST_EPISODES}"),
+        (["--review-size", str(10**30)], f"give a whole number, at most {MOST_EPISODES}"),
+        (["--local-cluster", str(10**6)], f"a number of processes, at most {MOST_PROCESSES}"),
+        (["--checksums", "/dev/zero"], "/dev/zero is a device; give a file"),
     ],
 )
 def test_numbers_beyond_measure_are_refused_with_their_limit(ward, options, words):
@@ -88,6 +95,7 @@ def test_numbers_beyond_measure_are_refused_with_their_limit(ward, options, word
             f"study.toml, line 2: a key has more than {MOST_PARTS} parts",
         ),
         ("[columns]", f"""["a".{"'b'." * 9_000}c]\n[columns]""", "line 2: a key has more than"),
+        ("[columns]", r'"\"".' * 60_000 + "a = 1\n[columns]", "line 2: a key has more than"),
     ],
 )
 def test_study_files_beyond_measure_are_refused_with_the_limit(ward, old, new, words):
@@ -97,6 +105,19 @@ def test_study_files_beyond_measure_are_refused_with_the_limit(ward, old, new, w
     assert told.exit_code == 2
     assert words in told.stderr
     assert time.process_time() - began < 20  # the key alone took minutes
+
+
+def test_more_intervals_than_episodes_are_those_of_all(ward):
+    assert audit(ward, "--intervals", "9" * 5000).exit_code == 0
+
+
+def test_of_endless_mistakes_in_a_study_file_some_are_told(ward):
+    (ward / "study.toml").write_text(STUDY + "".join(f"[x{i}]\n" for i in range(5_000)))
+    told = audit(ward)
+    assert told.exit_code == 2
+    assert "study.toml: 5000 mistakes" in told.stderr
+    assert f"and {5_000 - MOST_TOLD} more" in told.stderr
+    assert told.stderr.count("no such section") == MOST_TOLD
 
 
 def test_texts_with_many_dots_or_letters_are_no_keys(ward):

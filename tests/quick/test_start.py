@@ -67,6 +67,21 @@ def test_ctrl_c_while_a_command_loads_is_quiet():
     assert (done.returncode, done.stderr) == (130, "")
 
 
+def test_ctrl_c_while_the_command_line_itself_loads_is_quiet():
+    code = (
+        "import sys, butfor\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, *rest):\n"
+        "        if name == 'typer':\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "from butfor.__main__ import run\n"
+        "run()"
+    )
+    done = run(code)
+    assert (done.returncode, done.stderr) == (130, "")
+
+
 # -------------------------------------------------------------------- where compiled kernels live
 
 

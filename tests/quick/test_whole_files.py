@@ -1,5 +1,6 @@
 """Files that are written completely or not at all, and never over another one unasked."""
 
+import errno
 import os
 import stat
 
@@ -45,6 +46,21 @@ def test_a_file_that_appears_while_another_is_written_is_kept(tmp_path):
     assert os.listdir(tmp_path) == ["table.csv"]
 
 
+def test_without_hard_links_files_are_written_and_others_kept(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)  # as FAT does
+    with whole_file(tmp_path / "new.csv") as new:
+        new.write_text("mine")
+    assert (tmp_path / "new.csv").read_text() == "mine"
+    path = tmp_path / "table.csv"
+    with pytest.raises(FileExistsError, match="--overwrite"), whole_file(path):
+        path.write_text("theirs")
+    assert path.read_text() == "theirs"
+    assert sorted(os.listdir(tmp_path)) == ["new.csv", "table.csv"]
+
+
 def test_permissions_and_links_are_kept(tmp_path):
     path, link = tmp_path / "table.csv", tmp_path / "link.csv"
     link.symlink_to(path)
@@ -66,6 +82,9 @@ def test_where_nothing_can_be_written_the_remedy_is_told(tmp_path):
     with pytest.raises(IsADirectoryError, match="is a folder"), whole_file(tmp_path):
         pass
     with pytest.raises(FileNotFoundError, match="create it first"), whole_file(tmp_path / "a/b"):
+        pass
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(OSError, match="leads to itself"), whole_file(tmp_path / "loop"):
         pass
 
 

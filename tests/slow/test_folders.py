@@ -91,6 +91,14 @@ def test_a_link_leads_to_the_folder_that_is_written(tmp_path, exists):
     assert parts_folder(tmp_path / "link") == tmp_path / "disk" / "notes.unfinished"
 
 
+def test_a_link_that_leads_to_itself_is_refused(tmp_path):
+    (tmp_path / "there").symlink_to(tmp_path / "back")
+    (tmp_path / "back").symlink_to(tmp_path / "there")
+    with pytest.raises(OSError, match=r"there is a symbolic link that leads to itself"):
+        write(tmp_path / "there")
+    assert parts_folder(tmp_path / "there").parent == tmp_path
+
+
 def interrupted(folder, *names, stale=()):
     """A folder whose new files are all there, but none is in its place."""
     for name in (*names, STALE):

@@ -112,9 +112,45 @@ def test_headers_have_to_come_in_time_but_bodies_and_pauses_may_take_longer(fold
         assert time.monotonic() - began < len(HALF) * SECONDS / 4
         steady.sendall(body)
         assert steady.recv(12) == b"HTTP/1.1 200"
+        while not steady.recv(2**16).endswith(b"}"):
+            pass
+        steady.sendall(HALF)  # the next request has to come in time, too
+        assert closed_after(steady) < SECONDS + 2
         for _ in range(3):  # on one connection, which is kept while it is used
             assert client.get("/").status_code == 303
             time.sleep(SECONDS / 2)
+
+
+SLOW_BODY = (
+    "POST /api/v1/session HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
+    "Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{{"
+)
+LONG_GET = "GET /static/vega.js HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n"
+LONG = 30_000_000  # bytes of an answer, more than buffers of sockets hold
+LONG_ANSWERS = (
+    f"import butfor.review.routes.pages as pages; pages._read_file = lambda name: bytes({LONG})"
+)
+
+
+def test_slow_bodies_keep_nobody_out(folder, tmp_path):
+    with small_server(folder, tmp_path / "log") as (_, base, port), ExitStack() as stack:
+        for _ in range(FILES // 4 + 6):  # more than one address may have
+            half_open(stack, port, 1, said=SLOW_BODY.format(port=port).encode())
+            time.sleep(0.02)  # until the headers have been read
+        assert httpx.get(base, timeout=15).status_code == 303
+
+
+def test_a_long_answer_may_be_read_for_longer_than_headers_may_take(folder, tmp_path):
+    with (
+        small_server(folder, tmp_path / "log", before=f"{QUICKLY}\n{LONG_ANSWERS}") as (_, _, port),
+        socket.create_connection(("127.0.0.1", port)) as slow,
+    ):
+        slow.sendall(LONG_GET.format(port=port).encode())
+        time.sleep(SECONDS + 1)
+        read = 0
+        while read < LONG and (part := slow.recv(2**20)):
+            read += len(part)
+        assert read >= LONG
 
 
 def test_an_address_has_room_whatever_others_do(folder, tmp_path):

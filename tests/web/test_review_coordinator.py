@@ -141,6 +141,16 @@ def test_only_the_coordinator_sees_the_progress_and_the_names(site):
     assert pair["kappa"] == same["kappa"]
 
 
+def test_a_link_on_another_site_leads_a_coordinator_to_the_progress_and_changes_nothing(site):
+    zoe = site.reviewer("zoe")
+    before = site.store.last_event()
+    elsewhere = {"sec-fetch-site": "same-site"}  # browsers say the same of the redirect
+    answer = zoe.client.get("/", headers=elsewhere, follow_redirects=True)
+    assert answer.status_code == 200
+    assert answer.url.path == "/coordinator"
+    assert site.store.last_event() == before
+
+
 def test_nobody_reviews_and_coordinates_the_same_run(site):
     store, run = site.store, site.run.id
     store.join(run, "Ann")

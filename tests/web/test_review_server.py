@@ -119,7 +119,10 @@ def test_it_stops_when_told_to_and_checks_the_host_on_the_wire(folder):
         assert "server" not in answer.headers
         process.terminate()
         assert process.wait(timeout=20) == 0
-        assert "all verdicts are kept" in process.stdout.read()
+        told = process.stdout.read()
+        assert "all verdicts are kept" in told
+    with Store(folder) as store:  # whoever notes the head can find out what is lost later
+        assert told.endswith(f"{store.verify().events} events; head {store.verify().head}\n")
 
 
 @pytest.fixture

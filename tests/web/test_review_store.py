@@ -46,6 +46,7 @@ from butfor.review.results import summarize
 from butfor.review.store import Store, verify_folder
 from butfor.review.verdicts import (
     LONGEST_DRAFT,
+    DamagedError,
     FieldError,
     RefusedError,
     ReviewError,
@@ -151,6 +152,18 @@ def test_controls_are_a_fifth_of_all_stays_and_chosen_by_seed():
     assert len(plan_stays(fake_audit(60, 3), ReviewSettings())) == 63
     assert len(plan_stays(audit, ReviewSettings(control_share=0))) == 60
     assert plan_stays(fake_audit(0, 9), ReviewSettings()) == []
+
+
+def test_controls_that_no_audit_drew_cannot_be_computed_from_what_reviewers_know(tmp_path):
+    audit, chosen = fake_audit(60, 400), []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        with Store(tmp_path / name) as store:
+            stays = store.stays(store.open_run(audit).id)
+            chosen.append({stay.episode for stay in stays if stay.control})
+    known = {stay.episode for stay in plan_stays(audit, ReviewSettings()) if stay.control}
+    assert len(known) == len(chosen[0]) == len(chosen[1]) == 15
+    assert len({frozenset(found) for found in (known, *chosen)}) == 3
 
 
 def test_all_controls_that_an_audit_drew_are_reviewed():
@@ -944,6 +957,25 @@ def test_a_cut_and_mended_end_is_found_by_a_head_noted_elsewhere(store, run):
     assert "no event has the hash" in store.verify(noted).problem
 
 
+def test_a_damaged_end_of_the_newest_events_is_found_by_a_head_noted_elsewhere(
+    store, run, tmp_path
+):
+    store.reviewer(run, "ann").submit("0", YES)
+    early = store.verify().head
+    store.reviewer(run, "ann").submit("1", YES)
+    noted, wal = store.verify().head, f"{store.path.name}-wal"
+    for name in (store.path.name, wal):  # as a power failure leaves them
+        (tmp_path / "copy").mkdir(exist_ok=True)
+        (tmp_path / "copy" / name).write_bytes(store.path.with_name(name).read_bytes())
+    assert verify_folder(tmp_path / "copy", noted).ok
+    path = tmp_path / "copy" / wal
+    content = bytearray(path.read_bytes())
+    content[-1000] ^= 1  # SQLite leaves out what does not have its checksum, without a word
+    path.write_bytes(content)
+    assert verify_folder(tmp_path / "copy", early).ok
+    assert "no event has the hash" in verify_folder(tmp_path / "copy", noted).problem
+
+
 def test_fifty_reviewers_at_once_lose_nothing_and_never_fork_the_chain(tmp_path):
     with Store(tmp_path) as store:
         run = store.open_run(fake_audit(8, 40), ReviewSettings(repeat_share=0, needed=50)).id
@@ -1528,6 +1560,24 @@ def test_the_export_of_a_real_audit_has_its_probabilities(audit, tmp_path):
         assert not row["control"]
     assert sum(row["control"] for row in rows.values()) == 40
     json.dumps(list(rows.values()))
+
+
+@pytest.mark.parametrize(
+    "change", ["DELETE FROM review", "UPDATE review SET verdict = 2", "UPDATE head SET hash = 'x'"]
+)
+def test_reviews_that_are_not_what_was_recorded_are_not_exported(audit, tmp_path, change):
+    folder = audit.save(tmp_path / "audit")
+    with Store(folder) as store:
+        run = store.open_run(audit, ReviewSettings(verdicts_only=True)).id
+        ann = store.join(run, "ann")
+        ann.submit(ann.queue().next_item.episode, YES)
+    export.export_reviews(folder, tmp_path / "before.csv")
+    with sqlite3.connect(folder / "reviews.sqlite") as connection:
+        connection.execute(change)
+    connection.close()
+    with pytest.raises(DamagedError, match=r"reviews\.sqlite is damaged or was changed"):
+        export.export_reviews(folder, tmp_path / "after.csv")
+    assert not (tmp_path / "after.csv").exists()
 
 
 def test_results_compare_flagged_stays_with_controls(store):

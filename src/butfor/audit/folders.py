@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from butfor.log.whole_files import resolved
+
 if sys.platform != "win32":
     import fcntl
 
@@ -86,7 +88,7 @@ def whole_folder(folder: str | Path, kind: Kind, *, overwrite: bool = False) -> 
 def claimed(folder: str | Path, kind: Kind, *, overwrite: bool = False) -> Iterator[Claim]:
     """Refuse a folder that may not be replaced, and keep other programs from writing to it."""
     check_free(folder, kind, overwrite=overwrite)
-    goal = Path(folder).resolve()
+    goal = resolved(folder)
     missing = [parent for parent in goal.parents if not parent.exists()]
     goal.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -102,7 +104,7 @@ def claimed(folder: str | Path, kind: Kind, *, overwrite: bool = False) -> Itera
 
 def check_free(folder: str | Path, kind: Kind, *, overwrite: bool = False) -> None:
     """Refuse a folder that exists, unless it may be replaced."""
-    goal = Path(folder).resolve()
+    goal = resolved(folder)
     parent = goal.parent
     while not parent.exists():
         parent = parent.parent
@@ -145,7 +147,7 @@ def read_settled(folder: Path, name: str, read: Callable[[], T]) -> T:
 
 def settle(folder: str | Path) -> None:
     """Finish what an interrupted program began to replace: this folder, or the one it is in."""
-    goal = Path(folder).resolve()
+    goal = resolved(folder)
     for place in filter(_is_unsettled, (goal.parent, goal)):
         try:
             with _locked(place, wait=True):

@@ -40,7 +40,7 @@ from butfor.audit.tables import (
     warnings_of,
     with_credible,
 )
-from butfor.checks import check_whole
+from butfor.checks import MOST_EPISODES, check_whole
 from butfor.evaluate.crossfit import Learn
 from butfor.evaluate.diagnostics.table import check_model
 from butfor.evaluate.episode_columns import EpisodeColumns
@@ -143,9 +143,9 @@ def run_audit(
         Called with (done, total) in each stage; a `Stages` is also told their names.
     """
     started = time.perf_counter()
-    check_whole(flags, "flags", 0, "a whole number")
+    check_whole(flags, "flags", 0, "a whole number", MOST_EPISODES)
     if review_size is not None:
-        check_whole(review_size, "review_size", 0, "a whole number")
+        check_whole(review_size, "review_size", 0, "a whole number", MOST_EPISODES)
     if intervals is not None:
         check_whole(intervals, "intervals", 0, "a whole number")
     check_seed(seed)

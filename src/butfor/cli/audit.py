@@ -21,6 +21,7 @@ from butfor.audit.shards.parts import parts_folder
 from butfor.audit.shards.workers import Cluster, Threads, Workers
 from butfor.audit.source import audit_into
 from butfor.audit.spreadsheet import write_csv
+from butfor.checks import MOST_EPISODES
 from butfor.cli import options
 from butfor.cli.compare import check_comparison, compare_written, policy_names, print_comparison
 from butfor.cli.output import Terminal, exit_on_error, print_json, progress_bar, records
@@ -216,9 +217,11 @@ def audit(
 
 def _count_intervals(given: str | None) -> int | None:
     """Return the number of an option that may also be 'all'."""
-    if given is None or given.isdecimal():
-        return None if given is None else int(given)
-    if given != "all":
+    if given is None:
+        return None
+    if given.isdecimal() and len(given) <= len(str(MOST_EPISODES)):
+        return int(given)
+    if given != "all" and not given.isdecimal():
         raise ValueError(f"--intervals {given}: give a number of episodes, or 'all'")
     return sys.maxsize
 

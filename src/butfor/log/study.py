@@ -71,9 +71,11 @@ REPEATED: dict[str, type[Section]] = {
 }
 SECTIONS = (*SINGLE, *REPEATED)
 MOST_BYTES = 1_000_000  # of a study file
+MOST_TOLD = 100  # mistakes
 MOST_PARTS = 20  # of a key; the parser's time grows with the square of their number
 MANY_PARTS = re.compile(
-    rf"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{MOST_PARTS},}}"""
+    r"""(?<![\w-])(?:(?:[\w-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')[ \t]*\.[ \t]*)"""
+    rf"{{{MOST_PARTS},}}"
 )
 # What pydantic found, and what it expected in its place.
 EXPECTED = {
@@ -119,7 +121,9 @@ def read_study(source: StudySource, *, every: float | str | None = None) -> Stud
         found += [f"{at}: {text}" for at, text in _cross_mistakes(content, parts)]
     if found:
         count = f"{len(found)} mistake{'s' if len(found) > 1 else ''}"
-        raise ValueError("\n".join([f"{name}: {count}", *(f"- {line}" for line in found)]))
+        more = [f"- and {len(found) - MOST_TOLD} more"] if len(found) > MOST_TOLD else []
+        told = [f"- {line}" for line in found[:MOST_TOLD]]
+        raise ValueError("\n".join([f"{name}: {count}", *told, *more]))
     return Study(**parts)
 
 

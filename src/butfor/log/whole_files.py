@@ -38,13 +38,21 @@ def whole_file(path: str | Path, *, overwrite: bool = False) -> Iterator[Path]:
 
 def check_new_file(path: str | Path, *, overwrite: bool = False) -> Path:
     """Return where a file will be written; refuse one that exists, unless it may be replaced."""
-    goal = Path(path).resolve()
+    goal = resolved(path)
     if goal.is_dir():
         raise IsADirectoryError(f"{path} is a folder; give a file, such as one in it")
     if goal.exists() and not overwrite:
         raise _exists(path)
     if not goal.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {goal.parent}; create it first")
+    return goal
+
+
+def resolved(path: str | Path) -> Path:
+    """Return where a path leads; refuse a symbolic link that leads to itself."""
+    goal = Path(os.path.realpath(path))
+    if goal.is_symlink():
+        raise OSError(f"{path} is a symbolic link that leads to itself; give another path")
     return goal
 
 
@@ -67,5 +75,7 @@ def _link(new: Path, goal: Path, path: str | Path) -> bool:
     except FileExistsError:
         raise _exists(path) from None
     except OSError:  # no hard links here
+        if goal.exists():
+            raise _exists(path) from None
         return False
     return True

@@ -29,15 +29,17 @@ class _Connection:
 
     socket: socket.socket
     client: tuple[str, int]  # address and port
-    waiting: asyncio.TimerHandle | None = None  # closes it unless the request comes; None: it came
+    due: bool = True  # whether it waits for its client: to send a request or to read the answer
+    closing: asyncio.TimerHandle | None = None  # unless headers come in time
 
 
 class Listening(socket.socket):
     """A listening socket that limits its connections.
 
     Each has `HEADER_SECONDS` to send the headers of a request. If there are too many, or too many
-    of one address, the one that has waited longest makes room; if none waits, the new one is
-    closed. Counting where connections are accepted includes those in the middle of a handshake.
+    of one address, the one that has waited longest for its client makes room: for headers, for the
+    rest of a request, or for its answer to be read. If none waits, the new one is closed. Counting
+    where connections are accepted includes those in the middle of a handshake.
     """
 
     most = MOST_CONNECTIONS
@@ -85,22 +87,24 @@ class Listening(socket.socket):
 
     def wait_for_request(self, client: tuple[str, int] | None) -> None:
         """Close a connection unless it sends a request in time."""
-        self.note_request(client)
+        self.note(client, due=True)
         if client in self._open:
             one = self._open[client] = self._open.pop(client)  # the last to make room
-            one.waiting = asyncio.get_running_loop().call_later(HEADER_SECONDS, self._drop, one)
+            one.closing = asyncio.get_running_loop().call_later(HEADER_SECONDS, self._drop, one)
 
-    def note_request(self, client: tuple[str, int] | None) -> None:
-        """Note that a request came."""
+    def note(self, client: tuple[str, int] | None, *, due: bool) -> None:
+        """Note that headers came, and whether the client has to send or read something now."""
         one = self._open.get(client)
-        if one is not None and one.waiting is not None:
-            one.waiting.cancel()
-            one.waiting = None
+        if one is not None:
+            one.due = due
+            if one.closing is not None:
+                one.closing.cancel()
+                one.closing = None
 
     def _make_room(self, address: str | None) -> bool:
         """Close the connection that has waited longest, of one address or of all."""
         for one in self._open.values():
-            if one.waiting is not None and address in (None, one.client[0]):
+            if one.due and address in (None, one.client[0]):
                 self._closing = True
                 self._drop(one)
                 return True
@@ -108,7 +112,7 @@ class Listening(socket.socket):
 
     def _drop(self, one: _Connection) -> None:
         if self._open.get(one.client) is one:
-            self.note_request(one.client)
+            self.note(one.client, due=False)
             del self._open[one.client]
         with suppress(OSError):  # closed meanwhile
             one.socket.shutdown(socket.SHUT_RDWR)
@@ -121,12 +125,29 @@ def protocol_of(listening: Listening) -> type[H11Protocol]:
         def handle_events(self) -> None:
             before = self.cycle
             super().handle_events()
-            if self.cycle is not before:
-                listening.note_request(self.client)
+            now = self.cycle
+            if now is None or now.response_complete:  # headers are still coming
+                return
+            if now is not before or not now.more_body:
+                listening.note(self.client, due=now.more_body)
 
         def on_response_complete(self) -> None:
             super().on_response_complete()
             if self.cycle.response_complete:  # unless the next request was waiting already
+                self._wait()
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            listening.note(self.client, due=True)
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            listening.note(self.client, due=False)
+            if self.cycle.response_complete:
+                self._wait()
+
+        def _wait(self) -> None:
+            if not self.flow.write_paused:  # a long answer may take long to be read
                 listening.wait_for_request(self.client)
 
     return TimedProtocol

@@ -21,7 +21,7 @@ from butfor.log.whole_files import check_new_file, whole_file
 from butfor.review.plan import run_id
 from butfor.review.store import Store
 from butfor.review.tables import Answer, Review, Run
-from butfor.review.verdicts import Chances
+from butfor.review.verdicts import Chances, DamagedError
 
 SAID = ("verdict", "variable", "step", "sure", "comment", "seconds", "first_impression")
 CIRCUMSTANCES = ("control", "repeat", "informed", "state", "created_at", "withdrawn_at", "observed")
@@ -166,7 +166,8 @@ def export_reviews(
 ) -> Path:
     """Write the reviews of an audit folder to a .csv or .jsonl file.
 
-    The file is written whole, and over an existing one only with `overwrite`.
+    The file is written whole, and over an existing one only with `overwrite`. Reviews that are not
+    what was recorded, as `Store.verify` finds, are not exported.
     """
     if path.suffix not in (".csv", ".jsonl"):
         raise ValueError(f"{path}: give a name that ends in .csv or .jsonl")
@@ -175,6 +176,11 @@ def export_reviews(
     check_new_file(path, overwrite=overwrite)
     audit = load_for_readers(folder)
     with Store(folder) as store:
+        found = store.verify()
+        if not found.ok:
+            raise DamagedError(
+                f"{store.path} is damaged or was changed: {found.problem}; restore a backup"
+            )
         text = reviews_text(store, audit, path.suffix[1:], real_names=real_names)
     with whole_file(path, overwrite=overwrite) as new:
         new.write_text(text, encoding="utf-8", newline="")

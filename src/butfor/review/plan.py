@@ -62,12 +62,13 @@ def run_id(audit: Audit) -> str:
     return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
 
 
-def plan_stays(audit: Audit, settings: ReviewSettings) -> list[PlannedStay]:
+def plan_stays(audit: Audit, settings: ReviewSettings, secret: str = "") -> list[PlannedStay]:
     """Return all flagged stays by rank, followed by the controls.
 
     Controls are those that the audit drew at random by strata, each with a known probability. An
     audit of an earlier version has no such design: there `control_share` decides how many of the
-    controls that it chose are reviewed, or of all unflagged stays if it chose none.
+    controls that it chose are reviewed, or of all unflagged stays if it chose none, and the secret
+    of the run which of them: otherwise reviewers, who know ids and source, could compute it.
     """
     table = audit.episodes
     name = table["id"].map(str).to_numpy(dtype=object)
@@ -82,7 +83,8 @@ def plan_stays(audit: Audit, settings: ReviewSettings) -> list[PlannedStay]:
     count, share = len(others), settings.control_share
     if audit.meta.design is None:
         count = min(math.ceil(len(flagged) * share / (1 - share)), count)
-    controls = others[_order(settings.seed, name[others].tolist(), "review controls")[:count]]
+    purpose = f"review controls {secret}" if secret else "review controls"
+    controls = others[_order(settings.seed, name[others].tolist(), purpose)[:count]]
     return [
         PlannedStay(str(name[i]), control, int(steps[i]))
         for control, rows in ((False, flagged), (True, controls))

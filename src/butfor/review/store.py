@@ -68,15 +68,16 @@ class Store(AbstractContextManager["Store"]):
                 "SELECT settings FROM run WHERE id = ?", (identifier,)
             ).fetchone()
             if known is None:
-                chosen = settings or ReviewSettings()
+                chosen, secret = settings or ReviewSettings(), secrets.token_hex(16)
                 payload = {
                     "settings": asdict(chosen),
                     "stays": [
-                        [s.episode, int(s.control), s.steps] for s in plan_stays(audit, chosen)
+                        [s.episode, int(s.control), s.steps]
+                        for s in plan_stays(audit, chosen, secret)
                     ],
                     "outcomes": asked_outcomes(audit, chosen),
                     "butfor": str(audit.meta.butfor),
-                    "secret": secrets.token_hex(16),
+                    "secret": secret,
                 }
                 tables.record(transaction, "run", run=identifier, payload=payload)
             else:

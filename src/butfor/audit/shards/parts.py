@@ -38,7 +38,7 @@ UNFINISHED = Kind(MARKER, b"\\APartial results of `butfor audit`", ("*.npz", "*.
 
 def parts_folder(out: Path) -> Path:
     """Return the folder of an unfinished audit, beside where the audit will be."""
-    goal = out.resolve()
+    goal = Path(os.path.realpath(out))
     return goal.parent / f"{goal.name}.unfinished"
 
 

@@ -14,6 +14,7 @@ from butfor.audit.shards.log import Shard
 from butfor.checks import check_whole
 from butfor.threads import count_cores
 
+MOST_PROCESSES = 1000  # of a cluster on this machine
 AHEAD = 2  # shards sent ahead for each thread of a cluster
 
 Work = Callable[..., Any]  # (shard, threads=..., shared arguments) -> result
@@ -79,7 +80,7 @@ class Cluster:
         self._dask = distributed
         self._own = None
         if address is None:
-            count = check_whole(workers, "workers", 1, "a whole number")
+            count = check_whole(workers, "workers", 1, "a number of processes", MOST_PROCESSES)
             self._own = distributed.LocalCluster(
                 n_workers=count,
                 threads_per_worker=1,

@@ -18,7 +18,7 @@ POLICY = (
 )
 # Pages that change nothing, so that other sites may lead to them. Others do: whoever opens a
 # disagreement, for example, has seen what was said about it.
-ENTRANCES = ("/", "/sign-in")
+ENTRANCES = ("/", "/sign-in", "/coordinator")  # "/" leads coordinators to the last one
 HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
