@@ -53,6 +53,11 @@ def test_a_review_starts_without_numba():
     assert run(code).stdout == "False\n"
 
 
+def test_an_audit_starts_without_charts_and_graphs():
+    code = "import sys, butfor.cli.audit; print({'altair', 'networkx'} & set(sys.modules))"
+    assert run(code).stdout == "set()\n"
+
+
 def test_ctrl_c_while_a_command_loads_is_quiet():
     code = (
         "import sys\n"

@@ -404,6 +404,9 @@ def test_rows_that_are_asked_for_again_are_kept(sepsis):
     np.testing.assert_array_equal(expected_with(engine, work), first)
     assert np.count_nonzero(work.kept.key[:, 0]) > kept
     np.testing.assert_array_equal(expected_with(engine, work), first)
+    # each has a place of its own, and the first places are taken first
+    cached = work.kept.key[work.kept.key[:, 0] > 0]
+    assert sorted(cached[:, 2]) == list(range(len(cached)))
 
 
 def expected_with(engine, work):

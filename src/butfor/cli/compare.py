@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+import butfor
 from butfor.audit.audit import Audit
 from butfor.audit.compare import compare_audits
 from butfor.audit.spreadsheet import write_csv
@@ -18,8 +19,6 @@ from butfor.cli import options
 from butfor.cli.output import Terminal, exit_on_error, make_table, print_json, records, say
 from butfor.evaluate.wording import digits_for, in_words, plural
 from butfor.log.whole_files import check_new_file, whole_file
-from butfor.present.charts.rows import estimates_chart
-from butfor.present.charts.save import save_figure
 
 COMPARISON = ("comparison.csv", "comparison.svg")
 
@@ -85,7 +84,7 @@ def write_comparison(
             "high": gaps["high_difference"],
         }
     )
-    chart = estimates_chart(
+    chart = butfor.charts.estimates_chart(
         rows,
         reference=None,
         title=f"How much better than {first}?",
@@ -93,7 +92,7 @@ def write_comparison(
         rate=audit.is_rate,
     )
     with whole_file(paths[1], overwrite=overwrite) as new:
-        save_figure(chart, new.with_suffix(""), ("svg",))
+        butfor.charts.save_figure(chart, new.with_suffix(""), ("svg",))
     return paths
 
 

@@ -1,17 +1,9 @@
-"""Discrete structural causal models on any acyclic graph; necessity and sufficiency."""
+"""Discrete structural causal models on any acyclic graph; necessity and sufficiency.
 
-from butfor.graph.causation import (
-    conditional_effect,
-    probability_of_necessity,
-    probability_of_necessity_and_sufficiency,
-    probability_of_sufficiency,
-)
-from butfor.graph.scm import DiscreteSCM
+The names are listed in `__init__.pyi` and loaded when they are first used: models with a hidden
+state need tables, but no graphs.
+"""
 
-__all__ = [
-    "DiscreteSCM",
-    "conditional_effect",
-    "probability_of_necessity",
-    "probability_of_necessity_and_sufficiency",
-    "probability_of_sufficiency",
-]
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

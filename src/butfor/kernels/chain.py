@@ -70,11 +70,13 @@ class Problem(NamedTuple):
 class Kept(NamedTuple):
     """A thread's cache of counterfactual rows, which equal observed transitions share.
 
-    A pair of observed entry and row maps to one of C places, and is stored there when it is
-    requested twice in a row. Place C holds a row that is not cached, place C + 1 a certain one.
+    A pair of observed entry and row maps to one of C keys, and is cached when it is requested twice
+    in a row. Its place is the next free one, so that memory is used only for what is cached. Place
+    C holds a row that is not cached, place C + 1 a certain one.
     """
 
-    key: NDArray[np.int64]  # [C, 2] of the cached pair, and of the last one missed; from 1
+    key: NDArray[np.int64]  # [C, 3] of the cached pair, and of the last one missed, from 1; place
+    used: NDArray[np.int64]  # [1] places that are not free
     mass: NDArray[np.float64]  # [C + 2, widest row]
     # [C + 2] overlap of the row with the model's, the sum of min(K, P); -1: not yet computed
     common: NDArray[np.float64]
@@ -116,7 +118,8 @@ def make_work(problem: Problem) -> Work:
     mass[places + 1, 0] = 1.0
     return Work(
         Kept(
-            np.zeros((places, 2), np.int64),
+            np.zeros((places, 3), np.int64),
+            np.zeros(1, np.int64),
             mass,
             np.empty(places + 2),
             np.empty(places + 2, np.bool_),
@@ -198,12 +201,17 @@ def move(problem, work, row, choice, i, seen_row, seen_entry, record):
         fill_product(problem, work, row, i, places, record)
         return low, high, places
     key = seen_entry * len(problem.target.label) + choice + 1
-    place = key & (places - 1)
-    if kept.key[place, 0] != key:
-        asked = kept.key[place, 1]
-        kept.key[place, 1] = key
+    slot = key & (places - 1)
+    place = kept.key[slot, 2]
+    if kept.key[slot, 0] != key:
+        asked = kept.key[slot, 1]
+        kept.key[slot, 1] = key
         if asked == key:
-            kept.key[place, 0] = key
+            if kept.key[slot, 0] == 0:
+                place = kept.used[0]
+                kept.key[slot, 2] = place
+                kept.used[0] += 1
+            kept.key[slot, 0] = key
         else:
             place = places
         fill(problem, work, row, seen_row, seen_entry, place)

@@ -25,8 +25,7 @@ def similar_cases(problem, work, record, row, i, seen_row):
 
     With factors, that of the last product.
     """
-    actions = problem.dynamics.actions
-    number = record.counts[row // actions, row % actions] - record.cases.own[row]
+    number = record.counts[row] - record.cases.own[row]
     if len(problem.factors.place) > 0:
         fewest = fewest_cases(problem, work, row, i, seen_row)
         if fewest < np.inf:

@@ -44,7 +44,7 @@ class Record(NamedTuple):
 
     steps: Steps
     cases: Cases
-    counts: NDArray[np.int64]  # [S, A] logged transitions behind each row
+    counts: NDArray[np.int64]  # [S A] logged transitions behind each row
     thin: float
     beyond: Beyond
 
@@ -61,7 +61,7 @@ def make_record(problem: Problem, steps: Steps, counts: NDArray[np.int64], thin:
     """Return where one thread notes its steps."""
     size = problem.dynamics.states * problem.dynamics.actions
     cases = Cases(np.empty(size), np.empty(size), np.zeros(size))
-    return Record(steps, cases, counts, thin, make_beyond(problem))
+    return Record(steps, cases, counts.reshape(-1), thin, make_beyond(problem))
 
 
 @bare
