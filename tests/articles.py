@@ -9,6 +9,8 @@ from itertools import pairwise
 from unittest import mock
 
 from butfor.cli.study import STUDIES
+from butfor.models import caution
+from butfor.models.fit_factored import fit_factored
 from butfor.present.ranges import LEAST
 from butfor.present.text import FULL_NAMES
 from butfor.studies.article import write_study
@@ -50,12 +52,16 @@ SMALL_WARD = Sizes(episodes=60, scored=12, draws=5, planning=100, best=100, judg
 def smaller(name):
     """Leave out of a study what takes long: classifiers, boosting, most single patients."""
     changes = []
+    if name == "caution":
+        changes = [(caution, "DRAWS", 10)]
     if name == "models":
         changes = [(ModelsSettings, "classifier_repeats", 0)]
         changes += [(models, "PATIENTS", 15), (models, "FOLLOWED", 3)]
     if name == "models, wide":
         quick = (wide.COUNTS, wide.LOGISTIC)
         changes = [(wide, "FACTORED", quick), (wide, "Sizes", lambda: SMALL_WARD)]
+        # all by counting: logistic regression takes longest, and tests of models learn with it
+        changes.append((wide, "learn", lambda name, log: fit_factored(log)))
         changes += [(module, "HALVED", quick[:1]) for module in (wide, wide_article)]
         changes.append((wide_article, "MODELS", (*quick, *wide.CLUSTERS, wide.TRUE)))
         changes.append((wide_article, "PLANNERS", (*quick, wide.LOG_ITSELF, wide.TRUE)))

@@ -1,9 +1,10 @@
-"""The order of the tests, and the end of the browser that they share.
+"""The order of the tests, and the end of the processes that they share.
 
 Files that take long come first, so that no core waits at the end. The first two need different
 kernels: on a machine on which nothing is compiled yet, two cores then do not compile the same ones.
 """
 
+import gc
 import os
 
 # processes test side by side; threads of libraries would wait for cores at full speed
@@ -13,6 +14,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 from hypothesis import settings
 
 from tests.browser import CHROMIUM
+from tests.processes import FORKS
 
 settings.register_profile("few", max_examples=40)
 settings.register_profile("exhaustive", max_examples=300)  # make verify
@@ -28,13 +30,12 @@ SLOW = (
     "test_package.py",
     "test_report_browser.py",
     "test_shards.py",
-    "test_wide_audit.py",
-    "test_review_store.py",
     "test_review_app.py",
-    "test_review_connections.py",
     "test_report.py",
     "test_ward_example.py",
     "test_review_server.py",
+    "test_wide_audit.py",
+    "test_review_store.py",
     "test_factored_audit.py",
     "test_stories.py",
     "test_mechanisms.py",
@@ -62,5 +63,10 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: place.get(item.path.name, len(SLOW)))
 
 
+def pytest_collection_finish():
+    gc.freeze()  # thousands of tests and all libraries, which no collection need look at again
+
+
 def pytest_sessionfinish():
     CHROMIUM.stop()
+    FORKS.stop()

@@ -3,8 +3,6 @@
 import asyncio
 import json
 import re
-import subprocess
-import sys
 import threading
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,6 +20,7 @@ from butfor.review.routes.app import make_app
 from butfor.review.serve import Address, listen
 from butfor.review.shown import AuditReview
 from butfor.review.store import Store
+from tests.processes import start, start_fresh
 
 BASE = "http://127.0.0.1:8000"
 SCRIPT = "<script>alert(1)</script>"
@@ -188,27 +187,23 @@ def site(folder, *, port=0, **options):
 
 
 @contextmanager
-def server(folder, *arguments, before="pass", stderr=subprocess.PIPE):
-    """The command in a process of its own, as one starts it; yields the process and its address.
+def server(folder, *arguments, before="pass", stderr=None, fresh=False):
+    """The command in a process of its own; yields the process and its address.
 
-    `before` is Python that the process runs first.
+    `before` is Python that the process runs first. It starts as one starts it, if fresh, and is
+    forked from a process that has imported it otherwise.
     """
     code = f"{before}\nfrom butfor.cli.main import run\nrun()"
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, "review", str(folder)]
-        + [str(argument) for argument in arguments],
-        stdout=subprocess.PIPE,
-        stderr=stderr,
-        text=True,
-    )
-    try:
-        line = process.stdout.readline()
-        found = re.search(r"https?://[^/]+", line)
-        assert found, line + process.stderr.read()
-        yield process, found[0]
-    finally:
-        process.terminate()
-        process.communicate(timeout=20)
+    begin = start_fresh if fresh else start
+    with begin(code, "review", folder, *arguments, stderr=stderr) as process:
+        try:
+            line = process.stdout.readline()
+            found = re.search(r"https?://[^/]+", line)
+            assert found, line + process.stderr.read()
+            yield process, found[0]
+        finally:
+            process.terminate()
+            process.wait(timeout=20)
 
 
 def as_text(value):

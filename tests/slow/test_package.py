@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -131,6 +132,7 @@ def demonstration(tmp_path_factory):
     """What the demonstration printed, and its folder, in which somebody then wrote verdicts."""
     few = pytest.MonkeyPatch()
     few.setattr("butfor.cli.demo.MODELS", 2)
+    few.setattr("butfor.cli.demo.rehearse", partial(bf.rehearse, splits=1))
     out = tmp_path_factory.mktemp("demo") / "demo"
     result = CliRunner().invoke(
         app, ["demo", "--episodes", "50", "--seed", "2", "--out", str(out), "--verbose"]

@@ -30,9 +30,13 @@ def ward(episodes=60):
 
 
 @cache
+def model(episodes=60):
+    return bf.fit_factored(ward(episodes).log)
+
+
+@cache
 def audit():
-    log = ward().log
-    return bf.run_audit(log, bf.fit_factored(log), always, flags=5, draws=3)
+    return bf.run_audit(ward().log, model(), always, flags=5, draws=3)
 
 
 def write_log(folder, episodes=60):
@@ -124,9 +128,8 @@ def test_damaged_states_are_refused(tmp_path):
 
 
 def test_results_follow_the_seed_and_nothing_else():
-    log, model = ward().log, bf.fit_factored(ward().log)
     one, same, other = (
-        bf.run_audit(log, model, always, flags=2, draws=1, seed=seed, threads=threads)
+        bf.run_audit(ward(20).log, model(20), always, flags=2, draws=1, seed=seed, threads=threads)
         for seed, threads in ((1, 1), (1, 2), (2, 2))
     )
     pd.testing.assert_frame_equal(one.episodes, same.episodes)
@@ -151,7 +154,8 @@ def test_the_report_and_the_review_open(tmp_path):
         assert rows["datasets"]["happened"]
 
 
-def test_the_command_audits_a_file_of_thirty_variables(tmp_path):
+def test_the_command_audits_a_file_of_thirty_variables(tmp_path, monkeypatch):
+    monkeypatch.setattr("butfor.evaluate.crossfit.SPLITS_SLOW", 1)  # not 3: each plans twice
     log, study = write_log(tmp_path, episodes=30)
     runner = CliRunner()
     out = tmp_path / "audit"
@@ -169,7 +173,7 @@ def test_the_command_audits_a_file_of_thirty_variables(tmp_path):
 
 
 def test_the_target_of_a_wide_log_can_be_a_table_of_a_few_variables(tmp_path):
-    log, study = write_log(tmp_path)
+    log, study = write_log(tmp_path, episodes=20)
     rule = pd.DataFrame({"x00": ["0", "1"], "drug": ["off", "on"]})
     rule.to_csv(tmp_path / "rule.csv", index=False)
     found = audit_log(log, study, target=tmp_path / "rule.csv", flags=2, draws=1)
@@ -203,7 +207,7 @@ def test_caution_by_state_is_refused(caution):
 
 
 def test_what_a_wide_log_does_not_allow_is_refused_with_a_remedy(tmp_path):
-    log, study = write_log(tmp_path)
+    log, study = write_log(tmp_path, episodes=20)
     with pytest.raises(ValueError, match="too many for a tabular model; choose the factored one"):
         audit_log(log, study, model="tabular")
     with pytest.raises(ValueError, match="use --detail full"):
@@ -212,6 +216,5 @@ def test_what_a_wide_log_does_not_allow_is_refused_with_a_remedy(tmp_path):
         audit_log(log, study, target="learn", models=5)
     with pytest.raises(ValueError, match="a rehearsal needs states that can be enumerated"):
         bf.rehearse(ward().log, factored_learner(ward().log, discount=0.99))
-    model = bf.fit_factored(ward().log)
     with pytest.raises(ValueError, match="'FQE' is not available where states cannot be"):
-        bf.estimate_values(ward().log, model, cautious, estimators=["FQE"])
+        bf.estimate_values(ward().log, model(), cautious, estimators=["FQE"])

@@ -112,7 +112,7 @@ def test_answers_go_out_at_once():
 
 
 def test_it_stops_when_told_to_and_checks_the_host_on_the_wire(folder):
-    with server(folder) as (process, base):
+    with server(folder, fresh=True) as (process, base):
         assert httpx.get(base, headers={"host": "evil.example"}).status_code == 421
         answer = httpx.get(base)
         assert answer.status_code == 303
@@ -166,14 +166,8 @@ def test_a_key_that_everybody_can_read_is_refused(tmp_path):
 
 
 def test_the_command_does_not_start_for_strangers(folder):
-    command = [
-        sys.executable,
-        "-c",
-        "from butfor.cli.main import run; run()",
-        "review",
-        str(folder),
-    ]
-    command += ["--host", "0.0.0.0"]
+    command = [sys.executable, "-c", "from butfor.cli.main import run; run()", "review"]
+    command += [str(folder), "--host", "0.0.0.0"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert "--token-file" in done.stderr

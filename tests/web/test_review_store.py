@@ -4,11 +4,8 @@ import csv
 import hashlib
 import io
 import json
-import os
 import signal
 import sqlite3
-import subprocess
-import sys
 import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -56,6 +53,7 @@ from butfor.review.verdicts import (
     UnknownError,
     Verdict,
 )
+from tests.processes import start
 
 
 class Clock:
@@ -1033,12 +1031,7 @@ with Store(folder) as store:
 
 
 def start_writer(folder, run, name):
-    return subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(folder), run, name],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    return start(WRITER, folder, run, name)
 
 
 KILLED = """
@@ -1061,10 +1054,9 @@ def test_a_killed_writer_loses_nothing_that_it_was_told_is_kept(tmp_path):
     with Store(tmp_path) as store:
         run = store.open_run(fake_audit()).id
     for name in ("ann", "bob", "eve"):
-        command = [sys.executable, "-c", KILLED, str(tmp_path), run, name]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+        with start(KILLED, tmp_path, run, name) as writer:
             told = [writer.stdout.readline() for _ in range(20)]
-            os.kill(writer.pid, signal.SIGKILL)
+            writer.kill()
             told += writer.stdout.readlines()
         assert writer.returncode == -signal.SIGKILL
         told = [line.split() for line in told if line.endswith("\n")]
@@ -1090,8 +1082,8 @@ def test_two_processes_and_this_one_write_at_once(tmp_path):
         for item in store.reviewer(run, "eve").queue().items:
             store.reviewer(run, "eve").submit(item.episode, YES)
         for writer in writers:
-            output, _ = writer.communicate()
-            assert len(output.splitlines()) == 40
+            with writer:
+                assert len(writer.stdout.read().splitlines()) == 40
             assert writer.returncode == 0
         assert {stay.verdicts for stay in store.stays(run)} == {3}
         assert store.verify().ok
@@ -1163,8 +1155,8 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_a_draft_survives_a_kill(tmp_path):
     with Store(tmp_path) as store:
         run = store.open_run(fake_audit()).id
-    command = [sys.executable, "-c", DRAFT, str(tmp_path), run]
-    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    with start(DRAFT, tmp_path, run) as process:
+        assert process.wait() == -signal.SIGKILL
     with Store(tmp_path) as store:
         assert store.reviewer(run, "ann").draft("3") == {"comment": "half a thought"}
 
@@ -1197,9 +1189,7 @@ for line in sys.stdin:  # each time it is asked to
 def test_a_folder_that_cannot_be_written_to_is_named():
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        command = [sys.executable, "-c", READ_ONLY, name]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        with subprocess.Popen(command, **pipes) as process:
+        with start(READ_ONLY, name) as process:
             for mode in (0o555, 0o555, 0o000):  # without a file, with one, not even to look into
                 folder.chmod(mode)
                 process.stdin.write("open\n")
@@ -1234,7 +1224,8 @@ def test_verifying_writes_nothing_and_sees_the_latest(in_use):
         before = {path.name: path.read_bytes() for path in folder.iterdir()}
         assert len(before) == (3 if in_use else 1)  # with -wal and -shm
         folder.chmod(0o555)
-        said = subprocess.check_output([sys.executable, "-c", VERIFY, name], text=True)
+        with start(VERIFY, name) as process:
+            said = process.stdout.read()
         folder.chmod(0o755)
         assert said.split() == ["True", "2", expected.head]
         after = {path.name: path.read_bytes() for path in folder.iterdir()}

@@ -4,7 +4,7 @@ import pytest
 
 from tests.articles import SMALL, check_lines, small_study
 from tests.browser import open_browser
-from tests.grids import few
+from tests.grids import each_value, few
 
 NAMES = tuple(SMALL)
 # letters below 11 pixels, of the page itself and of drawings, whose smallest have 13
@@ -41,9 +41,18 @@ def test_every_line_is_as_readers_need_it(folder):
     check_lines(folder)
 
 
+SCREENS = (("light", 1280), ("dark", 390), ("light", 390), ("dark", 1280))
+
+
+# one screen for each article, the next one in turn
 @pytest.mark.parametrize(
-    ("scheme", "width"),
-    few([("light", 1280), ("dark", 390), ("light", 390), ("dark", 1280)], 2),
+    ("folder", "scheme", "width"),
+    each_value(
+        (name, *SCREENS[(place + turn) % 4])
+        for turn in range(4)
+        for place, name in enumerate(NAMES)
+    ),
+    indirect=["folder"],
 )
 def test_no_article_breaks_a_rule_by_day_or_night_on_a_screen_or_a_phone(page, scheme, width):
     assert page.problems() == []

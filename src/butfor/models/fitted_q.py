@@ -32,9 +32,12 @@ class FittedQ:
         columns = [one.predict(features) for one in self.fitted]
         return np.stack(columns, axis=1).astype(np.float64)
 
-    def features(self, codes: NDArray[np.integer]) -> NDArray[np.float32]:
+    def features(self, codes: NDArray[np.integer]) -> Floats:
         """Return one 0-1 feature per level of each variable, [m, features]."""
-        return make_features(np.asarray(codes).T, self.sizes, [None] * len(self.sizes))
+        # those of a variable sum to one: in single precision, linear regression would take the
+        # rounding for information, and its coefficients would run into the thousands
+        features = make_features(np.asarray(codes).T, self.sizes, [None] * len(self.sizes))
+        return features.astype(np.float64)
 
     def __call__(self, codes: NDArray[np.integer]) -> Floats:
         """Return the greedy policy in states given by codes [m, J], [m, A]."""

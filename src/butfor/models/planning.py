@@ -179,10 +179,16 @@ def state_values(
     if horizon is not None and in_parts(model):
         return _horizon_values(model, policy, horizon, discount)
     model = tabular(model)
-    if horizon is not None:
-        return value_tables(model, policy, horizon=horizon, discount=discount)[0][-1]
     check_discount(discount)
+    if horizon is not None:
+        check_mdp(model)
+        check_horizon(horizon)
     moves, earned = _policy_rows(model, policy)
+    if horizon is not None:
+        values, kept = np.zeros(model.n_states), model.discounts(discount)
+        for _ in range(horizon):
+            values = earned + moves @ (kept * values)
+        return values
     if discount == 1:
         return _without_end(moves, earned, np.ones(model.n_states, dtype=bool))
     return solve(moves @ sparse.diags_array(model.discounts(discount)), earned)
@@ -220,9 +226,10 @@ def value_tables(
     check_discount(discount)
     check_horizon(horizon)
     chosen = check_policy(policy, model.n_states, model.n_actions)
-    rows = policy_matrix(chosen) @ transition_matrix(model)
+    average = policy_matrix(chosen)
+    rows = average @ transition_matrix(model)
     moves, ended = rows[:, : model.n_states], rows[:, model.n_states :].toarray()
-    earned = policy_matrix(chosen) @ expected_rewards(model)
+    earned = average @ expected_rewards(model)
     gained = np.column_stack([earned, ended, np.zeros(model.n_states)])
     kept = np.ones_like(gained)
     kept[:, 0] = model.discounts(discount)

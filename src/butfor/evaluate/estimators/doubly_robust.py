@@ -7,6 +7,8 @@ r_t - Q(s_t, a_t).
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.optimize import nnls
@@ -19,6 +21,7 @@ from butfor.types import Floats
 INNER = 50  # resamples from which MAGIC computes an interval of WDR
 INNER_TAIL = 0.05  # share of them beyond each end of that interval
 MOST_PARTIAL = 200  # partial returns that MAGIC mixes; of longer episodes, as evenly spaced
+MOST_KEPT = 1 << 20  # numbers of inner resamples that are kept
 RIDGE = 1e-9  # share of the largest variance, so that equal partial returns get equal shares
 
 
@@ -53,8 +56,7 @@ def magic(columns: Columns, weights: Floats) -> Floats:
         summed = [columns.by_group(row) for row in weights]
         return np.concatenate([magic(rows, np.ones((1, len(rows)))) for rows in summed])
     n = len(columns)
-    slots = resample_weights(n, INNER, columns.seed, purpose="magic")
-    sums = np.hstack([np.zeros((INNER, 1)), np.cumsum(slots, axis=1)])
+    sums = _inner_sums(n, columns.seed)
     blended = np.empty(len(weights))
     for place, counts in enumerate(weights * (n / weights.sum(axis=1, keepdims=True))):
         # row i owns the slots between the running sums of the counts: the resample of the
@@ -63,6 +65,22 @@ def magic(columns: Columns, weights: Floats) -> Floats:
         inner = np.diff(sums[:, np.minimum(ends, n)], axis=1)
         blended[place] = _blend(columns, counts, inner)
     return blended
+
+
+def _inner_sums(rows: int, seed: int) -> Floats:
+    """Return running sums of the inner resamples, [INNER, rows + 1], from 0."""
+    return _kept_sums(rows, seed) if INNER * rows <= MOST_KEPT else _make_sums(rows, seed)
+
+
+def _make_sums(rows: int, seed: int) -> Floats:
+    slots = resample_weights(rows, INNER, seed, purpose="magic")
+    sums = np.hstack([np.zeros((INNER, 1)), np.cumsum(slots, axis=1)])
+    sums.setflags(write=False)  # shared by all who ask for the same
+    return sums
+
+
+# MAGIC is computed again in each of many models of the same log
+_kept_sums = lru_cache(maxsize=2)(_make_sums)
 
 
 def _blend(columns: Columns, counts: Floats, inner: Floats) -> float:
