@@ -96,16 +96,17 @@ def audit_shards(folder: Path, bf: Any) -> Work:
     for number, part in enumerate(np.array_split(np.arange(total), SHARDS)):
         path = folder / "log" / f"part-{number}.parquet"
         bf.write_episodes(log.select(part), path, folder / "study.toml")
-    call = [
+    old = not hasattr(bf, "Replay")  # shards were a matter of place, not of a setting
+    run = "from butfor.cli import run; run()" if old else "from butfor.cli.main import run; run()"
+    command = [
         sys.executable,
         "-c",
-        "from importlib.metadata import entry_points as e; "
-        "e(group='console_scripts', name='butfor')['butfor'].load()()",
+        run,
+        "audit",
+        str(folder / "log"),
+        "--study",
+        str(folder / "study.toml"),
     ]
-    old = not hasattr(bf, "Replay")  # shards were a matter of place, not of a setting
-    if old:
-        call[2] = "from butfor.cli import run; run()"
-    command = [*call, "audit", str(folder / "log"), "--study", str(folder / "study.toml")]
     command += ["--out", str(folder / "audit"), "--overwrite", "--json"]
     command += [
         "--unseen",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor
+from queue import SimpleQueue
 from typing import TypeVar
 
 from butfor.checks import check_whole
@@ -36,30 +37,57 @@ def in_blocks(
     """
     given = count_cores() if threads is None else threads
     workers = check_whole(given, "threads", 1, "a whole number")
-    # one thread without progress has nobody to share with or to report to
-    parts = 1 if workers == 1 and progress is None else 8 * workers
+    # several blocks per thread, because some take longer; more if there is progress to report
+    parts = 8 * workers if progress is not None else 4 * workers if workers > 1 else 1
     size = max(smallest, min(largest, -(-count // parts)))
     blocks = [(start, min(start + size, count)) for start in range(0, count, size)]
-    done = 0
     if min(workers, len(blocks)) <= 1:  # the caller's own thread: another would only be waited for
         for start, stop in blocks:
             work(start, stop)
             if progress is not None:
                 progress(stop, count)
         return
-    with ThreadPoolExecutor(workers) as pool:
-        sizes = {pool.submit(work, start, stop): stop - start for start, stop in blocks}
+    waiting = deque(blocks)
+    finished: SimpleQueue[int] = SimpleQueue()  # sizes of blocks; 0 when a thread ends
+
+    def work_on() -> None:
         try:
-            for future in as_completed(sizes):
-                future.result()
-                done += sizes[future]
-                if progress is not None:
-                    progress(done, count)
+            while waiting:
+                try:
+                    start, stop = waiting.popleft()
+                except IndexError:  # another thread took the last one
+                    break
+                work(start, stop)
+                if progress is not None:  # else nobody is woken up for a block
+                    finished.put(stop - start)
         except BaseException:
-            pool.shutdown(
-                wait=True, cancel_futures=True
-            )  # running blocks finish, no new ones start
+            waiting.clear()  # running blocks finish, no new ones start
             raise
+        finally:
+            finished.put(0)
+
+    with ThreadPoolExecutor(workers) as pool:
+        running = [pool.submit(work_on) for _ in range(workers)]
+        try:
+            if progress is not None:
+                _report(finished, workers, count, progress)
+            for thread in running:
+                thread.result()
+        except BaseException:
+            waiting.clear()
+            raise
+
+
+def _report(finished: SimpleQueue[int], workers: int, count: int, progress: Progress) -> None:
+    """Report blocks as they are finished, until all threads have ended."""
+    done = 0
+    while workers:
+        size = finished.get()
+        done += size
+        if size:
+            progress(done, count)
+        else:
+            workers -= 1
 
 
 def in_order(work: Callable[[int], Result], count: int) -> Iterator[Result]:
