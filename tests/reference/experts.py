@@ -5,9 +5,25 @@ import math
 from scipy.stats import t as student
 
 
+def joined(stratum, case):
+    """Join strata with fewer than two answers, unless complete, with the next or the last but one.
+
+    Stratum 0, the flagged cases, stays apart.
+    """
+    numbers = sorted(set(stratum) - {0})
+    for place, h in enumerate(numbers):
+        answered = sum(stratum[i] == h for i in case)
+        if answered < min(2, list(stratum).count(h)) and len(numbers) > 1:
+            place = min(place, len(numbers) - 2)
+            into, gone = numbers[place : place + 2]
+            return joined([into if one == gone else one for one in stratum], case)
+    return stratum
+
+
 def value(predicted, stratum, case, answer):
     """Return mean(CF) + Σ W_h · mean of (E - CF) over the answered cases of stratum h."""
     n = len(predicted)
+    stratum = joined(stratum, case)
     total = sum(predicted) / n
     for h in sorted(set(stratum)):
         found = [e - predicted[i] for i, e in zip(case, answer, strict=True) if stratum[i] == h]

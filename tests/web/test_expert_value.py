@@ -38,7 +38,8 @@ def site(tmp_path):
     store, run = made.store, made.run.id
     generator = np.random.default_rng(0)
     ann, bob, eve = (store.join(run, name) for name in ("ann", "bob", "eve"))
-    episodes = [stay.episode for stay in store.stays(run)]
+    # sorted: controls come in an order that follows from the secret of the run
+    episodes = sorted(stay.episode for stay in store.stays(run))
     for i, episode in enumerate(generator.permutation(episodes)):
         ann.answer(episode, UNSURE if i % 10 == 3 else chances(generator))
         ann.submit(episode, Verdict(1 + i % 2 * 4))
