@@ -74,6 +74,8 @@ def run() -> None:
     then unloads its libraries, about one run in forty aborts although everything was written and
     printed; `os._exit` skips that.
     """
+    # what Arrow allocates inside itself, which `reused_memory` does not reach
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     try:
         app()
     except SystemExit as leaving:

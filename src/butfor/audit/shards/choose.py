@@ -28,6 +28,7 @@ from butfor.audit.shards.stitch import join_by_id
 from butfor.audit.show import Shown, show
 from butfor.log.episodes import Episodes, rows_of
 from butfor.replay.outcomes import find_flags, round_sizes
+from butfor.threads import in_order
 from butfor.types import Floats, Keys
 
 COLUMNS = ("id", "difference", "differs", "order")
@@ -81,10 +82,11 @@ def choose(
     """
     names = like.outcome_names
     sizes = np.zeros(BINS, dtype=np.int64)
-    most = []
+    most, ends = [], [0]
     for look in _looks(parts, len(names)):
         np.add.at(sizes, size_bins(look.sizes), 1)
         most.append(_flag(look, flags, spread))
+        ends.append(ends[-1] + len(look.id))
     flagged = _rank(pd.concat(most), flags)
     cuts = find_thirds(sizes)
     cells = THIRDS * len(names)
@@ -107,22 +109,25 @@ def choose(
     rank = np.zeros(len(places), dtype=np.int64)
     rank[: len(flagged)] = np.arange(1, len(flagged) + 1)
     control = np.isin(places, drawn)
-    table, steps = _take(parts, places, {"rank": rank, "control": control})
+    table, steps = _take(parts, ends, places, {"rank": rank, "control": control})
     return Chosen(table, decode_log(table, steps, like), design, len(everyone.place))
 
 
 def _looks(parts: Sequence[Part], outcomes: int) -> Iterator[Look]:
-    """Look at the columns of one shard after another."""
+    """Look at the columns of one shard after another, which are read a few ahead."""
     before = 0
-    for part in parts:
-        table = part.table("episodes", *COLUMNS).all()
-        outcome = part.table("log", "outcome").all().column("outcome").to_numpy()
+
+    def read(number: int) -> tuple[Any, Any]:
+        part = parts[number]
+        return part.table("episodes", *COLUMNS).all(), part.table("log", "outcome").all()
+
+    for table, log in in_order(read, len(parts)):
         column = {
             name: table.column(name).to_numpy(zero_copy_only=False) for name in table.column_names
         }
         yield Look(
             id=column["id"],
-            outcome=outcome.astype(np.int64) % outcomes,
+            outcome=log.column("outcome").to_numpy().astype(np.int64) % outcomes,
             differs=column["differs"],
             sizes=round_sizes(column["difference"]),
             order=column["order"],
@@ -154,22 +159,28 @@ def _rank(found: pd.DataFrame, flags: int) -> pd.DataFrame:
 
 
 def _take(
-    parts: Sequence[Part], places: NDArray[np.int64], columns: dict[str, Any]
+    parts: Sequence[Part],
+    ends: Sequence[int],
+    places: NDArray[np.int64],
+    columns: dict[str, Any],
 ) -> tuple[Any, Any]:
-    """Take episodes with more columns, and their steps, out of the parts, by id."""
-    found, before = [], 0
-    for part in parts:
-        episodes = part.table("log").all()
-        mine = np.flatnonzero((places >= before) & (places < before + len(episodes)))
+    """Take episodes with more columns, and their steps, out of the parts, by id.
+
+    Part i has the episodes ends[i] .. ends[i + 1] - 1 of all shards.
+    """
+    place = np.searchsorted(ends, places, side="right") - 1
+    some = np.unique(place).tolist()
+
+    def take(number: int) -> tuple[Any, Any]:
+        mine = np.flatnonzero(place == some[number])
         mine = mine[np.argsort(places[mine])]
-        rows = places[mine] - before
-        before += len(episodes)
-        if len(rows):
-            steps = part.logged()
-            lengths = episodes.column("length").to_numpy() + 1
-            taken = episodes.take(pa.array(rows))
-            for name, values in columns.items():
-                taken = taken.append_column(name, pa.array(values[mine]))
-            at = rows_of(np.cumsum(lengths) - lengths, lengths, rows)
-            found.append((taken, steps.take(pa.array(at))))
-    return join_by_id(found)
+        rows, part = places[mine] - ends[some[number]], parts[some[number]]
+        episodes, steps = part.table("log").all(), part.logged()
+        lengths = episodes.column("length").to_numpy() + 1
+        taken = episodes.take(pa.array(rows))
+        for name, values in columns.items():
+            taken = taken.append_column(name, pa.array(values[mine]))
+        at = rows_of(np.cumsum(lengths) - lengths, lengths, rows)
+        return taken, steps.take(pa.array(at))
+
+    return join_by_id(list(in_order(take, len(some))))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from butfor.audit.audit import AUDIT, write_audit
 from butfor.audit.folders import Claim, claimed
 from butfor.audit.model import digest_of_shards
-from butfor.audit.numbers import numbers_of
+from butfor.audit.numbers import Numbers, numbers_of
 from butfor.audit.run import describe_audit
 from butfor.audit.sampling import most_flags, review_total, sample_size
 from butfor.audit.settings import AuditSettings
@@ -38,6 +38,7 @@ from butfor.audit.shards.stitch import divide_ids, stitch_tables
 from butfor.audit.shards.workers import Threads, Workers
 from butfor.audit.tables import loss_notes, with_credible
 from butfor.evaluate.estimate import estimate_sums
+from butfor.evaluate.rehearsal import Rehearsal
 from butfor.evaluate.wording import plural
 from butfor.log.recorded import given_side
 from butfor.log.sections import Study
@@ -126,39 +127,27 @@ def _audit_into(
     enter_stage(progress, "Estimating the value of the policy")
     sample = ShardSums(gathered, setting, counts.steps, tally.past())
     stored = run.stored(setting)
-    # whom to review does not depend on the estimates, and is found while they are computed
-    with ThreadPoolExecutor(1) as pool:
-        choosing = pool.submit(
-            choose,
+    spread = sample.spread
+    with claim.whole() as folder, ThreadPoolExecutor(1) as pool:
+        # whom to review does not depend on the estimates, which are computed meanwhile
+        estimating = pool.submit(_estimate, sample, tally, chosen, setting)
+        reviewed = choose(
             stored,
             tally.example(),
             flags=most_flags(chosen.flags, chosen.review_size),
             size=review_total(chosen.flags, chosen.review_size),
             sample=sample_size(counts.episodes, chosen.intervals),
             seed=chosen.seed,
-            spread=sample.spread,
+            spread=spread,
         )
-        crossed = cross_fit_folds(tally, fit_of(tally, chosen), plan_of(tally, chosen), sample)
-        fixed = crossed is None or not crossed.learned
-        groups = group_folds(tally, sample) if fixed else None
-        estimates = estimate_sums(sample, crossed, groups, seed=chosen.seed)
-        rehearsal = rehearse_tally(
-            tally,
-            chosen,
-            horizon=setting.question.horizon,
-            observed=float(estimates.set_index("estimator").loc["Observed", "value"]),
-        )
-        told = [] if rehearsal is None else [rehearsal.row()]
-        numbers = numbers_of(sample, estimates, [sample.calibration(), *told], crossed)
-    enter_stage(progress, f"Bounds of some {nouns}")
-    reviewed = choosing.result()
-    shown = reviewed.show(setting, chosen.draws)
-    judged = time.perf_counter()
-    question = setting.question
-    lost = loss_notes(gathered.sums["averaged"].values()[0] / counts.steps)
-    enter_stage(progress, "Writing the audit")
-    with claim.whole() as folder:
+        enter_stage(progress, f"Bounds of some {nouns}")
+        shown = reviewed.show(setting, chosen.draws)
+        judged = time.perf_counter()
+        question = setting.question
+        lost = loss_notes(gathered.sums["averaged"].values()[0] / counts.steps)
+        enter_stage(progress, "Writing the audit")
         stitch_tables(folder, stored, cuts, question, shown.table, reviewed.design, progress)
+        numbers, rehearsal = estimating.result()
         meta = describe_audit(
             question,
             numbers,
@@ -200,6 +189,24 @@ def _audit_into(
         policies = {"behavior": question.behavior_table, "target": question.target_table}
         write_audit(folder, tables, question.model, policies, meta)
     parts.remove()
+
+
+def _estimate(
+    sample: ShardSums, tally: Tally, chosen: AuditSettings, setting: Setting
+) -> tuple[Numbers, Rehearsal | None]:
+    """Return the numbers about all episodes, and the rehearsal of model and policy."""
+    crossed = cross_fit_folds(tally, fit_of(tally, chosen), plan_of(tally, chosen), sample)
+    fixed = crossed is None or not crossed.learned
+    groups = group_folds(tally, sample) if fixed else None
+    estimates = estimate_sums(sample, crossed, groups, seed=chosen.seed)
+    rehearsal = rehearse_tally(
+        tally,
+        chosen,
+        horizon=setting.question.horizon,
+        observed=float(estimates.set_index("estimator").loc["Observed", "value"]),
+    )
+    told = [] if rehearsal is None else [rehearsal.row()]
+    return numbers_of(sample, estimates, [sample.calibration(), *told], crossed), rehearsal
 
 
 class _Run:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
@@ -31,6 +32,7 @@ RANGE = 20_000  # approximate number of episodes that are sorted together
 SAMPLED = 64  # one id in this many is sampled to divide the ids into ranges
 UNSAVED = ["order", "differs"]  # columns of episodes
 NAMES = ("episodes", "steps")
+WAITING = 2 * len(NAMES)  # tables of ranges that wait to be written
 
 Columns = dict[str, Any]  # of NumPy, pandas or Arrow, by name
 
@@ -90,25 +92,23 @@ def stitch_tables(
         columns = about.columns(*join_by_id(found), int(before[number]))
         return [arrow_of(*pair) for pair in zip(columns, schemas, strict=True)]
 
-    writing: list[Future[None]] = []
-    # ranges are put together in several threads, while both tables of the one before are written
-    with ExitStack() as files, ThreadPoolExecutor(len(NAMES)) as pool:
+    writing: deque[Future[None]] = deque()
+    # ranges are put together in several threads, while one for each table writes those before
+    with ExitStack() as files:
         writers = [
             files.enter_context(TableWriter(folder / f"{name}.parquet", schema))
             for name, schema in zip(NAMES, schemas, strict=True)
         ]
+        pools = [files.enter_context(ThreadPoolExecutor(1)) for _ in NAMES]
         for number, tables in enumerate(in_order(make, len(cuts) + 1)):
-            _wait(writing)
-            given = zip(writers, tables, strict=False)  # none of an empty range
-            writing = [pool.submit(writer.write, table) for writer, table in given]
+            given = zip(pools, writers, tables, strict=False)  # none of an empty range
+            writing += [pool.submit(writer.write, table) for pool, writer, table in given]
+            while len(writing) > WAITING:
+                writing.popleft().result()
             if progress is not None:
                 progress(number + 1, len(cuts) + 1)
-        _wait(writing)
-
-
-def _wait(writing: Sequence[Future[None]]) -> None:
-    for future in writing:
-        future.result()
+        for future in writing:
+            future.result()
 
 
 @dataclass(frozen=True, eq=False)

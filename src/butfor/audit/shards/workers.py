@@ -15,7 +15,7 @@ from butfor.checks import check_whole
 from butfor.threads import count_cores
 
 MOST_PROCESSES = 1000  # of a cluster on this machine
-AHEAD = 2  # shards sent ahead for each thread of a cluster
+AHEAD = 2  # shards for each thread, one of which waits until the other is done
 
 Work = Callable[..., Any]  # (shard, threads=..., shared arguments) -> result
 Done = tuple[Shard, Any]  # a shard with its result, or with the exception that it raised
@@ -47,7 +47,7 @@ class Threads:
         with ThreadPoolExecutor(at_once) as pool:
 
             def start() -> None:
-                while waiting and len(running) < at_once:
+                while waiting and len(running) < at_once * AHEAD:
                     shard = waiting.pop()
                     future = pool.submit(work, shard, threads=threads // at_once, **shared)
                     running[future] = shard
@@ -57,7 +57,7 @@ class Threads:
                 while running:
                     for future in wait(running, return_when=FIRST_COMPLETED).done:
                         shard = running.pop(future)
-                        start()  # first, so that no thread waits for what is done with the result
+                        start()
                         yield shard, _outcome(future)
             except BaseException:
                 pool.shutdown(wait=True, cancel_futures=True)
