@@ -262,7 +262,7 @@ class FactoredModel:
         states, actions = self.n_states, self.n_actions
         row = np.arange(states * actions) if rows is None else rows
         codes, weight = self.codes(row // actions, row % actions), np.ones(len(row))
-        for factor in self.factors:
+        for place, factor in enumerate(self.factors):
             yield factor, row, weight, codes
             if not factor.variable:
                 return
@@ -273,9 +273,13 @@ class FactoredModel:
                     f"{states} states and {actions} actions have more than {MOST_TRANSITIONS:,} "
                     "possible transitions; use fewer variables or levels"
                 )
-            row, weight = row[entry], weight[entry] * table[entry, level]
-            codes = {name: code[entry] for name, code in codes.items()}
-            codes[NEXT + factor.variable] = level
+            if len(entry) > len(row):  # else each has one level, as of what does not change
+                asked = {parent for later in self.factors[place + 1 :] for parent in later.parents}
+                asked |= {*self.rewards.parents, *(NEXT + one.name for one in self.state_variables)}
+                codes = {name: code[entry] for name, code in codes.items() if name in asked}
+                row, weight = row[entry], weight[entry]
+            weight = weight * table[entry, level]
+            codes = codes | {NEXT + factor.variable: level}
 
     def _check_enumerable(self) -> None:
         """Refuse a model whose states cannot be gone through one by one."""
