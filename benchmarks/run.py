@@ -4,7 +4,8 @@ Time and memory of audits in shards are drawn in `benchmarks/shards.svg`.
 
 Times are the best of several warm runs on this machine; some are CPU times, as the table says.
 Ratios compare with the slow twin's time in the same run, which is measured on a part of the work
-and scaled up where the whole would take minutes (the table says which part).
+and scaled up where the whole would take minutes (the table says which part). Promised times are for
+a usual machine: where plain Python takes longer, they may be longer in proportion.
 """
 
 from __future__ import annotations
@@ -32,7 +33,16 @@ import butfor as bf
 from benchmarks import factored
 from benchmarks.icu_audit import measure_icu_audit
 from benchmarks.intervals import measure_intervals, measure_magic
-from benchmarks.measurement import Measurement, best_of, core_seconds, in_own_process
+from benchmarks.measurement import (
+    PLAIN_EPISODES,
+    Measurement,
+    best_of,
+    core_seconds,
+    in_own_process,
+    plain_seconds,
+    slowness,
+    within,
+)
 from benchmarks.noisy import measure_noisy
 from benchmarks.peers import measure_peers
 from benchmarks.planning import (
@@ -56,7 +66,6 @@ from tests.reference import sepsis as plain_sepsis
 RESULTS = Path(__file__).parent / "results.json"
 TWIN_EPISODES = 20
 TWIN_DRAWS = 5
-PLAIN_EPISODES = 4000
 HIDDEN_EPISODES = 300
 ICU_EPISODES = 10_000
 
@@ -166,7 +175,7 @@ def measure_icu_sepsis() -> list[Measurement]:
     seconds = time.perf_counter() - start
     work = f"exact outcomes, {ICU_EPISODES:,} stays of ICU-Sepsis under its optimal policy"
     note = f"{log.lengths.mean():.1f} steps a stay; {os.cpu_count()} cores"
-    exact = Measurement(work, seconds, "under 30 s", None, note, seconds < 30)
+    exact = Measurement(work, seconds, "under 30 s", None, note, within(seconds, 30))
     with tempfile.TemporaryDirectory() as folder:
         return [exact, measure_icu_audit(data, ICU_EPISODES, Path(folder))]
 
@@ -237,16 +246,13 @@ def measure_hidden_state() -> list[Measurement]:
     each = seconds / HIDDEN_EPISODES
     work = "exact outcomes with the state hidden, an episode, one core"
     note = f"mean of {HIDDEN_EPISODES} sepsis episodes"
-    return [Measurement(work, each, "under 5 ms", note=note, kept=each < 0.005)]
+    return [Measurement(work, each, "under 5 ms", note=note, kept=within(each, 0.005))]
 
 
 def measure_simulation() -> list[Measurement]:
     policy = bf.sepsis.behavior_policy("icml2019")
     seconds = core_seconds(5, lambda: bf.sepsis.simulate(policy, 1_000_000, version="icml2019"))
-    rows = policy.tolist()
-    start = time.process_time()
-    plain_sepsis.simulate(rows, PLAIN_EPISODES, random.Random(0), "icml2019")
-    twin = (time.process_time() - start) * 1_000_000 / PLAIN_EPISODES
+    twin = plain_seconds() * 1_000_000
     ratio = twin / seconds
     note = f"plain Python: {twin:.0f} s, from {PLAIN_EPISODES} episodes"
     work = "simulate one million sepsis episodes, CPU time"
@@ -302,7 +308,7 @@ def measure_whole_study() -> list[Measurement]:
         write_study(STUDY, Oberst2019Settings(), Path(folder) / "study")
         seconds = time.perf_counter() - start
     work = "the whole study, article and figures"
-    return [Measurement(work, seconds, "under 60 s", None, "", seconds < 60)]
+    return [Measurement(work, seconds, "under 60 s", None, "", within(seconds, 60))]
 
 
 MEMORY_CODE = """
@@ -367,7 +373,7 @@ def measure_reading() -> list[Measurement]:
                     f"under {limit:.0f} s and 1 GB",
                     None,
                     f"peak memory {memory / 1e6:.0f} MB, the interpreter and libraries included",
-                    seconds < limit and memory < 1e9,
+                    within(seconds, limit) and memory < 1e9,
                 )
             )
     return found
@@ -411,7 +417,7 @@ def measure_import() -> list[Measurement]:
 
     load()
     seconds = min(load() for _ in range(5))
-    return [Measurement("import butfor", seconds, "under 0.5 s", None, "", seconds < 0.5)]
+    return [Measurement("import butfor", seconds, "under 0.5 s", None, "", within(seconds, 0.5))]
 
 
 def measure_review_app() -> list[Measurement]:
@@ -422,21 +428,21 @@ def measure_review_app() -> list[Measurement]:
             f"a stay's page, first time, with its rows ({EPISODES:,} episodes; slowest of 10)",
             found["alone"],
             "under 300 ms",
-            kept=found["alone"] < 0.3,
+            kept=within(found["alone"], 0.3),
         ),
         Measurement(
             "review: a page, median",
             found["page"],
             "under 50 ms",
             note=who,
-            kept=found["page"] < 0.05,
+            kept=within(found["page"], 0.05),
         ),
         Measurement(
             "review: a verdict, median",
             found["post"],
             "under 50 ms, none lost",
             note=f"{found['given']:.0f} acknowledged, {found['lost']:.0f} lost",
-            kept=found["lost"] == 0 and found["post"] < 0.05,
+            kept=found["lost"] == 0 and within(found["post"], 0.05),
         ),
     ]
 
@@ -451,7 +457,7 @@ def measure_shards() -> list[Measurement]:
     few, more, most = costs
     first = (more.seconds - few.seconds) / (more.episodes - few.episodes)
     then = (most.seconds - more.seconds) / (most.episodes - more.episodes)
-    kept = most.seconds < 180 and most.bytes < 2e9
+    kept = within(most.seconds, 180) and most.bytes < 2e9
     lines = [
         Measurement(
             f"audit in shards, {cost.episodes:,} sepsis episodes",
@@ -533,7 +539,7 @@ def as_ratio(ratio: float) -> str:
 
 
 def main() -> int:
-    """Run all measures; the exit code tells whether every promised ratio was reached."""
+    """Run all measures; the exit code tells whether every promise was kept."""
     console = Console()
     measured = []
     with console.status("measuring") as status:
@@ -550,8 +556,14 @@ def main() -> int:
             {None: "", True: "yes", False: "NO"}[line.kept],
         )
     console.print(table)
+    if slowness() > 1:
+        console.print(
+            f"Plain Python takes {slowness():.1f} times as long here as where times were promised, "
+            "so each of them may be as many times as long."
+        )
     machine = {
         "cores": os.cpu_count(),
+        "slowness": slowness(),
         "python": platform.python_version(),
         "butfor": bf.__version__,
         "numpy": np.__version__,
