@@ -99,6 +99,18 @@ def test_a_link_that_leads_to_itself_is_refused(tmp_path):
     assert parts_folder(tmp_path / "there").parent == tmp_path
 
 
+def test_a_folder_in_the_place_of_a_file_is_refused_at_once(tmp_path):
+    kind = Kind("notes.txt", NOTES.sign, ("notes.txt", "table.csv"))
+    write(tmp_path / "notes")
+    (tmp_path / "notes" / "table.csv").mkdir()
+    with (
+        pytest.raises(IsADirectoryError, match=r"table\.csv is a folder, in the place of a file"),
+        claimed(tmp_path / "notes", kind, overwrite=True),
+    ):
+        pytest.fail("what is computed now would be lost")
+    assert content(tmp_path / "notes") == {"notes.txt": "notes of today"}
+
+
 def interrupted(folder, *names, stale=()):
     """A folder whose new files are all there, but none is in its place."""
     for name in (*names, STALE):

@@ -121,6 +121,11 @@ def _check_free(goal: Path, kind: Kind, overwrite: bool) -> None:
     exists = marker.is_file()
     ours = exists and re.search(kind.sign, marker.read_bytes(), re.DOTALL)
     if ours and overwrite:
+        for path in (goal / name for name in kind.files):
+            if path.is_dir():
+                raise IsADirectoryError(
+                    f"{path} is a folder, in the place of a file to be replaced; move it elsewhere"
+                )
         return
     remedy = "choose another one, or replace it with overwrite=True (--overwrite)"
     if not ours:
