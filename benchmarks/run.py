@@ -558,8 +558,8 @@ def main() -> int:
     console.print(table)
     if slowness() > 1:
         console.print(
-            f"Plain Python takes {slowness():.1f} times as long here as where times were promised, "
-            "so each of them may be as many times as long."
+            f"Plain Python takes {slowness():.1f} times as long on this machine as on the one for "
+            "which times are promised, so here the limits are as many times as long."
         )
     machine = {
         "cores": os.cpu_count(),

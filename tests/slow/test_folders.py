@@ -104,7 +104,9 @@ def test_a_folder_in_the_place_of_a_file_is_refused_at_once(tmp_path):
     write(tmp_path / "notes")
     (tmp_path / "notes" / "table.csv").mkdir()
     with (
-        pytest.raises(IsADirectoryError, match=r"table\.csv is a folder, in the place of a file"),
+        pytest.raises(
+            IsADirectoryError, match=r"table\.csv is a folder where a file has to be written"
+        ),
         claimed(tmp_path / "notes", kind, overwrite=True),
     ):
         pytest.fail("what is computed now would be lost")

@@ -124,7 +124,7 @@ def _check_free(goal: Path, kind: Kind, overwrite: bool) -> None:
         for path in (goal / name for name in kind.files):
             if path.is_dir():
                 raise IsADirectoryError(
-                    f"{path} is a folder, in the place of a file to be replaced; move it elsewhere"
+                    f"{path} is a folder where a file has to be written; move it elsewhere"
                 )
         return
     remedy = "choose another one, or replace it with overwrite=True (--overwrite)"

@@ -74,7 +74,7 @@ def run() -> None:
     then unloads its libraries, about one run in forty aborts although everything was written and
     printed; `os._exit` skips that.
     """
-    # what Arrow allocates inside itself, which `reused_memory` does not reach
+    # for what Arrow allocates internally, which `reused_memory` does not reach
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     try:
         app()

@@ -273,7 +273,7 @@ class FactoredModel:
                     f"{states} states and {actions} actions have more than {MOST_TRANSITIONS:,} "
                     "possible transitions; use fewer variables or levels"
                 )
-            if len(entry) > len(row):  # else each has one level, as of what does not change
+            if len(entry) > len(row):  # otherwise each way has one level only
                 asked = {parent for later in self.factors[place + 1 :] for parent in later.parents}
                 asked |= {*self.rewards.parents, *(NEXT + one.name for one in self.state_variables)}
                 codes = {name: code[entry] for name, code in codes.items() if name in asked}

@@ -82,11 +82,11 @@ def choose(
     """
     names = like.outcome_names
     sizes = np.zeros(BINS, dtype=np.int64)
-    most, ends = [], [0]
+    most, starts = [], [0]
     for look in _looks(parts, len(names)):
         np.add.at(sizes, size_bins(look.sizes), 1)
         most.append(_flag(look, flags, spread))
-        ends.append(ends[-1] + len(look.id))
+        starts.append(starts[-1] + len(look.id))
     flagged = _rank(pd.concat(most), flags)
     cuts = find_thirds(sizes)
     cells = THIRDS * len(names)
@@ -109,7 +109,7 @@ def choose(
     rank = np.zeros(len(places), dtype=np.int64)
     rank[: len(flagged)] = np.arange(1, len(flagged) + 1)
     control = np.isin(places, drawn)
-    table, steps = _take(parts, ends, places, {"rank": rank, "control": control})
+    table, steps = _take(parts, starts, places, {"rank": rank, "control": control})
     return Chosen(table, decode_log(table, steps, like), design, len(everyone.place))
 
 
@@ -160,21 +160,21 @@ def _rank(found: pd.DataFrame, flags: int) -> pd.DataFrame:
 
 def _take(
     parts: Sequence[Part],
-    ends: Sequence[int],
+    starts: Sequence[int],
     places: NDArray[np.int64],
     columns: dict[str, Any],
 ) -> tuple[Any, Any]:
     """Take episodes with more columns, and their steps, out of the parts, by id.
 
-    Part i has the episodes ends[i] .. ends[i + 1] - 1 of all shards.
+    Part i has the episodes from place starts[i] on, up to starts[i + 1] - 1.
     """
-    place = np.searchsorted(ends, places, side="right") - 1
-    some = np.unique(place).tolist()
+    owner = np.searchsorted(starts, places, side="right") - 1  # the part of each episode
+    owners = np.unique(owner).tolist()
 
     def take(number: int) -> tuple[Any, Any]:
-        mine = np.flatnonzero(place == some[number])
+        mine = np.flatnonzero(owner == owners[number])
         mine = mine[np.argsort(places[mine])]
-        rows, part = places[mine] - ends[some[number]], parts[some[number]]
+        rows, part = places[mine] - starts[owners[number]], parts[owners[number]]
         episodes, steps = part.table("log").all(), part.logged()
         lengths = episodes.column("length").to_numpy() + 1
         taken = episodes.take(pa.array(rows))
@@ -183,4 +183,4 @@ def _take(
         at = rows_of(np.cumsum(lengths) - lengths, lengths, rows)
         return taken, steps.take(pa.array(at))
 
-    return join_by_id(list(in_order(take, len(some))))
+    return join_by_id(list(in_order(take, len(owners))))
