@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import TypeVar
@@ -12,6 +12,7 @@ from typing import TypeVar
 from butfor.checks import check_whole
 from butfor.types import Progress
 
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
@@ -19,6 +20,13 @@ def count_cores() -> int:
     """Return the number of cores that this process may use."""
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return available or 1
+
+
+def count_threads(threads: int | None) -> int:
+    """Return how many threads to use: as many as were asked for, by default one per core."""
+    return check_whole(
+        count_cores() if threads is None else threads, "threads", 1, "a whole number"
+    )
 
 
 def in_blocks(
@@ -35,8 +43,7 @@ def in_blocks(
     Each call must write to its own part of the output and release the interpreter lock, as kernels
     do. Blocks of fewer than `smallest` would take longer to set up than to work on.
     """
-    given = count_cores() if threads is None else threads
-    workers = check_whole(given, "threads", 1, "a whole number")
+    workers = count_threads(threads)
     # several blocks per thread, because some take longer; more if there is progress to report
     parts = 8 * workers if progress is not None else 4 * workers if workers > 1 else 1
     size = max(smallest, min(largest, -(-count // parts)))
@@ -90,15 +97,17 @@ def _report(finished: SimpleQueue[int], workers: int, count: int, progress: Prog
             workers -= 1
 
 
-def in_order(work: Callable[[int], Result], count: int) -> Iterator[Result]:
-    """Yield `work(0)`, `work(1)`, … in order, computed in one thread per core, a few ahead."""
-    threads = count_cores()
-    with ThreadPoolExecutor(threads) as pool:
+def in_order(
+    work: Callable[[Item], Result], items: Iterable[Item], *, threads: int | None = None
+) -> Iterator[Result]:
+    """Yield `work` of each item, in their order, computed in one thread per core, a few ahead."""
+    workers = count_threads(threads)
+    with ThreadPoolExecutor(workers) as pool:
         ahead: deque[Future[Result]] = deque()
         try:
-            for number in range(count):
-                ahead.append(pool.submit(work, number))
-                if len(ahead) > threads:
+            for item in items:
+                ahead.append(pool.submit(work, item))
+                if len(ahead) > workers:
                     yield ahead.popleft().result()
             while ahead:
                 yield ahead.popleft().result()

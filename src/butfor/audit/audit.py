@@ -141,14 +141,14 @@ class Audit:
         """Whether only some of the episodes were read."""
         return len(self.episodes) < self.meta.counts.episodes
 
-    @property
+    @cached_property
     def is_rate(self) -> bool:
         """Whether a return is 1 or 0, so that its mean is a rate."""
         rewards = {outcome.reward for outcome in self.meta.outcome_details}
         once = self.meta.parameters.horizon == 1 or self.only_outcomes_count
         return once and rewards.union(self.episodes["observed_return"].unique()) <= {0.0, 1.0}
 
-    @property
+    @cached_property
     def only_outcomes_count(self) -> bool:
         """Whether each return is the reward of the outcome, and 0 without one."""
         rewards = {outcome.name: outcome.reward for outcome in self.meta.outcome_details}

@@ -14,15 +14,17 @@ import typer
 
 from butfor import sepsis
 from butfor.audit.audit import AUDIT, Audit
-from butfor.audit.folders import Kind, check_free, whole_folder
+from butfor.audit.folders import Kind, whole_folder
 from butfor.audit.learning import factored_learner, tabular_learner
 from butfor.audit.run import run_audit
 from butfor.audit.settings import CAUTION
+from butfor.cli.beside import second_process
 from butfor.cli.options import Json, Verbose
 from butfor.cli.output import Terminal, exit_on_error, make_table, print_json, progress_bar, records
 from butfor.cli.summary import audit_as_json, print_audit
 from butfor.evaluate.rehearsal import rehearse
 from butfor.evaluate.wording import digits_for
+from butfor.log.episodes import Episodes
 from butfor.models.planning import policy_value
 from butfor.present import charts
 from butfor.present.report import write_report
@@ -44,7 +46,7 @@ DEMONSTRATION = Kind(
 )
 PLANNING = 0.99  # discount
 MODELS = 50  # drawn for credible intervals
-INTERVALS = 100  # patients drawn at random who have intervals and bounds, besides those to review
+INTERVALS = 50  # patients drawn at random who have intervals and bounds, besides those to review
 COMPARED = ("Observed", "MB", "CF", "MB (cross-fitted)", "CF (cross-fitted)", "True")
 
 
@@ -63,9 +65,13 @@ def demo(
     """
     console = Terminal(stderr=as_json)
     with exit_on_error(), progress_bar(console, "Simulating, learning, planning") as show:
-        check_free(out, DEMONSTRATION, overwrite=True)
-        audits = run_demonstration(episodes=episodes, seed=seed, progress=show)
-        written = write_demonstration(audits, out)
+        audits = make_demonstration(out, episodes=episodes, seed=seed, progress=show)
+    written = {
+        "Audit folder": out / FOLDERS["factored"],
+        "Figures": out / "figures",
+        "Report": out / REPORTS["factored"],
+        "Report of the tabular model": out / REPORTS["tabular"],
+    }
     audit, table = audits["factored"], compare_audits(audits)
     if as_json:
         found = audit_as_json(audit, list(written.values()))
@@ -103,41 +109,68 @@ def _with_interval(audit: Audit, name: str, value: float) -> str:
     return "\n".join(filter(None, (digits.value(value), span)))
 
 
-def run_demonstration(
-    *, episodes: int = 1000, seed: int = 0, progress: Progress | None = None
+def make_demonstration(
+    folder: Path, *, episodes: int = 1000, seed: int = 0, progress: Progress | None = None
 ) -> dict[str, Audit]:
     """Simulate patients, hide what the physician saw, learn policies, and audit them.
 
-    Returns the audits by kind of model.
+    Writes audit folders, reports and figures, replacing an earlier demonstration, and returns the
+    audits by kind of model. A second process does what need not wait: all about the tabular model,
+    and the figures.
     """
-    physician = sepsis.behavior_policy(VERSION)
-    full = sepsis.simulate(physician, episodes, seed=seed, version=VERSION)
-    log = full.hide("glucose", "diabetes")
-    learners = {
-        "factored": factored_learner(log, discount=PLANNING, caution=CAUTION),
-        "tabular": tabular_learner(discount=PLANNING),  # with the paper's planner
-    }
-    audits = {}
-    for kind, learn in learners.items():
-        model, target = learn(log)
-        replay = Replay(log, model, np.asarray(target))
-        known = sepsis.full_policy(replay.target_table)
-        audits[kind] = run_audit(
-            replay,
-            learn=learn,
-            truth=policy_value(sepsis.model(VERSION), known, horizon=log.horizon),
-            models=MODELS,
-            intervals=INTERVALS,
-            rehearsal=rehearse(log, learn, horizon=log.horizon, seed=seed),
-            seed=seed,
-            record={
-                "words": {"episode": "patient"},
-                "target": f"learned from a {kind} model of this simulated log, which hides "
-                "glucose and diabetes",
-            },
-            progress=progress,
-        )
-    return audits
+    whole = whole_folder(folder, DEMONSTRATION, overwrite=True)
+    with whole as new, second_process() as beside:
+        physician = sepsis.behavior_policy(VERSION)
+        full = sepsis.simulate(physician, episodes, seed=seed, version=VERSION)
+        log = full.hide("glucose", "diabetes")
+        tabular = beside.submit(_make_audit, "tabular", log, seed, new)
+        factored = _audit_policy("factored", log, seed, progress)
+        figures = beside.submit(_draw_figures, factored, new)
+        _write_audit("factored", factored, new)
+        figures.result()
+        return {"factored": factored, "tabular": tabular.result()}
+
+
+def _make_audit(kind: str, log: Episodes, seed: int, folder: Path) -> Audit:
+    audit = _audit_policy(kind, log, seed)
+    _write_audit(kind, audit, folder)
+    return audit
+
+
+def _audit_policy(kind: str, log: Episodes, seed: int, progress: Progress | None = None) -> Audit:
+    """Learn a model of this kind, and a policy from it, and audit that."""
+    if kind == "factored":
+        learn = factored_learner(log, discount=PLANNING, caution=CAUTION)
+    else:
+        learn = tabular_learner(discount=PLANNING)  # with the paper's planner
+    model, target = learn(log)
+    replay = Replay(log, model, np.asarray(target))
+    known = sepsis.full_policy(replay.target_table)
+    return run_audit(
+        replay,
+        learn=learn,
+        truth=policy_value(sepsis.model(VERSION), known, horizon=log.horizon),
+        models=MODELS,
+        intervals=INTERVALS,
+        rehearsal=rehearse(log, learn, horizon=log.horizon, seed=seed),
+        seed=seed,
+        record={
+            "words": {"episode": "patient"},
+            "target": f"learned from a {kind} model of this simulated log, which hides "
+            "glucose and diabetes",
+        },
+        progress=progress,
+    )
+
+
+def _write_audit(kind: str, audit: Audit, folder: Path) -> None:
+    audit.save(folder / FOLDERS[kind])
+    write_report(audit, folder / REPORTS[kind])
+
+
+def _draw_figures(audit: Audit, folder: Path) -> None:
+    for name, chart in audit_figures(audit).items():
+        charts.save_figure(chart, folder / "figures" / name, ("png", "svg"))
 
 
 def compare_audits(audits: Mapping[str, Audit]) -> pd.DataFrame:
@@ -145,23 +178,6 @@ def compare_audits(audits: Mapping[str, Audit]) -> pd.DataFrame:
     values = {kind: audit.estimates.set_index("estimator") for kind, audit in audits.items()}
     table = pd.DataFrame({kind: found["value"] for kind, found in values.items()}).T
     return table[list(COMPARED)].rename_axis("model").rename_axis(columns=None)
-
-
-def write_demonstration(audits: Mapping[str, Audit], folder: str | Path) -> dict[str, Path]:
-    """Write audit folders, figures and reports, replacing an earlier demonstration."""
-    goal, audit = Path(folder), audits["factored"]
-    with whole_folder(goal, DEMONSTRATION, overwrite=True) as new:
-        for kind, found in audits.items():
-            found.save(new / FOLDERS[kind])
-            write_report(found, new / REPORTS[kind])
-        for name, chart in audit_figures(audit).items():
-            charts.save_figure(chart, new / "figures" / name, ("png", "svg"))
-    return {
-        "Audit folder": goal / FOLDERS["factored"],
-        "Figures": goal / "figures",
-        "Report": goal / REPORTS["factored"],
-        "Report of the tabular model": goal / REPORTS["tabular"],
-    }
 
 
 def _conclusion(table: pd.DataFrame) -> str:

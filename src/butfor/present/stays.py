@@ -19,6 +19,7 @@ from butfor.present.charts.trajectory.rows import (
     FAINT,
     FITTED,
     Datasets,
+    fitted_datasets,
     last_step,
     near_step,
     outcomes_by_then,
@@ -153,7 +154,8 @@ class Stays:
         position = self._position[identifier]
         meta, row = self.audit.meta, self.audit.episodes.iloc[position]
         steps = self._steps(position)
-        datasets = self.datasets(identifier)
+        chart = self._chart(identifier)
+        datasets = trajectory_datasets(self.layout, **chart)
         outcome = str(row["observed_outcome"])
         ended = outcome in meta.outcomes
         end = ending(outcome, int(row["length"]), self.clock, ended=ended)
@@ -188,7 +190,7 @@ class Stays:
             "inferred": inferred,
             **self._side(steps),
             "datasets": datasets,
-            "near": self._near(self.layout, self._chart(identifier), datasets),
+            "near": self._near(self.layout, chart, datasets),
             "table": trajectory_table(self.layout, datasets),
         }
 
@@ -245,8 +247,9 @@ class Stays:
         last = near_step(layout, given["steps"], given.get("course_steps"))
         if last >= last_step(whole):
             return None
-        near = trajectory_datasets(layout, **given, last=last)
-        rows = {name: near[name] for name in FITTED}
+        drawn_anew = {name: part for name, part in given.items() if name != "draws"}
+        near = fitted_datasets(layout, **drawn_anew, last=last)
+        rows = {name: near.get(name, []) for name in FITTED}
         return {"rows": rows, "until": self.clock.at(last_step(whole))}
 
     def treatments(self, identifier: Any) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from butfor.log.episodes import Episodes
 from butfor.mechanisms.protocol import Compiled, Mechanism
 from butfor.models.draw_factored import draw_factored
 from butfor.models.fit import check_rules
-from butfor.models.posterior import Posterior, check_cells, fixed_weights
+from butfor.models.posterior import Drawn, Posterior, check_cells, fixed_weights
 from butfor.random import check_seed
 from butfor.replay.chosen import Chosen, central, check_positions
 from butfor.replay.drawn import OTHER_WEIGHTS, Push, SlowPush, count_others, draw_all
@@ -175,12 +175,16 @@ def credible_intervals(
         replay = replay.ask(model=mean, behavior=replay.behavior)
     engine = ObservedEngine(part.ask(replay))
     drawn = draw_all(posterior, models, seed=seed, weights=weights)
+    count = models + 2 * count_others(models)
     push: Push | SlowPush
     if compiled:
-        push = Push(engine, posterior, drawn, models + 2 * count_others(models))
+        push = Push(engine, posterior, drawn, count)
     else:
-        one_by_one = (engine.with_model(posterior.model(one.probability)) for one in drawn)
-        push = SlowPush(one_by_one, 0.0, threads)
+
+        def engine_of(one: Drawn) -> ObservedEngine:
+            return engine.with_model(posterior.model(one.probability))
+
+        push, progress = SlowPush(drawn, count, engine_of, 0.0, threads, progress), None
     return _intervals(part, push, models, prior, confidence, threads, progress)
 
 
@@ -227,10 +231,14 @@ def credible_of_models(
     part = Chosen(replay, *check_positions(len(replay), only, sample))
     some = part.ask(replay)
     others = chain.from_iterable(zip(weaker, stronger, strict=True))
-    # a copy of each model, so that its transition rows are not kept
-    asked = (some.ask(model=copy(model), behavior=replay.behavior) for model in (*drawn, *others))
-    push = SlowPush((_observed_engine(one) for one in asked), FAINT, threads)
-    return _intervals(part, push, len(drawn), None, confidence, threads, progress)
+
+    def engine_of(model: Model) -> ObservedEngine:
+        # a copy of each model, so that its transition rows are not kept
+        return _observed_engine(some.ask(model=copy(model), behavior=replay.behavior))
+
+    every = [*drawn, *others]
+    push = SlowPush(every, len(every), engine_of, FAINT, threads, progress)
+    return _intervals(part, push, len(drawn), None, confidence, threads, None)
 
 
 def _discounts_alike(log: Episodes, discount: float) -> bool:

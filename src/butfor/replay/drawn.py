@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,10 @@ from numpy.typing import NDArray
 from butfor import kernels
 from butfor.models.posterior import Drawn, Posterior, check_memory
 from butfor.replay.observed import ObservedEngine
-from butfor.types import Floats
+from butfor.threads import in_order
+from butfor.types import Floats, Progress
+
+One = TypeVar("One")  # a drawn model, in whatever form
 
 NEGLIGIBLE = 1e-3  # differences less probable than this, in one row at one step, are ignored
 # multiplications up to which a product of matrices is left to one thread: starting others for each
@@ -98,22 +102,32 @@ class Push:
 
 
 class SlowPush:
-    """The same for a mechanism without a kernel, or factored models: one model after another."""
+    """The same for a mechanism without a kernel, or factored models: one pass for each model."""
 
     def __init__(
-        self, engines: Iterable[ObservedEngine], negligible: float, threads: int | None
+        self,
+        drawn: Iterable[One],
+        count: int,
+        engine_of: Callable[[One], ObservedEngine],
+        negligible: float,
+        threads: int | None,
+        progress: Progress | None,
     ) -> None:
-        masses, returns, values = [], [], []
-        for one in engines:
-            mass, expected, *_ = one.outcomes(
-                negligible=negligible, draws=1, seed=0, threads=threads, progress=None
+        def one_pass(one: One) -> tuple[Floats, Floats, Floats]:
+            engine = engine_of(one)
+            mass, expected, *_ = engine.outcomes(
+                negligible=negligible, draws=1, seed=0, threads=1, progress=None
             )
-            masses.append(mass)
-            returns.append(expected)
-            values.append(one.values[0])
-        self.count = len(returns)
+            return mass, expected, engine.values[0]
+
+        found = []
+        for part in in_order(one_pass, drawn, threads=threads):
+            found.append(part)
+            if progress is not None:
+                progress(len(found), count)
+        self.count = count
         self.masses, self.returns, self.values = (
-            np.stack(part, axis=-1) for part in (masses, returns, values)
+            np.stack(part, axis=-1) for part in zip(*found, strict=True)
         )
 
     def __call__(self, first: int, last: int) -> tuple[Floats, Floats]:

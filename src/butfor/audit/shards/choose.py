@@ -121,7 +121,7 @@ def _looks(parts: Sequence[Part], outcomes: int) -> Iterator[Look]:
         part = parts[number]
         return part.table("episodes", *COLUMNS).all(), part.table("log", "outcome").all()
 
-    for table, log in in_order(read, len(parts)):
+    for table, log in in_order(read, range(len(parts))):
         column = {
             name: table.column(name).to_numpy(zero_copy_only=False) for name in table.column_names
         }
@@ -183,4 +183,4 @@ def _take(
         at = rows_of(np.cumsum(lengths) - lengths, lengths, rows)
         return taken, steps.take(pa.array(at))
 
-    return join_by_id(list(in_order(take, len(owners))))
+    return join_by_id(list(in_order(take, range(len(owners)))))

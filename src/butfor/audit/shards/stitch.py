@@ -100,7 +100,7 @@ def stitch_tables(
             for name, schema in zip(NAMES, schemas, strict=True)
         ]
         pools = [files.enter_context(ThreadPoolExecutor(1)) for _ in NAMES]
-        for number, tables in enumerate(in_order(make, len(cuts) + 1)):
+        for number, tables in enumerate(in_order(make, range(len(cuts) + 1))):
             given = zip(pools, writers, tables, strict=False)  # none of an empty range
             writing += [pool.submit(writer.write, table) for pool, writer, table in given]
             while len(writing) > WAITING:

@@ -36,17 +36,18 @@ def save_figure(
     # all rows, however many they are, in the chart itself
     with alt.data_transformers.enable("default"), alt.data_transformers.disable_max_rows():
         spec = specification(chart)
+    drawn = vl_convert.vegalite_to_svg(spec, VERSION) if set(formats) - {"html"} else ""
     paths = []
     for name in formats:
         path = stem.parent / f"{stem.name}.{name}"
         if name == "html":
             path.write_text(_page(spec), encoding="utf-8")
         elif name == "svg":
-            path.write_text(vl_convert.vegalite_to_svg(spec, VERSION), encoding="utf-8")
+            path.write_text(drawn, encoding="utf-8")
         elif name == "png":
-            path.write_bytes(vl_convert.vegalite_to_png(spec, VERSION, ppi=200))
+            path.write_bytes(vl_convert.svg_to_png(drawn, ppi=200))
         else:
-            path.write_bytes(vl_convert.vegalite_to_pdf(spec, VERSION))
+            path.write_bytes(vl_convert.svg_to_pdf(drawn))
         paths.append(path)
     return paths
 

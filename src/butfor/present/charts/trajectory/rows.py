@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -63,26 +64,54 @@ def trajectory_datasets(
         if last > SHORT:
             last = near_step(layout, steps, course_steps, few=FAINT)
     found: Datasets = {name: [] for name in NAMES_OF_DATA}
-    found["frame"] = [{"low": -0.5, "high": last + 0.5}]
+    found |= fitted_datasets(
+        layout,
+        steps,
+        outcome=outcome,
+        first=first,
+        courses=courses,
+        course_steps=course_steps,
+        last=last,
+    )
     values = recorded_values(steps)
-    for line in _lines(layout, steps):
+    for line in _lines(layout, _columns(steps)):
         found["happened"] += [_with_value(layout, row, values) for row in line]
         if outcome >= 0 and line:
             end = line[-1] | {"step": length, "beside": 0}
             found["ends"].append(end | layout.looks[outcome])
     if first >= 0:
         found["first"] = [{"at": _first_at(layout, first), "after": first + 0.5}]
-    found["words"] = _words(layout, length, last, outcome, first)
     if courses is not None:
         target, inferred = split_worlds(courses[courses["step"] <= last])
         found["inferred"] = _shade_rows(layout.numbers("inferred"), inferred)
         if course_steps is not None:
             numbers = layout.numbers("state", "policy", "running")
             found["shade"] = _shade_rows(numbers, target)
-            found["evidence"] = _evidence_rows(course_steps, last)
-            found |= _outcome_rows(layout, target, last)
     if draws is not None and len(draws):
         found |= _draw_rows(layout, draws, last)
+    return found
+
+
+def fitted_datasets(
+    layout: TrajectoryLayout,
+    steps: pd.DataFrame,
+    *,
+    outcome: int = -1,
+    first: int = -1,
+    courses: pd.DataFrame | None = None,
+    course_steps: pd.DataFrame | None = None,
+    last: int,
+) -> Datasets:
+    """Return the rows of `trajectory_datasets` that have to fit on an axis up to this step."""
+    length = int(steps["step"].iloc[-1])
+    found: Datasets = {
+        "frame": [{"low": -0.5, "high": last + 0.5}],
+        "words": _words(layout, length, last, outcome, first),
+    }
+    if courses is not None and course_steps is not None:
+        target, _ = split_worlds(courses[courses["step"] <= last])
+        found["evidence"] = _evidence_rows(course_steps, last)
+        found |= _outcome_rows(layout, target, last)
     return found
 
 
@@ -115,16 +144,16 @@ def last_step(datasets: Mapping[str, Sequence[style.Row]]) -> int:
     return int(datasets["frame"][0]["high"] - 0.5)
 
 
-def _lines(layout: TrajectoryLayout, steps: pd.DataFrame) -> list[list[style.Row]]:
-    """Return the points of one line on each strip that `steps`, of the record or a draw, is about.
+def _lines(layout: TrajectoryLayout, steps: Mapping[str, NDArray[Any]]) -> list[list[style.Row]]:
+    """Return the points of one line on each strip that these columns are about.
+
+    They are steps of the record or of a draw.
 
     A decision at step t shows at t, unless the state records the treatment: then that shows at
     t + 1, as it was decided if the last state is unknown or an outcome. Other variables hold their
     last level then.
     """
-    at, state, action = (
-        steps[name].to_numpy(dtype=np.int64) for name in ("step", "state", "action")
-    )
+    at, state, action = (steps[name].astype(np.int64) for name in ("step", "state", "action"))
     last_known = 0 <= state[-1] < layout.n_states
     codes = layout.codes(state if last_known else np.append(state[:-1], state[-2]))
     decided = unravel(layout.action, np.maximum(action, 0))
@@ -280,16 +309,27 @@ def _draw_rows(layout: TrajectoryLayout, draws: pd.DataFrame, last: int) -> Data
     if layout.with_model:  # otherwise they are in the legend
         found["draw_words"] = [{"text": counted(count, "sampled path")}]
     apart = min(0.12, 0.26 / max(1, (count - 1) // 2))
-    for draw, path in draws[draws["step"] <= last].groupby("draw", sort=True):
+    columns = _columns(draws)
+    near = columns["step"] <= last
+    for draw in np.unique(columns["draw"][near]).tolist():
+        here = near & (columns["draw"] == draw)
+        path = {name: column[here] for name, column in columns.items()}
         # below its level and above in turn, in levels
         beside = round((0.14 + apart * (draw // 2)) * (-1 if draw % 2 else 1), 3)
-        outcome = int(path["state"].iloc[-1]) - states
+        outcome = int(path["state"][-1]) - states
         for line in _lines(layout, path):
-            found["draws"] += [row | {"draw": int(draw), "beside": beside} for row in line]
+            found["draws"] += [row | {"draw": draw, "beside": beside} for row in line]
             if outcome >= 0 and line:
-                end = line[-1] | {"step": int(path["step"].iloc[-1]), "beside": beside}
+                end = line[-1] | {"step": int(path["step"][-1]), "beside": beside}
                 found["draw_ends"].append(end | layout.looks[outcome])
     return found
+
+
+def _columns(steps: pd.DataFrame) -> dict[str, NDArray[Any]]:
+    """Return what lines are made from as arrays, of which parts are taken faster."""
+    side = [name for name in steps if name.startswith("side.")]
+    names = [*(name for name in ("draw", "step", "state", "action") if name in steps), *side]
+    return {name: steps[name].to_numpy() for name in names}
 
 
 # -------------------------------------------------------------------------------------- numbers
