@@ -182,13 +182,13 @@ def course_table(replay: Replay | None, log: Episodes) -> pd.DataFrame:
         {
             "id": ids[episode],
             "step": step,
-            "variable": columns.get_level_values(0).to_numpy()[column],
-            "level": columns.get_level_values(1).to_numpy()[column],
+            "variable": columns.get_level_values(0).take(column),
+            "level": columns.get_level_values(1).take(column),
             "probability": place[episode, step, column],
         }
     )
     courses["world"] = "target"
-    return pd.concat([courses, *parts], ignore_index=True)
+    return pd.concat([courses, *parts], ignore_index=True) if parts else courses
 
 
 def course_step_table(replay: Replay, shown: NDArray[np.int64]) -> pd.DataFrame:

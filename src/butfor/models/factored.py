@@ -31,8 +31,7 @@ from butfor.log.variables import (
     ravel,
     unravel,
 )
-from butfor.models.given import coalesce
-from butfor.models.mdp import TabularMDP, assemble, check_mdp
+from butfor.models.mdp import TabularMDP, assemble, check_mdp, total_by
 from butfor.models.predictor import Codes, Predictor
 from butfor.types import Floats, Offsets
 
@@ -266,20 +265,30 @@ class FactoredModel:
             yield factor, row, weight, codes
             if not factor.variable:
                 return
-            table = factor.rows(codes)
-            entry, level = np.nonzero(table)
-            if len(entry) > MOST_TRANSITIONS:
+            assert isinstance(factor, Factor)  # as the model is enumerable
+            # the possible levels of each configuration of parents, one after another
+            table = factor.table.reshape(-1, factor.levels)
+            configuration, level = np.nonzero(table)
+            chance = table[configuration, level]
+            count = np.bincount(configuration, minlength=len(table))
+            asked = factor.place(codes, len(row))
+            first, ways = (np.cumsum(count) - count)[asked], count[asked]
+            total = int(ways.sum())
+            if total > MOST_TRANSITIONS:
                 raise ValueError(
                     f"{states} states and {actions} actions have more than {MOST_TRANSITIONS:,} "
                     "possible transitions; use fewer variables or levels"
                 )
-            if len(entry) > len(row):  # otherwise each way has one level only
-                asked = {parent for later in self.factors[place + 1 :] for parent in later.parents}
-                asked |= {*self.rewards.parents, *(NEXT + one.name for one in self.state_variables)}
-                codes = {name: code[entry] for name, code in codes.items() if name in asked}
-                row, weight = row[entry], weight[entry]
-            weight = weight * table[entry, level]
-            codes = codes | {NEXT + factor.variable: level}
+            if total > len(row):  # otherwise each way has one level only
+                needed = {name for later in self.factors[place + 1 :] for name in later.parents}
+                needed |= {*self.rewards.parents, *(NEXT + v.name for v in self.state_variables)}
+                codes = {
+                    name: np.repeat(code, ways) for name, code in codes.items() if name in needed
+                }
+                row, weight = np.repeat(row, ways), np.repeat(weight, ways)
+                first = np.repeat(first - (np.cumsum(ways) - ways), ways) + np.arange(total)
+            weight = weight * chance[first]
+            codes = codes | {NEXT + factor.variable: level[first]}
 
     def _check_enumerable(self) -> None:
         """Refuse a model whose states cannot be gone through one by one."""
@@ -297,18 +306,25 @@ class FactoredModel:
     @cached_property
     def _tabular(self) -> TabularMDP:
         *_, (end, row, weight, codes) = self.expand()
-        table = end.rows(codes)
-        entry, level = np.nonzero(weight[:, None] * table)  # not what underflows
-        after = [codes[NEXT + variable.name] for variable in self.state_variables]
-        reached = ravel(self.state_variables, after)[entry]
         states, outcomes = self.n_states, len(self.outcomes)
-        follows = np.where(level < outcomes, states + level, reached)
+        width, pairs = states + outcomes, states * self.n_actions
+        chance, earned = end.rows(codes), self.rewards.rows(codes)
+        after = [codes[NEXT + variable.name] for variable in self.state_variables]
+        # each way leads to a state of its own, if it does not end, but many to the same outcome
+        goes_on = weight * chance[:, outcomes]
+        kept = np.flatnonzero(goes_on)  # not what underflows
+        reached = ravel(self.state_variables, after)[kept]
+        parts = [(row[kept] * width + reached, goes_on[kept], earned[kept, outcomes])]
+        for outcome in range(outcomes):
+            ends = weight * chance[:, outcome]
+            mass, gain = (total_by(row, w, pairs) for w in (ends, ends * earned[:, outcome]))
+            some = np.flatnonzero(mass)
+            parts.append((some * width + states + outcome, mass[some], gain[some] / mass[some]))
+        keys, probability, reward = map(np.concatenate, zip(*parts, strict=True))
         return assemble(
-            *coalesce(
-                row[entry] * (states + outcomes) + follows,
-                weight[entry] * table[entry, level],
-                self.rewards.rows(codes)[entry, level],
-            ),
+            keys,
+            probability,
+            reward,
             states=states,
             actions=self.n_actions,
             outcomes=self.outcomes,

@@ -201,7 +201,7 @@ def assemble(
     durations: Floats | None = None,
 ) -> TabularMDP:
     """Make a model from entries with distinct keys row * (S + O) + next; rows are normalized."""
-    order = np.argsort(keys)
+    order = np.argsort(keys, kind="stable")  # fast, as most of them are in order
     row, next_state = np.divmod(keys[order], states + len(outcomes))
     total = total_by(row, weight[order], states * actions)
     model = TabularMDP(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import numpy as np
@@ -49,7 +49,12 @@ class Push:
     """The exact pass through all models, for a block of episodes at a time."""
 
     def __init__(
-        self, engine: ObservedEngine, posterior: Posterior, drawn: Iterable[Drawn], count: int
+        self,
+        engine: ObservedEngine,
+        posterior: Posterior,
+        drawn: Iterable[Drawn],
+        count: int,
+        threads: int | None = None,
     ) -> None:
         """Store what the episodes use of `count` drawn models, and what these expect."""
         self.engine, self.count = engine, count
@@ -66,19 +71,14 @@ class Push:
         by_model = np.empty((count, len(used)))
         found = [np.empty((*shape, count)) for shape in tables.shapes]
 
-        def keep(b: int, one: Drawn) -> None:
+        def keep(numbered: tuple[int, Drawn]) -> None:
+            b, one = numbered
             by_model[b] = one.probability[used]
             for table, part in zip(found, tables(one), strict=True):
                 table[..., b] = part
 
-        with ThreadPoolExecutor(1) as other:  # one model is drawn while the last one is kept
-            last: Future[None] | None = None
-            for b, one in enumerate(drawn):
-                if last is not None:
-                    last.result()
-                last = other.submit(keep, b, one)
-            if last is not None:
-                last.result()
+        for _ in in_order(keep, enumerate(drawn), threads=threads):
+            pass  # models are drawn while others are kept
         self.values = found[0]
         self.models = kernels.Models(np.ascontiguousarray(by_model.T), by_model, *found)
 
