@@ -45,6 +45,7 @@ def fewer_than_stated(cases, ask):
     return [share + limit * off < 0.95 for share, off in zip(mean[:2], error[:2], strict=True)]
 
 
+@pytest.mark.exhaustive
 def test_credible_intervals_hold_what_is_true_of_single_patients(cases):
     assert fewer_than_stated(cases, hierarchical) == [False, False]
 

@@ -32,7 +32,7 @@ def test_outcomes_equal_the_slow_twin_under_every_mechanism(mechanism, noise):
     generator = np.random.default_rng(14)
     model = clinic_model(generator)
     behavior, target = generator.dirichlet(np.full(2, 1.5), (2, model.n_states))
-    log = vary_rewards(simulate_factored(generator, model, behavior, 5, HORIZON))
+    log = vary_rewards(simulate_factored(generator, model, behavior, 3, HORIZON))
     found = Replay(
         log,
         model,

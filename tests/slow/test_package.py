@@ -134,9 +134,11 @@ def demonstration(tmp_path_factory):
     few.setattr("butfor.cli.demo.MODELS", 2)
     few.setattr("butfor.cli.demo.rehearse", partial(bf.rehearse, splits=1))
     out = tmp_path_factory.mktemp("demo") / "demo"
-    result = CliRunner().invoke(
-        app, ["demo", "--episodes", "50", "--seed", "2", "--out", str(out), "--verbose"]
-    )
+    with few.context() as alone:  # a second process would not know of these changes
+        alone.setattr("butfor.cli.beside.count_cores", lambda: 1)
+        result = CliRunner().invoke(
+            app, ["demo", "--episodes", "50", "--seed", "2", "--out", str(out), "--verbose"]
+        )
     (out / "audit" / "reviews.sqlite").write_bytes(b"verdicts")
     yield result, out
     few.undo()

@@ -72,6 +72,7 @@ def test_the_audit_of_the_tutorial_is_exact(ward, tmp_path):
     assert "log score" in audit.diagnostics["check"].tolist()
 
 
+@pytest.mark.exhaustive
 def test_learners_are_compared():
     printed = run_script("compare.py", "--patients", 30, "--logs", 1, "--judged", 100)
     for learner in ("physicians", "counts", "logistic, numbers", "boosting, levels", "tabular"):
