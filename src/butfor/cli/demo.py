@@ -30,7 +30,7 @@ from butfor.present import charts
 from butfor.present.report import write_report
 from butfor.present.report.figures import audit_figures
 from butfor.replay.replay import Replay
-from butfor.types import Progress
+from butfor.types import Progress, enter_stage
 
 VERSION = "icml2019"  # the paper's simulator, whose failure the demonstration shows
 FOLDERS = {"factored": "audit", "tabular": "audit-tabular"}  # kind of model: folder of its audit
@@ -125,6 +125,7 @@ def make_demonstration(
         log = full.hide("glucose", "diabetes")
         tabular = beside.submit(_make_audit, "tabular", log, seed, new)
         factored = _audit_policy("factored", log, seed, progress)
+        enter_stage(progress, "Writing reports and figures")
         figures = beside.submit(_draw_figures, factored, new)
         _write_audit("factored", factored, new)
         figures.result()
