@@ -178,7 +178,7 @@ def credible_intervals(
     count = models + 2 * count_others(models)
     push: Push | SlowPush
     if compiled:
-        push = Push(engine, posterior, drawn, count, threads)
+        push = Push(engine, posterior, drawn, count)
     else:
 
         def engine_of(one: Drawn) -> ObservedEngine:

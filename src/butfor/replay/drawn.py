@@ -49,12 +49,7 @@ class Push:
     """The exact pass through all models, for a block of episodes at a time."""
 
     def __init__(
-        self,
-        engine: ObservedEngine,
-        posterior: Posterior,
-        drawn: Iterable[Drawn],
-        count: int,
-        threads: int | None = None,
+        self, engine: ObservedEngine, posterior: Posterior, drawn: Iterable[Drawn], count: int
     ) -> None:
         """Store what the episodes use of `count` drawn models, and what these expect."""
         self.engine, self.count = engine, count
@@ -77,8 +72,8 @@ class Push:
             for table, part in zip(found, tables(one), strict=True):
                 table[..., b] = part
 
-        for _ in in_order(keep, enumerate(drawn), threads=threads):
-            pass  # models are drawn while others are kept
+        for _ in in_order(keep, enumerate(drawn), threads=1):
+            pass  # one model is drawn while another is kept
         self.values = found[0]
         self.models = kernels.Models(np.ascontiguousarray(by_model.T), by_model, *found)
 
