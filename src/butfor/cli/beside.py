@@ -35,6 +35,7 @@ def second_process() -> Iterator[Executor]:
 
 def _executor() -> Executor:
     if count_cores() > 1:
+        # raised where semaphores are missing or forbidden, as in some containers
         with suppress(ImportError, NotImplementedError, OSError):
             executor = ProcessPoolExecutor(1, get_context("spawn"), initializer=_follow)
             with _control_c_blocked():  # which the process inherits: Ctrl-C is for the first alone

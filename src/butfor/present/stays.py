@@ -19,7 +19,6 @@ from butfor.present.charts.trajectory.rows import (
     FAINT,
     FITTED,
     Datasets,
-    fitted_datasets,
     last_step,
     near_step,
     outcomes_by_then,
@@ -247,9 +246,8 @@ class Stays:
         last = near_step(layout, given["steps"], given.get("course_steps"))
         if last >= last_step(whole):
             return None
-        drawn_anew = {name: part for name, part in given.items() if name != "draws"}
-        near = fitted_datasets(layout, **drawn_anew, last=last)
-        rows = {name: near.get(name, []) for name in FITTED}
+        near = trajectory_datasets(layout, **(given | {"draws": None}), last=last)
+        rows = {name: near[name] for name in FITTED}
         return {"rows": rows, "until": self.clock.at(last_step(whole))}
 
     def treatments(self, identifier: Any) -> list[dict[str, Any]]:

@@ -64,15 +64,7 @@ def trajectory_datasets(
         if last > SHORT:
             last = near_step(layout, steps, course_steps, few=FAINT)
     found: Datasets = {name: [] for name in NAMES_OF_DATA}
-    found |= fitted_datasets(
-        layout,
-        steps,
-        outcome=outcome,
-        first=first,
-        courses=courses,
-        course_steps=course_steps,
-        last=last,
-    )
+    found["frame"] = [{"low": -0.5, "high": last + 0.5}]
     values = recorded_values(steps)
     for line in _lines(layout, _columns(steps)):
         found["happened"] += [_with_value(layout, row, values) for row in line]
@@ -81,37 +73,17 @@ def trajectory_datasets(
             found["ends"].append(end | layout.looks[outcome])
     if first >= 0:
         found["first"] = [{"at": _first_at(layout, first), "after": first + 0.5}]
+    found["words"] = _words(layout, length, last, outcome, first)
     if courses is not None:
         target, inferred = split_worlds(courses[courses["step"] <= last])
         found["inferred"] = _shade_rows(layout.numbers("inferred"), inferred)
         if course_steps is not None:
             numbers = layout.numbers("state", "policy", "running")
             found["shade"] = _shade_rows(numbers, target)
+            found["evidence"] = _evidence_rows(course_steps, last)
+            found |= _outcome_rows(layout, target, last)
     if draws is not None and len(draws):
         found |= _draw_rows(layout, draws, last)
-    return found
-
-
-def fitted_datasets(
-    layout: TrajectoryLayout,
-    steps: pd.DataFrame,
-    *,
-    outcome: int = -1,
-    first: int = -1,
-    courses: pd.DataFrame | None = None,
-    course_steps: pd.DataFrame | None = None,
-    last: int,
-) -> Datasets:
-    """Return the rows of `trajectory_datasets` that have to fit on an axis up to this step."""
-    length = int(steps["step"].iloc[-1])
-    found: Datasets = {
-        "frame": [{"low": -0.5, "high": last + 0.5}],
-        "words": _words(layout, length, last, outcome, first),
-    }
-    if courses is not None and course_steps is not None:
-        target, _ = split_worlds(courses[courses["step"] <= last])
-        found["evidence"] = _evidence_rows(course_steps, last)
-        found |= _outcome_rows(layout, target, last)
     return found
 
 
@@ -145,9 +117,7 @@ def last_step(datasets: Mapping[str, Sequence[style.Row]]) -> int:
 
 
 def _lines(layout: TrajectoryLayout, steps: Mapping[str, NDArray[Any]]) -> list[list[style.Row]]:
-    """Return the points of one line on each strip that these columns are about.
-
-    They are steps of the record or of a draw.
+    """Return the points of one line on each strip, of the steps of the record or of a draw.
 
     A decision at step t shows at t, unless the state records the treatment: then that shows at
     t + 1, as it was decided if the last state is unknown or an outcome. Other variables hold their
@@ -326,7 +296,7 @@ def _draw_rows(layout: TrajectoryLayout, draws: pd.DataFrame, last: int) -> Data
 
 
 def _columns(steps: pd.DataFrame) -> dict[str, NDArray[Any]]:
-    """Return what lines are made from as arrays, of which parts are taken faster."""
+    """Return the columns that lines are made from, as arrays."""
     side = [name for name in steps if name.startswith("side.")]
     names = [*(name for name in ("draw", "step", "state", "action") if name in steps), *side]
     return {name: steps[name].to_numpy() for name in names}
