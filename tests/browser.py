@@ -278,6 +278,24 @@ class Browser:
         features = [{"name": name, "value": value} for name, value in given.items()]
         self.command("Emulation.setEmulatedMedia", media=media, features=features)
 
+    def forget(self, site):
+        """Be new to a site: signed out, and with nothing remembered in this window."""
+        self.prefer()
+        self.goto(f"{site}/sign-in")
+        self.command("Network.clearBrowserCookies")
+        self.evaluate("sessionStorage.clear()")
+
+    @contextmanager
+    def hurry(self, times):
+        """Let intervals of pages that are opened meanwhile pass so many times as fast."""
+        script = self.command(
+            "Page.addScriptToEvaluateOnNewDocument",
+            source="const usual = window.setInterval;"
+            f"window.setInterval = (call, time) => usual(call, time / {times});",
+        )
+        yield
+        self.command("Page.removeScriptToEvaluateOnNewDocument", **script)
+
     def offline(self, off=True):
         """Take the network away; files stay."""
         self.command(

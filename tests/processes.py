@@ -1,4 +1,4 @@
-"""Processes of the review that tests start and kill, forked from one that has imported it.
+"""Processes that tests start and kill, forked from one that has imported what they need.
 
     with start(CODE, folder, name) as process:
         process.stdout.readline()
@@ -23,7 +23,7 @@ from importlib import import_module
 from pathlib import Path
 
 MOST = 1 << 20  # bytes of a request
-IMPORTED = ("butfor.cli.review", "butfor.review.store")
+IMPORTED = ("butfor.cli.review", "butfor.review.store", "butfor.cli.audit")
 PIPES = 4  # stdin, stdout, stderr, and one for the process id and the exit code
 
 

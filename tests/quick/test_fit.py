@@ -287,7 +287,7 @@ def test_rewards_that_do_not_vary_give_no_warning_whatever_their_size(reward, te
 
 
 def test_fitting_takes_memory_for_state_action_pairs_not_for_pairs_of_states():
-    states, actions = 200_000, 20
+    states, actions = 20_000, 20
     rng = np.random.default_rng(1)
     visits = rng.integers(states, size=(50, 3))
     log = Episodes.from_arrays(
@@ -306,7 +306,7 @@ def test_fitting_takes_memory_for_state_action_pairs_not_for_pairs_of_states():
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    # dense [A, S, S] would be 6.4e12 bytes; allow 25 numbers a state-action pair
+    # dense [A, S, S] would be 6.4e10 bytes; allow 25 numbers a state-action pair
     assert peak < 25 * 8 * states * actions
     # the hundred logged pairs are all different, so every row has one entry
     assert model.unseen.sum() == states * actions - 100

@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -50,13 +51,16 @@ def modules():
         yield name, path
 
 
+@cache
 def imported(path):
     """Names that a file imports, as written, whether at its top or not."""
+    names = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom):
-            yield node.module if node.module != "butfor" else f"butfor.{node.names[0].name}"
+            names.append(node.module if node.module != "butfor" else f"butfor.{node.names[0].name}")
         elif isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names.extend(alias.name for alias in node.names)
+    return names
 
 
 def test_every_module_has_a_place_in_the_order_of_imports():

@@ -1,6 +1,7 @@
 """Off-policy evaluation: intervals, cross-fitting, and what has no support."""
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from butfor.evaluate.estimators.table import CROSS_FITTED, ESTIMATORS
 from butfor.evaluate.intervals import LEARNED
 from butfor.models.planning import state_values
 from tests.builders import DEATH, HOME, random_log, ward_log
+from tests.grids import each_value
 from tests.ope import HORIZON, ask, keep, learn, nobody_follows
 from tests.ope import near as near
 from tests.ope import sepsis as sepsis
@@ -297,9 +299,16 @@ def test_unsupported_mass_equals_a_plain_forward_pass(terminal):
         )
 
 
-@pytest.mark.parametrize("mechanism", [bf.GumbelMax(), bf.InverseCDF(), bf.MaximalCoupling()])
-@pytest.mark.parametrize("horizon", [3, 6])
-@pytest.mark.parametrize("unseen", ["death", "home", "uniform", "self-loop"])
+@pytest.mark.parametrize(
+    ("unseen", "horizon", "mechanism"),
+    each_value(
+        product(
+            ["death", "home", "uniform", "self-loop"],
+            [3, 6],
+            [bf.GumbelMax(), bf.InverseCDF(), bf.MaximalCoupling()],
+        )
+    ),
+)
 def test_support_in_the_same_pass_is_that_of_a_pass_of_its_own(unseen, horizon, mechanism):
     log = random_log(np.random.default_rng(3), episodes=20, longest=4)
     model = bf.fit_mdp(log, unseen=unseen)

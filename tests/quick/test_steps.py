@@ -12,6 +12,7 @@ from butfor.kernels.evidence import weighted_median
 from butfor.models.policies import action_counts
 from butfor.replay.functions import walk_through
 from butfor.replay.steps import Steps
+from tests.grids import few
 from tests.hidden import random_pomdp
 from tests.reference import steps as reference
 from tests.support import (
@@ -24,7 +25,7 @@ from tests.support import (
 )
 
 
-@pytest.fixture(scope="module", params=range(4))
+@pytest.fixture(scope="module", params=few(range(4), 2))
 def problem(request):
     """A model, with plain or mixed labels, a behavior, a target and a log."""
     generator = np.random.default_rng(50 + request.param)
@@ -303,9 +304,12 @@ def test_icml2019_ends_equal_the_slow_twin():
     behavior = bf.estimate_behavior(log, terminal="icml2019")
     result = walk_through(log, model, target)
     plain = reference_model(model)
-    for i, episode in enumerate(reference_episodes(log, "icml2019")[:6]):
+    episodes = reference_episodes(log, "icml2019")
+    some = [1, 3, 14]
+    assert set(log.outcome[some]) == {-1, 0, 1}
+    for i in some:
         twin = reference.influence(
-            plain, episode, behavior.tolist(), target.tolist(), shared=True, horizon=20
+            plain, episodes[i], behavior.tolist(), target.tolist(), shared=True, horizon=20
         )
         for name, slow in zip(TWINS, twin, strict=True):
             np.testing.assert_allclose(getattr(result, name)[i], slow, atol=1e-12)

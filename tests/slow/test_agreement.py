@@ -248,8 +248,8 @@ def test_intraclass_correlation_of_experts_who_agree_and_who_guess():
     guessed = intraclass_correlation(chances(generator.random((40, 3))))
     assert guessed.low < 0 < guessed.high
     # half of the variance between stays: five standard errors, 2 (1-ρ)² (1+(k-1)ρ)² / k(k-1)(n-1)
-    noise = generator.normal(size=(4000, 2)) + generator.normal(size=(4000, 1))
-    error = np.sqrt(2 * 0.25 * 1.5**2 / (2 * 1 * 3999))
+    noise = generator.normal(size=(1000, 2)) + generator.normal(size=(1000, 1))
+    error = np.sqrt(2 * 0.25 * 1.5**2 / (2 * 1 * 999))
     assert intraclass_correlation(chances(noise)).value == pytest.approx(0.5, abs=5 * error)
 
 

@@ -79,7 +79,7 @@ if __name__ == "__main__":
 
 
 def test_control_c_during_the_demonstration_is_quiet_and_leaves_nothing(tmp_path):
-    command = [sys.executable, "-m", "butfor", "demo", "--episodes", "200"]
+    command = [sys.executable, "-m", "butfor", "demo", "--episodes", "60"]
     with subprocess.Popen(
         command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as demo:

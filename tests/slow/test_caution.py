@@ -186,7 +186,8 @@ def test_impossible_cautions_are_refused(options, message):
 def patients(tmp_path_factory):
     """A log in a file and its study file, and the log itself."""
     folder = tmp_path_factory.mktemp("log")
-    log = bf.sepsis.simulate(bf.sepsis.behavior_policy(), 150, seed=4).hide("glucose", "diabetes")
+    log = bf.sepsis.simulate(bf.sepsis.behavior_policy(), 80, seed=4)
+    log = log.hide("glucose", "diabetes", "oxygen")
     bf.write_episodes(log, folder / "log.csv", folder / "study.toml")
     return folder, log
 
@@ -204,8 +205,9 @@ def patients(tmp_path_factory):
     ),
 )
 def test_an_audit_learns_with_the_caution_that_is_asked_for(
-    patients, options, caution, detail, tmp_path
+    patients, options, caution, detail, tmp_path, monkeypatch
 ):
+    monkeypatch.setattr("butfor.evaluate.crossfit.SPLITS", 2)  # not 10: each plans twice
     folder, log = patients
     rest = ["--detail", detail, "--no-rehearsal", "--flags", "1", *options]
     rest += ["--review-size", "2", "--intervals", "2"]

@@ -149,7 +149,9 @@ def test_an_audit_in_shards_treats_the_lost_as_one_in_memory_does(files, words, 
     found = {}
     for detail in ("full", "summary"):
         found[detail] = audit_into(
-            *paths, tmp_path / detail, AuditSettings(models=0, detail=detail)
+            *paths,
+            tmp_path / detail,
+            AuditSettings(models=0, detail=detail, intervals=10, rehearsal=False),
         )
     full, summary = found.values()
     assert full.meta.parameters == summary.meta.parameters

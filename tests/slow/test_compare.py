@@ -128,6 +128,7 @@ def test_the_command_audits_several_targets_and_compares_them(tmp_path):
     for drug in ("none", "full"):
         (tmp_path / f"{drug}.csv").write_text(f"level,drug\n*,{drug}\n")
     command = ["audit", tmp_path / "log.csv", "--study", tmp_path / "study.toml", "--models", "0"]
+    command += ["--flags", "2", "--review-size", "4", "--intervals", "2"]
     command += ["--target", tmp_path / "none.csv", "--target", tmp_path / "full.csv"]
     done = CliRunner().invoke(app, [*map(str, command), "--out", str(tmp_path / "both")])
     assert done.exit_code == 0, done.output

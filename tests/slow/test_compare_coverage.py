@@ -1,6 +1,7 @@
 """Paired intervals of differences between policies hold the true difference."""
 
 import numpy as np
+import pytest
 from scipy.stats import binom
 
 import butfor as bf
@@ -34,5 +35,6 @@ def check_differences(logs):
     assert max(narrow.values()) < least, narrow  # intervals half as wide would be found out
 
 
+@pytest.mark.exhaustive
 def test_intervals_of_differences_hold_the_true_difference():
     check_differences(50)

@@ -102,7 +102,7 @@ def test_a_row_by_hand():
     np.testing.assert_allclose(found.expected_return[0], [[0, 1], [1, 1]], atol=1e-15)
 
 
-@pytest.mark.parametrize("gamma", GAMMAS)
+@pytest.mark.parametrize("gamma", few([1.0, 2.0, 5.0, 1.5, 3.0], 3))
 def test_rows_equal_the_linear_program_and_the_closed_form(gamma):
     rows, reward, b, found = one_step(int(10 * gamma), gamma)
     for q, value, taken, (low, high) in zip(rows, reward, b, found, strict=True):
@@ -139,7 +139,9 @@ def test_values_and_episodes_equal_nested_programs(seed, stochastic, gammas):
         for end, sign in enumerate((1, -1)):
             expected = np.mean([tables[HORIZON][s, (0, sign)] for s in first])
             assert found.value[0, end] == pytest.approx(expected, abs=1e-9)
-        for i, episode in enumerate(reference_episodes(replay.log)):
+        episodes = reference_episodes(replay.log)
+        for i in (1, 3):  # one as long as the horizon, one that ended before
+            episode = episodes[i]
             after = tables[HORIZON - len(episode.states)]
             expected = reference.episode_bounds(
                 plain, episode, behavior.tolist(), target, gamma, after, 0.9
@@ -311,7 +313,7 @@ def truth(world, target, reward, steps, horizon, discount):
 def test_bounds_contain_the_truth_of_confounded_worlds():
     generator = np.random.default_rng(11)
     counted, outside = 0, 0  # outside: of the bounds that ignore the hidden causes
-    for _ in range(40):
+    for _ in range(20):
         world = confounded_world(generator)
         reward = generator.normal(size=(3, 3, 5))
         model = world.model(reward)
@@ -330,7 +332,7 @@ def test_bounds_contain_the_truth_of_confounded_worlds():
             assert low - 1e-9 <= real <= high + 1e-9
             counted += 1
             outside += not found.expected_return[0, i, 0] <= real <= found.expected_return[0, i, 1]
-    assert counted == 1600
+    assert counted == 800
     assert outside > 20  # so the test would notice bounds that are too narrow
 
 
@@ -366,7 +368,7 @@ def test_other_refusals_name_the_remedy():
 
 
 def test_a_factored_model_is_bounded_by_its_rows():
-    log = sepsis_log()
+    log = sepsis_log(20)
     model = bf.fit_factored(log)
     target = bf.policy_iteration(model)
     found = bf.confounding_bounds(bf.Replay(log, model, target), [1, 2])

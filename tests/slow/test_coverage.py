@@ -26,7 +26,10 @@ def too_narrow(held):
     return binom.cdf(held, FEW, COVERAGE) < FALSE_ALARM / CHECKS
 
 
-@pytest.mark.parametrize(("learned", "estimators"), few([(False, FIXED), (True, CROSS_FITTED)], 1))
+@pytest.mark.parametrize(
+    ("learned", "estimators"),
+    few([(False, ("WIS", "MB", "CF")), (False, FIXED), (True, CROSS_FITTED)], 1),
+)
 def test_intervals_hold_the_true_value(learned, estimators):
     design = designs("tabular", learned=learned)[0]
     table = coverage(printed(design, FEW, estimators=estimators))

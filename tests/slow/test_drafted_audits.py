@@ -21,6 +21,6 @@ def test_a_draft_is_audited_as_it_is(name, tmp_path):
     log = LOGS[name]()
     path = tmp_path / "study.toml"
     path.write_text(draft(log).text, encoding="utf-8")
-    audit = audit_log(log, path, flags=1, draws=2, models=2)
+    audit = audit_log(log, path, flags=1, draws=2, models=2, intervals=5)
     assert audit.meta.counts.episodes == log[read_study(path).columns.episode].nunique()
     assert audit.estimates["value"].notna().any()

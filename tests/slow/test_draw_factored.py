@@ -9,6 +9,7 @@ from scipy.stats import t
 from butfor import fit_factored
 from butfor.models.draw_factored import draw_factored, draw_tables
 from butfor.models.factored import Factor
+from tests.grids import few
 from tests.quick.test_fit_factored import ward
 from tests.reference.posterior import weighted_posterior
 from tests.support import FALSE_ALARM
@@ -18,14 +19,15 @@ STRENGTH = 3.0
 TABLE = Factor("x", ("a", "b"), COUNTS, COUNTS, "counts", strength=STRENGTH)
 
 
-@pytest.mark.parametrize("every", [False, True])
-def test_draws_have_the_posterior_of_weighted_draws_from_the_prior(every):
+@pytest.mark.parametrize(("every", "batch"), few([(True, 25), (True, 50), (False, 50)], 1))
+def test_draws_have_the_posterior_of_weighted_draws_from_the_prior(every, batch):
     # fixed strength: first and second moments; error of the chain from means of batches
     factor = replace(TABLE, every=every)
-    draws = draw_tables(factor, 1500, np.random.default_rng(0), strength=1.0)
-    found = np.concatenate([draws.reshape(1500, -1), draws.reshape(1500, -1) ** 2], axis=1)
-    expected, error = weighted_posterior(COUNTS, np.array([STRENGTH]), 4000, every=every)
-    batches = found.reshape(30, 50, -1).mean(axis=1)
+    draws = draw_tables(factor, 30 * batch, np.random.default_rng(0), strength=1.0)
+    rows = draws.reshape(30 * batch, -1)
+    found = np.concatenate([rows, rows**2], axis=1)
+    expected, error = weighted_posterior(COUNTS, np.array([STRENGTH]), 80 * batch, every=every)
+    batches = found.reshape(30, batch, -1).mean(axis=1)
     error = np.hypot(error[:-3], batches.std(axis=0, ddof=1) / 30**0.5)
     z = t.isf(FALSE_ALARM / (2 * found.shape[1]), 29)
     assert (np.abs(found.mean(axis=0) - expected[:-3]) <= z * error).all()
@@ -39,10 +41,10 @@ def test_a_configuration_that_was_never_seen_is_uncertain():
 
 def test_a_drawn_model_depends_on_the_seed_and_its_number_alone():
     model = fit_factored(ward())
-    few, many = draw_factored(model, 2, seed=3), draw_factored(model, 5, seed=3)
-    for one, other in zip(few.model(1).factors, many.model(1).factors, strict=True):
+    two, many = draw_factored(model, 2, seed=3), draw_factored(model, 5, seed=3)
+    for one, other in zip(two.model(1).factors, many.model(1).factors, strict=True):
         np.testing.assert_array_equal(one.table, other.table)
-    assert (draw_factored(model, 2, seed=4).model(1).end.table != few.model(1).end.table).any()
+    assert (draw_factored(model, 2, seed=4).model(1).end.table != two.model(1).end.table).any()
 
 
 def test_only_counted_tables_are_drawn():

@@ -18,11 +18,20 @@ from tests.audits import unseal
 from tests.shard_logs import FEW, check_same, simulate_patients, write_shards
 
 
+@pytest.fixture(scope="module", autouse=True)
+def few_splits():
+    """Cross-fit over 2 splits, not 3 or 10: each learns and plans twice."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("butfor.evaluate.crossfit.SPLITS", 2)
+        patch.setattr("butfor.evaluate.crossfit.SPLITS_SLOW", 2)
+        yield
+
+
 @pytest.fixture(scope="module")
 def patients(tmp_path_factory):
     """A log in one file and in three, and its study file."""
     folder = tmp_path_factory.mktemp("patients")
-    log = simulate_patients()
+    log = simulate_patients(80)
     bf.write_episodes(log, folder / "log.csv", folder / "study.toml")
     write_shards(log, folder / "shards", np.array_split(np.arange(len(log)), 3))
     write_shards(log, folder / "one", [np.arange(len(log))])
@@ -128,7 +137,7 @@ def test_the_study_file_chooses_kind_parents_and_order(patients, tmp_path):
 def test_the_command_takes_the_kind_of_model(patients, tmp_path):
     folder, _ = patients
     base = ["audit", folder / "log.csv", "--study", folder / "study.toml", "--models", "0"]
-    base += ["--intervals", "20", "--no-rehearsal"]
+    base += ["--intervals", "5", "--flags", "2", "--review-size", "4", "--no-rehearsal"]
     for kind, expected in (("tabular", bf.TabularMDP), ("factored", bf.FactoredModel)):
         out = tmp_path / kind
         result = CliRunner().invoke(app, [*map(str, base), "--model", kind, "--out", str(out)])
@@ -142,7 +151,7 @@ def test_the_command_takes_the_kind_of_model(patients, tmp_path):
 
 
 def test_shards_learn_by_a_classifier_from_distinct_transitions(patients, tmp_path, monkeypatch):
-    everyone = np.arange(60)
+    everyone = np.arange(40)
     log = patients[1].select(everyone).hide("heart rate", "blood pressure")
     logs = {
         "one": write_shards(log, tmp_path / "one file", [everyone]),

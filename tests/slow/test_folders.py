@@ -71,7 +71,8 @@ def test_a_meta_json_of_another_program_does_not_make_an_audit(tmp_path, text):
     assert content(tmp_path) == {"meta.json": text, "thesis.txt": "years of work"}
 
 
-def test_a_second_run_is_told_of_the_first(tmp_path):
+def test_a_second_run_is_told_of_the_first(tmp_path, monkeypatch):
+    monkeypatch.setattr("butfor.audit.folders.PATIENCE", 0.1)  # not 2 seconds
     with claimed(tmp_path / "audit", AUDIT):
         with pytest.raises(OSError, match=rf"another run \(process {os.getpid()}\) is writing"):
             write(tmp_path / "audit")

@@ -49,7 +49,7 @@ def drug_model():
 @pytest.fixture(scope="module")
 def sepsis():
     """A reduced sepsis log, its model and the target planned on it."""
-    log = bf.sepsis.simulate(bf.sepsis.behavior_policy(), 200, seed=21).hide("glucose", "diabetes")
+    log = bf.sepsis.simulate(bf.sepsis.behavior_policy(), 80, seed=21).hide("glucose", "diabetes")
     model = bf.fit_mdp(log)
     return log, model, bf.policy_iteration(model, caution=bf.Caution())  # as audits learn it
 
@@ -203,7 +203,8 @@ def test_an_audit_puts_the_noise_where_it_is_told_to_and_records_it(
     log, model, target = sepsis
     exact = bf.counterfactual_outcomes(log, model.with_labels(bf.nature_labels(log)), target)
     options = ["--study", written / "study.toml", "--flags", 2, "--no-rehearsal"]
-    few = {"flags": 2, "rehearsal": False}
+    options += ["--review-size", 4]
+    few = {"flags": 2, "review_size": 4, "rehearsal": False}
     names = ", ".join(VITAL)
     result = run(
         "audit", written / "log.csv", *options, "--out", tmp_path / "audit", "--noise-on", names

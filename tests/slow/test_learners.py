@@ -41,12 +41,12 @@ def test_a_classifier_becomes_a_table_of_all_states_and_actions():
 
 
 def test_logistic_regression_learns_the_true_probabilities():
-    # P(high) is .2 with the drug, otherwise .4 and .7; 20,000 episodes, 30,000 cases or more, so
-    # that with interactions each is known to 4 standard errors of sqrt(.25 / 5000) at the most
+    # P(high) is .2 with the drug, otherwise .4 and .7; 8,000 episodes, 12,000 cases or more, so
+    # that with interactions each is known to 4 standard errors of sqrt(.25 / 2000) at the most
     learner = make_pipeline(
         PolynomialFeatures(2, interaction_only=True), LogisticRegression(C=100, max_iter=1000)
     )
-    log = ward(2, 20_000)
+    log = ward(2, 8_000)
     pulse = fit_factored(log, learner, parents={"pulse": ["pulse", "action.given"]}).factor("pulse")
     counts = pulse.counts.sum(axis=-1)
     seen = counts > 0
@@ -138,7 +138,7 @@ def test_too_many_configurations_are_predicted_on_demand_without_a_table():
         [0, 1, 2], [0, 1, 2], [1, 2, 0], offsets=[0, 3], actions=100, outcome=[0], outcomes=[DEATH],
         states=(many, Variable("x", ("a", "b", "c", "d", "e", "f"))),
     )  # fmt: skip
-    model = fit_factored(log, LogisticRegression())
+    model = fit_factored(log, {"x": LogisticRegression()})
     assert isinstance(model.factor("x"), Predictor)
     assert model.factor("x").shape == (2000, 6, 100, 6)
     with pytest.raises(ValueError, match="no table of all its states and actions: 'x' predicted"):
@@ -202,6 +202,7 @@ def test_too_many_distinct_cases_for_a_learner_without_batches_are_refused(monke
 
 def test_boosting_learns_the_sepsis_log():
     log = sepsis.simulate(sepsis.behavior_policy("corrected"), 150, seed=0)
+    log = log.hide("glucose", "diabetes")
     learner = HistGradientBoostingClassifier(max_iter=10)
     boosted, counted = fit_factored(log, learner), fit_factored(log)
     assert boosted.end.source == "HistGradientBoostingClassifier"

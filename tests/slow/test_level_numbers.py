@@ -204,7 +204,8 @@ def audit_with(tmp_path, learner, **settings):
     ward(60).to_csv(tmp_path / "log.csv", index=False)
     study = study_with(model={"kind": "factored", "learner": learner})
     (tmp_path / "study.toml").write_text(write_toml(study))
-    chosen = AuditSettings(flags=2, draws=1, models=0, **settings)
+    few = {"flags": 2, "review_size": 4, "draws": 1, "models": 0, "intervals": 2}
+    chosen = AuditSettings(**few, rehearsal=False, **settings)
     return audit_into(tmp_path / "log.csv", tmp_path / "study.toml", tmp_path / "out", chosen)
 
 
@@ -212,7 +213,8 @@ def test_an_audit_says_that_counts_had_no_use_for_numbers(tmp_path):
     assert UNUSED in audit_with(tmp_path, "counts").meta.warnings
 
 
-def test_an_audit_learns_by_a_classifier_from_numbers(tmp_path):
+def test_an_audit_learns_by_a_classifier_from_numbers(tmp_path, monkeypatch):
+    monkeypatch.setattr("butfor.evaluate.crossfit.SPLITS_SLOW", 1)  # not 3: each learns twice
     audit = audit_with(tmp_path, "logistic")
     assert UNUSED not in audit.meta.warnings
     assert audit.model.factor("lactate").source == "Pipeline"

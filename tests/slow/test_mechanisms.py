@@ -3,6 +3,7 @@
 import itertools
 import random
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import pytest
@@ -142,10 +143,10 @@ def test_long_rows_equal_the_slow_twin(kind, size):
 
 
 @every_kind
-@pytest.mark.parametrize("scale", few([0.02, 1.0], 1))
-def test_thousands_of_entries_keep_the_contract(kind, scale):
+@pytest.mark.parametrize(("scale", "size"), few([(0.02, 1000), (0.02, 2000), (1.0, 2000)], 1))
+def test_thousands_of_entries_keep_the_contract(kind, scale, size):
     generator = np.random.default_rng(7)
-    p, q = (row / row.sum() for row in generator.gamma(scale, size=(2, 2000)) + 1e-300)
+    p, q = (row / row.sum() for row in generator.gamma(scale, size=(2, size)) + 1e-300)
     check_rows(kind, p, q)
 
 
@@ -200,9 +201,11 @@ def test_the_order_decides_the_paper_example():
         np.testing.assert_array_equal(found, np.eye(4)[outcome])
 
 
-@pytest.mark.parametrize("order", [None, [2, 0, 3, 1]])
-def test_one_uniform_number_draws_the_rows_of_the_inverse_cdf(order):
-    p, q = [0.1, 0.4, 0.3, 0.2], [0.35, 0.15, 0.2, 0.3]
+@pytest.mark.parametrize("order", [None, (2, 0, 3, 1)])
+def test_one_uniform_number_draws_the_rows_of_the_inverse_cdf(order, monkeypatch):
+    p, q = (0.1, 0.4, 0.3, 0.2), (0.35, 0.15, 0.2, 0.3)
+    # the twin would work out the same intervals, in fractions, for each of the draws
+    monkeypatch.setattr(reference, "intervals", cache(reference.intervals))
     generator = random.Random(3)
     for k in range(4):
         noise = [reference.noise_of_interval(p, k, order, generator) for _ in range(3000)]

@@ -1,5 +1,7 @@
 """Audits of events: the same as those of the events as a table, and however they are cut."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -14,6 +16,8 @@ from butfor.cli.main import app
 from butfor.log.read import read_log
 from tests.meds_data import STUDY, write_data
 from tests.shard_logs import check_same
+
+FEW = AuditSettings(flags=5, review_size=12, intervals=10, models=0, rehearsal=False)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +72,7 @@ def test_the_same_events_as_a_table_give_the_same_audit(data, tmp_path):
     kept = study[study.index("[time]") :]
     columns = ['episode = "stay"', 'subject = "subject_id"', 'time = "time"', 'outcome = "outcome"']
     (tmp_path / "study.toml").write_text("\n".join(["[columns]", *columns, "", kept]))
-    settings = AuditSettings(models=5, rehearsal=False, seed=1)
+    settings = replace(FEW, models=5, seed=1)
     ours = audit_into(data, STUDY, tmp_path / "ours", settings)
     theirs = audit_into(
         tmp_path / "log.csv", tmp_path / "study.toml", tmp_path / "theirs", settings
@@ -82,7 +86,7 @@ def test_shards_do_not_matter(data, tmp_path):
     (whole / "data").mkdir(parents=True)
     files = sorted((data / "data").rglob("*.parquet"))
     pq.write_table(pa.concat_tables(map(pq.read_table, files)), whole / "data" / "all.parquet")
-    settings = AuditSettings(detail=SUMMARY, seed=1)
+    settings = replace(FEW, detail=SUMMARY, seed=1)
     for source in (data, whole):
         audit_into(source, STUDY, tmp_path / f"audit of {source.name}", settings)
     check_same(tmp_path / "audit of data set", tmp_path / "audit of whole")
@@ -94,7 +98,7 @@ def test_cross_fitting_by_splits_is_the_same_in_shards(data, tmp_path):
     (tmp_path / "study.toml").write_text(study + '\n[model]\nkind = "tabular"\n')
     values = []
     for detail in ("full", "summary"):
-        settings = AuditSettings(detail=detail, models=0, rehearsal=False)
+        settings = replace(FEW, detail=detail)
         audit = audit_into(data, tmp_path / "study.toml", tmp_path / detail, settings)
         values.append(audit.estimates.set_index("estimator").value)
     name = "MB (cross-fitted)"
@@ -107,6 +111,7 @@ def test_the_commands_lead_from_a_data_set_to_an_audit_without_an_edit(data, tmp
     assert drafted.exit_code == 0, drafted.output
     assert "INFUSION//NOREPINEPHRINE" in drafted.output
     command = ["audit", str(data), "--study", str(study), "--out", str(out), "--models", "0"]
+    command += ["--flags", "5", "--intervals", "10", "--no-rehearsal"]
     audited = CliRunner().invoke(app, [*command, "--time-step", "8h"])
     assert audited.exit_code == 0, audited.output
     admissions = [

@@ -56,7 +56,7 @@ def small(request):
     """
     if request.param.startswith("known"):
         return make_setting(len(request.param), episodes=12).sample
-    log = random_log(np.random.default_rng(7), episodes=25, longest=4)
+    log = random_log(np.random.default_rng(28), episodes=14, longest=4)
     lost = request.param == "lost"
     model = bf.fit_mdp(log, terminal="visits" if lost else request.param)
     target = bf.soften(bf.policy_iteration(model), 0.3)

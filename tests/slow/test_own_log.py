@@ -69,7 +69,9 @@ def test_three_commands_lead_from_a_csv_file_to_an_audit(hospital, study):
 
 
 def test_the_same_as_json(hospital, study, tmp_path):
-    result = run("audit", hospital / "icu.csv", "--study", study, "--out", tmp_path / "a", "--json")
+    few = ["--flags", "5", "--intervals", "5", "--models", "0"]
+    files = [hospital / "icu.csv", "--study", study, "--out", tmp_path / "a"]
+    result = run("audit", *files, *few, "--json")
     printed = json.loads(result.stdout)
     assert {row["estimator"] for row in printed["estimates"]} >= {"Observed", "MB", "CF"}
     assert printed["written"] == [str(tmp_path / "a")]
@@ -97,7 +99,8 @@ def test_diagnostics_judge_the_weights_that_the_estimates_use(tmp_path):
     (tmp_path / "log.csv").write_text("\n".join(text) + "\n")
     columns = '[columns]\nbehavior_probability = "p"\n'
     (tmp_path / "study.toml").write_text(STUDY.replace("[columns]\n", columns))
-    audit = audit_log(tmp_path / "log.csv", tmp_path / "study.toml", flags=0)
+    few = {"flags": 0, "models": 0, "intervals": 0, "rehearsal": False}
+    audit = audit_log(tmp_path / "log.csv", tmp_path / "study.toml", **few)
     effective = audit.estimates.set_index("estimator").loc["WIS", "effective"]
     light = audit.diagnostics.set_index("check").loc["effective sample size", "value"]
     np.testing.assert_allclose(light, effective / 60)

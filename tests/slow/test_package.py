@@ -7,7 +7,6 @@ import shlex
 import subprocess
 import sys
 import tomllib
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,10 @@ from typer.testing import CliRunner
 
 import butfor as bf
 from butfor.audit.audit import Audit
+from butfor.cli.demo import make_demonstration
 from butfor.cli.main import app
+from tests.audits import trade_audit
+from tests.less_demo import do_less
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -28,7 +30,10 @@ PAGES = [
     ),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-LONG = {"how-sure.md", "operations.md", "which-model.md", str(ROOT / "README.md")}
+LONG = {  # left to make verify; your-own-log.md is long too, but runs in make test
+    *("audit.md", "data.md", "hidden-state.md", "how-sure.md", "icu-sepsis.md"),
+    *("operations.md", "report.md", "which-model.md", str(ROOT / "README.md")),
+}
 
 
 def is_long(page):
@@ -129,23 +134,35 @@ def test_every_file_that_names_the_version_or_the_requirements_agrees():
 
 @pytest.fixture(scope="module")
 def demonstration(tmp_path_factory):
-    """What the demonstration printed, and its folder, in which somebody then wrote verdicts."""
-    few = pytest.MonkeyPatch()
-    few.setattr("butfor.cli.demo.MODELS", 2)
-    few.setattr("butfor.cli.demo.rehearse", partial(bf.rehearse, splits=1))
+    """What the demonstration prints as JSON, its folder and its audits.
+
+    In the folder there was an earlier one, about which somebody wrote verdicts.
+    """
     out = tmp_path_factory.mktemp("demo") / "demo"
-    with few.context() as alone:  # a second process would not know of these changes
-        alone.setattr("butfor.cli.beside.count_cores", lambda: 1)
-        result = CliRunner().invoke(
-            app, ["demo", "--episodes", "50", "--seed", "2", "--out", str(out), "--verbose"]
-        )
+    trade_audit(episodes=12, horizon=10).save(out / "audit")
     (out / "audit" / "reviews.sqlite").write_bytes(b"verdicts")
-    yield result, out
-    few.undo()
+    made = {}
+
+    def make(*arguments, **options):
+        made.update(make_demonstration(*arguments, **options))
+        return made
+
+    with pytest.MonkeyPatch.context() as patch:
+        do_less(patch)
+        patch.setattr("butfor.cli.demo.make_demonstration", make)
+        result = CliRunner().invoke(
+            app, ["demo", "--episodes", "60", "--seed", "1", "--json", "--out", str(out)]
+        )
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout), out, made
 
 
-def test_demo_prints_estimates_outcomes_and_patients_and_says_where_files_are(demonstration):
-    result, out = demonstration
+def test_demo_prints_estimates_outcomes_and_patients_and_says_where_files_are(
+    demonstration, monkeypatch
+):
+    _, out, made = demonstration
+    monkeypatch.setattr("butfor.cli.demo.make_demonstration", lambda *_, **__: made)
+    result = CliRunner().invoke(app, ["demo", "--out", str(out), "--verbose"])
     assert result.exit_code == 0, result.output
     for words in ("Observed", "WIS", "MB", "CF", "True", "discharged", "still in"):
         assert words in result.output
@@ -154,7 +171,6 @@ def test_demo_prints_estimates_outcomes_and_patients_and_says_where_files_are(de
     assert "Figures:" in result.output
     assert "The same log, two models" in result.output
     assert isinstance(Audit.load(out / "audit-tabular").model, bf.TabularMDP)
-    assert len(Audit.load(out / "audit").episodes) == 50
     assert {path.name for path in (out / "figures").iterdir()} >= {"estimates.png", "outcomes.svg"}
 
 
@@ -166,11 +182,7 @@ def test_a_folder_that_cannot_be_written_is_found_at_once(tmp_path):
 
 
 def test_demo_over_an_earlier_one_as_json_agrees_with_the_library(demonstration):
-    out = demonstration[1]
-    result = CliRunner().invoke(
-        app, ["demo", "--episodes", "60", "--seed", "1", "--json", "--out", str(out)]
-    )
-    printed = json.loads(result.stdout)
+    printed, out, _ = demonstration
     assert len(Audit.load(out / "audit").episodes) == 60
     assert (out / "audit" / "reviews.sqlite").read_bytes() == b"verdicts"
     log = bf.sepsis.simulate(
@@ -215,7 +227,7 @@ def test_bad_commands_end_with_exit_code_2(arguments):
     ("arguments", "code", "words"),
     [
         (["--version"], 0, f"butfor {bf.__version__}"),
-        (["study", "other", "--out", "x"], 2, "Error: study 'other'"),
+        (["init", "no.csv"], 2, "Error: there is no file no.csv"),
     ],
 )
 def test_the_installed_command_ends_with_its_code_and_says_all(arguments, code, words, tmp_path):

@@ -1,6 +1,7 @@
 """Particles against the exact engine, and against what truly would have happened."""
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from butfor.evaluate.episode_columns import EpisodeColumns
 from butfor.evaluate.estimators.doubly_robust import doubly_robust
 from butfor.replay.particles import VALUE_DRAWS, ParticleEngine
 from tests.factored import clinic_model, simulate_factored
+from tests.grids import each_value
 from tests.support import FALSE_ALARM, frequencies_agree
 from tests.wide import always, cautious, simulate
 
@@ -43,8 +45,9 @@ def agree(exact, found):
     return frequencies_agree(counts, exact.probability, DRAWS)
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda one: type(one).__name__)
-@pytest.mark.parametrize("action_noise", ["shared", "fresh"])
+@pytest.mark.parametrize(
+    ("mechanism", "action_noise"), each_value(product(MECHANISMS, ["shared", "fresh"])), ids=repr
+)
 def test_particles_agree_with_the_exact_engine(mechanism, action_noise):
     replay = question(0, mechanism=mechanism, action_noise=action_noise, discount=0.9)
     exact, found = replay.outcomes(), sample(replay)
@@ -200,7 +203,7 @@ def test_patients_of_thirty_variables_are_predicted_better_than_by_frequencies()
     log, truth = simulate(7, 1000).log, simulate(7, 1000, policy=always).log
     true = np.eye(3)[truth.outcome]
     model = bf.fit_factored(log)
-    found = bf.Replay(log, model, always, behavior=cautious).outcomes(draws=200)
+    found = bf.Replay(log, model, always, behavior=cautious).outcomes(draws=60)
 
     def brier(predicted):
         return ((predicted - true) ** 2).sum(axis=1)

@@ -116,8 +116,8 @@ def test_an_iteration_is_that_of_all_hidden_paths(joint, behavior):
 def test_no_iteration_lowers_the_log_likelihood(seed, prior):
     truth = clinic(seed)
     model = truth.model()
-    log = simulate(model, clinician(model, seed), 80, seed=seed)
-    options = {"iterations": 60, "tolerance": 0.0, "prior": prior, "seed": seed}
+    log = simulate(model, clinician(model, seed), 40, seed=seed)
+    options = {"iterations": 30, "tolerance": 0.0, "prior": prior, "seed": seed}
     alone = bf.hidden.fit_latent_behavior(log, model, restarts=2, **options)
     both = bf.hidden.fit_pomdp(log, truth, behavior="learn", start="uniform", restarts=2, **options)
     for fit in (alone, both):
@@ -258,6 +258,7 @@ def test_restarts_say_what_the_target_is_worth_by_each():
     assert fit.restarts["counterfactual"].std() > 0
 
 
+@pytest.mark.exhaustive
 def test_the_behavior_of_sepsis_is_learned_well_enough():
     # The dynamics being known, what is lost by learning who treated must be small beside what any
     # log of this size leaves open, the standard error of the mean; and beside what is lost by

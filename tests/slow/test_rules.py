@@ -128,16 +128,17 @@ def test_an_audit_learns_a_policy_that_keeps_the_rules_of_the_study(tmp_path, ki
     dose_log(np.random.default_rng(0)).to_csv(tmp_path / "log.csv", index=False)
     study = tmp_path / "study.toml"
     study.write_text(STUDY)
-    audit = audit_log(tmp_path / "log.csv", study, model=kind, models=0, flags=1)
+    few = {"model": kind, "models": 0, "flags": 1, "review_size": 2, "intervals": 0}
+    audit = audit_log(tmp_path / "log.csv", study, **few)
     log = bf.read_episodes(tmp_path / "log.csv", study)
     rules = bf.Rules([{"pressure": "low", "dose": "half"}], {"dose": "present"})
     allowed = rules.allowed(log.state_variables, log.action_variables)
     assert audit.target[~allowed].sum() == 0
     assert audit.meta.made_by["rules"]["gradual"] == {"dose": "present"}
     assert audit.rehearsal is not None  # which hides the variables that rules are about
-    settings = AuditSettings(model=kind, detail="summary", flags=1)
+    settings = AuditSettings(**few, detail="summary", rehearsal=False)
     summary = audit_into(tmp_path / "log.csv", study, tmp_path / "a", settings)
     np.testing.assert_array_equal(summary.target, audit.target)
     study.write_text(STUDY.split("[rules]")[0])
-    free = audit_log(tmp_path / "log.csv", study, model=kind, models=0, flags=1, rehearsal=False)
+    free = audit_log(tmp_path / "log.csv", study, **few, rehearsal=False)
     assert free.target[~allowed].sum() > 0  # the rules made a difference

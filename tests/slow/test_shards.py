@@ -16,12 +16,14 @@ from butfor.audit.shards.parts import parts_folder
 from butfor.audit.source import audit_log
 from butfor.cli.main import app
 from tests.grids import few
-from tests.shard_logs import EPISODES, FEW, check_same, rewrite, simulate_patients, write_shards
+from tests.shard_logs import FEW, check_same, rewrite, simulate_few, write_shards
+
+EPISODES = 90
 
 
 @pytest.fixture(scope="module")
 def log():
-    return simulate_patients()
+    return simulate_few(EPISODES)
 
 
 @pytest.fixture(scope="module")
@@ -31,13 +33,13 @@ def place(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def shards(log, place):
-    """The same log in one file, in 10 and 30 consecutive ones, and dealt out over 10."""
+    """The same log in one file, in 4 and 15 consecutive ones, and dealt out over 4."""
     everyone = np.arange(EPISODES)
     return {
         "one": write_shards(log, place / "one", [everyone]),
-        "ten": write_shards(log, place / "ten", np.array_split(everyone, 10)),
-        "thirty": write_shards(log, place / "thirty", np.array_split(everyone, 30)),
-        "dealt": write_shards(log, place / "dealt", [everyone[i::10] for i in range(10)]),
+        "four": write_shards(log, place / "four", np.array_split(everyone, 4)),
+        "many": write_shards(log, place / "many", np.array_split(everyone, 15)),
+        "dealt": write_shards(log, place / "dealt", [everyone[i::4] for i in range(4)]),
     }
 
 
@@ -67,7 +69,7 @@ def in_full(settings):
 
 @pytest.mark.parametrize(
     ("name", "threads"),
-    few([("ten", 2), ("dealt", 1), ("one", 2), ("ten", 1), ("thirty", 2), ("dealt", 2)], 2),
+    few([("four", 2), ("dealt", 1), ("one", 2), ("four", 1), ("many", 2), ("dealt", 2)], 2),
 )
 def test_tables_are_the_same_whatever_the_shards_and_threads(
     name, threads, shards, study, plain, tmp_path
@@ -216,7 +218,7 @@ def test_a_log_of_numbered_states_without_outcomes(tmp_path):
         (tmp_path / name).mkdir()
         for number, mask in enumerate(groups):
             frame[mask].to_parquet(tmp_path / name / f"{number}.parquet", index=False)
-    settings = AuditSettings(unseen="self-loop", flags=5)
+    settings = replace(FEW, unseen="self-loop")
     one = audit_shards(tmp_path / "one", study, tmp_path / "first", settings, workers=Threads(1))
     check_same(audit_shards(tmp_path / "three", study, tmp_path / "second", settings), one)
     found = Audit.load(one)
@@ -261,7 +263,7 @@ def test_clusters_and_credible_intervals_are_refused_by_name(shards, study, tmp_
     result = CliRunner().invoke(
         app,
         [
-            *("audit", str(shards["ten"]), "--study", str(study)),
+            *("audit", str(shards["four"]), "--study", str(study)),
             *("--out", str(tmp_path / "audit"), "--models", "50"),
             *("--detail", "summary"),
         ],
@@ -271,7 +273,7 @@ def test_clusters_and_credible_intervals_are_refused_by_name(shards, study, tmp_
     text = study.read_text() + '\n[cluster]\ncolumns = ["heart rate"]\ncount = 3\n'
     (tmp_path / "clustered.toml").write_text(text)
     with pytest.raises(ValueError, match=r"\[cluster\]"):
-        audit_shards(shards["ten"], tmp_path / "clustered.toml", tmp_path / "audit")
+        audit_shards(shards["four"], tmp_path / "clustered.toml", tmp_path / "audit")
 
 
 def test_weights_beyond_measure_are_summed_all_the_same(tmp_path):
@@ -297,7 +299,7 @@ def test_weights_beyond_measure_are_summed_all_the_same(tmp_path):
     )
     target = pd.DataFrame({"place": ["ward"], "drug": ["off"], "probability": [1.0]})
     target.to_csv(tmp_path / "target.csv", index=False)
-    settings = AuditSettings(target=tmp_path / "target.csv", flags=2)
+    settings = replace(FEW, target=tmp_path / "target.csv", flags=2)
     found = Audit.load(audit_shards(tmp_path / "log", study, tmp_path / "audit", settings))
     known = audit_log(tmp_path / "all.parquet", study, **in_full(settings))
     ours, theirs = (a.estimates.set_index("estimator") for a in (found, known))
@@ -343,7 +345,8 @@ def test_side_columns_stay_what_they_are_however_the_log_is_cut(log, tmp_path):
 
     def add(table):
         order = pa.array([None if i % 3 else 2**53 + 1 + i for i in range(len(table))])
-        order = pa.chunked_array([order.slice(0, 500).fill_null(7), order.slice(500)])
+        half = len(table) // 2
+        order = pa.chunked_array([order.slice(0, half).fill_null(7), order.slice(half)])
         day = pa.array([i % 50 for i in range(len(table))], pa.int32()).cast(pa.date32())
         return table.append_column("order", order).append_column("day", day)
 
@@ -351,7 +354,7 @@ def test_side_columns_stay_what_they_are_however_the_log_is_cut(log, tmp_path):
     whole = pq.read_table(folder / "part-000.parquet")
     (tmp_path / "many").mkdir()
     names = np.asarray(whole.column("episode"))
-    for number, group in enumerate(np.array_split(np.unique(names), 6)):
+    for number, group in enumerate(np.array_split(np.unique(names), 4)):
         part = whole.filter(pa.array(np.isin(names, group)))
         pq.write_table(part, tmp_path / "many" / f"{number}.parquet")
     study = tmp_path / "side.toml"
@@ -369,7 +372,7 @@ def test_what_is_wrong_with_options_is_told_before_the_log_is_read(shards, study
         (AuditSettings(noise_on=["nothing"]), "nothing"),
     ):
         with pytest.raises((ValueError, OSError), match=told):
-            audit_shards(shards["ten"], study, tmp_path / "audit", settings)
+            audit_shards(shards["four"], study, tmp_path / "audit", settings)
         assert not parts_folder(tmp_path / "audit").exists()
     with pytest.raises(ValueError, match="draws -1"):
         AuditSettings(draws=-1)
@@ -378,7 +381,7 @@ def test_what_is_wrong_with_options_is_told_before_the_log_is_read(shards, study
 def test_awkward_places_for_the_audit(shards, study):
     for out in (".", "/"):
         result = CliRunner().invoke(
-            app, ["audit", str(shards["ten"]), "--study", str(study), "--out", out]
+            app, ["audit", str(shards["four"]), "--study", str(study), "--out", out]
         )
         assert result.exit_code == 2
         assert "already exists" in result.output

@@ -3,8 +3,6 @@
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -20,19 +18,15 @@ from butfor.audit.shards.parts import Parts, parts_folder
 from butfor.cli.main import app
 from butfor.log.write import write_episodes
 from tests.grids import few
-from tests.shard_logs import (
-    EPISODES,
-    FEW,
-    SUMMARY,
-    check_same,
-    simulate_patients,
-    write_shards,
-)
+from tests.processes import start
+from tests.shard_logs import FEW, SUMMARY, check_same, simulate_few, write_shards
+
+EPISODES = 60
 
 
 @pytest.fixture(scope="module")
 def log():
-    return simulate_patients()
+    return simulate_few(EPISODES)
 
 
 @pytest.fixture(scope="module")
@@ -42,12 +36,12 @@ def place(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def shards(log, place):
-    """The same log in one file, in ten, and dealt out over twenty."""
+    """The same log in one file, in five, and dealt out over eight."""
     everyone = np.arange(EPISODES)
     return {
         "one": write_shards(log, place / "one", [everyone]),
-        "ten": write_shards(log, place / "ten", np.array_split(everyone, 10)),
-        "twenty": write_shards(log, place / "twenty", [everyone[i::20] for i in range(20)]),
+        "five": write_shards(log, place / "five", np.array_split(everyone, 5)),
+        "eight": write_shards(log, place / "eight", [everyone[i::8] for i in range(8)]),
     }
 
 
@@ -70,12 +64,12 @@ def cluster():
 
 
 def test_a_cluster_gives_the_same_tables(cluster, shards, study, plain, tmp_path):
-    check_same(audit_shards(shards["ten"], study, tmp_path / "audit", FEW, workers=cluster), plain)
+    check_same(audit_shards(shards["five"], study, tmp_path / "audit", FEW, workers=cluster), plain)
 
 
 def test_a_cluster_that_is_there_already(cluster, shards, study, plain, tmp_path):
     address = cluster.client.scheduler.address
-    command = ["audit", shards["ten"], "--study", study, "--out", tmp_path / "audit", *SUMMARY]
+    command = ["audit", shards["five"], "--study", study, "--out", tmp_path / "audit", *SUMMARY]
     result = CliRunner().invoke(app, [*map(str, command), "--scheduler", address])
     assert result.exit_code == 0, result.output
     check_same(tmp_path / "audit", plain)
@@ -86,11 +80,11 @@ def test_a_worker_that_is_killed_changes_nothing(cluster, shards, study, plain, 
     victims = list(cluster.client.run(os.getpid).values())[:1]
 
     def kill(done, total):
-        if done > 45 and victims:  # while the second pass over the shards is judging
+        if done == 18 and victims:  # when all eight were listed and counted, and two judged
             os.kill(victims.pop(), signal.SIGKILL)
 
     out = audit_shards(
-        shards["twenty"], study, tmp_path / "audit", FEW, workers=cluster, progress=kill
+        shards["eight"], study, tmp_path / "audit", FEW, workers=cluster, progress=kill
     )
     assert not victims
     check_same(out, plain)
@@ -108,7 +102,7 @@ class Elsewhere:
 
 
 def test_workers_without_the_parts_read_the_files_again(shards, study, plain, tmp_path):
-    out = audit_shards(shards["ten"], study, tmp_path / "audit", FEW, workers=Elsewhere())
+    out = audit_shards(shards["five"], study, tmp_path / "audit", FEW, workers=Elsewhere())
     check_same(out, plain)
 
 
@@ -120,8 +114,8 @@ def test_a_shard_is_read_once(shards, study, tmp_path, monkeypatch):
         return read(path, *arguments)
 
     monkeypatch.setattr(log_module, "read_part", read_and_note)
-    audit_shards(shards["ten"], study, tmp_path / "audit", replace(FEW, rehearsal=True))
-    assert len(seen) == len(set(seen)) == 10
+    audit_shards(shards["five"], study, tmp_path / "audit", replace(FEW, rehearsal=True))
+    assert len(seen) == len(set(seen)) == 5
 
 
 class Stopping:
@@ -158,12 +152,12 @@ class Counting:
 def test_what_is_whole_is_not_done_again(shards, study, plain, tmp_path):
     out = tmp_path / "audit"
     with pytest.raises(KeyboardInterrupt):
-        audit_shards(shards["ten"], study, out, FEW, workers=Stopping(14))
+        audit_shards(shards["five"], study, out, FEW, workers=Stopping(7))
     assert not out.exists()
     assert parts_folder(out).is_dir()
     counting = Counting()
-    audit_shards(shards["ten"], study, out, FEW, workers=counting, resume=True)
-    assert counting.done == [0, 6, 10]
+    audit_shards(shards["five"], study, out, FEW, workers=counting, resume=True)
+    assert counting.done == [0, 3, 5]
     check_same(out, plain)
     assert not parts_folder(out).exists()
 
@@ -171,12 +165,12 @@ def test_what_is_whole_is_not_done_again(shards, study, plain, tmp_path):
 def test_an_unfinished_run_is_neither_lost_nor_taken_for_another(shards, study, tmp_path):
     out = tmp_path / "audit"
     with pytest.raises(KeyboardInterrupt):
-        audit_shards(shards["ten"], study, out, FEW, workers=Stopping(22))
+        audit_shards(shards["five"], study, out, FEW, workers=Stopping(11))
     with pytest.raises(FileExistsError, match="--resume"):
-        audit_shards(shards["ten"], study, out, FEW)
+        audit_shards(shards["five"], study, out, FEW)
     counting = Counting()
-    audit_shards(shards["ten"], study, out, replace(FEW, seed=1), workers=counting, resume=True)
-    assert counting.done == [0, 10, 10]  # another seed, other halves
+    audit_shards(shards["five"], study, out, replace(FEW, seed=1), workers=counting, resume=True)
+    assert counting.done == [0, 5, 5]  # another seed, other halves
     assert Audit.load(out, shown=True).meta.seed == 1
 
 
@@ -193,39 +187,37 @@ def test_a_file_that_changed_is_counted_anew(log, study, tmp_path):
 
 
 COMMAND = "from butfor.cli.main import run; run()"
+# stops for a while when it has judged two shards, so that a signal finds it there on any machine
+WAITING = f"""
+import time
+from butfor.audit.shards.parts import Parts
+write, written = Parts.write_judged, []
 
+def write_and_wait(self, key, judged):
+    write(self, key, judged)
+    written.append(key)
+    if len(written) == 2:
+        print("judging", flush=True)
+        time.sleep(600)
 
-def start(*arguments):
-    return subprocess.Popen(
-        [sys.executable, "-c", COMMAND, *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def wait_for_parts(folder, kind, process):
-    until = time.monotonic() + 120
-    while not list(folder.glob(f"{kind}-*.npz")):
-        assert process.poll() is None, process.communicate()[0]
-        assert time.monotonic() < until
-        time.sleep(0.01)
+Parts.write_judged = write_and_wait
+{COMMAND}
+"""
 
 
 @pytest.mark.parametrize("stop", few([signal.SIGKILL, signal.SIGINT], 1))
 def test_a_command_that_is_stopped_goes_on(stop, shards, study, plain, tmp_path):
     out = tmp_path / "audit"
-    arguments = ["audit", shards["twenty"], "--study", study, "--out", out, *SUMMARY]
-    process = start(*arguments, "--threads", 1)
-    wait_for_parts(parts_folder(out), "judge", process)
-    process.send_signal(stop)
-    told = process.communicate(timeout=60)[0]
+    arguments = ["audit", shards["five"], "--study", study, "--out", out, *SUMMARY]
+    with start(WAITING, *arguments, "--threads", 1) as process:
+        assert "judging\n" in iter(process.stdout.readline, "")
+        process.send_signal(stop)
+        told = process.stderr.read()
     assert not out.exists(), told
     if stop == signal.SIGINT:
         assert process.returncode == 130
         assert "--resume" in told
-    whole = len(list(parts_folder(out).glob("judge-*.npz")))
-    assert 0 < whole < 20
+    assert len(list(parts_folder(out).glob("judge-*.npz"))) == 2
     resumed = CliRunner().invoke(app, [*map(str, arguments), "--resume"])
     assert resumed.exit_code == 0, resumed.output
     check_same(out, plain)
@@ -248,7 +240,7 @@ def test_a_stop_that_python_ignores_is_not_lost(shards, study, tmp_path, monkeyp
         Loses()
 
     monkeypatch.setattr(Parts, "write_judged", write_and_lose)
-    arguments = ["audit", shards["ten"], "--study", study, "--out", tmp_path / "audit", *SUMMARY]
+    arguments = ["audit", shards["five"], "--study", study, "--out", tmp_path / "audit", *SUMMARY]
     result = CliRunner().invoke(app, list(map(str, arguments)))
     assert result.exit_code == 130
     assert "--resume" in result.output
@@ -258,18 +250,18 @@ def test_a_stop_that_python_ignores_is_not_lost(shards, study, tmp_path, monkeyp
 def test_a_full_disk_is_told_and_leaves_the_old_audit(shards, study, plain, tmp_path):
     out = shutil.copytree(plain, tmp_path / "audit")
     before = {path.name: path.read_bytes() for path in out.iterdir()}
+    # room for each part of it, but not for the tables of the whole
     script = (
         "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
-        f"resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000)); {COMMAND}"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)); {COMMAND}"
     )
-    arguments = ["audit", shards["ten"], "--study", study, "--out", out, "--overwrite", *SUMMARY]
-    result = subprocess.run(
-        [sys.executable, "-c", script, *map(str, arguments)], capture_output=True, text=True
-    )
-    assert result.returncode == 2
-    assert "Error: " in result.stderr
-    assert "--resume" in result.stderr
-    assert "Traceback" not in result.stderr
+    arguments = ["audit", shards["five"], "--study", study, "--out", out, "--overwrite", *SUMMARY]
+    with start(script, *arguments) as process:
+        told = process.stderr.read()
+    assert process.returncode == 2
+    assert "Error: " in told
+    assert "--resume" in told
+    assert "Traceback" not in told
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
     finished = CliRunner().invoke(app, [*map(str, arguments), "--resume"])
     assert finished.exit_code == 0, finished.output
@@ -301,17 +293,17 @@ def test_a_folder_of_somebody_else_is_left_alone(shards, study, tmp_path):
     parts_folder(out).mkdir()
     (parts_folder(out) / "notes.txt").write_text("mine")
     with pytest.raises(FileExistsError, match=r"it has no unfinished\.txt"):
-        audit_shards(shards["ten"], study, out, FEW, resume=True)
+        audit_shards(shards["five"], study, out, FEW, resume=True)
     assert (parts_folder(out) / "notes.txt").read_text() == "mine"
 
 
 def test_a_damaged_part_is_worked_out_again(shards, study, plain, tmp_path):
     out = tmp_path / "audit"
     with pytest.raises(KeyboardInterrupt):
-        audit_shards(shards["ten"], study, out, FEW, workers=Stopping(25))
+        audit_shards(shards["five"], study, out, FEW, workers=Stopping(12))
     part = next(parts_folder(out).glob("judge-*.npz"))
     part.write_bytes(part.read_bytes()[:1000])
     counting = Counting()
-    audit_shards(shards["ten"], study, out, FEW, workers=counting, resume=True)
-    assert counting.done == [0, 0, 6]
+    audit_shards(shards["five"], study, out, FEW, workers=counting, resume=True)
+    assert counting.done == [0, 0, 4]
     check_same(out, plain)

@@ -2,10 +2,12 @@
 
 import json
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.tree import DecisionTreeRegressor
 from typer.testing import CliRunner
 
 import butfor as bf
@@ -22,6 +24,11 @@ from tests.wide import VARIABLES, always, cautious, simulate
 
 NOTE = "This log has too many states to enumerate"
 HORIZON = 3
+# given to most models: to choose them among thirty variables takes longer than all the rest
+PARENTS = {
+    variable.name: [variable.name, before.name, "action.drug"]
+    for before, variable in pairwise((VARIABLES[-1], *VARIABLES))
+}
 
 
 @cache
@@ -31,15 +38,15 @@ def ward(episodes=60):
 
 @cache
 def model(episodes=60):
-    return bf.fit_factored(ward(episodes).log)
+    return bf.fit_factored(ward(episodes).log, parents=PARENTS)
 
 
 @cache
 def audit():
-    return bf.run_audit(ward().log, model(), always, flags=5, draws=3)
+    return bf.run_audit(ward().log, model(), always, flags=5, review_size=10, draws=3)
 
 
-def write_log(folder, episodes=60):
+def write_log(folder, episodes=60, parents=PARENTS):
     """Write the log as a CSV file with thirty columns of the state, and its study file."""
     log, codes, reached = ward(episodes)
     names = [variable.name for variable in VARIABLES]
@@ -58,6 +65,8 @@ def write_log(folder, episodes=60):
     sections.append('[action.drug]\nlevels = ["off", "on"]')
     sections.append("[outcome.died]\nreward = -1\nbad = true\n\n[outcome.home]\nreward = 1")
     sections.append(f'[problems]\nno_outcome = "keep"\n\n[evaluation]\nhorizon = {HORIZON}')
+    sections.append("[model.parents]")
+    sections += [f"{name} = {json.dumps(given)}" for name, given in parents.items()]
     (folder / "study.toml").write_text("\n\n".join(sections))
     return folder / "log.csv", folder / "study.toml"
 
@@ -128,8 +137,9 @@ def test_damaged_states_are_refused(tmp_path):
 
 
 def test_results_follow_the_seed_and_nothing_else():
+    few = {"flags": 2, "review_size": 4, "draws": 1, "resamples": 20}
     one, same, other = (
-        bf.run_audit(ward(20).log, model(20), always, flags=2, draws=1, seed=seed, threads=threads)
+        bf.run_audit(ward(20).log, model(20), always, **few, seed=seed, threads=threads)
         for seed, threads in ((1, 1), (1, 2), (2, 2))
     )
     pd.testing.assert_frame_equal(one.episodes, same.episodes)
@@ -156,10 +166,12 @@ def test_the_report_and_the_review_open(tmp_path):
 
 def test_the_command_audits_a_file_of_thirty_variables(tmp_path, monkeypatch):
     monkeypatch.setattr("butfor.evaluate.crossfit.SPLITS_SLOW", 1)  # not 3: each plans twice
-    log, study = write_log(tmp_path, episodes=30)
+    monkeypatch.setattr("butfor.models.fitted_q._default", DecisionTreeRegressor)
+    log, study = write_log(tmp_path, episodes=30, parents={})
     runner = CliRunner()
     out = tmp_path / "audit"
     asked = ["audit", str(log), "--study", str(study), "--out", str(out), "--flags", "4", "--json"]
+    asked += ["--review-size", "8"]
     answer = runner.invoke(app, asked)
     assert answer.exit_code == 0, answer.output
     told = json.loads(answer.stdout)
@@ -201,7 +213,7 @@ def test_a_log_whose_transitions_are_too_many_is_made_wide(tmp_path):
 
 @pytest.mark.parametrize("caution", [bf.Caution(least_cases=5), bf.Caution(risk=0.1)])
 def test_caution_by_state_is_refused(caution):
-    learn = factored_learner(ward().log, discount=0.99, caution=caution)
+    learn = factored_learner(ward().log, discount=0.99, parents=PARENTS, caution=caution)
     with pytest.raises(ValueError, match="needs states that can be enumerated; leave it out"):
         learn(ward().log)
 
@@ -215,6 +227,6 @@ def test_what_a_wide_log_does_not_allow_is_refused_with_a_remedy(tmp_path):
     with pytest.raises(ValueError, match="not available where states cannot be enumerated"):
         audit_log(log, study, target="learn", models=5)
     with pytest.raises(ValueError, match="a rehearsal needs states that can be enumerated"):
-        bf.rehearse(ward().log, factored_learner(ward().log, discount=0.99))
+        bf.rehearse(ward().log, factored_learner(ward().log, discount=0.99, parents=PARENTS))
     with pytest.raises(ValueError, match="'FQE' is not available where states cannot be"):
         bf.estimate_values(ward().log, model(), cautious, estimators=["FQE"])

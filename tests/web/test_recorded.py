@@ -13,6 +13,7 @@ from butfor.audit.source import audit_log
 from butfor.present import Stays
 from butfor.present.report.write import render_report
 from tests.browser import open_browser
+from tests.grids import few
 from tests.quick.test_old_audits import FOLDER
 from tests.review_site import Site
 from tests.ward import CLUSTERED, PRESSORS, ward_log, write_ward
@@ -33,14 +34,19 @@ def clustered(tmp_path_factory) -> Audit:
     return audit_log(log, file, models=0, rehearsal=False, flags=5)
 
 
+@pytest.fixture(scope="module")
+def page(audit) -> str:
+    return render_report(audit)
+
+
 def rows_of(found: dict) -> dict[str, list[str]]:
     return {row[0]: row[1:] for row in found["table"]}
 
 
 def test_each_stay_has_the_times_and_numbers_of_its_rows(audit) -> None:
-    log = ward_log()
+    log, stays = ward_log(), Stays(audit)
     for identifier in audit.episodes["id"]:
-        stay = Stays(audit).one(identifier)
+        stay = stays.one(identifier)
         mine = log[log["stay"] == identifier]
         rows = rows_of(stay["recorded"])
         steps = range(len(mine) + 1)
@@ -83,18 +89,18 @@ def test_numbers_behind_clusters_are_shown_and_not_called_never_given(clustered)
     assert NEVER not in report
 
 
-def test_what_the_model_was_not_given_is_still_said(audit) -> None:
+def test_what_the_model_was_not_given_is_still_said(audit, page) -> None:
     stays = Stays(audit)
     assert stays.hidden() == ["beds"]
-    assert f"{NEVER} beds." in render_report(audit)
+    assert f"{NEVER} beds." in page
 
 
-def test_redacted_reports_have_neither_dates_nor_numbers(audit) -> None:
+def test_redacted_reports_have_neither_dates_nor_numbers(audit, page) -> None:
     identifier = audit.flagged["id"].iloc[0]
     stay = Stays(audit, redact=True).one(identifier)
     assert stay["recorded"] == {"table": [], "caption": ""}
     assert stay["given"][0][1] in ("below 50", "50 to 70", "70 or more")
-    assert DATE.search(render_report(audit))
+    assert DATE.search(page)
     assert not DATE.search(render_report(audit, redact=True))
 
 
@@ -123,24 +129,25 @@ def test_reviewers_see_the_record_before_and_after_the_model(audit, tmp_path) ->
     assert "Lactate (mmol/l)" in before["variables"]
 
 
-def test_the_page_shows_the_table_and_whole_names_of_levels(audit, clustered, tmp_path) -> None:
-    with open_browser() as browser:
-        for name, one in (("cut", audit), ("clusters", clustered)):
-            path = bf.write_report(one, tmp_path / f"{name}.html")
-            for width in (1280, 390):
-                browser.resize(width, 900)
-                browser.goto(path.as_uri())
-                browser.wait_for("document.documentElement.dataset.ready == 'yes'")
-                assert DATE.search(browser.text("#stay table.values"))
-                wide = browser.evaluate("document.documentElement.scrollWidth")
-                assert wide <= width
-                # lines of a name are parts of one text
-                drawn = browser.evaluate(
-                    "[...document.querySelectorAll('#stay .chart svg text')].map((text) => "
-                    "[...text.childNodes].map((part) => part.textContent).join(' '))"
-                )
-                assert set(PRESSORS) <= set(drawn)
-                assert not any("…" in text for text in drawn)
-                never = "document.querySelector('#stay h3.hidden').getClientRects().length"
-                assert bool(browser.evaluate(never)) == (name == "cut")
+@pytest.mark.parametrize(
+    ("name", "width"),
+    few([("audit", 1280), ("clustered", 390), ("audit", 390), ("clustered", 1280)], 2),
+)
+def test_the_page_shows_the_table_and_whole_names_of_levels(name, width, request, tmp_path) -> None:
+    path = bf.write_report(request.getfixturevalue(name), tmp_path / "report.html")
+    with open_browser(width) as browser:
+        browser.goto(path.as_uri())
+        browser.wait_for("document.documentElement.dataset.ready == 'yes'")
+        assert DATE.search(browser.text("#stay table.values"))
+        wide = browser.evaluate("document.documentElement.scrollWidth")
+        assert wide <= width
+        # lines of a name are parts of one text
+        drawn = browser.evaluate(
+            "[...document.querySelectorAll('#stay .chart svg text')].map((text) => "
+            "[...text.childNodes].map((part) => part.textContent).join(' '))"
+        )
+        assert set(PRESSORS) <= set(drawn)
+        assert not any("…" in text for text in drawn)
+        never = "document.querySelector('#stay h3.hidden').getClientRects().length"
+        assert bool(browser.evaluate(never)) == (name == "audit")
         assert browser.problems() == []

@@ -26,6 +26,20 @@ def base(folder):
         yield address
 
 
+@pytest.fixture(scope="module")
+def window():
+    with open_browser() as browser:
+        yield browser
+
+
+@pytest.fixture
+def browser(window, base):
+    """A window that is new to the site, whose scripts it need not load and compile again."""
+    window.resize(1280, 900)
+    window.forget(base)
+    return window
+
+
 def wait_page(browser, path):
     browser.wait_for(f"location.pathname.startsWith('{path}') && {READY}")
 
@@ -37,12 +51,13 @@ def leave(browser, key, *, ctrl=False):
     browser.wait_for(f"document.documentElement?.dataset.old != 'yes' && {READY}")
 
 
-def sign_in(browser, base, name):
-    browser.goto(f"{base}/sign-in")
+def sign_in(browser, base, name, goal="/about"):
+    """Sign in and open the queue; with the goal / by the page that tells what is asked."""
+    browser.goto(f"{base}/sign-in?next={goal}")
     browser.type(name)
     leave(browser, "Enter")
-    if browser.evaluate("location.pathname") == "/start":  # who has not begun is told what is asked
-        browser.goto(f"{base}/")
+    assert browser.evaluate("location.pathname") == ("/start" if goal == "/" else goal)
+    browser.goto(f"{base}/")
     wait_page(browser, "/")
     assert browser.text(".top strong") == name
     browser.wait_for("[null, document.activeElement].includes(document.querySelector('#continue'))")
@@ -52,86 +67,84 @@ def current(browser):
     return browser.evaluate("decodeURIComponent(location.pathname.split('/')[2])")
 
 
-def test_waiting_goes_on_while_a_page_makes_room_for_another():
-    with open_browser() as browser:
-        browser.goto("data:text/html,old")
-        browser.evaluate("setTimeout(() => { location.href = 'about:blank'; }, 200) && 0")
-        # the old page never answers
-        browser.wait_for("location.href == 'about:blank' || new Promise(() => {})")
-        with pytest.raises(RuntimeError, match="nonsense is not defined"):
-            browser.wait_for("nonsense")
+def test_waiting_goes_on_while_a_page_makes_room_for_another(browser):
+    browser.goto("data:text/html,old")
+    browser.evaluate("setTimeout(() => { location.href = 'about:blank'; }, 200) && 0")
+    # the old page never answers
+    browser.wait_for("location.href == 'about:blank' || new Promise(() => {})")
+    with pytest.raises(RuntimeError, match="nonsense is not defined"):
+        browser.wait_for("nonsense")
 
 
-def test_three_reviewers_by_keyboard_alone(base, folder):
-    with open_browser() as browser:
-        # ann reads three stays
-        sign_in(browser, base, "ann")
-        leave(browser, "Enter")
-        read = []
-        for verdict in ("1", "2", "5"):
-            wait_page(browser, "/episodes/")
-            browser.wait_for("document.querySelector('#picture svg') !== null")
-            read.append(current(browser))
-            browser.press("d")
-            browser.wait_for("document.querySelector('#paths').ariaPressed == 'true'")
-            browser.press("n")
-            assert browser.evaluate("document.querySelector('#numbers').open")
-            browser.press(verdict)
-            assert browser.evaluate(
-                f"document.querySelector('[name=verdict][value=\"{verdict}\"]').checked"
-            )
-            browser.press("c")
-            browser.type(f"12345 jku about {read[-1]}")  # letters that are keys, typed
-            browser.press("Escape")
-            leave(browser, "Enter", ctrl=True)
-            assert browser.problems() == []
-        assert len(set(read)) == 3
-        # the last one is undone, and the form still has what was written
-        leave(browser, "u")
-        assert current(browser) == read[-1]
-        assert "jku about" in browser.evaluate("document.querySelector('#comment').value")
-        # keys: help, next, previous, skip, queue
-        browser.press("?")
-        assert browser.evaluate("document.querySelector('#keys').open")
-        browser.press("Escape")
-        browser.wait_for("!document.querySelector('#keys').open")
-        if browser.count("#next"):
-            leave(browser, "j")
-            leave(browser, "k")
-            assert current(browser) == read[-1]
-        browser.press("g")
-        leave(browser, "q")
-        assert browser.evaluate("location.pathname") == "/"
-        assert browser.problems() == []
-
-        with httpx.Client(base_url=base) as other:
-            other.post("/api/v1/session", json={"reviewer": "looks"})
-            rows = list(csv.DictReader(io.StringIO(other.get("/export/reviews.csv").text)))
-        assert [row["episode_id"] for row in rows] == read
-        assert [bool(row["withdrawn_at"]) for row in rows] == [False, False, True]
-
-        # bob differs about the first one, eve settles it
-        sign_in(browser, base, "bob")
-        browser.goto(f"{base}/episodes/{read[0]}")
-        browser.wait_for(READY)
-        browser.press("4")
-        leave(browser, "Enter", ctrl=True)
-        sign_in(browser, base, "eve")
-        browser.goto(f"{base}/disagreements/{read[0]}")
-        browser.wait_for(f"{READY} && document.querySelector('#picture svg') !== null")
-        browser.press("1")
+def test_three_reviewers_by_keyboard_alone(browser, base, folder):
+    # ann reads three stays
+    sign_in(browser, base, "ann", goal="/")
+    leave(browser, "Enter")
+    read = []
+    for verdict in ("1", "2", "5"):
+        wait_page(browser, "/episodes/")
+        browser.wait_for("document.querySelector('#picture svg') !== null")
+        read.append(current(browser))
+        browser.press("d")
+        browser.wait_for("document.querySelector('#paths').ariaPressed == 'true'")
+        browser.press("n")
+        assert browser.evaluate("document.querySelector('#numbers').open")
+        browser.press(verdict)
+        assert browser.evaluate(
+            f"document.querySelector('[name=verdict][value=\"{verdict}\"]').checked"
+        )
         browser.press("c")
-        browser.type("the chart says so")
+        browser.type(f"12345 jku about {read[-1]}")  # letters that are keys, typed
+        browser.press("Escape")
+        leave(browser, "Enter", ctrl=True)
         assert browser.problems() == []
-        browser.command("Network.clearBrowserCookies")  # the session ends while she writes
-        leave(browser, "Enter", ctrl=True)
-        browser.wait_for("document.activeElement.id == 'reviewer'")
-        browser.type("eve")
-        leave(browser, "Enter")
-        reason = browser.evaluate("document.querySelector('[name=reason]').value")
-        assert reason == "the chart says so"
-        leave(browser, "Enter", ctrl=True)
-        assert "settled" in browser.text("h1")
+    assert len(set(read)) == 3
+    # the last one is undone, and the form still has what was written
+    leave(browser, "u")
+    assert current(browser) == read[-1]
+    assert "jku about" in browser.evaluate("document.querySelector('#comment').value")
+    # keys: help, next, previous, skip, queue
+    browser.press("?")
+    assert browser.evaluate("document.querySelector('#keys').open")
+    browser.press("Escape")
+    browser.wait_for("!document.querySelector('#keys').open")
+    if browser.count("#next"):
+        leave(browser, "j")
+        leave(browser, "k")
+        assert current(browser) == read[-1]
+    browser.press("g")
+    leave(browser, "q")
+    assert browser.evaluate("location.pathname") == "/"
+    assert browser.problems() == []
+
+    with httpx.Client(base_url=base) as other:
+        other.post("/api/v1/session", json={"reviewer": "looks"})
+        rows = list(csv.DictReader(io.StringIO(other.get("/export/reviews.csv").text)))
+    assert [row["episode_id"] for row in rows] == read
+    assert [bool(row["withdrawn_at"]) for row in rows] == [False, False, True]
+
+    # bob differs about the first one, eve settles it
+    sign_in(browser, base, "bob")
+    browser.goto(f"{base}/episodes/{read[0]}")
+    browser.wait_for(READY)
+    browser.press("4")
+    leave(browser, "Enter", ctrl=True)
+    sign_in(browser, base, "eve")
+    browser.goto(f"{base}/disagreements/{read[0]}")
+    browser.wait_for(f"{READY} && document.querySelector('#picture svg') !== null")
+    browser.press("1")
+    browser.press("c")
+    browser.type("the chart says so")
+    assert browser.problems() == []
+    browser.command("Network.clearBrowserCookies")  # the session ends while she writes
+    leave(browser, "Enter", ctrl=True)
+    browser.wait_for("document.activeElement.id == 'reviewer'")
+    browser.type("eve")
+    leave(browser, "Enter")
+    reason = browser.evaluate("document.querySelector('[name=reason]').value")
+    assert reason == "the chart says so"
+    leave(browser, "Enter", ctrl=True)
+    assert "settled" in browser.text("h1")
     with Store(folder) as store:
         run = store.runs()[0].id
         stay = store.stay(run, read[0])
@@ -140,157 +153,155 @@ def test_three_reviewers_by_keyboard_alone(base, folder):
 
 
 @pytest.mark.parametrize("size", few([[390, 844], [1400, 900]], 1))
-def test_an_error_is_in_view_with_the_focus_in_its_field_and_a_save_is_confirmed(base, size):
-    with open_browser(*size) as browser:
-        sign_in(browser, base, f"ola {size[0]}")
-        leave(browser, "Enter")
-        name = current(browser)
-        for key, field in (("x", "verdict"), ("2", "variable"), ("3", "step")):
-            browser.press(key)  # x chooses nothing
-            leave(browser, "Enter", ctrl=True)
-            browser.wait_for("document.querySelector('#picture svg') !== null")
-            assert browser.evaluate("document.activeElement.name") == field
-            top, bottom, height = browser.evaluate(
-                "(({top, bottom}) => [top, bottom, innerHeight])"
-                "(document.querySelector('#wrong').getBoundingClientRect())"
-            )
-            assert 0 <= top < bottom <= height, (field, top, bottom)
-            browser.press("Escape")
-        browser.press("1")
+def test_an_error_is_in_view_with_the_focus_in_its_field_and_a_save_is_confirmed(
+    browser, base, size
+):
+    browser.resize(*size)
+    sign_in(browser, base, f"ola {size[0]}")
+    leave(browser, "Enter")
+    name = current(browser)
+    for key, field in (("x", "verdict"), ("2", "variable"), ("3", "step")):
+        browser.press(key)  # x chooses nothing
         leave(browser, "Enter", ctrl=True)
-        assert browser.text("[role=status]") == f"Saved: patient {name}, believable."
-        leave(browser, "u")
-        assert current(browser) == name
-        assert all("422" in problem for problem in browser.problems())
+        browser.wait_for("document.querySelector('#picture svg') !== null")
+        assert browser.evaluate("document.activeElement.name") == field
+        top, bottom, height = browser.evaluate(
+            "(({top, bottom}) => [top, bottom, innerHeight])"
+            "(document.querySelector('#wrong').getBoundingClientRect())"
+        )
+        assert 0 <= top < bottom <= height, (field, top, bottom)
+        browser.press("Escape")
+    browser.press("1")
+    leave(browser, "Enter", ctrl=True)
+    assert browser.text("[role=status]") == f"Saved: patient {name}, believable."
+    leave(browser, "u")
+    assert current(browser) == name
+    assert all("422" in problem for problem in browser.problems())
 
 
-def test_a_draft_is_there_again_after_leaving(base):
-    with open_browser() as browser:
-        sign_in(browser, base, "dora")
+def test_a_draft_is_there_again_after_leaving(browser, base):
+    sign_in(browser, base, "dora")
+    with browser.hurry(10):  # drafts are saved every five seconds
         leave(browser, "Enter")
-        address = browser.evaluate("location.href")
-        browser.press("3")
-        browser.press("c")
-        browser.type("half a thought")
-        browser.wait_for("document.querySelector('#draft').innerText == 'Draft saved'")
-        browser.goto(f"{base}/")
-        browser.goto(address)
-        assert browser.evaluate("document.querySelector('#comment').value") == "half a thought"
-        assert browser.evaluate("document.querySelector('[name=verdict][value=\"3\"]').checked")
+    address = browser.evaluate("location.href")
+    browser.press("3")
+    browser.press("c")
+    browser.type("half a thought")
+    browser.wait_for("document.querySelector('#draft').innerText == 'Draft saved'")
+    browser.goto(f"{base}/")
+    browser.goto(address)
+    assert browser.evaluate("document.querySelector('#comment').value") == "half a thought"
+    assert browser.evaluate("document.querySelector('[name=verdict][value=\"3\"]').checked")
 
 
-def test_what_was_written_in_the_last_seconds_is_kept_when_the_page_is_left(base):
-    with open_browser() as browser:
-        sign_in(browser, base, "hal")
-        leave(browser, "Enter")
-        address = browser.evaluate("location.href")
-        browser.press("c")
-        browser.type("written and left")
-        browser.goto(f"{base}/about")
-        browser.goto(address)
-        browser.wait_for(READY)
-        assert browser.evaluate("document.querySelector('#comment').value") == "written and left"
-        # another window comes before this one
-        browser.press("c")
-        browser.type(" again")
-        browser.evaluate("Object.defineProperty(document, 'hidden', {get: () => true})")
-        begun = time.monotonic()
-        browser.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
-        browser.wait_for("document.querySelector('#draft').innerText == 'Draft saved'")
-        assert time.monotonic() - begun < 4  # not by the clock of five seconds
-        assert browser.problems() == []
+def test_what_was_written_in_the_last_seconds_is_kept_when_the_page_is_left(browser, base):
+    sign_in(browser, base, "hal")
+    leave(browser, "Enter")
+    address = browser.evaluate("location.href")
+    browser.press("c")
+    browser.type("written and left")
+    browser.goto(f"{base}/about")
+    browser.goto(address)
+    browser.wait_for(READY)
+    assert browser.evaluate("document.querySelector('#comment').value") == "written and left"
+    # another window comes before this one
+    browser.press("c")
+    browser.type(" again")
+    browser.evaluate("Object.defineProperty(document, 'hidden', {get: () => true})")
+    begun = time.monotonic()
+    browser.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    browser.wait_for("document.querySelector('#draft').innerText == 'Draft saved'")
+    assert time.monotonic() - begun < 4  # not by the clock of five seconds
+    assert browser.problems() == []
 
 
-def test_the_time_spent_goes_on_after_a_reload(base):
+def test_the_time_spent_goes_on_after_a_reload(browser, base):
     value = "Number(document.querySelector('[name=seconds]').value)"
-    with open_browser() as browser:
-        sign_in(browser, base, "ida")
+    sign_in(browser, base, "ida")
+    with browser.hurry(50):
         leave(browser, "Enter")
-        browser.wait_for(f"{value} >= 2")
-        address = browser.evaluate("location.href")
-        browser.goto(f"{base}/")
-        browser.goto(address)
-        assert browser.evaluate(value) >= 2  # nothing written, same window
-        browser.press("c")
-        browser.type("x")
-        browser.goto(f"{base}/")
-        with open_browser() as other:
-            sign_in(other, base, "ida")
-            other.goto(address)
-            assert other.evaluate(value) >= 2  # by the draft
+    browser.wait_for(f"{value} >= 20")
+    address = browser.evaluate("location.href")
+    browser.goto(f"{base}/")
+    browser.goto(address)
+    assert browser.evaluate(value) >= 20  # nothing written, same window
+    browser.press("c")
+    browser.type("x")
+    browser.goto(f"{base}/")
+    with open_browser() as other:
+        sign_in(other, base, "ida")
+        other.goto(address)
+        assert other.evaluate(value) >= 20  # by the draft
 
 
-def test_closing_the_list_of_keys_does_not_keep_forms_from_being_sent(base):
-    with open_browser() as browser:
-        sign_in(browser, base, "joe")
-        leave(browser, "Enter")
-        address = browser.evaluate("location.href")
-        browser.press("?")
-        browser.click("#keys button")
-        browser.wait_for("!document.querySelector('#keys').open")
-        leave(browser, "s")
-        assert browser.evaluate("location.href") != address
+def test_closing_the_list_of_keys_does_not_keep_forms_from_being_sent(browser, base):
+    sign_in(browser, base, "joe")
+    leave(browser, "Enter")
+    address = browser.evaluate("location.href")
+    browser.press("?")
+    browser.click("#keys button")
+    browser.wait_for("!document.querySelector('#keys').open")
+    leave(browser, "s")
+    assert browser.evaluate("location.href") != address
 
 
 @pytest.mark.parametrize("flags", [4, 5], ids=["the same run", "another run"])
-def test_a_restart_in_the_middle_of_a_sentence_loses_nothing(tmp_path, flags):
+def test_a_restart_in_the_middle_of_a_sentence_loses_nothing(browser, tmp_path, flags):
     audit = small_audit(flags=4)
     flagged = audit.flagged["id"].iloc[0]  # in the queues of both runs
     folder = audit.save(tmp_path / "audit")
-    with open_browser() as browser:
-        with site(folder) as base:
-            sign_in(browser, base, "kim")
-            browser.goto(f"{base}/episodes/{flagged}")
-            browser.wait_for(READY)
-            address = browser.evaluate("location.href")
-            browser.press("5")
-            browser.press("c")
-            browser.type("half a <b>sentence</b>")
-        small_audit(flags=flags).save(folder, overwrite=True)
-        with site(folder, port=int(base.rpartition(":")[2])) as again:
-            assert again == base
-            leave(browser, "Enter", ctrl=True)
-            assert "half a <b>sentence</b>" in browser.text("#typed")
-            assert "will return to the form" in browser.text("#typed")
-            assert browser.evaluate("document.querySelector('#reviewer').value") == "kim"
-            leave(browser, "Enter")
-            came_back = browser.evaluate("location.href")
-            assert came_back.split("?")[0] == address
-            assert ("?place=" in came_back) == (flags == 4)  # places belong to a run
-            comment = browser.evaluate("document.querySelector('#comment').value")
-            assert comment == "half a <b>sentence</b>"
-            assert browser.evaluate("document.querySelector('[name=verdict][value=\"5\"]').checked")
-            assert browser.evaluate("sessionStorage.getItem('sent')") is None
-            leave(browser, "Enter", ctrl=True)
-            assert browser.evaluate("sessionStorage.length") == 0
+    with site(folder) as base:
+        sign_in(browser, base, "kim")
+        browser.goto(f"{base}/episodes/{flagged}")
+        browser.wait_for(READY)
+        address = browser.evaluate("location.href")
+        browser.press("5")
+        browser.press("c")
+        browser.type("half a <b>sentence</b>")
+    small_audit(flags=flags).save(folder, overwrite=True)
+    with site(folder, port=int(base.rpartition(":")[2])) as again:
+        assert again == base
+        leave(browser, "Enter", ctrl=True)
+        assert "half a <b>sentence</b>" in browser.text("#typed")
+        assert "will return to the form" in browser.text("#typed")
+        assert browser.evaluate("document.querySelector('#reviewer').value") == "kim"
+        leave(browser, "Enter")
+        came_back = browser.evaluate("location.href")
+        assert came_back.split("?")[0] == address
+        assert ("?place=" in came_back) == (flags == 4)  # places belong to a run
+        comment = browser.evaluate("document.querySelector('#comment').value")
+        assert comment == "half a <b>sentence</b>"
+        assert browser.evaluate("document.querySelector('[name=verdict][value=\"5\"]').checked")
+        assert browser.evaluate("sessionStorage.getItem('sent')") is None
+        leave(browser, "Enter", ctrl=True)
+        assert browser.evaluate("sessionStorage.length") == 0
     with Store(folder) as store:
         assert len(store.runs()) == flags - 3
         (review,) = store.reviews(store.runs()[-1].id)
         assert (review.reviewer, review.comment) == ("kim", "half a <b>sentence</b>")
 
 
-def test_what_one_reviewer_wrote_is_not_given_to_another(base):
-    with open_browser() as browser:
-        sign_in(browser, base, "lea")
-        leave(browser, "Enter")
-        address = browser.evaluate("location.href")
-        browser.press("c")
-        browser.type("only mine")
-        browser.command("Network.clearBrowserCookies")
-        leave(browser, "Enter", ctrl=True)
-        assert "only mine" in browser.text("#typed")
-        browser.type("mia")
-        leave(browser, "Enter")
-        browser.goto(address.split("?")[0])
-        browser.wait_for(READY)
-        assert "only mine" not in browser.evaluate("document.documentElement.innerHTML")
-        assert "only mine" not in browser.evaluate("JSON.stringify({...sessionStorage})")
+def test_what_one_reviewer_wrote_is_not_given_to_another(browser, base):
+    sign_in(browser, base, "lea")
+    leave(browser, "Enter")
+    address = browser.evaluate("location.href")
+    browser.press("c")
+    browser.type("only mine")
+    browser.command("Network.clearBrowserCookies")
+    leave(browser, "Enter", ctrl=True)
+    assert "only mine" in browser.text("#typed")
+    browser.type("mia")
+    leave(browser, "Enter")
+    browser.goto(address.split("?")[0])
+    browser.wait_for(READY)
+    assert "only mine" not in browser.evaluate("document.documentElement.innerHTML")
+    assert "only mine" not in browser.evaluate("JSON.stringify({...sessionStorage})")
 
 
-def test_no_label_turns_the_text_around_it(tmp_path):
+def test_no_label_turns_the_text_around_it(browser, tmp_path):
     folder = small_audit(hostile=True).save(tmp_path / "audit")
     turned = "document.documentElement.outerHTML.includes('\\u202e')"
-    with site(folder, show_overview=True) as base, open_browser() as browser:
+    with site(folder, show_overview=True) as base:
         sign_in(browser, base, "nia")
         leave(browser, "Enter")
         browser.wait_for("document.querySelector('#picture svg') !== null")
@@ -303,17 +314,17 @@ def test_no_label_turns_the_text_around_it(tmp_path):
         assert browser.problems() == []
 
 
-def test_no_page_is_wider_than_the_screen_at_twice_the_size_nor_has_errors(base):
-    with open_browser(640, 480) as browser:
-        sign_in(browser, base, "max")
-        first = browser.evaluate("document.querySelector('#continue').getAttribute('href')")
-        pages = ("/", first, "/overview", "/episodes", "/results", "/about", "/audit", "/docs")
-        for page in pages:
-            browser.goto(base + page)
-            browser.wait_for(READY)
-            assert browser.overflow() <= 0, page
-            assert browser.problems() == [], page
-            assert all(url.startswith(base) for url in browser.requests())
+def test_no_page_is_wider_than_the_screen_at_twice_the_size_nor_has_errors(browser, base):
+    browser.resize(640, 480)
+    sign_in(browser, base, "max")
+    first = browser.evaluate("document.querySelector('#continue').getAttribute('href')")
+    pages = ("/", first, "/overview", "/episodes", "/results", "/about", "/audit", "/docs")
+    for page in pages:
+        browser.goto(base + page)
+        browser.wait_for(READY)
+        assert browser.overflow() <= 0, page
+        assert browser.problems() == [], page
+        assert all(url.startswith(base) for url in browser.requests())
 
 
 SHIFT = """new Promise(done => {
@@ -342,9 +353,10 @@ def assert_side_by_side(browser, form):
     assert browser.evaluate(SHIFT) < 0.01
 
 
-def test_a_case_by_keyboard_alone_and_on_one_screen(tmp_path):
+def test_a_case_by_keyboard_alone_and_on_one_screen(browser, tmp_path):
     folder = small_audit(flags=5).save(tmp_path / "audit")
-    with site(folder, verdicts_only=False) as base, open_browser(1280, 800) as browser:
+    browser.resize(1280, 800)
+    with site(folder, verdicts_only=False) as base:
         sign_in(browser, base, "pia")
         leave(browser, "Enter")
         name = current(browser)

@@ -2,8 +2,6 @@
 
 import asyncio
 import socket
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -15,6 +13,7 @@ import pytest
 from butfor.review.serve import Address, listen
 from butfor.review.store import Store
 from tests.grids import few
+from tests.processes import start
 from tests.review_site import server, small_audit
 
 
@@ -25,7 +24,8 @@ def folder(tmp_path):
 
 @contextmanager
 def sign_in(base, name):
-    with httpx.Client(base_url=base, timeout=30) as client:
+    # without TLS, and so without certificates, which take a while to read
+    with httpx.Client(base_url=base, timeout=30, verify=False) as client:
         token = client.post("/api/v1/session", json={"reviewer": name}).json()["csrf"]
         client.headers["x-csrf-token"] = token
         yield client
@@ -166,11 +166,13 @@ def test_a_key_that_everybody_can_read_is_refused(tmp_path):
 
 
 def test_the_command_does_not_start_for_strangers(folder):
-    command = [sys.executable, "-c", "from butfor.cli.main import run; run()", "review"]
-    command += [str(folder), "--host", "0.0.0.0"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 2
-    assert "--token-file" in done.stderr
+    code = "from butfor.cli.main import run; run()"
+    with start(code, "review", folder, "--host", "0.0.0.0") as process:
+        try:
+            assert process.wait(timeout=60) == 2
+        finally:
+            process.kill()
+        assert "--token-file" in process.stderr.read()
 
 
 def test_addresses_that_are_allowed(tokens):
