@@ -4,11 +4,15 @@ The public names are listed in `__init__.pyi` and loaded when they are first use
 `import butfor` stays fast.
 """
 
-import gymnasium
-import lazy_loader
+from butfor.loading import quiet_ctrl_c
 
 __version__ = "0.2.0"
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+with quiet_ctrl_c():
+    import gymnasium
+    import lazy_loader
+
+    __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 gymnasium.register(
     "butfor/Sepsis-v0", entry_point="butfor.sepsis.env:SepsisEnv", max_episode_steps=20

@@ -1,14 +1,12 @@
 """The command line, as `butfor` or `python -m butfor`."""
 
-import os
+from butfor.loading import quiet_ctrl_c
 
 
 def run() -> None:
-    """Run the command line; Ctrl-C while it loads is quiet."""
-    try:
+    """Run the command line."""
+    with quiet_ctrl_c():
         from butfor.cli import main  # noqa: PLC0415  takes long enough to be interrupted
-    except KeyboardInterrupt:
-        os._exit(130)
     main.run()
 
 

@@ -3,6 +3,7 @@
 import inspect
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from importlib import import_module
@@ -13,6 +14,7 @@ import pytest
 import butfor
 from butfor.cli.main import COMMANDS
 from butfor.kernels import compiled
+from butfor.loading import quiet_ctrl_c
 from release.with_kernels import compile_kernels
 
 SOURCE = Path(butfor.__file__).parent
@@ -58,33 +60,65 @@ def test_an_audit_starts_without_charts_and_graphs():
     assert run(code).stdout == "set()\n"
 
 
-def test_ctrl_c_while_a_command_loads_is_quiet():
-    code = (
-        "import sys\n"
-        "from butfor.cli import main\n"
-        "def interrupt(name):\n"
-        "    raise KeyboardInterrupt\n"
-        "main.import_module = interrupt\n"
-        "sys.argv = ['butfor', 'audit']\n"
-        "main.run()"
-    )
-    done = run(code)
-    assert (done.returncode, done.stderr) == (130, "")
+# Ctrl-C when a module is imported, by a library that swallows every exception
+INTERRUPT = """
+import os, signal, sys
+
+class Interrupt:
+    def find_spec(self, name, *rest):
+        if name == {module!r}:
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+                sum(range(1000))
+            except BaseException:
+                print("swallowed", flush=True)
+
+sys.meta_path.insert(0, Interrupt())
+"""
 
 
-def test_ctrl_c_while_the_command_line_itself_loads_is_quiet():
-    code = (
-        "import sys, butfor\n"
-        "class Interrupt:\n"
-        "    def find_spec(self, name, *rest):\n"
-        "        if name == 'typer':\n"
-        "            raise KeyboardInterrupt\n"
-        "sys.meta_path.insert(0, Interrupt())\n"
-        "from butfor.__main__ import run\n"
-        "run()"
-    )
-    done = run(code)
-    assert (done.returncode, done.stderr) == (130, "")
+@pytest.fixture
+def interrupted(tmp_path):
+    """Run Python with arguments, and Ctrl-C when a module is imported."""
+
+    def run(module, *arguments):
+        (tmp_path / "sitecustomize.py").write_text(INTERRUPT.format(module=module))
+        path = os.pathsep.join([str(tmp_path), str(SOURCE.parent)])
+        return subprocess.run(
+            [sys.executable, *arguments],
+            env={**os.environ, "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+        )
+
+    return run
+
+
+@pytest.mark.parametrize("module", ["numpy", "typer", "pandas"])
+def test_ctrl_c_while_the_command_loads_ends_it_quietly(interrupted, module):
+    done = interrupted(module, "-m", "butfor", "audit")
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+
+
+def test_programs_that_import_butfor_keep_their_ctrl_c(interrupted):
+    done = interrupted("numpy", "-c", "import butfor")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "swallowed\n", "")
+
+
+@pytest.mark.parametrize(
+    ("given", "while_loading"),
+    [
+        (["python", "/usr/bin/butfor", "audit"], signal.SIG_DFL),
+        (["python", "-m", "butfor"], signal.SIG_DFL),
+        (["python", "-m", "other", "butfor"], signal.default_int_handler),
+        (["python"], signal.default_int_handler),
+    ],
+)
+def test_ctrl_c_is_heard_again_once_the_command_is_loaded(monkeypatch, given, while_loading):
+    monkeypatch.setattr(sys, "orig_argv", given)
+    with quiet_ctrl_c():
+        assert signal.getsignal(signal.SIGINT) is while_loading
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 # -------------------------------------------------------------------- where compiled kernels live

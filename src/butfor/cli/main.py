@@ -13,6 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 
 import butfor
 from butfor.cli.versions import versions
+from butfor.loading import quiet_ctrl_c
 
 COMMANDS = {
     "demo": "Simulate a sepsis log, learn a policy from it, and ask what it would have changed.",
@@ -47,7 +48,9 @@ class Command(TyperCommand):
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
         """Parse the arguments of the command itself."""
-        return self.load().make_context(*arguments, **options)
+        with quiet_ctrl_c():
+            command = self.load()
+        return command.make_context(*arguments, **options)
 
 
 class Commands(TyperGroup):
@@ -80,7 +83,7 @@ def run() -> None:
         app()
     except SystemExit as leaving:
         _leave(leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None))
-    except KeyboardInterrupt:  # while a command was still loading
+    except KeyboardInterrupt:  # before the command has anything to say about it
         _leave(130)
 
 
