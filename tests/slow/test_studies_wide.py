@@ -186,6 +186,7 @@ def written(tmp_path_factory):
     return small_study(tmp_path_factory, "models, wide")
 
 
+@pytest.mark.exhaustive
 def test_the_part_alone_is_an_article(written):
     folder, findings = written
     assert findings.sepsis is None
@@ -198,6 +199,7 @@ def test_the_part_alone_is_an_article(written):
     assert len(pd.read_csv(folder / "wide_plans_by_log.csv")) == 2 * (3 + 1 + 2)
 
 
+@pytest.mark.exhaustive
 def test_one_plan_agrees_with_the_public_functions(written):
     found = written[1].wide
     seed = ModelsSettings().base_seed(1, 2)
