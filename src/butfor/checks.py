@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import stat
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 MOST_STEPS = 1_000_000  # of a horizon
+MOST_NUMBERS = 10**8  # of a table that is kept in memory: 0.8 GB
 MOST_WHOLE = 2**63 - 1  # that files keep
 MOST_EPISODES = 10**12  # that can be asked for
 MOST_BITS = 256  # of a number that a message shows
@@ -38,6 +40,16 @@ def check_horizon(horizon: Any) -> int:
     if steps > MOST_STEPS:
         raise ValueError(f"horizon {steps}: give at most {MOST_STEPS:,} steps")
     return steps
+
+
+def check_room(shape: Sequence[int], what: str) -> None:
+    """Refuse a table that is too large, before memory runs out."""
+    numbers = math.prod(shape)
+    if numbers > MOST_NUMBERS:
+        raise ValueError(
+            f"{what} are {numbers:,} numbers, more than the {MOST_NUMBERS:,} that are kept at "
+            "once; lower the horizon, or give fewer episodes or states at once"
+        )
 
 
 def check_pseudo_count(value: float, name: str) -> float:

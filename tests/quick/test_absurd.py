@@ -2,19 +2,24 @@
 
 import time
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import butfor as bf
+from butfor import sepsis
 from butfor.audit.shards.workers import MOST_PROCESSES
 from butfor.checks import MOST_EPISODES
 from butfor.cli.main import app
 from butfor.cli.output import exit_on_error
+from butfor.hidden import LatentPolicy, pomdp_value
 from butfor.log.study import MOST_PARTS, MOST_TOLD, read_study
 from butfor.random import MOST_SEED, check_seed
 
+PHYSICIAN = sepsis.behavior_policy("corrected")
+NOTHING = np.eye(8)[np.zeros(1440, dtype=int)]  # a policy that never treats
 STUDY = """
 [columns]
 episode = "episode"
@@ -151,6 +156,22 @@ def test_a_table_that_is_too_large_is_refused_before_memory_is_taken():
         bf.Replay(log, bf.fit_mdp(log), np.ones((1, 1))).steps()
     with pytest.raises(ValueError, match="horizon 2000000: give at most 1,000,000 steps"):
         bf.Episodes.from_arrays(nothing, nothing, nothing - 1, **given | {"horizon": 2_000_000})
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda log: bf.Replay(log, sepsis.model(), PHYSICIAN).outcomes(),
+        lambda log: bf.Replay(log, sepsis.model(), PHYSICIAN).bounds(),
+        lambda log: bf.confounding_bounds(bf.Replay(log, sepsis.model(), NOTHING), [1, 2]),
+        lambda log: pomdp_value(sepsis.pomdp(), LatentPolicy(PHYSICIAN), horizon=log.horizon),
+    ],
+)
+def test_tables_for_an_absurd_horizon_are_refused_whoever_makes_them(ask):
+    log = replace(sepsis.simulate(PHYSICIAN, 5, version="corrected"), horizon=1_000_000)
+    words = r"up to 1,000,000 steps from [\d,]+ (states|pairs).* more than the 100,000,000"
+    with pytest.raises(ValueError, match=words):
+        ask(log)
 
 
 def test_memory_that_runs_out_is_told_with_a_remedy(capsys):

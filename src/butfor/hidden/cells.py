@@ -9,7 +9,7 @@ import scipy.sparse as sparse
 from numpy.typing import NDArray
 
 from butfor import kernels
-from butfor.checks import check_discount, check_horizon
+from butfor.checks import check_discount, check_horizon, check_room
 from butfor.hidden.model import TabularPOMDP, as_rows, check_pomdp
 from butfor.hidden.policies import (
     BeliefPolicy,
@@ -178,7 +178,10 @@ def cell_tables(target: kernels.Target, horizon: int, discount: float) -> tuple[
     moves = as_matrix(target.moves, cells)
     gained = np.column_stack([target.earned, target.ended, np.zeros(groups)])
     kept = np.array([discount] + [1.0] * (gained.shape[1] - 1))
-    tables = np.zeros((horizon + 1, cells, gained.shape[1]))
+    shape = (horizon + 1, cells, gained.shape[1])
+    pairs = f"{cells:,} pairs of hidden state and memory"
+    check_room(shape, f"outcomes after up to {horizon:,} steps from {pairs}")
+    tables = np.zeros(shape)
     tables[0, :, -1] = 1.0  # with no step left there is no outcome
     for left in range(1, horizon + 1):
         tables[left] = average @ (gained + kept * (moves @ tables[left - 1]))

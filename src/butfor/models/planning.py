@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
 
-from butfor.checks import check_discount, check_horizon, check_policy
+from butfor.checks import check_discount, check_horizon, check_policy, check_room
 from butfor.models.backup import Backup
 from butfor.models.caution import Caution, usual_actions
 from butfor.models.factored import FactoredModel, tabular
@@ -233,7 +233,9 @@ def value_tables(
     gained = np.column_stack([earned, ended, np.zeros(model.n_states)])
     kept = np.ones_like(gained)
     kept[:, 0] = model.discounts(discount)
-    tables = np.zeros((horizon + 1, *gained.shape))
+    shape = (horizon + 1, *gained.shape)
+    check_room(shape, f"outcomes after up to {horizon:,} steps from {model.n_states:,} states")
+    tables = np.zeros(shape)
     tables[0, :, -1] = 1.0  # with no step left there is no outcome
     for left in range(1, horizon + 1):
         tables[left] = gained + moves @ (kept * tables[left - 1])

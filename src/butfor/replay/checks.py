@@ -1,27 +1,12 @@
-"""Checks of a question: counts of logged decisions, and what it takes to answer."""
+"""Checks of a question: counts of logged decisions."""
 
 from __future__ import annotations
-
-import math
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from butfor.log.episodes import Episodes
 from butfor.models.policies import action_counts
-
-MOST_NUMBERS = 10**8  # of a table that is kept in memory: 0.8 GB
-
-
-def check_room(shape: Sequence[int], what: str) -> None:
-    """Refuse a table that is too large, before memory runs out."""
-    numbers = math.prod(shape)
-    if numbers > MOST_NUMBERS:
-        raise ValueError(
-            f"{what} are {numbers:,} numbers, more than the {MOST_NUMBERS:,} that are kept at "
-            "once; lower the horizon, or give fewer episodes or states at once"
-        )
 
 
 def check_counts(counts: ArrayLike | None, episodes: Episodes, hidden: bool) -> NDArray[np.int64]:

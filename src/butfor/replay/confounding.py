@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor import kernels
+from butfor.checks import check_room
 from butfor.models.mdp import TabularMDP
 from butfor.replay.bounds import ROUNDING
 from butfor.replay.observed import ObservedEngine
@@ -195,7 +196,9 @@ def _bound(engine: ObservedEngine, gamma: float, found: Floats, threads: int | N
     """Write the bounds of each episode for one gamma, [n, 1 + O + 1, 2]; return the value's."""
     replay, columns = engine.replay, found[0].size
     tilt = tilt_of(replay.behavior_table, gamma)
-    values = np.zeros((replay.horizon + 1, engine.model.n_states, columns))
+    shape = (replay.horizon + 1, engine.model.n_states, columns)
+    check_room(shape, f"bounds after up to {shape[0] - 1:,} steps from {shape[1]:,} states")
+    values = np.zeros(shape)
     values[0, :, -2:] = 1.0  # with no step left there is no outcome
     kernels.confounded_values(engine.problem, tilt, engine.discounts, values)
     bounds = found.reshape(len(found), columns)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor import kernels
-from butfor.checks import check_policy
+from butfor.checks import check_policy, check_room
 from butfor.hidden.latent import LatentPosterior
 from butfor.hidden.policies import Policy, as_array
 from butfor.log.episodes import Episodes
@@ -32,7 +32,6 @@ from butfor.models.policies import estimate_behavior
 from butfor.random import episode_keys
 from butfor.replay.bounds import Bounds
 from butfor.replay.changes import Changes
-from butfor.replay.checks import check_room
 from butfor.replay.draws import Draws
 from butfor.replay.outcomes import Found
 from butfor.replay.steps import THIN, Steps, level_courses
@@ -451,11 +450,6 @@ class ObservedEngine:
 
     def _values(self, model: TabularMDP) -> tuple[Floats, Floats]:
         replay = self.replay
-        ends = len(model.outcomes) + 1
-        check_room(
-            (replay.horizon + 1, model.n_states, ends),
-            f"outcomes after up to {replay.horizon:,} steps from {model.n_states:,} states",
-        )
         return value_tables(model, self.policy, horizon=replay.horizon, discount=replay.discount)
 
     @cached_property
