@@ -40,9 +40,10 @@ SMALL = {
         reference_prevalence=0.5,
     ),
     "hidden-state": HiddenStateSettings(repeats=2, seed=3, episodes=120),
+    "oberst2019": Oberst2019Settings(repeats=3, episodes=200, seed=5),
+    # these take longest, and are left to make verify
     "mechanisms": MechanismsSettings(repeats=2, episodes=60, seed=5),
     "models": ModelsSettings(repeats=2, seed=3, size=(20, 40), reference=40, part="sepsis"),
-    "oberst2019": Oberst2019Settings(repeats=3, episodes=200, seed=5),
     "models, wide": ModelsSettings(repeats=2, part="wide"),
 }
 SMALL_WARD = Sizes(episodes=60, scored=12, draws=5, planning=100, best=100, judging=100)

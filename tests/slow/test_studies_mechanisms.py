@@ -470,12 +470,14 @@ def test_bad_settings_are_refused(choice, message):
 # ----------------------------------------------------------------------------- what is written
 
 
+@pytest.mark.exhaustive  # the article takes long, even small
 def test_the_folder_has_every_file_and_the_page_asks_for_nothing(folder):
     check_article(
         folder, {"scores", "bounds", "reliability_true-withheld", "reliability_learned-hidden"}
     )
 
 
+@pytest.mark.exhaustive  # the article takes long, even small
 def test_results_and_csv_files_hold_the_same_numbers(folder):
     results = json.loads((folder / "results.json").read_text())
     assert results["settings"]["seed"] == 5
@@ -488,6 +490,7 @@ def test_results_and_csv_files_hold_the_same_numbers(folder):
     assert results["findings"]["learned-full"]["best"] in MECHANISMS
 
 
+@pytest.mark.exhaustive  # the article takes long, even small
 def test_the_command_prints_its_results_and_does_not_overwrite(written):
     folder, printed = written
     assert json.loads(printed) == json.loads((folder / "results.json").read_text())

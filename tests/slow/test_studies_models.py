@@ -140,6 +140,7 @@ def test_scores_by_hand():
 # ------------------------------------------------------------------------------- the experiment
 
 
+@pytest.mark.exhaustive  # the study takes long, even small
 def test_every_model_is_asked_at_the_reference_and_two_at_other_sizes(experiment):
     scores = experiment.scores
     place = ["state", "size", "repeat", "model", "noise", "target"]
@@ -159,6 +160,7 @@ def test_every_model_is_asked_at_the_reference_and_two_at_other_sizes(experiment
     assert scores["influence"].notna().sum() == 2 * (9 + 6)
 
 
+@pytest.mark.exhaustive  # the study takes long, even small
 def test_one_cell_agrees_with_the_public_functions(experiment):
     seed = SMALL.base_seed(1)
     log = sepsis.simulate(sepsis.behavior_policy(), 40, seed=seed).hide(*HIDDEN)
@@ -180,6 +182,7 @@ def test_one_cell_agrees_with_the_public_functions(experiment):
     assert value["mb"] == pytest.approx(expected)
 
 
+@pytest.mark.exhaustive  # the study takes long, even small
 def test_the_true_model_is_biased_only_by_the_first_states(experiment):
     mine = experiment.values[experiment.values["model"] == TRUE]
     rule = mine[mine["target"] == RULE]
@@ -225,6 +228,7 @@ def test_classifiers_are_learners_of_factored_models():
         assert list(learn_models(log, "visits", end=None, classifiers=True)) == [TABULAR, COUNTS]
 
 
+@pytest.mark.exhaustive  # the study takes long, even small
 def test_clusters_have_a_plan_for_every_state(experiment):
     log = sepsis.simulate(sepsis.behavior_policy(), 40, seed=SMALL.base_seed(1))
     clusters = learn_models(log, "visits", end=None, classifiers=False)[CLUSTERS]
@@ -346,6 +350,7 @@ def test_better_than_frequencies_takes_more_than_chance():
 # ------------------------------------------------------------------------------------- the files
 
 
+@pytest.mark.exhaustive  # the study takes long, even small
 def test_the_article_has_its_files(folder):
     check_article(folder, ["claims", "patients", "plans"])
     scores = pd.read_csv(folder / "scores.csv")
@@ -359,6 +364,7 @@ def test_the_article_has_its_files(folder):
     ]
 
 
+@pytest.mark.exhaustive  # the study takes long, even small
 def test_charts_have_one_mark_for_each_model_and_size(experiment):
     for name, chart in charts(experiment).items():
         rows = rows_of(chart, "series", "size")
@@ -366,6 +372,7 @@ def test_charts_have_one_mark_for_each_model_and_size(experiment):
         assert len(place) == len(set(place)) == 2 * 2 * 2, name
 
 
+@pytest.mark.exhaustive  # the study takes long, even small
 def test_the_page_says_what_is_not_cured(folder):
     page = " ".join((folder / "index.html").read_text().split())
     assert "what remains is confounding" in page
@@ -374,6 +381,7 @@ def test_the_page_says_what_is_not_cured(folder):
     assert "scikit-learn is not installed" not in page
 
 
+@pytest.mark.exhaustive  # the study takes long, even small
 def test_the_page_says_whether_patients_are_predicted_better_than_by_frequencies(experiment):
     def words(briers):
         scores = experiment.scores.copy()
