@@ -1,6 +1,8 @@
 from .backoff import score_parents as score_parents
 from .beyond import go_on as go_on
+from .bounds import BoundSpace as BoundSpace
 from .bounds import episode_bounds as episode_bounds
+from .bounds import make_bound_space as make_bound_space
 from .chain import Dynamics as Dynamics
 from .chain import Log as Log
 from .chain import Problem as Problem

@@ -8,17 +8,9 @@ from numpy.typing import NDArray
 from butfor.kernels.chain import Problem, Work, choose, longest_episode, mark_reached, observe
 from butfor.kernels.compiled import bare, part
 from butfor.kernels.factor_bounds import Nested, bound_product
-from butfor.kernels.limits import (
-    find_limits,
-    lowest_any,
-    lowest_stable,
-    make_limits,
-    worth,
-    worth_again,
-    worth_each,
-)
+from butfor.kernels.limits import Limits, bound_values, make_limits, worth_again, worth_each
 from butfor.kernels.reference import by_reference
-from butfor.kernels.rows import hold, meets, widest_row
+from butfor.kernels.rows import hold, widest_row
 
 
 @by_reference
@@ -34,6 +26,7 @@ class Tables(NamedTuple):
     now: NDArray[np.float64]  # [S, 4 (O + 2)]
     later: NDArray[np.float64]  # [S, 4 (O + 2)]
     row: NDArray[np.float64]  # [4 (O + 2)] of one row
+    entry: NDArray[np.float64]  # [widest row, 4 (O + 2)] of its entries
 
 
 def make_tables(problem: Problem, first: int, last: int, columns: int) -> Tables:
@@ -44,6 +37,30 @@ def make_tables(problem: Problem, first: int, last: int, columns: int) -> Tables
         np.empty((states, columns)),
         np.empty((states, columns)),
         np.empty(columns),
+        np.empty((widest_row(problem.dynamics.rows), columns)),
+    )
+
+
+class BoundSpace(NamedTuple):
+    """Working space of one thread for `episode_bounds`, made once: it takes several episodes."""
+
+    limits: Limits
+    nested: Nested
+    tables: Tables
+
+
+def make_bound_space(problem: Problem, columns: int) -> BoundSpace:
+    """Return one thread's working space for this problem and so many bounds."""
+    factors = problem.factors
+    widest = widest_row(factors.rows)
+    return BoundSpace(
+        make_limits(max(widest, widest_row(problem.dynamics.rows))),
+        Nested(
+            np.empty((len(factors.place), widest, columns)),
+            np.empty(len(factors.place), np.int64),
+            np.empty(len(problem.dynamics.labels), np.int64),
+        ),
+        make_tables(problem, 0, len(problem.log.start), columns),
     )
 
 
@@ -52,6 +69,7 @@ def episode_bounds(
     last: int,
     problem: Problem,
     work: Work,
+    space: BoundSpace,
     discount: NDArray[np.float64],
     values_after: NDArray[np.float64],
     outcomes_after: NDArray[np.float64],
@@ -62,19 +80,8 @@ def episode_bounds(
     Past the observed end everything is known exactly: see `Judged`. Writes `bounds`
     [n, 4 (O + 2)], with columns as in `Tables`. Returns -1, or the first impossible step.
     """
-    factors, columns = problem.factors, bounds.shape[1]
-    widest = widest_row(factors.rows)
-    limits = make_limits(max(widest, widest_row(problem.dynamics.rows)))
-    nested = Nested(
-        np.empty((len(factors.place), widest, columns)),
-        np.empty(len(factors.place), np.int64),
-        np.empty(len(problem.dynamics.labels), np.int64),
-    )
-    tables = make_tables(problem, first, last, columns)
     after = values_after, outcomes_after
-    return bound_episodes(
-        first, last, problem, work, limits, nested, tables, discount, *after, bounds
-    )
+    return bound_episodes(first, last, problem, work, *space, discount, *after, bounds)
 
 
 @bare
@@ -145,7 +152,7 @@ def bound_episode(
                     continue
                 row = s * actions + target.label[start + j]
                 bound_row(
-                    problem, work, limits, nested, row, i, seen_entry, discount, later, tables.row
+                    problem, work, limits, nested, tables, row, i, seen_entry, discount, later
                 )
                 for c in range(columns):
                     now[s, c] += share * tables.row[c]
@@ -156,9 +163,9 @@ def bound_episode(
 
 
 @part
-def bound_row(problem, work, limits, nested, row, i, seen_entry, discount, later, result):
+def bound_row(problem, work, limits, nested, tables, row, i, seen_entry, discount, later):
     """Bound what follows from a row, given the observed step i and the bounds `later`."""
-    log, actions = problem.log, problem.dynamics.actions
+    log, actions, result = problem.log, problem.dynamics.actions, tables.row
     rows = problem.dynamics.rows
     low, high = rows.start[row], rows.start[row + 1]
     seen_row = log.state[i] * actions + log.action[i]
@@ -172,17 +179,7 @@ def bound_row(problem, work, limits, nested, row, i, seen_entry, discount, later
     if len(problem.factors.place) > 0:
         bound_product(problem, work, limits, nested, row, i, discount, later, result)
         return
-    k = rows.label[seen_entry]
-    p_k = rows.probability[seen_entry]
+    for e in range(low, high):
+        worth_each(problem, e, discount, later, tables.entry[e - low])
     hold(rows, seen_row, work.held_state, work.p_state)
-    # rows without a common label are stable however they are coupled
-    apart = not meets(rows, row, work.p_state)
-    top = 0 if apart else find_limits(rows, row, work.p_state, k, limits)
-    for c in range(len(result)):
-        sign = 1.0 - 2.0 * (c & 1)
-        for e in range(low, high):
-            limits.value[e - low] = worth(problem, e, c // 4, c, discount, later)
-        if c & 2 and not apart:
-            result[c] = sign * lowest_stable(rows, row, p_k, top, limits, sign)
-        else:
-            result[c] = sign * lowest_any(rows, row, p_k, limits, sign)
+    bound_values(rows, row, work.p_state, seen_entry, limits, tables.entry, result)

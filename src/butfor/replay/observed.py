@@ -190,10 +190,15 @@ class ObservedEngine:
         values, outcomes = self.values
         count, quantities = len(self.replay.log), outcomes.shape[2] + 1
         found = np.empty((count, 4 * quantities))
+        free: list[kernels.BoundSpace] = []
+
+        def bound(first: int, last: int, work: kernels.Work) -> int:
+            with borrowed(free, lambda: kernels.make_bound_space(problem, found.shape[1])) as own:
+                given = self.discounts, values, outcomes, found
+                return kernels.episode_bounds(first, last, problem, work, own, *given)
+
         self.run(
-            lambda first, last, work: kernels.episode_bounds(
-                first, last, problem, work, self.discounts, values, outcomes, found
-            ),
+            bound,
             problem=problem,
             threads=threads,
             progress=progress,
