@@ -83,7 +83,7 @@ def run() -> None:
         app()
     except SystemExit as leaving:
         _leave(leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None))
-    except KeyboardInterrupt:  # before the command has anything to say about it
+    except KeyboardInterrupt:  # before the command itself handles it
         _leave(130)
 
 

@@ -42,7 +42,7 @@ def make_tables(problem: Problem, first: int, last: int, columns: int) -> Tables
 
 
 class BoundSpace(NamedTuple):
-    """Working space of one thread for `episode_bounds`, made once: it takes several episodes."""
+    """Working space of one thread for `episode_bounds`; to make it takes longer than an episode."""
 
     limits: Limits
     nested: Nested

@@ -126,7 +126,8 @@ def vital_tables(version: str) -> dict[str, Floats]:
     """
     corrected = check_version(version)
     state, action = np.indices((N_STATES, N_ACTIONS), dtype=np.int32).reshape(2, -1)
-    noise = np.full((len(state), kernels.NOISE_SIZE), 0.5)  # one array: new memory takes longest
+    # one array for all cells, since new memory takes longest; that of other signs does not matter
+    noise = np.full((len(state), kernels.NOISE_SIZE), 0.5)
     tables = {}
     for name in VITAL_SIGNS:
         position = [variable.name for variable in STATES].index(name)
